@@ -2,6 +2,7 @@
 
 use clap::Subcommand;
 
+use crate::dose::Dose;
 use crate::error::Error;
 use crate::report::{Row, timed};
 use crate::tool::{Tool, lacking, missing};
@@ -20,12 +21,20 @@ pub(crate) enum Check {
     Doc,
     /// Licences, sources and duplicates of the dependencies; advisories where reachable
     Deny,
-    /// The hydrant command and the apps build in release
-    Build,
+    /// The first command of the README builds and runs; with the long dose, all that users run or link
+    Build {
+        /// How much is built
+        #[arg(long, value_enum, default_value_t)]
+        dose: Dose,
+    },
     /// Unit, property and multi-process tests of every crate, or of those named
     Unit(runners::Unit),
     /// RDMA on a real kernel: tests and programs in virtual machines
-    Verbs,
+    Verbs {
+        /// How many of the tests, and for how long
+        #[arg(long, value_enum, default_value_t)]
+        dose: Dose,
+    },
     /// The examples in the documentation run
     DocTests,
     /// Every interleaving of the lock-free code, by loom
@@ -43,34 +52,32 @@ pub(crate) enum Check {
     /// A rank is killed in mid-flight, again and again, and nothing is left behind
     KillLoop {
         /// How many times
-        #[arg(long, default_value_t = DEFAULT_KILLS, value_parser = clap::value_parser!(u32).range(1..))]
+        #[arg(long, default_value_t = Dose::Short.kills(), value_parser = clap::value_parser!(u32).range(1..))]
         times: u32,
     },
 }
 
-const DEFAULT_KILLS: u32 = 100;
-
 impl Check {
-    /// All of them: what fails soonest first, what takes longest last.
-    pub(crate) fn all() -> Vec<Check> {
+    /// All of them in this dose: the quickest to fail first, the longest last.
+    pub(crate) fn all(dose: Dose) -> Vec<Check> {
         vec![
             Check::Fmt,
             Check::Rooms,
             Check::Clippy,
             Check::Doc,
             Check::Deny,
-            Check::Build,
+            Check::Build { dose },
             Check::Unit(runners::Unit::default()),
-            Check::Verbs,
+            Check::Verbs { dose },
             Check::DocTests,
             Check::Loom,
             Check::Instructions,
             Check::Miri,
-            Check::Fuzz(fuzz::Arguments::default()),
+            Check::Fuzz(fuzz::Arguments::of(dose)),
             Check::Launchers,
-            Check::Soak(soak::Arguments::default()),
+            Check::Soak(soak::Arguments::of(dose)),
             Check::KillLoop {
-                times: DEFAULT_KILLS,
+                times: dose.kills(),
             },
         ]
     }
@@ -83,9 +90,9 @@ impl Check {
             Check::Clippy => "clippy",
             Check::Doc => "doc",
             Check::Deny => "deny",
-            Check::Build => "build",
+            Check::Build { .. } => "build",
             Check::Unit(_) => "unit",
-            Check::Verbs => "verbs",
+            Check::Verbs { .. } => "verbs",
             Check::DocTests => "doc-tests",
             Check::Loom => "loom",
             Check::Instructions => "instructions",
@@ -103,14 +110,14 @@ impl Check {
             Check::Fmt => &[Tool::Rustfmt],
             Check::Rooms => &[],
             Check::Clippy => &[Tool::Cc, Tool::Clippy],
-            Check::Doc | Check::Build | Check::DocTests | Check::Loom | Check::Soak(_) => {
+            Check::Doc | Check::Build { .. } | Check::DocTests | Check::Loom | Check::Soak(_) => {
                 &[Tool::Cc]
             }
             Check::Fuzz(_) => &[Tool::Cc, Tool::Cxx],
             Check::Deny => &[Tool::CargoDeny],
             Check::Unit(_) => &[Tool::Cc, Tool::Nextest, Tool::IbverbsHeader],
             Check::KillLoop { .. } => &[Tool::Cc, Tool::Nextest],
-            Check::Verbs => verbs::TOOLS,
+            Check::Verbs { .. } => verbs::TOOLS,
             Check::Instructions => &[Tool::Cc, Tool::Valgrind, Tool::GungraunRunner],
             Check::Miri => &[Tool::Miri],
             Check::Launchers => &[
@@ -147,9 +154,9 @@ impl Check {
             Check::Clippy => cargo::clippy(),
             Check::Doc => cargo::doc(),
             Check::Deny => deny::dependencies(),
-            Check::Build => cargo::build(),
+            Check::Build { dose } => cargo::build(*dose),
             Check::Unit(unit) => runners::unit(unit),
-            Check::Verbs => verbs::verbs(),
+            Check::Verbs { dose } => verbs::verbs(*dose),
             Check::DocTests => runners::doc_tests(),
             Check::Loom => models::loom(),
             Check::Instructions => instructions::compare(),
@@ -157,7 +164,7 @@ impl Check {
             Check::Fuzz(arguments) => fuzz::fuzz(arguments),
             Check::Launchers => runners::launchers(),
             // The machine is the business of `verbs`.
-            Check::Soak(_) => soak::short(),
+            Check::Soak(arguments) => soak::check(arguments),
             Check::KillLoop { times } => runners::kill_loop(*times),
         }
     }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::command::{at_root, cargo, run_listening, succeeded, target_folder};
+use crate::dose::Dose;
 use crate::error::Error;
 
 /// The workspace of the targets, below ours, and their seeds below that.
@@ -31,9 +32,6 @@ const HANG: u32 = 30;
 /// The most memory of a target, in mebibytes.
 const MEMORY: u32 = 1024;
 
-/// How long a target runs as part of `test`, in seconds.
-const SHORT: u32 = 5;
-
 /// What is fuzzed, and for how long.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Arguments {
@@ -41,13 +39,14 @@ pub(crate) struct Arguments {
     target: Option<String>,
 
     /// How long each target runs
-    #[arg(long, default_value_t = SHORT, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = Dose::Short.fuzz_seconds(), value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
 }
 
-impl Default for Arguments {
-    fn default() -> Self {
-        let (target, seconds) = (None, SHORT);
+impl Arguments {
+    /// All targets, each for as long as this dose says.
+    pub(crate) fn of(dose: Dose) -> Self {
+        let (target, seconds) = (None, dose.fuzz_seconds());
         Self { target, seconds }
     }
 }

@@ -9,6 +9,7 @@ mod cargo;
 mod check;
 mod command;
 mod deny;
+mod dose;
 mod error;
 mod faults;
 mod fuzz;
@@ -33,6 +34,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::check::Check;
+use crate::dose::Dose;
 use crate::report::Format;
 
 fn main() -> ExitCode {
@@ -44,7 +46,8 @@ fn main() -> ExitCode {
         Task::Setup => vec![setup::report()],
         Task::Quick => quick::report(),
         Task::Install(arguments) => vec![install::report(&arguments)],
-        Task::Test => test::report_all(),
+        Task::Test => test::report_all(Dose::Short),
+        Task::Full => test::report_all(Dose::Long),
         Task::List => {
             list();
             return ExitCode::SUCCESS;
@@ -81,6 +84,8 @@ enum Task {
     Setup,
     /// Installs what is missing, then runs every check, whatever fails on the way
     Test,
+    /// As test, with long doses of what is random: before a release, and before a large change lands
+    Full,
     /// For a change under way: formats, rooms, lints and unit tests of the crates it touches
     Quick,
     /// Installs the ARMCI library, its headers and the hydrant command below a folder
@@ -110,7 +115,7 @@ mod tests {
     #[test]
     fn test_runs_every_check_under_the_name_it_is_called_by() {
         let mut names: Vec<_> = Vec::new();
-        for check in Check::all() {
+        for check in Check::all(Dose::Short) {
             let cli = Cli::try_parse_from(["xtask", check.name()]).unwrap();
             assert!(matches!(cli.task, Task::Check(parsed) if parsed == check));
             names.push(check.name().to_owned());
@@ -119,6 +124,7 @@ mod tests {
             [
                 "setup",
                 "test",
+                "full",
                 "quick",
                 "install",
                 "list",

@@ -2,14 +2,15 @@
 //! the others.
 
 use crate::check::Check;
+use crate::dose::Dose;
 use crate::report::{Row, Verdict};
 use crate::setup;
 use crate::tool::{Tool, missing, with_sources};
 
-/// One row for the setup and one for each check.
-pub(crate) fn report_all() -> Vec<Row> {
+/// One row for the setup and one for each check in this dose.
+pub(crate) fn report_all(dose: Dose) -> Vec<Row> {
     let mut rows = vec![setup::report()];
-    rows.extend(Check::all().iter().map(run_or_leave_out));
+    rows.extend(Check::all(dose).iter().map(run_or_leave_out));
     rows
 }
 

@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn every_tool_of_every_check_can_be_set_up() {
-        for check in crate::check::Check::all() {
+        for check in crate::check::Check::all(crate::dose::Dose::Short) {
             for tool in check.needs() {
                 assert!(Tool::ALL.contains(tool), "{} is not in ALL", tool.name());
                 let by_hand = matches!(tool.source(), Source::ByHand(_));

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use crate::command::{quoted, run_listening, succeeded, target_folder};
+use crate::dose::Dose;
 use crate::error::Error;
 use crate::faults;
 use crate::programs::{self, TestProgram};
@@ -35,55 +36,64 @@ const SUITES: [Suite; 9] = [
         hosts: 1,
         package: "hydrant-smp",
         target: "processes",
-        only: "",
+        short: Some(""),
+        long: "",
     },
     Suite {
         hosts: 1,
         package: "hydrant-verbs",
         target: "conformance",
-        only: "",
+        short: Some("plain"),
+        long: "",
     },
     Suite {
         hosts: 1,
         package: "hydrant-verbs",
         target: "bare",
-        only: "",
+        short: Some(""),
+        long: "",
     },
     Suite {
         hosts: 1,
         package: "hydrant",
         target: "native_atomics",
-        only: "",
+        short: Some(""),
+        long: "",
     },
     Suite {
         hosts: 1,
         package: "hydrant",
         target: "expelled",
-        only: "over_rdma",
+        short: Some("over_rdma"),
+        long: "over_rdma",
     },
     Suite {
         hosts: 1,
         package: "hydrant",
         target: "foresight",
-        only: "over_rdma",
+        short: Some("over_rdma"),
+        long: "over_rdma",
     },
     Suite {
         hosts: 1,
         package: "hydrant-apps",
         target: "verbs",
-        only: "",
+        short: Some("bitonic"),
+        long: "",
     },
     Suite {
         hosts: 1,
         package: "hydrant-mixed",
         target: "conformance",
-        only: "verbs_",
+        short: None,
+        long: "verbs_",
     },
     Suite {
         hosts: 2,
         package: "hydrant-apps",
         target: "hosts",
-        only: "",
+        short: Some("bitonic"),
+        long: "",
     },
 ];
 
@@ -174,8 +184,10 @@ struct Suite {
     package: &'static str,
     /// The file in the package's `tests` folder.
     target: &'static str,
-    /// Of its tests, those whose names have this in them.
-    only: &'static str,
+    /// The tests of the short dose: those with this in their name, or none.
+    short: Option<&'static str>,
+    /// The tests of the long dose.
+    long: &'static str,
 }
 
 struct Program {
@@ -193,23 +205,31 @@ struct Step {
     has_tests: bool,
 }
 
-/// Every program and test, in as few machines as will do. What failed in one does not
-/// keep the other from being tried.
-pub(crate) fn verbs() -> Result<Vec<String>, Error> {
+/// Every program and the tests of this dose, in as few machines as will do. A failure in one
+/// machine does not keep the others from being tried.
+pub(crate) fn verbs(dose: Dose) -> Result<Vec<String>, Error> {
     // Tests start the command, and would build it if it were missing: there that takes very long.
     programs::build_shipped()?;
-    let tests = SUITES.map(|it| (it.package, it.target));
+    let suites: Vec<Suite> = (SUITES.into_iter())
+        .filter(|it| it.tests(dose).is_some())
+        .collect();
+    let tests: Vec<_> = suites.iter().map(|it| (it.package, it.target)).collect();
     let tests = programs::build_tests(&tests)?;
-    let [one, two] = [1, 2].map(|hosts| with_hosts(hosts, &tests));
-    let broken = faults::short();
+    let [one, two] = [1, 2].map(|hosts| with_hosts(hosts, dose, &suites, &tests));
+    let broken = faults::check(dose);
     let mut notes = one?;
     notes.extend(two?);
     notes.extend(broken?);
     Ok(notes)
 }
 
-/// Runs what wants so many machines; `tests` are the programs of all suites, in their order.
-fn with_hosts(hosts: u32, tests: &[TestProgram]) -> Result<Vec<String>, Error> {
+/// Runs the suites that want so many machines; `tests` are the programs of all, in their order.
+fn with_hosts(
+    hosts: u32,
+    dose: Dose,
+    suites: &[Suite],
+    tests: &[TestProgram],
+) -> Result<Vec<String>, Error> {
     let mut steps = Vec::new();
     for program in PROGRAMS.iter().filter(|it| it.hosts == hosts) {
         steps.push(Step {
@@ -218,18 +238,18 @@ fn with_hosts(hosts: u32, tests: &[TestProgram]) -> Result<Vec<String>, Error> {
             has_tests: false,
         });
     }
-    let suites = SUITES.iter().zip(tests);
+    let suites = suites.iter().zip(tests);
     for (suite, program) in suites.filter(|(suite, _)| suite.hosts == hosts) {
-        steps.push(suite.step(program));
+        steps.extend((suite.tests(dose)).map(|only| suite.step(program, only)));
     }
     if hosts == 1 {
-        steps.push(soak()?);
+        steps.push(soak(dose)?);
     }
     run_steps(hosts, &steps)
 }
 
-/// A minute of what [`crate::soak`] does for as long as wished.
-fn soak() -> Result<Step, Error> {
+/// The part of [`crate::soak`] that needs the machine.
+fn soak(dose: Dose) -> Result<Step, Error> {
     let this = env::current_exe().map_err(|source| Error::NotRun {
         command: "xtask soak".into(),
         source,
@@ -237,16 +257,25 @@ fn soak() -> Result<Step, Error> {
     Ok(Step {
         name: "soak".to_owned(),
         script: format!(
-            "{} soak --here --only verbs --minutes 1",
-            quoted(&this.to_string_lossy())
+            "{} soak --here --only verbs --minutes {}",
+            quoted(&this.to_string_lossy()),
+            dose.soak_on_verbs().as_secs_f64() / 60.0
         ),
         has_tests: false,
     })
 }
 
 impl Suite {
-    /// What runs its program there.
-    fn step(&self, program: &TestProgram) -> Step {
+    /// The filter of the tests that this dose runs; `None` if it runs none.
+    fn tests(&self, dose: Dose) -> Option<&'static str> {
+        match dose {
+            Dose::Short => self.short,
+            Dose::Long => Some(self.long),
+        }
+    }
+
+    /// The step that runs those of its tests whose names have `only` in them.
+    fn step(&self, program: &TestProgram, only: &str) -> Step {
         Step {
             name: format!("{} {}", self.package, self.target),
             // One test at a time: its ranks want the processors for themselves.
@@ -254,7 +283,7 @@ impl Suite {
                 "in_folder {} {} --test-threads=1 {}",
                 quoted(&program.folder.to_string_lossy()),
                 quoted(&program.file.to_string_lossy()),
-                self.only
+                only
             ),
             has_tests: true,
         }

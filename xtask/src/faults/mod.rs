@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::command::{quoted, run_listening, succeeded, target_folder};
+use crate::dose::Dose;
 use crate::error::Error;
 use crate::programs;
 use crate::vm;
@@ -67,12 +68,15 @@ pub(crate) fn report(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// What every test run tries, each once: the table's lines.
-pub(crate) fn short() -> Result<Vec<String>, Error> {
-    let chosen: Vec<Scenario> = (ALL.iter().copied())
-        .filter(|it| it.short)
-        .map(|it| Scenario { runs: 1, ..it })
-        .collect();
+/// The scenarios of this dose, each once in the short one: the table's lines.
+pub(crate) fn check(dose: Dose) -> Result<Vec<String>, Error> {
+    let chosen: Vec<Scenario> = match dose {
+        Dose::Long => ALL.to_vec(),
+        Dose::Short => (ALL.iter().copied())
+            .filter(|it| it.short)
+            .map(|it| Scenario { runs: 1, ..it })
+            .collect(),
+    };
     let outcome = try_all(&chosen)?;
     let lines: Vec<String> = outcome.table.lines().map(str::to_owned).collect();
     match outcome.problems.is_empty() {

@@ -16,6 +16,7 @@ use std::{env, fs, io};
 use clap::Args;
 
 use crate::command::{at_root, run_listening, succeeded};
+use crate::dose::Dose;
 use crate::error::Error;
 use crate::programs;
 use crate::report::Format;
@@ -29,7 +30,7 @@ use table::Row;
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Arguments {
     /// How long it takes in all, divided among the conduits
-    #[arg(long, value_name = "MINUTES", default_value = "1", value_parser = minutes)]
+    #[arg(long, value_name = "MINUTES", default_value = "0.4", value_parser = minutes)]
     minutes: Duration,
 
     /// Only this conduit
@@ -49,10 +50,11 @@ pub(crate) struct Arguments {
     here: bool,
 }
 
-impl Default for Arguments {
-    fn default() -> Self {
+impl Arguments {
+    /// As long as this dose says.
+    pub(crate) fn of(dose: Dose) -> Self {
         Self {
-            minutes: TIME_OF_TEST,
+            minutes: dose.soak(),
             only: None,
             seed: None,
             markdown: None,
@@ -68,8 +70,6 @@ fn minutes(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "it is a number of minutes from 0.01 to 10000".to_owned())
 }
 
-/// What `cargo xtask test` spends on it.
-const TIME_OF_TEST: Duration = Duration::from_secs(60);
 /// What a machine takes to boot at most, beyond the time it is given.
 const BOOT: f64 = 300.0;
 
@@ -109,9 +109,9 @@ fn print(rows: &[Row], format: Format) {
     }
 }
 
-/// What every test run does, on all that needs no machine.
-pub(crate) fn short() -> Result<Vec<String>, Error> {
-    let rows = soak_on(&Kind::without_machine(), TIME_OF_TEST, None, false)?;
+/// The part of `test` and `full` that needs no virtual machine.
+pub(crate) fn check(arguments: &Arguments) -> Result<Vec<String>, Error> {
+    let rows = soak_on(&Kind::without_machine(), arguments.minutes, None, false)?;
     let lines: Vec<String> = table::text(&rows).lines().map(str::to_owned).collect();
     let problems: Vec<String> = rows.into_iter().flat_map(|row| row.problems).collect();
     match problems.is_empty() {
