@@ -15,6 +15,7 @@ mod caps;
 mod clock;
 mod contract;
 mod error;
+pub mod fork;
 mod forward;
 mod free;
 mod membership;

@@ -26,6 +26,8 @@ mod extents;
 #[cfg(not(loom))]
 mod foreign;
 #[cfg(not(loom))]
+mod forked;
+#[cfg(not(loom))]
 mod inbox;
 #[cfg(not(loom))]
 mod latch;

@@ -6,7 +6,7 @@ use std::{
     any::Any,
     ffi::c_void,
     mem::MaybeUninit,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     ptr::{self, NonNull},
     sync::Arc,
 };
@@ -22,6 +22,7 @@ use rustix::{
 };
 
 use crate::{
+    forked::Listed,
     layout::{HUGE, Shape},
     ring::{Consumed, Slot, Slots},
     sync::AtomicU64,
@@ -32,6 +33,8 @@ pub(crate) struct Mapping {
     /// Where it is mapped.
     base: NonNull<u8>,
     len: usize,
+    /// Before the file, which it knows.
+    listed: Option<Listed>,
     /// The `memfd`, for making pages and giving them back.
     file: OwnedFd,
 }
@@ -105,10 +108,18 @@ impl Mapping {
         }
         let base = NonNull::new(base.cast::<u8>())
             .ok_or_else(|| Error::Unreachable("mapped at address zero".to_owned()))?;
-        let mapping = Self { base, len, file };
+        let mut mapping = Self {
+            base,
+            len,
+            listed: None,
+            file,
+        };
         for (start, end) in [(0, rank), (rank + 1, shape.ranks())] {
             (mapping.protect(shape.tables(start), shape.tables(end))).map_err(failed)?;
         }
+        let (at, file) = (base.as_ptr().expose_provenance(), mapping.file.as_raw_fd());
+        // SAFETY: 1., 2. It is dropped with the mapping, before that is undone and the file closed.
+        mapping.listed = Some(unsafe { Listed::new(at, len, file) });
         Ok(Arc::new(mapping))
     }
 
@@ -259,6 +270,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        self.listed = None;
         // SAFETY: every view of the mapping holds a reference to it, so none is left.
         let _ = unsafe { mm::munmap(self.base.as_ptr().cast(), self.len) };
     }
