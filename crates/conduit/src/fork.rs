@@ -17,7 +17,7 @@ use std::{
     io, mem, ptr,
     sync::atomic::{
         AtomicPtr, AtomicU64,
-        Ordering::{AcqRel, Acquire, Relaxed, Release},
+        Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
     },
 };
 
@@ -56,6 +56,32 @@ impl Origin {
     #[inline(always)]
     pub fn is_here(self) -> bool {
         number().load(Relaxed) == self.0
+    }
+}
+
+/// Whether something goes on in this process: from when it began until it [ends](Self::end), and never in a child.
+/// To ask costs no more than to ask for the origin.
+#[derive(Debug)]
+pub struct Presence(AtomicU64);
+
+/// The number of no process.
+const NOWHERE: u64 = u64::MAX;
+
+impl Presence {
+    /// It goes on here.
+    pub fn new(origin: Origin) -> Self {
+        Self(AtomicU64::new(origin.0))
+    }
+
+    /// It goes on no more.
+    pub fn end(&self) {
+        self.0.store(NOWHERE, SeqCst);
+    }
+
+    /// Whether it goes on, in this process.
+    #[inline(always)]
+    pub fn is_here(&self) -> bool {
+        number().load(Relaxed) == self.0.load(SeqCst)
     }
 }
 
@@ -166,9 +192,13 @@ mod tests {
     #[test]
     fn a_child_is_not_where_its_parent_began() {
         let here = Origin::here();
+        let goes_on = Presence::new(here);
         // SAFETY: the child loads and stores words, and ends.
         let fork = || unsafe { libc::fork() }.into();
         let status = in_a_child(fork, || {
+            if goes_on.is_here() {
+                return false;
+            }
             let own = (!here.is_here() && is_child()).then(Origin::here);
             // A grandchild is neither.
             // SAFETY: as above.
@@ -181,7 +211,9 @@ mod tests {
             own.is_some_and(|own| own != here && own.is_here() && grandchild(own) == 0)
         });
         assert_eq!(status, 0);
-        assert!(here.is_here() && Origin::here() == here);
+        assert!(here.is_here() && Origin::here() == here && goes_on.is_here());
+        goes_on.end();
+        assert!(!goes_on.is_here());
     }
 
     #[test]

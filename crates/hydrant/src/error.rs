@@ -333,6 +333,17 @@ pub enum Error {
     #[error("the job that this belongs to is over")]
     JobOver,
 
+    /// This process is a child that was forked from a rank. It has copies of the rank's handles and memory, and
+    /// takes no part in the job: see [`Job`](crate::Job).
+    #[error(
+        "this process was forked from rank {rank} and takes no part in the job: leave it to rank {rank}, or have \
+         the child call exec"
+    )]
+    Forked {
+        /// The rank, whose process is this one's parent or an older ancestor.
+        rank: Rank,
+    },
+
     /// A handle or pointer of another job.
     #[error("this {what} belongs to another job")]
     ForeignHandle {

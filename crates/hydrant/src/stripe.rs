@@ -13,6 +13,7 @@ use std::{
     },
 };
 
+use hydrant_conduit::fork;
 use parking_lot::Mutex;
 
 /// Stripes there are. The first threads have one each; the rest share the last one.
@@ -36,7 +37,8 @@ impl<T> Striped<T> {
     }
 
     /// The value that this thread alone writes, if it is known to have one; [`mine`](Self::mine)
-    /// sees to that. Others may read it.
+    /// sees to that. Others may read it. No thread has one in a child that was forked: so who goes on only with its own
+    /// need not ask whether it is in one.
     #[inline(always)]
     pub(crate) fn own(&self) -> Option<&T> {
         let stripe = STRIPE.with(Cell::get);
@@ -138,6 +140,11 @@ impl<T> Deref for InUse<T> {
 /// Gives this thread a stripe, the shared one if there are no others.
 #[cold]
 fn assign() -> usize {
+    if fork::is_child() {
+        // Somebody may have held the lock of the numbers whom the child has not.
+        STRIPE.with(|cell| cell.set(STRIPES - 1));
+        return STRIPES - 1;
+    }
     let hold = HOLD.try_with(|hold| hold.0).unwrap_or(usize::MAX);
     let stripe = hold.min(STRIPES - 1);
     STRIPE.with(|cell| cell.set(stripe));
@@ -160,8 +167,16 @@ impl Hold {
     }
 }
 
+/// Takes the thread that a child has its stripe before `fork` returns in it. Called before a job begins.
+pub(crate) fn share_in_children() {
+    fork::in_child(|| STRIPE.with(|cell| cell.set(STRIPES - 1)));
+}
+
 impl Drop for Hold {
     fn drop(&mut self) {
+        if fork::is_child() {
+            return;
+        }
         // Destructors that run after this one must not write to a stripe given away.
         let _ = STRIPE.try_with(|stripe| stripe.set(STRIPES - 1));
         RETURNED.lock().push(Reverse(self.0));

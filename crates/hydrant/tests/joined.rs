@@ -1,7 +1,10 @@
 //! Jobs that are held by handles, not by a body: clones in threads, the end in good order and not,
 //! and what every handle says afterwards.
 
-#![allow(unsafe_code)] // names memory by its address
+#![allow(unsafe_code)] // names memory by its address, and forks
+
+#[path = "joined/forked.rs"]
+mod forked;
 
 use std::{
     io::{self, Write},
@@ -29,6 +32,8 @@ fn main() -> ExitCode {
         ("the_last_handle_may_go_in_a_handler", in_handler),
         ("the_last_handle_may_go_with_a_function", with_function),
         ("ranks_that_are_threads_cannot_join", simulated),
+        ("a_forked_child_takes_no_part", forked::over_networks),
+        ("a_forked_child_takes_no_part_over_rdma", forked::over_rdma),
     ];
     let tests = tests
         .into_iter()
@@ -43,6 +48,7 @@ fn role(role: &str, _: &[String]) -> Option<ExitCode> {
         "dropped" => drop_at(Rank(1)),
         "gives" => give_at(Rank(1)),
         "fails" => fail_at(Rank(1)),
+        "forks" => forked::play(),
         _ => return None,
     };
     Some(match end {

@@ -360,6 +360,9 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         let Some(piece) = self.piece else { return };
+        if self.progress.is_forked() {
+            return;
+        }
         for peer in &self.peers {
             peer.count_off(&self.progress, &self.area);
         }

@@ -7,14 +7,15 @@ use std::{
     time::Duration,
 };
 
-use hydrant_conduit::Conduit;
+use hydrant_conduit::{Conduit, fork::Origin};
 use hydrant_launch::{Bootstrap, JoinOptions, Kind};
 use hydrant_smp::Foreign;
+use parking_lot::Mutex;
 
 use super::{Job, ending::End, network::Network, threads};
 use crate::{
     AtomicsKind, ConduitKind, Error, ForesightPolicy, IdleCores, InterNodeKind, MessageProtocol,
-    Result, Settings, Strategy,
+    Rank, Result, Settings, Strategy,
 };
 
 /// Says how a job is to be, before it starts. Made by [`Job::builder`].
@@ -355,11 +356,25 @@ impl JobBuilder {
     }
 
     /// The connection to who launched this process.
+    ///
+    /// # Errors
+    /// [`Error::Forked`] in a child of one that joined: the connection is its parent's, which may use it yet.
     fn launcher(&self) -> Result<Box<dyn Bootstrap>> {
-        Ok(hydrant_launch::join_with(&JoinOptions {
+        /// The rank as which a process joined last, and the process.
+        static JOINED: Mutex<Option<(Origin, Rank)>> = Mutex::new(None);
+        // Not locked while anybody waits, so that a child hardly finds it so.
+        let before = JOINED.try_lock().and_then(|joined| *joined);
+        if let Some((origin, rank)) = before
+            && !origin.is_here()
+        {
+            return Err(Error::Forked { rank });
+        }
+        let bootstrap = hydrant_launch::join_with(&JoinOptions {
             kind: self.settings.bootstrap,
             ..JoinOptions::default()
-        })?)
+        })?;
+        *JOINED.lock() = Some((Origin::here(), Rank(bootstrap.rank())));
+        Ok(bootstrap)
     }
 }
 
@@ -376,7 +391,11 @@ pub(super) fn live(job: Job, body: &mut dyn FnMut(&Job) -> Result<()>) -> Result
         }
     }));
     let bereft = matches!(outcome, Ok(Err(Error::PeerLost(_)))) && !progress.is_lost_itself();
-    let outcome = outcome.map(|result| result.map_err(|error| progress.cause_of(error)));
+    let outcome = match progress.is_forked() {
+        // A child, whose parent goes on in the body.
+        true => outcome,
+        false => outcome.map(|result| result.map_err(|error| progress.cause_of(error))),
+    };
     job.core().leave(match bereft {
         true => End::Bereft,
         false => End::Failed,

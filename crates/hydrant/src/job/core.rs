@@ -1,6 +1,6 @@
 //! What a job is composed of, at one rank.
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 use hydrant_conduit::Conduit;
 use hydrant_launch::Bootstrap;
@@ -103,6 +103,9 @@ impl Core {
 
     /// Leaves the job, once.
     pub(super) fn leave(&self, end: End) {
+        if self.progress.is_forked() {
+            return;
+        }
         let leaving = self.leaving.lock().take();
         if let Some(leaving) = leaving {
             leaving.leave(end);
@@ -122,13 +125,36 @@ impl Core {
     }
 
     pub(crate) fn abort(&self, status: i32) {
+        if self.progress.is_forked() {
+            return;
+        }
         self.progress.conduit().leave(false);
         (self.bootstrap.lock()).abort(status, "the program called abort");
     }
 }
 
+impl Core {
+    /// Keeps everything for good, in a child that was forked: what ends it is to be done by the parent alone, whose
+    /// threads and registrations the child has not, or in common with it.
+    fn leak(&mut self) {
+        mem::forget(self.leaving.get_mut().take());
+        mem::forget((
+            Arc::clone(&self.progress),
+            Arc::clone(&self.transfer),
+            self.foreseeing.clone(),
+            Arc::clone(&self.messages),
+            Arc::clone(&self.two_sided),
+            Arc::clone(&self.memory),
+            Arc::clone(&self.bootstrap),
+        ));
+    }
+}
+
 impl Drop for Core {
     fn drop(&mut self) {
+        if self.progress.is_forked() {
+            return self.leak();
+        }
         if let Some(leaving) = self.leaving.get_mut().take() {
             leaving.give_up();
         }

@@ -334,6 +334,7 @@ impl Job {
         let tag = self.handler_of(function)?.number;
         let progress = self.progress();
         progress.check_rank(rank)?;
+        progress.check_running()?;
         if argument.len() > progress.conduit().caps().max_payload {
             return self.begin_large_call(rank, tag, argument);
         }

@@ -90,6 +90,15 @@ pub fn join() -> Result<Job> {
 /// returns. From then on what communicates says [`Error::JobOver`](crate::Error::JobOver). If the
 /// last handle is dropped before, this rank has failed: the others get
 /// [`Error::PeerLost`](crate::Error::PeerLost) where they wait for it, and the launcher is told.
+///
+/// # Children
+/// A child that was forked from a rank, and does not call `exec`, has copies of the rank's handles and takes no part in
+/// the job. What communicates says [`Error::Forked`](crate::Error::Forked) there, and so does [`run`] where its body
+/// returns in the child. What is dropped there ends nothing, a panic and `exit` included; [`abort`](Self::abort) ends
+/// the child alone. Views, slices and exposed buffers stay readable: what the child stores there is its own, and what
+/// it has not stored to it sees as the ranks leave it. It cannot join either, for the launcher knows its parent; jobs whose
+/// ranks are [threads](JobBuilder::run_local) it may run. A child has the one thread that called `fork`: of the C library
+/// and of other crates it may use what these allow in the child of a program of several threads.
 #[derive(Clone)]
 pub struct Job {
     core: Arc<Core>,
@@ -231,22 +240,29 @@ impl Job {
     }
 
     /// What was registered and decided at this rank so far, where the network needs registered
-    /// memory.
+    /// memory. None in a child that was forked.
     pub fn registration(&self) -> Option<crate::RegistrationStats> {
-        (self.core.transfer.registration()).map(crate::registration::Registration::stats)
+        (self.registration_here()).map(crate::registration::Registration::stats)
     }
 
-    /// What was foreseen of the uses of memory, by the strategy [`Foresight`](crate::Strategy::Foresight).
+    /// What does the registrations of this process.
+    fn registration_here(&self) -> Option<&crate::registration::Registration> {
+        let registration = self.core.transfer.registration();
+        registration.filter(|_| !self.progress().is_forked())
+    }
+
+    /// What was foreseen of the uses of memory, by the strategy [`Foresight`](crate::Strategy::Foresight). None in a
+    /// child that was forked.
     pub fn foresight(&self) -> Option<crate::Foresight> {
         let foreseeing = self.core.foreseeing.as_ref();
-        foreseeing.map(|it| it.stats())
+        (foreseeing.filter(|_| !self.progress().is_forked())).map(|it| it.stats())
     }
 
     /// Keeps from now on how many bytes of this rank are registered when, for
     /// [`registered_series`](Self::registered_series): a moment's work and a few bytes of memory with each
     /// registration.
     pub fn keep_registered_series(&self) {
-        if let Some(registration) = self.core.transfer.registration() {
+        if let Some(registration) = self.registration_here() {
             registration.keep_series();
         }
     }
@@ -255,7 +271,7 @@ impl Job {
     /// kept](Self::keep_registered_series); what was registered before is not counted. Times are those
     /// of [`now`](Self::now).
     pub fn registered_series(&self) -> Vec<(std::time::Duration, u64)> {
-        let registration = self.core.transfer.registration();
+        let registration = self.registration_here();
         registration.map_or_else(Vec::new, |it| it.series())
     }
 
@@ -299,7 +315,7 @@ impl Job {
 
     /// Ends the whole job with `status`, now: peers are told, the launcher is told, this
     /// process exits. Of a status beyond 255 the system keeps the last eight bits; where those
-    /// are 0 it is 1, so that no failure becomes a success.
+    /// are 0 it is 1, so that no failure becomes a success. In a child that was forked only that ends.
     pub fn abort(&self, status: i32) -> ! {
         let status = i32::from(hydrant_launch::exit_status(status));
         self.core.abort(status);

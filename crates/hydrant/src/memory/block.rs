@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU8, Ordering::Relaxed},
 };
 
-use hydrant_conduit::{WakeWord, Window, Word32};
+use hydrant_conduit::{WakeWord, Window, Word32, fork::Origin};
 
 use crate::{
     Error, Rank, Result,
@@ -51,6 +51,8 @@ pub(crate) struct Block {
     /// Whether NICs change its words of 64 bits.
     pub(crate) by_nics: bool,
     state: AtomicU8,
+    /// The process that joined.
+    origin: Origin,
 }
 
 /// How a job reaches its memory.
@@ -140,10 +142,13 @@ impl Block {
             } else {
                 LIVE
             }),
+            origin: Origin::here(),
         })
     }
 
-    /// The part of `rank`, if the allocation lives, the rank exists and it is mapped here.
+    /// The part of `rank`, if the allocation lives, the rank exists and it is mapped here. Whoever has not
+    /// [checked](Self::check) goes on only where this thread counts [by itself](Tally::try_put), which none does in a
+    /// child that was forked: the way of a put asks for nothing more.
     #[inline]
     pub(crate) fn reach(&self, rank: Rank) -> Option<&Mapped> {
         if self.state.load(Relaxed) != LIVE {
@@ -174,7 +179,7 @@ impl Block {
     #[inline]
     pub(crate) fn word_part(&self, rank: Rank, wide: bool) -> Result<&Part> {
         let parts = if wide { &self.words } else { &self.parts };
-        if self.state.load(Relaxed) != LIVE {
+        if !self.is_plainly_alive() {
             self.check_slowly()?;
             let part = parts.get(rank.index());
             if part.is_some_and(|part| part.mapped.is_some()) {
@@ -186,7 +191,7 @@ impl Block {
 
     #[inline]
     fn part_in<'a>(&self, parts: &'a [Part], rank: Rank) -> Result<&'a Part> {
-        if self.state.load(Relaxed) != LIVE {
+        if !self.is_plainly_alive() {
             self.check_slowly()?;
         }
         self.nth(parts, rank)
@@ -211,18 +216,42 @@ impl Block {
     }
 
     /// # Errors
-    /// [`Error::Freed`], [`Error::JobOver`].
+    /// [`Error::Freed`], [`Error::JobOver`], [`Error::Forked`].
+    #[inline]
     pub(crate) fn check(&self) -> Result<()> {
-        if self.state.load(Relaxed) == LIVE {
+        if self.is_plainly_alive() {
             Ok(())
         } else {
             self.check_slowly()
         }
     }
 
+    /// Whether it is alive, in the process that joined and in real time.
+    #[inline]
+    fn is_plainly_alive(&self) -> bool {
+        self.state.load(Relaxed) == LIVE && self.origin.is_here()
+    }
+
+    /// # Errors
+    /// [`Error::Forked`].
+    #[inline]
+    pub(crate) fn check_origin(&self) -> Result<()> {
+        match self.is_forked() {
+            false => Ok(()),
+            true => Err(self.ended()),
+        }
+    }
+
+    /// Whether this process was forked from the rank.
+    #[inline]
+    pub(crate) fn is_forked(&self) -> bool {
+        !self.origin.is_here()
+    }
+
     #[cold]
     fn check_slowly(&self) -> Result<()> {
         match self.state.load(Relaxed) {
+            _ if self.is_forked() => Err(Error::Forked { rank: self.rank }),
             LIVE | SIMULATED => Ok(()),
             _ => Err(self.ended()),
         }
@@ -276,6 +305,7 @@ impl Block {
     #[cold]
     fn ended(&self) -> Error {
         match self.state.load(Relaxed) {
+            _ if self.is_forked() => Error::Forked { rank: self.rank },
             FREED => Error::Freed,
             _ => Error::JobOver,
         }

@@ -22,6 +22,12 @@ impl Loan {
         self.key
     }
 
+    /// Whether it is the loan of the process that this one was forked from: nobody uses what this one has of the
+    /// buffer, nor is the loan its to end.
+    fn is_elsewhere(&self) -> bool {
+        self.transfer.progress.is_forked()
+    }
+
     /// Ends the loan in a handler, where nobody may wait for that; the buffer is freed after it.
     fn end_later<T: Pod>(&self, buffer: Owned<T>) {
         self.memory.withdraw(self.key.0);
@@ -33,6 +39,9 @@ impl Loan {
     /// waited for here, and the buffer must never be freed.
     #[must_use = "the buffer may still be in use"]
     fn end(&self) -> bool {
+        if self.is_elsewhere() {
+            return true;
+        }
         self.memory.withdraw(self.key.0);
         let progress = &self.transfer.progress;
         progress.to_the_end(|| self.transfer.unlend(self.key))
@@ -252,6 +261,7 @@ impl<T: Pod> Exposed<'static, T> {
 impl<T: Pod> Drop for Exposed<'_, T> {
     fn drop(&mut self) {
         if progress::may_wait("the end of an exposed buffer").is_err()
+            && !self.loan.is_elsewhere()
             && let Some(buffer) = self.owned.take()
         {
             return self.loan.end_later(buffer);

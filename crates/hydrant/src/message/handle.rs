@@ -67,6 +67,7 @@ impl<R: DeserializeOwned> CallHandle<R> {
     pub fn wait(mut self) -> Result<R> {
         progress::may_wait("wait")?;
         let call = self.call.as_ref().ok_or_else(taken)?;
+        call.progress.check_origin()?;
         let answer = call.calls.wait(&call.progress, call.rank, call.id);
         self.give(answer)
     }
@@ -132,6 +133,9 @@ impl Call {
 
     /// The answer, if there is one, or why there will be none.
     fn look(&self) -> Answer {
+        if let Err(cause) = self.progress.check_origin() {
+            return Some(Err(cause));
+        }
         // Who is in a handler, as a waker is, looks at what is known and no more.
         if progress::may_wait("a look").is_ok() {
             self.progress.look_round();
@@ -156,6 +160,9 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
+        if self.progress.is_forked() {
+            return;
+        }
         let waker = self.calls.let_be(&self.progress, self.rank, self.id);
         if waker.is_some() {
             self.progress.task_ends();

@@ -93,6 +93,9 @@ impl MutexGuard<'_> {
 
 impl Drop for MutexGuard<'_> {
     fn drop(&mut self) {
+        if self.mutexes.words.block().is_forked() {
+            return;
+        }
         if let Err(cause) = self.mutexes.unlock(self.rank, self.mutex) {
             tracing::warn!(%cause, rank = %self.rank, mutex = self.mutex, "a mutex could not be unlocked");
         }
@@ -185,6 +188,7 @@ impl Mutexes {
     pub fn unlock(&self, rank: Rank, mutex: usize) -> Result<()> {
         let number = self.number(rank, mutex)?;
         progress::may_wait("unlocking a mutex")?;
+        self.words.block().check_origin()?;
         let state = &self.states[number];
         if state.is_held.swap(0, Acquire) == 0 {
             return Err(Error::MutexNotHeld { rank, mutex });
@@ -214,6 +218,7 @@ impl Mutexes {
     fn acquire(&self, rank: Rank, mutex: usize) -> Result<()> {
         let number = self.number(rank, mutex)?;
         progress::may_wait("locking a mutex")?;
+        self.words.block().check_origin()?;
         let state = &self.states[number];
         let thread = this_thread();
         loop {

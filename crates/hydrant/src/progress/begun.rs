@@ -66,6 +66,7 @@ impl<R> Begun<R> {
     /// # Panics
     /// If a function that a collective was given did.
     pub fn test(&mut self) -> Result<bool> {
+        self.progress.check_origin()?;
         self.look();
         match &*self.slot.0.lock() {
             State::Open(_) => return Ok(false),
@@ -100,7 +101,7 @@ impl<R> Begun<R> {
     /// # Errors
     /// [`Error::InHandler`]; [`Error::JobOver`] if this rank left.
     pub fn wait_over(&self) -> Result<()> {
-        may_wait("wait")?;
+        self.progress.may_wait("wait")?;
         // Whatever becomes of the peers, it ends.
         let is_over = || !self.slot.is_open();
         self.progress.wait(On::Nobody, For::Message, is_over)
@@ -118,6 +119,7 @@ impl<R> Future for Begun<R> {
     type Output = Result<R>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.progress.check_origin()?;
         self.look();
         let waker = context.waker().clone();
         let before = match &mut *self.slot.0.lock() {

@@ -27,8 +27,10 @@ impl Progress {
     /// Whether the network is done with all memory of this rank. In virtual time it is when the rank
     /// has ended, as one does by a fault of the machine, which unwinds its thread: with a rank go
     /// its transfers. A rank elsewhere may be taken for lost while its NIC goes on.
+    /// What it uses of a process is not what a child has of it.
     fn has_nothing_lent(&self) -> bool {
-        self.virtual_time && self.conduit.standing(self.rank) != Standing::Present
+        self.is_forked()
+            || self.virtual_time && self.conduit.standing(self.rank) != Standing::Present
     }
 }
 

@@ -29,15 +29,19 @@ mod wait;
 use std::{
     any::Any,
     collections::HashMap,
+    mem::ManuallyDrop,
     sync::{
         Arc, OnceLock, Weak,
-        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64},
     },
     task::Waker,
     time::Duration,
 };
 
-use hydrant_conduit::{Conduit, Message};
+use hydrant_conduit::{
+    Conduit, Message,
+    fork::{Origin, Presence},
+};
 use parking_lot::{Condvar, Mutex};
 
 pub(crate) use arrivals::{Operations, Outcome, Route};
@@ -80,7 +84,9 @@ pub(crate) struct Progress {
     /// Fewer than two cores for each rank: a thread that spins may have the core that a peer's service
     /// thread needs to answer it.
     shares_cores: bool,
-    conduit: Box<dyn Conduit>,
+    /// Dropped by the process that joined alone: a child has its threads, its descriptors and its registrations not,
+    /// or in common with its parent.
+    conduit: ManuallyDrop<Box<dyn Conduit>>,
     /// Memory that the conduit knows of; dropped after it.
     kept: OnceLock<Arc<dyn Any + Send + Sync>>,
     /// Who gets messages of each kind; set once, when the job is composed.
@@ -125,8 +131,10 @@ pub(crate) struct Progress {
     /// What goes on while somebody polls, and how much that is.
     errands: Mutex<Vec<Arc<dyn Errand>>>,
     errands_open: AtomicU32,
-    /// The job is over here; set once, when this rank leaves.
-    stopped: AtomicBool,
+    /// The process that joined.
+    origin: Origin,
+    /// The job goes on here; ended once, when this rank leaves.
+    running: Presence,
     /// What the virtual clock showed last, in nanoseconds.
     shown: AtomicU64,
 }
@@ -147,6 +155,8 @@ impl Progress {
             .filter(|rank| conduit.window(Rank(*rank)).is_some())
             .count();
         let cores = host_cores(settings);
+        let origin = Origin::here();
+        crate::stripe::share_in_children();
         Self {
             rank: conduit.rank(),
             size: conduit.size(),
@@ -157,7 +167,7 @@ impl Progress {
             host_cores: cores,
             crowded: ranks_here > cores,
             shares_cores: settings.service && 2 * ranks_here > cores,
-            conduit,
+            conduit: ManuallyDrop::new(conduit),
             kept: OnceLock::new(),
             routes: [const { OnceLock::new() }; Message::KINDS as usize],
             operations: OnceLock::new(),
@@ -182,7 +192,8 @@ impl Progress {
             ignores_tasks: AtomicBool::new(false),
             errands: Mutex::new(Vec::new()),
             errands_open: AtomicU32::new(0),
-            stopped: AtomicBool::new(false),
+            origin,
+            running: Presence::new(origin),
             shown: AtomicU64::new(u64::MAX),
         }
     }
@@ -220,7 +231,7 @@ impl Progress {
     /// The network.
     #[inline]
     pub(crate) fn conduit(&self) -> &dyn Conduit {
-        &*self.conduit
+        &**self.conduit
     }
 
     /// # Errors
@@ -239,7 +250,7 @@ impl Progress {
 
     /// The job is over here.
     pub(crate) fn stop(&self) {
-        self.stopped.store(true, SeqCst);
+        self.running.end();
         self.unpark_service();
         self.wake_sleepers();
         self.wake_watchers();
@@ -247,19 +258,64 @@ impl Progress {
     }
 
     /// # Errors
-    /// [`Error::JobOver`].
+    /// [`Error::JobOver`], [`Error::Forked`].
     #[inline]
     pub(crate) fn check_running(&self) -> Result<()> {
         match self.is_stopped() {
             false => Ok(()),
-            true => Err(Error::JobOver),
+            true => Err(self.ended()),
         }
     }
 
-    /// Whether the job is over here.
+    /// Whether the job is over here, as it is in a child that was forked.
     #[inline]
     pub(crate) fn is_stopped(&self) -> bool {
-        self.stopped.load(SeqCst)
+        !self.running.is_here()
+    }
+
+    /// Why the job is over here.
+    #[cold]
+    pub(crate) fn ended(&self) -> Error {
+        self.check_origin().err().unwrap_or(Error::JobOver)
+    }
+
+    /// Whether this process was forked from the rank. Nothing that a child does reaches the conduit; nor does it take
+    /// locks, which threads of the parent may have held that the child has not.
+    #[inline]
+    pub(crate) fn is_forked(&self) -> bool {
+        !self.origin.is_here()
+    }
+
+    /// # Errors
+    /// [`Error::Forked`].
+    #[inline]
+    pub(crate) fn check_origin(&self) -> Result<()> {
+        match self.is_forked() {
+            false => Ok(()),
+            true => Err(Error::Forked { rank: self.rank }),
+        }
+    }
+
+    /// Whether this thread may wait for `what`: not in a handler, nor in a child that was forked.
+    ///
+    /// # Errors
+    /// [`Error::InHandler`], [`Error::Forked`].
+    #[inline]
+    pub(crate) fn may_wait(&self, what: &'static str) -> Result<()> {
+        may_wait(what)?;
+        self.check_origin()
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if !self.is_forked() {
+            // SAFETY: nobody has this any more.
+            #[allow(unsafe_code)]
+            unsafe {
+                ManuallyDrop::drop(&mut self.conduit);
+            }
+        }
     }
 }
 

@@ -154,7 +154,7 @@ impl Wake for Waiting {
 /// # Errors
 /// As [`Job::wait_for`](crate::Job::wait_for).
 pub(crate) fn wait_for<F: Future>(progress: &Arc<Progress>, future: F) -> Result<F::Output> {
-    may_wait("wait_for")?;
+    progress.may_wait("wait_for")?;
     let waiting = Arc::new(Waiting {
         progress: Arc::clone(progress),
         woken: AtomicBool::new(false),

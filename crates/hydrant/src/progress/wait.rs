@@ -75,7 +75,7 @@ impl Progress {
     #[inline]
     fn poll_by(&self, poll: impl Fn(&dyn Conduit, &mut Arrivals<'_>) -> usize) -> usize {
         let _polls = self.polls();
-        let mut delivered = poll(&*self.conduit, &mut self.arrivals());
+        let mut delivered = poll(&**self.conduit, &mut self.arrivals());
         if self.has_backlog_of(Backlog::Along) {
             delivered += self.poll_on(poll);
         }
@@ -94,7 +94,7 @@ impl Progress {
             if !self.has_backlog_of(Backlog::Along) {
                 break;
             }
-            delivered += poll(&*self.conduit, &mut self.arrivals());
+            delivered += poll(&**self.conduit, &mut self.arrivals());
         }
         delivered
     }
@@ -176,7 +176,7 @@ impl Progress {
     ///
     /// # Errors
     /// [`Error::PeerLost`] if a rank that is waited [`On`] ended first, [`Error::JobOver`] if this
-    /// rank left.
+    /// rank left; [`Error::Forked`], whatever is waited on: the network uses nothing of a child.
     #[inline]
     pub(crate) fn wait(&self, on: On<'_>, what: For, mut done: impl FnMut() -> bool) -> Result<()> {
         if done() {
@@ -216,6 +216,8 @@ impl Progress {
         let own = self.attention();
         let mut inside = own.enter();
         loop {
+            // Also what a handler forked that this thread ran.
+            self.check_origin()?;
             own.attend();
             self.advance_errands();
             let mut delivered = 0;
@@ -306,7 +308,7 @@ impl Progress {
             return None;
         }
         if self.is_stopped() {
-            return Some(Error::JobOver);
+            return Some(self.ended());
         }
         // Peers do nothing more for a rank that they count as lost.
         if self.is_lost_itself() {

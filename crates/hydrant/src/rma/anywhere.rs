@@ -75,6 +75,7 @@ impl AnywhereLoan {
 impl Drop for AnywhereLoan {
     fn drop(&mut self) {
         if let Some(key) = self.key
+            && !self.transfer.progress.is_forked()
             && !(self.transfer.progress).to_the_end(|| self.transfer.unlend_steady(key))
         {
             let cause = Error::InHandler {

@@ -175,7 +175,7 @@ impl Context {
     /// What befell the first that failed, after waiting for all: each failure is told once, to the
     /// thread that waits for that put first. [`Error::InHandler`].
     pub fn quiet(&self) -> Result<()> {
-        may_wait("quiet")?;
+        self.transfer.progress.may_wait("quiet")?;
         let mut open = self.open.lock();
         let (puts, failed) = (std::mem::take(&mut open.puts), open.failed.take());
         if !puts.is_empty() {

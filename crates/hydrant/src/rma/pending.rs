@@ -45,10 +45,11 @@ impl<P: Deref<Target = Transfer>> Pending<P> {
 
     /// Whether it is complete. What befell it is said once, and then it is.
     pub(super) fn test(&mut self) -> Result<bool> {
-        if let Some((transfer, _)) = self.open()
-            && progress::may_wait("a look").is_ok()
-        {
-            transfer.progress.look_round();
+        if let Some((transfer, _)) = self.open() {
+            transfer.progress.check_origin()?;
+            if progress::may_wait("a look").is_ok() {
+                transfer.progress.look_round();
+            }
         }
         self.known()
     }
@@ -58,6 +59,7 @@ impl<P: Deref<Target = Transfer>> Pending<P> {
         let Some((transfer, ticket)) = self.open() else {
             return Ok(true);
         };
+        transfer.progress.check_origin()?;
         match transfer.outcome(ticket) {
             Look::Open => Ok(false),
             Look::Gone => self.tell(Ok(true)),
@@ -75,13 +77,19 @@ impl<P: Deref<Target = Transfer>> Pending<P> {
     pub(super) fn wait_local(&self) -> Result<()> {
         progress::may_wait("wait_local")?;
         match self.open() {
-            Some((transfer, ticket)) => transfer.finish_local(Posted::Pending(ticket)),
+            Some((transfer, ticket)) => {
+                transfer.progress.check_origin()?;
+                transfer.finish_local(Posted::Pending(ticket))
+            }
             None => Ok(()),
         }
     }
 
     pub(super) fn wait(&mut self) -> Result<()> {
         progress::may_wait("wait")?;
+        if let Some((transfer, _)) = self.open() {
+            transfer.progress.check_origin()?;
+        }
         let outcome = match &self.0 {
             State::Open(transfer, ticket) => transfer.finish(Posted::Pending(*ticket)),
             State::Done => Ok(()),
@@ -92,6 +100,9 @@ impl<P: Deref<Target = Transfer>> Pending<P> {
     }
 
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        if let Some((transfer, _)) = self.open() {
+            transfer.progress.check_origin()?;
+        }
         let outcome = match &self.0 {
             State::Open(transfer, ticket) => transfer.poll_outcome(*ticket, context),
             State::Done => Poll::Ready(Ok(())),

@@ -72,6 +72,7 @@ pub(crate) fn resolve<T: Pod>(
     memory: &Registry,
     pointer: &GlobalPtr<T>,
 ) -> Result<Resolved<T>> {
+    transfer.progress.check_origin()?;
     let forged = |why| Error::ForgedPointer { why };
     let target = pointer.target().ok_or(forged("it is no pointer"))?;
     if pointer.job() != transfer.progress.id {

@@ -336,6 +336,8 @@ impl<'scope> Scope<'scope, '_> {
 
     /// Completes everything; the first failure is the scope's.
     fn end(&self, failed: bool) -> Result<()> {
+        // What the network uses is not what a child has of it, whose body forked.
+        self.transfer.progress.check_origin()?;
         let mut first = Ok(());
         let messages = std::mem::take(&mut *self.messages.lock());
         for lent in messages {

@@ -49,6 +49,10 @@ impl Transfer {
 
     /// Leaves an operation to itself, with the buffer that it uses.
     pub(crate) fn abandon<T: Pod>(&self, ticket: Ticket, buffer: Vec<T>) {
+        if self.progress.is_forked() {
+            // The network uses the parent's.
+            return;
+        }
         let (asked, before) = self.under_way.abandon(ticket, Orphan::of(buffer));
         if before.is_some() {
             self.progress.task_ends();

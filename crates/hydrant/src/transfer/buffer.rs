@@ -214,6 +214,9 @@ impl Buffer<'_> {
 
 impl Drop for Buffer<'_> {
     fn drop(&mut self) {
+        if self.transfer.progress.is_forked() {
+            return;
+        }
         if let (Some((start, len)), Some(registration)) =
             (self.let_go(), &self.transfer.registration)
         {

@@ -208,6 +208,7 @@ impl TwoSided {
 
     /// Waits until a request is over, and tells how it ended.
     pub(super) fn finish(&self, request: &Request) -> Result<Status> {
+        self.progress.check_origin()?;
         self.wait_over(request);
         self.ends(request);
         request.tell()
@@ -217,7 +218,7 @@ impl TwoSided {
     /// return before, nor unwind: its buffer is in use until then.
     pub(super) fn wait_over(&self, request: &Request) {
         self.progress.to_the_end(|| {
-            while !request.is_over() {
+            while !request.is_over() && !self.progress.is_forked() {
                 let _ = (self.progress).wait(On::Nobody, For::Message, || request.is_over());
             }
         });
@@ -225,12 +226,13 @@ impl TwoSided {
 
     /// Waits until the source of a send may be used again.
     pub(super) fn wait_left(&self, request: &Request) -> Result<()> {
-        progress::may_wait("wait_local")?;
+        self.progress.may_wait("wait_local")?;
         (self.progress).wait(On::Nobody, For::Message, || request.has_left())
     }
 
     /// Whether a request is over. What befell it is said once.
     pub(super) fn test(&self, request: &Request) -> Result<bool> {
+        self.progress.check_origin()?;
         if !request.is_over() && progress::may_wait("a look").is_ok() {
             self.progress.look_round();
         }
@@ -246,11 +248,16 @@ impl TwoSided {
 
     /// Leaves a request to itself, with its buffer, which is freed when it is over.
     pub(super) fn leave_to<T: Pod>(&self, request: &Request, buffer: Vec<T>) {
+        if self.progress.is_forked() {
+            // Nobody uses it here.
+            return;
+        }
         let buffer = Box::new(Leftover { _buffer: buffer });
         request.keep(&self.progress, buffer);
     }
 
     fn poll(&self, request: &Request, context: &mut Context<'_>) -> Poll<Result<Status>> {
+        self.progress.check_origin()?;
         if !request.is_over() && progress::may_wait("a look").is_ok() {
             self.progress.look_round();
         }

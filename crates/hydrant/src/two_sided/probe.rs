@@ -188,7 +188,7 @@ impl MatchedMessage {
     /// before; [`Error::PeerLost`], [`Error::JobOver`], [`Error::InHandler`].
     #[track_caller]
     pub fn receive<T: Pod>(&mut self, buffer: &mut [T]) -> Result<Status> {
-        progress::may_wait("a receive")?;
+        self.two_sided.progress.may_wait("a receive")?;
         let site = Location::caller();
         let room = destination(bytemuck::cast_slice_mut(buffer));
         let Some(taken) = self.taken.take_if(|it| it.message.len() <= room.len as u64) else {
@@ -234,7 +234,9 @@ impl MatchedMessage {
 
 impl Drop for MatchedMessage {
     fn drop(&mut self) {
-        if let Some(taken) = self.taken.take() {
+        if let Some(taken) = self.taken.take()
+            && !self.two_sided.progress.is_forked()
+        {
             self.two_sided.put_back(taken);
         }
     }

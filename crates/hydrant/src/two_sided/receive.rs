@@ -197,6 +197,9 @@ impl TwoSided {
 
     /// Takes a receive back that waits: whether it did.
     pub(super) fn withdraw(&self, at: PostedAt) -> bool {
+        if self.progress.is_forked() {
+            return false;
+        }
         let posted = self.state.lock().matching.withdraw(at);
         let Some(posted) = posted else { return false };
         let cause = Error::OutOfTurn {
