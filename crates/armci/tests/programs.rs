@@ -44,7 +44,7 @@ const NETWORKS: [(&str, &[(&str, &str)]); 4] = [
 ];
 
 /// Programs that end well, and with how many processes they run.
-const PROGRAMS: [(&str, &[u32]); 25] = [
+const PROGRAMS: [(&str, &[u32]); 26] = [
     ("contiguous", &[1, 2, 3]),
     ("values", &[1, 3]),
     ("nonblocking", &[1, 2, 3]),
@@ -70,6 +70,7 @@ const PROGRAMS: [(&str, &[u32]); 25] = [
     ("bad_input", &[1, 2, 3]),
     ("odd_collectives", &[2, 3]),
     ("signals", &[1, 3]),
+    ("forks", &[2]),
 ];
 
 /// What a process has that is killed, and what the others say.

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_double, c_float, c_int, c_long, c_longlong, c_voi
 use super::{
     arguments::group_at,
     armci::ARMCI_Group,
-    process::{self, or_die, talk},
+    process::{self, or_die, or_die_unless_forked, talk},
 };
 use crate::{
     Element, Reduction, Result, Scope,
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn armci_msg_init(_argc: *mut c_int, _argv: *mut *mut *mut
 /// Ends the job. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_finalize() {
-    or_die("armci_msg_finalize", process::end_messages());
+    or_die_unless_forked("armci_msg_finalize", process::end_messages());
 }
 
 /// Ends the job, and all its processes, with a status.

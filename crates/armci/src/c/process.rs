@@ -11,6 +11,7 @@ use std::{
 };
 
 use hydrant::Job;
+use hydrant_conduit::fork;
 use parking_lot::Mutex;
 
 use super::callers::from_caller;
@@ -22,6 +23,9 @@ static ARMCI: AtomicPtr<Armci> = AtomicPtr::new(ptr::null_mut());
 
 /// What processes talk by, while that is initialized; the same as [`ARMCI`], which ends earlier.
 static MESSAGES: AtomicPtr<Armci> = AtomicPtr::new(ptr::null_mut());
+
+/// In a child that was forked, what its parent talks by: the child has neither of the two.
+static PARENT: AtomicPtr<Armci> = AtomicPtr::new(ptr::null_mut());
 
 /// How often it was initialized.
 static BEGUN: Mutex<Begun> = Mutex::new(Begun {
@@ -43,23 +47,56 @@ struct Begun {
 #[inline]
 pub(super) fn armci() -> Result<&'static Armci> {
     // SAFETY: it is null or leads to what is never freed.
-    unsafe { ARMCI.load(Acquire).as_ref() }.ok_or(Error::NotInitialized)
+    unsafe { ARMCI.load(Acquire).as_ref() }.ok_or_else(not_initialized)
 }
 
 /// What processes talk by, if that is initialized.
 pub(super) fn messages() -> Result<&'static Armci> {
     // SAFETY: as above.
-    unsafe { MESSAGES.load(Acquire).as_ref() }.ok_or(Error::NotInitialized)
+    unsafe { MESSAGES.load(Acquire).as_ref() }.ok_or_else(not_initialized)
+}
+
+/// Why there is no ARMCI.
+#[cold]
+fn not_initialized() -> Error {
+    forked().err().unwrap_or(Error::NotInitialized)
+}
+
+/// Whether this process is the one that joined. Asked before anything is locked, which a thread of the parent may hold
+/// that a child has not.
+///
+/// # Errors
+/// [`hydrant::Error::Forked`].
+pub(super) fn forked() -> Result<()> {
+    // SAFETY: as above.
+    match unsafe { PARENT.load(Acquire).as_ref() } {
+        Some(parent) => {
+            let rank = parent.job().rank();
+            Err(hydrant::Error::Forked { rank }.into())
+        }
+        None => Ok(()),
+    }
+}
+
+/// Takes a child what is its parent's, before `fork` returns there: so no function need ask whether it is in one.
+fn leave_to_parent() {
+    let parent = MESSAGES.swap(ptr::null_mut(), AcqRel);
+    if !parent.is_null() {
+        PARENT.store(parent, Release);
+    }
+    ARMCI.store(ptr::null_mut(), Release);
 }
 
 /// Joins the job, unless that was done.
 pub(super) fn begin_messages() -> Result<()> {
+    forked()?;
     let mut begun = BEGUN.lock();
     begun.messages = true;
     join(&begun)
 }
 
 pub(super) fn begin_armci() -> Result<()> {
+    forked()?;
     let mut begun = BEGUN.lock();
     join(&begun)?;
     begun.armci += 1;
@@ -80,6 +117,7 @@ fn join(begun: &Begun) -> Result<()> {
         .limit
         .or(megabytes.map(|megabytes: usize| megabytes << 20));
     let armci = Armci::new(&job, limit)?;
+    fork::in_child(leave_to_parent);
     MESSAGES.store(Box::into_raw(Box::new(armci)), Release);
     Ok(())
 }
@@ -87,6 +125,7 @@ fn join(begun: &Begun) -> Result<()> {
 /// Ends ARMCI, with the last call of as many as began it, and the job, unless
 /// [messages](begin_messages) are to go on.
 pub(super) fn end_armci() -> Result<()> {
+    forked()?;
     let mut begun = BEGUN.lock();
     match begun.armci {
         0 => return Err(Error::NotInitialized),
@@ -106,6 +145,7 @@ pub(super) fn end_armci() -> Result<()> {
 }
 
 pub(super) fn end_messages() -> Result<()> {
+    forked()?;
     let mut begun = BEGUN.lock();
     begun.messages = false;
     begun.armci = 0;
@@ -127,7 +167,7 @@ fn end_job() -> Result<()> {
 
 /// How often `ARMCI_Init` was called without `ARMCI_Finalize`.
 pub(super) fn begun() -> u32 {
-    BEGUN.lock().armci
+    forked().map_or(0, |()| BEGUN.lock().armci)
 }
 
 /// Sets how many bytes a process may allocate; before it is initialized.
@@ -175,6 +215,14 @@ pub(super) fn or_die<T>(function: &str, outcome: Result<T>) -> T {
                 _ => die(code),
             }
         }
+    }
+}
+
+/// How a function ended that ends what a child has no part in: there it says so, and the child goes on.
+pub(super) fn or_die_unless_forked(function: &str, outcome: Result<()>) {
+    match outcome {
+        Err(cause @ Error::Hydrant(hydrant::Error::Forked { .. })) => _ = refused(function, &cause),
+        outcome => or_die(function, outcome),
     }
 }
 

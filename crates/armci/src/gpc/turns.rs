@@ -2,6 +2,7 @@
 
 use std::{cell::RefCell, collections::VecDeque, sync::Arc, thread, time::Duration};
 
+use hydrant_conduit::fork::Origin;
 use parking_lot::{Condvar, Mutex};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -22,6 +23,8 @@ struct Shared {
     /// The processors of the thread that set this up: procedures compute there. The thread that gives them their
     /// turn may be the one that serves peers, which has others.
     cpus: Option<CpuSet>,
+    /// The process whose threads they are.
+    origin: Option<Origin>,
 }
 
 #[derive(Default)]
@@ -39,6 +42,7 @@ struct State {
 impl Turns {
     pub(super) fn new() -> Self {
         Self(Arc::new(Shared {
+            origin: Some(Origin::here()),
             cpus: sched_getaffinity(None).ok(),
             ..Shared::default()
         }))
@@ -54,6 +58,10 @@ impl Turns {
 
 impl Drop for Turns {
     fn drop(&mut self) {
+        if !self.0.origin.is_some_and(Origin::is_here) {
+            // A child that was forked has not got the threads.
+            return;
+        }
         let mut state = self.0.state.lock();
         state.over = true;
         self.0.changed.notify_all();

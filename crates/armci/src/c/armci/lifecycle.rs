@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use crate::c::process::{self, code, or_die};
+use crate::c::process::{self, code, or_die_unless_forked};
 
 /// Initializes ARMCI, and joins the job. Collective.
 #[unsafe(no_mangle)]
@@ -25,7 +25,7 @@ pub unsafe extern "C" fn ARMCI_Initialized() -> c_int {
 /// Ends ARMCI, and the job, unless armci_msg_init began it. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Finalize() {
-    or_die("ARMCI_Finalize", process::end_armci());
+    or_die_unless_forked("ARMCI_Finalize", process::end_armci());
 }
 
 /// Says a message and a number, and ends the job.
