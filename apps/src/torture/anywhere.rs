@@ -48,6 +48,11 @@ impl Anywhere {
         }
     }
 
+    /// Drops the loan, in a child, where that ends nothing.
+    pub(crate) fn drop_loan(&mut self) {
+        self.loan = None;
+    }
+
     pub(crate) fn step(&mut self, hand: &mut Hand) -> Result<()> {
         match hand.dice.below(8) {
             0 => self.lend(hand),

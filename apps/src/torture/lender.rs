@@ -181,6 +181,11 @@ impl Lender {
         Ok(())
     }
 
+    /// Drops the guard of what is lent, in a child, where that ends no loan.
+    pub(crate) fn drop_guard(&mut self) {
+        self.lent = None;
+    }
+
     pub(crate) fn take_back(&mut self, hand: &mut Hand) -> Result<()> {
         let Some(lent) = self.lent.take() else {
             return Ok(());

@@ -11,6 +11,7 @@
 //! | `collectives`: collectives, teams, memory that comes and goes, signals | what one rank computes alone |
 //! | `background`: collectives that nobody waits for | the same |
 //! | `anywhere`: memory by its address | a serial model |
+//! | `forks`: children that are forked and take no part | errors, and all the rest |
 //! | `watch`: hangs | an operation that takes a minute ends the process |
 //!
 //! A seed repeats what is tried, though not, but in virtual time, how it falls together.
@@ -20,6 +21,7 @@ mod background;
 mod borrower;
 mod calls;
 mod collectives;
+mod forks;
 mod hand;
 mod heap;
 mod lender;
@@ -49,6 +51,7 @@ use anywhere::{Anywhere, Places};
 use borrower::Borrower;
 use calls::{Calls, Handlers};
 use collectives::Collectives;
+use forks::Forks;
 use hand::{Crew, Hand, Tally, is_simulated, locked};
 pub use heap::Heap;
 use lender::Lender;
@@ -58,6 +61,8 @@ use words::Words;
 
 /// Things that the first thread does between two things that all ranks do, at most.
 const ROUND: usize = 24;
+/// Of a hundredth of all things one in so many is a fork.
+const FORK: usize = 3;
 
 /// Does all that can be done at random, and checks it.
 #[derive(Debug, Clone, Parser)]
@@ -178,6 +183,7 @@ struct Worker<'job> {
     words: Words,
     calls: Calls,
     anywhere: Anywhere,
+    forks: Forks,
 }
 
 impl<'job> Worker<'job> {
@@ -189,6 +195,7 @@ impl<'job> Worker<'job> {
             words: Words::new(&shared.words, hand.crew),
             calls: Calls::new(&shared.handlers, hand.crew),
             anywhere: Anywhere::new(&shared.places),
+            forks: Forks::new(&shared.board),
             hand,
         }
     }
@@ -206,6 +213,10 @@ impl<'job> Worker<'job> {
             95..98 => {
                 hand.compute();
                 Ok(())
+            }
+            // Seldom: a fork copies what the process has mapped.
+            98 if hand.dice.one_in(FORK) => {
+                (self.forks).step(hand, &mut self.lender, &mut self.anywhere)
             }
             _ => hand.must("quiet", Job::quiet).map(drop),
         }

@@ -1,0 +1,156 @@
+//! Children that a thread forks while the others go on: what they do with their copies of the rank's handles is
+//! refused, and whatever way they end, nobody else notices.
+
+#![allow(unsafe_code)] // forks
+
+use std::{
+    panic::{self, AssertUnwindSafe},
+    process, thread,
+    time::{Duration, Instant},
+};
+
+use hydrant::{Error, Job, Op, Rank, Result, Symmetric};
+
+use super::{
+    anywhere::Anywhere,
+    hand::{Hand, is_simulated},
+    lender::Lender,
+};
+
+/// How long a child may take: it waits for nobody.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks whether it has ended.
+const PAUSE: Duration = Duration::from_micros(200);
+/// What a child ends with if something was not refused.
+const WRONG: i32 = 9;
+/// What a child ends with that ends the job.
+const ABORTED: i32 = 7;
+
+/// What children call. What they would write to the board, or send, others would take for a thread's own.
+pub(crate) struct Forks {
+    board: Symmetric<u64>,
+}
+
+/// How a child ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Now,
+    Exit,
+    Panic,
+    Abort,
+}
+
+impl Forks {
+    pub(crate) fn new(board: &Symmetric<u64>) -> Self {
+        Self {
+            board: board.clone(),
+        }
+    }
+
+    /// Forks a child, unless time is virtual, where ranks are threads.
+    pub(crate) fn step(
+        &self,
+        hand: &mut Hand<'_>,
+        lender: &mut Lender,
+        anywhere: &mut Anywhere,
+    ) -> Result<()> {
+        let (act, rank) = (hand.dice.below(12), hand.draw_rank());
+        let end = match hand.dice.below(4) {
+            0 => End::Now,
+            1 => End::Exit,
+            2 => End::Panic,
+            _ => End::Abort,
+        };
+        if is_simulated(hand.job) {
+            return Ok(());
+        }
+        let what = format!("fork of a child, which does {act}");
+        let status = hand.must(&what, |job| {
+            // SAFETY: the child calls what it may in a child of several threads: the allocator, and this crate's.
+            match unsafe { libc::fork() } {
+                0 => {
+                    let refused = self.act(job, act, rank);
+                    // What a child drops ends nothing.
+                    lender.drop_guard();
+                    anywhere.drop_loan();
+                    leave(job, end, refused)
+                }
+                child if child < 0 => Err(std::io::Error::last_os_error().into()),
+                child => Ok(wait(child)),
+            }
+        })?;
+        let expected = match end {
+            End::Abort => ABORTED,
+            _ => 0,
+        };
+        if let Some(status) = status {
+            let is_right = libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == expected;
+            hand.check(is_right, || format!("{what}: it ended with {status:#x}"));
+        }
+        Ok(())
+    }
+
+    /// Whether what the child does is refused.
+    fn act(&self, job: &Job, act: usize, rank: Rank) -> bool {
+        let at = self.board.len() - 1;
+        let done: Result<()> = match act {
+            0 => self.board.put_value(rank, at, 1),
+            1 => self.board.get_value(rank, at).map(drop),
+            2 => self.board.fetch_add(rank, at, 1).map(drop),
+            3 => self.board.put_nb(rank, 0, vec![1; at]).map(drop),
+            4 => job.send(rank, 1, &[1_u8]),
+            5 => self.board.local().map(drop),
+            6 => job.barrier(),
+            7 => job.all_reduce(&mut [1_u64], Op::Sum),
+            8 => job.alloc::<u64>(8).map(drop),
+            9 => job.expose(vec![1_u64; 900]).map(drop),
+            10 => job.quiet(),
+            _ => job.finalize(),
+        };
+        matches!(done, Err(Error::Forked { .. }))
+    }
+}
+
+/// Ends the child.
+fn leave(job: &Job, end: End, is_right: bool) -> ! {
+    let status = if is_right { 0 } else { WRONG };
+    match end {
+        End::Exit => process::exit(status),
+        End::Abort if is_right => job.abort(ABORTED),
+        End::Panic => {
+            // Through the calls that are open here, as far as a scope would.
+            let unwound = panic::catch_unwind(AssertUnwindSafe(|| {
+                job.scope(|_| -> Result<()> { panic::resume_unwind(Box::new(())) })
+            }));
+            // A scope does not begin in a child.
+            let refused = matches!(unwound, Ok(Err(Error::Forked { .. })));
+            exit_now(if refused { status } else { WRONG })
+        }
+        End::Now | End::Abort => exit_now(status),
+    }
+}
+
+fn exit_now(status: i32) -> ! {
+    // SAFETY: it ends the process.
+    unsafe { libc::_exit(status) }
+}
+
+/// How a child ended. One that hangs is killed.
+fn wait(child: i32) -> i32 {
+    let since = Instant::now();
+    let mut status = 0;
+    loop {
+        // SAFETY: the status is a local.
+        match unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } {
+            0 if since.elapsed() > PATIENCE => {
+                // SAFETY: a child of this process that was not waited for.
+                unsafe { libc::kill(child, libc::SIGKILL) };
+                // SAFETY: the status is a local.
+                unsafe { libc::waitpid(child, &raw mut status, 0) };
+                return status;
+            }
+            0 => thread::sleep(PAUSE),
+            _ => return status,
+        }
+    }
+}
