@@ -115,6 +115,9 @@ forward! {
         fn changes(&self) -> u64;
         fn publish(&self, number: u64);
         fn published(&self, peer: Rank) -> Option<u64>;
+        fn come_to_end(&self, come: bool);
+        fn has_come_to_end(&self, peer: Rank) -> bool;
+        fn endings(&self) -> u64;
         fn leave(&self, orderly: bool);
         fn expel(&self, peer: Rank);
     }

@@ -1,7 +1,7 @@
 //! Who takes part in the job.
 
 use std::sync::atomic::{
-    AtomicU8, AtomicU64,
+    AtomicU8, AtomicU32, AtomicU64,
     Ordering::{Acquire, SeqCst},
 };
 
@@ -18,7 +18,7 @@ pub trait Membership {
     /// have given up for its sake. Costs a load.
     fn first_lost(&self) -> Option<Rank>;
 
-    /// Counts up whenever some rank's standing changes. Costs a load.
+    /// Counts up whenever some rank's standing changes, and with [`endings`](Self::endings). Costs a load or two.
     fn changes(&self) -> u64;
 
     /// Shows a number to the ranks of the same host, in memory that they share; nothing where they share none.
@@ -33,6 +33,18 @@ pub trait Membership {
         let _ = peer;
         None
     }
+
+    /// Tells the peers that this rank's program has come to its end, or that it goes on after all. The rank still
+    /// takes part, and answers; [`leave`](Self::leave) follows when nobody needs it any more. The news may overtake
+    /// what was sent before.
+    fn come_to_end(&self, come: bool);
+
+    /// Whether a peer's program has [come to its end](Self::come_to_end). Costs a load.
+    fn has_come_to_end(&self, peer: Rank) -> bool;
+
+    /// Counts up whenever some rank says that it [has come](Self::come_to_end) to its end, or goes on after all.
+    /// Costs a load or two.
+    fn endings(&self) -> u64;
 
     /// Tells the peers that this rank ends: in good order, or not.
     fn leave(&self, orderly: bool);
@@ -70,6 +82,11 @@ pub struct Standings {
     changing: Mutex<()>,
     /// One more than the rank that was lost before all others; 0 while none is.
     first_lost: AtomicU64,
+    /// For each rank, how often it has said that its program has come to its end or goes on after all: odd while it
+    /// has come.
+    words: Box<[AtomicU32]>,
+    /// How many of these words were noted.
+    endings: AtomicU64,
 }
 
 const PRESENT: u8 = 0;
@@ -84,6 +101,8 @@ impl Standings {
             changes: AtomicU64::new(0),
             changing: Mutex::new(()),
             first_lost: AtomicU64::new(0),
+            words: (0..ranks).map(|_| AtomicU32::new(0)).collect(),
+            endings: AtomicU64::new(0),
         }
     }
 
@@ -137,16 +156,48 @@ impl Standings {
         true
     }
 
-    /// Changes so far.
+    /// Changes of standing, and words about ends, so far.
     #[inline]
     pub fn changes(&self) -> u64 {
         loop {
             let twice = self.changes.load(SeqCst);
             if twice.is_multiple_of(2) {
-                return twice / 2;
+                return twice / 2 + self.endings();
             }
             std::hint::spin_loop();
         }
+    }
+
+    /// A rank has come to its end, or goes on after all. The number of the word that says so, unless it was said
+    /// before: the rank's peers [note](Self::note) that.
+    pub fn say(&self, rank: Rank, come: bool) -> Option<u32> {
+        let word = self.words.get(rank.index())?;
+        let next = |number: u32| (has_come(number) != come).then_some(number + 1);
+        let before = word.fetch_update(SeqCst, SeqCst, next).ok()?;
+        self.endings.fetch_add(1, SeqCst);
+        Some(before + 1)
+    }
+
+    /// A rank has said its word of this number. An older one that comes late changes nothing.
+    pub fn note(&self, rank: Rank, number: u32) {
+        let Some(word) = self.words.get(rank.index()) else {
+            return;
+        };
+        if word.fetch_max(number, SeqCst) < number {
+            self.endings.fetch_add(1, SeqCst);
+        }
+    }
+
+    /// Whether a rank has come to its end, as it said last.
+    #[inline]
+    pub fn has_come(&self, rank: Rank) -> bool {
+        (self.words.get(rank.index())).is_some_and(|word| has_come(word.load(Acquire)))
+    }
+
+    /// How many words of ranks about their ends were noted.
+    #[inline]
+    pub fn endings(&self) -> u64 {
+        self.endings.load(SeqCst)
     }
 
     /// The rank that was lost before all others.
@@ -156,9 +207,32 @@ impl Standings {
     }
 }
 
+/// Whether the word of that number says that a rank has come to its end.
+fn has_come(number: u32) -> bool {
+    number % 2 == 1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_word_about_an_end_counts() {
+        let (own, theirs) = (Standings::new(2), Standings::new(2));
+        let come = own.say(Rank(0), true);
+        assert_eq!((come, own.say(Rank(0), true)), (Some(1), None));
+        let goes_on = own.say(Rank(0), false);
+        assert_eq!(goes_on, Some(2));
+        assert!(!own.has_come(Rank(0)));
+        // The later word comes first.
+        theirs.note(Rank(0), 2);
+        theirs.note(Rank(0), 1);
+        assert!(!theirs.has_come(Rank(0)));
+        theirs.note(Rank(0), 3);
+        assert!(theirs.has_come(Rank(0)) && !theirs.has_come(Rank(1)));
+        assert_eq!((own.endings(), theirs.endings()), (2, 2));
+        assert_eq!(theirs.of(Rank(0)), Standing::Present);
+    }
 
     #[test]
     fn an_end_is_final_and_counted_once() {

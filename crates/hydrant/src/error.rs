@@ -444,6 +444,23 @@ pub enum Error {
     #[error("rank {0} is lost: its process ended while others still needed it")]
     PeerLost(Rank),
 
+    /// A rank came to the end of the job in good order, so that what is waited for cannot come any more. A message
+    /// that was to be received there was not.
+    #[error("rank {rank} came to the end of the job: {why}")]
+    PeerEnded {
+        /// The rank that is waited for.
+        rank: Rank,
+        /// What does not happen any more.
+        why: &'static str,
+    },
+
+    /// All other ranks came to the end of the job in good order, so that what is waited for cannot come any more.
+    #[error("all other ranks came to the end of the job: {why}")]
+    OthersEnded {
+        /// What does not happen any more.
+        why: &'static str,
+    },
+
     /// This rank takes no part in the job any more, though it goes on: a peer got something from
     /// it that follows no rule and gave it up, another thread of it called
     /// [`Job::abort`](crate::Job::abort), or a function that it gave to a reduction panicked.

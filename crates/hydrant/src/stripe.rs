@@ -9,7 +9,7 @@ use std::{
     ops::Deref,
     sync::{
         Arc, Weak,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed},
     },
 };
 
@@ -70,6 +70,14 @@ impl<T> Striped<T> {
     pub(crate) fn owned(&self) -> impl Iterator<Item = &T> {
         let used = FRESH.load(Relaxed).min(STRIPES - 1);
         self.stripes[..used].iter().map(|line| &line.0)
+    }
+
+    /// The values of the stripes that living threads have for themselves.
+    pub(crate) fn held(&self) -> impl Iterator<Item = &T> {
+        let held = HELD.load(Relaxed);
+        (self.stripes[..STRIPES - 1].iter().enumerate())
+            .filter(move |(stripe, _)| held & 1 << stripe != 0)
+            .map(|(_, line)| &line.0)
     }
 
     /// The values of all stripes.
@@ -157,13 +165,20 @@ static RETURNED: Mutex<BinaryHeap<Reverse<usize>>> = Mutex::new(BinaryHeap::new(
 /// The smallest number that was never given out.
 static FRESH: AtomicUsize = AtomicUsize::new(0);
 
+/// A bit for each stripe that a living thread has for itself.
+static HELD: AtomicU32 = AtomicU32::new(0);
+
 /// A thread's right to its stripe, given back when it ends.
 struct Hold(usize);
 
 impl Hold {
     fn take() -> Self {
         let returned = RETURNED.lock().pop();
-        Self(returned.map_or_else(|| FRESH.fetch_add(1, Relaxed), |Reverse(number)| number))
+        let number = returned.map_or_else(|| FRESH.fetch_add(1, Relaxed), |Reverse(number)| number);
+        if number < STRIPES - 1 {
+            HELD.fetch_or(1 << number, Relaxed);
+        }
+        Self(number)
     }
 }
 
@@ -179,6 +194,9 @@ impl Drop for Hold {
         }
         // Destructors that run after this one must not write to a stripe given away.
         let _ = STRIPE.try_with(|stripe| stripe.set(STRIPES - 1));
+        if self.0 < STRIPES - 1 {
+            HELD.fetch_and(!(1 << self.0), Relaxed);
+        }
         RETURNED.lock().push(Reverse(self.0));
     }
 }

@@ -365,7 +365,7 @@ impl Membership for Mixed {
     }
 
     fn changes(&self) -> u64 {
-        self.standings().changes()
+        self.standings().changes().wrapping_add(self.endings())
     }
 
     fn publish(&self, number: u64) {
@@ -374,6 +374,23 @@ impl Membership for Mixed {
 
     fn published(&self, peer: Rank) -> Option<u64> {
         self.intra.published(self.mates.intra(peer)?)
+    }
+
+    fn come_to_end(&self, come: bool) {
+        self.inter.come_to_end(come);
+        self.intra.come_to_end(come);
+    }
+
+    fn has_come_to_end(&self, peer: Rank) -> bool {
+        match self.mates.intra(peer) {
+            Some(mate) => self.intra.has_come_to_end(mate),
+            None => self.inter.has_come_to_end(peer),
+        }
+    }
+
+    fn endings(&self) -> u64 {
+        // A mate's is told by both, which is one news too many and no harm.
+        self.intra.endings().wrapping_add(self.inter.endings())
     }
 
     fn leave(&self, orderly: bool) {

@@ -364,6 +364,18 @@ impl Membership for Pinned {
         self.core.smp.published(peer)
     }
 
+    fn come_to_end(&self, come: bool) {
+        self.core.smp.come_to_end(come);
+    }
+
+    fn has_come_to_end(&self, peer: Rank) -> bool {
+        self.core.smp.has_come_to_end(peer)
+    }
+
+    fn endings(&self) -> u64 {
+        self.core.smp.endings()
+    }
+
     fn leave(&self, orderly: bool) {
         self.core.smp.leave(orderly);
     }

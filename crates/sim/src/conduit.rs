@@ -349,6 +349,24 @@ impl Membership for Sim {
         self.world.fixed.standings.changes()
     }
 
+    fn come_to_end(&self, come: bool) {
+        let fixed = &self.world.fixed;
+        if self.world.is_over(self.rank) {
+            return;
+        }
+        let mut call = self.call();
+        call.sync();
+        call.come_to_end(fixed, self.rank.index(), come);
+    }
+
+    fn has_come_to_end(&self, peer: Rank) -> bool {
+        self.world.fixed.standings.has_come(peer)
+    }
+
+    fn endings(&self) -> u64 {
+        self.world.fixed.standings.endings()
+    }
+
     fn leave(&self, orderly: bool) {
         let fixed = &self.world.fixed;
         if self.world.is_over(self.rank) {

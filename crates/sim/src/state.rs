@@ -237,6 +237,18 @@ impl State {
         self.tell_ends(fixed);
     }
 
+    /// A rank's program has come to its end, or goes on after all. Those whose own has not are woken.
+    pub(crate) fn come_to_end(&mut self, fixed: &Fixed, rank: usize, come: bool) {
+        if fixed.standings.say(Self::rank_of(rank), come).is_none() {
+            return;
+        }
+        for peer in 0..self.ranks.len() {
+            if !fixed.standings.has_come(Self::rank_of(peer)) {
+                self.notify(peer, News::Wake);
+            }
+        }
+    }
+
     /// Tells of the ranks that ended and of which nothing is under way any more.
     pub(crate) fn tell_ends(&mut self, fixed: &Fixed) {
         while let Some(at) = self.ending.iter().position(|rank| !self.speaks(*rank)) {

@@ -324,6 +324,18 @@ impl Membership for Smp {
         Some(word[0].load(Acquire))
     }
 
+    fn come_to_end(&self, come: bool) {
+        self.shared.come_to_end(come);
+    }
+
+    fn has_come_to_end(&self, peer: Rank) -> bool {
+        self.shared.has_come_to_end(peer)
+    }
+
+    fn endings(&self) -> u64 {
+        self.shared.endings[0].load(Acquire)
+    }
+
     fn leave(&self, orderly: bool) {
         let how = if orderly {
             standing::LEFT

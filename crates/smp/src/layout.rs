@@ -1,8 +1,8 @@
 //! Where everything lies in the shared file.
 //!
 //! ```text
-//! 0        header page: magic, count of changes of standing, who was lost first
-//! 4096     blocks, one a rank: standing, pid, notify word, who opened a channel to it
+//! 0        header page: magic, count of changes of standing, who was lost first, count of programs' ends
+//! 4096     blocks, one a rank: standing, pid, its program's end, notify word, who opened a channel to it
 //!          tables, on pages of its own for each rank, which only that rank can write to:
 //!              hazards: which extents it is touching right now
 //!              extents: what it registered
@@ -36,6 +36,8 @@ pub(crate) mod header {
     pub(crate) const CHANGES: usize = 64;
     /// One more than the rank that was lost before all others; zero while none is.
     pub(crate) const FIRST_LOST: usize = 72;
+    /// Counts what ranks said of their programs' ends.
+    pub(crate) const ENDINGS: usize = 80;
 }
 
 /// Offsets in the block of a rank.
@@ -44,6 +46,8 @@ pub(crate) mod block {
     pub(crate) const PID: usize = 4;
     /// 1 if the rank's process takes part in `membarrier`.
     pub(crate) const ASYMMETRIC: usize = 8;
+    /// 1 while the rank's program has come to its end.
+    pub(crate) const COME_TO_END: usize = 12;
     /// What the rank shows the others, in a line with what hardly ever changes and is hardly ever looked at.
     pub(crate) const PUBLISHED: usize = 16;
     /// Looked at after every message and store: alone on its line.

@@ -71,6 +71,10 @@ pub(crate) struct Shared {
     pub(crate) changes: MappedWords,
     /// One more than the rank that was lost first.
     pub(crate) first_lost: MappedWords,
+    /// Whether each rank's program has come to its end, by rank; by that rank.
+    come_to_end: Vec<Word32>,
+    /// Counts what ranks said of that.
+    pub(crate) endings: MappedWords,
     /// The request rings to peers, by rank; each is opened when it is first used.
     outgoing: Vec<OnceLock<Latch<Writer<MappedRing>>>>,
     /// How memory outside the segments is to be reached.
@@ -142,6 +146,9 @@ impl Shared {
             standings: (0..ranks)
                 .map(|rank| word(rank, block::STANDING))
                 .collect::<Result<_, Error>>()?,
+            come_to_end: (0..ranks)
+                .map(|rank| word(rank, block::COME_TO_END))
+                .collect::<Result<_, Error>>()?,
             published: (0..ranks)
                 .map(|rank| mapping.kept_words(shape.block(rank) + block::PUBLISHED, 1))
                 .collect(),
@@ -153,6 +160,7 @@ impl Shared {
             ),
             changes: mapping.kept_words(header::CHANGES, 1),
             first_lost: mapping.kept_words(header::FIRST_LOST, 1),
+            endings: mapping.kept_words(header::ENDINGS, 1),
             outgoing: (0..ranks).map(|_| OnceLock::new()).collect(),
             foreign,
             forbidden: (0..ranks).map(|_| AtomicBool::new(false)).collect(),
@@ -262,6 +270,31 @@ impl Shared {
         if word.fetch_update(AcqRel, Acquire, ended).is_ok() {
             self.changes[0].fetch_add(1, AcqRel);
         }
+    }
+
+    /// This rank's program has come to its end, or goes on after all. Those whose own has not are woken.
+    pub(crate) fn come_to_end(&self, come: bool) {
+        let word = &self.come_to_end[self.rank.index()];
+        if word
+            .fetch_update(AcqRel, Acquire, |old| {
+                (old != u32::from(come)).then_some(come.into())
+            })
+            .is_err()
+        {
+            return;
+        }
+        self.endings[0].fetch_add(1, AcqRel);
+        self.changes[0].fetch_add(1, AcqRel);
+        for (rank, notify_word) in self.notify_words.iter().enumerate() {
+            if !self.has_come_to_end(Rank(rank as u32)) {
+                notify::wake(&notify_word.bits);
+            }
+        }
+    }
+
+    /// Whether a rank's program has come to its end.
+    pub(crate) fn has_come_to_end(&self, rank: Rank) -> bool {
+        (self.come_to_end.get(rank.index())).is_some_and(|word| word.load(Acquire) == 1)
     }
 
     /// Whether a peer's process has ended, whatever its standing says: a rank that left or was

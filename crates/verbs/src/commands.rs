@@ -17,6 +17,8 @@ pub(crate) enum Command {
     Lose(Rank, &'static str),
     /// A peer sent what follows no rule.
     Expel(Rank),
+    /// This rank's program has come to its end, or goes on after all: the number of that word.
+    ComeToEnd(u32),
     /// This rank ends, in good order or not.
     Leave(bool),
     /// A peer was asked to wake its sleepers: it is asked again until it says that it did.

@@ -377,6 +377,21 @@ impl Membership for Verbs {
         self.shared.peers.standings().changes()
     }
 
+    fn come_to_end(&self, come: bool) {
+        let shared = &*self.shared;
+        if let Some(number) = (shared.peers.standings()).say(shared.endpoint.rank(), come) {
+            shared.peers.commands().give(Command::ComeToEnd(number));
+        }
+    }
+
+    fn has_come_to_end(&self, peer: Rank) -> bool {
+        self.shared.peers.standings().has_come(peer)
+    }
+
+    fn endings(&self) -> u64 {
+        self.shared.peers.standings().endings()
+    }
+
     fn leave(&self, orderly: bool) {
         let shared = &*self.shared;
         if !shared.begin_to_leave() {

@@ -20,6 +20,10 @@ pub(crate) enum Kind {
     Ping,
     /// The answer to it.
     Pong,
+    /// My program has come to its end, or goes on after all.
+    Ending,
+    /// The answer to it.
+    EndingSeen,
     /// I end.
     Leave,
     /// The answer to it.
@@ -36,13 +40,15 @@ pub(crate) enum Kind {
     Expelled,
 }
 
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 15] = [
     Kind::Connect,
     Kind::Accept,
     Kind::HowFar,
     Kind::SoFar,
     Kind::Ping,
     Kind::Pong,
+    Kind::Ending,
+    Kind::EndingSeen,
     Kind::Leave,
     Kind::LeaveSeen,
     Kind::Lost,
@@ -61,7 +67,7 @@ pub(crate) struct Datagram {
     pub(crate) secret: [u8; 16],
     pub(crate) kind: u32,
     pub(crate) from: u32,
-    /// Of the connection that is made, or the number of a wake.
+    /// Of the connection that is made, or the number of a wake, or of a word about a program's end.
     pub(crate) epoch: u32,
     /// The queue pair of who sends it.
     pub(crate) pair: u32,

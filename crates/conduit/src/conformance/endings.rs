@@ -34,6 +34,11 @@ pub(super) const CHECKS: &[Check] = &[
         |f| wakes(f, Sleeper::Application),
     ),
     Check::new(
+        "comes_to_its_end",
+        "a peer that says that its program has come to its end still takes part, and wakes who waits for it",
+        comes_to_its_end,
+    ),
+    Check::new(
         "ended_refuses",
         "nothing can be sent to, written to or read from an ended peer",
         refuses,
@@ -105,6 +110,57 @@ fn wakes(fixture: &dyn Fixture, sleeper: Sleeper) {
                 }
             });
         }
+    }
+}
+
+fn comes_to_its_end(fixture: &dyn Fixture) {
+    for come in [true, false, true] {
+        let asleep = AtomicU32::new(0);
+        each(fixture, 3, |me| {
+            let log = &mut Log::echoing();
+            if !come {
+                me.conduit.come_to_end(true);
+                me.until(log, "the ends of all", |_| {
+                    me.ranks().all(|peer| me.conduit.has_come_to_end(peer))
+                });
+            }
+            me.meet(log);
+            let before = me.conduit.endings();
+            me.meet(log);
+            if me.rank() == Rank(2) {
+                while asleep.load(SeqCst) < 2 {
+                    me.breathe();
+                }
+                me.conduit.come_to_end(come);
+                // Said again it is no news.
+                me.conduit.come_to_end(come);
+            } else {
+                asleep.fetch_add(1, SeqCst);
+                while me.conduit.has_come_to_end(Rank(2)) != come {
+                    if come {
+                        me.sleep(Sleeper::Application, || me.conduit.endings() != before);
+                    } else {
+                        me.breathe();
+                    }
+                }
+            }
+            assert_eq!(me.conduit.standing(Rank(2)), Standing::Present);
+            // It answers as before.
+            if me.rank() != Rank(2) {
+                let message = Message {
+                    kind: 0,
+                    tag: 0,
+                    args: &[5],
+                    payload: &[],
+                };
+                me.send(log, Rank(2), &message);
+                me.until(log, "a reply", |log| !log.replies.is_empty());
+            }
+            me.meet(log);
+            for peer in [Rank(0), Rank(1)] {
+                assert_eq!(me.conduit.has_come_to_end(peer), !come);
+            }
+        });
     }
 }
 

@@ -6,7 +6,7 @@ use super::{
     agree::{Rounds, Verdict},
     header::{Header, Operation},
     piggyback::Piggyback,
-    team::{IDLE, NOTIFIED, NOTIFIED_BY_NAME, Team},
+    team::{IDLE, NOTIFIED, NOTIFIED_BY_NAME, Team, Turn},
 };
 use crate::{Error, Result};
 
@@ -33,13 +33,16 @@ impl Team {
         self.meet_now("barrier_named", Some(name))
     }
 
-    /// The barrier at the end of a job, which fits no other.
-    pub(crate) fn end(&self) -> Result<()> {
-        let header = Header::new(Operation::End);
-        self.now(
-            header.name(),
-            self.agree(header, Ok(()), Piggyback::Nothing),
-        )
+    /// This rank comes to the end of the job, and does nothing else with the team until what this gives is dropped.
+    ///
+    /// # Errors
+    /// [`Error::OutOfTurn`], [`Error::InHandler`], [`Error::JobOver`].
+    pub(crate) fn come_to_end(&self) -> Result<AtEnd<'_>> {
+        let turn = self.enter(Header::new(Operation::End).name(), IDLE)?;
+        Ok(AtEnd {
+            team: self,
+            _turn: turn,
+        })
     }
 
     #[inline]
@@ -108,5 +111,22 @@ impl Team {
             }),
             _ => Ok(()),
         }
+    }
+}
+
+/// The end of the job, at one rank.
+pub(crate) struct AtEnd<'a> {
+    team: &'a Team,
+    _turn: Turn<'a>,
+}
+
+impl AtEnd<'_> {
+    /// Waits until every rank is here. Fits no other barrier.
+    ///
+    /// # Errors
+    /// [`Error::CollectiveMismatch`], [`Error::PeerLost`].
+    pub(crate) fn meet(&self) -> Result<()> {
+        let header = Header::new(Operation::End);
+        self.team.agree_now(header, Ok(()), Piggyback::Nothing)
     }
 }

@@ -101,6 +101,27 @@ impl Core {
         }))
     }
 
+    /// Comes to the end of the job with all other ranks, and completes what is under way.
+    ///
+    /// # Errors
+    /// As [`Job::finalize`](crate::Job::finalize), and the job goes on.
+    pub(super) fn come_to_end(&self) -> Result<()> {
+        let at_end = self.world.come_to_end()?;
+        let came = Coming::begin(self)?;
+        // Whoever waits for what only the program does is told; and from here on no rank begins anything.
+        at_end.meet()?;
+        let (progress, two_sided) = (&self.progress, &self.two_sided);
+        self.messages.calls().finish_all(progress)?;
+        two_sided.finish_all()?;
+        self.transfer.finish_all()?;
+        progress.wait_all_handled()?;
+        at_end.meet()?;
+        // What all have sent has been handled.
+        two_sided.finish_received()?;
+        came.done();
+        Ok(())
+    }
+
     /// Leaves the job, once.
     pub(super) fn leave(&self, end: End) {
         if self.progress.is_forked() {
@@ -147,6 +168,36 @@ impl Core {
             Arc::clone(&self.memory),
             Arc::clone(&self.bootstrap),
         ));
+    }
+}
+
+/// A program that has come to its end: unless that is [done](Self::done) it goes on after all.
+struct Coming<'a> {
+    core: &'a Core,
+}
+
+impl<'a> Coming<'a> {
+    fn begin(core: &'a Core) -> Result<Self> {
+        let coming = Self { core };
+        core.two_sided.come_to_end()?;
+        // In this order, so that the news overtakes nothing.
+        core.progress.wait_all_handled()?;
+        core.progress.conduit().come_to_end(true);
+        Ok(coming)
+    }
+
+    fn done(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Coming<'_> {
+    fn drop(&mut self) {
+        if self.core.progress.is_forked() {
+            return;
+        }
+        self.core.progress.conduit().come_to_end(false);
+        self.core.two_sided.go_on();
     }
 }
 

@@ -101,6 +101,7 @@ impl Leaving {
         self.memory.close();
         self.transfer.wake_tasks();
         progress.advance_errands();
+        progress.close();
         if end == End::Failed {
             // Before the peers hear of it and fail, too. Only our own launcher listens.
             let _ = (self.bootstrap.lock()).put(hydrant_launch::FAILING, b"1");

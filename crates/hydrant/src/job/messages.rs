@@ -14,7 +14,7 @@ use crate::{
         request::{self, check_handler, long_args},
         serve,
     },
-    progress::{self, For, On, Progress, kind},
+    progress::{self, Progress, kind},
 };
 
 impl Job {
@@ -76,19 +76,19 @@ impl Job {
     }
 
     /// Waits until every request that this rank has sent so far was handled, those of its handlers
-    /// included, and the replies too.
+    /// included, and the replies too; and until every [one-way call](Self::call_one_way) has run, however long its
+    /// argument. An [`async_function`](Self::async_function) called so has begun by then. For calls with results wait
+    /// by their handles.
     ///
     /// # Errors
     /// The first failure that a target reported since the last call:
     /// [`Error::UnknownHandler`], [`Error::HandlerPanicked`]. [`Error::PeerLost`].
     pub fn am_quiet(&self) -> Result<()> {
         progress::may_wait("am_quiet")?;
-        let progress = &self.active()?.progress;
-        // What handlers have sent for this rank first.
-        progress.wait(On::Anyone, For::Room, || !progress.has_onward())?;
-        for rank in self.ranks() {
-            progress.wait_handled(rank)?;
-        }
+        let core = self.active()?;
+        let progress = &core.progress;
+        core.messages.calls().finish_one_way(progress)?;
+        progress.wait_all_handled()?;
         // Replies were sent before their requests counted as handled.
         progress.drain();
         self.core().messages.failure().map_or(Ok(()), Err)
@@ -289,8 +289,8 @@ impl Job {
 
     /// Has `function` run on `rank`, which sends no result back (UPC++, `rpc_ff`). Returns when the
     /// message is on its way; [`am_quiet`](Self::am_quiet) waits until it has run, and says whether
-    /// it panicked. It does not for an argument of more than [`Limits::max_medium`] bytes, which the
-    /// rank gets first: then only its log says.
+    /// it panicked. An argument of more than [`Limits::max_medium`] bytes is copied before this returns, and the rank
+    /// gets it first.
     ///
     /// # Errors
     /// As [`request_medium`](Self::request_medium); [`Error::Codec`].
@@ -305,10 +305,11 @@ impl Job {
     {
         let argument = call::encoded(argument)?;
         if argument.len() > self.limits().max_medium {
-            // The answer says that the argument was got.
-            let id = self.begin_call(rank, function, argument)?;
-            self.core().messages.calls().abandon(id);
-            return Ok(());
+            let tag = self.handler_of(function)?.number;
+            self.progress().check_rank(rank)?;
+            return self
+                .begin_large_call(rank, tag, argument, Ways::One)
+                .map(drop);
         }
         self.request_medium(rank, self.handler_of(function)?, &[], &argument)
     }
@@ -336,7 +337,7 @@ impl Job {
         progress.check_rank(rank)?;
         progress.check_running()?;
         if argument.len() > progress.conduit().caps().max_payload {
-            return self.begin_large_call(rank, tag, argument);
+            return self.begin_large_call(rank, tag, argument, Ways::Both);
         }
         self.core().messages.calls().begin(rank, None, |id| {
             let message = Message {
@@ -351,37 +352,49 @@ impl Job {
 
     /// Lends an argument and sends a call that says where it lies: its number. In a handler a task
     /// does so.
-    fn begin_large_call(&self, rank: Rank, tag: u16, argument: Vec<u8>) -> Result<u64> {
+    fn begin_large_call(&self, rank: Rank, tag: u16, argument: Vec<u8>, ways: Ways) -> Result<u64> {
         let core = self.active()?;
         let (progress, calls) = (self.progress(), core.messages.calls());
         let len = argument.len() as u64;
         let lending = core.messages.lend(argument);
         let send = move |progress: &Progress, id, key| {
+            let args = [id, key, len, 1];
             let message = Message {
                 kind: kind::CALL,
                 tag,
-                args: &[id, key, len],
+                args: match ways {
+                    Ways::One => &args,
+                    Ways::Both => &args[..3],
+                },
                 payload: &[],
             };
             request::send(progress, rank, &message)
         };
         if progress::may_wait("lending").is_ok() {
             let (key, lent) = progress::wait_for(progress, lending)??;
-            return calls.begin(rank, Some(lent), |id| send(progress, id, key));
+            return calls.begin(rank, Some(lent), |id| {
+                if let Ways::One = ways {
+                    calls.is_made_one_way(id);
+                }
+                send(progress, id, key)
+            });
         }
         let id = calls.begin(rank, None, |_| Ok(()))?;
-        let (calls, here) = (Arc::clone(calls), progress.weak());
+        if let Ways::One = ways {
+            calls.is_made_one_way(id);
+        }
+        let (messages, here) = (Arc::clone(&core.messages), progress.weak());
         progress.spawn(async move {
             let lent = lending.await;
             let Some(progress) = here.upgrade() else {
                 return;
             };
             let sent = lent.and_then(|(key, lent)| {
-                calls.keep(id, lent);
+                messages.calls().keep(id, lent);
                 send(&progress, id, key)
             });
             if let Err(cause) = sent {
-                calls.end(&progress, rank, id, Err(cause));
+                messages.end_call(&progress, rank, id, Err(cause));
             }
         });
         Ok(id)
@@ -395,4 +408,13 @@ impl Job {
             false => Err(Error::ForeignHandle { what: "function" }),
         }
     }
+}
+
+/// What a call is to bring back.
+#[derive(Clone, Copy)]
+enum Ways {
+    /// Nothing but that it was run or begun.
+    One,
+    /// Its result.
+    Both,
 }

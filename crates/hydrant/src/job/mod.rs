@@ -161,7 +161,7 @@ impl Job {
         progress::may_wait("finalize")?;
         self.active()?.transfer.finish_all()?;
         self.progress().finish_errands()?;
-        self.world().end()?;
+        self.core.come_to_end()?;
         self.core.leave(ending::End::Orderly);
         Ok(())
     }

@@ -41,6 +41,8 @@ pub(super) mod status {
     pub(in super::super) const LENT: u16 = 3;
     /// A result was got.
     pub(in super::super) const RELEASED: u16 = 4;
+    /// The argument was got, and the function, which takes its time, has begun.
+    pub(in super::super) const BEGUN: u16 = 5;
 }
 
 /// The result of a call arrived, or a caller has got one.
@@ -53,6 +55,12 @@ pub(super) fn returned(messages: &Messages, progress: &Progress, delivery: &Deli
         (status::RELEASED, &[key]) => {
             if !messages.large().released(progress.conduit(), from, key) {
                 progress.malformed(from, "the release of a result that it was not given");
+            }
+            return;
+        }
+        (status::BEGUN, &[id]) => {
+            if !messages.calls.begun(progress, from, id) {
+                progress.malformed(from, "the beginning of a call that nobody made");
             }
             return;
         }
@@ -75,7 +83,7 @@ pub(super) fn returned(messages: &Messages, progress: &Progress, delivery: &Deli
             cause: said(),
         }),
     };
-    if !messages.calls.end(progress, from, id, result) {
+    if !messages.end_call(progress, from, id, result) {
         progress.malformed(from, "the result of a call that nobody made");
     }
 }

@@ -35,6 +35,10 @@ struct Question {
     lent: Option<Lent>,
     /// The answer is being got.
     ending: bool,
+    /// What becomes of it is told by [`Job::am_quiet`](crate::Job::am_quiet).
+    one_way: bool,
+    /// The function was begun, and nobody lends it anything any more.
+    begun: bool,
 }
 
 enum State {
@@ -83,6 +87,8 @@ impl Calls {
             state: State::Asked(None),
             lent,
             ending: false,
+            one_way: false,
+            begun: false,
         };
         self.open().insert(id, question);
         if let Err(error) = send(id) {
@@ -222,6 +228,75 @@ impl Calls {
         }
     }
 
+    /// What is to become of a call is told by [`Job::am_quiet`](crate::Job::am_quiet), and by nobody else.
+    pub(crate) fn is_made_one_way(&self, id: u64) {
+        if let Some(question) = self.open().get_mut(&id) {
+            question.one_way = true;
+            question.state = State::Abandoned;
+        }
+    }
+
+    /// Whether a question that `from` answers is a call that nobody waits for but
+    /// [`Job::am_quiet`](crate::Job::am_quiet).
+    pub(super) fn is_one_way(&self, from: Rank, id: u64) -> bool {
+        (self.open().get(&id)).is_some_and(|question| question.rank == from && question.one_way)
+    }
+
+    /// `from` has begun with the function of a call and got its argument; `false` if nobody called it.
+    pub(super) fn begun(&self, progress: &Progress, from: Rank, id: u64) -> bool {
+        let mut open = self.open();
+        let question = match open.get_mut(&id) {
+            Some(question) if question.is_of(from) => question,
+            _ => return false,
+        };
+        question.begun = true;
+        let lent = question.lent.take();
+        drop(open);
+        let_go(lent);
+        progress.wake_sleepers();
+        true
+    }
+
+    /// Waits until the one-way calls made so far have run.
+    ///
+    /// # Errors
+    /// [`Error::PeerLost`].
+    pub(crate) fn finish_one_way(&self, progress: &Progress) -> Result<()> {
+        self.finish_those(progress, |question| question.one_way)
+    }
+
+    /// Waits until the calls made so far are over: until each was answered, or was begun if nobody wants the answer.
+    ///
+    /// # Errors
+    /// [`Error::PeerLost`].
+    pub(crate) fn finish_all(&self, progress: &Progress) -> Result<()> {
+        self.finish_those(progress, Question::is_wanted)
+    }
+
+    fn finish_those(&self, progress: &Progress, which: fn(&Question) -> bool) -> Result<()> {
+        let mut those: Vec<(Rank, u64)> = (self.open().iter())
+            .filter(|(_, question)| question.is_unanswered() && which(question))
+            .map(|(id, question)| (question.rank, *id))
+            .collect();
+        while let Some((rank, _)) = those.last().copied() {
+            let waited = progress.wait(On::Rank(rank), For::Message, || {
+                let open = self.open();
+                those.retain(|(_, id)| {
+                    (open.get(id)).is_some_and(|it| it.is_unanswered() && which(it))
+                });
+                those.iter().all(|(of, _)| *of != rank)
+            });
+            if waited.is_err() {
+                // That is said once of those that nobody asks for.
+                let in_vain = those.iter().filter(|(of, _)| *of == rank);
+                let in_vain = in_vain.filter(|(of, id)| self.is_one_way(*of, *id));
+                in_vain.for_each(|(_, id)| _ = self.give_up(*id));
+            }
+            waited?;
+        }
+        Ok(())
+    }
+
     /// None can come any more. And who was to be woken, as [there](Self::wake_at_end).
     fn give_up(&self, id: u64) -> Option<Waker> {
         let question = self.open().remove(&id)?;
@@ -242,6 +317,20 @@ impl Calls {
 }
 
 impl Question {
+    fn is_unanswered(&self) -> bool {
+        !matches!(self.state, State::Answered(_))
+    }
+
+    /// Whether somebody wants the answer, or the function was not begun yet. What goes as one message was begun when
+    /// that was handled.
+    fn is_wanted(&self) -> bool {
+        match self.state {
+            State::Asked(_) => true,
+            State::Abandoned => self.one_way || self.ending || self.lent.is_some() && !self.begun,
+            State::Answered(_) => false,
+        }
+    }
+
     /// Whether an answer of `from` is to come.
     fn is_of(&self, from: Rank) -> bool {
         self.rank == from && !self.ending && !matches!(self.state, State::Answered(_))

@@ -67,10 +67,7 @@ pub(super) fn received(messages: &Messages, progress: &Progress, delivery: &Deli
     let error = read(delivery, code);
     if call == NO_CALL {
         messages.fail(error);
-    } else if !messages
-        .calls
-        .end(progress, delivery.from, call, Err(error))
-    {
+    } else if !messages.end_call(progress, delivery.from, call, Err(error)) {
         progress.malformed(delivery.from, "the failure of a call that nobody made");
     }
 }

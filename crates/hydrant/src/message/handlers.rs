@@ -11,7 +11,7 @@ use super::{
     Calls, HandlerContext,
     large::{Large, Later, Lent, Rendezvous},
 };
-use crate::{Error, Result};
+use crate::{Error, Rank, Result, progress::Progress};
 
 /// Most handlers of a job.
 const MAX_HANDLERS: usize = 1024;
@@ -105,6 +105,25 @@ impl Messages {
             .ok_or(Error::TooManyHandlers {
                 limit: MAX_HANDLERS,
             })
+    }
+
+    /// An answer of `from` came, as [`Calls::end`]; how a one-way call failed is kept.
+    pub(crate) fn end_call(
+        &self,
+        progress: &Progress,
+        from: Rank,
+        id: u64,
+        answer: Result<Vec<u8>>,
+    ) -> bool {
+        let answer = match answer {
+            Err(cause) if self.calls.is_one_way(from, id) => {
+                // Before anybody can see that it is over.
+                self.fail(cause);
+                Ok(Vec::new())
+            }
+            answer => answer,
+        };
+        self.calls.end(progress, from, id, answer)
     }
 
     /// Keeps a failure for the next [`Job::am_quiet`](crate::Job::am_quiet).

@@ -67,6 +67,7 @@ where
         if let Some((call, argument)) = Caller::lending(context, args) {
             let function = Arc::clone(&function);
             return context.progress.spawn(async move {
+                let mut call = call;
                 let bytes = argument.await.map_err(|cause| cause.to_string());
                 // What is decoded is not kept while the future is awaited: it may be tied to a thread.
                 let future = caught(|| {
@@ -74,7 +75,10 @@ where
                     Ok(function(call.rank, argument))
                 });
                 let outcome = match future {
-                    Ok(Ok(future)) => run_to_its_end(future).await,
+                    Ok(Ok(future)) => {
+                        call.has_begun();
+                        run_to_its_end(future).await
+                    }
                     Ok(Err(cause)) => Outcome::Unfit(cause),
                     Err(said) => Outcome::Panicked(said),
                 };
@@ -94,6 +98,9 @@ where
         }
     }
 }
+
+/// Arguments of the message of a one-way call whose argument is to be got.
+const ONE_WAY_ARGS: usize = 4;
 
 fn decoded<A: DeserializeOwned>(bytes: &[u8]) -> Result<A, String> {
     postcard::from_bytes(bytes).map_err(|cause| cause.to_string())
@@ -162,6 +169,8 @@ struct Caller {
     rank: Rank,
     /// None: nobody waits.
     id: Option<u64>,
+    /// Who calls waits until the function was run or begun, and for no result.
+    one_way: bool,
     /// The number of the function that was called.
     handler: u16,
     large: Arc<Large>,
@@ -174,6 +183,7 @@ impl Caller {
         Self {
             rank: context.source,
             id: args.first().copied(),
+            one_way: args.len() == ONE_WAY_ARGS,
             handler: context.handler,
             large: Arc::clone(context.large),
             progress: context.progress.weak(),
@@ -185,12 +195,36 @@ impl Caller {
         context: &HandlerContext<'_>,
         args: &[u64],
     ) -> Option<(Self, Later<Result<Vec<u8>>>)> {
-        let [_, key, len] = *args else {
-            return None;
+        let (key, len) = match *args {
+            [_, key, len] | [_, key, len, 1] => (key, len),
+            _ => return None,
         };
         let call = Self::of(context, args);
         let argument = call.large.rendezvous.fetch(call.rank, key, len);
         Some((call, argument))
+    }
+
+    /// The function has begun, which takes its time, and its argument was got.
+    fn has_begun(&mut self) {
+        let (Some(id), Some(progress)) = (self.id, self.progress.upgrade()) else {
+            return;
+        };
+        let tag = match self.one_way {
+            // That is all that its caller waits for.
+            true => status::DONE,
+            false => status::BEGUN,
+        };
+        if self.one_way {
+            self.id = None;
+        }
+        let begun = Message {
+            kind: kind::RESULT,
+            tag,
+            args: &[id],
+            payload: &[],
+        };
+        // Who called may be gone.
+        let _ = progress.send_result(self.rank, &begun);
     }
 
     /// Sends the result of a task, or why there is none.
@@ -217,6 +251,7 @@ impl Caller {
             let _ = progress.send_result(self.rank, &message);
         };
         let outcome = match outcome {
+            Outcome::Done(_) if self.one_way => Outcome::Done(Vec::new()),
             Outcome::Done(bytes) if bytes.len() > progress.conduit().caps().max_payload => {
                 let len = bytes.len() as u64;
                 match self.large.rendezvous.lend(bytes).await {

@@ -103,6 +103,13 @@ impl Progress {
         (self.attention.owned()).any(|own| own.marks.load(Relaxed) % 2 == 1)
     }
 
+    /// Whether several threads of the program that live have waited in the job, or looked after its messages.
+    pub(crate) fn has_many_threads(&self) -> bool {
+        let has_come = |it: &Attention| it.marks.load(Relaxed) != 0;
+        let own = self.attention.held().filter(|it| has_come(it)).count();
+        own > 1 || has_come(self.attention.shared())
+    }
+
     /// An application thread goes to sleep, until it drops what it gets.
     pub(super) fn fall_asleep(&self) -> Asleep<'_> {
         self.asleep.fetch_add(1, SeqCst);

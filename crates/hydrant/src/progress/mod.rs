@@ -12,6 +12,7 @@ mod arrivals;
 mod attention;
 mod backlog;
 mod begun;
+mod end;
 mod errands;
 mod faults;
 mod guard;
@@ -32,7 +33,7 @@ use std::{
     mem::ManuallyDrop,
     sync::{
         Arc, OnceLock, Weak,
-        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64},
+        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::SeqCst},
     },
     task::Waker,
     time::Duration,
@@ -135,6 +136,8 @@ pub(crate) struct Progress {
     origin: Origin,
     /// The job goes on here; ended once, when this rank leaves.
     running: Presence,
+    /// All that waited for peers has been told so.
+    closed: AtomicBool,
     /// What the virtual clock showed last, in nanoseconds.
     shown: AtomicU64,
 }
@@ -194,6 +197,7 @@ impl Progress {
             errands_open: AtomicU32::new(0),
             origin,
             running: Presence::new(origin),
+            closed: AtomicBool::new(false),
             shown: AtomicU64::new(u64::MAX),
         }
     }
@@ -255,6 +259,17 @@ impl Progress {
         self.wake_sleepers();
         self.wake_watchers();
         self.conduit.wake(self.rank);
+    }
+
+    /// All that waited for peers has been told that the job is over: what is waited for otherwise may never come.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, SeqCst);
+        self.wake_sleepers();
+    }
+
+    /// Whether [that](Self::close) is so.
+    fn is_closed(&self) -> bool {
+        self.closed.load(SeqCst)
     }
 
     /// # Errors

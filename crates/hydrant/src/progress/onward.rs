@@ -80,8 +80,12 @@ impl Progress {
 
     fn send_or_keep(&self, rank: Rank, message: &Message<'_>, most: usize) -> Result<()> {
         // What is kept for the peer goes first.
-        if !self.has_onward_for(rank) && self.conduit.send(rank, message)? == Sent::Yes {
-            return Ok(());
+        if !self.has_onward_for(rank) {
+            let sent =
+                (self.conduit.send(rank, message)).map_err(|cause| self.why_unsent(cause))?;
+            if sent == Sent::Yes {
+                return Ok(());
+            }
         }
         self.conduit.caps().check(message)?;
         let kept = Kept::of(message);

@@ -3,7 +3,7 @@
 use hydrant_conduit::{Message, Sent};
 
 use super::{For, On, Progress};
-use crate::{Rank, Result, counters::Count};
+use crate::{Error, Rank, Result, counters::Count};
 
 impl Progress {
     /// Sends a message to a rank of the job, waiting for room. Not in a handler.
@@ -12,10 +12,11 @@ impl Progress {
     /// [`Error::PeerLost`](crate::Error::PeerLost), and the conduit's for a message that is too long.
     #[inline]
     pub(crate) fn send(&self, rank: Rank, message: &Message<'_>) -> Result<()> {
-        if self.conduit.send(rank, message)? != Sent::Yes {
-            self.send_with_patience(rank, message)?;
+        match self.conduit.send(rank, message) {
+            Ok(Sent::Yes) => Ok(()),
+            Ok(Sent::Full) => self.send_with_patience(rank, message),
+            Err(cause) => Err(self.why_unsent(cause)),
         }
-        Ok(())
     }
 
     /// Waits until `rank` has handled all that this one sent it so far.
@@ -42,6 +43,15 @@ impl Progress {
                 }
             }
         })?;
-        failed.map_or(Ok(()), |error| Err(error.into()))
+        failed.map_or(Ok(()), |error| Err(self.why_unsent(error)))
+    }
+
+    /// Why a message was not sent.
+    #[cold]
+    pub(super) fn why_unsent(&self, cause: hydrant_conduit::Error) -> Error {
+        match cause {
+            hydrant_conduit::Error::PeerLost(rank) => self.gone(rank),
+            other => other.into(),
+        }
     }
 }

@@ -173,7 +173,18 @@ pub(crate) fn wait_for<F: Future>(progress: &Arc<Progress>, future: F) -> Result
             progress.look_round();
             continue;
         }
-        progress.wait(On::Nobody, For::Message, woken)?;
+        let mut is_over = false;
+        progress.wait(On::Nobody, For::Message, || {
+            is_over = progress.is_closed();
+            is_over || woken()
+        })?;
+        // What hydrant does has ended by then, and says how.
+        if is_over {
+            return match future.as_mut().poll(&mut context) {
+                Poll::Ready(output) => Ok(output),
+                Poll::Pending => Err(Error::JobOver),
+            };
+        }
     }
 }
 

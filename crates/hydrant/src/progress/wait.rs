@@ -314,7 +314,7 @@ impl Progress {
         if self.is_lost_itself() {
             return Some(Error::Expelled(self.rank));
         }
-        self.lost(on, what).map(Error::PeerLost)
+        self.lost(on, what).map(|rank| self.gone(rank))
     }
 
     /// Whether this rank is lost to the others, though it goes on.

@@ -333,7 +333,7 @@ impl Registration {
             lease = known.leases.get(&name).cloned();
             lease.is_some() || !known.asked.contains_key(&name)
         });
-        if let Err(Error::PeerLost(_)) = waited {
+        if let Err(Error::PeerLost(_) | Error::JobOver) = waited {
             // No answer will come.
             self.change_known(|known| known.asked.remove(&name));
         }
@@ -383,7 +383,7 @@ impl Registration {
             _ if self.progress.is_lost_itself() => Error::Expelled(self.progress.rank),
             Standing::Present => Error::Revoked { rank },
             // What was asked for was forgotten with the rank.
-            Standing::Left | Standing::Lost => Error::PeerLost(rank),
+            Standing::Left | Standing::Lost => self.progress.gone(rank),
         }
     }
 

@@ -97,7 +97,7 @@ impl TwoSided {
         // Before the receive takes a message.
         let standing = self.progress.conduit().standing(to);
         if to != self.progress.rank && standing != Standing::Present {
-            return Err(Error::PeerLost(to));
+            return Err(self.progress.gone(to));
         }
         self.progress.to_the_end(|| {
             let send = || {

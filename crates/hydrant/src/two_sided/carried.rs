@@ -230,7 +230,7 @@ impl Carried {
         progress.until(|| !progress.has_onward_for(to)).await;
         match progress.conduit().standing(to) == Standing::Present {
             true => Ok(()),
-            false => Err(Error::PeerLost(to)),
+            false => Err(progress.gone(to)),
         }
     }
 }

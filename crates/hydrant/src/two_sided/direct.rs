@@ -150,7 +150,7 @@ impl TwoSided {
     /// Receives the first message that fits among those that were kept.
     fn receive_kept(&self, pattern: Pattern, buffer: &mut [u8]) -> Result<Kept> {
         let mut state = self.state.lock();
-        if state.closed {
+        if state.refuses {
             return Err(Error::JobOver);
         }
         let taken = state.matching.take_if(pattern, |message| {
@@ -162,7 +162,8 @@ impl TwoSided {
             ..
         }) = taken
         else {
-            self.keeps.store(!state.matching.has_kept_none(), Relaxed);
+            let keeps = state.refuses || !state.matching.has_kept_none();
+            self.keeps.store(keeps, Relaxed);
             return Ok(match state.matching.first(pattern) {
                 None => Kept::None,
                 Some(_) => Kept::Other,

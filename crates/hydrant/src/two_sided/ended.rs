@@ -20,7 +20,7 @@ impl TwoSided {
     /// Has it looked whether a peer has ended, if any ever has: called when something was noted that waits, in the midst
     /// of what a peer said. What is handled next may be what a rank sent before its end, so a task looks behind that.
     pub(super) fn look_for_change(&self) {
-        if self.progress.conduit().changes() != 0
+        if self.has_any_ended()
             && let Some(this) = self.me.upgrade()
         {
             // If the job is over, `close` has ended all.
@@ -30,9 +30,18 @@ impl TwoSided {
 
     /// As [`look_for_change`](Self::look_for_change), by a thread of the program.
     pub(super) fn look_for_change_here(&self) {
-        if self.progress.conduit().changes() != 0 {
+        if self.has_any_ended() {
             self.look_after_drain();
         }
+        if self.progress.any_has_come_to_end() {
+            self.look_for_ends();
+        }
+    }
+
+    /// Whether the standing of any rank has changed.
+    fn has_any_ended(&self) -> bool {
+        let conduit = self.progress.conduit();
+        conduit.changes() != conduit.endings()
     }
 
     /// What ranks sent before their end still counts, and may not be handled yet. Of a rank that ends while that is
@@ -64,7 +73,7 @@ impl TwoSided {
         let gone = self.state.lock().forget(ended, lost);
         let why = |rank| match alone {
             true => Error::Expelled(progress.rank),
-            false => Error::PeerLost(rank),
+            false => progress.gone(rank),
         };
         for (request, rank) in gone.requests {
             request.end(progress, Err(why(rank)));
@@ -89,6 +98,7 @@ impl TwoSided {
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
+        state.refuses = true;
         let mut requests: Vec<_> = (state.sends.drain())
             .map(|(_, sending)| request_of(sending))
             .collect();

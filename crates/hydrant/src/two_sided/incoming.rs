@@ -8,7 +8,7 @@ use hydrant_conduit::{Delivery, ReplyPort};
 use smallvec::SmallVec;
 
 use super::{
-    By, Envelope, Outgoing, Receiving, Sending, TwoSided, Unexpected,
+    By, Envelope, Outgoing, Peer, Receiving, Sending, TwoSided, Unexpected,
     direct::Direct,
     receive::copy_into,
     wire::{Clear, Said},
@@ -34,7 +34,7 @@ impl Route for Incoming {
 
     fn peers_ended(&self) {
         if let Some(two_sided) = self.0.upgrade() {
-            two_sided.look_after_drain();
+            two_sided.look_for_change_here();
         }
     }
 }
@@ -69,6 +69,11 @@ impl TwoSided {
             Some(Said::Written { receive }) => self.said_written(from, receive),
             Some(Said::Received { send }) => self.received(from, send),
             Some(Said::Credit { messages, bytes }) => self.credited(from, messages, bytes),
+            Some(Said::Refused { send }) => self.refused(from, send),
+            Some(Said::Owed { messages }) => {
+                self.owes(from, messages);
+                Ok(())
+            }
             None => Err("a two-sided message that is none"),
         };
         if let Err(what) = followed {
@@ -81,10 +86,16 @@ impl TwoSided {
         if tag > super::MAX_TAG {
             return Err(RESERVED);
         }
-        if !self.state.lock().peer(from).account.came(0) {
-            return Err(NO_CREDIT);
-        }
+        let is_last = {
+            let mut state = self.state.lock();
+            let peer = state.peer(from);
+            if !peer.account.came(0) {
+                return Err(NO_CREDIT);
+            }
+            peer.pays_last()
+        };
         self.match_message(envelope(from, tag), message);
+        self.look_after(is_last);
         Ok(())
     }
 
@@ -153,7 +164,9 @@ impl TwoSided {
         let mut short = None;
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        let account = &mut state.peers[from.index()].get_or_insert_default().account;
+        let peer = &mut **state.peers[from.index()].get_or_insert_default();
+        let is_last = peer.pays_last();
+        let account = &mut peer.account;
         if !account.came(bytes) {
             return Err(NO_CREDIT);
         }
@@ -173,6 +186,10 @@ impl TwoSided {
             drop(guard);
             direct.land(envelope, data);
             self.say_taken(from, credit, send);
+        } else if state.refuses {
+            drop(guard);
+            let data = SmallVec::from_slice(data);
+            self.turn_away(envelope, Unexpected::Here { data, send });
         } else {
             let data = SmallVec::from_slice(data);
             matching.keep(envelope, Unexpected::Here { data, send });
@@ -184,7 +201,17 @@ impl TwoSided {
             }
         }
         self.refuse(envelope, bytes, short);
+        self.look_after(is_last);
         Ok(())
+    }
+
+    /// A message came, the last perhaps of a program that has come to its end.
+    #[inline]
+    fn look_after(&self, is_last: bool) {
+        if is_last {
+            self.look_for_ends();
+            self.tell_probing();
+        }
     }
 
     /// A part of a message came.
@@ -217,6 +244,18 @@ impl TwoSided {
         let status = self.sent(tag, len);
         request.end(&self.progress, Ok(status));
         Ok(())
+    }
+}
+
+impl Peer {
+    /// A message came: whether it was the last one [owed](super::come_to_end).
+    #[inline]
+    fn pays_last(&mut self) -> bool {
+        if self.owed == 0 {
+            return false;
+        }
+        self.owed -= 1;
+        self.owed == 0
     }
 }
 

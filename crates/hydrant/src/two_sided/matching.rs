@@ -177,6 +177,15 @@ impl<P, U> Matching<P, U> {
         taken.map(|(_, (_, message))| message).collect()
     }
 
+    /// Takes all unexpected messages.
+    pub(super) fn take_all_kept(&mut self) -> Vec<(Envelope, U)> {
+        let places = self.unexpected.places(|_| true);
+        let taken = places
+            .into_iter()
+            .filter_map(|at| self.unexpected.remove(at));
+        taken.map(|(_, kept)| kept).collect()
+    }
+
     fn number(&mut self) -> u64 {
         self.next += 1;
         self.next

@@ -17,6 +17,7 @@ mod blocking;
 mod carried;
 mod chains;
 mod choice;
+mod come_to_end;
 mod credit;
 mod direct;
 mod ended;
@@ -45,7 +46,7 @@ use std::{
 
 use hydrant_conduit::Key;
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 pub(crate) use handles::Lent;
@@ -68,7 +69,7 @@ use landing::Landing;
 use matching::Matching;
 use pattern::Envelope;
 use protocol::Protocols;
-use request::{Buffer, Request};
+use request::{Buffer, Request, UnderWay};
 use wire::Said;
 
 /// The highest tag that programs may use: those above are Hydrant's own.
@@ -89,6 +90,8 @@ pub(crate) struct TwoSided {
     keeps: AtomicBool,
     /// Threads that wait until a message comes that they do not receive.
     probing: AtomicU32,
+    /// Sends, and receives that have their message.
+    under_way: UnderWay,
     me: Weak<Self>,
 }
 
@@ -107,6 +110,10 @@ struct State {
     last: u64,
     /// Which way long messages come, where that is chosen.
     choice: Option<Choice>,
+    /// Messages that a program has taken out and not received, whose senders wait for that: by sender and number.
+    held: FxHashSet<(u32, u64)>,
+    /// The program has [come to its end](come_to_end): it sends and receives nothing more.
+    refuses: bool,
     /// The job is over.
     closed: bool,
 }
@@ -120,6 +127,8 @@ struct Peer {
     waiting: VecDeque<Outgoing>,
     /// A thread sends these: nobody sends past it.
     draining: bool,
+    /// Messages that the peer's program had still to send when it had come to its end.
+    owed: u64,
 }
 
 /// A message to be sent.
@@ -203,6 +212,22 @@ struct Unlending {
 }
 
 impl Unexpected {
+    /// The number of the message at its sender, if that waits until it is received.
+    fn awaited(&self) -> Option<u64> {
+        match self {
+            Unexpected::Here { send: 0, .. } | Unexpected::Own { .. } => None,
+            Unexpected::Here { send, .. } | Unexpected::Announced { send, .. } => Some(*send),
+        }
+    }
+
+    /// Bytes of it that lie in the memory for messages that nobody has asked for.
+    fn held_bytes(&self) -> usize {
+        match self {
+            Unexpected::Here { data, .. } => data.len(),
+            Unexpected::Own { .. } | Unexpected::Announced { .. } => 0,
+        }
+    }
+
     fn len(&self) -> u64 {
         match self {
             Unexpected::Here { data, .. } => data.len() as u64,
@@ -261,10 +286,13 @@ impl TwoSided {
                 peers: (0..progress.size).map(|_| None).collect(),
                 last: 0,
                 choice,
+                held: FxHashSet::default(),
+                refuses: false,
                 closed: false,
             }),
             keeps: AtomicBool::new(false),
             probing: AtomicU32::new(0),
+            under_way: UnderWay::default(),
             me: Weak::clone(me),
         });
         let route = incoming::Incoming(Arc::downgrade(&this));

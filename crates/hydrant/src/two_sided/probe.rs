@@ -13,7 +13,7 @@ use std::{
 use bytemuck::Pod;
 
 use super::{
-    Posted, Request, Source, Status, Tag, TwoSided, Unexpected,
+    Posted, Request, Source, State, Status, Tag, TwoSided, Unexpected,
     handles::destination,
     matching::Taken,
     pattern::Pattern,
@@ -42,6 +42,7 @@ impl TwoSided {
     pub(crate) fn try_probe(&self, from: Source, tag: Tag) -> Result<Option<Status>> {
         let pattern = Pattern::new(from, tag);
         self.check(pattern.source, pattern.tag)?;
+        self.check_receives()?;
         let found = self.seen(pattern);
         if self.needs_no_look(found.is_some(), pattern) {
             return Ok(found);
@@ -69,6 +70,7 @@ impl TwoSided {
     ) -> Result<Option<MatchedMessage>> {
         let pattern = Pattern::new(from, tag);
         self.check(pattern.source, pattern.tag)?;
+        self.check_receives()?;
         let found = self.taken(pattern);
         if self.needs_no_look(found.is_some(), pattern) {
             return Ok(found);
@@ -109,6 +111,7 @@ impl TwoSided {
         progress::may_wait("a probe")?;
         let pattern = Pattern::new(from, tag);
         self.check(pattern.source, pattern.tag)?;
+        self.check_receives()?;
         self.found_one(pattern);
         let on = match pattern.source {
             Some(rank) if Rank(rank) == self.progress.rank => On::Rank(self.progress.rank),
@@ -116,15 +119,26 @@ impl TwoSided {
             None => On::Anyone,
         };
         self.probing.fetch_add(1, SeqCst);
-        let mut found = None;
+        let (mut found, mut in_vain) = (None, None);
         let waited = self.progress.wait(on, For::Message, || {
+            // Before the look: what was sent before the end is here then.
+            in_vain = self.why_none_comes(pattern.source);
             found = look(self, pattern);
-            found.is_some()
+            found.is_some() || in_vain.is_some()
         });
         self.probing.fetch_sub(1, SeqCst);
         match found {
             Some(found) => Ok(found),
-            None => Err(waited.err().unwrap_or(Error::JobOver)),
+            None => Err(in_vain.or(waited.err()).unwrap_or(Error::JobOver)),
+        }
+    }
+
+    /// # Errors
+    /// [`Error::JobOver`] if the program has come to its end.
+    fn check_receives(&self) -> Result<()> {
+        match self.state.lock().refuses {
+            true => Err(Error::JobOver),
+            false => Ok(()),
         }
     }
 
@@ -135,7 +149,12 @@ impl TwoSided {
     }
 
     fn taken(self: &Arc<Self>, pattern: Pattern) -> Option<MatchedMessage> {
-        let taken = self.state.lock().matching.take(pattern)?;
+        let mut state = self.state.lock();
+        let taken = state.matching.take(pattern)?;
+        if let Some(send) = taken.message.awaited() {
+            state.held.insert((taken.envelope.source, send));
+        }
+        drop(state);
         Some(MatchedMessage {
             two_sided: Arc::clone(self),
             status: status(taken.envelope, taken.message.len() as usize),
@@ -147,6 +166,18 @@ impl TwoSided {
     fn put_back(&self, taken: Taken<Unexpected>) {
         let mut short = None;
         let mut state = self.state.lock();
+        state.is_held_no_more(&taken);
+        if state.refuses && !state.closed {
+            // Its sender was told before.
+            let (from, bytes) = (Rank(taken.envelope.source), taken.message.held_bytes());
+            drop(state);
+            return match taken.message {
+                Unexpected::Own { request, .. } => {
+                    request.end(&self.progress, Err(Error::JobOver));
+                }
+                _ => self.took_out(from, bytes, 0),
+            };
+        }
         if state.closed {
             drop(state);
             if let Unexpected::Own { request, .. } = taken.message {
@@ -172,6 +203,15 @@ impl TwoSided {
         }
         self.refuse(envelope, len, short);
         self.look_for_change();
+    }
+}
+
+impl State {
+    /// A message that was taken out is received, or goes back.
+    fn is_held_no_more(&mut self, taken: &Taken<Unexpected>) {
+        if let Some(send) = taken.message.awaited() {
+            self.held.remove(&(taken.envelope.source, send));
+        }
     }
 }
 
@@ -204,6 +244,14 @@ impl MatchedMessage {
             request: Arc::clone(&request),
         };
         let two_sided = &self.two_sided;
+        {
+            let mut state = two_sided.state.lock();
+            if state.refuses {
+                self.taken = Some(taken);
+                return Err(Error::JobOver);
+            }
+            state.is_held_no_more(&taken);
+        }
         two_sided.begins(UseKind::Received, room, &request, site);
         two_sided.progress.to_the_end(|| {
             // SAFETY: `buffer` is borrowed mutably until the request is over.

@@ -62,7 +62,7 @@ impl TwoSided {
             request: Arc::clone(&request),
         };
         let mut state = self.state.lock();
-        if state.closed {
+        if state.refuses {
             return Err(Error::JobOver);
         }
         if let Some((envelope, message)) = state.matching.first(pattern) {
@@ -105,6 +105,7 @@ impl TwoSided {
             }
             Unexpected::Announced { send, len, copied } => {
                 self.took_out(from, 0, 0);
+                posted.request.is_under_way(&self.under_way);
                 self.clear(envelope, (send, len as usize, copied), posted);
             }
         }
@@ -132,6 +133,7 @@ impl TwoSided {
             let mut state = self.state.lock();
             let found = state.matching.fitting(envelope, len, &mut short);
             if found.is_none()
+                && !state.refuses
                 && let Some(message) = message.take()
             {
                 state.matching.keep(envelope, message);
@@ -146,6 +148,7 @@ impl TwoSided {
                 // any more.
                 unsafe { self.deliver(taken, posted) };
             }
+            (None, Some(message)) => self.turn_away(envelope, message),
             _ => self.is_unexpected(),
         }
         self.refuse(envelope, len, short);

@@ -5,9 +5,12 @@
 use std::{
     any::Any,
     mem,
-    sync::atomic::{
-        AtomicBool,
-        Ordering::{Acquire, Release},
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicUsize,
+            Ordering::{Acquire, Relaxed, Release},
+        },
     },
     task::Waker,
 };
@@ -80,6 +83,32 @@ struct State {
     kept: Option<Box<dyn Any + Send>>,
     /// The use of memory that it is, to be told at its end.
     used: Option<Use>,
+    /// It counts among those under way, until its end.
+    counted: Option<Counted>,
+}
+
+/// How many sends, and receives that have their message, are under way.
+#[derive(Clone, Default)]
+pub(super) struct UnderWay(Arc<AtomicUsize>);
+
+/// One of them, until this is dropped.
+struct Counted(UnderWay);
+
+impl UnderWay {
+    fn count(&self) -> Counted {
+        self.0.fetch_add(1, Relaxed);
+        Counted(self.clone())
+    }
+
+    pub(super) fn are_none(&self) -> bool {
+        self.0.load(Acquire) == 0
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Release);
+    }
 }
 
 enum End {
@@ -98,7 +127,16 @@ impl Request {
                 asker: None,
                 kept: None,
                 used: None,
+                counted: None,
             }),
+        }
+    }
+
+    /// It is one of a rank's from now on that are under way.
+    pub(super) fn is_under_way(&self, among: &UnderWay) {
+        let mut state = self.state.lock();
+        if matches!(state.end, End::Open) && state.counted.is_none() {
+            state.counted = Some(among.count());
         }
     }
 
@@ -135,12 +173,15 @@ impl Request {
         // What was done with the buffer was done before.
         self.over.store(true, Release);
         let (asker, kept) = (state.asker.take(), state.kept.take());
+        let counted = state.counted.take();
         // What wakers and buffers do is the program's affair.
         drop(state);
         drop(kept);
         if let Some(waker) = asker {
             progress.wake_task(waker);
         }
+        // Nobody finds that none is under way before this is over.
+        drop(counted);
         progress.wake_sleepers();
     }
 
@@ -224,24 +265,21 @@ impl Request {
 
 /// Ends a request, at the latest when it is dropped: then the job is over.
 pub(super) struct Ending {
-    request: std::sync::Arc<Request>,
-    progress: std::sync::Arc<Progress>,
+    request: Arc<Request>,
+    progress: Arc<Progress>,
 }
 
 impl Ending {
-    pub(super) fn new(
-        request: std::sync::Arc<Request>,
-        progress: &std::sync::Arc<Progress>,
-    ) -> Self {
+    pub(super) fn new(request: Arc<Request>, progress: &Arc<Progress>) -> Self {
         Self {
             request,
-            progress: std::sync::Arc::clone(progress),
+            progress: Arc::clone(progress),
         }
     }
 
     /// Somebody else ends it.
     pub(super) fn forget(mut self) {
-        self.request = std::sync::Arc::new(Request::new());
+        self.request = Arc::new(Request::new());
     }
 
     pub(super) fn end(self, end: Result<Status>) {

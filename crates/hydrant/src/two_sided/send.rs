@@ -47,7 +47,7 @@ impl TwoSided {
         }
         {
             let mut state = self.state.lock();
-            if state.closed {
+            if state.refuses {
                 return Err(Error::JobOver);
             }
             let peer = state.peer(to);
@@ -80,7 +80,7 @@ impl TwoSided {
     fn send_behind(&self, to: Rank, message: &Message<'_>) -> Result<()> {
         match self.progress.conduit().standing(to) {
             Standing::Present => self.progress.send_result(to, message),
-            _ => Err(Error::PeerLost(to)),
+            _ => Err(self.progress.gone(to)),
         }
     }
 
@@ -107,12 +107,15 @@ impl TwoSided {
         let request = Arc::new(Request::new());
         self.begins(UseKind::Sent, buffer, &request, site);
         if to == self.progress.rank {
+            if self.state.lock().refuses {
+                return Err(Error::JobOver);
+            }
             // SAFETY: the caller's promise.
             unsafe { self.send_to_itself(tag, buffer, &request, delivered) };
             return Ok(request);
         }
         if self.progress.conduit().standing(to) != Standing::Present {
-            return Err(Error::PeerLost(to));
+            return Err(self.progress.gone(to));
         }
         let outgoing = Outgoing {
             tag,
@@ -123,9 +126,10 @@ impl TwoSided {
         };
         let ready = {
             let mut state = self.state.lock();
-            if state.closed {
+            if state.refuses {
                 return Err(Error::JobOver);
             }
+            request.is_under_way(&self.under_way);
             let peer = state.peer(to);
             if peer.draining || !peer.waiting.is_empty() || !peer.allowance.has_message() {
                 peer.waiting.push_back(outgoing);
@@ -333,6 +337,7 @@ impl TwoSided {
         let found = (announced.chain(waiting)).find(|it| Arc::ptr_eq(&it.request, request));
         let Some(outgoing) = found else { return };
         let own = Arc::new(Request::new());
+        own.is_under_way(&self.under_way);
         // SAFETY: its request is not over: it ends with the entry that was found, under this lock.
         let mut data = unsafe { bytes_of(outgoing.buffer) }.to_vec();
         outgoing.buffer.at = data.as_mut_ptr();

@@ -28,6 +28,10 @@ pub(super) enum Said<'a> {
     Received { send: u64 },
     /// So many messages and bytes were taken out of the buffers for unexpected ones.
     Credit { messages: u64, bytes: u64 },
+    /// A message will not be received: the program has come to its end.
+    Refused { send: u64 },
+    /// The program has come to its end, and so many of its messages are still to come.
+    Owed { messages: u64 },
 }
 
 /// How a message goes that was asked for.
@@ -77,6 +81,8 @@ const PART: u16 = 3;
 const WRITTEN: u16 = 4;
 const RECEIVED: u16 = 5;
 const CREDIT: u16 = 6;
+const REFUSED: u16 = 7;
+const OWED: u16 = 8;
 /// And up to the bytes of [`WORDS`] more, one for each length.
 const FEW: u16 = 0x100;
 
@@ -158,6 +164,8 @@ impl<'a> Said<'a> {
             Said::Written { receive } => of(WRITTEN, &[receive]),
             Said::Received { send } => of(RECEIVED, &[send]),
             Said::Credit { messages, bytes } => of(CREDIT, &[messages, bytes]),
+            Said::Refused { send } => of(REFUSED, &[send]),
+            Said::Owed { messages } => of(OWED, &[messages]),
         }
     }
 
@@ -196,6 +204,8 @@ impl<'a> Said<'a> {
             (WRITTEN, &[receive]) if bare => Said::Written { receive },
             (RECEIVED, &[send]) if bare => Said::Received { send },
             (CREDIT, &[messages, bytes]) if bare => Said::Credit { messages, bytes },
+            (REFUSED, &[send]) if bare => Said::Refused { send },
+            (OWED, &[messages]) if bare => Said::Owed { messages },
             _ => return None,
         })
     }
@@ -287,6 +297,8 @@ mod tests {
                 messages: 1,
                 bytes: 2,
             },
+            Said::Refused { send: 3 },
+            Said::Owed { messages: 5 },
         ];
         for said in all {
             let Encoded { tag, args, count } = said.encode();

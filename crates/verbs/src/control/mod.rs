@@ -50,6 +50,7 @@ pub(crate) fn start(
                 calls: Unanswered::default(),
                 watch,
                 stalls,
+                untold: Unanswered::default(),
                 unseen: Unanswered::default(),
                 wakes: Unanswered::default(),
                 news: Unanswered::default(),
@@ -72,6 +73,8 @@ struct Control {
     watch: Watch,
     /// How far connections were when last looked at.
     stalls: Stalls,
+    /// Ranks that have not seen yet what this one said last of its program's end: the number of that word.
+    untold: Unanswered<u32, u32>,
     /// Ranks that have not seen yet that this one ends, and whether it does so in good order.
     unseen: Unanswered<u32, bool>,
     /// Peers that were asked to wake their sleepers and did not say yet that they did: by the
@@ -116,6 +119,7 @@ impl Control {
         self.look_after_connections(now);
         let until = [
             self.calls.next(),
+            self.untold.next(),
             self.unseen.next(),
             self.wakes.next(),
             self.news.next(),
@@ -168,6 +172,12 @@ impl Control {
                 self.expelled.insert(rank.0);
                 self.lose(rank, "a message of it follows no rule");
             }
+            Command::ComeToEnd(number) => {
+                for rank in self.present() {
+                    self.untold.said(rank, number);
+                    self.say_ending(rank, number);
+                }
+            }
             Command::Leave(orderly) => {
                 if let (true, Some(patience)) = (orderly, self.watch.patience()) {
                     self.farewell = FAREWELL.max(patience);
@@ -219,6 +229,21 @@ impl Control {
                 Kind::SoFar => self.clarify(from, &datagram),
                 Kind::Ping => self.say(from, Datagram::new(Kind::Pong, shared.endpoint.rank().0)),
                 Kind::Pong => {}
+                Kind::Ending => {
+                    shared.peers.standings().note(from, datagram.epoch);
+                    shared.completions.sleepers().wake_all();
+                    let seen = Datagram {
+                        epoch: datagram.epoch,
+                        ..Datagram::new(Kind::EndingSeen, shared.endpoint.rank().0)
+                    };
+                    self.say(from, seen);
+                }
+                // An answer to an earlier one says nothing of the last.
+                Kind::EndingSeen => {
+                    if self.untold.of(datagram.from) == Some(datagram.epoch) {
+                        self.untold.answered(datagram.from);
+                    }
+                }
                 Kind::Leave => {
                     self.end(from, datagram.about == 1);
                     self.say(
@@ -276,6 +301,14 @@ impl Control {
             .send(to.0, address, &datagram.sealed(shared.endpoint.secret()));
     }
 
+    fn say_ending(&self, rank: u32, number: u32) {
+        let word = Datagram {
+            epoch: number,
+            ..Datagram::new(Kind::Ending, self.shared.endpoint.rank().0)
+        };
+        self.say(Rank(rank), word);
+    }
+
     fn say_goodbye(&self, rank: u32, orderly: bool) {
         let goodbye = Datagram {
             about: orderly.into(),
@@ -293,6 +326,9 @@ impl Control {
                 true => self.call(Rank(rank)),
                 false => self.say(Rank(rank), request),
             }
+        }
+        for (rank, number) in self.untold.due(now, here) {
+            self.say_ending(rank, number);
         }
         for (rank, orderly) in self.unseen.due(now, here) {
             self.say_goodbye(rank, orderly);

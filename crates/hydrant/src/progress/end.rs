@@ -1,0 +1,50 @@
+//! What this rank knows of programs that came to their ends in good order, and how it says so of its own.
+//!
+//! A rank whose program has come to its end still takes part: it answers, and what it has sent is delivered. So
+//! who waits for an answer goes on waiting, and who waits for what only a program does waits in vain. The conduit
+//! carries the news ([`Membership::come_to_end`](hydrant_conduit::Membership::come_to_end)), which may overtake
+//! messages. A rank gives it when all that it has sent was handled; then nothing is left to be overtaken.
+
+use hydrant_conduit::Standing;
+
+use super::{For, On, Progress};
+use crate::{Error, Rank, Result};
+
+impl Progress {
+    /// Waits until all requests that this rank has sent so far were handled, those of its handlers included.
+    ///
+    /// # Errors
+    /// [`Error::PeerLost`].
+    pub(crate) fn wait_all_handled(&self) -> Result<()> {
+        // What handlers have sent for this rank first.
+        self.wait(On::Anyone, For::Room, || !self.has_onward())?;
+        (0..self.size).try_for_each(|rank| self.wait_handled(Rank(rank)))
+    }
+
+    /// Why a rank that has ended does not do what is asked of it. One leaves in good order when all ranks have come
+    /// to the end of the job, this one as well.
+    #[cold]
+    pub(crate) fn gone(&self, rank: Rank) -> Error {
+        match self.conduit.standing(rank) {
+            Standing::Left => Error::JobOver,
+            Standing::Present | Standing::Lost => Error::PeerLost(rank),
+        }
+    }
+
+    /// Whether the program of any rank has come to its end.
+    #[inline]
+    pub(crate) fn any_has_come_to_end(&self) -> bool {
+        self.conduit.endings() != 0
+    }
+
+    /// Whether the program of each other rank has come to its end, and none of this rank's threads is known that
+    /// may do instead what is waited for.
+    pub(crate) fn is_left_alone(&self) -> bool {
+        let others = (0..self.size).map(Rank).filter(|rank| *rank != self.rank);
+        self.size > 1
+            && others
+                .into_iter()
+                .all(|rank| self.conduit.has_come_to_end(rank))
+            && !self.has_many_threads()
+    }
+}

@@ -1,0 +1,185 @@
+//! A program that comes to its end: it sends no further message and receives none, and what is under way is
+//! completed.
+//!
+//! From then on a rank keeps no message that no receive waits for. It refuses those whose senders wait for that, and
+//! drops the others. Its own messages that wait for credit go as that comes back; it tells each peer how many these
+//! are. When all that it has sent was handled, its [end](crate::progress::Progress) is told, and a peer's receive
+//! waits in vain for it once nothing is owed. So the news overtakes no message.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{Request, Said, Sending, TwoSided, Unexpected, pattern::Envelope};
+use crate::{
+    Error, Rank, Result,
+    progress::{For, On},
+};
+
+const NONE_SENT: &str = "no message of it can come any more";
+const NONE_RECEIVED: &str = "it receives no message any more, and did not receive this one";
+
+impl TwoSided {
+    /// The program sends and receives nothing more.
+    ///
+    /// # Errors
+    /// None but those of a wait.
+    pub(crate) fn come_to_end(&self) -> Result<()> {
+        let mut gone = None;
+        // A thread that sends what waited for credit holds one of these messages meanwhile, for a moment.
+        (self.progress).wait(On::Nobody, For::Message, || {
+            gone = self.refuse_from_now_on();
+            gone.is_some()
+        })?;
+        let Some((unexpected, held, owed)) = gone else {
+            return Ok(());
+        };
+        for (rank, messages) in owed {
+            self.say(rank, Said::Owed { messages }, &[]);
+        }
+        for (rank, send) in held {
+            self.say(Rank(rank), Said::Refused { send }, &[]);
+        }
+        for (envelope, message) in unexpected {
+            self.turn_away(envelope, message);
+        }
+        Ok(())
+    }
+
+    /// What was kept, what was taken out and not received, and what each peer is still to be sent.
+    #[expect(clippy::type_complexity, reason = "three lists, for the one caller")]
+    fn refuse_from_now_on(
+        &self,
+    ) -> Option<(
+        Vec<(Envelope, Unexpected)>,
+        Vec<(u32, u64)>,
+        Vec<(Rank, u64)>,
+    )> {
+        let mut state = self.state.lock();
+        if state.peers.iter().flatten().any(|peer| peer.draining) {
+            return None;
+        }
+        state.refuses = true;
+        // A receive looks at what is kept first, and so learns of it.
+        self.keeps.store(true, Relaxed);
+        let unexpected = state.matching.take_all_kept();
+        let held = state.held.drain().collect();
+        let owed = (0..).map(Rank).zip(&state.peers);
+        let owed =
+            owed.filter_map(|(rank, peer)| Some((rank, peer.as_ref()?.waiting.len() as u64)));
+        let owed = owed.filter(|(_, messages)| *messages != 0).collect();
+        Some((unexpected, held, owed))
+    }
+
+    /// The program goes on after all.
+    pub(crate) fn go_on(&self) {
+        let mut state = self.state.lock();
+        state.refuses = state.closed;
+    }
+
+    /// Waits until what this rank has under way is over: what it sent, and what it receives that was sent.
+    ///
+    /// # Errors
+    /// [`Error::PeerLost`].
+    pub(crate) fn finish_all(&self) -> Result<()> {
+        (self.progress).wait(On::Anyone, For::Message, || self.under_way.are_none())
+    }
+
+    /// As [`finish_all`](Self::finish_all), once all peers have done that: some may have left since.
+    ///
+    /// # Errors
+    /// None but those of a wait.
+    pub(crate) fn finish_received(&self) -> Result<()> {
+        (self.progress).wait(On::Nobody, For::Message, || self.under_way.are_none())
+    }
+
+    /// A message comes, or was kept, which this rank does not receive any more.
+    pub(super) fn turn_away(&self, envelope: Envelope, message: Unexpected) {
+        let from = Rank(envelope.source);
+        let (awaited, bytes) = (message.awaited(), message.held_bytes());
+        if let Unexpected::Own { request, .. } = message {
+            return request.end(&self.progress, Err(Error::JobOver));
+        }
+        self.took_out(from, bytes, 0);
+        if let Some(send) = awaited {
+            self.say(from, Said::Refused { send }, &[]);
+        }
+    }
+
+    /// A peer has not received a message, and will not.
+    pub(super) fn refused(&self, from: Rank, send: u64) -> Result<(), &'static str> {
+        let mut state = self.state.lock();
+        let request: std::sync::Arc<Request> = match state.sends.remove(&send) {
+            Some(Sending::Sent(to, .., request)) if to == from => request,
+            Some(Sending::Announced(to, outgoing)) if to == from => outgoing.request,
+            other => {
+                if let Some(other) = other {
+                    state.sends.insert(send, other);
+                }
+                return Err("a message was refused that does not wait");
+            }
+        };
+        let cause = match state.refuses {
+            true => Error::JobOver,
+            false => Error::PeerEnded {
+                rank: from,
+                why: NONE_RECEIVED,
+            },
+        };
+        drop(state);
+        request.end(&self.progress, Err(cause));
+        Ok(())
+    }
+
+    /// A peer's program has come to its end, with so many messages still to send.
+    pub(super) fn owes(&self, from: Rank, messages: u64) {
+        self.state.lock().peer(from).owed = messages;
+    }
+
+    /// Why no message of that source, or of anybody, can come any more; none if one may.
+    pub(super) fn why_none_comes(&self, source: Option<u32>) -> Option<Error> {
+        if !self.progress.any_has_come_to_end() {
+            return None;
+        }
+        let state = self.state.lock();
+        // An own end says more, and comes.
+        if state.refuses {
+            return None;
+        }
+        let owes = |rank: u32| {
+            let peer = state.peers.get(rank as usize);
+            peer.is_some_and(|it| it.as_ref().is_some_and(|it| it.owed != 0))
+        };
+        match source {
+            Some(rank) if Rank(rank) == self.progress.rank => None,
+            Some(rank) => (self.progress.conduit().has_come_to_end(Rank(rank)) && !owes(rank))
+                .then_some(Error::PeerEnded {
+                    rank: Rank(rank),
+                    why: NONE_SENT,
+                }),
+            None => (self.progress.is_left_alone() && !(0..self.progress.size).any(owes))
+                .then_some(Error::OthersEnded {
+                    why: NONE_SENT_BY_ANY,
+                }),
+        }
+    }
+
+    /// Ends the receives that wait in vain for programs that have come to their ends.
+    pub(super) fn look_for_ends(&self) {
+        let mut sources: Vec<Option<u32>> = (0..self.progress.size).map(Some).collect();
+        sources.push(None);
+        for source in sources {
+            if self.why_none_comes(source).is_none() {
+                continue;
+            }
+            let in_vain = (self.state.lock().matching).withdraw_all(|it| it.source == source);
+            for posted in in_vain {
+                if let Some(cause) = self.why_none_comes(source) {
+                    posted.request.end(&self.progress, Err(cause));
+                } else {
+                    posted.request.end(&self.progress, Err(Error::JobOver));
+                }
+            }
+        }
+    }
+}
+
+const NONE_SENT_BY_ANY: &str = "no message can come any more";
