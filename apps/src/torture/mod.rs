@@ -10,6 +10,7 @@
 //! | `calls`: messages, calls | numbers and patterns |
 //! | `collectives`: collectives, teams, memory that comes and goes, signals | what one rank computes alone |
 //! | `background`: collectives that nobody waits for | the same |
+//! | `ending`: what is under way at the end of the job, and who waits for a rank at its end | patterns |
 //! | `anywhere`: memory by its address | a serial model |
 //! | `forks`: children that are forked and take no part | errors, and all the rest |
 //! | `watch`: hangs | an operation that takes a minute ends the process |
@@ -21,6 +22,7 @@ mod background;
 mod borrower;
 mod calls;
 mod collectives;
+mod ending;
 mod forks;
 mod hand;
 mod heap;
@@ -51,6 +53,7 @@ use anywhere::{Anywhere, Places};
 use borrower::Borrower;
 use calls::{Calls, Handlers};
 use collectives::Collectives;
+use ending::Left;
 use forks::Forks;
 use hand::{Crew, Hand, Tally, is_simulated, locked};
 pub use heap::Heap;
@@ -113,7 +116,7 @@ pub fn main() -> ExitCode {
         }
     };
     watch::start(Duration::from_secs_f64(arguments.patience), arguments.seed);
-    let told = Mutex::new(Vec::new());
+    let (told, left) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     let builder = match hydrant::log_to_stderr().and_then(|()| Job::builder()) {
         // Ranks name each other's memory by its address, among other things.
         Ok(builder) => builder.anywhere(true),
@@ -123,7 +126,10 @@ pub fn main() -> ExitCode {
         }
     };
     let ended = builder.run_spmd(|job| {
-        let (tally, outcome) = work(job, &arguments);
+        let (tally, mut outcome) = work(job, &arguments);
+        if outcome.is_ok() {
+            outcome = Left::begin(job, arguments.seed).map(|it| locked(&left).push(it));
+        }
         locked(&told).push(Report::new(job, &arguments, tally, &outcome));
         outcome
     });
@@ -136,6 +142,12 @@ pub fn main() -> ExitCode {
     // In virtual time all ranks are of this process.
     told.sort_by_key(|report| report.rank);
     let cause = ended.as_ref().err();
+    for left in std::mem::take(&mut *locked(&left)) {
+        let report = told.iter_mut().find(|report| report.rank == left.rank);
+        if let (Some(report), None, Some(sentence)) = (report, cause, left.wrong()) {
+            report.note_wrong(sentence);
+        }
+    }
     told.iter_mut().for_each(|report| report.note_after(cause));
     let text: String = told.iter().map(|report| report.text(&arguments)).collect();
     // One write, for the ranks share the output.

@@ -96,6 +96,12 @@ impl Report {
         report
     }
 
+    /// Something was wrong when the job was over.
+    pub(crate) fn note_wrong(&mut self, sentence: String) {
+        self.wrong += 1;
+        self.sentences.push(sentence);
+    }
+
     /// The job is over.
     pub(crate) fn note_after(&mut self, ended: Option<&Error>) {
         self.pinned_after = kernel::pinned();

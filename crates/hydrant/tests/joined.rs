@@ -9,12 +9,15 @@ mod forked;
 use std::{
     io::{self, Write},
     process::{Command, ExitCode, Output},
-    sync::Mutex,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
     thread,
     time::Duration,
 };
 
-use hydrant::{ConduitKind, Error, GlobalPtr, Job, Op, Rank, Result, Signal};
+use hydrant::{AnySource, AnyTag, ConduitKind, Error, GlobalPtr, Job, Op, Rank, Result, Signal};
 use hydrant_testing::{launcher, roles};
 
 const RANKS: u32 = 3;
@@ -24,6 +27,8 @@ fn main() -> ExitCode {
     let tests: Vec<(&str, fn())> = vec![
         ("clones_work_in_threads_of_their_own", clones),
         ("tasks_of_a_runtime_await_operations", awaited),
+        ("what_is_under_way_at_the_end_is_completed", completed),
+        ("who_came_to_its_end_is_noticed", noticed),
         ("a_job_that_is_dropped_is_a_failure", dropped),
         ("a_failure_that_drops_the_job_is_blamed", blamed),
         ("all_that_communicates_says_that_the_job_is_over", over),
@@ -45,6 +50,8 @@ fn role(role: &str, _: &[String]) -> Option<ExitCode> {
     let end = match role {
         "clones" => work_in_threads(),
         "awaits" => await_on_tokio(),
+        "completes" => complete_at_the_end(),
+        "comes" => come_to_the_end(),
         "dropped" => drop_at(Rank(1)),
         "gives" => give_at(Rank(1)),
         "fails" => fail_at(Rank(1)),
@@ -103,6 +110,96 @@ fn work_in_threads() -> Result<()> {
     job.all_reduce(&mut sums, Op::Sum)?;
     assert_eq!(sums, [expected * u64::from(RANKS)]);
     job.finalize()
+}
+
+fn completed() {
+    by_processes("completes");
+}
+
+fn noticed() {
+    by_processes("comes");
+}
+
+/// All ranks of a job in this role end in good order.
+fn by_processes(role: &str) {
+    for conduit in CONDUITS {
+        let output = job(role, conduit);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{conduit}: {text}");
+    }
+}
+
+/// Rank 0 has calls and messages under way when it comes to the end, and the others have receives.
+fn complete_at_the_end() -> Result<()> {
+    const COUNT: u64 = 50;
+    let job = hydrant::join()?;
+    let got = Arc::new(AtomicU64::new(0));
+    let theirs = Arc::clone(&got);
+    let note = job.function(move |_, bytes: Vec<u8>| {
+        theirs.fetch_add(bytes.len() as u64, SeqCst);
+    })?;
+    let back = job.async_function(|_, bytes: Vec<u8>| async move { bytes })?;
+    let (mut sends, mut receives, mut calls) = (Vec::new(), Vec::new(), Vec::new());
+    if job.rank() != Rank(0) {
+        for tag in 0..COUNT {
+            receives.push(job.receive_nb(Rank(0), tag, vec![0_u8; 100_000])?);
+        }
+    }
+    job.barrier()?;
+    if job.rank() == Rank(0) {
+        let long = vec![7_u8; 100_000];
+        for peer in [Rank(1), Rank(2)] {
+            for tag in 0..COUNT {
+                sends.push(job.send_nb(peer, tag, long.clone())?);
+                calls.push(job.call_nb(peer, &back, &long)?);
+                job.call_one_way(peer, &note, &long)?;
+            }
+        }
+    }
+    job.finalize()?;
+    let is_right = |bytes: &[u8]| bytes.len() == 100_000 && bytes.iter().all(|it| *it == 7);
+    for send in sends {
+        send.wait()?;
+    }
+    for receive in receives {
+        assert!(is_right(&receive.wait()?.0));
+    }
+    for call in calls {
+        assert!(is_right(&call.wait()?));
+    }
+    let expected = match job.rank() {
+        Rank(0) => 0,
+        _ => COUNT * 100_000,
+    };
+    assert_eq!(got.load(SeqCst), expected, "one-way calls have run");
+    Ok(())
+}
+
+/// Rank 0 waits for the others in all ways when they have come to their ends.
+fn come_to_the_end() -> Result<()> {
+    hydrant::run(|job| {
+        let memory = job.alloc::<u64>(1)?;
+        if job.rank() != Rank(0) {
+            return Ok(());
+        }
+        let (one, mut word) = (Rank(1), [0_u8]);
+        let waits = [
+            job.receive(one, 1, &mut word).map(drop),
+            job.receive(AnySource, AnyTag, &mut word).map(drop),
+            job.probe(one, 1).map(drop),
+            job.send_nb(one, 1, vec![1_u8])?.wait().map(drop),
+            job.send(one, 1, &vec![1_u8; 4 << 20]),
+            job.wait_until(&memory, 0, |word| word == 1).map(drop),
+        ];
+        for (number, told) in waits.into_iter().enumerate() {
+            let is_told = match number {
+                1 | 5 => matches!(told, Err(Error::OthersEnded { .. })),
+                _ => matches!(told, Err(Error::PeerEnded { rank: Rank(1), .. })),
+            };
+            assert!(is_told, "{number}: {told:?}");
+        }
+        Ok(())
+    })
 }
 
 fn awaited() {

@@ -20,6 +20,10 @@ mod active_messages {
     mod threads;
 }
 mod collectives;
+mod ends {
+    mod noticed;
+    mod under_way;
+}
 #[macro_use]
 mod errors;
 #[path = "errors/exposed.rs"]

@@ -25,7 +25,7 @@ use hydrant_conduit::{Line, Window};
 use super::{
     header::Header,
     layout::AGREED,
-    peer::Outlet,
+    peer::{Outlet, is_mapped},
     piggyback::Piggyback,
     sought::Sought,
     stores::Flag,
@@ -319,7 +319,8 @@ impl Team {
     fn wait_for_line(&self, sequence: u64, number: usize) -> Result<()> {
         let line = &self.rounds[number].hear[(sequence & 1) as usize];
         let arrived = || line[0].load(Acquire) == sequence;
-        match (self.progress).wait(On::Ranks(&self.members), For::Flag, arrived) {
+        let absent = || self.absent(sequence, number);
+        match (self.progress).wait(On::RanksOr(&self.members, &absent), For::Flag, arrived) {
             Err(Error::PeerLost(rank)) => {
                 at_once(self.until_survivors_tell(rank, sequence, number))
             }
@@ -331,10 +332,37 @@ impl Team {
     /// computes.
     async fn until_line(&self, sequence: u64, number: usize) -> Result<()> {
         let arrived = self.line_of(sequence, number);
-        match self.until(&self.members, arrived).await {
+        let absent = || self.absent(sequence, number);
+        let on = On::RanksOr(&self.members, &absent);
+        match self.until_on(on, arrived).await {
             Err(Error::PeerLost(rank)) => self.until_survivors_tell(rank, sequence, number).await,
             other => other,
         }
+    }
+
+    /// Why an agreement does not come to its end, whose line of that round is waited for: a member's program has come
+    /// to its end, and did not take part. Its lines would be here, and where its memory is mapped, it would say that
+    /// it has agreed. The end of the job is an agreement of the team of all, where that is told as a mismatch.
+    #[cold]
+    fn absent(&self, sequence: u64, number: usize) -> Option<Error> {
+        if self.is_of_all() || !self.progress.any_has_come_to_end() {
+            return None;
+        }
+        let has_come = |rank: Rank| self.progress.conduit().has_come_to_end(rank);
+        let is_absent = |member: usize| {
+            let rank = self.members[member];
+            let is_mapped = is_mapped(&self.progress, rank);
+            let agreed = || self.agreed(member).is_some_and(|agreed| agreed >= sequence);
+            has_come(rank) && (self.rounds[number].from == member || is_mapped && !agreed())
+        };
+        // Before this rank's own end has come.
+        let absent = (0..self.members.len())
+            .filter(|member| *member != self.me)
+            .find(|it| is_absent(*it))?;
+        Some(Error::PeerEnded {
+            rank: self.members[absent],
+            why: "it takes part in no collective of the team any more",
+        })
     }
 
     fn line_of(&self, sequence: u64, number: usize) -> Sought {

@@ -35,9 +35,15 @@ impl Team {
     /// [`Error::PeerLost`](crate::Error::PeerLost) if one of them ended first.
     #[inline]
     pub(super) async fn until(&self, members: &[Rank], sought: Sought) -> Result<()> {
+        self.until_on(On::Ranks(members), sought).await
+    }
+
+    /// As [`until`](Self::until).
+    #[inline]
+    pub(super) async fn until_on(&self, on: On<'_>, sought: Sought) -> Result<()> {
         let come = || self.has(sought);
         if self.state() != QUEUED {
-            let waited = (self.progress).wait(On::Ranks(members), For::Flag, come);
+            let waited = (self.progress).wait(on, For::Flag, come);
             return waited.or_else(|cause| {
                 // What was done before the end still counts.
                 self.progress.drain();
@@ -49,7 +55,7 @@ impl Team {
                 return Poll::Ready(Ok(()));
             }
             let changes = self.progress.conduit().changes();
-            match self.progress.in_vain(On::Ranks(members), For::Flag) {
+            match self.progress.in_vain(on, For::Flag) {
                 None => {
                     self.queue.seek(sought, changes);
                     Poll::Pending

@@ -48,8 +48,8 @@ use crate::{
 /// - Elements have a size above zero ([`Error::ZeroSized`]).
 /// - Not in handlers ([`Error::InHandler`]), and not after the job ([`Error::JobOver`]).
 /// - A member that ends is [`Error::PeerLost`] for those that still need it.
-///   It ends when its process does. A rank that is done waits at the end of the job for the others, and is not
-///   missed by a team that waits for it: in the team of all that is a mismatch, in another both wait.
+///   It ends when its process does. A rank that is done waits at the end of the job for the others: in the team of
+///   all that is a mismatch, in another [`Error::PeerEnded`] for those that wait for it in a collective.
 ///
 /// # Collectives in the background
 ///
@@ -323,6 +323,11 @@ impl Team {
     /// As [`job_rank`](Self::job_rank).
     pub(super) fn check_member(&self, rank: TeamRank) -> Result<usize> {
         self.job_rank(rank).map(|_| rank.index())
+    }
+
+    /// Whether it is the team of all.
+    pub(super) fn is_of_all(&self) -> bool {
+        self.piece.is_none()
     }
 
     /// In the team of all it is said of the job, for that is what callers of the collectives of

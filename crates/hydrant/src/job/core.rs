@@ -14,7 +14,7 @@ use crate::{
     foresight::Foreseeing,
     memory::{Locks, Reach, Registry},
     message::Messages,
-    progress::{Progress, kind},
+    progress::{Progress, Resting, kind},
     registration::Setup,
     rma::{Buffers, Unpacker},
     stripe::{StripedArc, StripedWeak},
@@ -74,6 +74,7 @@ impl Core {
         let unpacker = Unpacker::new(&memory, messages.calls());
         progress.route(kind::PACKED, Arc::new(unpacker));
         progress.route(kind::STORE, Arc::new(collective::Stores));
+        progress.route(kind::REST, Arc::new(Resting));
         let handed_out = StripedArc::new(&transfer);
         let mut leaving = Leaving::new(
             (&transfer, &memory, &messages, &two_sided),

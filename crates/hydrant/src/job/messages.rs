@@ -192,7 +192,8 @@ impl Job {
     ///
     /// The future is polled by whichever thread of the rank polls, as a handler is run: it never waits
     /// otherwise than by `await`. A one-way call counts as handled when the future was made, and if
-    /// that panics later only the log says so. What has not ended when the job does is dropped.
+    /// that panics later only the log says so. What has not ended when the job does is dropped; a caller that has the
+    /// handle still [waits](Self::finalize) for the end first.
     ///
     /// A handle of the job that it is to use is best taken [weakly](Self::downgrade).
     ///

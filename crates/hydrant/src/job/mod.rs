@@ -149,6 +149,23 @@ impl Job {
     /// this, answering them meanwhile, and leaves. Collective. Clones of this handle, and what was made by the job, are useless from
     /// then on.
     ///
+    /// - **Completed** are puts, gets, atomic operations and collectives that were begun; calls, until their answers are
+    ///   here, which the handles still give; one-way calls, and calls whose handles were dropped, until their functions
+    ///   have run, or have begun if they are [`async`](Self::async_function); messages, until they were received, and
+    ///   receives whose messages were sent.
+    /// - **In vain** is a message that its receiver did not ask for before it came to the end of the job itself, and a
+    ///   receive whose message nobody sent: their handles say [`Error::JobOver`](crate::Error::JobOver). Tasks that
+    ///   nobody waits for are dropped where they are.
+    /// - **Other threads** of this rank send and receive nothing more from here on:
+    ///   [`Error::JobOver`](crate::Error::JobOver). Whatever they still wait for, in a
+    ///   [`wait_for`](Self::wait_for) too, ends with that, when the job is over.
+    /// - **Other ranks** that wait for what only this rank's program would do are told:
+    ///   [`Error::PeerEnded`](crate::Error::PeerEnded) of a message or a collective of a team,
+    ///   [`Error::OthersEnded`](crate::Error::OthersEnded) of a message from anybody, or of a word of their memory, once
+    ///   all others have come here. What this rank sent before is received first. Until all have come it
+    ///   answers: its memory can be reached, its handlers and functions run, and may send active messages and begin
+    ///   operations themselves.
+    ///
     /// # Errors
     /// [`Error::JobOver`](crate::Error::JobOver) if it was finalized before,
     /// [`Error::InHandler`](crate::Error::InHandler),
@@ -156,7 +173,7 @@ impl Job {
     /// collective of all ranks, [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch) if
     /// another rank is in a collective that this one did not come to,
     /// [`Error::PeerLost`](crate::Error::PeerLost). The job is not over then, until the last handle
-    /// is dropped.
+    /// is dropped; messages that this rank had not received by then are gone.
     pub fn finalize(&self) -> Result<()> {
         progress::may_wait("finalize")?;
         self.active()?.transfer.finish_all()?;

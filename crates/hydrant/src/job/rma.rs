@@ -262,7 +262,8 @@ impl Job {
     /// and again.
     ///
     /// # Errors
-    /// [`Error::InHandler`](crate::Error::InHandler).
+    /// [`Error::InHandler`](crate::Error::InHandler); [`Error::JobOver`](crate::Error::JobOver) if the job ends and the
+    /// future does not.
     ///
     /// # Panics
     /// If the future does.

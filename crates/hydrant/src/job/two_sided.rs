@@ -31,7 +31,8 @@ impl Job {
     /// [`Error::RankOutOfRange`](crate::Error::RankOutOfRange),
     /// [`Error::ReservedTag`](crate::Error::ReservedTag) beyond [`MAX_TAG`](crate::MAX_TAG),
     /// [`Error::PeerLost`](crate::Error::PeerLost), [`Error::JobOver`](crate::Error::JobOver),
-    /// [`Error::InHandler`](crate::Error::InHandler).
+    /// [`Error::InHandler`](crate::Error::InHandler); [`Error::PeerEnded`](crate::Error::PeerEnded) if the message is
+    /// long, and the program of `rank` came to the end of the job and did not receive it. A short one is gone then.
     #[track_caller]
     pub fn send<T: Pod>(&self, rank: Rank, tag: u64, data: &[T]) -> Result<()> {
         let site = Location::caller();
@@ -44,7 +45,10 @@ impl Job {
     /// # Errors
     /// [`Error::ReceiveTooShort`](crate::Error::ReceiveTooShort) for a longer message, which the next
     /// receive that fits gets; [`Error::PeerLost`](crate::Error::PeerLost) if the source is lost, or any
-    /// rank where it may be anyone; as [`send`](Self::send).
+    /// rank where it may be anyone; [`Error::PeerEnded`](crate::Error::PeerEnded) if the program of the source came to
+    /// the end of the job and no message of it is left that fits; [`Error::OthersEnded`](crate::Error::OthersEnded) if
+    /// it may be anyone and those of all other ranks have. While another thread of this rank lives that has waited in
+    /// the job or polled it, that one may still send to its own rank, and the receive waits. As [`send`](Self::send).
     #[track_caller]
     pub fn receive<T: Pod>(
         &self,
@@ -77,7 +81,8 @@ impl Job {
     }
 
     /// Begins to send `data`. The handle says when it may be used again and when the message was
-    /// received. On borrowed buffers: [`Scope::send_synchronous`](crate::Scope::send_synchronous).
+    /// received, or that it will not be, for the program of `rank` came to the end of the job:
+    /// [`Error::PeerEnded`](crate::Error::PeerEnded). On borrowed buffers: [`Scope::send_synchronous`](crate::Scope::send_synchronous).
     ///
     /// # Errors
     /// As [`send`](Self::send), of what is found at once; the rest is said by the handle.

@@ -36,6 +36,9 @@ pub(crate) trait Operations: Send + Sync {
     /// operation, which it is not told of yet.
     fn is_awaited(&self, ticket: Ticket) -> bool;
 
+    /// Whether no operation is under way.
+    fn is_idle(&self) -> bool;
+
     /// There may be room for the messages of the [backlog](super::backlog).
     fn flush(&self);
 
@@ -73,7 +76,7 @@ impl Progress {
         }
     }
 
-    fn operations(&self) -> Option<Arc<dyn Operations>> {
+    pub(super) fn operations(&self) -> Option<Arc<dyn Operations>> {
         self.operations.get().and_then(Weak::upgrade)
     }
 

@@ -19,6 +19,7 @@ mod guard;
 mod handler;
 pub(crate) mod kind;
 mod onward;
+mod rest;
 mod send;
 mod service;
 mod spawned;
@@ -52,6 +53,7 @@ pub(crate) use begun::Slot;
 pub(crate) use errands::Errand;
 pub(crate) use handler::in_handler;
 pub use handler::may_wait;
+pub(crate) use rest::Resting;
 pub(crate) use service::start_service;
 pub(crate) use tasks::{taken, wait_for, wake};
 pub(crate) use wait::{For, On};
@@ -108,6 +110,8 @@ pub(crate) struct Progress {
     spawned: Mutex<Spawned>,
     /// What was begun and goes on by itself.
     chains: Mutex<Chains>,
+    /// Whether anything is under way anywhere, as far as others said.
+    rest: Mutex<rest::Rest>,
     /// Those that wait [until](until::Until) something is so; and whether there are any.
     hopeful: Mutex<Vec<Waker>>,
     has_hopeful: AtomicBool,
@@ -181,6 +185,7 @@ impl Progress {
             onward: Mutex::default(),
             spawned: Mutex::default(),
             chains: Mutex::default(),
+            rest: Mutex::default(),
             hopeful: Mutex::default(),
             has_hopeful: AtomicBool::new(false),
             me: Weak::clone(me),

@@ -46,9 +46,9 @@ impl Progress {
         failed.map_or(Ok(()), |error| Err(self.why_unsent(error)))
     }
 
-    /// Why a message was not sent.
+    /// Why a message was not sent, or an operation not begun.
     #[cold]
-    pub(super) fn why_unsent(&self, cause: hydrant_conduit::Error) -> Error {
+    pub(crate) fn why_unsent(&self, cause: hydrant_conduit::Error) -> Error {
         match cause {
             hydrant_conduit::Error::PeerLost(rank) => self.gone(rank),
             other => other.into(),

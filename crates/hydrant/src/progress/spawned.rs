@@ -85,6 +85,11 @@ impl Progress {
         task.wake();
     }
 
+    /// Whether all tasks have ended.
+    pub(super) fn has_no_task(&self) -> bool {
+        self.spawned.lock().all.is_empty()
+    }
+
     /// Polls the tasks that were woken before this began. Not in a handler.
     pub(super) fn run_tasks(&self) {
         let mut ready = std::mem::take(&mut self.spawned.lock().ready);

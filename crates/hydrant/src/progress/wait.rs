@@ -20,6 +20,8 @@ pub(crate) enum On<'a> {
     Rank(Rank),
     /// Any of these.
     Ranks(&'a [Rank]),
+    /// Any of these, or what this says.
+    RanksOr(&'a [Rank], &'a (dyn Fn() -> Option<Error> + Sync)),
     /// Any rank's.
     Anyone,
     /// Nobody's: what is waited for happens in any case.
@@ -40,7 +42,7 @@ impl On<'_> {
 pub(crate) enum For {
     /// Something that a message brings.
     Message,
-    /// A word of own memory that a peer may write by any means.
+    /// A word of own memory that anyone may write by any means.
     Memory,
     /// A word of own memory whose writer rings for it.
     Flag,
@@ -245,6 +247,12 @@ impl Progress {
                 patience.renew();
                 continue;
             }
+            if what == For::Memory
+                && let Some(cause) = self.why_nothing_changes()
+            {
+                self.drain();
+                return if done() { Ok(true) } else { Err(cause) };
+            }
             match patience.next() {
                 Rest::Spin => hint::spin_loop(),
                 Rest::Yield => thread::yield_now(),
@@ -259,7 +267,12 @@ impl Progress {
                         For::Memory => Sleeper::Memory,
                         For::Message | For::Flag => Sleeper::Application,
                     };
-                    let timeout = match (left, deaf.then_some(UNHEARD)) {
+                    let asks_again = match what {
+                        For::Memory => self.asks_again_in(),
+                        _ => None,
+                    };
+                    let unheard = deaf.then_some(UNHEARD).or(asks_again);
+                    let timeout = match (left, unheard) {
                         (Some(left), Some(unheard)) => Some(left.min(unheard)),
                         (left, unheard) => left.or(unheard),
                     };
@@ -314,7 +327,11 @@ impl Progress {
         if self.is_lost_itself() {
             return Some(Error::Expelled(self.rank));
         }
-        self.lost(on, what).map(|rank| self.gone(rank))
+        let lost = self.lost(on, what).map(|rank| self.gone(rank));
+        match (lost, on) {
+            (None, On::RanksOr(_, why)) => why(),
+            (lost, _) => lost,
+        }
     }
 
     /// Whether this rank is lost to the others, though it goes on.
@@ -337,7 +354,7 @@ impl Progress {
         let first = || self.conduit.first_lost().filter(lost);
         match on {
             On::Rank(rank) => Some(rank).filter(lost),
-            On::Ranks(ranks) => first()
+            On::Ranks(ranks) | On::RanksOr(ranks, _) => first()
                 .filter(|rank| ranks.contains(rank))
                 .or_else(|| ranks.iter().copied().find(lost)),
             // Who has left does nothing more, but the others may: until all have, and then the job is over.

@@ -219,7 +219,8 @@ impl Transfer {
             ..*access
         };
         // SAFETY: the caller's promise.
-        let posted = unsafe { self.progress.conduit().post(&access)? };
+        let posted = unsafe { self.progress.conduit().post(&access) };
+        let posted = posted.map_err(|cause| self.progress.why_unsent(cause))?;
         if let Posted::Pending(ticket) = posted {
             self.posted(ticket, Held::nothing(), false);
         }

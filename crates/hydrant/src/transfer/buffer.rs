@@ -174,7 +174,8 @@ impl<'a> Buffer<'a> {
         transfer.progress.tally.one(Count::Indirect);
         // SAFETY: a put only reads its source. That lies in the buffer, which what is returned borrows, and stays
         // registered as long as the buffer; the drop of what is returned waits for the end.
-        let posted = unsafe { transfer.progress.conduit().post(&access)? };
+        let posted = unsafe { transfer.progress.conduit().post(&access) };
+        let posted = posted.map_err(|cause| transfer.progress.why_unsent(cause))?;
         let ticket = match posted {
             Posted::Done => None,
             Posted::Pending(ticket) => {

@@ -121,6 +121,10 @@ impl Operations for Transfer {
         self.under_way.is_awaited(ticket, self.registration())
     }
 
+    fn is_idle(&self) -> bool {
+        self.under_way.is_idle()
+    }
+
     fn flush(&self) {
         if let Some(registration) = &self.registration {
             registration.flush();

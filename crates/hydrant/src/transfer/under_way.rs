@@ -99,6 +99,11 @@ impl UnderWay {
         self.entries.lock()
     }
 
+    /// Whether no operation is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.entries().values().any(Entry::is_open)
+    }
+
     /// An operation was posted. If another thread's poll was quick it has ended already: then
     /// what is to be done about that is handed back, and [`end`](Self::end) is due.
     #[must_use = "an operation that has ended is to be ended"]
@@ -353,9 +358,18 @@ impl Transfer {
             })
         })?;
         match look {
-            Look::Ended(outcome) => outcome,
+            Look::Ended(outcome) => outcome.map_err(|cause| self.why_ended(cause)),
             // Who asked for it before was told.
             Look::Gone | Look::Open => Ok(()),
+        }
+    }
+
+    /// Why an operation ended with a peer that has left.
+    #[cold]
+    fn why_ended(&self, cause: crate::Error) -> crate::Error {
+        match cause {
+            crate::Error::PeerLost(rank) => self.progress.gone(rank),
+            other => other,
         }
     }
 

@@ -1,0 +1,167 @@
+//! Whether anything is under way in the job while one rank alone waits for a word of its memory to change, and the
+//! programs of all others have come to their ends.
+//!
+//! Handlers and tasks of those may still store to the word, for this rank or for each other. So the one that waits
+//! asks each of them whether it rests: nothing is under way there, and all that it has sent was handled. If all rest,
+//! and rest still when they are asked again and have sent nothing in between, then all rested at the moment between
+//! the two rounds (the four-counter method, Mattern 1987), and nothing will ever happen.
+
+use std::time::{Duration, Instant};
+
+use hydrant_conduit::{Delivery, Message, ReplyPort, Sent};
+
+use super::{Progress, Route, kind};
+use crate::{Error, Rank};
+
+/// Between two questions where not all rested.
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// What others said, at the rank that asks.
+#[derive(Default)]
+pub(super) struct Rest {
+    /// The number of the round that was begun last.
+    round: u64,
+    /// By rank, in that round; none while it is not asked.
+    answers: Vec<Answer>,
+    /// What each rank had sent in the round before, if all rested.
+    before: Option<Vec<u64>>,
+    /// Questions that this rank sent.
+    asked: u64,
+    /// When the last round ended in which not all rested.
+    restless: Option<Instant>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    /// It is to be asked.
+    Due,
+    Asked,
+    /// How much it had sent.
+    Rests(u64),
+    Works,
+}
+
+/// Gets the questions and the answers.
+pub(crate) struct Resting;
+
+impl Route for Resting {
+    fn request(&self, progress: &Progress, delivery: &Delivery<'_>, port: &mut dyn ReplyPort) {
+        let &[round] = delivery.args else {
+            return progress.malformed(
+                delivery.from,
+                "an unreadable question whether this rank rests",
+            );
+        };
+        let rests = progress.conduit().has_come_to_end(progress.rank) && progress.rests();
+        let answer = Message {
+            kind: kind::REST,
+            tag: 0,
+            args: &[round, u64::from(rests), progress.requests_sent()],
+            payload: &[],
+        };
+        if let Err(cause) = port.reply(&answer) {
+            tracing::debug!(%cause, to = %delivery.from, "an answer found no way");
+        }
+    }
+
+    fn reply(&self, progress: &Progress, delivery: &Delivery<'_>) {
+        let &[round, rests, sent] = delivery.args else {
+            return progress.malformed(delivery.from, "an unreadable answer whether it rests");
+        };
+        let mut rest = progress.rest.lock();
+        if rest.round == round
+            && let Some(answer) = rest.answers.get_mut(delivery.from.index())
+        {
+            *answer = match rests {
+                1 => Answer::Rests(sent),
+                _ => Answer::Works,
+            };
+        }
+    }
+}
+
+impl Progress {
+    /// How long who waits for memory sleeps before it asks again, if it asks others at all.
+    pub(super) fn asks_again_in(&self) -> Option<Duration> {
+        (self.any_has_come_to_end() && !self.virtual_time && self.is_left_alone()).then_some(AGAIN)
+    }
+
+    /// Why no word of this rank's memory changes any more, if that is known by now: the others are asked until it is.
+    /// In virtual time the network knows by itself when nothing can happen.
+    pub(super) fn why_nothing_changes(&self) -> Option<Error> {
+        self.asks_again_in()?;
+        (self.all_rest()).then_some(Error::OthersEnded {
+            why: "nothing is under way that could change the memory that is waited for",
+        })
+    }
+
+    /// Goes on with a round of questions, or begins the next.
+    fn all_rest(&self) -> bool {
+        let mut rest = self.rest.lock();
+        if !self.rests() {
+            rest.before = None;
+            return false;
+        }
+        if rest.answers.is_empty() {
+            if rest.restless.is_some_and(|since| since.elapsed() < AGAIN) {
+                return false;
+            }
+            rest.round += 1;
+            rest.answers = vec![Answer::Due; self.size as usize];
+            rest.answers[self.rank.index()] = Answer::Rests(self.requests_sent() - rest.asked);
+        }
+        let round = rest.round;
+        let question = Message {
+            kind: kind::REST,
+            tag: 0,
+            args: &[round],
+            payload: &[],
+        };
+        for rank in 0..self.size {
+            if rest.answers[rank as usize] == Answer::Due
+                && let Ok(Sent::Yes) = self.conduit.send(Rank(rank), &question)
+            {
+                rest.asked += 1;
+                rest.answers[rank as usize] = Answer::Asked;
+            }
+        }
+        let answers = rest.answers.iter();
+        if answers
+            .clone()
+            .any(|it| matches!(it, Answer::Due | Answer::Asked))
+        {
+            return false;
+        }
+        let sent: Option<Vec<u64>> = answers
+            .map(|answer| match answer {
+                Answer::Rests(sent) => Some(*sent),
+                _ => None,
+            })
+            .collect();
+        rest.answers.clear();
+        let all_rest = sent.is_some() && sent == rest.before;
+        rest.restless = sent.is_none().then(Instant::now);
+        rest.before = sent;
+        all_rest
+    }
+
+    /// Whether nothing is under way at this rank, and all that it has sent was handled.
+    fn rests(&self) -> bool {
+        let is_handled = |rank| {
+            let (handled, sent) = self.conduit.handled(Rank(rank));
+            handled >= sent
+        };
+        !self.has_onward()
+            && !self.has_errands()
+            && self.has_no_task()
+            && self.operations().is_none_or(|it| it.is_idle())
+            && (0..self.size).all(is_handled)
+    }
+
+    /// Requests that this rank has sent so far.
+    fn requests_sent(&self) -> u64 {
+        (0..self.size)
+            .map(|rank| self.conduit.handled(Rank(rank)).1)
+            .sum()
+    }
+}

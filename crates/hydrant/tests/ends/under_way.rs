@@ -1,0 +1,142 @@
+//! What a rank has under way when it comes to the end of the job is completed.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::SeqCst},
+};
+
+use hydrant::{Error, Rank};
+use parking_lot::Mutex;
+
+use crate::support::local;
+
+const COUNT: u64 = 50;
+/// More than a message takes.
+const LONG: usize = 100_000;
+
+#[test_on(every)]
+fn one_way_calls_run_before_the_job_ends() {
+    let ran = Arc::new(AtomicU64::new(0));
+    local(2, |job| {
+        let ran = Arc::clone(&ran);
+        let note = job.function(move |_, bytes: Vec<u8>| {
+            ran.fetch_add(bytes.len() as u64, SeqCst);
+        })?;
+        job.barrier()?;
+        if job.rank() == Rank(0) {
+            for _ in 0..COUNT {
+                job.call_one_way(Rank(1), &note, &vec![7; LONG])?;
+                job.call_one_way(Rank(1), &note, &vec![7; 10])?;
+            }
+        }
+        Ok(())
+    });
+    assert_eq!(ran.load(SeqCst), COUNT * (LONG as u64 + 10));
+}
+
+#[test_on(every)]
+fn am_quiet_waits_for_one_way_calls_however_long() {
+    let (ran, begun) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    local(2, |job| {
+        let (own, later) = (Arc::clone(&ran), Arc::clone(&begun));
+        let note = job.function(move |_, _: Vec<u8>| _ = own.fetch_add(1, SeqCst))?;
+        // It never ends, which nobody waits for.
+        let begin = job.async_function(move |_, _: Vec<u8>| {
+            later.fetch_add(1, SeqCst);
+            std::future::pending::<()>()
+        })?;
+        job.barrier()?;
+        if job.rank() == Rank(0) {
+            for _ in 0..COUNT {
+                job.call_one_way(Rank(1), &note, &vec![7; LONG])?;
+                job.call_one_way(Rank(1), &begin, &vec![7; LONG])?;
+            }
+            job.am_quiet()?;
+            assert_eq!((ran.load(SeqCst), begun.load(SeqCst)), (COUNT, COUNT));
+        }
+        job.barrier()
+    });
+}
+
+#[test_on(every)]
+fn am_quiet_tells_of_one_way_calls_that_failed_however_long() {
+    std::panic::set_hook(Box::new(|_| {}));
+    local(2, |job| {
+        let fail = job.function(|_, _: Vec<u8>| -> () { panic!("on purpose") })?;
+        job.barrier()?;
+        if job.rank() == Rank(0) {
+            for len in [10, LONG] {
+                job.call_one_way(Rank(1), &fail, &vec![7; len])?;
+                let told = job.am_quiet();
+                assert!(
+                    matches!(&told, Err(Error::HandlerPanicked { rank: Rank(1), message, .. })
+                        if message == "on purpose"),
+                    "{len} bytes: {told:?}"
+                );
+                job.am_quiet()?;
+            }
+        }
+        job.barrier()
+    });
+}
+
+#[test_on(every)]
+fn calls_are_answered_before_the_job_ends() {
+    let kept = Mutex::new(Vec::new());
+    local(2, |job| {
+        let length = job.async_function(|_, bytes: Vec<u8>| async move { bytes })?;
+        job.barrier()?;
+        if job.rank() == Rank(0) {
+            for len in [10, LONG] {
+                for _ in 0..COUNT {
+                    kept.lock()
+                        .push(job.call_nb(Rank(1), &length, &vec![7_u8; len])?);
+                }
+            }
+        }
+        Ok(())
+    });
+    let kept = kept.into_inner();
+    assert_eq!(kept.len() as u64, 2 * COUNT);
+    for (number, call) in kept.into_iter().enumerate() {
+        let bytes = call
+            .wait()
+            .unwrap_or_else(|cause| panic!("call {number}: {cause}"));
+        assert!(bytes.iter().all(|byte| *byte == 7) && [10, LONG].contains(&bytes.len()));
+    }
+}
+
+#[test_on(every)]
+fn messages_are_received_before_the_job_ends() {
+    for (count, len) in [(3000, 8), (COUNT, 3000), (20, LONG)] {
+        let (sends, receives) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+        local(2, |job| {
+            if job.rank() == Rank(1) {
+                for tag in 0..count {
+                    receives
+                        .lock()
+                        .push(job.receive_nb(Rank(0), tag, vec![0_u8; len])?);
+                }
+            }
+            job.barrier()?;
+            if job.rank() == Rank(0) {
+                for tag in 0..count {
+                    sends
+                        .lock()
+                        .push(job.send_nb(Rank(1), tag, vec![tag as u8; len])?);
+                }
+            }
+            Ok(())
+        });
+        for send in sends.into_inner() {
+            send.wait()
+                .unwrap_or_else(|cause| panic!("{count} of {len} bytes: {cause}"));
+        }
+        for (tag, receive) in receives.into_inner().into_iter().enumerate() {
+            let (data, _) = receive
+                .wait()
+                .unwrap_or_else(|cause| panic!("{tag} of {count} of {len} bytes: {cause}"));
+            assert!(data.iter().all(|byte| *byte == tag as u8));
+        }
+    }
+}
