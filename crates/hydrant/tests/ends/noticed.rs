@@ -350,6 +350,7 @@ fn who_waits_for_a_word_is_told_when_nothing_can_change_it() {
 fn who_waits_for_it_in_a_team_is_told() {
     local(4, |job| {
         let team = job.world().split(Some(job.rank().0 / 3), 0)?;
+        let team = team.expect("every rank is in a team");
         team.barrier()?;
         if job.rank() == Rank(2) {
             return Ok(());
