@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
 
 use super::kind::Kind;
@@ -178,9 +178,7 @@ impl Job {
             outcome
                 .problems
                 .push(format!("{name} was left behind as process {pid}"));
-            if let Some(pid) = Pid::from_raw(*pid) {
-                let _ = kill_process(pid, Signal::KILL);
-            }
+            kill_marked(*pid, &self.mark);
         }
         let (out, err) = (self.out.join(), self.err.join());
         let (said, err) = (out.unwrap_or_default(), err.unwrap_or_default());
@@ -322,24 +320,37 @@ fn kill_rank(mark: &str, rank: u64) -> bool {
         .into_iter()
         .map(|(pid, _)| pid)
         .find(is_rank);
-    let pid = found.and_then(Pid::from_raw);
-    pid.is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
+    found.is_some_and(|pid| kill_marked(pid, mark))
+}
+
+/// Kills a process, unless its number is that of one without the mark by now.
+fn kill_marked(pid: i32, mark: &str) -> bool {
+    let handle = Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
+    let Some(Ok(handle)) = handle else {
+        return false;
+    };
+    is_marked(pid, mark) && pidfd_send_signal(handle, Signal::KILL).is_ok()
+}
+
+fn is_marked(pid: i32, mark: &str) -> bool {
+    let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let mut words = environ.split(|byte| *byte == 0);
+    words.any(|word| word == mark.as_bytes())
 }
 
 /// The processes with that mark, and their names.
 fn processes(mark: &str) -> Vec<(i32, String)> {
-    let Ok(all) = fs::read_dir("/proc") else {
-        return Vec::new();
-    };
+    // In another PID namespace's `/proc` the numbers are those of other processes.
+    let own = fs::read_link("/proc/self")
+        .is_ok_and(|me| me.as_os_str() == &*std::process::id().to_string());
+    let all = own
+        .then(|| fs::read_dir("/proc"))
+        .into_iter()
+        .flatten()
+        .flatten();
     let pids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    let marked = |pid: &i32| {
-        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environ
-            .split(|byte| *byte == 0)
-            .any(|it| it == mark.as_bytes())
-    };
     let name = |pid: i32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    pids.filter(marked)
+    pids.filter(|pid| is_marked(*pid, mark))
         .map(|pid| (pid, name(pid).trim().to_owned()))
         .collect()
 }

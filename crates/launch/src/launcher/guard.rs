@@ -12,13 +12,13 @@
 //! its process is gone, a descriptor never is.
 #![allow(
     unsafe_code,
-    reason = "fork, in a process that is about to start others, and a system call that has no name"
+    reason = "fork, in a process that is about to start others"
 )]
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,6 +30,7 @@ use rustix::net::{
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open};
 
 use super::group::{Group, PATIENTLY};
+use super::leader::Leader;
 use super::processes;
 
 /// The variable that tells the processes of a job from all others.
@@ -148,52 +149,6 @@ impl Guard {
     }
 }
 
-/// The leader of a process group, alive or not.
-struct Leader {
-    pid: Pid,
-    handle: OwnedFd,
-}
-
-impl Leader {
-    /// Sends a signal, or none, to its process group; whether anybody is there.
-    fn signal_group(&self, signal: i32) -> bool {
-        /// Linux 6.9 and later: the signal is for the process group.
-        const PROCESS_GROUP: libc::c_uint = 1 << 2;
-        match self.send(signal, PROCESS_GROUP) {
-            Err(libc::EINVAL) => {}
-            sent => return sent.is_ok(),
-        }
-        // An older kernel signals groups by number alone, which is the group's as long as its
-        // leader has not been reaped: numbers are given out in turn, so that one that is given
-        // back this very moment is not given out again before the next line. Where the leader is
-        // gone, its group is found by what is in the environment.
-        let group = Signal::from_named_raw(signal);
-        self.send(0, 0).is_ok()
-            && match group {
-                Some(signal) => rustix::process::kill_process_group(self.pid, signal).is_ok(),
-                None => rustix::process::test_kill_process_group(self.pid).is_ok(),
-            }
-    }
-
-    fn send(&self, signal: i32, flags: libc::c_uint) -> Result<(), i32> {
-        // SAFETY: the call takes a descriptor, which is open, two numbers, and no further
-        // information, for which the pointer is null.
-        let sent = unsafe {
-            libc::syscall(
-                libc::SYS_pidfd_send_signal,
-                self.handle.as_raw_fd(),
-                signal,
-                std::ptr::null::<libc::siginfo_t>(),
-                flags,
-            )
-        };
-        match sent {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error().raw_os_error().unwrap_or(0)),
-        }
-    }
-}
-
 fn keep_watch(launcher: &OwnedFd, charge: &Charge) {
     // Apart from the terminal's signals, and holding none of the launcher's streams open.
     let _ = rustix::process::setsid();
@@ -211,7 +166,7 @@ fn keep_watch(launcher: &OwnedFd, charge: &Charge) {
             Some((number, handle)) => leaders.extend(
                 Pid::from_raw(number)
                     .zip(handle)
-                    .map(|(pid, handle)| Leader { pid, handle }),
+                    .map(|(pid, handle)| Leader::known(pid, handle)),
             ),
             None => break,
         }

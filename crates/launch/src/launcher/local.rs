@@ -10,11 +10,12 @@ use super::Ending;
 use super::connection::{Came, READ};
 use super::group::{BRIEFLY, Group};
 use super::guard::Guard;
+use super::kin::Kin;
 use super::output::Output;
 use super::signals::Signals;
 use super::start::Rank;
 use super::supervise::{Behind, Finished, Hands, Heard, HostFailure, Left, Whom};
-use super::sweep::{Stray, end_descendants, kill_all};
+use super::sweep::{Stray, end_left, kill_all};
 
 /// What a socket holds, and more.
 const SOCKET: usize = 256 * 1024;
@@ -26,6 +27,7 @@ pub(super) struct Local {
     first: u32,
     guard: Guard,
     group: Option<Arc<Group>>,
+    kin: Kin,
     output: Option<Output>,
     /// The ranks that spoke.
     ready: Vec<usize>,
@@ -39,7 +41,7 @@ impl Local {
     pub(super) fn new(
         ranks: Vec<Rank>,
         first: u32,
-        (guard, group): (Guard, Option<Arc<Group>>),
+        (guard, group, kin): (Guard, Option<Arc<Group>>, Kin),
         output: Option<Output>,
     ) -> Local {
         Local {
@@ -47,6 +49,7 @@ impl Local {
             first,
             guard,
             group,
+            kin,
             output,
             ready: Vec::new(),
             strays: Vec::new(),
@@ -74,7 +77,8 @@ impl Local {
 
     /// Ends what the ranks left behind.
     pub(super) fn sweep(self, left: Left) -> (Behind, Option<Output>) {
-        let swept = end_descendants(self.guard.pid(), left == Left::Ended);
+        let gently = left == Left::Ended;
+        let swept = end_left(&self.ranks, self.guard.pid(), &self.kin, gently);
         let (mut ended, mut strays) = (swept.ended, swept.strays);
         if let Some(group) = &self.group {
             // What is in it still could not be seen, or may be ended by the group alone.
@@ -186,7 +190,7 @@ impl Hands for Local {
         if let Some(group) = &self.group {
             group.kill();
         }
-        self.strays = kill_all(&self.ranks, self.guard.pid()).strays;
+        self.strays = kill_all(&self.ranks, self.guard.pid(), &self.kin).strays;
     }
 
     fn give_up(&mut self) -> Vec<(u32, String)> {

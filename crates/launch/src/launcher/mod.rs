@@ -17,8 +17,10 @@
 //! What a rank started is found by its process group, by its descent from this process, and by
 //! the environment and the control group that it began with. It escapes where none of them holds
 //! it: after a launcher was killed, a process that left its session *and* its environment, where
-//! this user may make no control group (version 2); and likewise after any job where there is
-//! no `/proc`.
+//! this user may make no control group (version 2); and likewise after any job where `/proc` is
+//! not that of the launcher's own PID namespace, and in a script that had children before it
+//! became the launcher. Those children, and all that only has the number of a process of the job,
+//! are never ended.
 
 mod bind;
 mod child;
@@ -32,6 +34,8 @@ mod group;
 mod guard;
 mod hosts;
 mod image;
+mod kin;
+mod leader;
 mod local;
 mod output;
 mod processes;
@@ -64,7 +68,7 @@ pub const TIMED_OUT: u8 = 124;
 /// `report` hears of what a user should know, as it happens.
 ///
 /// It takes the process over: it reaps every child, blocks signals for its
-/// duration, and at the end kills every process that descends from this one.
+/// duration, and at the end kills every process that the job has started.
 /// It is meant to be called once, from the main thread of a program that has
 /// started nothing else.
 pub fn run(spec: &Spec, report: &mut dyn FnMut(Event)) -> Result<u8, LaunchError> {
@@ -96,12 +100,18 @@ pub fn run(spec: &Spec, report: &mut dyn FnMut(Event)) -> Result<u8, LaunchError
     let output = match carried {
         Ok(output) => output,
         Err(source) => {
-            start::give_up(&begun.ranks, begun.guard, begun.group.as_deref());
+            start::give_up(
+                &begun.ranks,
+                &begun.kin,
+                begun.guard,
+                begun.group.as_deref(),
+            );
             let doing = "starting the threads that carry input and output";
             return Err(LaunchError::System { doing, source });
         }
     };
-    let local = Local::new(begun.ranks, 0, (begun.guard, begun.group), output);
+    let care = (begun.guard, begun.group, begun.kin);
+    let local = Local::new(begun.ranks, 0, care, output);
     let server = Server::new(name, spec.ranks, &[spec.ranks]);
     Ok(supervise::supervise(
         local,

@@ -1,10 +1,13 @@
 //! What descends from a process, and what it was started with, from `/proc`.
+//!
+//! `/proc` counts only where it is of this process's own PID namespace: in another, the numbers
+//! there name other processes than the same numbers do here. Else nothing is found.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 
 /// A process that was seen: its number, and when it began, by which one that has its number
 /// later is told from it.
@@ -26,9 +29,24 @@ impl Process {
         // The descriptor is of whoever had the number a moment ago. If that is who was seen it
         // stays so, and if not this is somebody else.
         match stat(self.pid) {
-            Some(stat) if stat.began == self.began => pidfd_send_signal(&handle, signal),
+            Some(stat) if stat.began == self.began && names_own_processes() => {
+                pidfd_send_signal(&handle, signal)
+            }
             _ => Err(Errno::SRCH),
         }
+    }
+
+    /// Whether it was started with `variable`, as `NAME=value`, in its environment.
+    pub(super) fn has_variable(self, variable: &str) -> bool {
+        let path = format!("/proc/{}/environ", self.pid.as_raw_pid());
+        let has = fs::read(path).is_ok_and(|environment| {
+            environment
+                .split(|&b| b == 0)
+                .any(|v| v == variable.as_bytes())
+        });
+        // When it began was read before its environment: where the same holds after it, it was one
+        // process all the time.
+        has && stat(self.pid).is_some_and(|stat| stat.began == self.began)
     }
 
     /// Whether it is there and not just a zombie.
@@ -45,8 +63,40 @@ impl Process {
     }
 }
 
-/// Every process that descends from `root`, `except` one and the dead.
-pub(super) fn descendants(root: Pid, except: Pid) -> Vec<Process> {
+/// Whether `/proc` is there and has the numbers of this process's own PID namespace.
+///
+/// Where it is of a namespace around this one, it has two numbers for this process; where it is of
+/// another, it has none.
+pub(super) fn names_own_processes() -> bool {
+    let link = fs::read_link("/proc/self").unwrap_or_default();
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    is_named(getpid(), &link.to_string_lossy(), &status)
+}
+
+/// Whether `/proc/self` leads to `me`, and its status knows no number but that. A kernel without
+/// PID namespaces says no numbers there.
+fn is_named(me: Pid, link: &str, status: &str) -> bool {
+    let me = me.as_raw_pid().to_string();
+    let mut lines = status.lines();
+    let numbers = lines.find_map(|line| line.strip_prefix("NSpid:"));
+    link == me && numbers.is_none_or(|numbers| numbers.trim() == me)
+}
+
+/// The children of `parent`, the dead included.
+pub(super) fn children(parent: Pid) -> HashSet<Process> {
+    let children = all().filter_map(|pid| {
+        let stat = stat(pid)?;
+        (stat.parent == Some(parent)).then_some(Process {
+            pid,
+            began: stat.began,
+        })
+    });
+    children.collect()
+}
+
+/// Every process that descends from `root` by those of its children that are `wanted`, but for
+/// the dead.
+pub(super) fn descendants(root: Pid, wanted: impl Fn(Process) -> bool) -> Vec<Process> {
     let mut children: HashMap<Pid, Vec<(Process, bool)>> = HashMap::new();
     for pid in all() {
         if let Some(Stat {
@@ -60,15 +110,12 @@ pub(super) fn descendants(root: Pid, except: Pid) -> Vec<Process> {
         }
     }
     let mut found = Vec::new();
-    let mut next = vec![root];
-    while let Some(pid) = next.pop() {
-        for (child, alive) in children.remove(&pid).unwrap_or_default() {
-            if child.pid != except {
-                next.push(child.pid);
-                if alive {
-                    found.push(child);
-                }
-            }
+    let mut next = children.remove(&root).unwrap_or_default();
+    next.retain(|(child, _)| wanted(*child));
+    while let Some((process, alive)) = next.pop() {
+        next.extend(children.remove(&process.pid).unwrap_or_default());
+        if alive {
+            found.push(process);
         }
     }
     found
@@ -76,25 +123,17 @@ pub(super) fn descendants(root: Pid, except: Pid) -> Vec<Process> {
 
 /// Every process that was started with `variable`, as `NAME=value`, in its environment.
 pub(super) fn with_variable(variable: &str) -> Vec<Process> {
-    // When it began is read before its environment: where the same holds later, it was one
-    // process all the time.
     let seen = all().filter_map(|pid| {
         let began = stat(pid)?.began;
         Some(Process { pid, began })
     });
-    let has = |process: &Process| {
-        let path = format!("/proc/{}/environ", process.pid.as_raw_pid());
-        fs::read(path).is_ok_and(|environment| {
-            environment
-                .split(|&b| b == 0)
-                .any(|v| v == variable.as_bytes())
-        })
-    };
-    seen.filter(has).collect()
+    seen.filter(|process| process.has_variable(variable))
+        .collect()
 }
 
 fn all() -> impl Iterator<Item = Pid> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let entries = (names_own_processes()).then(|| fs::read_dir("/proc"));
+    let entries = entries.into_iter().flatten().flatten().flatten();
     entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
 }
 
@@ -174,31 +213,39 @@ mod tests {
             .env("HYDRANT_PROCESSES_TEST", std::process::id().to_string())
             .spawn()
             .unwrap();
-        let me = rustix::process::getpid();
+        let me = getpid();
         let marked = format!("HYDRANT_PROCESSES_TEST={}", std::process::id());
         let child_pid = Pid::from_raw(child.id() as i32).unwrap();
-        while descendants(child_pid, me).is_empty() || with_variable(&marked).len() < 2 {
+        let below = |root| descendants(root, |_| true);
+        while below(child_pid).is_empty() || with_variable(&marked).len() < 2 {
             assert!(
                 child.try_wait().unwrap().is_none(),
                 "they were not found in a minute"
             );
             std::thread::yield_now();
         }
-        let grandchild = descendants(child_pid, me)[0];
-        let pids = |root, except| -> Vec<Pid> {
-            descendants(root, except)
-                .into_iter()
-                .map(Process::pid)
-                .collect()
-        };
-        assert!(pids(me, grandchild.pid()).contains(&child_pid));
-        assert!(!pids(me, grandchild.pid()).contains(&grandchild.pid()));
-        assert!(
-            pids(me, child_pid)
-                .iter()
-                .all(|p| *p != child_pid && *p != grandchild.pid())
-        );
+        let grandchild = below(child_pid)[0];
+        let known = *(children(me).iter().find(|one| one.pid == child_pid)).unwrap();
+        let all = below(me);
+        assert!(all.contains(&known) && all.contains(&grandchild));
+        let others = descendants(me, |child| child != known);
+        assert!(!others.contains(&known) && !others.contains(&grandchild));
         grandchild.signal(Signal::KILL).unwrap();
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn only_the_own_numbers_count() {
+        let me = Pid::from_raw(12).unwrap();
+        let named = |link, status| is_named(me, link, status);
+        assert!(names_own_processes());
+        assert!(named("12", "Pid:\t12\nNSpid:\t12\nVmPeak: 1 kB\n"));
+        // By accident the same number around this namespace.
+        assert!(!named("12", "Pid:\t12\nNSpid:\t12\t12\n"));
+        assert!(!named("4012", "Pid:\t4012\nNSpid:\t4012\t12\n"));
+        // Seen from where this process is not.
+        assert!(!named("", ""));
+        // A kernel without namespaces.
+        assert!(named("12", "Pid:\t12\n"));
     }
 }

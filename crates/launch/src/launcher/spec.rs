@@ -10,7 +10,7 @@ use super::{DEFAULT_SHELL, Host, LaunchError};
 
 /// The most ranks one launcher starts.
 ///
-/// Each takes up to three file descriptors here, and a host with more cores than this is not known.
+/// Each takes up to four file descriptors here, and a host with more cores than this is not known.
 pub const MAX_RANKS: u32 = 4096;
 
 /// A job to run.

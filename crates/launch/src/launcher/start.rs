@@ -14,6 +14,9 @@ use super::child::{self, Setup, Tie};
 use super::connection::Connection;
 use super::group::{BRIEFLY, Group};
 use super::guard::{Charge, Guard, MARK};
+use super::kin::Kin;
+use super::leader::Leader;
+use super::processes::Process;
 use super::signals::{Ends, Signals};
 use super::{LaunchError, Spec, bind, stdin, sweep};
 use crate::HOST_CPUS;
@@ -48,6 +51,7 @@ pub(super) struct Begun {
     pub(super) signals: Signals,
     pub(super) guard: Guard,
     pub(super) group: Option<Arc<Group>>,
+    pub(super) kin: Kin,
     pub(super) pipes: Pipes,
 }
 
@@ -58,6 +62,20 @@ pub(super) struct Rank {
     pub(super) running: bool,
     /// Its socket, until either side closes it.
     pub(super) connection: Option<Connection>,
+    /// Its process group, which others may be in when it has ended.
+    leader: Option<Leader>,
+}
+
+impl Rank {
+    /// Whether this is its process, which has not been reaped.
+    pub(super) fn is(&self, process: Process) -> bool {
+        self.running && process.pid() == self.pid
+    }
+
+    /// Sends a signal, or none, to its process group; whether anybody is there.
+    pub(super) fn signal_group(&self, signal: i32) -> bool {
+        (self.leader.as_ref()).is_some_and(|leader| leader.signal_group(signal))
+    }
 }
 
 /// Starts [`Spec::ranks`] ranks of `program`; if one cannot be started, the others are killed.
@@ -68,6 +86,7 @@ pub(super) fn start(
     name: &str,
     ends: &Ends,
 ) -> Result<Begun, LaunchError> {
+    let kin = Kin::of(name);
     let files = allow_files(spec.ranks)?;
     // What ranks leave behind becomes our child, and can be found.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
@@ -105,7 +124,7 @@ pub(super) fn start(
         match begun {
             Ok(rank) => ranks.push(rank),
             Err(source) => {
-                give_up(&ranks, guard, group.as_deref());
+                give_up(&ranks, &kin, guard, group.as_deref());
                 return Err(LaunchError::NotStarted {
                     rank,
                     program: program.into(),
@@ -119,13 +138,14 @@ pub(super) fn start(
         signals,
         guard,
         group,
+        kin,
         pipes,
     })
 }
 
 /// Ends the ranks that have begun, of a job that will not.
-pub(super) fn give_up(ranks: &[Rank], guard: Guard, group: Option<&Group>) {
-    sweep::kill_all(ranks, guard.pid());
+pub(super) fn give_up(ranks: &[Rank], kin: &Kin, guard: Guard, group: Option<&Group>) {
+    sweep::kill_all(ranks, guard.pid(), kin);
     if group.is_none_or(|group| group.end(BRIEFLY)) {
         guard.dismiss();
     }
@@ -179,6 +199,7 @@ impl Begin {
             pid,
             running: true,
             connection: Some(connection),
+            leader: Leader::of_child(pid),
         })
     }
 }
@@ -221,7 +242,7 @@ pub(super) fn job_name() -> io::Result<String> {
 /// Raises the limit on open files for the launcher, and gives the one that ranks get.
 fn allow_files(ranks: u32) -> Result<Rlimit, LaunchError> {
     let before = getrlimit(Resource::Nofile);
-    let need = 3 * u64::from(ranks) + OWN_FILES;
+    let need = 4 * u64::from(ranks) + OWN_FILES;
     let limit = before.maximum.unwrap_or(u64::MAX);
     if limit < need {
         return Err(LaunchError::TooFewFiles { ranks, need, limit });

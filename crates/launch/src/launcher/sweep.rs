@@ -6,9 +6,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, getpid, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::processes::{self, Process};
+use super::kin::Kin;
+use super::local::reap_children;
+use super::processes::Process;
 use super::start::Rank;
 
 /// How long what ranks left behind may take to heed SIGTERM.
@@ -81,21 +83,62 @@ pub(super) struct Swept {
 }
 
 /// Kills the ranks that run and everything they started.
-pub(super) fn kill_all(ranks: &[Rank], guard: Pid) -> Swept {
-    for rank in ranks.iter().filter(|rank| rank.running) {
-        let _ = kill_process_group(rank.pid, Signal::KILL);
+pub(super) fn kill_all(ranks: &[Rank], guard: Pid, kin: &Kin) -> Swept {
+    for rank in ranks {
+        if rank.running {
+            let _ = kill_process_group(rank.pid, Signal::KILL);
+        } else if kin.may_be_hidden() {
+            rank.signal_group(libc::SIGKILL);
+        }
     }
-    end_descendants(guard, false)
+    end_descendants(ranks, guard, kin, false)
 }
 
-/// Ends every process that descends from this one, but for the guard.
-pub(super) fn end_descendants(guard: Pid, gently: bool) -> Swept {
+/// Ends all that the ranks, which have ended, left behind.
+pub(super) fn end_left(ranks: &[Rank], guard: Pid, kin: &Kin, gently: bool) -> Swept {
+    let mut swept = end_descendants(ranks, guard, kin, gently);
+    if kin.may_be_hidden() {
+        swept.ended += end_groups(ranks, gently);
+    }
+    swept
+}
+
+/// Ends the process groups that ranks led: in how many somebody was left.
+fn end_groups(ranks: &[Rank], gently: bool) -> usize {
+    let begun = Instant::now();
+    let mut ended = None;
+    loop {
+        // One that is dead and not reaped is still of its group.
+        reap_children();
+        let left: Vec<&Rank> = (ranks.iter()).filter(|rank| rank.signal_group(0)).collect();
+        let new = ended.is_none();
+        let ended = *ended.get_or_insert(left.len());
+        if left.is_empty() || begun.elapsed() > GIVE_UP {
+            return ended - left.len();
+        }
+        let kill = !gently || begun.elapsed() > LEFT_GRACE;
+        for rank in left {
+            if kill {
+                rank.signal_group(libc::SIGKILL);
+            } else if new {
+                rank.signal_group(libc::SIGTERM);
+                rank.signal_group(libc::SIGCONT);
+            }
+        }
+        thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// Ends every process of the job that descends from this one and is seen, but for the guard.
+fn end_descendants(ranks: &[Rank], guard: Pid, kin: &Kin, gently: bool) -> Swept {
     let begun = Instant::now();
     // Each that was seen, and why it may not be ended.
     let mut seen: HashMap<Process, Option<Stray>> = HashMap::new();
     loop {
         // Ranks that are killed here are reaped by the loop, which reads their endings.
-        let left = processes::descendants(getpid(), guard);
+        let left = kin.living(guard, |child| {
+            seen.contains_key(&child) || ranks.iter().any(|rank| rank.is(child))
+        });
         let kill = !gently || begun.elapsed() > LEFT_GRACE;
         let given_up = begun.elapsed() > GIVE_UP;
         let mut waiting = false;

@@ -19,7 +19,7 @@ use hydrant_testing::{
 };
 
 /// A remote shell that runs the command here. `gone` cannot be reached, `bare` has no hydrant,
-/// and `chatty` greets who logs in.
+/// and `chatty` greets who logs in. What `HYDRANT_TEST_LOGIN` says is done before.
 pub(crate) struct Shell {
     directory: TempDir,
 }
@@ -44,7 +44,8 @@ impl Shell {
             chatty) echo 'Welcome!'; echo 'You have mail.';;\n\
             esac\n\
             export HYDRANT_HOST_ID=$host\n\
-            exec sh -c \"$*\"\n"
+            who=$host; eval \"$HYDRANT_TEST_LOGIN\"\n\
+            exec sh -c \"exec $*\"\n"
         );
         fs::write(shell.path(), script).expect("a file");
         let executable = fs::Permissions::from_mode(0o755);

@@ -72,6 +72,18 @@ fn main() -> ExitCode {
             "a_control_group_keeps_the_ranks_together",
             strangers::control_group,
         ),
+        test(
+            "strangers_live_where_proc_is_of_another_namespace",
+            strangers::foreign_proc,
+        ),
+        test(
+            "what_a_script_started_outlives_its_launcher",
+            strangers::exec_in_script,
+        ),
+        test(
+            "what_a_login_started_outlives_the_agent",
+            strangers::exec_on_hosts,
+        ),
         test("a_job_may_take_too_long", endings::timeout),
         test("nothing_is_left_behind", endings::nothing_left),
         test(

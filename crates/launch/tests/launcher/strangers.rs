@@ -8,9 +8,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::endings::child_named;
-use crate::harness::{begin, err, is_alive, send, shell};
+use crate::harness::{begin, err, is_alive, out, send, shell};
 use crate::hosts::Shell;
-use hydrant_testing::{HANG, roles::role, running::until};
+use tempfile::TempDir;
+
+use hydrant_testing::{
+    HANG,
+    roles::role,
+    running::{run, until},
+};
 
 /// A job whose rank 1 becomes another user when rank 0 fails, started by a root that may not end
 /// what others run, as if it were any other user; and the processes of its ranks.
@@ -219,4 +225,146 @@ fn jobs_of(launcher: u32) -> Vec<PathBuf> {
     let entries = fs::read_dir(own).expect("a folder").flatten();
     let groups = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&head));
     groups.map(|entry| entry.path()).collect()
+}
+
+/// In a PID namespace whose `/proc` is that of another, the numbers there name others than here. The
+/// launcher gets number 2, and number 2 of the namespace around it has the numbers from 3 on for
+/// children: so do the bystanders in the launcher's own.
+pub(crate) fn foreign_proc() {
+    const AROUND: &str = "(n=60; while [ $n -gt 0 ]; do sleep 620 & n=$((n-1)); done; wait) & \
+                          until [ -e /proc/62 ]; do sleep 0.01; done; \
+                          exec unshare --pid --fork sh -c \"$@\"";
+    const WITHIN: &str = "(until [ -e $0/go ]; do sleep 0.01; done; exec \"$@\") & launcher=$!; \
+                          n=60; while [ $n -gt 0 ]; do sleep 621 & all=\"$all $!\"; n=$((n-1)); done; \
+                          echo >$0/go; \
+                          if [ $LEFT = killed ]; then \
+                          until [ -s $0/0 ] && [ -s $0/1 ]; do sleep 0.01; done; kill -9 $launcher; fi; \
+                          wait $launcher; echo launcher $launcher ended with $?; \
+                          for rank in 0 1; do while kill -0 $(cat $0/$rank) 2>/dev/null; do sleep 0.01; done; done; \
+                          left=0; for one in $all; do \
+                          kill -0 $one 2>/dev/null && left=$((left+1)); done; echo $left bystanders";
+    if !may_unshare() {
+        return;
+    }
+    // What is in the process group of a rank ends with the job, whether or not it is seen.
+    let leaves = "sleep 622 & echo $! >$0/$PMI_RANK";
+    for (script, left, status) in [
+        (leaves.to_owned(), "ended", 0),
+        (
+            format!("{leaves}; [ $PMI_RANK = 1 ] && exit 5; sleep 600"),
+            "failed",
+            5,
+        ),
+        (format!("{leaves}; exec sleep 600"), "killed", 137),
+    ] {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().to_str().expect("UTF-8");
+        let options = ["-n", "2", "--grace", "0.1"];
+        let launch = role(&[&["launcher"], &options[..], &["sh", "-c", &script, path]].concat());
+        let mut command = Command::new("unshare");
+        command
+            .args(["--pid", "--fork", "--mount-proc", "sh", "-c", AROUND, "sh"])
+            .args([WITHIN, path])
+            .args(launch)
+            .env("LEFT", left);
+        let output = run(&mut command);
+        let expected = format!("launcher 2 ended with {status}\n60 bystanders\n");
+        assert_eq!(out(&output), expected, "{left}: {}", err(&output));
+    }
+}
+
+/// Whether this user may make PID namespaces; root may.
+fn may_unshare() -> bool {
+    let may = Command::new("unshare")
+        .args(["--pid", "--fork", "--mount-proc", "true"])
+        .stderr(Stdio::null())
+        .status();
+    let may = may.is_ok_and(|status| status.success());
+    assert!(
+        may || !rustix::process::geteuid().is_root(),
+        "root may not make PID namespaces here"
+    );
+    if !may {
+        eprintln!("skipped: this user may not make PID namespaces");
+    }
+    may
+}
+
+/// Starts what is no business of the job's: a helper, and what that starts when ranks run, and leaves
+/// to the process that this script becomes.
+const HELPING: &str = "(echo $$; sleep 640 & echo $! >$DIR/helper.$who; \
+                       until [ -e $DIR/go.$who ]; do sleep 0.01; done; \
+                       sleep 641 & echo $! >$DIR/orphan.$who) >/dev/null 2>&1 &";
+
+/// A rank that leaves a process, once there is what the helpers leave.
+const LEAVING: &str = "setsid sleep 642 & echo $! >$DIR/left.$PMI_RANK; \
+                       for who in local a b; do echo >$DIR/go.$who; [ ! -s $DIR/helper.$who ] || \
+                       until [ -s $DIR/orphan.$who ]; do sleep 0.01; done; done";
+
+/// The process that `what` of `who` names in a folder.
+fn noted(directory: &TempDir, what: &str, who: &str) -> String {
+    let text = fs::read_to_string(directory.path().join(format!("{what}.{who}")));
+    text.expect("its number").trim().to_owned()
+}
+
+/// The helpers of `who` go on.
+#[track_caller]
+fn helpers_live(directory: &TempDir, who: &str, text: &str) {
+    for what in ["helper", "orphan"] {
+        let one = noted(directory, what, who);
+        assert!(is_alive(&one), "the {what} of {who} is gone: {text}");
+        send("KILL", &one);
+    }
+}
+
+/// A script that has a helper of its own becomes the launcher.
+pub(crate) fn exec_in_script() {
+    for (rest, status) in [
+        ("exit 0", 0),
+        ("exit 3", 3),
+        ("echo at it; exec sleep 600", -1),
+    ] {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let launch = shell(&["-n", "2"], &format!("{LEAVING}; {rest}"));
+        let mut script = Command::new("sh");
+        script
+            .args(["-c", &format!("{HELPING} exec \"$@\""), "sh"])
+            .arg(launch.get_program())
+            .args(launch.get_args())
+            .env("DIR", directory.path())
+            .env("who", "local");
+        let text = if status == -1 {
+            let (mut child, _) = begin(&mut script, 2);
+            child.kill().expect("it is ours");
+            child.wait().expect("an end").to_string()
+        } else {
+            let output = run(&mut script);
+            assert_eq!(output.status.code(), Some(status), "{}", err(&output));
+            err(&output)
+        };
+        for rank in ["0", "1"] {
+            until(|| !is_alive(&noted(&directory, "left", rank)));
+        }
+        helpers_live(&directory, "local", &text);
+    }
+}
+
+/// On a host, what a login shell starts before it becomes the agent.
+pub(crate) fn exec_on_hosts() {
+    let hosts = Shell::new();
+    let rsh = hosts.path();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let options = ["-n", "2", "--hosts", "a,b", "--rsh", &rsh];
+    let mut command = shell(&options, LEAVING);
+    command
+        .env("DIR", directory.path())
+        .env("HYDRANT_TEST_LOGIN", HELPING);
+    let output = run(&mut command);
+    let text = err(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    for rank in ["0", "1"] {
+        until(|| !is_alive(&noted(&directory, "left", rank)));
+    }
+    helpers_live(&directory, "a", &text);
+    helpers_live(&directory, "b", &text);
 }

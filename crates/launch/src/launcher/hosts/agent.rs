@@ -131,9 +131,10 @@ fn begin(start: Start, ends: &Ends) -> Result<(Local, Signals, Pipes), LaunchErr
         signals,
         guard,
         group,
+        kin,
         pipes,
     } = start::start(&spec, &program, part, &mark, ends)?;
-    let local = Local::new(ranks, start.first, (guard, group), None);
+    let local = Local::new(ranks, start.first, (guard, group, kin), None);
     Ok((local, signals, pipes))
 }
 
