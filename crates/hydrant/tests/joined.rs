@@ -7,6 +7,7 @@
 mod forked;
 
 use std::{
+    hash::{DefaultHasher, Hash, Hasher},
     io::{self, Write},
     process::{Command, ExitCode, Output},
     sync::{
@@ -17,7 +18,8 @@ use std::{
     time::Duration,
 };
 
-use hydrant::{AnySource, AnyTag, ConduitKind, Error, GlobalPtr, Job, Op, Rank, Result, Signal};
+use hydrant::{AnySource, AnyTag, ConduitKind, Error, GlobalPtr, Job, Op, PackedPtr, Rank, Result, Signal, Strategy};
+use hydrant_conduit::{Conduit, Forward, Message, Sent};
 use hydrant_testing::{launcher, roles};
 
 const RANKS: u32 = 3;
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         ("ranks_that_are_threads_cannot_join", simulated),
         ("a_forked_child_takes_no_part", forked::over_networks),
         ("a_forked_child_takes_no_part_over_rdma", forked::over_rdma),
+        ("a_program_and_a_seed_have_one_virtual_time", timed),
     ];
     let tests = tests
         .into_iter()
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
 
 fn role(role: &str, _: &[String]) -> Option<ExitCode> {
     let end = match role {
+        "timed" => (0..2).try_for_each(|_| print_virtual_times()),
         "clones" => work_in_threads(),
         "awaits" => await_on_tokio(),
         "completes" => complete_at_the_end(),
@@ -473,4 +477,101 @@ fn simulated() {
     let refused = builder().run(|_| Ok(())).unwrap_err();
     assert!(matches!(refused, Error::Setting { .. }), "{refused}");
     assert_eq!(builder().run_spmd(|job| Ok(job.size())).unwrap(), 1);
+}
+
+/// Processes have other addresses, and a second job of the same process another number.
+fn timed() {
+    let run = || {
+        let output = launcher::command(1, &["timed"])
+            .output()
+            .expect("it starts");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}");
+        output.stdout
+    };
+    let first = run();
+    let text = String::from_utf8_lossy(&first);
+    let lines: Vec<_> = text.lines().collect();
+    let (one, other) = lines.split_at(lines.len() / 2);
+    assert!(!one.is_empty(), "nothing was printed");
+    let without_numbers = |all: &[&str]| -> Vec<String> {
+        let seen = all.iter().filter(|line| !line.contains("pointer"));
+        seen.map(|line| (*line).to_owned()).collect()
+    };
+    assert_eq!(
+        without_numbers(one),
+        without_numbers(other),
+        "two jobs of a process"
+    );
+    for _ in 0..5 {
+        assert_eq!(String::from_utf8_lossy(&run()), text, "two processes");
+    }
+}
+
+/// Calls with pointers as arguments and results; tasks that wait for a peer. What each message took and when each rank
+/// was where, on machines and by strategies.
+fn print_virtual_times() -> Result<()> {
+    for (machine, strategy) in [
+        ("ideal", Strategy::Bounce),
+        ("myrinet-gm", Strategy::Firehose),
+        ("connectx", Strategy::Foresight),
+    ] {
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let into = Arc::clone(&said);
+        let ends = Job::builder()?
+            .conduit(ConduitKind::Sim(machine.to_owned()))
+            .registration(strategy)
+            .through(move |inner| Box::new(Heard(inner, Arc::clone(&into))))
+            .heap(16 << 20)
+            .run_local(3, |job| {
+                let field = job.alloc::<u64>(100)?;
+                let pass = job.function(|_: Rank, it: GlobalPtr<u64>| it.offset(1))?;
+                let packed = job.function(|_: Rank, it: PackedPtr<u64>| it)?;
+                let exposed = job.expose(vec![0_u64; 10])?;
+                job.barrier()?;
+                let there = field.pointer(job.right(), 0)?;
+                let lent = exposed.pointer(0)?;
+                for _ in 0..50 {
+                    job.call(job.right(), &pass, &there)?;
+                    job.call(job.right(), &pass, &lent)?;
+                    let bits = job.call(job.right(), &packed, &job.pack(there)?)?;
+                    assert_eq!(job.unpack(bits)?, there);
+                }
+                job.barrier()?;
+                Ok((format!("{:?}", bytemuck::bytes_of(&there)), job.now()))
+            });
+        for end in ends {
+            let (pointer, time) = end?;
+            println!("{machine}: pointer {pointer}");
+            println!("{machine}: {time:?}");
+        }
+        let mut said = said.lock().unwrap();
+        said.sort_unstable();
+        let mut digest = DefaultHasher::new();
+        said.hash(&mut digest);
+        println!("{machine}: {} messages, {:x}", said.len(), digest.finish());
+    }
+    Ok(())
+}
+
+/// A network that writes down how long the messages are that ranks send, and when.
+struct Heard(Box<dyn Conduit>, Arc<Mutex<Vec<(u32, Duration, usize)>>>);
+
+// SAFETY: each call is handed on.
+unsafe impl Forward for Heard {
+    fn inner(&self) -> &dyn Conduit {
+        &*self.0
+    }
+
+    fn send(
+        &self,
+        to: Rank,
+        message: &Message<'_>,
+    ) -> std::result::Result<Sent, hydrant_conduit::Error> {
+        let len = 8 * message.args.len() + message.payload.len();
+        // Before the lock: whoever asks for the time may give its turn away.
+        let at = (self.0.rank().0, self.0.now(), len);
+        self.1.lock().unwrap().push(at);
+        self.0.send(to, message)
+    }
 }

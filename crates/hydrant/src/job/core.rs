@@ -1,10 +1,18 @@
 //! What a job is composed of, at one rank.
 
-use std::{mem, sync::Arc};
+use std::{
+    hash::BuildHasher,
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 use hydrant_conduit::Conduit;
 use hydrant_launch::Bootstrap;
 use parking_lot::Mutex;
+use rustc_hash::FxBuildHasher;
 
 use super::ending::{End, Leaving};
 use crate::{
@@ -58,7 +66,7 @@ impl Core {
         if let Some(setup) = &setup {
             setup.tell(&mut *bootstrap)?;
         }
-        let id = agree(&mut *bootstrap, atomics)?;
+        let id = agree(&mut *bootstrap, &settings, atomics)?;
         let bootstrap = Arc::new(Mutex::new(bootstrap));
         let progress = Progress::new(conduit, id, &settings);
         let transfer = Transfer::new(&progress, setup, &bootstrap);
@@ -213,15 +221,12 @@ impl Drop for Core {
     }
 }
 
-/// Rank 0 draws a number, which everybody uses, and says who does atomic operations, as everybody
+/// Rank 0 names the job by a number, which everybody uses, and says who does atomic operations, as everybody
 /// must have found: a word is changed in one way.
-fn agree(bootstrap: &mut dyn Bootstrap, atomics: Way) -> Result<u64> {
+fn agree(bootstrap: &mut dyn Bootstrap, settings: &Settings, atomics: Way) -> Result<u64> {
     if bootstrap.rank() == 0 {
         let mut announced = [0; 9];
-        rustix::rand::getrandom(&mut announced[..8], rustix::rand::GetRandomFlags::empty())
-            .map_err(std::io::Error::from)?;
-        // Never zero, which a zeroed pointer would name.
-        announced[0] |= 1;
+        announced[..8].copy_from_slice(&number(settings)?.to_le_bytes());
         announced[8] = atomics.code();
         bootstrap.put("job-id", &announced)?;
     }
@@ -239,4 +244,23 @@ fn agree(bootstrap: &mut dyn Bootstrap, atomics: Way) -> Result<u64> {
         )));
     }
     Ok(u64::from_le_bytes(id))
+}
+
+/// The number of a new job: by chance; in virtual time, where a program and a seed have one result, by the seed and the
+/// virtual jobs that this process began before. Never zero, which a zeroed pointer would name.
+fn number(settings: &Settings) -> Result<u64> {
+    static VIRTUAL: AtomicU64 = AtomicU64::new(0);
+    let number = match settings.conduit.is_virtual() {
+        true => {
+            let before = VIRTUAL.fetch_add(1, Relaxed);
+            FxBuildHasher.hash_one((settings.sim_seed, before))
+        }
+        false => {
+            let mut drawn = [0; 8];
+            rustix::rand::getrandom(&mut drawn[..], rustix::rand::GetRandomFlags::empty())
+                .map_err(std::io::Error::from)?;
+            u64::from_le_bytes(drawn)
+        }
+    };
+    Ok(number | 1)
 }

@@ -20,6 +20,7 @@
 mod block;
 mod exclusive;
 mod expose;
+mod fixed;
 mod heap;
 mod locks;
 mod options;

@@ -51,6 +51,7 @@ pub struct PackedPtr<T> {
     /// From the lowest bit on: the kind (1), how many bits the upper and the lower half of the name
     /// take (6 each), the rank (as many as the job's ranks need), these halves, and the index of the
     /// element, in all that is left.
+    #[serde(with = "super::fixed")]
     bits: u64,
     _element: PhantomData<T>,
 }

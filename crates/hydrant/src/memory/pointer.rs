@@ -4,7 +4,7 @@ use std::{fmt, marker::PhantomData};
 
 use bytemuck::{Pod, Zeroable};
 
-use super::Block;
+use super::{Block, fixed};
 use crate::Rank;
 
 /// Names an element in the memory of some rank: of symmetric memory, or of an exposed
@@ -24,12 +24,14 @@ pub struct GlobalPtr<T> {
 )]
 #[repr(C)]
 pub(super) struct Words {
+    #[serde(with = "fixed")]
     job: u64,
     rank: u32,
     kind: u32,
     /// The allocation's number, or the extent's key.
     name: u64,
     /// Bytes from its start.
+    #[serde(with = "fixed")]
     offset: u64,
 }
 

@@ -30,7 +30,7 @@ mod wait;
 
 use std::{
     any::Any,
-    collections::HashMap,
+    collections::BTreeMap,
     mem::ManuallyDrop,
     sync::{
         Arc, OnceLock, Weak,
@@ -130,7 +130,7 @@ pub(crate) struct Progress {
     /// Tasks that wait for the end of an operation.
     tasks: AtomicU32,
     /// Who is woken when a peer ends, by the number of a question; they come and go by themselves.
-    watchers: Mutex<HashMap<u64, Waker>>,
+    watchers: Mutex<BTreeMap<u64, Waker>>,
     /// The service thread sleeps, and is not woken by the end of an operation.
     ignores_tasks: AtomicBool,
     /// What goes on while somebody polls, and how much that is.
