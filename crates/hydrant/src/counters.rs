@@ -96,6 +96,8 @@ counters! {
     Panics panics,
     /// Messages of peers that followed no rule.
     Malformed malformed,
+    /// Times that the bookkeeping of registered memory met what cannot be, and left a step undone: a bug of Hydrant.
+    Impossible impossible,
     /// Collectives, barriers included.
     Collectives collectives,
     /// Times that an application thread went to sleep in a wait.

@@ -46,8 +46,8 @@ pub use action::{Action, Data, Decisions, Outgoing, Registered};
 pub use config::{Config, CostModel, Limits};
 pub use direction::{Direction, Use};
 pub use engine::{
-    Attached, CrowdedOut, Detached, Engine, GivenUp, LocalStats, Operation, Own, Stats, TimedHit,
-    Verdict,
+    Attached, CrowdedOut, Detached, Engine, GivenUp, Impossible, LocalStats, Operation, Own, Stats,
+    TimedHit, Verdict,
 };
 pub use error::{Cause, Error, Refusal, Violation};
 pub use geometry::{BUCKET_BITS, Geometry, Run};

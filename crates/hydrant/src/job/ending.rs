@@ -7,10 +7,11 @@ use std::{
 };
 
 use hydrant_launch::Bootstrap;
+use hydrant_pinning::Impossible;
 use parking_lot::Mutex;
 
 use crate::{
-    Result, Settings,
+    Rank, Result, Settings,
     foresight::Foreseeing,
     memory::Registry,
     message::Messages,
@@ -112,6 +113,10 @@ impl Leaving {
         {
             tracing::warn!(%cause, "the launcher did not take the goodbye");
         }
+        if let Some(impossible) = (self.transfer.registration()).and_then(|it| it.impossible()) {
+            let words = last_words(progress.rank, impossible);
+            let _ = io::stderr().write_all(words.as_bytes());
+        }
         if self.counters {
             let counters = format!(
                 "counters of rank {}\n{}\n",
@@ -140,5 +145,56 @@ impl Leaving {
         if let Err(cause) = thread::Builder::new().spawn(leave) {
             tracing::error!(%rank, %cause, "the job was dropped in a handler and cannot be left");
         }
+    }
+}
+
+/// What a rank says at its end of a bug that it lived on with.
+fn last_words(rank: Rank, impossible: Impossible) -> String {
+    format!(
+        "hydrant: rank {rank}: {impossible}; steps were left undone, and memory may stay registered: this is a bug of \
+         Hydrant, please report it\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::{ConduitKind, Job};
+
+    #[test]
+    fn a_bug_that_was_lived_through_is_counted_and_named() {
+        let builder = Job::builder().expect("the settings are valid");
+        let builder = builder.conduit(ConduitKind::Sim("myrinet-gm".to_owned()));
+        let ends = builder.run_local(1, |job| {
+            let registration = job.core().transfer.registration().expect("there is a NIC");
+            assert_eq!(
+                (registration.impossible(), job.counters().impossible),
+                (None, 0)
+            );
+            for _ in 0..2 {
+                // Debug builds stop there.
+                let step = || registration.step(&[], |engine, out| engine.deregistered(77, out));
+                let _ = catch_unwind(AssertUnwindSafe(step));
+            }
+            registration.step(&[], |_, _| {});
+            assert_eq!(job.counters().impossible, 2);
+            let met = registration.impossible().expect("it met something");
+            Ok(last_words(job.rank(), met))
+        });
+        let said = ends
+            .into_iter()
+            .next()
+            .expect("one rank")
+            .expect("it lives on");
+        assert!(
+            said.contains("rank 0") && said.contains("2 times"),
+            "{said}"
+        );
+        assert!(
+            said.contains("a deregistration ended that was not begun"),
+            "{said}"
+        );
     }
 }

@@ -6,7 +6,8 @@ use std::{cell::Cell, collections::VecDeque};
 
 use hydrant_conduit::{Access, Delivery, Key, Local, Remote, Ticket};
 use hydrant_pinning::{
-    Action, Cause, Decisions, Direction, Engine, Message, Outgoing, Refusal, Run, Verdict,
+    Action, Cause, Decisions, Direction, Engine, Impossible, Message, Outgoing, Refusal, Run,
+    Verdict,
     wire::{Move, Place},
 };
 
@@ -67,7 +68,7 @@ impl Todo {
 impl Registration {
     /// Tells the engine something and does what it says, until it says nothing more. `data` is
     /// what came with the message that it is told of.
-    pub(super) fn step(&self, data: &[u8], tell: impl FnOnce(&mut Engine, &mut Decisions)) {
+    pub(crate) fn step(&self, data: &[u8], tell: impl FnOnce(&mut Engine, &mut Decisions)) {
         let mut todo = Todo::new();
         let mut landed = 0;
         let mut over = false;
@@ -87,12 +88,13 @@ impl Registration {
     /// the order decided, whichever thread gets to send them.
     fn tell(&self, todo: &mut Todo, tell: impl FnOnce(&mut Engine, &mut Decisions)) {
         let Todo { actions, said } = todo;
-        let (sends, greedy) = {
+        let (sends, greedy, impossible) = {
             let mut engine = self.engine.lock();
             if engine.is_timing() {
                 engine.tell_time(self.progress.conduit().now().as_nanos() as u64);
             }
             tell(&mut engine, said);
+            let impossible = engine.impossible();
             let mut outbox = self.outbox.lock();
             drop(engine);
             // Nothing waits for what is still to be done, which takes as long as it takes.
@@ -116,8 +118,12 @@ impl Registration {
             if may_wait {
                 self.progress.set_backlog(Backlog::Along, true);
             }
-            (!may_wait && !outbox.is_empty(), outbox.take_greedy())
+            let sends = !may_wait && !outbox.is_empty();
+            (sends, outbox.take_greedy(), impossible)
         };
+        if let Some(impossible) = impossible {
+            self.met(impossible);
+        }
         // In virtual time a rank begins whatever it likes before it looks.
         if let Some(greedy) = greedy
             && !self.progress.virtual_time
@@ -130,6 +136,16 @@ impl Registration {
             self.flush();
         }
         actions.extend(said.actions.drain(..));
+    }
+
+    /// The engine met what cannot be: it is counted, the first is logged, and the rank lives on.
+    #[cold]
+    fn met(&self, impossible: Impossible) {
+        let count = self.progress.tally.snapshot().impossible;
+        self.progress.tally.set(Count::Impossible, impossible.count);
+        if count == 0 {
+            tracing::error!(rank = %self.progress.rank, "{impossible}; a step was left undone");
+        }
     }
 
     fn perform(&self, action: Action, todo: &mut Todo, data: &[u8], landed: &mut usize) {

@@ -32,8 +32,8 @@ use std::{
 use hydrant_conduit::{Conduit, Key, Remote, Standing, Ticket};
 use hydrant_launch::Bootstrap;
 use hydrant_pinning::{
-    Ask, Direction, Engine, Geometry, Hit, Hot, KeptHit, Limits, Operation, Own, Strategy,
-    TimedHit, wire::Grant,
+    Ask, Direction, Engine, Geometry, Hit, Hot, Impossible, KeptHit, Limits, Operation, Own,
+    Strategy, TimedHit, wire::Grant,
 };
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rustc_hash::FxHashMap;
@@ -235,6 +235,11 @@ impl Registration {
     /// What the engine did so far.
     pub(crate) fn stats(&self) -> hydrant_pinning::Stats {
         self.engine.lock().stats()
+    }
+
+    /// What the engine met that cannot be, if it did.
+    pub(crate) fn impossible(&self) -> Option<Impossible> {
+        self.engine.lock().impossible()
     }
 
     /// Whether a peer takes memory back that operations under way may be on.

@@ -38,6 +38,7 @@ mod tests;
 
 use std::sync::Arc;
 
+pub use impossible::Impossible;
 pub use initiator::{Attached, Detached, TimedHit};
 pub use local::{CrowdedOut, GivenUp, LocalStats};
 pub use operation::{Operation, Own, Verdict};
@@ -51,6 +52,7 @@ use crate::{
 };
 use choice::Choice;
 use context::{Common, Context};
+use impossible::Noted;
 use initiator::{Answered, Initiator};
 use local::{Local, Requester};
 use target::Target;
@@ -123,8 +125,19 @@ impl Engine {
             recalled: served.recalled,
             refused: own.refused + served.refused,
             faults: self.common.faults(),
+            impossible: self.noted().map(Noted::count).iter().sum(),
             ..own
         }
+    }
+
+    /// What it met that cannot be, if it did.
+    pub fn impossible(&self) -> Option<Impossible> {
+        Noted::sum(&self.noted())
+    }
+
+    fn noted(&self) -> [&Noted; 3] {
+        let (own, target) = (self.initiator.impossible(), self.target.impossible());
+        [own, target, self.local.impossible()]
     }
 
     /// Operations under way.

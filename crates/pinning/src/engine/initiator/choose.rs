@@ -6,7 +6,6 @@ use super::{
 };
 use crate::engine::{
     choice::{Class, Miss, Verdict, Way},
-    impossible::impossible,
     pattern::Sequence,
 };
 use crate::wire::{Grant, MAX_LIST, Need};
@@ -93,15 +92,18 @@ impl Initiator {
     #[inline]
     fn sought(&self, id: u64, cx: &Context<'_>) -> Option<(Sought, Run, Use)> {
         let Some(piece) = self.pieces.get(&id) else {
-            impossible("a way is chosen for a piece that is over");
+            self.impossible
+                .note("a way is chosen for a piece that is over");
             return None;
         };
         let Some(tried) = piece.tried else {
-            impossible("a way is chosen for a piece that is not tried");
+            self.impossible
+                .note("a way is chosen for a piece that is not tried");
             return None;
         };
         let Ok(run) = cx.limits().geometry.span(piece.remote, piece.len) else {
-            impossible("an operation was begun that leaves the address space");
+            self.impossible
+                .note("an operation was begun that leaves the address space");
             return None;
         };
         let sought = Sought {
@@ -215,11 +217,15 @@ impl Initiator {
     /// A get that the peer may write here: it is asked to, or the data is copied.
     pub(super) fn choose_pull(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
-            return impossible("a way is chosen for a piece that is over");
+            return self
+                .impossible
+                .note("a way is chosen for a piece that is over");
         };
         let (peer, used, tried) = (piece.peer, piece.direction.remote(), piece.tried);
         let Ok(run) = cx.limits().geometry.span(piece.remote, piece.len) else {
-            return impossible("an operation was begun that leaves the address space");
+            return self
+                .impossible
+                .note("an operation was begun that leaves the address space");
         };
         let table = self.table_of(peer);
         let look = table.look(run, used);

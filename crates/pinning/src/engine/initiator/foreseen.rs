@@ -5,7 +5,6 @@ use super::{
     Context, Initiator,
     firehoses::{Asked, RemoteSide},
 };
-use crate::engine::impossible::impossible;
 use crate::{
     Direction, Message, Region, Run, Strategy,
     wire::{MAX_LIST, Move, Need},
@@ -140,12 +139,14 @@ impl Initiator {
             return false;
         }
         let Some(piece) = self.pieces.get(&id) else {
-            impossible("firehoses are looked for for a piece that is over");
+            self.impossible
+                .note("firehoses are looked for for a piece that is over");
             return false;
         };
         let (peer, used) = (piece.peer, piece.direction.remote());
         let Ok(run) = cx.limits().geometry.span(piece.remote, piece.len) else {
-            impossible("an operation was begun that leaves the address space");
+            self.impossible
+                .note("an operation was begun that leaves the address space");
             return false;
         };
         let Some(table) = self.tables.get_mut(&peer) else {

@@ -6,14 +6,13 @@
 //! whole, for the next operation that comes here.
 
 use super::{Context, Initiator};
-use crate::engine::impossible::impossible;
 
 impl Initiator {
     /// Copies the head of a piece whose move was just asked for, of so many buckets, for which others were
     /// given up or not.
     pub(super) fn copy_head(&mut self, id: u64, moved: (u64, bool), cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get_mut(&id) else {
-            return impossible("a piece that is over gets a head");
+            return self.impossible.note("a piece that is over gets a head");
         };
         let (Some(choice), Some(tried)) = (&self.choice, &mut piece.tried) else {
             return;

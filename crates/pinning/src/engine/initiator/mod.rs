@@ -21,7 +21,9 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::{choice::Choice, context::Context, operation::Operation, stats::Stats};
+use super::{
+    choice::Choice, context::Context, impossible::Noted, operation::Operation, stats::Stats,
+};
 use crate::{Data, Hot, wire::Grant};
 pub(super) use answer::Answered;
 use firehoses::FirehoseTable;
@@ -52,6 +54,8 @@ pub(super) struct Initiator {
     choice: Option<Box<Choice>>,
     /// What it did so far. The counts of the local table and the target stay zero.
     stats: Stats,
+    /// Bugs that it met.
+    impossible: Noted,
 }
 
 /// For which piece something is under way.
@@ -88,11 +92,16 @@ impl Initiator {
             waiting: 0,
             choice: choice.map(Box::new),
             stats: Stats::default(),
+            impossible: Noted::default(),
         }
     }
 
     pub(super) fn stats(&self) -> Stats {
         self.stats
+    }
+
+    pub(super) fn impossible(&self) -> &Noted {
+        &self.impossible
     }
 
     /// What `auto` knows.

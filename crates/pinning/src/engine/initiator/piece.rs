@@ -4,7 +4,7 @@ use super::{
     super::operation::Own, Context, Initiator, Operation, Transfer, firehoses::RemoteSide,
     sides::LocalSide, transfer::ANY, tried::Tried,
 };
-use crate::engine::{choice::Way, impossible::impossible};
+use crate::engine::choice::Way;
 use crate::{
     Action, Direction, Error, Refusal, Region,
     strategy::{Local as LocalPolicy, Remote},
@@ -129,7 +129,8 @@ impl Initiator {
     /// Cuts the next piece off and starts it.
     fn next_piece(&mut self, id: u64, cx: &mut Context<'_>) -> bool {
         let Some(op) = self.ops.get(&id) else {
-            impossible("a piece is cut off an operation that is over");
+            self.impossible
+                .note("a piece is cut off an operation that is over");
             return false;
         };
         let Operation {
@@ -185,10 +186,12 @@ impl Initiator {
     /// cut; messages take all of it, and the copying is begun only once.
     pub(super) fn take_rest(&mut self, id: u64) {
         let Some(piece) = self.pieces.get_mut(&id) else {
-            return impossible("a piece that is over takes more along");
+            return self
+                .impossible
+                .note("a piece that is over takes more along");
         };
         let Some(op) = self.ops.get_mut(&piece.op) else {
-            return impossible("a piece is of no operation");
+            return self.impossible.note("a piece is of no operation");
         };
         let end = piece.remote - op.operation.remote + piece.len;
         let left = op.operation.len - op.cut;
@@ -204,7 +207,7 @@ impl Initiator {
 
     fn start_piece(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
-            return impossible("a piece starts after its end");
+            return self.impossible.note("a piece starts after its end");
         };
         let pulls = cx.config().pulls(piece.direction);
         let small = piece.len <= cx.config().piggyback as u64;
@@ -235,10 +238,10 @@ impl Initiator {
         self.tried(id, is_fine);
         self.let_go(id, cx);
         let Some(piece) = self.pieces.remove(&id) else {
-            return impossible("a piece ends twice");
+            return self.impossible.note("a piece ends twice");
         };
         let Some(op) = self.ops.get_mut(&piece.op) else {
-            return impossible("a piece outlives its operation");
+            return self.impossible.note("a piece outlives its operation");
         };
         op.live -= 1;
         if let Some(error) = piece.failed

@@ -6,7 +6,7 @@ use super::{
     firehoses::{Asked, Chosen, RemoteHold, RemoteSide},
     sides::LocalSide,
 };
-use crate::engine::{impossible::impossible, pattern::Sequence};
+use crate::engine::pattern::Sequence;
 use crate::{
     Action, Direction, Message, Refusal, Run, Strategy, Violation,
     strategy::{After, Remote},
@@ -18,7 +18,9 @@ impl Initiator {
     /// the piece waits for its turn and holds nothing.
     pub(super) fn reach_for(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
-            return impossible("firehoses are wanted for a piece that is over");
+            return self
+                .impossible
+                .note("firehoses are wanted for a piece that is over");
         };
         let peer = piece.peer;
         if self.choice.is_some() {
@@ -48,13 +50,15 @@ impl Initiator {
 
     fn try_reach(&mut self, id: u64, cx: &mut Context<'_>) -> bool {
         let Some(piece) = self.pieces.get(&id) else {
-            impossible("a piece that is over waits for firehoses");
+            self.impossible
+                .note("a piece that is over waits for firehoses");
             return true;
         };
         let (peer, len, remote) = (piece.peer, piece.len, piece.remote);
         let used = piece.direction.remote();
         let Ok(run) = cx.limits().geometry.span(remote, len) else {
-            impossible("an operation was begun that leaves the address space");
+            self.impossible
+                .note("an operation was begun that leaves the address space");
             return true;
         };
         let bytes = Sequence { addr: remote, len };
@@ -106,11 +110,13 @@ impl Initiator {
     /// Asks for the remote side of one operation (rendezvous and its kin).
     pub(super) fn shake_hands(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
-            return impossible("a piece that is over asks its peer");
+            return self.impossible.note("a piece that is over asks its peer");
         };
         let peer = piece.peer;
         let Ok(run) = cx.limits().geometry.span(piece.remote, piece.len) else {
-            return impossible("an operation was begun that leaves the address space");
+            return self
+                .impossible
+                .note("an operation was begun that leaves the address space");
         };
         self.with_piece(id, |piece| piece.remote_side.pending = 1);
         let need = Need {
@@ -124,11 +130,15 @@ impl Initiator {
     /// Holds memory that was registered from the start; what was not is copied.
     pub(super) fn reach_static(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
-            return impossible("memory is looked up for a piece that is over");
+            return self
+                .impossible
+                .note("memory is looked up for a piece that is over");
         };
         let (peer, used) = (piece.peer, piece.direction.remote());
         let Ok(run) = cx.limits().geometry.span(piece.remote, piece.len) else {
-            return impossible("an operation was begun that leaves the address space");
+            return self
+                .impossible
+                .note("an operation was begun that leaves the address space");
         };
         let look = self.table_of(peer).look(run, used);
         if look.gaps.is_empty() && !look.read_only {
@@ -152,7 +162,9 @@ impl Initiator {
     ) {
         let name = cx.name();
         let Some(piece) = self.pieces.get(&id) else {
-            return impossible("a move starts for a piece that is over");
+            return self
+                .impossible
+                .note("a move starts for a piece that is over");
         };
         let (put, region) = (piece.direction == Direction::Put, piece.region);
         let (local, remote, len) = (piece.local, piece.remote, piece.len as u32);
@@ -203,7 +215,9 @@ impl Initiator {
     /// Tells a peer what is given back, without a move to carry it.
     pub(super) fn give_back(&mut self, peer: u32, cx: &mut Context<'_>) {
         let Some(table) = self.tables.get_mut(&peer) else {
-            return impossible("firehoses are given back to a peer that has no table");
+            return self
+                .impossible
+                .note("firehoses are given back to a peer that has no table");
         };
         let owed = std::mem::take(&mut table.owed);
         for runs in owed.chunks(MAX_LIST) {
@@ -291,16 +305,16 @@ impl Initiator {
     /// Puts what a move brought into the table and serves all that waited for it.
     fn land(&mut self, from: u32, granted: Granted, cx: &mut Context<'_>) {
         let Some(table) = self.tables.get_mut(&from) else {
-            return impossible("a move lands that was not under way");
+            return self.impossible.note("a move lands that was not under way");
         };
         let Some(asked) = table.asked.get_mut(&granted.id) else {
-            return impossible("a move lands that was not under way");
+            return self.impossible.note("a move lands that was not under way");
         };
         let grants = std::mem::take(&mut asked.grants);
         let landed: Vec<_> = (grants.iter().filter(|grant| table.land(grant)).copied()).collect();
         let attached = landed.iter().map(|grant| grant.run.count).sum();
         let Some(asked) = table.answered(granted.id, attached) else {
-            return impossible("a move lands that was not under way");
+            return self.impossible.note("a move lands that was not under way");
         };
         let strays = match cx.config().strategy {
             Strategy::Foresight => table.came(&landed),
@@ -346,7 +360,7 @@ impl Initiator {
         cx: &mut Context<'_>,
     ) {
         let Some(piece) = self.pieces.get_mut(&id) else {
-            return impossible("data comes for a piece that is over");
+            return self.impossible.note("data comes for a piece that is over");
         };
         piece.remote_side.pending -= 1;
         match piggyback {
@@ -392,7 +406,9 @@ impl Initiator {
     /// Firehoses to a peer may be free: who waits for them is served, in order.
     pub(super) fn firehoses_free(&mut self, peer: u32, cx: &mut Context<'_>) {
         let Some(table) = self.tables.get_mut(&peer) else {
-            return impossible("firehoses are free at a peer that has no table");
+            return self
+                .impossible
+                .note("firehoses are free at a peer that has no table");
         };
         if table.used > table.credit {
             table.shrink();

@@ -1,7 +1,6 @@
 //! A peer takes its memory back: firehoses on it go as soon as nothing of mine uses them.
 
 use super::{Context, Initiator, firehoses::FirehoseTable};
-use crate::engine::impossible::impossible;
 use crate::{Message, Run, Violation, wire::MAX_LIST};
 
 impl Initiator {
@@ -38,7 +37,9 @@ impl Initiator {
     /// Answers a peer's revocations that nothing here stands in the way of.
     pub(super) fn answer_revocations(&mut self, peer: u32, cx: &mut Context<'_>) {
         let Some(table) = self.tables.get(&peer) else {
-            return impossible("a revocation is answered to a peer that has no table");
+            return self
+                .impossible
+                .note("a revocation is answered to a peer that has no table");
         };
         // What operations were granted for themselves is in no table.
         let pieces = self.pieces.values().filter(|_| table.is_revoked());

@@ -5,7 +5,7 @@ use super::{
     super::{choice::Way, local::Requester, operation::Own},
     Context, Initiator,
 };
-use crate::engine::{impossible::impossible, pattern::Sequence};
+use crate::engine::pattern::Sequence;
 use crate::{
     Message,
     strategy::{After, Local as LocalPolicy, Remote},
@@ -46,10 +46,14 @@ impl Initiator {
     /// Wants the own memory of a piece registered, or has it so already.
     pub(super) fn request_local(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
-            return impossible("own memory is wanted for a piece that is over");
+            return self
+                .impossible
+                .note("own memory is wanted for a piece that is over");
         };
         let Ok(run) = cx.limits().geometry.span(piece.local, piece.len) else {
-            return impossible("an operation was begun that leaves the address space");
+            return self
+                .impossible
+                .note("an operation was begun that leaves the address space");
         };
         let used = piece.direction.local();
         let (requester, need) = match (piece.own, cx.policy().local) {
@@ -109,7 +113,9 @@ impl Initiator {
     /// Gives back what a piece holds on both sides.
     pub(super) fn let_go(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get_mut(&id) else {
-            return impossible("a piece that is over gives something back");
+            return self
+                .impossible
+                .note("a piece that is over gives something back");
         };
         let (peer, local_side) = (piece.peer, piece.local_side);
         let holds = std::mem::take(&mut piece.remote_side.holds);

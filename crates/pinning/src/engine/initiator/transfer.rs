@@ -5,7 +5,6 @@ use super::{
     piece::{Op, Piece},
     sides::LocalSide,
 };
-use crate::engine::impossible::impossible;
 use crate::{Action, Error, Message, Refusal, Run, Violation, wire::Place};
 
 /// The key of memory that a paging NIC reaches without registration.
@@ -15,7 +14,9 @@ impl Initiator {
     /// Transfers, if both sides are there.
     pub(super) fn both_sides(&mut self, id: u64, cx: &mut Context<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
-            return impossible("both sides of a piece are there after its end");
+            return self
+                .impossible
+                .note("both sides of a piece are there after its end");
         };
         let request = match piece.local_side {
             LocalSide::Ready(request) => Some(request),
@@ -47,7 +48,9 @@ impl Initiator {
     fn transfer_all(&mut self, id: u64, request: Option<u64>, cx: &mut Context<'_>) {
         let geometry = cx.limits().geometry;
         let Some(piece) = self.pieces.get(&id) else {
-            return impossible("transfers start for a piece that is over");
+            return self
+                .impossible
+                .note("transfers start for a piece that is over");
         };
         let (local, remote, len) = (piece.local, piece.remote, piece.len);
         let seam = |run: Run, start: u64| geometry.address_of(run.end()) - start;
@@ -121,7 +124,9 @@ impl Initiator {
         };
         let last_of = (self.pieces.get(&id)).and_then(|it| is_last(it).then_some(it.op));
         let Some(piece) = self.pieces.get_mut(&id) else {
-            return impossible("a transfer starts for a piece that is over");
+            return self
+                .impossible
+                .note("a transfer starts for a piece that is over");
         };
         piece.transfers += 1;
         self.transfers.insert(transfer, Transfer::OneSided(id));
@@ -144,7 +149,9 @@ impl Initiator {
         let geometry = cx.limits().geometry;
         let transfer = cx.name();
         let (Some(piece), Some(request)) = (self.pieces.get_mut(&id), cx.local.get(request)) else {
-            return impossible("a pull starts for a piece that is over, or holds no own memory");
+            return self
+                .impossible
+                .note("a pull starts for a piece that is over, or holds no own memory");
         };
         let mut at = piece.local;
         let places = (request.holds.iter())
@@ -214,7 +221,7 @@ impl Initiator {
         cx: &mut Context<'_>,
     ) {
         let Some(piece) = self.pieces.get_mut(&id) else {
-            return impossible("a transfer outlives its piece");
+            return self.impossible.note("a transfer outlives its piece");
         };
         piece.transfers -= 1;
         if let Err(error) = result {

@@ -1,7 +1,6 @@
 //! What a request needs: held where it is there, waited for where it is being registered, registered where it
 //! is neither.
 
-use crate::engine::impossible::impossible;
 use std::collections::BTreeMap;
 
 use super::{Hold, Local, Registering, Requester, only, room::Room};
@@ -11,7 +10,9 @@ impl Local {
     /// Holds what is there of a need, and sees to the rest.
     pub(super) fn cover(&mut self, id: u64, need: Need, out: &mut Decisions) {
         let Some(request) = self.requests.get(&id) else {
-            return impossible("memory is looked up for a request that is over");
+            return self
+                .impossible
+                .note("memory is looked up for a request that is over");
         };
         let (used, requester) = (request.used, request.requester);
         if let Some(beside) = self.crowd_out_beside(need.run, requester, out)

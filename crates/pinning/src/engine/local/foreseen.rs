@@ -4,7 +4,6 @@
 //! apart](Local::set_apart): it stays when one of them is given up, and does not keep the other registered.
 
 use super::{Local, Requester, only};
-use crate::engine::impossible::impossible;
 use crate::{Action, Decisions, Run, Use};
 
 /// What became of memory that was to be given up.
@@ -54,7 +53,9 @@ impl Local {
     /// What was foreseen is registered, or was refused. Nothing holds it from now on.
     pub(in crate::engine) fn was_foreseen(&mut self, id: u64, request: u64, out: &mut Decisions) {
         let Some(it) = self.get(request) else {
-            return impossible("memory was foreseen for a request that is over");
+            return self
+                .impossible
+                .note("memory was foreseen for a request that is over");
         };
         let result = match it.refused.first() {
             None => Ok(it.holds.iter().map(super::Hold::grant).collect()),

@@ -19,12 +19,14 @@ mod room;
 mod transient;
 mod within;
 
-use crate::engine::impossible::impossible;
 use std::collections::{BTreeMap, BTreeSet, VecDeque, hash_map::Entry};
 
 use rustc_hash::FxHashMap;
 
-use super::pattern::{Pattern, Sequence};
+use super::{
+    impossible::Noted,
+    pattern::{Pattern, Sequence},
+};
 use crate::{
     Decisions, Limits, Refusal, Run, Use,
     table::{Editor, Extent, Table},
@@ -239,6 +241,8 @@ pub(super) struct Local {
     within: within::Within,
     /// Requests done since they were last [taken](Self::take_done).
     done: Vec<(Requester, u64)>,
+    /// Bugs that it met.
+    impossible: Noted,
 }
 
 impl Local {
@@ -275,11 +279,16 @@ impl Local {
             apart: BTreeSet::new(),
             within: within::Within::default(),
             done: Vec::new(),
+            impossible: Noted::default(),
         }
     }
 
     pub(super) fn stats(&self) -> LocalStats {
         self.stats
+    }
+
+    pub(super) fn impossible(&self) -> &Noted {
+        &self.impossible
     }
 
     pub(super) fn table(&self) -> &std::sync::Arc<Table> {
@@ -370,7 +379,7 @@ impl Local {
     /// at once, if it is to be `unpinned`.
     pub(super) fn end(&mut self, id: u64, unpin: bool, out: &mut Decisions) {
         let Some(request) = self.requests.remove(&id) else {
-            return impossible("a request ends twice");
+            return self.impossible.note("a request ends twice");
         };
         self.queue.remove(&id);
         self.drop_holds(id, &request.holds, unpin, out);
@@ -538,7 +547,7 @@ impl Local {
 
     fn begin(&mut self, id: u64, out: &mut Decisions) {
         let Some(request) = self.requests.get_mut(&id) else {
-            return impossible("a request begins after its end");
+            return self.impossible.note("a request begins after its end");
         };
         request.pending = 1;
         request.restart = false;
@@ -566,7 +575,7 @@ impl Local {
     /// A request may be done.
     fn look_at(&mut self, id: u64, out: &mut Decisions) {
         let Some(request) = self.requests.get_mut(&id) else {
-            return impossible("a request is looked at after its end");
+            return self.impossible.note("a request is looked at after its end");
         };
         if request.pending > 0 {
             return;

@@ -2,7 +2,6 @@
 //! operations, or held for the own NIC.
 
 use super::{Hold, Lasting, Local, Requester, only};
-use crate::engine::impossible::impossible;
 use crate::{Action, Decisions, Error, Refusal, Run, Use};
 
 impl Local {
@@ -54,7 +53,9 @@ impl Local {
         out: &mut Decisions,
     ) {
         let Some(it) = self.get(request) else {
-            return impossible("memory was pinned for a request that is over");
+            return self
+                .impossible
+                .note("memory was pinned for a request that is over");
         };
         let going = going.map(|run| (run, Refusal::Limit));
         let result = match it.refused.first().copied().or(going) {
@@ -74,7 +75,9 @@ impl Local {
     /// What was to be kept is registered, or was refused.
     pub(in crate::engine) fn kept(&mut self, id: u64, request: u64, out: &mut Decisions) {
         let Some(it) = self.get(request) else {
-            return impossible("memory was kept for a request that is over");
+            return self
+                .impossible
+                .note("memory was kept for a request that is over");
         };
         let result = match it.refused.first() {
             // The request stays, and holds it.
@@ -91,7 +94,9 @@ impl Local {
     /// What was to be held for the own NIC, or for a transfer, is registered, or was refused.
     pub(in crate::engine) fn own_held(&mut self, id: u64, request: u64, out: &mut Decisions) {
         let Some(it) = self.get(request) else {
-            return impossible("memory was held for a request that is over");
+            return self
+                .impossible
+                .note("memory was held for a request that is over");
         };
         let result = match it.refused.first() {
             None => Ok(it.holds.iter().map(Hold::grant).collect()),

@@ -1,7 +1,6 @@
 //! Registrations and deregistrations: decided on, begun when there is room, done or failed.
 
 use super::{Local, Registering, only};
-use crate::engine::impossible::impossible;
 use crate::{Action, Decisions, Refusal, Registered, Run, table::Extent};
 
 impl Local {
@@ -13,10 +12,14 @@ impl Local {
         out: &mut Decisions,
     ) {
         let Some(first) = self.registering_ids.remove(&id) else {
-            return impossible("a registration ended that was not begun");
+            return self
+                .impossible
+                .note("a registration ended that was not begun");
         };
         let Some(registering) = self.registering.remove(&first) else {
-            return impossible("a registration ended that was not begun");
+            return self
+                .impossible
+                .note("a registration ended that was not begun");
         };
         if registering.pledged {
             self.pledged -= registering.preferred.count;
@@ -138,7 +141,9 @@ impl Local {
         let Some(deregistering) = (self.deregistering_ids.remove(&id))
             .and_then(|first| self.deregistering.remove(&first))
         else {
-            return impossible("a deregistration ended that was not begun");
+            return self
+                .impossible
+                .note("a deregistration ended that was not begun");
         };
         self.actual -= deregistering.run.count;
         self.note();

@@ -11,7 +11,6 @@
 //! memory that begins to last in such a bucket takes back first what is registered of it.
 
 use super::{Lasting, Local, Requester, only};
-use crate::engine::impossible::impossible;
 use crate::{Decisions, Run};
 
 impl Local {
@@ -48,7 +47,9 @@ impl Local {
         out: &mut Decisions,
     ) {
         let Some(((owner, run), others)) = waiters.split_first() else {
-            return impossible("an extent has come that nobody waits for");
+            return self
+                .impossible
+                .note("an extent has come that nobody waits for");
         };
         self.transient.insert(base, *owner);
         self.resume(*owner, only(*run), out);

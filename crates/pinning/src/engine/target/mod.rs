@@ -12,7 +12,7 @@ mod revoke;
 
 use rustc_hash::FxHashMap;
 
-use super::{context::Context, operation::Verdict};
+use super::{context::Context, impossible::Noted, operation::Verdict};
 use crate::{Data, Message};
 use holders::Holders;
 use moves::Served;
@@ -36,6 +36,8 @@ pub(super) struct Target {
     revocations: FxHashMap<u64, Revocation>,
     /// What it did so far.
     stats: TargetStats,
+    /// Bugs that it met.
+    impossible: Noted,
 }
 
 /// What the target did so far.
@@ -64,11 +66,16 @@ impl Target {
             writes: FxHashMap::default(),
             revocations: FxHashMap::default(),
             stats: TargetStats::default(),
+            impossible: Noted::default(),
         }
     }
 
     pub(super) fn stats(&self) -> TargetStats {
         self.stats
+    }
+
+    pub(super) fn impossible(&self) -> &Noted {
+        &self.impossible
     }
 
     /// Buckets that a peer has attached here, as far as this rank knows.

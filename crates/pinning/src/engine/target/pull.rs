@@ -1,7 +1,6 @@
 //! Pulls of peers: where the NIC does not read, own memory is written to theirs (Firehose §7).
 
 use super::{super::local::Requester, Context, Message, Target, Verdict};
-use crate::engine::impossible::impossible;
 use crate::{
     Action, Direction, Refusal, Use, Violation,
     strategy::Local,
@@ -190,7 +189,7 @@ impl Target {
 
     fn pull_done(&mut self, name: u64, fine: bool, cx: &mut Context<'_>) {
         let Some(pull) = self.pulls.get_mut(&name) else {
-            return impossible("a transfer outlives its pull");
+            return self.impossible.note("a transfer outlives its pull");
         };
         pull.failed |= !fine;
         pull.transfers -= 1;

@@ -113,3 +113,24 @@ fn an_answer_to_nothing_is_a_fault_of_the_peer() {
     }
     engine.audit(&[]).expect("all counts agree");
 }
+
+/// A driver that reports what it was not asked for, once in a debug build and once in another.
+#[test]
+fn what_cannot_be_is_counted_and_named() {
+    let mut engine = Engine::new(Config::firehose_paper(0, 2)).expect("the paper's");
+    assert_eq!((engine.impossible(), engine.stats().impossible), (None, 0));
+    for count in 1..=2 {
+        let report = || engine.deregistered(77, &mut Decisions::default());
+        let stopped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(report)).is_err();
+        assert_eq!(stopped, cfg!(debug_assertions));
+        assert_eq!(engine.stats().impossible, count);
+    }
+    let said = engine.impossible().expect("it met something").to_string();
+    assert!(said.contains("2 times"), "{said}");
+    assert!(
+        said.contains("a deregistration ended that was not begun"),
+        "{said}"
+    );
+    assert!(said.contains("register.rs:"), "{said}");
+    assert!(engine.audit(&[]).is_ok());
+}
