@@ -197,3 +197,23 @@ fn limits_that_cannot_be_are_errors_that_name_the_setting() {
     fails(gm(Strategy::Firehose).m(1 << 40), "HYDRANT_M");
     fails(gm(Strategy::Firehose).bucket(5000), "power of two");
 }
+
+#[test]
+fn what_nobody_set_fits_what_was_set() {
+    const KIB: u64 = 1 << 10;
+    for strategy in Strategy::ALL {
+        if strategy == Strategy::PinEverything {
+            continue;
+        }
+        let few = |m| gm(strategy).m(m);
+        for job in [few(16 * KIB), few(256 * KIB).bucket(64 << 10)] {
+            all(job, 2, |job| {
+                let field = job.alloc::<u64>(512)?;
+                field.put(job.right(), 0, &[7; 512])?;
+                job.barrier()?;
+                assert_eq!(field.local()?.to_vec(), [7; 512]);
+                Ok(())
+            });
+        }
+    }
+}

@@ -376,15 +376,22 @@ fn limits() {
     fs::copy(&binary, &copy).expect("a copy");
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).expect("the copy");
     let user = ["setpriv", "--reuid", "54322", "--clear-groups"];
-    let start = |count: &str, role| {
-        let words = [&user[..], &["prlimit", count]].concat();
-        run_under(&words, copy.to_str().expect("UTF-8"), role, &[])
+    let start = |limit: &str, role, variables: &[_]| {
+        let words = [&user[..], &["prlimit", limit]].concat();
+        run_under(&words, copy.to_str().expect("UTF-8"), role, variables)
     };
-    let output = start("--nproc=1", "greet");
+    let output = start("--nproc=1", "greet", &[]);
     let limit = "the 1 processes and threads of the user (ulimit -u)";
     assert_says(&output, 1, &["thread", limit]);
+    if hydrant_pin::probe().is_ok() {
+        // The defaults fit what may be locked, and where none does it is that limit that is named.
+        let pinned = [("HYDRANT_CONDUIT", "smp+pin")];
+        assert_says(&start("--memlock=65536", "greet", &pinned), 0, &[]);
+        let output = start("--memlock=65536", "greet_in_threads", &pinned);
+        assert_says(&output, 1, &["4 ranks need", "ulimit -l"]);
+    }
     // Two of the four would wait for the others.
-    let output = start("--nproc=3", "greet_in_threads");
+    let output = start("--nproc=3", "greet_in_threads", &[]);
     fs::remove_file(&copy).expect("the copy");
     let limit = "the 3 processes and threads of the user (ulimit -u)";
     assert_says(&output, 1, &["threads of the ranks", limit]);

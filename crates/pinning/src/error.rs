@@ -54,6 +54,24 @@ pub enum Error {
         available: u64,
     },
 
+    /// So little can be registered that no limits will do.
+    #[error(
+        "{available} bytes can be registered here, and {ranks} ranks need {least} at least, in buckets of {bucket}: raise memlock (ulimit -l){}",
+        fewer(*bucket, *page)
+    )]
+    MemoryTooLittle {
+        /// Bytes that can be registered.
+        available: u64,
+        /// The least that would do: a bucket for each peer, and one beside them.
+        least: u64,
+        /// Bytes of a bucket.
+        bucket: u64,
+        /// Bytes of a page.
+        page: u64,
+        /// Ranks of the job.
+        ranks: u32,
+    },
+
     /// Messages too short for the protocol.
     #[error(
         "messages of {max_payload} bytes are too short: with {piggyback} bytes that are piggybacked on a move they need {least}"
@@ -143,6 +161,14 @@ pub enum Error {
         /// What was wrong.
         what: Violation,
     },
+}
+
+/// What else helps where little can be registered.
+fn fewer(bucket: u64, page: u64) -> &'static str {
+    match bucket > page {
+        true => ", lower HYDRANT_BUCKET, or start fewer ranks",
+        false => ", or start fewer ranks",
+    }
 }
 
 /// Which rule a message of a peer's engine did not follow.

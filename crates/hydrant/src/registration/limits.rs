@@ -33,7 +33,7 @@ pub(super) fn config(
     }
     let available = registration.max_bytes as u64;
     let page = registration.page;
-    let m = (settings.m).unwrap_or(available / M_SHARE.1 * M_SHARE.0);
+    let (m, maxvictim) = bytes(settings, (available, page as u64), conduit.size())?;
     Ok(Config {
         rank: conduit.rank().0,
         ranks: conduit.size(),
@@ -41,7 +41,7 @@ pub(super) fn config(
         page,
         bucket: settings.bucket.unwrap_or(page),
         m,
-        maxvictim: (settings.maxvictim).unwrap_or(m / 8),
+        maxvictim,
         available,
         adaptive_victims: settings.adaptive_victims,
         borrowing: settings.borrowing,
@@ -60,4 +60,121 @@ pub(super) fn config(
         max_payload: caps.max_payload,
         reads: caps.reads,
     })
+}
+
+/// M and MAXVICTIM. What nobody set gives way: to what was set, to the least that `ranks` ranks need, to what can be
+/// registered; so that no default is refused.
+///
+/// # Errors
+/// [`Error::Registration`] where so little can be registered that none will do.
+fn bytes(
+    settings: &RegistrationSettings,
+    (available, page): (u64, u64),
+    ranks: u32,
+) -> Result<(u64, u64)> {
+    let bucket = settings.bucket.map_or(page, |bucket| bucket as u64);
+    let peers = u64::from(ranks - 1).max(1);
+    let for_peers = match settings.strategy {
+        Strategy::Firehose | Strategy::Auto => peers.saturating_mul(bucket),
+        _ => 0,
+    };
+    let least = for_peers.saturating_add(bucket);
+    if settings.m.is_none() && settings.maxvictim.is_none() && least > available {
+        return Err(Error::Registration(
+            hydrant_pinning::Error::MemoryTooLittle {
+                available,
+                least,
+                bucket,
+                page,
+                ranks,
+            },
+        ));
+    }
+    let m = settings.m.unwrap_or_else(|| {
+        let beside = settings.maxvictim.unwrap_or(bucket);
+        (available / M_SHARE.1 * M_SHARE.0)
+            .min(available.saturating_sub(beside))
+            .max(for_peers)
+    });
+    let maxvictim = settings
+        .maxvictim
+        .unwrap_or_else(|| (m / 8).min(available.saturating_sub(m)).max(bucket));
+    Ok((m, maxvictim))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: u64 = 4096;
+
+    fn settings(m: Option<u64>, maxvictim: Option<u64>, bucket: u64) -> RegistrationSettings {
+        RegistrationSettings {
+            m,
+            maxvictim,
+            bucket: Some(bucket as usize),
+            ..RegistrationSettings::default()
+        }
+    }
+
+    fn is_possible(m: u64, maxvictim: u64, bucket: u64, available: u64, ranks: u32) -> bool {
+        let config = Config {
+            bucket: bucket as usize,
+            m,
+            maxvictim,
+            available,
+            strategy: Strategy::Auto,
+            ..Config::firehose_paper(0, ranks)
+        };
+        config.check().is_ok()
+    }
+
+    #[test]
+    fn what_nobody_set_is_never_refused() {
+        for ranks in [1, 2, 4, 33] {
+            for bucket in [PAGE, 16 * PAGE] {
+                for pages in (0..200).chain([1000, 1 << 20]) {
+                    let available = pages * PAGE + 5 * (pages % 3);
+                    let found = bytes(&settings(None, None, bucket), (available, PAGE), ranks);
+                    match found {
+                        Ok((m, maxvictim)) => {
+                            let possible = is_possible(m, maxvictim, bucket, available, ranks);
+                            assert!(possible, "{ranks} ranks, {bucket}, {available}");
+                        }
+                        Err(error) => {
+                            // No division of it is possible.
+                            let peers = u64::from(ranks - 1).max(1);
+                            assert!(available < (peers + 1) * bucket, "{error}");
+                            assert!(error.to_string().contains("ulimit -l"), "{error}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_nobody_set_gives_way_to_what_was_set() {
+        let available = 1 << 20;
+        let of = |m, maxvictim| bytes(&settings(m, maxvictim, PAGE), (available, PAGE), 2).unwrap();
+        // As ever.
+        assert_eq!(of(Some(400 << 10), None), (400 << 10, 50 << 10));
+        // Less than a bucket would be left; more than there is.
+        assert_eq!(of(Some(16 << 10), None), (16 << 10, PAGE));
+        assert_eq!(of(Some(1000 << 10), None), (1000 << 10, 24 << 10));
+        assert_eq!(of(None, Some(900 << 10)), (124 << 10, 900 << 10));
+        let (m, maxvictim) = of(None, None);
+        assert_eq!(maxvictim, m / 8);
+    }
+
+    /// What was set is refused by what was set.
+    #[test]
+    fn what_was_set_is_left_alone() {
+        let available = 1 << 20;
+        let of = |m, maxvictim| bytes(&settings(m, maxvictim, PAGE), (available, PAGE), 2).unwrap();
+        assert_eq!(of(Some(1), Some(2)), (1, 2));
+        let (m, maxvictim) = of(Some(2 << 20), None);
+        assert_eq!((m, maxvictim), (2 << 20, PAGE));
+        assert!(!is_possible(m, maxvictim, PAGE, available, 2));
+    }
 }

@@ -79,7 +79,7 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: "HYDRANT_MAXVICTIM",
-        meaning: "bytes that may stay registered beside M: victims, and memory of the rank's own operations; auto is M/8",
+        meaning: "bytes that may stay registered beside M: victims, and memory of the rank's own operations; auto is M/8, a bucket at least",
         unit: Some("bytes"),
         set: |s, text| or_auto(text, 4096, 1 << 46).map(|v| s.registration.maxvictim = v),
         show: |s| auto_or(s.registration.maxvictim),
