@@ -89,47 +89,110 @@ fn has_pmix(lookup: &impl Fn(&str) -> Option<String>) -> bool {
     lookup("PMIX_NAMESPACE").is_some() && lookup("PMIX_RANK").is_some()
 }
 
+/// The libraries of MPI whose ABI is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Library {
+    /// MPICH, or one of its kin: Intel MPI, MVAPICH, Cray MPICH.
+    Mpich,
+    OpenMpi,
+}
+
+/// A job of one must be asked for.
+const ALONE: &str = "a job of one must be asked for (HYDRANT_BOOTSTRAP=alone)";
+
+/// Launchers that say how many ranks they started: where, by what name, and how they serve ranks.
+const LAUNCHERS: [(&str, &str, &str); 7] = [
+    // Within a step, the step's count is the one that holds for this process.
+    ("SLURM_STEP_NUM_TASKS", "Slurm", SRUN),
+    ("SLURM_NTASKS", "Slurm", SRUN),
+    (
+        "OMPI_COMM_WORLD_SIZE",
+        "Open MPI",
+        "start it with an `mpirun` that serves PMIx",
+    ),
+    (
+        "PMI_SIZE",
+        "PMI",
+        "start it with `mpiexec.hydra` or `srun --mpi=pmi2`, which set PMI_FD",
+    ),
+    (
+        "MV2_COMM_WORLD_SIZE",
+        "MVAPICH",
+        "start it with `mpiexec.hydra`",
+    ),
+    (
+        "JSM_NAMESPACE_SIZE",
+        "jsrun",
+        "start it with a `jsrun` that serves PMIx",
+    ),
+    (
+        "FLUX_JOB_SIZE",
+        "Flux",
+        "start it with `flux run -o pmi=simple`",
+    ),
+];
+
+const SRUN: &str = "start it with `srun --mpi=pmi2` or `srun --mpi=pmix`";
+
 /// Errs when somebody started several of us without a way to find each other.
 fn refuse_silent_launchers(lookup: &impl Fn(&str) -> Option<String>) -> Result<(), Error> {
-    const RUN: &str = "or run `hydrant run -n N PROGRAM` on one host; a job of one must be asked for \
-                       (HYDRANT_BOOTSTRAP=alone)";
-    // Within a step, the step's count is the one that holds for this process.
-    let slurm = if lookup("SLURM_STEP_NUM_TASKS").is_some() {
-        "SLURM_STEP_NUM_TASKS"
-    } else {
-        "SLURM_NTASKS"
+    let Some((seen, fix)) = several(lookup)? else {
+        return Ok(());
     };
-    let launchers = [
-        (
-            slurm,
-            "Slurm",
-            "start it with `srun --mpi=pmi2` or `srun --mpi=pmix`",
+    Err(Error::LauncherUnusable {
+        seen,
+        why: "it gives them no service to find each other by (neither PMI_FD nor PMIX_NAMESPACE is set)"
+            .into(),
+        fix: format!("{fix}, or run `hydrant run -n N PROGRAM` on one host; {ALONE}"),
+    })
+}
+
+/// Errs when somebody started several of us, and the MPI of the program, which found itself alone, did not notice.
+pub(crate) fn refuse_stranger(
+    library: Library,
+    lookup: impl Fn(&str) -> Option<String>,
+) -> Result<(), Error> {
+    let Some((seen, _)) = several(&lookup)? else {
+        return Ok(());
+    };
+    let (name, fix) = match library {
+        Library::Mpich => (
+            "MPICH, or one of its kin",
+            "start it with the `mpiexec` of that MPI (mpiexec.hydra) or with `hydrant run`",
         ),
-        (
-            "OMPI_COMM_WORLD_SIZE",
-            "Open MPI",
-            "start it with an `mpirun` that serves PMIx",
+        Library::OpenMpi => ("Open MPI", "start it with the `mpirun` of Open MPI"),
+    };
+    Err(Error::LauncherUnusable {
+        seen,
+        why: format!(
+            "the MPI of this program ({name}) does not know that launcher and has made each process a job of its own"
         ),
-        (
-            "PMI_SIZE",
-            "PMI",
-            "start it with `mpiexec.hydra` or `srun --mpi=pmi2`, which set PMI_FD",
-        ),
-    ];
-    for (variable, launcher, fix) in launchers {
-        let Some(ranks) = number(lookup, variable, "a number of ranks")? else {
+        fix: format!("{fix}, or build it with the MPI of the launcher; {ALONE}"),
+    })
+}
+
+/// A launcher that says that it started several ranks, in words, and how it serves them. One that says that it started
+/// one is the innermost, whatever the others left in the environment.
+fn several(
+    lookup: &impl Fn(&str) -> Option<String>,
+) -> Result<Option<(String, &'static str)>, Error> {
+    let is_step = lookup(LAUNCHERS[0].0).is_some();
+    let mut found = None;
+    for (variable, launcher, fix) in LAUNCHERS {
+        if is_step && variable == "SLURM_NTASKS" {
             continue;
-        };
-        if ranks > 1 {
-            return Err(Error::LauncherUnusable {
-                seen: format!("{launcher} says that this job has {ranks} ranks ({variable}={ranks})"),
-                why: "it gives them no service to find each other by (neither PMI_FD nor PMIX_NAMESPACE is set)"
-                    .into(),
-                fix: format!("{fix}, {RUN}"),
-            });
+        }
+        match number(lookup, variable, "a number of ranks")? {
+            Some(0 | 1) => return Ok(None),
+            Some(ranks) if found.is_none() => {
+                let seen =
+                    format!("{launcher} says that this job has {ranks} ranks ({variable}={ranks})");
+                found = Some((seen, fix));
+            }
+            _ => {}
         }
     }
-    Ok(())
+    Ok(found)
 }
 
 fn number(
@@ -207,6 +270,9 @@ mod tests {
             ("SLURM_STEP_NUM_TASKS", "srun --mpi=pmi2"),
             ("OMPI_COMM_WORLD_SIZE", "mpirun"),
             ("PMI_SIZE", "mpiexec.hydra"),
+            ("MV2_COMM_WORLD_SIZE", "mpiexec.hydra"),
+            ("JSM_NAMESPACE_SIZE", "jsrun"),
+            ("FLUX_JOB_SIZE", "pmi=simple"),
         ] {
             let error = auto(&[(variable, "4")]).unwrap_err();
             assert!(matches!(error, Error::LauncherUnusable { .. }));
@@ -217,6 +283,28 @@ mod tests {
             );
             assert_eq!(auto(&[(variable, "1")]).unwrap(), Found::Alone);
         }
+    }
+
+    #[test]
+    fn an_mpi_that_does_not_know_the_launcher_is_an_error_that_names_its_own() {
+        let pmi = [("PMI_FD", "5"), ("PMI_RANK", "0"), ("PMI_SIZE", "2")];
+        let ompi = [
+            ("PMIX_NAMESPACE", "job"),
+            ("PMIX_RANK", "0"),
+            ("OMPI_COMM_WORLD_SIZE", "2"),
+        ];
+        for (library, variables, launcher) in [
+            (Library::Mpich, &ompi[..], "mpiexec.hydra"),
+            (Library::OpenMpi, &pmi[..], "`mpirun` of Open MPI"),
+            (Library::Mpich, &[("SLURM_NTASKS", "3")], "mpiexec.hydra"),
+        ] {
+            let error = refuse_stranger(library, with(variables)).unwrap_err();
+            assert!(error.to_string().contains(launcher), "{error}");
+        }
+        assert!(refuse_stranger(Library::Mpich, with(&[])).is_ok());
+        // One that the inner launcher started alone.
+        let inner = [("SLURM_NTASKS", "8"), ("OMPI_COMM_WORLD_SIZE", "1")];
+        assert!(refuse_stranger(Library::OpenMpi, with(&inner)).is_ok());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Joining the job that this process belongs to.
 
 use crate::alone::Alone;
-use crate::detect::{Found, detect, process_environment};
+use crate::detect::{Found, detect, process_environment, refuse_stranger};
 use crate::mpi::{self, Mpi};
 use crate::pmi1::Pmi1;
 use crate::pmix::Pmix;
@@ -21,18 +21,12 @@ pub fn join_with(options: &JoinOptions) -> Result<Box<dyn Bootstrap>, Error> {
         return Ok(Box::new(Mpi::init()?));
     }
     if options.kind == Kind::Auto && mpi::is_initialized() {
+        // Of a job of one, too, MPI has joined, and ends what is said on its descriptor.
         let mpi = Mpi::init()?;
-        let others = detect(options.kind, process_environment);
-        // An MPI that does not know this launcher has made each process a job of its own. Of a job of
-        // one, MPI has joined, and ends what is said on its descriptor.
-        let knows_more = match others {
-            Ok(Found::Pmi1Fd { size, .. }) => size > 1,
-            Ok(Found::Pmi1Port { .. }) => true,
-            _ => false,
-        };
-        if mpi.size() > 1 || !knows_more {
-            return Ok(Box::new(mpi));
+        if mpi.size() == 1 {
+            refuse_stranger(mpi.library(), process_environment)?;
         }
+        return Ok(Box::new(mpi));
     }
     let found = detect(options.kind, process_environment)?;
     tracing::debug!(?found, "joining");

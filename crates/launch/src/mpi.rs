@@ -12,9 +12,9 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::{c_int, c_void};
 
-use libloading::os::unix::Library;
+use libloading::os::unix::Library as Loaded;
 
-use crate::{Bootstrap, Error, check_key, check_rank, check_value};
+use crate::{Bootstrap, Error, check_key, check_rank, check_value, detect::Library};
 
 const SERVICE: &str = "MPI";
 
@@ -52,17 +52,34 @@ pub(crate) struct Mpi {
 
 /// Whether the program has initialized MPI, and has not ended it.
 pub(crate) fn is_initialized() -> bool {
-    let says = |name: &[u8]| {
-        // SAFETY: the function of that name, if there is one, has this type in every MPI.
-        let function = unsafe { Library::this().get::<Flag>(name) };
-        function.is_ok_and(|function| {
-            let mut flag = 0;
-            // SAFETY: the flag has room; both may be called at any time.
-            let code = unsafe { function(&raw mut flag) };
-            code == 0 && flag != 0
-        })
-    };
     says(b"MPI_Initialized\0") && !says(b"MPI_Finalized\0")
+}
+
+/// Whether an MPI of MPICH's kind was begun, which may have ended since. It speaks to a launcher of PMI-1 on the
+/// descriptor that is in the environment, whoever else does, and says goodbye there when it ends.
+pub(crate) fn says_goodbye_over_pmi1() -> bool {
+    says(b"MPI_Initialized\0") && library() == Library::Mpich
+}
+
+/// What a function of MPI says that may be called at any time.
+fn says(name: &[u8]) -> bool {
+    // SAFETY: the function of that name, if there is one, has this type in every MPI.
+    let function = unsafe { Loaded::this().get::<Flag>(name) };
+    function.is_ok_and(|function| {
+        let mut flag = 0;
+        // SAFETY: the flag has room; it may be called at any time.
+        let code = unsafe { function(&raw mut flag) };
+        code == 0 && flag != 0
+    })
+}
+
+/// Which MPI the program has, if it has one.
+fn library() -> Library {
+    // SAFETY: only whether it is there is looked at.
+    match unsafe { Loaded::this().get::<*mut c_void>(b"ompi_mpi_comm_world\0") } {
+        Ok(_) => Library::OpenMpi,
+        Err(_) => Library::Mpich,
+    }
 }
 
 impl Mpi {
@@ -75,7 +92,7 @@ impl Mpi {
                 fix: "call MPI_Init before the job is joined".into(),
             });
         }
-        let this = Library::this();
+        let this = Loaded::this();
         let lacks = |name: &str| Error::Protocol {
             service: SERVICE,
             doing: "joining".into(),
@@ -124,6 +141,11 @@ impl Mpi {
             fresh: Vec::new(),
             values: HashMap::new(),
         })
+    }
+
+    /// Which MPI that is.
+    pub(crate) fn library(&self) -> Library {
+        library()
     }
 
     /// What every rank gave, by rank; equally many bytes of each.

@@ -1,5 +1,7 @@
 //! Joining under the launchers of others, and finding that one cannot be used.
 
+#[path = "support/mpi.rs"]
+mod mpi;
 mod support;
 
 use std::process::{Command, ExitCode};
@@ -21,6 +23,24 @@ fn main() -> ExitCode {
             "openmpi_without_libpmix_is_an_error",
             openmpi_without_libpmix,
         ),
+        test("openmpi_starts_a_program_of_mpich", || {
+            stranger(mpirun(2), MPICH, "mpiexec.hydra");
+        }),
+        test("hydra_starts_a_program_of_openmpi", || {
+            stranger(mpiexec(2), OPEN_MPI, "`mpirun` of Open MPI");
+        }),
+        test("hydra_starts_a_program_of_mpich", || {
+            knows(mpiexec(2), MPICH)
+        }),
+        test("openmpi_starts_a_program_of_openmpi", || {
+            knows(mpirun(2), OPEN_MPI);
+        }),
+        test("hydra_hears_mpich_after_who_joined_before_it", || {
+            joined_before(mpiexec(2), MPICH, "pmi1");
+        }),
+        test("openmpi_hears_openmpi_after_who_joined_before_it", || {
+            joined_before(mpirun(2), OPEN_MPI, "pmix");
+        }),
         test("nobody_is_a_job_of_one", alone),
         test("a_launcher_without_a_service_is_an_error", unusable),
         test("a_closed_or_foreign_pmi_fd_is_an_error", bad_fd),
@@ -29,7 +49,15 @@ fn main() -> ExitCode {
         test("a_pmix_launcher_that_is_gone_is_an_error", dead_pmix),
         test("pmix_layouts_are_those_of_the_headers", pmix_layout),
     ];
-    roles::main(support::roles, tests)
+    roles::main(play, tests)
+}
+
+fn play(role: &str, arguments: &[String]) -> Option<ExitCode> {
+    match role {
+        "mpi" => Some(support::finish(mpi::join_beside(&arguments[0]))),
+        "before-mpi" => Some(support::finish(mpi::join_before(&arguments[0]))),
+        _ => support::roles(role, arguments),
+    }
 }
 
 /// This binary in a role, as a command with no launcher's variables but those given.
@@ -74,6 +102,66 @@ fn mpirun(size: u32) -> Option<Command> {
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
         .args(["--oversubscribe", "-n", &size.to_string()]);
     Some(command)
+}
+
+/// The libraries of two MPIs, and the packages that bring them.
+const MPICH: (&str, &str) = ("libmpich.so.12", "libmpich12");
+const OPEN_MPI: (&str, &str) = ("libmpi.so.40", "libopenmpi3");
+
+fn mpiexec(size: u32) -> Option<Command> {
+    let mut command = Command::new(need("mpiexec.hydra", "mpich")?);
+    command.args(["-n", &size.to_string()]);
+    Some(command)
+}
+
+/// Whether a library can be loaded; what it does then is done in this process.
+fn has_library(library: &str, package: &str) -> bool {
+    let found = mpi::can_load(library);
+    if !found {
+        missing(library, package);
+    }
+    found
+}
+
+/// A program of one MPI under the launcher of another, which says so: each process would be a job of one.
+fn stranger(launcher: Option<Command>, (library, package): (&str, &str), fix: &str) {
+    let Some(mut command) = launcher else { return };
+    if !has_library(library, package) {
+        return;
+    }
+    let output = run(command.args(role(&["mpi", library])));
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{output:?}");
+    assert!(text.contains("2 ranks") && text.contains(fix), "{text}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+}
+
+/// A program of an MPI under its own launcher.
+fn knows(launcher: Option<Command>, library: (&str, &str)) {
+    two_ranks(launcher, library, "mpi", "mpi");
+}
+
+/// A program that joins, begins MPI, leaves the job and ends MPI last.
+fn joined_before(launcher: Option<Command>, library: (&str, &str), service: &str) {
+    two_ranks(launcher, library, "before-mpi", service);
+}
+
+fn two_ranks(
+    launcher: Option<Command>,
+    (library, package): (&str, &str),
+    played: &str,
+    service: &str,
+) {
+    let Some(mut command) = launcher else { return };
+    if !has_library(library, package) {
+        return;
+    }
+    let output = run(command.args(role(&[played, library])));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut lines: Vec<_> = text.lines().collect();
+    lines.sort_unstable();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(lines, [0, 1].map(|rank| format!("{service} {rank} 2")));
 }
 
 fn openmpi() {

@@ -17,7 +17,7 @@ use std::time::Duration;
 use channel::{Channel, SERVICE, broken};
 use wire::{Line, MAX_LINE, VERSION, escape, shorten};
 
-use crate::{Bootstrap, Error, JoinOptions, check_key, check_rank, check_value};
+use crate::{Bootstrap, Error, JoinOptions, check_key, check_rank, check_value, mpi};
 
 /// Whether this process has joined: a PMI-1 server takes one `init` from each process.
 static JOINED: AtomicBool = AtomicBool::new(false);
@@ -272,6 +272,10 @@ impl Bootstrap for Pmi1 {
     }
 
     fn finalize(&mut self) -> Result<(), Error> {
+        // The launcher takes one goodbye, and hangs up: MPI says it, which the program began after it had joined.
+        if mpi::says_goodbye_over_pmi1() {
+            return Ok(());
+        }
         let rank = self.rank;
         self.ask(
             "cmd=finalize\n",
