@@ -24,20 +24,15 @@ impl Plan {
     pub(super) fn deregister(&mut self, id: RegionId) -> Action {
         let region = self.regions.at_mut(id);
         region.state = State::Deregistering;
-        Action::Deregister {
-            id,
-            region: region.memory,
-        }
+        let memory = region.memory;
+        self.regions.settle(id);
+        Action::Deregister { id, region: memory }
     }
 
     /// Puts a region into the registration queue, where it is to be and as it is expected now; or has what it shares
     /// with others given up, if it is not.
     pub(super) fn requeue(&mut self, id: RegionId) {
-        let region = self.regions.at_mut(id);
-        let expires = region.expires();
-        let before = std::mem::replace(&mut region.looked_at, expires);
-        before.map(|at| self.expiries.remove(&(at, id)));
-        expires.map(|at| self.expiries.insert((at, id)));
+        self.regions.settle(id);
         let region = self.regions.at(id);
         let is_wanted = region.state == State::Absent && !region.is_postponed;
         match region.due().filter(|_| is_wanted) {
@@ -54,18 +49,21 @@ impl Plan {
 
     /// Gives up on uses that should have come a period ago.
     pub(super) fn expire(&mut self, now: Time) -> Option<Action> {
-        while let Some(&(at, id)) = self.expiries.first()
+        while let Some((at, id)) = self.regions.first_look()
             && at <= now
         {
             let region = self.regions.at_mut(id);
             region.expire(now);
-            if region.earliest().is_none() {
+            let is_over = region.earliest().is_none();
+            if is_over {
                 region.is_postponed = false;
-                region.short = 0;
             }
             if region.state == State::Registered && region.earliest().is_none() && region.is_ahead {
                 region.is_ahead = false;
                 self.stats.unused += 1;
+            }
+            if is_over {
+                let _ = self.regions.take_short(id);
             }
             self.requeue(id);
             let action = self.reconsider(id, now);
@@ -97,11 +95,11 @@ impl Plan {
             } else {
                 let all = all.max(self.actual_bytes.saturating_add(bytes));
                 let short = all.saturating_sub(self.bound.bytes());
-                let region = self.regions.at_mut(first.region);
-                region.short = region.short.max(short);
+                self.regions.is_short(first.region, short);
             }
             self.queue.remove(first.region);
             self.regions.at_mut(first.region).is_postponed = true;
+            self.regions.settle(first.region);
         }
         None
     }
@@ -111,6 +109,7 @@ impl Plan {
         region.state = State::Registering;
         region.registered_from = now;
         let region = region.memory;
+        self.regions.settle(id);
         self.registered_bytes = self.registered_bytes.saturating_add(region.bytes);
         Action::Register { id, region }
     }
@@ -119,18 +118,11 @@ impl Plan {
     /// all of these together make enough of it. It is the moment, and not the deadline, which is earlier where
     /// neighbours are spaced: else two regions would give each other up in turn.
     fn victim(&self, bytes: u64, wanted: Time) -> Option<RegionId> {
-        let later = self.regions.iter().filter(|(_, region)| {
-            let can_go = region.state == State::Registered && !region.is_held;
-            can_go && region.earliest().is_none_or(|it| it > wanted)
-        });
-        let (mut freed, mut last) = (0u64, None);
-        for (id, region) in later {
-            freed = freed.saturating_add(region.bytes());
-            last = last.max(Some((region.earliest().unwrap_or(Time::NEVER), id)));
-        }
+        let (last, id) = self.regions.last_needed()?;
+        let freed = self.regions.needed_after(wanted);
         let left = self.registered_bytes.saturating_sub(freed);
         let fits = left.saturating_add(bytes) <= self.config.limit_bytes;
-        last.filter(|_| fits).map(|it| it.1)
+        (last > wanted && fits).then_some(id)
     }
 
     pub(super) fn page_count(&self, bytes: u64) -> u64 {

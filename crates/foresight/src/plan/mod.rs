@@ -34,10 +34,11 @@ mod config;
 mod decide;
 mod queue;
 mod region;
+mod regions;
 mod report;
 mod shared;
+mod tree;
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::communication::{Communication, Region, Way};
@@ -50,7 +51,8 @@ pub use action::{Action, ERRORS, RegionId, Stats, ThreadId};
 use bound::Bound;
 pub use config::{Config, Invalid};
 use queue::RegistrationQueue;
-use region::{Known, Regions, State};
+use region::State;
+use regions::Regions;
 use shared::SharedPages;
 pub use shared::{Change, Shared};
 
@@ -60,8 +62,6 @@ pub struct Plan {
     threads: Vec<Stream>,
     regions: Regions,
     queue: RegistrationQueue,
-    /// When a region's first expected use is no longer expected: what [`look`](Self::look) looks at then.
-    expiries: BTreeSet<(Time, RegionId)>,
     registered_bytes: u64,
     /// All that are registered, as the driver knows and the plan hears of later.
     actual_bytes: u64,
@@ -99,7 +99,6 @@ impl Plan {
             threads: Vec::new(),
             regions: Regions::new(config.regions),
             queue: RegistrationQueue::default(),
-            expiries: BTreeSet::new(),
             registered_bytes: 0,
             actual_bytes: 0,
             held_bytes: 0,
@@ -213,7 +212,7 @@ impl Plan {
             // The first moment at which it can no longer be put off.
             it.deadline.before(self.to_delay_ns(bytes)).after(1)
         });
-        let expires = self.expiries.first().map(|it| it.0);
+        let expires = self.regions.first_look().map(|it| it.0);
         due.into_iter().chain(expires).min()
     }
 
@@ -225,8 +224,7 @@ impl Plan {
     /// The helper is to keep nothing registered, because it rests: what it is to deregister next, though that may be
     /// expected; none if all is. What is in use stays.
     pub fn rest(&mut self) -> Option<Action> {
-        let can_go = |it: &Known| it.state == State::Registered && !it.is_held;
-        let id = self.regions.iter().find(|(_, it)| can_go(it))?.0;
+        let (_, id) = self.regions.last_needed()?;
         Some(self.deregister(id))
     }
 
@@ -260,15 +258,15 @@ impl Plan {
     fn weigh(&mut self, id: RegionId, communication: &Communication, now: Time) {
         let before = self.bound.bytes();
         self.set_held(id, false);
-        let region = self.regions.at_mut(id);
+        let region = self.regions.at(id);
         let (bytes, begun) = (region.bytes(), communication.begun);
         let pages = bytes / self.config.page_bytes;
         self.bound.used(begun);
         // Those are in use yet, as puts and gets are, which are written down when they begin.
         self.bound.at_once(self.held_bytes.saturating_add(bytes));
-        let short = std::mem::take(&mut region.short);
         let register_ns = self.config.costs.register.of(pages);
         let is_late = region.registered_from.after(register_ns) > begun;
+        let short = self.regions.take_short(id);
         let took_longer = is_late || communication.way == Way::OnDemand;
         if took_longer && short > 0 && self.bound.cost(register_ns, short, now) {
             self.regions.forget_short();

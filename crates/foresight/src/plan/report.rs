@@ -5,6 +5,9 @@ use super::{Action, Plan, RegionId};
 use crate::communication::Region;
 use crate::time::Time;
 
+/// How many are tried again at most when room comes that were put off for want of it.
+const MOST_RETRIED: usize = 4;
+
 impl Plan {
     /// A region was registered, or found to be.
     ///
@@ -82,9 +85,7 @@ impl Plan {
     /// registers whole pages once, buffers that lie side by side share a page, which went with it. The driver looks
     /// which of them are [torn](Self::torn).
     pub fn neighbours(&self, id: RegionId) -> Vec<(RegionId, Region)> {
-        let sharing = self.regions.sharing_with(id);
-        let kept = sharing.filter(|(_, it)| it.is_kept());
-        kept.map(|(id, it)| (id, it.memory)).collect()
+        self.regions.kept_beside(id)
     }
 
     /// A part of a registered region was deregistered with another one: it is to be registered again.
@@ -96,10 +97,9 @@ impl Plan {
         let region = self.regions.at_mut(id);
         assert!(region.is_kept(), "only what is registered is torn");
         region.state = State::Registering;
-        Action::Register {
-            id,
-            region: region.memory,
-        }
+        let memory = region.memory;
+        self.regions.settle(id);
+        Action::Register { id, region: memory }
     }
 
     /// A region could not be deregistered because somebody uses it: its next record decides.
@@ -173,15 +173,10 @@ impl Plan {
         }
     }
 
-    /// There may be room by now for what was put off.
+    /// There may be room by now for what was put off: for the most urgent of that, and for more once these have it.
     pub(super) fn retry_postponed(&mut self) {
-        let postponed: Vec<_> = self
-            .regions
-            .iter()
-            .filter(|it| it.1.is_postponed)
-            .map(|it| it.0)
-            .collect();
-        for id in postponed {
+        let postponed = self.regions.postponed().take(MOST_RETRIED);
+        for id in postponed.collect::<Vec<_>>() {
             self.regions.at_mut(id).is_postponed = false;
             self.requeue(id);
         }

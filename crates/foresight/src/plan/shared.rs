@@ -3,13 +3,16 @@
 
 use std::collections::BTreeSet;
 
-use super::region::{Found, Known};
+use super::regions::Found;
 use super::{Plan, RegionId};
 use crate::communication::{Communication, Region};
 use crate::time::Time;
 
 /// The most pages that are apart; more are registered with the buffers.
 const MAX_APART: usize = 1024;
+
+/// The most regions that are looked at for pages that they share with a new one.
+const MAX_BESIDE: usize = 64;
 
 /// A page is to be by itself only where registering each of the buffers takes so many times what the page takes.
 const WORTH_IT: u64 = 5;
@@ -77,7 +80,7 @@ impl Plan {
     /// The region that a communication used; of a new one, the pages that it shares with others are noted.
     pub(super) fn find_or_add(&mut self, communication: &Communication, now: Time) -> RegionId {
         let Found { id, is_new, gone } = self.regions.find_or_add(communication, now);
-        if let Some(gone) = gone {
+        for gone in gone {
             self.forget_shared(gone);
         }
         if is_new {
@@ -90,7 +93,7 @@ impl Plan {
     pub(super) fn leave_shared(&mut self, id: RegionId) {
         let memory = self.regions.at(id).memory;
         for page in self.shared.within(memory) {
-            if self.having(page).all(Known::is_idle) {
+            if self.regions.are_idle(self.whole(page)) {
                 self.shared.note(page, Change::Idle);
             }
         }
@@ -99,19 +102,18 @@ impl Plan {
     /// A region was forgotten: pages that it shared and that one region has now, or none, are shared no more.
     fn forget_shared(&mut self, memory: Region) {
         for page in self.shared.within(memory) {
-            if self.having(page).nth(1).is_none() {
+            if !self.regions.are_shared(self.whole(page)) {
                 self.shared.apart.remove(&page);
                 self.shared.note(page, Change::Joined);
             }
         }
     }
 
-    /// The regions that have a page.
-    fn having(&self, page: u64) -> impl Iterator<Item = &Known> {
-        self.regions.sharing(Region {
+    fn whole(&self, page: u64) -> Region {
+        Region {
             addr: page,
             bytes: self.config.page_bytes,
-        })
+        }
     }
 
     /// Whether registering a region takes so long that one registration more is little beside it.
@@ -131,7 +133,7 @@ impl Plan {
         if !self.is_worth_parting(memory) {
             return;
         }
-        let sharing: Vec<Region> = (self.regions.sharing_with(id).map(|it| it.1.memory)).collect();
+        let sharing = self.regions.sharing_with(id, MAX_BESIDE);
         for other in &sharing {
             let from = memory.addr.max(other.addr);
             let shares_one = memory.end().min(other.end()) - from == page_bytes;

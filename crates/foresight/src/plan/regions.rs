@@ -1,0 +1,422 @@
+//! All regions, and where each is found again by what is asked of it: whatever is asked takes as long with a thousand
+//! regions as with ten, but for the depth of a tree.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rustc_hash::FxHashMap;
+
+use super::region::{Known, Use};
+use super::tree::{Ordered, Weight, count};
+use super::{RegionId, ThreadId};
+use crate::communication::{Communication, Region, Way};
+use crate::predictor::Forecast;
+use crate::signature::Signature;
+use crate::time::Time;
+
+/// The most uses remembered of one region; the one that came longest ago is forgotten.
+const MOST_USES: usize = 64;
+
+/// The region that a communication used.
+pub(super) struct Found {
+    pub(super) id: RegionId,
+    /// Whether it was not known before.
+    pub(super) is_new: bool,
+    /// What was forgotten for its sake.
+    pub(super) gone: Vec<Region>,
+}
+
+/// Under which keys a region is found, as it was when that was last [settled](Regions::settle).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Places {
+    /// When it is to be looked at.
+    looked_at: Option<Time>,
+    /// When it was last used, if it is idle.
+    idle: Option<Time>,
+    /// When it is needed again, if it can be given up.
+    can_go: Option<Time>,
+    /// When it is due, if it was put off.
+    postponed: Option<Time>,
+    is_kept: bool,
+}
+
+/// The last bytes of regions, by what can be said of them. Zero is that there is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Ends {
+    any: u64,
+    /// Of those that are not idle.
+    busy: u64,
+    /// Of those that are registered for a use to come.
+    kept: u64,
+}
+
+impl Weight for Ends {
+    fn join(self, later: Self) -> Self {
+        Self {
+            any: self.any.max(later.any),
+            busy: self.busy.max(later.busy),
+            kept: self.kept.max(later.kept),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Bytes(u64);
+
+impl Weight for Bytes {
+    fn join(self, later: Self) -> Self {
+        Self(self.0.saturating_add(later.0))
+    }
+}
+
+/// All regions, and who uses them.
+#[derive(Debug)]
+pub(super) struct Regions {
+    all: BTreeMap<RegionId, Known>,
+    exact: FxHashMap<Region, RegionId>,
+    by_start: Ordered<u64, Ends>,
+    /// Which region each use is of.
+    sites: FxHashMap<(ThreadId, Signature), RegionId>,
+    /// When a region's first expected use is no longer expected.
+    looks: BTreeSet<(Time, RegionId)>,
+    /// Those of which nothing is expected and that are not registered, the one last used longest ago first.
+    idle: BTreeSet<(Time, RegionId)>,
+    /// Those that can be given up, the one needed last at the end.
+    can_go: Ordered<Time, Bytes>,
+    /// Those for which there was no room, the most urgent first.
+    postponed: BTreeSet<(Time, RegionId)>,
+    /// The most bytes by which there would have been more registered than there [may be](super::bound), when a region
+    /// was to be registered since its last use.
+    short: FxHashMap<RegionId, u64>,
+    /// The longest of all so far, in bytes.
+    longest: u64,
+    next: u64,
+    most: usize,
+}
+
+impl Regions {
+    /// At most `most` regions, but for those that are registered or expected to be.
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            all: BTreeMap::new(),
+            exact: FxHashMap::default(),
+            by_start: Ordered::default(),
+            sites: FxHashMap::default(),
+            looks: BTreeSet::new(),
+            idle: BTreeSet::new(),
+            can_go: Ordered::default(),
+            postponed: BTreeSet::new(),
+            short: FxHashMap::default(),
+            longest: 0,
+            next: 0,
+            most,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(super) fn longest_bytes(&self) -> u64 {
+        self.longest
+    }
+
+    /// A region that is there.
+    pub(super) fn at(&self, id: RegionId) -> &Known {
+        count();
+        self.all
+            .get(&id)
+            .expect("a region with something to do is not forgotten")
+    }
+
+    /// A region, if it is not forgotten.
+    pub(super) fn get(&self, id: RegionId) -> Option<&Known> {
+        self.all.get(&id)
+    }
+
+    /// A region that is there, to change it. It is [settled](Self::settle) afterwards.
+    pub(super) fn at_mut(&mut self, id: RegionId) -> &mut Known {
+        count();
+        self.all
+            .get_mut(&id)
+            .expect("a region with something to do is not forgotten")
+    }
+
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn iter(&self) -> impl Iterator<Item = (RegionId, &Known)> {
+        self.all.iter().map(|(id, region)| (*id, region))
+    }
+
+    /// A region is as it is to be: it is found by that from now on.
+    pub(super) fn settle(&mut self, id: RegionId) {
+        count();
+        let region = self
+            .all
+            .get_mut(&id)
+            .expect("a region that was changed is there");
+        let now = Places {
+            looked_at: region.expires(),
+            idle: region.is_idle().then_some(region.last_used),
+            can_go: (region.can_go()).then(|| region.earliest().unwrap_or(Time::NEVER)),
+            postponed: (region.is_postponed).then(|| region.due().unwrap_or(Time::NEVER)),
+            is_kept: region.is_kept(),
+        };
+        let before = std::mem::replace(&mut region.places, now);
+        if before == now {
+            return;
+        }
+        let (start, end, bytes) = (region.memory.addr, region.memory.end(), region.bytes());
+        let is_moved = |set: &mut BTreeSet<_>, before: Option<Time>, now: Option<Time>| {
+            if before != now {
+                before.map(|at| set.remove(&(at, id)));
+                now.map(|at| set.insert((at, id)));
+            }
+        };
+        is_moved(&mut self.looks, before.looked_at, now.looked_at);
+        is_moved(&mut self.idle, before.idle, now.idle);
+        is_moved(&mut self.postponed, before.postponed, now.postponed);
+        if before.can_go != now.can_go {
+            if let Some(at) = before.can_go {
+                self.can_go.remove(&(at, id));
+            }
+            if let Some(at) = now.can_go {
+                self.can_go.insert((at, id), Bytes(bytes));
+            }
+        }
+        if (before.idle.is_none(), before.is_kept) != (now.idle.is_none(), now.is_kept) {
+            let ends = ends(end, now.idle.is_none(), now.is_kept);
+            self.by_start.set(&(start, id), ends);
+        }
+    }
+
+    /// The region that a communication used. Where it was refused one, that is the largest that is known to have its
+    /// bytes.
+    pub(super) fn find_or_add(&mut self, communication: &Communication, now: Time) -> Found {
+        let memory = communication.region;
+        let found = match communication.way {
+            Way::Refused => self.largest(memory),
+            _ => self.exact(memory),
+        };
+        if let Some(id) = found {
+            return Found {
+                id,
+                is_new: false,
+                gone: Vec::new(),
+            };
+        }
+        let gone = self.make_room();
+        let id = RegionId(self.next);
+        self.next += 1;
+        self.all.insert(id, Known::new(memory, now));
+        self.exact.insert(memory, id);
+        self.by_start
+            .insert((memory.addr, id), ends(memory.end(), true, false));
+        self.settle(id);
+        self.longest = self.longest.max(memory.bytes);
+        Found {
+            id,
+            is_new: true,
+            gone,
+        }
+    }
+
+    /// The first that is to be looked at, and when.
+    pub(super) fn first_look(&self) -> Option<(Time, RegionId)> {
+        self.looks.first().copied()
+    }
+
+    /// Those that were put off for want of room, the most urgent first.
+    pub(super) fn postponed(&self) -> impl Iterator<Item = RegionId> {
+        self.postponed.iter().map(|it| it.1)
+    }
+
+    /// The one that can be given up and is needed last, and when that is.
+    pub(super) fn last_needed(&self) -> Option<(Time, RegionId)> {
+        self.can_go.last().map(|it| it.0)
+    }
+
+    /// The bytes of those that can be given up and are needed after a moment.
+    pub(super) fn needed_after(&self, moment: Time) -> u64 {
+        let later = self.can_go.all_after(&(moment, RegionId(u64::MAX)));
+        later.map_or(0, |it| it.0)
+    }
+
+    /// A region is put off, for which so many bytes are missing.
+    pub(super) fn is_short(&mut self, id: RegionId, bytes: u64) {
+        let short = self.short.entry(id).or_default();
+        *short = bytes.max(*short);
+    }
+
+    /// How many bytes were missing for a region at most, which is forgotten.
+    pub(super) fn take_short(&mut self, id: RegionId) -> u64 {
+        self.short.remove(&id).unwrap_or(0)
+    }
+
+    /// None was put off for want of room any more: there is more of it from now on.
+    pub(super) fn forget_short(&mut self) {
+        self.short.clear();
+    }
+
+    /// The region of just these bytes, if it is not forgotten.
+    pub(super) fn exact(&self, memory: Region) -> Option<RegionId> {
+        self.exact.get(&memory).copied()
+    }
+
+    /// Up to so many of the other regions that share bytes with one.
+    pub(super) fn sharing_with(&self, id: RegionId, most: usize) -> Vec<Region> {
+        let mut found = Vec::new();
+        self.show(self.at(id).memory, |it| it.any, &mut |other| {
+            if other != id {
+                found.push(self.at(other).memory);
+            }
+            found.len() < most
+        });
+        found
+    }
+
+    /// The other regions that share bytes with one and are registered for a use to come.
+    pub(super) fn kept_beside(&self, id: RegionId) -> Vec<(RegionId, Region)> {
+        let mut found = Vec::new();
+        self.show(self.at(id).memory, |it| it.kept, &mut |other| {
+            if other != id {
+                found.push((other, self.at(other).memory));
+            }
+            true
+        });
+        found
+    }
+
+    /// Whether all regions that have bytes of this memory are idle.
+    pub(super) fn are_idle(&self, memory: Region) -> bool {
+        let mut are_idle = true;
+        self.show(memory, |it| it.busy, &mut |_| {
+            are_idle = false;
+            false
+        });
+        are_idle
+    }
+
+    /// Whether two regions or more have bytes of this memory.
+    pub(super) fn are_shared(&self, memory: Region) -> bool {
+        let mut count = 0;
+        self.show(memory, |it| it.any, &mut |_| {
+            count += 1;
+            count < 2
+        });
+        count == 2
+    }
+
+    /// Shows the regions that have bytes of this memory, of those that `end_of` tells the end of, until `each` says no.
+    fn show(
+        &self,
+        memory: Region,
+        end_of: fn(&Ends) -> u64,
+        each: &mut dyn FnMut(RegionId) -> bool,
+    ) {
+        let before = (memory.end(), RegionId(0));
+        let reaches = |ends: &Ends| end_of(ends) > memory.addr;
+        (self.by_start).show_before(&before, &reaches, &mut |(_, id), _| each(id));
+    }
+
+    /// The largest that has all of this memory.
+    fn largest(&self, memory: Region) -> Option<RegionId> {
+        let mut largest = None;
+        let after = (memory.addr.saturating_add(1), RegionId(0));
+        let has_all = |ends: &Ends| ends.any >= memory.end();
+        self.by_start
+            .show_before(&after, &has_all, &mut |(start, id), ends| {
+                largest = largest.max(Some((ends.any - start, start, id)));
+                true
+            });
+        largest.map(|it| it.2)
+    }
+
+    /// Forgets the idle regions that were not used for longest, if there are too many: which those were.
+    fn make_room(&mut self) -> Vec<Region> {
+        let mut gone = Vec::new();
+        while self.all.len() >= self.most
+            && let Some((_, id)) = self.idle.pop_first()
+            && let Some(region) = self.all.remove(&id)
+        {
+            self.by_start.remove(&(region.memory.addr, id));
+            self.exact.remove(&region.memory);
+            self.short.remove(&id);
+            if let Some(at) = region.places.postponed {
+                self.postponed.remove(&(at, id));
+            }
+            for it in region.uses {
+                self.sites.remove(&(it.thread, it.signature));
+            }
+            gone.push(region.memory);
+        }
+        gone
+    }
+
+    /// The region of a use that is known.
+    pub(super) fn of(&self, thread: ThreadId, signature: Signature) -> Option<RegionId> {
+        self.sites.get(&(thread, signature)).copied()
+    }
+
+    /// When a use of a region is expected, if it is.
+    pub(super) fn expected(
+        &self,
+        id: RegionId,
+        thread: ThreadId,
+        signature: Signature,
+    ) -> Option<Forecast> {
+        let is_it = |it: &&Use| (it.thread, it.signature) == (thread, signature);
+        self.at(id).uses.iter().find(is_it)?.forecast
+    }
+
+    /// Says when a use of a region is expected. Gives the region that it was of before, if that is
+    /// another.
+    pub(super) fn expect(
+        &mut self,
+        id: RegionId,
+        thread: ThreadId,
+        signature: Signature,
+        forecast: Option<Forecast>,
+    ) -> Option<RegionId> {
+        let left = self.leave_other(id, thread, signature);
+        let region = self
+            .all
+            .get_mut(&id)
+            .expect("a region that is used is there");
+        let is_it = |it: &Use| (it.thread, it.signature) == (thread, signature);
+        if let Some(at) = region.uses.iter().position(is_it) {
+            region.uses.remove(at);
+        } else if region.uses.len() == MOST_USES {
+            let oldest = region.uses.remove(0);
+            self.sites.remove(&(oldest.thread, oldest.signature));
+        }
+        region.uses.push(Use {
+            thread,
+            signature,
+            forecast,
+        });
+        self.sites.insert((thread, signature), id);
+        left
+    }
+
+    /// A use is of one region: of the larger one, where its bytes grew.
+    fn leave_other(
+        &mut self,
+        id: RegionId,
+        thread: ThreadId,
+        signature: Signature,
+    ) -> Option<RegionId> {
+        let before = self.of(thread, signature).filter(|&before| before != id)?;
+        let region = self.all.get_mut(&before)?;
+        region
+            .uses
+            .retain(|it| (it.thread, it.signature) != (thread, signature));
+        Some(before)
+    }
+}
+
+fn ends(end: u64, is_busy: bool, is_kept: bool) -> Ends {
+    Ends {
+        any: end,
+        busy: if is_busy { end } else { 0 },
+        kept: if is_kept { end } else { 0 },
+    }
+}

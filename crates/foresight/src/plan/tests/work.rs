@@ -1,0 +1,90 @@
+//! What a use costs the helper, by how many regions there are.
+
+use super::*;
+use crate::plan::tree::steps;
+
+/// Looks at regions and nodes of trees for one use, its registration and its deregistration, where so many regions of
+/// `pages` pages, `apart` pages from each other, are used in turn.
+fn steps_a_use(regions: u64, pages: u64, apart: u64, limit_pages: u64) -> u64 {
+    // Each has the same time for itself, so that all work is done in time.
+    const EACH: u64 = 1000;
+    const ROUNDS: u64 = 8;
+    let mut one = One::new(Config {
+        limit_bytes: limit_pages * PAGE,
+        ..CONFIG
+    });
+    let mut steps_of_last = 0;
+    let mut ahead = 0;
+    for round in 0..ROUNDS {
+        steps::take();
+        for number in 0..regions {
+            let now = 10_000 + (round * regions + number) * EACH;
+            // What is due by then, and all that follows from it.
+            while let Some(at) = one.plan.wake().filter(|at| at.0 <= now) {
+                if let Some(action) = one.plan.look(at) {
+                    one.carry_out(action);
+                }
+            }
+            let (site, page) = (number + 1, 7 + number * apart);
+            let memory = Region {
+                addr: page * PAGE,
+                bytes: pages * PAGE,
+            };
+            let is_registered = (one.plan.known(memory))
+                .is_some_and(|id| one.plan.regions.at(id).state == State::Registered);
+            let way = if is_registered {
+                Way::Found
+            } else {
+                Way::OnDemand
+            };
+            ahead += u64::from(is_registered);
+            if let Some(action) = one.used_pages(site, page, pages, now, way) {
+                one.carry_out(action);
+            }
+        }
+        steps_of_last = steps::take() / regions;
+    }
+    assert!(
+        regions < 10 || limit_pages < u64::MAX >> 12 || ahead > regions,
+        "{ahead} found"
+    );
+    steps_of_last
+}
+
+impl One {
+    fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Register { id, .. } => self.plan.registered(id),
+            Action::Deregister { id, .. } => {
+                self.plan.deregistered(id);
+                for (id, _) in self.plan.neighbours(id) {
+                    let Action::Register { id, .. } = self.plan.torn(id) else {
+                        panic!("to be registered again");
+                    };
+                    self.plan.registered(id);
+                }
+            }
+        }
+    }
+}
+
+/// The deepest tree of a thousand is some thirty nodes deep, and a use changes several of them.
+const MOST: u64 = 500;
+
+#[test]
+fn a_use_costs_the_same_with_a_thousand_regions_as_with_few() {
+    let steps = [1, 64, 250, 1000].map(|it| steps_a_use(it, 1, 2, u64::MAX >> 12));
+    assert!(steps.iter().all(|it| *it < MOST), "{steps:?}");
+}
+
+#[test]
+fn that_regions_overlap_costs_what_those_cost_that_do() {
+    let steps = [64, 250, 1000].map(|it| steps_a_use(it, 4, 1, u64::MAX >> 12));
+    assert!(steps.iter().all(|it| *it < MOST), "{steps:?}");
+}
+
+#[test]
+fn so_does_a_limit_that_puts_most_of_them_off() {
+    let steps = [64, 250, 1000].map(|it| steps_a_use(it, 1, 2, 16));
+    assert!(steps.iter().all(|it| *it < MOST), "{steps:?}");
+}
