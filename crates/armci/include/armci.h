@@ -6,6 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <stdarg.h>
+#include <string.h>
+#ifdef MSG_COMMS_MPI
+#include <mpi.h>
+#endif
 #include <stddef.h>
 
 /* What functions return besides 0. FAIL: a null pointer. FAIL2: a code or an address that cannot be.
@@ -72,6 +76,29 @@ static inline void derr_printf(const char *format, ...) {
     dassertc(1, 0, ("%d:%s: %d\n", armci_msg_me(), (_msg), (_code)), _code)
 #define armci_die2(_msg, _code1, _code2) \
     dassertc(1, 0, ("%d:%s: (%d,%d)\n", armci_msg_me(), (_msg), (_code1), (_code2)), _code1)
+
+#ifdef MSG_COMMS_MPI
+/* For programs of MPI, which define this before they include this file. */
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Initializes ARMCI, with the processes of a communicator in its order: 1, or 0 after an error. What it
+   began the first ARMCI_Finalize ends. Collective over them. */
+int ARMCI_Init_mpi_comm(MPI_Comm comm);
+
+/* As ARMCI_Init, with the processes of a communicator in its order. Any thread may call ARMCI, whatever is
+   asked for. */
+int ARMCI_Init_thread_comm(int armci_requested, MPI_Comm comm);
+
+/* The communicator of a group of which this process is a member: the program may use it, and does not free
+   it. MPI_COMM_NULL if there is none, as where MPI was begun after ARMCI. */
+MPI_Comm armci_group_comm(ARMCI_Group *group);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
 
 
 /**
@@ -162,7 +189,7 @@ typedef struct {
  */
 typedef struct {
   /**
-   * A number, and whether it gathers.
+   * A number, what it is known by, and whether it gathers.
    */
   int data[4];
   /**
@@ -181,9 +208,15 @@ extern "C" {
 int ARMCI_Init(void);
 
 /**
- * As ARMCI_Init; the arguments are left alone.
+ * As ARMCI_Init. Begins MPI before, if the program is linked with it and has not begun it: the program ends MPI then, or its exit does if ARMCI was finalized.
  */
-int ARMCI_Init_args(int *_argc, char ***_argv);
+int ARMCI_Init_args(int *argc,
+                    char ***argv);
+
+/**
+ * As ARMCI_Init. Any thread may call ARMCI, whatever is asked for.
+ */
+int ARMCI_Init_thread(int _armci_requested);
 
 /**
  * Whether ARMCI is initialized.
@@ -191,7 +224,7 @@ int ARMCI_Init_args(int *_argc, char ***_argv);
 int ARMCI_Initialized(void);
 
 /**
- * Ends ARMCI, and the job, unless armci_msg_init began it. Collective.
+ * Ends ARMCI, and the job, unless armci_msg_init began it. Does nothing if ARMCI is not initialized. Collective.
  */
 void ARMCI_Finalize(void);
 
@@ -245,6 +278,16 @@ int ARMCI_Malloc(void **ptr_arr, armci_size_t bytes);
 int ARMCI_Free(void *ptr);
 
 /**
+ * As ARMCI_Malloc; devices are all one, and their names are not looked at.
+ */
+int ARMCI_Malloc_memdev(void **ptr_arr, armci_size_t bytes, const char *_device);
+
+/**
+ * Frees memory of ARMCI_Malloc_memdev or ARMCI_Malloc_group_memdev.
+ */
+int ARMCI_Free_memdev(void *ptr);
+
+/**
  * Allocates memory of this process; null if there is no more.
  */
 void *ARMCI_Malloc_local(armci_size_t bytes);
@@ -258,6 +301,14 @@ int ARMCI_Free_local(void *ptr);
  * As ARMCI_Malloc, of the members of a group.
  */
 int ARMCI_Malloc_group(void **ptr_arr, armci_size_t bytes, ARMCI_Group *group);
+
+/**
+ * As ARMCI_Malloc_group; devices are all one, and their names are not looked at.
+ */
+int ARMCI_Malloc_group_memdev(void **ptr_arr,
+                              armci_size_t bytes,
+                              ARMCI_Group *group,
+                              const char *_device);
 
 /**
  * Frees memory of ARMCI_Malloc_group.
@@ -283,6 +334,21 @@ void ARMCI_Memdt(armci_meminfo_t *_meminfo, long _offset);
  * Frees memory of ARMCI_Memget, at the process that has it.
  */
 void ARMCI_Memctl(armci_meminfo_t *meminfo);
+
+/**
+ * Does nothing: where each process has memory is known from the start.
+ */
+void armci_set_mem_offset(void *_ptr);
+
+/**
+ * Does nothing, as ARMCI-MPI's programs need not ask here: a process may load and store in its own memory at any time.
+ */
+void ARMCI_Access_begin(void *_ptr);
+
+/**
+ * Does nothing, as ARMCI_Access_begin.
+ */
+void ARMCI_Access_end(void *_ptr);
 
 /**
  * Sets how many bytes a process may allocate at most. Before ARMCI_Init.
@@ -489,6 +555,20 @@ int ARMCI_PutS_flag_dir(void *src_ptr,
                         int proc);
 
 /**
+ * Copies a section of an array of this process into a buffer, run behind run: `count` is its bytes, then how often on each level.
+ */
+void armci_write_strided(void *ptr,
+                         int stride_levels,
+                         int *stride_arr,
+                         int *count,
+                         char *buf);
+
+/**
+ * Copies a buffer into a section of an array of this process, as armci_write_strided the other way.
+ */
+void armci_read_strided(void *ptr, int stride_levels, int *stride_arr, int *count, char *buf);
+
+/**
  * Puts runs of bytes to a process.
  */
 int ARMCI_PutV(armci_giov_t *darr, int len, int proc);
@@ -606,6 +686,17 @@ int ARMCI_NbPutV(armci_giov_t *darr, int len, int proc, armci_hdl_t *nb_handle);
  * Begins ARMCI_GetV.
  */
 int ARMCI_NbGetV(armci_giov_t *darr, int len, int proc, armci_hdl_t *nb_handle);
+
+/**
+ * Begins ARMCI_Acc.
+ */
+int ARMCI_NbAcc(int optype,
+                void *scale,
+                void *src,
+                void *dst,
+                int bytes,
+                int proc,
+                armci_hdl_t *nb_handle);
 
 /**
  * Begins ARMCI_AccS.

@@ -21,18 +21,32 @@
 #define armci_msg_sel(x, n, op, type, contribute) \
     armci_msg_sel_scope(SCOPE_ALL, (x), (n), (op), (type), (contribute))
 
+#ifdef MSG_COMMS_MPI
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* As armci_msg_init, with the processes of a communicator in its order. Collective over them. */
+void armci_msg_init_comm(MPI_Comm comm);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
+
 
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
 
 /**
- * Joins the job, so that messages go on after ARMCI_Finalize, until armci_msg_finalize. Collective.
+ * Joins the job, so that messages go on after ARMCI_Finalize, until armci_msg_finalize. Begins MPI before, if the program is linked with it and has not begun it. Collective.
  */
-void armci_msg_init(int *_argc, char ***_argv);
+void armci_msg_init(int *argc,
+                    char ***argv);
 
 /**
- * Ends the job. Collective.
+ * Ends the job, and MPI, if that was begun. Collective.
  */
 void armci_msg_finalize(void);
 
@@ -187,9 +201,9 @@ void armci_msg_clus_dgop(double *x, int n, char *op);
 void armci_msg_group_dgop(double *x, int n, char *op, ARMCI_Group *group);
 
 /**
- * Combines elements of all members of a group, at each. Collective over it.
+ * Combines elements of all members of a group that are in a scope, at each. Collective over these.
  */
-void armci_msg_group_gop_scope(int _scope, void *x, int n, char *op, int type_, ARMCI_Group *group);
+void armci_msg_group_gop_scope(int scope, void *x, int n, char *op, int type_, ARMCI_Group *group);
 
 /**
  * Brings the bytes to all of a scope whose first element is the largest (`max`) or the smallest (`min`) of those that contribute. Collective over it.
@@ -217,17 +231,21 @@ void armci_exchange_address_grp(void **ptr_arr, int n, ARMCI_Group *group);
 void armci_msg_group_barrier(ARMCI_Group *group);
 
 /**
- * Brings bytes of a member of a group, by its number there, to all of them. Collective over it.
+ * Brings bytes of a member of a group, by its number among all processes, to all members that are in a scope. Collective over these.
  */
-void armci_msg_group_bcast_scope(int _scope, void *buf, int len, int root, ARMCI_Group *group);
+void armci_msg_group_bcast_scope(int scope,
+                                 void *buf,
+                                 int len,
+                                 int root,
+                                 ARMCI_Group *group);
 
 /**
- * Brings bytes of the first member of a group to all of them. Collective over it.
+ * Brings bytes of a member of a group to so many from it on, all by their numbers there. Collective over these.
  */
 void armci_grp_clus_brdcst(void *buf,
                            int len,
                            int grp_master,
-                           int _grp_clus_nproc,
+                           int grp_clus_nproc,
                            ARMCI_Group *mastergroup);
 
 /**

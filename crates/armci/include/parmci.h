@@ -11,7 +11,8 @@ extern "C" {
 #endif
 
 int PARMCI_Init(void);
-int PARMCI_Init_args(int *_argc, char ***_argv);
+int PARMCI_Init_args(int *argc, char ***argv);
+int PARMCI_Init_thread(int _armci_requested);
 int PARMCI_Initialized(void);
 void PARMCI_Finalize(void);
 void PARMCI_Barrier(void);
@@ -20,10 +21,16 @@ void PARMCI_AllFence(void);
 void PARMCI_GroupFence(ARMCI_Group *group);
 int PARMCI_Malloc(void **ptr_arr, armci_size_t bytes);
 int PARMCI_Free(void *ptr);
+int PARMCI_Malloc_memdev(void **ptr_arr, armci_size_t bytes, const char *_device);
+int PARMCI_Malloc_group_memdev(void **ptr_arr, armci_size_t bytes, ARMCI_Group *group, const char *_device);
+int PARMCI_Free_memdev(void *ptr);
+void PARMCI_Access_begin(void *_ptr);
+void PARMCI_Access_end(void *_ptr);
 void *PARMCI_Malloc_local(armci_size_t bytes);
 int PARMCI_Free_local(void *ptr);
 void PARMCI_Memget(size_t bytes, armci_meminfo_t *meminfo, int _memflg);
 void *PARMCI_Memat(armci_meminfo_t *meminfo, long offset);
+void PARMCI_Memctl(armci_meminfo_t *meminfo);
 int PARMCI_Create_mutexes(int num);
 int PARMCI_Destroy_mutexes(void);
 void PARMCI_Lock(int mutex, int proc);
@@ -57,6 +64,7 @@ int PARMCI_NbPutS(void *src_ptr, int *src_stride_arr, void *dst_ptr, int *dst_st
 int PARMCI_NbGetS(void *src_ptr, int *src_stride_arr, void *dst_ptr, int *dst_stride_arr, int *count, int stride_levels, int proc, armci_hdl_t *nb_handle);
 int PARMCI_NbPutV(armci_giov_t *darr, int len, int proc, armci_hdl_t *nb_handle);
 int PARMCI_NbGetV(armci_giov_t *darr, int len, int proc, armci_hdl_t *nb_handle);
+int PARMCI_NbAcc(int optype, void *scale, void *src, void *dst, int bytes, int proc, armci_hdl_t *nb_handle);
 int PARMCI_NbAccS(int optype, void *scale, void *src_ptr, int *src_stride_arr, void *dst_ptr, int *dst_stride_arr, int *count, int stride_levels, int proc, armci_hdl_t *nb_handle);
 int PARMCI_NbAccV(int op, void *scale, armci_giov_t *darr, int len, int proc, armci_hdl_t *nb_handle);
 int PARMCI_Wait(armci_hdl_t *nb_handle);
@@ -69,6 +77,11 @@ int PARMCI_NbPutValueFloat(float src, void *dst, int proc, armci_hdl_t *nb_handl
 int PARMCI_NbPutValueDouble(double src, void *dst, int proc, armci_hdl_t *nb_handle);
 void parmci_msg_barrier(void);
 void parmci_msg_group_barrier(ARMCI_Group *group);
+
+#ifdef MSG_COMMS_MPI
+int PARMCI_Init_mpi_comm(MPI_Comm comm);
+int PARMCI_Init_thread_comm(int armci_requested, MPI_Comm comm);
+#endif
 
 #ifdef __cplusplus
 }

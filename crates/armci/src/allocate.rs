@@ -92,11 +92,11 @@ impl Armci {
         Ok(addresses)
     }
 
-    /// Frees this process's part of an allocation, of which any process's part is given. ARMCI's `Free`,
-    /// which waits for nobody: that others are done with it is for the program to see to, as by a barrier.
+    /// Frees this process's part of an allocation, of which the start of any process's part is given. ARMCI's
+    /// `Free`, which waits for nobody: that others are done with it is for the program to see to, as by a barrier.
     ///
     /// # Errors
-    /// [`Error::UnknownAddress`]. A part of no bytes, which is null, is free.
+    /// [`Error::UnknownAddress`], [`Error::InsideAllocation`]. A part of no bytes, which is null, is free.
     pub fn free(&self, at: *mut u8) -> Result<()> {
         if at.is_null() {
             return Ok(());
@@ -105,7 +105,13 @@ impl Armci {
             proc: self.me(),
             addr: at.addr(),
         };
-        let (proc, offset) = self.memory.whose(at).ok_or(unknown)?;
+        let (proc, offset, before) = self.memory.whose(at).ok_or(unknown)?;
+        if before > 0 {
+            return Err(Error::InsideAllocation {
+                addr: at.addr(),
+                start: at.addr() - before,
+            });
+        }
         if let Some(own) = self.memory.forget(proc, offset) {
             self.memory.give(own);
         }

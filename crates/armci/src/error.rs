@@ -85,6 +85,52 @@ pub enum Error {
         code: i32,
     },
 
+    /// A name means no reduction of such elements.
+    #[error(
+        "\"{name}\" is no reduction of {elements}, of which there are: +, *, max, min, absmax, absmin{others}"
+    )]
+    Reduction {
+        /// The name given.
+        name: String,
+        /// What was to be combined.
+        elements: &'static str,
+        /// Reductions that such elements have besides.
+        others: &'static str,
+    },
+
+    /// A process is none of those that do something together.
+    #[error("process {proc} is none of the {members} processes that take part")]
+    NoMember {
+        /// The number given, among all processes.
+        proc: i32,
+        /// How many take part.
+        members: usize,
+    },
+
+    /// What is to be freed is not where an allocation begins.
+    #[error("{addr:#x} lies inside an allocation, which begins at {start:#x}: free that")]
+    InsideAllocation {
+        /// The address given.
+        addr: usize,
+        /// Where the allocation begins.
+        start: usize,
+    },
+
+    /// A handle was not made by ARMCI.
+    #[error(
+        "the handle is none that ARMCI made: prepare it by ARMCI_INIT_HANDLE, and begin an operation with it"
+    )]
+    Handle,
+
+    /// The program's MPI did not do what it was asked for.
+    #[error("MPI: {doing}: {why}")]
+    Mpi {
+        /// What it was asked for.
+        doing: &'static str,
+        /// Why not.
+        why: String,
+    },
+
     /// An address does not suit what is there.
     #[error("the address {addr:#x} is not a multiple of {align}")]
     Misaligned {
@@ -161,11 +207,19 @@ impl Error {
     pub fn code(&self) -> i32 {
         match self {
             Error::Null { .. } => -1,
-            Error::Code { .. } | Error::Misaligned { .. } => -2,
+            Error::Code { .. }
+            | Error::Reduction { .. }
+            | Error::Misaligned { .. }
+            | Error::Handle => -2,
             Error::Number { .. } | Error::TooLong { .. } => -3,
             Error::StrideLevels { .. } => -4,
-            Error::NoProcess { .. } | Error::NoGroup { .. } | Error::Group { .. } => -5,
-            Error::UnknownAddress { .. } | Error::PastAllocation { .. } => -6,
+            Error::NoProcess { .. }
+            | Error::NoGroup { .. }
+            | Error::NoMember { .. }
+            | Error::Group { .. } => -5,
+            Error::UnknownAddress { .. }
+            | Error::PastAllocation { .. }
+            | Error::InsideAllocation { .. } => -6,
             Error::NotInitialized => -8,
             _ => -7,
         }

@@ -5,12 +5,18 @@ use std::sync::Arc;
 use crate::{
     Armci, Error, Result,
     error::count,
-    message::{ALL, Circle, Element, GROUPS, Reduction},
+    message::{ALL, Circle, Element, GROUPS, Reduction, Scope},
 };
 
 /// Names a group at one process; the one of all is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Group(pub i32);
+
+/// Beside a group's context: whose messages those of its members of one node are, of its first members of each
+/// node, and of members that C lists by their numbers.
+const PART_NODE: u64 = 1 << 63;
+const PART_MASTERS: u64 = 1 << 62;
+const PART: u64 = PART_NODE | PART_MASTERS;
 
 /// The groups of a process.
 pub(crate) struct Groups {
@@ -181,35 +187,73 @@ impl Armci {
         self.in_group(group, |circle| circle.barrier())
     }
 
-    /// Brings bytes of a member, by its number in the group, to all. Collective over the group.
+    /// Brings bytes of a member, by its number among all processes, to the others of a scope. Collective over
+    /// that. ARMCI's `armci_msg_group_bcast_scope`.
     ///
     /// # Errors
-    /// As [`group_barrier`](Self::group_barrier); [`Error::NoProcess`].
-    pub fn group_broadcast(&self, group: Group, bytes: &mut [u8], root: i32) -> Result<()> {
-        self.in_group(group, |circle| {
-            let number = count(root.into(), 0, "the number of a member")?;
-            if number >= circle.members.len() {
-                return Err(Error::NoProcess {
-                    proc: root,
-                    processes: circle.members.len(),
-                });
-            }
-            circle.broadcast(number, bytes)
+    /// As [`group_barrier`](Self::group_barrier); [`Error::NoProcess`], [`Error::NoMember`] if the process is
+    /// none of them.
+    pub fn group_broadcast(
+        &self,
+        group: Group,
+        scope: Scope,
+        bytes: &mut [u8],
+        root: i32,
+    ) -> Result<()> {
+        let number = self.memory.process(root)?;
+        self.in_group_scope(group, scope, |circle| {
+            circle.broadcast(circle.place_of(number)?, bytes)
         })
     }
 
-    /// Combines elements of all members, at each of them. Collective over the group.
+    /// Brings bytes of the first of so many members, by their numbers in the group, to the others of these.
+    /// Collective over them; other members have nothing to do. ARMCI's `armci_grp_clus_brdcst`.
+    ///
+    /// # Errors
+    /// As [`group_barrier`](Self::group_barrier); [`Error::NoProcess`] if the group has not so many,
+    /// [`Error::Number`].
+    pub fn group_part_broadcast(
+        &self,
+        group: Group,
+        (first, number): (i32, i32),
+        bytes: &mut [u8],
+    ) -> Result<()> {
+        let start = count(first.into(), 0, "the number of the first member")?;
+        let number = count(number.into(), 0, "the number of members")?;
+        self.in_group(group, |circle| {
+            let part = circle.members.get(start..start + number);
+            let members = part.ok_or(Error::NoProcess {
+                proc: (start + number) as i32 - 1,
+                processes: circle.members.len(),
+            })?;
+            let own = circle.own.wrapping_sub(start);
+            if own >= members.len() {
+                return Ok(());
+            }
+            let part = Circle {
+                members,
+                own,
+                context: circle.context | PART,
+                ..circle
+            };
+            part.broadcast(0, bytes)
+        })
+    }
+
+    /// Combines elements of all members of a scope, at each of them. Collective over that. ARMCI's
+    /// `armci_msg_group_gop_scope`.
     ///
     /// # Errors
     /// As [`group_barrier`](Self::group_barrier).
     pub fn group_all_reduce(
         &self,
         group: Group,
+        scope: Scope,
         bytes: &mut [u8],
         reduction: Reduction,
         element: Element,
     ) -> Result<()> {
-        self.in_group(group, |circle| {
+        self.in_group_scope(group, scope, |circle| {
             reduction.begin(element, bytes);
             circle.reduce(bytes, |into, with| reduction.fold(element, into, with))?;
             circle.broadcast(0, bytes)
@@ -218,6 +262,52 @@ impl Armci {
 
     pub(crate) fn group_all_gather(&self, group: Group, mine: [u64; 2]) -> Result<Vec<[u64; 2]>> {
         self.in_group(group, |circle| circle.all_gather(mine))
+    }
+
+    /// Does something with the others of a scope of a group, if this process is one of them: the members, those
+    /// of this process's node, or the first of each node.
+    fn in_group_scope(
+        &self,
+        group: Group,
+        scope: Scope,
+        act: impl FnOnce(Circle<'_>) -> Result<()>,
+    ) -> Result<()> {
+        self.in_group(group, |circle| {
+            let node_of = |member: &usize| self.nodes.of(*member);
+            let (part, members): (_, Vec<usize>) = match scope {
+                Scope::All => return act(circle),
+                Scope::Node => {
+                    let own = node_of(&self.me);
+                    let members = circle.members.iter();
+                    (
+                        PART_NODE,
+                        members.copied().filter(|it| node_of(it) == own).collect(),
+                    )
+                }
+                Scope::Masters => {
+                    let mut seen = Vec::new();
+                    let is_first = |member: &usize| {
+                        let node = node_of(member);
+                        let is_new = !seen.contains(&node);
+                        seen.push(node);
+                        is_new
+                    };
+                    (
+                        PART_MASTERS,
+                        circle.members.iter().copied().filter(is_first).collect(),
+                    )
+                }
+            };
+            let Some(own) = members.iter().position(|member| *member == self.me) else {
+                return Ok(());
+            };
+            act(Circle {
+                members: &members,
+                own,
+                context: circle.context | part,
+                ..circle
+            })
+        })
     }
 
     fn in_group<R>(&self, group: Group, act: impl FnOnce(Circle<'_>) -> Result<R>) -> Result<R> {

@@ -25,6 +25,7 @@ mod gpc;
 mod group;
 mod memory;
 mod message;
+mod mpi;
 mod mutexes;
 mod nodes;
 mod notify;

@@ -30,7 +30,8 @@ const HEADERS: [Header; 3] = [
             "nonblocking.rs",
         ],
         guard: "_ARMCI_H",
-        before: "#include <stdio.h>\n#include <stdlib.h>\n#include <stdarg.h>",
+        before: "#include <stdio.h>\n#include <stdlib.h>\n#include <stdarg.h>\n#include <string.h>\n#ifdef MSG_COMMS_MPI\n#include \
+                 <mpi.h>\n#endif",
         after: include_str!("header/armci.txt"),
     },
     Header {
@@ -118,7 +119,8 @@ fn check_profiling_names() {
         count += 1;
     }
     assert!(count > 55, "{count} names");
-    text += "\n#ifdef __cplusplus\n}\n#endif\n\n#endif /* _PARMCI_H_ */\n";
+    text += "\n#ifdef MSG_COMMS_MPI\nint PARMCI_Init_mpi_comm(MPI_Comm comm);\n\
+             int PARMCI_Init_thread_comm(int armci_requested, MPI_Comm comm);\n#endif\n\n#ifdef __cplusplus\n}\n#endif\n\n#endif /* _PARMCI_H_ */\n";
     assert_kept("parmci.h", &text);
 }
 

@@ -17,12 +17,12 @@ pub fn join(kind: Kind) -> Result<Box<dyn Bootstrap>, Error> {
 
 /// Joins the job as `options` say.
 pub fn join_with(options: &JoinOptions) -> Result<Box<dyn Bootstrap>, Error> {
-    if options.kind == Kind::Mpi {
-        return Ok(Box::new(Mpi::init()?));
+    if options.kind == Kind::Mpi || options.mpi_communicator.is_some() {
+        return Ok(Box::new(Mpi::init(options.mpi_communicator)?));
     }
     if options.kind == Kind::Auto && mpi::is_initialized() {
         // Of a job of one, too, MPI has joined, and ends what is said on its descriptor.
-        let mpi = Mpi::init()?;
+        let mpi = Mpi::init(None)?;
         if mpi.size() == 1 {
             refuse_stranger(mpi.library(), process_environment)?;
         }

@@ -26,12 +26,13 @@ const MPICH: Handles = Handles {
 
 #[derive(Clone, Copy)]
 struct Handles {
+    /// The communicator of the job's ranks.
     world: usize,
     byte: usize,
 }
 
 type Flag = unsafe extern "C" fn(*mut c_int) -> c_int;
-type OfWorld = unsafe extern "C" fn(usize, *mut c_int) -> c_int;
+type OfRanks = unsafe extern "C" fn(usize, *mut c_int) -> c_int;
 type AllGather =
     unsafe extern "C" fn(*const c_void, c_int, usize, *mut c_void, c_int, usize, usize) -> c_int;
 type Abort = unsafe extern "C" fn(usize, c_int) -> c_int;
@@ -83,8 +84,8 @@ fn library() -> Library {
 }
 
 impl Mpi {
-    /// Joins through the program's MPI. Collective.
-    pub(crate) fn init() -> Result<Self, Error> {
+    /// Joins through the program's MPI: all its processes, or those of a communicator. Collective over them.
+    pub(crate) fn init(communicator: Option<usize>) -> Result<Self, Error> {
         if !is_initialized() {
             return Err(Error::LauncherUnusable {
                 seen: "MPI was asked for".into(),
@@ -110,16 +111,20 @@ impl Mpi {
             },
             _ => MPICH,
         };
+        let handles = Handles {
+            world: communicator.unwrap_or(handles.world),
+            ..handles
+        };
         // SAFETY: the functions of these names have these types in every MPI.
         let (rank, size, all_gather, abort) = unsafe {
             (
-                std::mem::transmute::<*mut c_void, OfWorld>(find("MPI_Comm_rank\0")?),
-                std::mem::transmute::<*mut c_void, OfWorld>(find("MPI_Comm_size\0")?),
+                std::mem::transmute::<*mut c_void, OfRanks>(find("MPI_Comm_rank\0")?),
+                std::mem::transmute::<*mut c_void, OfRanks>(find("MPI_Comm_size\0")?),
                 std::mem::transmute::<*mut c_void, AllGather>(find("MPI_Allgather\0")?),
                 std::mem::transmute::<*mut c_void, Abort>(find("MPI_Abort\0")?),
             )
         };
-        let ask = |function: OfWorld, doing: &str| {
+        let ask = |function: OfRanks, doing: &str| {
             let mut found = 0;
             // SAFETY: MPI is initialized, and the number has room.
             let code = unsafe { function(handles.world, &raw mut found) };

@@ -10,6 +10,9 @@ use crate::Kind;
 pub struct JoinOptions {
     /// Which service to use.
     pub kind: Kind,
+    /// The communicator of the program's MPI whose processes are the job's ranks, in its order, as the handle that
+    /// C has for it; none for all processes of MPI, or another service.
+    pub mpi_communicator: Option<usize>,
     /// The libpmix to open, instead of `libpmix.so.2` and `libpmix.so`.
     pub libpmix: Option<PathBuf>,
     /// How long the launcher may take to answer anything but a fence.
@@ -22,6 +25,7 @@ impl Default for JoinOptions {
     fn default() -> JoinOptions {
         JoinOptions {
             kind: Kind::Auto,
+            mpi_communicator: None,
             libpmix: None,
             answer_within: Duration::from_secs(60),
             fence_within: Duration::from_secs(600),

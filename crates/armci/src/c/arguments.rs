@@ -8,9 +8,19 @@ use crate::{
     error::{count, not_null},
 };
 
+/// What a handle is that ARMCI did not make: memory that nobody prepared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unknown {
+    /// One of none, for what begins with it: programs exist that do not prepare their handles.
+    Fresh,
+    /// An error.
+    Refused,
+}
+
 /// The handle in what C has.
 pub(super) unsafe fn handle<R>(
     handle: *mut armci_hdl_t,
+    unknown: Unknown,
     act: impl FnOnce(Option<&mut Handle>) -> Result<R>,
 ) -> Result<R> {
     // SAFETY: null or a handle, says the caller.
@@ -21,10 +31,29 @@ pub(super) unsafe fn handle<R>(
         number: known.data[0],
         is_aggregate: known.data[2],
     };
+    if known.data[1] != seal(&inner) {
+        match unknown {
+            Unknown::Fresh => inner = Handle::default(),
+            Unknown::Refused => return Err(Error::Handle),
+        }
+    }
     let done = act(Some(&mut inner));
     known.data[0] = inner.number;
+    known.data[1] = seal(&inner);
     known.data[2] = inner.is_aggregate;
     done
+}
+
+/// What stands beside a handle's number, so that other memory is hardly taken for one; 0 for one of none.
+fn seal(handle: &Handle) -> i32 {
+    let Handle {
+        number,
+        is_aggregate,
+    } = *handle;
+    match (number, is_aggregate) {
+        (0, 0) => 0,
+        _ => (number ^ is_aggregate.rotate_left(16) ^ 0x4864_7221).wrapping_mul(0x2545_f491) | 1,
+    }
 }
 
 /// The strides and counts of so many levels. Without levels nobody looks at strides.

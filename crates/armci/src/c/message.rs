@@ -40,13 +40,17 @@ unsafe fn elements<'a>(
     Ok((bytes, reduction, element))
 }
 
-/// Joins the job, so that messages go on after ARMCI_Finalize, until armci_msg_finalize. Collective.
+/// Joins the job, so that messages go on after ARMCI_Finalize, until armci_msg_finalize. Begins MPI before, if the program is linked with it and has not begun it. Collective.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn armci_msg_init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) {
-    or_die("armci_msg_init", process::begin_messages());
+pub unsafe extern "C" fn armci_msg_init(argc: *mut c_int, argv: *mut *mut *mut c_char) {
+    let begun = process::begin_mpi(argc, argv);
+    or_die(
+        "armci_msg_init",
+        begun.and_then(|_| process::begin_messages(None)),
+    );
 }
 
-/// Ends the job. Collective.
+/// Ends the job, and MPI, if that was begun. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_finalize() {
     or_die_unless_forked("armci_msg_finalize", process::end_messages());
@@ -256,7 +260,7 @@ pub unsafe extern "C" fn armci_msg_group_igop(
     // SAFETY: what C's caller promises.
     talk("armci_msg_group_igop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -99)?;
-        armci.group_all_reduce(group_at(group)?, bytes, reduction, element)
+        armci.group_all_reduce(group_at(group)?, Scope::All, bytes, reduction, element)
     });
 }
 
@@ -291,7 +295,7 @@ pub unsafe extern "C" fn armci_msg_group_lgop(
     // SAFETY: what C's caller promises.
     talk("armci_msg_group_lgop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -101)?;
-        armci.group_all_reduce(group_at(group)?, bytes, reduction, element)
+        armci.group_all_reduce(group_at(group)?, Scope::All, bytes, reduction, element)
     });
 }
 
@@ -326,7 +330,7 @@ pub unsafe extern "C" fn armci_msg_group_llgop(
     // SAFETY: what C's caller promises.
     talk("armci_msg_group_llgop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -102)?;
-        armci.group_all_reduce(group_at(group)?, bytes, reduction, element)
+        armci.group_all_reduce(group_at(group)?, Scope::All, bytes, reduction, element)
     });
 }
 
@@ -361,7 +365,7 @@ pub unsafe extern "C" fn armci_msg_group_fgop(
     // SAFETY: what C's caller promises.
     talk("armci_msg_group_fgop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -306)?;
-        armci.group_all_reduce(group_at(group)?, bytes, reduction, element)
+        armci.group_all_reduce(group_at(group)?, Scope::All, bytes, reduction, element)
     });
 }
 
@@ -396,14 +400,14 @@ pub unsafe extern "C" fn armci_msg_group_dgop(
     // SAFETY: what C's caller promises.
     talk("armci_msg_group_dgop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -307)?;
-        armci.group_all_reduce(group_at(group)?, bytes, reduction, element)
+        armci.group_all_reduce(group_at(group)?, Scope::All, bytes, reduction, element)
     });
 }
 
-/// Combines elements of all members of a group, at each. Collective over it.
+/// Combines elements of all members of a group that are in a scope, at each. Collective over these.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_group_gop_scope(
-    _scope: c_int,
+    scope: c_int,
     x: *mut c_void,
     n: c_int,
     op: *mut c_char,
@@ -413,7 +417,7 @@ pub unsafe extern "C" fn armci_msg_group_gop_scope(
     // SAFETY: what C's caller promises.
     talk("armci_msg_group_gop_scope", |armci| unsafe {
         let (bytes, reduction, element) = elements(x, n, op, type_)?;
-        armci.group_all_reduce(group_at(group)?, bytes, reduction, element)
+        armci.group_all_reduce(group_at(group)?, Scope::of_code(scope)?, bytes, reduction, element)
     });
 }
 
@@ -458,7 +462,8 @@ pub unsafe extern "C" fn armci_exchange_address_grp(
     talk("armci_exchange_address_grp", |armci| unsafe {
         let len = count(n.into(), 0, "the number of addresses")?;
         let bytes = bytes(ptr_arr.cast(), len * size_of::<*mut c_void>())?;
-        armci.group_all_reduce(group_at(group)?, bytes, Reduction::Sum, Element::Long)
+        let group = group_at(group)?;
+        armci.group_all_reduce(group, Scope::All, bytes, Reduction::Sum, Element::Long)
     });
 }
 
@@ -471,10 +476,10 @@ pub unsafe extern "C" fn armci_msg_group_barrier(group: *mut ARMCI_Group) {
     });
 }
 
-/// Brings bytes of a member of a group, by its number there, to all of them. Collective over it.
+/// Brings bytes of a member of a group, by its number among all processes, to all members that are in a scope. Collective over these.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_group_bcast_scope(
-    _scope: c_int,
+    scope: c_int,
     buf: *mut c_void,
     len: c_int,
     root: c_int,
@@ -483,23 +488,25 @@ pub unsafe extern "C" fn armci_msg_group_bcast_scope(
     // SAFETY: what C's caller promises.
     talk("armci_msg_group_bcast_scope", |armci| unsafe {
         let len = count(len.into(), 0, "the number of bytes")?;
-        armci.group_broadcast(group_at(group)?, bytes(buf, len)?, root)
+        let scope = Scope::of_code(scope)?;
+        armci.group_broadcast(group_at(group)?, scope, bytes(buf, len)?, root)
     });
 }
 
-/// Brings bytes of the first member of a group to all of them. Collective over it.
+/// Brings bytes of a member of a group to so many from it on, all by their numbers there. Collective over these.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_grp_clus_brdcst(
     buf: *mut c_void,
     len: c_int,
     grp_master: c_int,
-    _grp_clus_nproc: c_int,
+    grp_clus_nproc: c_int,
     mastergroup: *mut ARMCI_Group,
 ) {
     // SAFETY: what C's caller promises.
     talk("armci_grp_clus_brdcst", |armci| unsafe {
         let len = count(len.into(), 0, "the number of bytes")?;
-        armci.group_broadcast(group_at(mastergroup)?, bytes(buf, len)?, grp_master)
+        let part = (grp_master, grp_clus_nproc);
+        armci.group_part_broadcast(group_at(mastergroup)?, part, bytes(buf, len)?)
     });
 }
 

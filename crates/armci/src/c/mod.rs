@@ -14,11 +14,13 @@
 
 mod arguments;
 mod callers;
+mod communicators;
 mod process;
 
 pub mod armci;
 pub mod gpc;
 pub mod message;
+pub mod mpi;
 pub mod nonblocking;
 pub mod parmci;
 pub mod transfer;

@@ -3,11 +3,11 @@
 use std::ffi::{c_double, c_float, c_int, c_long, c_void};
 
 use super::{
-    arguments::{handle, strides, vectors},
+    arguments::{Unknown, handle, strides, vectors},
     armci::{armci_giov_t, armci_hdl_t},
     process::{armci, call, code, found, or_die},
 };
-use crate::{Armci, Error, Handle, Result};
+use crate::{Armci, Error, Handle, Result, Strides};
 
 /// What a function begins, or ends, with the handle that C has.
 #[inline]
@@ -18,7 +18,7 @@ unsafe fn begin(
 ) -> c_int {
     // SAFETY: null or a handle, says the caller.
     call(function, |armci| unsafe {
-        handle(nb_handle, |handle| act(armci, handle))
+        handle(nb_handle, Unknown::Fresh, |handle| act(armci, handle))
     })
 }
 
@@ -132,6 +132,31 @@ pub unsafe extern "C" fn ARMCI_NbGetV(
     }
 }
 
+/// Begins ARMCI_Acc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_NbAcc(
+    optype: c_int,
+    scale: *mut c_void,
+    src: *mut c_void,
+    dst: *mut c_void,
+    bytes: c_int,
+    proc: c_int,
+    nb_handle: *mut armci_hdl_t,
+) -> c_int {
+    // SAFETY: what C's caller promises.
+    unsafe {
+        begin("ARMCI_NbAcc", nb_handle, |armci, handle| {
+            let scale = Armci::scale(optype, scale.cast())?;
+            let whole = Strides {
+                src: &[],
+                dst: &[],
+                count: &[bytes],
+            };
+            armci.accumulate_strided_nb(&scale, src.cast(), dst.cast(), whole, proc, handle)
+        })
+    }
+}
+
 /// Begins ARMCI_AccS.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_NbAccS(
@@ -182,7 +207,7 @@ pub unsafe extern "C" fn ARMCI_NbAccV(
 pub unsafe extern "C" fn ARMCI_Wait(nb_handle: *mut armci_hdl_t) -> c_int {
     // SAFETY: what C's caller promises.
     call("ARMCI_Wait", |armci| unsafe {
-        handle(nb_handle, |handle| armci.wait(handle))
+        handle(nb_handle, Unknown::Refused, |handle| armci.wait(handle))
     })
 }
 
@@ -194,7 +219,7 @@ pub unsafe extern "C" fn ARMCI_Test(nb_handle: *mut armci_hdl_t) -> c_int {
         let armci = armci()?;
         // SAFETY: what C's caller promises.
         done = unsafe {
-            handle(nb_handle, |handle| {
+            handle(nb_handle, Unknown::Refused, |handle| {
                 handle.map_or(Ok(true), |it| armci.test(it))
             })
         }?;
@@ -224,7 +249,7 @@ pub unsafe extern "C" fn ARMCI_SET_AGGREGATE_HANDLE(nb_handle: *mut armci_hdl_t)
     let act = || -> Result<_> {
         // SAFETY: what C's caller promises.
         unsafe {
-            handle(nb_handle, |handle| {
+            handle(nb_handle, Unknown::Fresh, |handle| {
                 handle.ok_or(Error::Null { what: "a handle" })?.is_aggregate = 1;
                 Ok(())
             })
@@ -238,7 +263,7 @@ pub unsafe extern "C" fn ARMCI_SET_AGGREGATE_HANDLE(nb_handle: *mut armci_hdl_t)
 pub unsafe extern "C" fn ARMCI_UNSET_AGGREGATE_HANDLE(nb_handle: *mut armci_hdl_t) {
     // SAFETY: what C's caller promises.
     found("ARMCI_UNSET_AGGREGATE_HANDLE", |armci| unsafe {
-        handle(nb_handle, |handle| {
+        handle(nb_handle, Unknown::Refused, |handle| {
             armci.stop_gathering(handle.ok_or(Error::Null { what: "a handle" })?)
         })
     });

@@ -27,6 +27,7 @@ profiled! {
     PARMCI_Init_args = armci::ARMCI_Init_args(
         argc: *mut c_int, argv: *mut *mut *mut c_char
     ) -> c_int;
+    PARMCI_Init_thread = armci::ARMCI_Init_thread(armci_requested: c_int) -> c_int;
     PARMCI_Initialized = armci::ARMCI_Initialized() -> c_int;
     PARMCI_Finalize = armci::ARMCI_Finalize();
     PARMCI_Barrier = armci::ARMCI_Barrier();
@@ -35,10 +36,21 @@ profiled! {
     PARMCI_GroupFence = armci::ARMCI_GroupFence(group: *mut ARMCI_Group);
     PARMCI_Malloc = armci::ARMCI_Malloc(ptr_arr: *mut *mut c_void, bytes: armci_size_t) -> c_int;
     PARMCI_Free = armci::ARMCI_Free(ptr: *mut c_void) -> c_int;
+    PARMCI_Malloc_memdev = armci::ARMCI_Malloc_memdev(
+        ptr_arr: *mut *mut c_void, bytes: armci_size_t, device: *const c_char
+    ) -> c_int;
+    PARMCI_Malloc_group_memdev = armci::ARMCI_Malloc_group_memdev(
+        ptr_arr: *mut *mut c_void, bytes: armci_size_t, group: *mut ARMCI_Group, device: *const
+        c_char
+    ) -> c_int;
+    PARMCI_Free_memdev = armci::ARMCI_Free_memdev(ptr: *mut c_void) -> c_int;
+    PARMCI_Access_begin = armci::ARMCI_Access_begin(ptr: *mut c_void);
+    PARMCI_Access_end = armci::ARMCI_Access_end(ptr: *mut c_void);
     PARMCI_Malloc_local = armci::ARMCI_Malloc_local(bytes: armci_size_t) -> *mut c_void;
     PARMCI_Free_local = armci::ARMCI_Free_local(ptr: *mut c_void) -> c_int;
     PARMCI_Memget = armci::ARMCI_Memget(bytes: usize, meminfo: *mut armci_meminfo_t, memflg: c_int);
     PARMCI_Memat = armci::ARMCI_Memat(meminfo: *mut armci_meminfo_t, offset: c_long) -> *mut c_void;
+    PARMCI_Memctl = armci::ARMCI_Memctl(meminfo: *mut armci_meminfo_t);
     PARMCI_Create_mutexes = armci::ARMCI_Create_mutexes(num: c_int) -> c_int;
     PARMCI_Destroy_mutexes = armci::ARMCI_Destroy_mutexes() -> c_int;
     PARMCI_Lock = armci::ARMCI_Lock(mutex: c_int, proc: c_int);
@@ -131,6 +143,10 @@ profiled! {
     ) -> c_int;
     PARMCI_NbGetV = nonblocking::ARMCI_NbGetV(
         darr: *mut armci_giov_t, len: c_int, proc: c_int, nb_handle: *mut armci_hdl_t
+    ) -> c_int;
+    PARMCI_NbAcc = nonblocking::ARMCI_NbAcc(
+        optype: c_int, scale: *mut c_void, src: *mut c_void, dst: *mut c_void, bytes: c_int,
+        proc: c_int, nb_handle: *mut armci_hdl_t
     ) -> c_int;
     PARMCI_NbAccS = nonblocking::ARMCI_NbAccS(
         optype: c_int, scale: *mut c_void, src_ptr: *mut c_void, src_stride_arr: *mut c_int,

@@ -14,8 +14,11 @@ use hydrant::Job;
 use hydrant_conduit::fork;
 use parking_lot::Mutex;
 
-use super::callers::from_caller;
-use crate::{Armci, Error, Result};
+use super::{callers::from_caller, communicators};
+use crate::{
+    Armci, Error, Result,
+    mpi::{self, Communicator},
+};
 
 /// ARMCI, while it is initialized; null before and after. What it points to is never freed, for another
 /// thread may be using it.
@@ -30,6 +33,7 @@ static PARENT: AtomicPtr<Armci> = AtomicPtr::new(ptr::null_mut());
 /// How often it was initialized.
 static BEGUN: Mutex<Begun> = Mutex::new(Begun {
     armci: 0,
+    is_once: false,
     messages: false,
     limit: None,
 });
@@ -37,6 +41,8 @@ static BEGUN: Mutex<Begun> = Mutex::new(Begun {
 struct Begun {
     /// Calls of `ARMCI_Init` without one of `ARMCI_Finalize`.
     armci: u32,
+    /// Whether later calls do not count.
+    is_once: bool,
     /// Whether `armci_msg_init` was called.
     messages: bool,
     /// Bytes that a process may allocate, if that was set.
@@ -87,30 +93,69 @@ fn leave_to_parent() {
     ARMCI.store(ptr::null_mut(), Release);
 }
 
-/// Joins the job, unless that was done.
-pub(super) fn begin_messages() -> Result<()> {
+/// Joins the job, unless that was done: all processes, or those of a communicator.
+pub(super) fn begin_messages(given: Option<Communicator>) -> Result<()> {
     forked()?;
     let mut begun = BEGUN.lock();
     begun.messages = true;
-    join(&begun)
+    join(&begun, given)
 }
 
-pub(super) fn begin_armci() -> Result<()> {
+/// Begins MPI, too, if the program has it and has not begun it: before it joins the job.
+pub(super) fn begin_mpi(argc: *mut c_int, argv: *mut *mut *mut c_char) -> Result<bool> {
+    let _begun = BEGUN.lock();
+    match MESSAGES.load(Acquire).is_null() {
+        true => mpi::begin(argc, argv),
+        false => Ok(false),
+    }
+}
+
+/// Has the end of the process end MPI, if the program did not and ended ARMCI in good order.
+pub(super) fn end_mpi_at_exit() {
+    extern "C" fn end() {
+        if MESSAGES.load(Acquire).is_null()
+            && let Err(cause) = mpi::end()
+        {
+            tell(&cause.to_string());
+        }
+    }
+    // SAFETY: the function unwinds nowhere, and the library stays loaded: nobody unloads what has threads.
+    if unsafe { libc::atexit(end) } != 0 {
+        tell("MPI is not ended with the process: call MPI_Finalize");
+    }
+}
+
+pub(super) fn begin_armci(given: Option<Communicator>) -> Result<()> {
     forked()?;
     let mut begun = BEGUN.lock();
-    join(&begun)?;
-    begun.armci += 1;
+    join(&begun, given)?;
+    if !begun.is_once {
+        begun.armci += 1;
+    }
     ARMCI.store(MESSAGES.load(Acquire), Release);
     Ok(())
 }
 
-fn join(begun: &Begun) -> Result<()> {
-    if !MESSAGES.load(Acquire).is_null() {
-        return Ok(());
+/// As [`begin_armci`], so that the first call of [`end_armci`] ends it: Global Arrays, which begins ARMCI so, begins it
+/// once more and ends it once.
+pub(super) fn begin_armci_once(given: Communicator) -> Result<()> {
+    begin_armci(Some(given))?;
+    let mut begun = BEGUN.lock();
+    begun.is_once = begun.armci == 1;
+    Ok(())
+}
+
+fn join(begun: &Begun, given: Option<Communicator>) -> Result<()> {
+    if let Ok(armci) = messages() {
+        return given.map_or(Ok(()), |given| communicators::check_same(armci, given));
     }
     // Who has the log of another library sees Hydrant's there.
     let _ = hydrant::log_to_stderr();
-    let job = hydrant::join()?;
+    let mut builder = Job::builder()?;
+    if let Some(Communicator(given)) = given {
+        builder = builder.mpi_communicator(given);
+    }
+    let job = builder.join()?;
     let megabytes = std::env::var("ARMCI_DEFAULT_SHMMAX");
     let megabytes = megabytes.ok().and_then(|text| text.trim().parse().ok());
     let limit = begun
@@ -118,17 +163,18 @@ fn join(begun: &Begun) -> Result<()> {
         .or(megabytes.map(|megabytes: usize| megabytes << 20));
     let armci = Armci::new(&job, limit)?;
     fork::in_child(leave_to_parent);
+    communicators::begin(&armci, given)?;
     MESSAGES.store(Box::into_raw(Box::new(armci)), Release);
     Ok(())
 }
 
 /// Ends ARMCI, with the last call of as many as began it, and the job, unless
-/// [messages](begin_messages) are to go on.
+/// [messages](begin_messages) are to go on. Once more is once too often, and does nothing, as in ARMCI.
 pub(super) fn end_armci() -> Result<()> {
     forked()?;
     let mut begun = BEGUN.lock();
     match begun.armci {
-        0 => return Err(Error::NotInitialized),
+        0 => return Ok(()),
         1 => {}
         _ => {
             begun.armci -= 1;
@@ -137,6 +183,7 @@ pub(super) fn end_armci() -> Result<()> {
     }
     armci()?.barrier()?;
     begun.armci = 0;
+    begun.is_once = false;
     ARMCI.store(ptr::null_mut(), Release);
     match begun.messages {
         true => Ok(()),
@@ -149,10 +196,12 @@ pub(super) fn end_messages() -> Result<()> {
     let mut begun = BEGUN.lock();
     begun.messages = false;
     begun.armci = 0;
+    begun.is_once = false;
     if !ARMCI.swap(ptr::null_mut(), AcqRel).is_null() {
         messages()?.all_fence()?;
     }
-    end_job()
+    end_job()?;
+    mpi::end()
 }
 
 /// Ends the job, unless that was done.
@@ -162,7 +211,8 @@ fn end_job() -> Result<()> {
     }
     let ended = messages()?.job().finalize();
     MESSAGES.store(ptr::null_mut(), Release);
-    Ok(ended?)
+    ended?;
+    communicators::end()
 }
 
 /// How often `ARMCI_Init` was called without `ARMCI_Finalize`.

@@ -1,6 +1,6 @@
 //! The functions of `armci.h` that put, get, accumulate and change words, and are done when they return.
 
-use std::ffi::{c_double, c_float, c_int, c_long, c_void};
+use std::ffi::{c_char, c_double, c_float, c_int, c_long, c_void};
 
 use super::{
     arguments::{strides, vectors},
@@ -182,6 +182,42 @@ pub unsafe extern "C" fn ARMCI_PutS_flag_dir(
         let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
         armci.put_strided_flag((src_ptr.cast(), dst_ptr.cast()), strides, (flag, val), proc)
     })
+}
+
+/// Copies a section of an array of this process into a buffer, run behind run: `count` is its bytes, then how often on each level.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_write_strided(
+    ptr: *mut c_void,
+    stride_levels: c_int,
+    stride_arr: *mut c_int,
+    count: *mut c_int,
+    buf: *mut c_char,
+) {
+    let act = || -> Result<()> {
+        // SAFETY: what C's caller promises.
+        let strides = unsafe { strides(stride_arr, stride_arr, count, stride_levels)? };
+        // SAFETY: what C's caller promises.
+        unsafe { strides.pack(ptr.cast(), buf.cast()) }
+    };
+    or_die("armci_write_strided", act());
+}
+
+/// Copies a buffer into a section of an array of this process, as armci_write_strided the other way.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_read_strided(
+    ptr: *mut c_void,
+    stride_levels: c_int,
+    stride_arr: *mut c_int,
+    count: *mut c_int,
+    buf: *mut c_char,
+) {
+    let act = || -> Result<()> {
+        // SAFETY: what C's caller promises.
+        let strides = unsafe { strides(stride_arr, stride_arr, count, stride_levels)? };
+        // SAFETY: what C's caller promises.
+        unsafe { strides.unpack(ptr.cast(), buf.cast()) }
+    };
+    or_die("armci_read_strided", act());
 }
 
 /// Puts runs of bytes to a process.

@@ -334,15 +334,17 @@ impl Memory {
         std::ptr::with_exposed_provenance_mut(self.procs[proc].base + offset)
     }
 
-    /// Where a byte that some process's memory has at an address of this process is in its arena.
-    pub(crate) fn whose(&self, at: *mut u8) -> Option<(usize, usize)> {
+    /// Where a byte that some process's memory has at an address of this process is in its arena, and how many
+    /// bytes of its allocation come before it.
+    pub(crate) fn whose(&self, at: *mut u8) -> Option<(usize, usize, usize)> {
         let own_first = std::iter::once(self.me).chain(0..self.procs.len());
         own_first.into_iter().find_map(|proc| {
             let known = &self.procs[proc];
             let offset = at.addr().wrapping_sub(known.base);
             // An allocation of no bytes has its start alone.
             let is_in = |(before, left): &(usize, usize)| *left > 0 || *before == 0;
-            known.look(offset).filter(is_in).map(|_| (proc, offset))
+            let (before, _) = known.look(offset).filter(is_in)?;
+            Some((proc, offset, before))
         })
     }
 

@@ -15,6 +15,18 @@ pub(crate) struct Circle<'a> {
 }
 
 impl Circle<'_> {
+    /// Which of them a process is.
+    ///
+    /// # Errors
+    /// [`Error::NoMember`].
+    pub(crate) fn place_of(&self, proc: usize) -> Result<usize> {
+        let at = self.members.iter().position(|member| *member == proc);
+        at.ok_or(Error::NoMember {
+            proc: proc as i32,
+            members: self.members.len(),
+        })
+    }
+
     /// Waits until all have come: in each step, one hears of twice as many (dissemination).
     pub(crate) fn barrier(&self) -> Result<()> {
         let count = self.members.len();

@@ -34,14 +34,48 @@ pub enum Reduction {
     AbsMin,
     /// Bits set in any; of integers alone.
     Or,
+    /// Bits set in all; of integers alone.
+    And,
+    /// 1 where none is zero, else 0; of integers alone.
+    LogicalAnd,
+    /// 1 where any is not zero, else 0; of integers alone.
+    LogicalOr,
 }
+
+/// How integers are combined bit by bit, or as truth values.
+#[derive(Clone, Copy)]
+pub(crate) enum Logic {
+    Or,
+    And,
+    LogicalOr,
+    LogicalAnd,
+}
+
+/// The names of reductions, by what they begin with.
+const NAMES: [(&[u8], Reduction); 15] = [
+    (b"+", Reduction::Sum),
+    (b"*", Reduction::Product),
+    (b"max", Reduction::Max),
+    (b"min", Reduction::Min),
+    (b"absmax", Reduction::AbsMax),
+    (b"absmin", Reduction::AbsMin),
+    (b"or", Reduction::Or),
+    (b"&&", Reduction::LogicalAnd),
+    (b"land", Reduction::LogicalAnd),
+    (b"||", Reduction::LogicalOr),
+    (b"lor", Reduction::LogicalOr),
+    (b"&", Reduction::And),
+    (b"band", Reduction::And),
+    (b"|", Reduction::Or),
+    (b"bor", Reduction::Or),
+];
 
 /// What [`Reduction`] asks of a type.
 pub(crate) trait Combine: Pod + PartialOrd {
     fn plus(self, other: Self) -> Self;
     fn times(self, other: Self) -> Self;
     fn size(self) -> Self;
-    fn or(self, other: Self) -> Self;
+    fn logic(self, other: Self, logic: Logic) -> Self;
 }
 
 macro_rules! integers {
@@ -56,8 +90,13 @@ macro_rules! integers {
             fn size(self) -> Self {
                 self.wrapping_abs()
             }
-            fn or(self, other: Self) -> Self {
-                self | other
+            fn logic(self, other: Self, logic: Logic) -> Self {
+                match logic {
+                    Logic::Or => self | other,
+                    Logic::And => self & other,
+                    Logic::LogicalOr => (self | other != 0).into(),
+                    Logic::LogicalAnd => (self != 0 && other != 0).into(),
+                }
             }
         }
     )+};
@@ -75,7 +114,7 @@ macro_rules! floats {
             fn size(self) -> Self {
                 self.abs()
             }
-            fn or(self, _: Self) -> Self {
+            fn logic(self, _: Self, _: Logic) -> Self {
                 self
             }
         }
@@ -103,6 +142,16 @@ impl Element {
         }
     }
 
+    /// What C calls several of them.
+    fn plural(self) -> &'static str {
+        match self {
+            Self::Int => "ints",
+            Self::Long => "longs",
+            Self::Float => "floats",
+            Self::Double => "doubles",
+        }
+    }
+
     /// Bytes of one.
     pub fn bytes(self) -> usize {
         match self {
@@ -116,26 +165,28 @@ impl Reduction {
     /// The reduction that ARMCI names so, for elements of a type.
     ///
     /// # Errors
-    /// [`Error::Code`].
+    /// [`Error::Reduction`].
     pub fn of_name(name: &[u8], element: Element) -> Result<Self> {
-        // As ARMCI does, by what a name begins with.
-        let begins = |with: &[u8]| name.starts_with(with);
-        let floats = matches!(element, Element::Float | Element::Double);
-        Ok(match name {
-            _ if begins(b"+") => Self::Sum,
-            _ if begins(b"*") => Self::Product,
-            _ if begins(b"max") => Self::Max,
-            _ if begins(b"min") => Self::Min,
-            _ if begins(b"absmax") => Self::AbsMax,
-            _ if begins(b"absmin") => Self::AbsMin,
-            _ if begins(b"or") && !floats => Self::Or,
-            _ => {
-                return Err(Error::Code {
-                    what: "a reduction of such elements, of which the first letter is",
-                    code: name.first().copied().unwrap_or(0).into(),
-                });
-            }
-        })
+        let is_integer = matches!(element, Element::Int | Element::Long);
+        // As ARMCI does, by what a name begins with: a longer name stands before what it begins with itself.
+        let known = NAMES.iter().find(|(begin, _)| name.starts_with(begin));
+        let known = known.filter(|(_, reduction)| is_integer || !reduction.is_of_integers());
+        let unknown = || Error::Reduction {
+            name: String::from_utf8_lossy(name).into_owned(),
+            elements: element.plural(),
+            others: match is_integer {
+                true => ", or, |, bor, &, band, ||, lor, && and land",
+                false => "",
+            },
+        };
+        known.map(|(_, reduction)| *reduction).ok_or_else(unknown)
+    }
+
+    fn is_of_integers(self) -> bool {
+        matches!(
+            self,
+            Self::Or | Self::And | Self::LogicalOr | Self::LogicalAnd
+        )
     }
 
     pub(crate) fn combine<T: Combine>(self, a: T, b: T) -> T {
@@ -148,7 +199,10 @@ impl Reduction {
             Self::Min => smaller(a, b),
             Self::AbsMax => larger(a.size(), b.size()),
             Self::AbsMin => smaller(a.size(), b.size()),
-            Self::Or => a.or(b),
+            Self::Or => a.logic(b, Logic::Or),
+            Self::And => a.logic(b, Logic::And),
+            Self::LogicalOr => a.logic(b, Logic::LogicalOr),
+            Self::LogicalAnd => a.logic(b, Logic::LogicalAnd),
         }
     }
 
@@ -196,17 +250,38 @@ mod tests {
             ("absmax", 7),
             ("absmin", 3),
             ("or", -5),
+            ("|", -5),
+            ("bor", -5),
+            ("&", 1),
+            ("band", 1),
+            ("&&", 1),
+            ("land", 1),
+            ("||", 1),
+            ("lor", 1),
         ] {
             let reduction = Reduction::of_name(name.as_bytes(), Element::Int).unwrap();
             assert_eq!(reduction.combine(-7, 3), right, "{name}");
             assert_eq!(reduction.combine(-7_i64, 3), right.into(), "{name}");
-            let floats = Reduction::of_name(name.as_bytes(), Element::Double);
-            if name == "or" {
-                assert!(floats.is_err());
-            } else {
-                assert_eq!(reduction.combine(-7.0, 3.0), f64::from(right));
+            match Reduction::of_name(name.as_bytes(), Element::Double) {
+                Ok(same) => assert_eq!(same.combine(-7.0, 3.0), f64::from(right)),
+                Err(_) => assert!(reduction.is_of_integers(), "{name}"),
             }
         }
+        let truth = |name: &[u8], a: i64, b: i64| {
+            let reduction = Reduction::of_name(name, Element::Long).unwrap();
+            reduction.combine(a, b)
+        };
+        assert_eq!(truth(b"&&", 2, 1), 1);
+        assert_eq!(truth(b"&&", 2, 0), 0);
+        assert_eq!(truth(b"||", 0, i64::MIN), 1);
+        assert_eq!(truth(b"||", 0, 0), 0);
+        assert_eq!(truth(b"&", 2, 1), 0);
+        let unknown = Reduction::of_name(b"%", Element::Int).unwrap_err();
+        assert_eq!(
+            unknown.to_string(),
+            "\"%\" is no reduction of ints, of which there are: +, *, max, min, absmax, absmin, or, |, bor, \
+             &, band, ||, lor, && and land"
+        );
         assert!(Reduction::of_name(b"", Element::Int).is_err());
         assert!(Element::of_code(0).is_err());
     }

@@ -81,19 +81,14 @@ impl Armci {
     /// Brings bytes of a process to all of a scope. Collective over it. ARMCI's `armci_msg_bcast_scope`.
     ///
     /// # Errors
-    /// [`Error::NoProcess`] if the root is not one of them, [`Error::Hydrant`].
+    /// [`Error::NoProcess`], [`Error::NoMember`] if the root is none of them, [`Error::Hydrant`].
     pub fn broadcast(&self, scope: Scope, bytes: &mut [u8], root: i32) -> Result<()> {
         let number = self.memory.process(root)?;
         if scope == Scope::All {
             return Ok(self.job.broadcast(Rank(number as u32), bytes)?);
         }
         self.among(scope, |circle| {
-            let at = circle.members.iter().position(|member| *member == number);
-            let none = Error::NoProcess {
-                proc: root,
-                processes: circle.members.len(),
-            };
-            circle.broadcast(at.ok_or(none)?, bytes)
+            circle.broadcast(circle.place_of(number)?, bytes)
         })?;
         Ok(())
     }

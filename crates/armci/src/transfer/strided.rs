@@ -84,6 +84,50 @@ impl Strides<'_> {
         Some(())
     }
 
+    /// Copies the runs of `src` from `section` on into a buffer, one behind the other.
+    ///
+    /// # Errors
+    /// [`Error::Null`], [`Error::StrideLevels`], [`Error::Number`] for negative strides and counts.
+    ///
+    /// # Safety
+    /// 1. Each run is readable, and the buffer is writable for as many bytes as they have together.
+    /// 2. They lie apart, nobody writes to the runs meanwhile, and nobody uses the buffer.
+    pub(crate) unsafe fn pack(&self, section: *const u8, mut buffer: *mut u8) -> Result<()> {
+        let bytes = self.of_buffer(section, buffer)?;
+        for (from, _) in self.runs() {
+            // SAFETY: 1., 2.
+            unsafe { std::ptr::copy_nonoverlapping(section.wrapping_add(from), buffer, bytes) };
+            buffer = buffer.wrapping_add(bytes);
+        }
+        Ok(())
+    }
+
+    /// As [`pack`](Self::pack), the other way.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Safety
+    /// 1. Each run is writable, and the buffer is readable for as many bytes as they have together.
+    /// 2. They lie apart, nobody uses the runs meanwhile, and nobody writes to the buffer.
+    pub(crate) unsafe fn unpack(&self, section: *mut u8, mut buffer: *const u8) -> Result<()> {
+        let bytes = self.of_buffer(section, buffer)?;
+        for (from, _) in self.runs() {
+            // SAFETY: 1., 2.
+            unsafe { std::ptr::copy_nonoverlapping(buffer, section.wrapping_add(from), bytes) };
+            buffer = buffer.wrapping_add(bytes);
+        }
+        Ok(())
+    }
+
+    /// Bytes of a run, if a section and a buffer are there.
+    fn of_buffer(&self, section: *const u8, buffer: *const u8) -> Result<usize> {
+        not_null(section, "the first run of a section")?;
+        not_null(buffer, "the buffer of a section")?;
+        self.section(self.src)?;
+        count(self.count[0].into(), 0, "the number of bytes")
+    }
+
     /// The runs that both sides have: where each begins in what is read and in what is written.
     fn runs(&self) -> impl Iterator<Item = (usize, usize)> + Clone {
         let levels = self.count.len() - 1;

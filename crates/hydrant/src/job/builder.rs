@@ -23,6 +23,7 @@ use crate::{
 pub struct JobBuilder {
     pub(super) settings: Settings,
     pub(super) through: Option<Arc<Layer>>,
+    mpi_communicator: Option<usize>,
 }
 
 /// Puts a conduit over another.
@@ -44,6 +45,7 @@ impl JobBuilder {
         Self {
             settings,
             through: None,
+            mpi_communicator: None,
         }
     }
 
@@ -277,6 +279,14 @@ impl JobBuilder {
         self
     }
 
+    /// Makes the processes of an MPI communicator the ranks of the job, in its order, where the program has initialized
+    /// MPI. `communicator` is the handle that C has for it, an address of Open MPI's or a number of MPICH's; the job
+    /// uses it while it starts, and to abort. [`join`](Self::join) is collective over these processes then.
+    pub fn mpi_communicator(mut self, communicator: usize) -> Self {
+        self.mpi_communicator = Some(communicator);
+        self
+    }
+
     /// The settings so far.
     pub fn settings(&self) -> &Settings {
         &self.settings
@@ -371,6 +381,7 @@ impl JobBuilder {
         }
         let bootstrap = hydrant_launch::join_with(&JoinOptions {
             kind: self.settings.bootstrap,
+            mpi_communicator: self.mpi_communicator,
             ..JoinOptions::default()
         })?;
         *JOINED.lock() = Some((Origin::here(), Rank(bootstrap.rank())));

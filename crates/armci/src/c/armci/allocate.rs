@@ -1,6 +1,6 @@
 //! Allocating memory, of all processes, of a group or of one.
 
-use std::ffi::{c_int, c_long, c_ulong, c_void};
+use std::ffi::{c_char, c_int, c_long, c_ulong, c_void};
 
 use super::{ARMCI_Group, armci_meminfo_t, armci_size_t};
 use crate::{
@@ -16,17 +16,39 @@ use crate::{
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Malloc(ptr_arr: *mut *mut c_void, bytes: armci_size_t) -> c_int {
     // SAFETY: what C's caller promises.
-    call("ARMCI_Malloc", |armci| unsafe {
-        let addresses = armci.malloc_wanted(listed(ptr_arr, bytes))?;
-        fill(ptr_arr, &addresses);
-        Ok(())
-    })
+    unsafe { malloc("ARMCI_Malloc", ptr_arr, bytes) }
 }
 
 /// Frees memory of ARMCI_Malloc, of which this process's part is given.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Free(ptr: *mut c_void) -> c_int {
     call("ARMCI_Free", |armci| armci.free(ptr.cast()))
+}
+
+/// As ARMCI_Malloc; devices are all one, and their names are not looked at.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Malloc_memdev(
+    ptr_arr: *mut *mut c_void,
+    bytes: armci_size_t,
+    _device: *const c_char,
+) -> c_int {
+    // SAFETY: what C's caller promises.
+    unsafe { malloc("ARMCI_Malloc_memdev", ptr_arr, bytes) }
+}
+
+/// Frees memory of ARMCI_Malloc_memdev or ARMCI_Malloc_group_memdev.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Free_memdev(ptr: *mut c_void) -> c_int {
+    call("ARMCI_Free_memdev", |armci| armci.free(ptr.cast()))
+}
+
+unsafe fn malloc(function: &str, ptr_arr: *mut *mut c_void, bytes: armci_size_t) -> c_int {
+    // SAFETY: what C's caller promises.
+    call(function, |armci| unsafe {
+        let addresses = armci.malloc_wanted(listed(ptr_arr, bytes))?;
+        fill(ptr_arr, &addresses);
+        Ok(())
+    })
 }
 
 /// Allocates memory of this process; null if there is no more.
@@ -55,7 +77,29 @@ pub unsafe extern "C" fn ARMCI_Malloc_group(
     group: *mut ARMCI_Group,
 ) -> c_int {
     // SAFETY: what C's caller promises.
-    call("ARMCI_Malloc_group", |armci| unsafe {
+    unsafe { malloc_group("ARMCI_Malloc_group", ptr_arr, bytes, group) }
+}
+
+/// As ARMCI_Malloc_group; devices are all one, and their names are not looked at.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Malloc_group_memdev(
+    ptr_arr: *mut *mut c_void,
+    bytes: armci_size_t,
+    group: *mut ARMCI_Group,
+    _device: *const c_char,
+) -> c_int {
+    // SAFETY: what C's caller promises.
+    unsafe { malloc_group("ARMCI_Malloc_group_memdev", ptr_arr, bytes, group) }
+}
+
+unsafe fn malloc_group(
+    function: &str,
+    ptr_arr: *mut *mut c_void,
+    bytes: armci_size_t,
+    group: *mut ARMCI_Group,
+) -> c_int {
+    // SAFETY: what C's caller promises.
+    call(function, |armci| unsafe {
         let wanted = listed(ptr_arr, bytes);
         let addresses = armci.malloc_group_wanted(wanted, group_at(group)?)?;
         fill(ptr_arr, &addresses);
@@ -116,6 +160,18 @@ pub unsafe extern "C" fn ARMCI_Memctl(meminfo: *mut armci_meminfo_t) {
         Ok(())
     });
 }
+
+/// Does nothing: where each process has memory is known from the start.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_set_mem_offset(_ptr: *mut c_void) {}
+
+/// Does nothing, as ARMCI-MPI's programs need not ask here: a process may load and store in its own memory at any time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Access_begin(_ptr: *mut c_void) {}
+
+/// Does nothing, as ARMCI_Access_begin.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Access_end(_ptr: *mut c_void) {}
 
 /// Sets how many bytes a process may allocate at most. Before ARMCI_Init.
 #[unsafe(no_mangle)]

@@ -7,6 +7,7 @@ use crate::{
     Error, Result,
     c::{
         arguments::group_at,
+        communicators,
         process::{armci, code, found},
     },
     error::{count, not_null},
@@ -23,8 +24,9 @@ pub unsafe extern "C" fn ARMCI_Group_create(
     found("ARMCI_Group_create", |armci| unsafe {
         let list = members(n, pid_list)?;
         not_null(group_out, "where a group goes")?;
-        *group_out = armci.group_of(list, armci.default_group())?.0;
-        Ok(())
+        let group = armci.group_of(list, armci.default_group())?;
+        *group_out = group.0;
+        communicators::add(armci, group)
     });
 }
 
@@ -40,8 +42,9 @@ pub unsafe extern "C" fn ARMCI_Group_create_child(
     found("ARMCI_Group_create_child", |armci| unsafe {
         let list = members(n, pid_list)?;
         not_null(group_out, "where a group goes")?;
-        *group_out = armci.group_of(list, group_at(group_parent)?)?.0;
-        Ok(())
+        let group = armci.group_of(list, group_at(group_parent)?)?;
+        *group_out = group.0;
+        communicators::add(armci, group)
     });
 }
 
@@ -63,7 +66,9 @@ unsafe fn members<'a>(n: c_int, list: *const c_int) -> Result<&'a [c_int]> {
 pub unsafe extern "C" fn ARMCI_Group_free(group: *mut ARMCI_Group) {
     // SAFETY: what C's caller promises.
     found("ARMCI_Group_free", |armci| unsafe {
-        armci.group_free(group_at(group)?)
+        let group = group_at(group)?;
+        armci.group_free(group)?;
+        communicators::remove(group)
     });
 }
 

@@ -7,13 +7,26 @@ use crate::c::process::{self, code, or_die_unless_forked};
 /// Initializes ARMCI, and joins the job. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Init() -> c_int {
-    code("ARMCI_Init", process::begin_armci())
+    code("ARMCI_Init", process::begin_armci(None))
 }
 
-/// As ARMCI_Init; the arguments are left alone.
+/// As ARMCI_Init. Begins MPI before, if the program is linked with it and has not begun it: the program ends MPI then, or its exit does if ARMCI was finalized.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ARMCI_Init_args(_argc: *mut c_int, _argv: *mut *mut *mut c_char) -> c_int {
-    code("ARMCI_Init_args", process::begin_armci())
+pub unsafe extern "C" fn ARMCI_Init_args(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
+    let begun = process::begin_mpi(argc, argv);
+    let begun = begun.and_then(|is_ours| {
+        if is_ours {
+            process::end_mpi_at_exit();
+        }
+        process::begin_armci(None)
+    });
+    code("ARMCI_Init_args", begun)
+}
+
+/// As ARMCI_Init. Any thread may call ARMCI, whatever is asked for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Init_thread(_armci_requested: c_int) -> c_int {
+    code("ARMCI_Init_thread", process::begin_armci(None))
 }
 
 /// Whether ARMCI is initialized.
@@ -22,7 +35,7 @@ pub unsafe extern "C" fn ARMCI_Initialized() -> c_int {
     c_int::from(process::begun() > 0)
 }
 
-/// Ends ARMCI, and the job, unless armci_msg_init began it. Collective.
+/// Ends ARMCI, and the job, unless armci_msg_init began it. Does nothing if ARMCI is not initialized. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Finalize() {
     or_die_unless_forked("ARMCI_Finalize", process::end_armci());

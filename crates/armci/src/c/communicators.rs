@@ -1,0 +1,99 @@
+//! Communicators of MPI for all processes of ARMCI and for its groups, where the program has begun MPI.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+
+use crate::{
+    Armci, Error, Group, Result,
+    mpi::{self, Communicator},
+};
+
+/// Those of the groups of this process.
+static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
+
+struct Known {
+    all: Communicator,
+    groups: HashMap<Group, Communicator>,
+}
+
+/// Makes one of all processes of ARMCI, if MPI has the same: those of `given`, or of all. Collective.
+pub(super) fn begin(armci: &Armci, given: Option<Communicator>) -> Result<()> {
+    if !mpi::may_call() {
+        return Ok(());
+    }
+    let of = given.unwrap_or_else(Communicator::world);
+    // An MPI that does not know the launcher has made each process a job of its own.
+    if of.extent()? == (armci.job().size(), armci.me() as u32) {
+        let all = of.duplicate()?;
+        let groups = HashMap::new();
+        *KNOWN.lock() = Some(Known { all, groups });
+    }
+    Ok(())
+}
+
+/// Checks that a communicator has the processes of ARMCI that was begun before.
+pub(super) fn check_same(armci: &Armci, given: Communicator) -> Result<()> {
+    let (size, rank) = given.extent()?;
+    let own = (armci.job().size(), armci.me() as u32);
+    if (size, rank) == own {
+        return Ok(());
+    }
+    Err(Error::Mpi {
+        doing: "beginning with a communicator",
+        why: format!(
+            "it has {size} processes, of which this is {rank}, and ARMCI was begun before with {}, of which this is {}",
+            own.0, own.1
+        ),
+    })
+}
+
+/// Makes one of a new group, if there is one of all. Collective over the members.
+pub(super) fn add(armci: &Armci, group: Group) -> Result<()> {
+    let Some(all) = KNOWN.lock().as_ref().map(|known| known.all) else {
+        return Ok(());
+    };
+    if armci.group_rank(group)?.is_none() || !mpi::may_call() {
+        return Ok(());
+    }
+    let made = all.of_members(&armci.members(group)?)?;
+    if let Some(known) = KNOWN.lock().as_mut() {
+        known.groups.insert(group, made);
+    }
+    Ok(())
+}
+
+/// Gives up that of a group.
+pub(super) fn remove(group: Group) -> Result<()> {
+    let gone = (KNOWN.lock().as_mut()).and_then(|known| known.groups.remove(&group));
+    gone.map_or(Ok(()), Communicator::free)
+}
+
+/// That of a group.
+///
+/// # Errors
+/// [`Error::NoGroup`], [`Error::Mpi`] if there is none.
+pub(super) fn of(armci: &Armci, group: Group) -> Result<Communicator> {
+    armci.members(group)?;
+    let known = KNOWN.lock();
+    let found = known.as_ref().and_then(|known| match group.0 {
+        0 => Some(known.all),
+        _ => known.groups.get(&group).copied(),
+    });
+    found.ok_or_else(|| Error::Mpi {
+        doing: "looking for the communicator of a group",
+        why: "there is none: begin MPI before ARMCI, by the launcher that it knows, and make groups in a thread that \
+              may call MPI; only members of a group have one"
+            .into(),
+    })
+}
+
+/// Gives all of them up.
+pub(super) fn end() -> Result<()> {
+    let Some(known) = KNOWN.lock().take() else {
+        return Ok(());
+    };
+    let all = known.groups.into_values().chain([known.all]);
+    all.map(Communicator::free)
+        .fold(Ok(()), |one, other| one.and(other))
+}

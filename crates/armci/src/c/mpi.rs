@@ -1,0 +1,73 @@
+//! The functions of ARMCI's headers that take or give communicators of MPI, and ARMCI-MPI's ways to begin.
+//!
+//! A communicator is an `int` of MPICH and an address of Open MPI: the declarations, which `armci.h` and `message.h` have
+//! under the macro `MSG_COMMS_MPI`, are written by hand.
+
+use std::ffi::c_int;
+
+use super::{
+    arguments::group_at,
+    armci::ARMCI_Group,
+    communicators,
+    process::{self, armci, code, or_die},
+};
+use crate::mpi::Communicator;
+
+/// Initializes ARMCI, with the processes of a communicator in its order: 1, or 0 after an error. What it began the first
+/// ARMCI_Finalize ends. Collective over them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Init_mpi_comm(comm: usize) -> c_int {
+    let begun = process::begin_armci_once(handle(comm));
+    c_int::from(code("ARMCI_Init_mpi_comm", begun) == 0)
+}
+
+/// As ARMCI_Init_mpi_comm.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PARMCI_Init_mpi_comm(comm: usize) -> c_int {
+    // SAFETY: what C's caller promises.
+    unsafe { ARMCI_Init_mpi_comm(comm) }
+}
+
+/// As ARMCI_Init, with the processes of a communicator in its order. Any thread may call ARMCI, whatever is asked for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCI_Init_thread_comm(_armci_requested: c_int, comm: usize) -> c_int {
+    let begun = process::begin_armci(Some(handle(comm)));
+    code("ARMCI_Init_thread_comm", begun)
+}
+
+/// As ARMCI_Init_thread_comm.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PARMCI_Init_thread_comm(armci_requested: c_int, comm: usize) -> c_int {
+    // SAFETY: what C's caller promises.
+    unsafe { ARMCI_Init_thread_comm(armci_requested, comm) }
+}
+
+/// As armci_msg_init, with the processes of a communicator in its order. Collective over them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_msg_init_comm(comm: usize) {
+    let begun = process::begin_messages(Some(handle(comm)));
+    or_die("armci_msg_init_comm", begun);
+}
+
+/// The communicator of a group, of which this process is a member: ARMCI's own, which a program may use and not free.
+/// `MPI_COMM_NULL` if there is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn armci_group_comm(group: *mut ARMCI_Group) -> usize {
+    // SAFETY: what C's caller promises.
+    let act = || unsafe { communicators::of(armci()?, group_at(group)?) };
+    match act() {
+        Ok(communicator) => communicator.0,
+        Err(cause) => {
+            code("armci_group_comm", Err(cause));
+            Communicator::null().0
+        }
+    }
+}
+
+/// What C gives: of an `int` the upper half of the register means nothing.
+fn handle(comm: usize) -> Communicator {
+    match Communicator::is_wide() {
+        true => Communicator(comm),
+        false => Communicator(comm & u32::MAX as usize),
+    }
+}
