@@ -77,29 +77,6 @@ static inline void derr_printf(const char *format, ...) {
 #define armci_die2(_msg, _code1, _code2) \
     dassertc(1, 0, ("%d:%s: (%d,%d)\n", armci_msg_me(), (_msg), (_code1), (_code2)), _code1)
 
-#ifdef MSG_COMMS_MPI
-/* For programs of MPI, which define this before they include this file. */
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-/* Initializes ARMCI, with the processes of a communicator in its order: 1, or 0 after an error. What it
-   began the first ARMCI_Finalize ends. Collective over them. */
-int ARMCI_Init_mpi_comm(MPI_Comm comm);
-
-/* As ARMCI_Init, with the processes of a communicator in its order. Any thread may call ARMCI, whatever is
-   asked for. */
-int ARMCI_Init_thread_comm(int armci_requested, MPI_Comm comm);
-
-/* The communicator of a group of which this process is a member: the program may use it, and does not free
-   it. MPI_COMM_NULL if there is none, as where MPI was begun after ARMCI. */
-MPI_Comm armci_group_comm(ARMCI_Group *group);
-
-#ifdef __cplusplus
-}
-#endif
-#endif
-
 
 /**
  * Gives a word of a process another value.
@@ -224,14 +201,14 @@ int ARMCI_Init_thread(int _armci_requested);
 int ARMCI_Initialized(void);
 
 /**
- * Ends ARMCI, and the job, unless armci_msg_init began it. Does nothing if ARMCI is not initialized. Collective.
+ * Ends ARMCI, and the job, unless armci_msg_init began it. Does nothing if ARMCI is not initialized. 0, as ARMCI-MPI has it. Collective.
  */
-void ARMCI_Finalize(void);
+int ARMCI_Finalize(void);
 
 /**
  * Says a message and a number, and ends the job.
  */
-void ARMCI_Error(char *msg, int code);
+void ARMCI_Error(const char *msg, int code);
 
 /**
  * Does nothing: what a process has goes with it, however it ends.
@@ -777,3 +754,26 @@ int ARMCI_NbPutValueDouble(double src, void *dst, int proc, armci_hdl_t *nb_hand
 #endif  // __cplusplus
 
 #endif  /* _ARMCI_H */
+
+#ifdef MSG_COMMS_MPI
+/* For programs of MPI, which define this before they include this file. */
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Initializes ARMCI, with the processes of a communicator in its order: 1, or 0 after an error. What it
+   began the first ARMCI_Finalize ends. Collective over them. */
+int ARMCI_Init_mpi_comm(MPI_Comm comm);
+
+/* As ARMCI_Init, with the processes of a communicator in its order. Any thread may call ARMCI, whatever is
+   asked for. */
+int ARMCI_Init_thread_comm(int armci_requested, MPI_Comm comm);
+
+/* The communicator of a group of which this process is a member: the program may use it, and does not free
+   it. MPI_COMM_NULL if there is none, as where MPI was begun after ARMCI. */
+MPI_Comm armci_group_comm(ARMCI_Group *group);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -21,19 +21,6 @@
 #define armci_msg_sel(x, n, op, type, contribute) \
     armci_msg_sel_scope(SCOPE_ALL, (x), (n), (op), (type), (contribute))
 
-#ifdef MSG_COMMS_MPI
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-/* As armci_msg_init, with the processes of a communicator in its order. Collective over them. */
-void armci_msg_init_comm(MPI_Comm comm);
-
-#ifdef __cplusplus
-}
-#endif
-#endif
-
 
 #ifdef __cplusplus
 extern "C" {
@@ -258,3 +245,16 @@ void armci_msg_bintree(int scope, int *Root, int *Up, int *Left, int *Right);
 #endif  // __cplusplus
 
 #endif  /* _MESSAGE_H_ */
+
+#ifdef MSG_COMMS_MPI
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* As armci_msg_init, with the processes of a communicator in its order. Collective over them. */
+void armci_msg_init_comm(MPI_Comm comm);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -14,7 +14,7 @@ int PARMCI_Init(void);
 int PARMCI_Init_args(int *argc, char ***argv);
 int PARMCI_Init_thread(int _armci_requested);
 int PARMCI_Initialized(void);
-void PARMCI_Finalize(void);
+int PARMCI_Finalize(void);
 void PARMCI_Barrier(void);
 void PARMCI_Fence(int proc);
 void PARMCI_AllFence(void);

@@ -13,6 +13,8 @@ struct Header {
     guard: &'static str,
     before: &'static str,
     after: &'static str,
+    /// What stands behind the declarations.
+    last: &'static str,
 }
 
 const HEADERS: [Header; 3] = [
@@ -33,6 +35,7 @@ const HEADERS: [Header; 3] = [
         before: "#include <stdio.h>\n#include <stdlib.h>\n#include <stdarg.h>\n#include <string.h>\n#ifdef MSG_COMMS_MPI\n#include \
                  <mpi.h>\n#endif",
         after: include_str!("header/armci.txt"),
+        last: include_str!("header/armci_mpi.txt"),
     },
     Header {
         name: "message.h",
@@ -40,6 +43,7 @@ const HEADERS: [Header; 3] = [
         guard: "_MESSAGE_H_",
         before: "#include \"armci.h\"",
         after: include_str!("header/message.txt"),
+        last: include_str!("header/message_mpi.txt"),
     },
     Header {
         name: "gpc.h",
@@ -47,6 +51,7 @@ const HEADERS: [Header; 3] = [
         guard: "__GPCDEF",
         before: "#include \"armci.h\"",
         after: "#define GPC_INIT 1\n#define GPC_PROBE 2\n#define GPC_WAIT 3\n#define GPC_DONE 4\n#define GPC_PENDING 5\n",
+        last: "",
     },
 ];
 
@@ -65,6 +70,7 @@ fn headers_are_what_the_library_has() {
                 "/* ARMCI on Hydrant. Made by cbindgen from {} of crates/armci/src/c. */",
                 header.sources.join(", ")
             )),
+            trailer: Some(header.last.to_owned()).filter(|last| !last.is_empty()),
             after_includes: Some(format!(
                 "{}\n#include <stddef.h>\n\n{}",
                 header.before, header.after

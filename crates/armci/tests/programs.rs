@@ -44,7 +44,7 @@ const NETWORKS: [(&str, &[(&str, &str)]); 4] = [
 ];
 
 /// Programs that end well, and with how many processes they run.
-const PROGRAMS: [(&str, &[u32]); 26] = [
+const PROGRAMS: [(&str, &[u32]); 27] = [
     ("contiguous", &[1, 2, 3]),
     ("values", &[1, 3]),
     ("nonblocking", &[1, 2, 3]),
@@ -71,6 +71,7 @@ const PROGRAMS: [(&str, &[u32]); 26] = [
     ("odd_collectives", &[2, 3]),
     ("signals", &[1, 3]),
     ("forks", &[2]),
+    ("applications", &[1, 2, 3]),
 ];
 
 /// What a process has that is killed, and what the others say.
@@ -81,7 +82,7 @@ const KILLED: [(&str, &[&str]); 3] = [
 ];
 
 /// Programs that end their job: how, with how many processes, the status and what is said.
-const ENDINGS: [(&str, u32, i32, &[&str]); 14] = [
+const ENDINGS: [(&str, u32, i32, &[&str]); 16] = [
     ("error", 3, 42, &["1: the answer is wrong 42"]),
     ("error_of_none", 2, 1, &["1: nothing 0"]),
     ("assertion_of", 2, 1, &["1: error ival=1", "one == 2"]),
@@ -104,7 +105,24 @@ const ENDINGS: [(&str, u32, i32, &[&str]); 14] = [
         &["ARMCI_Lock: 1 elements at index 1"],
     ),
     ("fence_of_nobody", 2, 251, &["ARMCI_Fence", "process 7"]),
-    ("finalize", 1, 248, &["ARMCI_Finalize", "not initialized"]),
+    (
+        "reduction",
+        2,
+        254,
+        &["armci_msg_igop: \"average\" is no reduction of ints, of which there are: +,"],
+    ),
+    (
+        "float_reduction",
+        2,
+        254,
+        &["armci_msg_fgop: \"land\" is no reduction of floats"],
+    ),
+    (
+        "root_outside",
+        2,
+        251,
+        &["armci_msg_group_bcast_scope: process 0 is none of the 1 processes that take part"],
+    ),
     (
         "value_of_nobody",
         2,
@@ -133,6 +151,7 @@ fn main() -> ExitCode {
     }));
     tests.push(roles::test("links_statically", links_statically));
     tests.push(roles::test("beside_mpi_of_mpich", beside_mpi));
+    tests.push(roles::test("with_mpi_of_mpich", with_mpi));
     tests.push(roles::test("under_mpiexec_of_mpich", under_mpiexec));
     roles::main(role, tests)
 }
@@ -214,10 +233,34 @@ fn beside_mpi() {
     }
     let binary = compiled("beside_mpi");
     for ranks in [1, 2, 3] {
-        let output = mpiexec(&binary, ranks);
+        let output = mpiexec(&binary, &[], ranks);
         assert_ok(&output, &format!("{ranks} processes under mpiexec"));
         let output = run(&binary, &[], ranks, NETWORKS[0].1);
         assert_ok(&output, &format!("{ranks} processes under the launcher"));
+    }
+}
+
+/// ARMCI begins and ends MPI, and takes and gives its communicators.
+fn with_mpi() {
+    if !has("mpicc.mpich", "libmpich-dev") || !has("mpiexec.hydra", "mpich") {
+        return;
+    }
+    let binary = compiled("with_mpi");
+    for (how, ranks) in [("messages", 3), ("arguments", 2), ("threads", 2)] {
+        let output = mpiexec(&binary, &[how], ranks);
+        assert_ok(&output, &format!("{how} under mpiexec"));
+    }
+    for how in ["messages", "arguments"] {
+        let output = run(&binary, &[how], 2, NETWORKS[0].1);
+        assert_ok(&output, &format!("{how} under the launcher"));
+    }
+    // Two jobs of two ranks, or of one and of two, each of which says that all went well.
+    for (variables, ranks) in [(NETWORKS[0].1, 4), (NETWORKS[1].1, 3)] {
+        let output = run(&binary, &["half"], ranks, variables);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "two jobs: {said}");
+        let ended = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(ended.matches("ok").count(), 2, "{ended}{said}");
     }
 }
 
@@ -227,14 +270,15 @@ fn under_mpiexec() {
         return;
     }
     for program in ["contiguous", "messages", "mutexes"] {
-        assert_ok(&mpiexec(&compiled(program), 3), program);
+        assert_ok(&mpiexec(&compiled(program), &[], 3), program);
     }
 }
 
-fn mpiexec(binary: &Path, ranks: u32) -> Output {
+fn mpiexec(binary: &Path, arguments: &[&str], ranks: u32) -> Output {
     let mut command = Command::new("mpiexec.hydra");
     command.env("HYDRANT_HEAP", "64M");
-    running::run(command.args(["-n", &ranks.to_string()]).arg(binary))
+    command.args(["-n", &ranks.to_string()]).arg(binary);
+    running::run(command.args(arguments))
 }
 
 /// Whether a command is here that a package of Debian brings. Where none may be missing, it must be.
@@ -270,7 +314,7 @@ fn compiled(program: &str) -> PathBuf {
         "-lpthread".into(),
     ];
     let cc = match program {
-        "beside_mpi" => "mpicc.mpich",
+        "beside_mpi" | "with_mpi" => "mpicc.mpich",
         _ => "cc",
     };
     compile(

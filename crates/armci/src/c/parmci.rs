@@ -29,7 +29,7 @@ profiled! {
     ) -> c_int;
     PARMCI_Init_thread = armci::ARMCI_Init_thread(armci_requested: c_int) -> c_int;
     PARMCI_Initialized = armci::ARMCI_Initialized() -> c_int;
-    PARMCI_Finalize = armci::ARMCI_Finalize();
+    PARMCI_Finalize = armci::ARMCI_Finalize() -> c_int;
     PARMCI_Barrier = armci::ARMCI_Barrier();
     PARMCI_Fence = armci::ARMCI_Fence(proc: c_int);
     PARMCI_AllFence = armci::ARMCI_AllFence();

@@ -84,6 +84,20 @@ impl Strides<'_> {
         Some(())
     }
 
+    /// Whether runs of one level lie between each other on both sides, of which the one begins so many bytes, or so
+    /// many less than there are addresses, behind the other.
+    #[cold]
+    fn interleave(&self, ahead: usize) -> bool {
+        let (&[bytes, _], &[stride], &[other]) = (self.count, self.src, self.dst) else {
+            return false;
+        };
+        if stride != other || stride <= 0 {
+            return false;
+        }
+        let between = (ahead as isize).rem_euclid(stride as isize);
+        between >= bytes as isize && stride as isize - between >= bytes as isize
+    }
+
     /// Copies the runs of `src` from `section` on into a buffer, one behind the other.
     ///
     /// # Errors
@@ -176,9 +190,9 @@ impl Armci {
             return None;
         };
         let there = self.memory.address(number, offset).addr();
-        let is_apart =
-            here.addr().wrapping_sub(there) >= remote && there.wrapping_sub(here.addr()) >= local;
-        is_apart.then_some(offset)
+        let ahead = here.addr().wrapping_sub(there);
+        let is_apart = ahead >= remote && ahead.wrapping_neg() >= local;
+        (is_apart || strides.interleave(ahead)).then_some(offset)
     }
 
     /// Puts a section of an array from `src` to `dst` of a process. ARMCI's `PutS`.
@@ -187,7 +201,8 @@ impl Armci {
     /// As [`put`](Self::put); [`Error::StrideLevels`], [`Error::Number`] for negative strides and counts.
     ///
     /// # Safety
-    /// As [`put`](Self::put), for all that is read and written.
+    /// As [`put`](Self::put), of each run that is read and each that is written; what lies between runs may be
+    /// others'.
     pub unsafe fn put_strided(
         &self,
         src: *const u8,
@@ -227,15 +242,16 @@ impl Armci {
         not_null(src, "the source of a put")?;
         if let Place::Arena(offset) = self.memory.find(proc, dst, remote.span())? {
             let proc = proc as usize;
-            self.settle(proc, &(offset..offset + remote.span()))?;
-            // SAFETY: the caller's promise; what is between its runs is not read.
-            let data = unsafe { std::slice::from_raw_parts(src, local.span()) };
-            let remote = remote.offset(offset)?;
-            let arena = &self.memory.arena;
-            match arena.put_section(Memory::rank(proc), &remote, data, &local) {
-                // The runs may be apart where what is between them is not, or each is written twice.
-                Err(Hydrant::Overlap { .. } | Hydrant::SectionOverlap { .. }) => {}
-                done => return Ok(done?),
+            if !self.memory.is_mapped(proc) {
+                self.settle(proc, &(offset..offset + remote.span()))?;
+                let (remote, rank) = (remote.offset(offset)?, Memory::rank(proc));
+                let arena = &self.memory.arena;
+                // SAFETY: the caller's promise.
+                match unsafe { arena.put_section_raw(rank, &remote, src, &local) } {
+                    // Some bytes are written twice: in order.
+                    Err(Hydrant::SectionOverlap { .. }) => {}
+                    done => return Ok(done?),
+                }
             }
         }
         let bytes = strides.count[0] as usize;
@@ -291,14 +307,15 @@ impl Armci {
         not_null(dst, "the destination of a get")?;
         if let Place::Arena(offset) = self.memory.find(proc, src, remote.span())? {
             let proc = proc as usize;
-            self.settle(proc, &(offset..offset + remote.span()))?;
-            // SAFETY: the caller's promise; what is between its runs is left alone.
-            let data = unsafe { std::slice::from_raw_parts_mut(dst, local.span()) };
-            let remote = remote.offset(offset)?;
-            let arena = &self.memory.arena;
-            match arena.get_section(Memory::rank(proc), &remote, data, &local) {
-                Err(Hydrant::Overlap { .. } | Hydrant::SectionOverlap { .. }) => {}
-                done => return Ok(done?),
+            if !self.memory.is_mapped(proc) {
+                self.settle(proc, &(offset..offset + remote.span()))?;
+                let (remote, rank) = (remote.offset(offset)?, Memory::rank(proc));
+                let arena = &self.memory.arena;
+                // SAFETY: the caller's promise.
+                match unsafe { arena.get_section_raw(rank, &remote, dst, &local) } {
+                    Err(Hydrant::SectionOverlap { .. }) => {}
+                    done => return Ok(done?),
+                }
             }
         }
         let bytes = strides.count[0] as usize;
@@ -474,14 +491,14 @@ impl Armci {
         not_null(src, "the source of an accumulate")?;
         if let Place::Arena(offset) = self.memory.find(proc, dst, remote.span())? {
             let proc = proc as usize;
-            self.settle(proc, &(offset..offset + remote.span()))?;
-            // SAFETY: the caller's promise; what is between its runs is not read.
-            let data = unsafe { std::slice::from_raw_parts(src, local.span()) };
-            let remote = remote.offset(offset)?;
-            let (arena, rank) = (&self.memory.arena, Memory::rank(proc));
-            match arena.accumulate_bytes_section(rank, &remote, scale, data, &local) {
-                Err(Hydrant::Overlap { .. }) => {}
-                done => return Ok(done?),
+            if !self.memory.is_mapped(proc) {
+                self.settle(proc, &(offset..offset + remote.span()))?;
+                let (remote, rank) = (remote.offset(offset)?, Memory::rank(proc));
+                let arena = &self.memory.arena;
+                // SAFETY: the caller's promise.
+                let added =
+                    unsafe { arena.accumulate_section_raw(rank, &remote, scale, src, &local) };
+                return Ok(added?);
             }
         }
         for (from, to) in strides.runs() {

@@ -200,6 +200,18 @@ int main(void) {
     IS(ARMCI_Malloc_group(list, 8, &group), FAIL5);
     IS(ARMCI_Free(gone), FAIL6);
     IS(ARMCI_Free(own), FAIL6);
+    /* Of an allocation its start alone stands for it. */
+    IS(ARMCI_Free((char *)all[me] + 8), FAIL6);
+    IS(ARMCI_Free((char *)all[proc] + BYTES - 1), FAIL6);
+    IS(ARMCI_Free_local((char *)all[me] + 1), FAIL6);
+    /* A handle that nobody prepared: to begin with it is to prepare it. */
+    armci_hdl_t strange;
+    memset(&strange, 0x5a, sizeof strange);
+    IS(ARMCI_Wait(&strange), FAIL2);
+    IS(ARMCI_Test(&strange), FAIL2);
+    WORKS(ARMCI_NbGet(there, &wide, sizeof wide, proc, &strange));
+    WORKS(ARMCI_Wait(&strange));
+    IS(ARMCI_Test(&strange), 0);
 
     /* Nothing was changed, and all works. */
     WORKS(ARMCI_WaitAll());

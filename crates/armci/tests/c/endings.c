@@ -4,10 +4,6 @@
 static void by(const char *how) {
     void **all = shared(8);
     int one = 1;
-    if (!strcmp(how, "finalize")) {
-        ARMCI_Finalize();
-        ARMCI_Finalize();
-    }
     if (!strcmp(how, "unlock")) WORKS(ARMCI_Create_mutexes(1));
     if (!strcmp(how, "no_such_mutex")) WORKS(ARMCI_Create_mutexes(1));
     if (me != 1) {
@@ -27,6 +23,13 @@ static void by(const char *how) {
     if (!strcmp(how, "no_such_mutex")) ARMCI_Lock(1, 0);
     if (!strcmp(how, "fence_of_nobody")) ARMCI_Fence(7);
     if (!strcmp(how, "value_of_nobody")) ARMCI_GetValueInt(all[0], 7);
+    if (!strcmp(how, "reduction")) armci_msg_igop(&one, 1, "average");
+    if (!strcmp(how, "float_reduction")) armci_msg_fgop(room(4), 1, "land");
+    if (!strcmp(how, "root_outside")) {
+        ARMCI_Group group;
+        ARMCI_Group_create(1, &me, &group);
+        armci_msg_group_bcast_scope(SCOPE_ALL, &one, sizeof one, 0, &group);
+    }
     if (!strcmp(how, "by_hand")) dassertp_fail("this", "here", "now", 5, 6);
 }
 

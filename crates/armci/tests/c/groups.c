@@ -32,14 +32,41 @@ static void together(ARMCI_Group *group, int size, const int *members, int rank,
     long bits = 0;
     for (int at = 0; at < size; at++) bits |= 1L << members[at];
     IS(l, bits);
+    /* The root is a process's number among all. */
     for (int root = 0; root < size; root++) {
         value = rank == root ? round * 10 + root : -1;
-        armci_msg_group_bcast_scope(SCOPE_ALL, &value, sizeof value, root, group);
+        armci_msg_group_bcast_scope(SCOPE_ALL, &value, sizeof value, members[root], group);
         IS(value, round * 10 + root);
     }
+    /* Members of this process's node, and the first of each node. */
+    int node = armci_domain_my_id(ARMCI_DOMAIN_SMP), here = 0, nodes = 0, own_first = -1;
+    for (int at = 0; at < size; at++) {
+        int theirs = armci_domain_id(ARMCI_DOMAIN_SMP, members[at]), is_first = 1;
+        here += theirs == node;
+        if (theirs == node && own_first < 0) own_first = members[at];
+        for (int before = 0; before < at; before++)
+            is_first &= armci_domain_id(ARMCI_DOMAIN_SMP, members[before]) != theirs;
+        nodes += is_first;
+    }
+    value = 1;
+    armci_msg_group_gop_scope(SCOPE_NODE, &value, 1, "+", ARMCI_INT, group);
+    IS(value, here);
+    value = me == own_first ? me : -1;
+    armci_msg_group_bcast_scope(SCOPE_NODE, &value, sizeof value, own_first, group);
+    IS(value, own_first);
+    value = 1;
+    armci_msg_group_gop_scope(SCOPE_MASTERS, &value, 1, "+", ARMCI_INT, group);
+    IS(value, me == own_first ? nodes : 1);
+    value = rank == 0 ? round : -1;
+    armci_msg_group_bcast_scope(SCOPE_MASTERS, &value, sizeof value, members[0], group);
+    IS(value, me == own_first ? round : -1);
+    /* Some members that follow each other, by their numbers in the group. */
     value = rank == 0 ? 77 : 0;
     armci_grp_clus_brdcst(&value, sizeof value, 0, size, group);
     IS(value, 77);
+    value = rank;
+    armci_grp_clus_brdcst(&value, sizeof value, size / 2, size - size / 2, group);
+    IS(value, rank < size / 2 ? rank : size / 2);
     void **places = room((size_t)size * sizeof *places);
     places[rank] = (char *)NULL + 1000 + me;
     armci_exchange_address_grp(places, size, group);

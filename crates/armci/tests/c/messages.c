@@ -61,6 +61,50 @@ static void reductions(void) {
     free(i);
 }
 
+/* Bits and truth values, of ints, longs and long longs, by each function that combines. */
+static void logic(void) {
+    static const struct { char *name; int is_truth, is_of_all; } known[] = {
+        {"&&", 1, 1}, {"land", 1, 1}, {"||", 1, 0}, {"lor", 1, 0},
+        {"&", 0, 1}, {"band", 0, 1}, {"|", 0, 0}, {"bor", 0, 0}, {"or", 0, 0},
+    };
+    ARMCI_Group world;
+    ARMCI_Group_get_world(&world);
+    for (int at = 0; at < 9; at++)
+        for (int round = 0; round < 4; round++) {
+            /* Of no, of one, of all, and of different bits of each process. */
+            long own = round == 0 ? 0 : round == 1 ? me == processes - 1 : round == 2 ? 6 : 2L << me;
+            long wanted = known[at].is_of_all ? ~0L : 0;
+            for (int other = 0; other < processes; other++) {
+                long theirs = round == 0 ? 0 : round == 1 ? other == processes - 1 : round == 2 ? 6 : 2L << other;
+                if (known[at].is_truth && processes > 1) theirs = theirs != 0;
+                if (other == 0 && known[at].is_of_all) wanted = theirs;
+                else if (known[at].is_of_all) wanted &= theirs;
+                else wanted |= theirs;
+            }
+            char *op = known[at].name;
+            int i[7];
+            for (int k = 0; k < 7; k++) i[k] = (int)own;
+            armci_msg_igop(&i[0], 1, op);
+            armci_msg_gop_scope(SCOPE_ALL, &i[1], 1, op, ARMCI_INT);
+            armci_msg_group_igop(&i[2], 1, op, &world);
+            armci_msg_group_gop_scope(SCOPE_ALL, &i[3], 1, op, ARMCI_INT, &world);
+            armci_msg_reduce_scope(SCOPE_ALL, &i[4], 1, op, ARMCI_INT);
+            armci_msg_reduce(&i[5], 1, op, ARMCI_INT);
+            for (int k = 0; k < (me == 0 ? 6 : 4); k++) IS(i[k], wanted);
+            if (node_size == processes) {
+                armci_msg_clus_igop(&i[6], 1, op);
+                IS(i[6], wanted);
+            }
+            long l[2] = {own, own};
+            armci_msg_lgop(&l[0], 1, op);
+            armci_msg_group_lgop(&l[1], 1, op, &world);
+            long long ll[2] = {own, own};
+            armci_msg_llgop(&ll[0], 1, op);
+            armci_msg_group_llgop(&ll[1], 1, op, &world);
+            for (int k = 0; k < 2; k++) CHECK(l[k] == wanted && ll[k] == wanted, "%s of longs in round %d", op, round);
+        }
+}
+
 static void selections(void) {
     typedef struct { double value; int process, rest[5]; } Record;
     for (int who = 0; who < processes; who++) {
@@ -177,6 +221,7 @@ int main(int argc, char **argv) {
     IS(word, is_master ? 12 : -1);
 
     reductions();
+    logic();
     selections();
     trees();
     void **places = room((size_t)processes * sizeof *places);

@@ -96,12 +96,27 @@ static void call_all(void **parts) {
     armci_meminfo_t info;
     PARMCI_Memget(64, &info, 0);
     CHECK(PARMCI_Memat(&info, 0), "memory by what is known of it");
-    ARMCI_Memctl(&info);
+    PARMCI_Memctl(&info);
+    void **made = room((size_t)processes * sizeof *made);
+    WORKS(PARMCI_Malloc_memdev(made, 8, "memory"));
+    PARMCI_Access_begin(made[me]);
+    *(int *)made[me] = 0;
+    PARMCI_Access_end(made[me]);
+    PARMCI_Barrier();
+    int one = 1;
+    WORKS(PARMCI_NbAcc(ARMCI_ACC_INT, &one, &one, made[next], sizeof one, next, NULL));
+    WORKS(PARMCI_WaitAll());
+    PARMCI_Barrier();
+    IS(*(int *)made[me], 1);
+    WORKS(PARMCI_Free_memdev(made[me]));
+    WORKS(PARMCI_Malloc_group_memdev(made, 8, &world, NULL));
+    WORKS(PARMCI_Free_memdev(made[me]));
+    free(made);
 }
 
 int main(int argc, char **argv) {
     CHECK(!PARMCI_Initialized(), "before it is");
-    WORKS(argc > 1 ? PARMCI_Init() : PARMCI_Init_args(&argc, &argv));
+    WORKS(argc > 2 ? PARMCI_Init() : argc > 1 ? PARMCI_Init_thread(0) : PARMCI_Init_args(&argc, &argv));
     CHECK(PARMCI_Initialized(), "after it was");
     me = armci_msg_me();
     processes = armci_msg_nproc();

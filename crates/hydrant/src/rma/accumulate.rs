@@ -272,6 +272,7 @@ impl<T: Pod> Symmetric<T> {
         });
         let Some(mapped) = &part.mapped else {
             let transfer = block.transfer()?;
+            let data = |run: &Run| &data[run.here..][..run.len];
             let added = self.unmapped(&transfer, rank).add(data, runs, factor);
             (block.tally).add_each([
                 (Count::Accumulates, count),

@@ -18,6 +18,7 @@ pub(crate) mod pointed;
 pub(crate) mod pointed_sections;
 mod raw;
 mod raw_runs;
+mod raw_sections;
 mod rendezvous;
 mod runs;
 mod scope;

@@ -47,10 +47,23 @@ impl Unmapped<'_> {
     /// order.
     ///
     /// # Errors
-    /// [`Error::InHandler`](crate::Error::InHandler), and what befell the first that failed.
+    /// As [`put_each`](Self::put_each).
     pub(super) fn put(
         &self,
         data: &[u8],
+        extent: (usize, usize),
+        runs: impl Iterator<Item = Run>,
+    ) -> Result<()> {
+        self.put_each(|run| &data[run.here..][..run.len], extent, runs)
+    }
+
+    /// As [`put`](Self::put), of bytes that are found run by run.
+    ///
+    /// # Errors
+    /// [`Error::InHandler`](crate::Error::InHandler), and what befell the first that failed.
+    pub(super) fn put_each<'d>(
+        &self,
+        data: impl Fn(&Run) -> &'d [u8],
         (count, bytes): (usize, usize),
         runs: impl Iterator<Item = Run>,
     ) -> Result<()> {
@@ -62,7 +75,7 @@ impl Unmapped<'_> {
         self.measured(shape, |way| match way {
             Way::Packed => packed::put(self, data, runs),
             Way::Pieces => {
-                let pieces = runs.map(|run| (self.place(run), &data[run.here..][..run.len]));
+                let pieces = runs.map(|run| (self.place(run), data(&run)));
                 self.transfer.write_all(self.rank, pieces)
             }
         })?;
@@ -88,7 +101,9 @@ impl Unmapped<'_> {
             bytes,
         };
         self.measured(shape, |way| match way {
-            Way::Packed => packed::get(self, data, runs),
+            Way::Packed => packed::get(self, runs, |run, bytes| {
+                data[run.here..][..run.len].copy_from_slice(bytes);
+            }),
             Way::Pieces => {
                 let pieces = runs.map(|run| (self.place(run), run.here..run.here + run.len));
                 self.transfer.read_all(self.rank, data, pieces)
@@ -96,14 +111,13 @@ impl Unmapped<'_> {
         })
     }
 
-    /// Adds multiples of the elements of runs of `data`, which lie in there and in the memory; done on
-    /// return. The owner does it, so that nobody else adds to them meanwhile.
+    /// Adds multiples of the elements of runs, which `data` finds and which lie in the memory; done on return. The owner does it, so that nobody else adds to them meanwhile.
     ///
     /// # Errors
     /// As [`put`](Self::put).
-    pub(super) fn add(
+    pub(super) fn add<'d>(
         &self,
-        data: &[u8],
+        data: impl Fn(&Run) -> &'d [u8],
         runs: impl Iterator<Item = Run>,
         factor: &Factor,
     ) -> Result<()> {
@@ -112,7 +126,7 @@ impl Unmapped<'_> {
     }
 
     /// Chooses a way, and notes what it took.
-    fn measured(&self, shape: Shape, act: impl FnOnce(Way) -> Result<()>) -> Result<()> {
+    pub(super) fn measured(&self, shape: Shape, act: impl FnOnce(Way) -> Result<()>) -> Result<()> {
         let (progress, ways) = (&self.transfer.progress, &self.transfer.ways);
         let (calls, bytes, what) = match shape.gets {
             false => (
@@ -140,7 +154,7 @@ impl Unmapped<'_> {
         Ok(())
     }
 
-    fn place(&self, run: Run) -> Remote {
+    pub(super) fn place(&self, run: Run) -> Remote {
         Remote {
             key: self.at.key,
             offset: self.at.offset + run.there as u64,

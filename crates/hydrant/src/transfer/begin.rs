@@ -108,6 +108,25 @@ impl Transfer {
         unsafe { self.complete_all(accesses) }
     }
 
+    /// As [`read_all`](Self::read_all), each run to a place of its own: where it is there and here, and its bytes.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Safety
+    /// 1. Each run is writable here until this returns.
+    /// 2. Nobody else uses it until then.
+    pub(crate) unsafe fn read_each(
+        &self,
+        peer: Rank,
+        runs: impl Iterator<Item = (Remote, *mut u8, usize)>,
+    ) -> Result<()> {
+        let accesses = runs
+            .map(|(from, here, len)| Access::get(peer, from, Local::unregistered(here), len));
+        // SAFETY: 1., 2.
+        unsafe { self.complete_all(accesses) }
+    }
+
     /// Puts and gets that are complete on return.
     ///
     /// # Safety

@@ -35,15 +35,16 @@ pub unsafe extern "C" fn ARMCI_Initialized() -> c_int {
     c_int::from(process::begun() > 0)
 }
 
-/// Ends ARMCI, and the job, unless armci_msg_init began it. Does nothing if ARMCI is not initialized. Collective.
+/// Ends ARMCI, and the job, unless armci_msg_init began it. Does nothing if ARMCI is not initialized. 0, as ARMCI-MPI has it. Collective.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ARMCI_Finalize() {
+pub unsafe extern "C" fn ARMCI_Finalize() -> c_int {
     or_die_unless_forked("ARMCI_Finalize", process::end_armci());
+    0
 }
 
 /// Says a message and a number, and ends the job.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ARMCI_Error(msg: *mut c_char, code: c_int) {
+pub unsafe extern "C" fn ARMCI_Error(msg: *const c_char, code: c_int) {
     // SAFETY: what C's caller promises.
     unsafe { process::say(msg, code) };
     process::die(code)

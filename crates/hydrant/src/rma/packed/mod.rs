@@ -44,25 +44,25 @@ pub(super) const WORD: usize = size_of::<u64>();
 pub(super) const LENGTH_BITS: u32 = 16;
 pub(super) const LONGEST: usize = (1 << LENGTH_BITS) - 1;
 
-/// Puts runs of `data`.
+/// Puts runs, which `data` finds.
 ///
 /// # Errors
 /// As [`Unmapped::put`].
-pub(super) fn put(
+pub(super) fn put<'d>(
     unmapped: &Unmapped<'_>,
-    data: &[u8],
+    data: impl Fn(&Run) -> &'d [u8],
     runs: impl Iterator<Item = Run>,
 ) -> Result<()> {
     send(unmapped, data, runs, Asked::new(unmapped, PUT), 1)
 }
 
-/// Adds multiples of the elements of runs of `data`.
+/// Adds multiples of the elements of runs, which `data` finds.
 ///
 /// # Errors
 /// As [`Unmapped::put`].
-pub(super) fn add(
+pub(super) fn add<'d>(
     unmapped: &Unmapped<'_>,
-    data: &[u8],
+    data: impl Fn(&Run) -> &'d [u8],
     runs: impl Iterator<Item = Run>,
     factor: &Factor,
 ) -> Result<()> {
@@ -79,10 +79,10 @@ pub(super) fn words_of(factor: &Factor) -> [u64; 2] {
     [low, high].map(|word| word.try_into().map_or(0, u64::from_le_bytes))
 }
 
-/// Sends runs of `data`, of elements of so many bytes.
-fn send(
+/// Sends runs, which `data` finds, of elements of so many bytes.
+fn send<'d>(
     unmapped: &Unmapped<'_>,
-    data: &[u8],
+    data: impl Fn(&Run) -> &'d [u8],
     runs: impl Iterator<Item = Run>,
     mut asked: Asked<'_>,
     element: usize,
@@ -93,29 +93,27 @@ fn send(
         if message.bytes.len() + (message.runs.len() + 1) * WORD + run.len > limit {
             asked.send(&mut message, |_, _| Ok(()))?;
         }
-        message
-            .bytes
-            .extend_from_slice(&data[run.here..][..run.len]);
+        message.bytes.extend_from_slice(data(&run));
         message.runs.push(run);
     }
     asked.send(&mut message, |_, _| Ok(()))?;
     asked.end(|_, _| Ok(()))
 }
 
-/// Gets runs into `data`.
+/// Gets runs, whose bytes `keep` takes, as many as each run has.
 ///
 /// # Errors
 /// As [`Unmapped::get`].
 pub(super) fn get(
     unmapped: &Unmapped<'_>,
-    data: &mut [u8],
     runs: impl Iterator<Item = Run>,
+    mut keep: impl FnMut(&Run, &[u8]),
 ) -> Result<()> {
     let limit = unmapped.transfer.progress.conduit().caps().max_payload;
     let mut unpack = |runs: &[Run], mut answer: &[u8]| {
         for run in runs {
             let (piece, rest) = answer.split_at_checked(run.len).ok_or(())?;
-            data[run.here..][..run.len].copy_from_slice(piece);
+            keep(run, piece);
             answer = rest;
         }
         if answer.is_empty() { Ok(()) } else { Err(()) }

@@ -1,0 +1,177 @@
+//! Puts, gets and accumulates of sections between memory that is not mapped here and memory of which only the caller knows
+//! where it is, and of which it lends the runs alone: what lies between them may be others'.
+
+#![allow(unsafe_code)] // memory is named by its address
+
+use hydrant_conduit::memory::Factor;
+
+use super::{
+    accumulate::check_whole,
+    packed,
+    pieces::{extent, named_twice, runs_of},
+    section::Section,
+    unmapped::{Run, Unmapped},
+};
+use crate::{
+    Error, Rank, Result,
+    counters::Count,
+    memory::{Symmetric, check_range},
+    transfer::{Shape, Way},
+};
+
+/// Sections of bytes at any addresses, where a rank's part is not mapped here. Else [`Error::Other`].
+impl Symmetric<u8> {
+    /// Puts the bytes that `from` names, counted from `source`, where `to` says. Remotely complete on return.
+    ///
+    /// # Errors
+    /// As [`put_section`](Self::put_section).
+    ///
+    /// # Safety
+    /// 1. Each run of `from` is readable.
+    /// 2. Nobody writes to it meanwhile.
+    pub unsafe fn put_section_raw(
+        &self,
+        rank: Rank,
+        to: &Section,
+        source: *const u8,
+        from: &Section,
+    ) -> Result<()> {
+        if to.overlaps_itself() {
+            return Err(named_twice(to));
+        }
+        if self.check_far(rank, to, from)? {
+            let transfer = self.block().transfer()?;
+            // SAFETY: 1., 2.
+            let data = |run: &Run| unsafe { readable(source, run) };
+            let far = self.unmapped(&transfer, rank);
+            far.put_each(data, extent::<u8>(to, from), runs_of::<u8>(to, from))?;
+        }
+        Ok(())
+    }
+
+    /// Gets the bytes that `from` names to where `to` says, counted from `target`.
+    ///
+    /// # Errors
+    /// As [`put_section`](Self::put_section).
+    ///
+    /// # Safety
+    /// 1. Each run of `to` is writable.
+    /// 2. Nobody else uses it meanwhile.
+    pub unsafe fn get_section_raw(
+        &self,
+        rank: Rank,
+        from: &Section,
+        target: *mut u8,
+        to: &Section,
+    ) -> Result<()> {
+        if to.overlaps_itself() {
+            return Err(named_twice(to));
+        }
+        if self.check_far(rank, from, to)? {
+            let transfer = self.block().transfer()?;
+            let far = self.unmapped(&transfer, rank);
+            let runs = runs_of::<u8>(from, to);
+            // SAFETY: 1., 2.
+            unsafe { far.get_each(target, extent::<u8>(from, to), runs)? };
+        }
+        Ok(())
+    }
+
+    /// Adds multiples of the elements that `from` names, counted from `source`, to those that `to` names, as
+    /// [`accumulate_bytes_section`](Self::accumulate_bytes_section) does.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Safety
+    /// As [`put_section_raw`](Self::put_section_raw).
+    pub unsafe fn accumulate_section_raw(
+        &self,
+        rank: Rank,
+        to: &Section,
+        factor: &Factor,
+        source: *const u8,
+        from: &Section,
+    ) -> Result<()> {
+        for section in [to, from].into_iter().filter(|it| !it.is_empty()) {
+            check_whole(factor, section.run_len())?;
+        }
+        if self.check_far(rank, to, from)? {
+            let transfer = self.block().transfer()?;
+            // SAFETY: 1., 2.
+            let data = |run: &Run| unsafe { readable(source, run) };
+            let runs = runs_of::<u8>(to, from);
+            let (count, bytes) = extent::<u8>(to, from);
+            self.unmapped(&transfer, rank).add(data, runs, factor)?;
+            (self.block().tally).add_each([
+                (Count::Accumulates, count as u64),
+                (Count::AccumulatedBytes, bytes as u64),
+            ]);
+        }
+        Ok(())
+    }
+
+    /// Checks sections of a part that is not mapped here and of other memory: whether there is anything in them.
+    fn check_far(&self, rank: Rank, remote: &Section, local: &Section) -> Result<bool> {
+        check_range(remote.start(), remote.span(), self.len())?;
+        if remote.len() != local.len() {
+            return Err(Error::LengthMismatch {
+                what: "elements in the remote section against elements in the local one",
+                left: remote.len(),
+                right: local.len(),
+            });
+        }
+        match self.block().part(rank)?.mapped {
+            Some(_) => Err(Error::other(
+                "a section at any address, of memory that is mapped here",
+            )),
+            None => Ok(!remote.is_empty()),
+        }
+    }
+}
+
+impl Unmapped<'_> {
+    /// As [`get`](Self::get), to where the runs lie from `into` on.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Safety
+    /// 1. Each run is writable here.
+    /// 2. Nobody else uses it meanwhile.
+    unsafe fn get_each(
+        &self,
+        into: *mut u8,
+        (count, bytes): (usize, usize),
+        runs: impl Iterator<Item = Run>,
+    ) -> Result<()> {
+        let shape = Shape {
+            gets: true,
+            count,
+            bytes,
+        };
+        self.measured(shape, |way| match way {
+            Way::Packed => packed::get(self, runs, |run, bytes| {
+                let here = into.wrapping_add(run.here);
+                // SAFETY: 1., 2.; a message lies apart from it, and has as many bytes as the run.
+                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), here, run.len) };
+            }),
+            Way::Pieces => {
+                let here = |run: Run| (self.place(run), into.wrapping_add(run.here), run.len);
+                // SAFETY: 1., 2.
+                unsafe { self.transfer.read_each(self.rank, runs.map(here)) }
+            }
+        })
+    }
+}
+
+/// A run of memory from `source` on.
+///
+/// # Safety
+/// For as long as what is returned is used:
+/// 1. The run is readable.
+/// 2. Nobody writes to it.
+unsafe fn readable<'a>(source: *const u8, run: &Run) -> &'a [u8] {
+    // SAFETY: 1., 2.
+    unsafe { std::slice::from_raw_parts(source.wrapping_add(run.here), run.len) }
+}
