@@ -31,7 +31,7 @@ pub(crate) const TOOLS: &[Tool] = &[
 ];
 
 /// Which tests run, and in what: one line each.
-const SUITES: [Suite; 9] = [
+const SUITES: [Suite; 10] = [
     Suite {
         hosts: 1,
         package: "hydrant-smp",
@@ -73,6 +73,12 @@ const SUITES: [Suite; 9] = [
         target: "foresight",
         short: Some("over_rdma"),
         long: "over_rdma",
+    },
+    Suite {
+        hosts: 1,
+        package: "hydrant",
+        target: "joined",
+        only: "over_rdma",
     },
     Suite {
         hosts: 1,

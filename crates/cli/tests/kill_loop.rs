@@ -29,6 +29,8 @@ const CONDUITS: [&str; 3] = ["smp", "smp+pin", "mixed"];
 const TURNS: usize = CONDUITS.len() * (Strategy::ALL.len() - 1);
 /// One kill in so many is during the start.
 const STARTS: u64 = 4;
+/// In one job of so many the ranks fork children that take no part, and one of each outlives it.
+const FORKS: u64 = 2;
 /// Seconds that survivors have to end by themselves: they must not need them.
 const GRACE: &str = "40";
 
@@ -49,6 +51,8 @@ struct Case {
     /// After all are ready, or after the launcher was started.
     delay: Duration,
     starting: bool,
+    /// The ranks have children by then.
+    forks: bool,
 }
 
 impl Case {
@@ -76,6 +80,7 @@ impl Case {
             victim,
             delay: Duration::from_micros(below(60_000) * if starting { 3 } else { 1 }),
             starting,
+            forks: below(FORKS) == 0,
         }
     }
 
@@ -92,6 +97,9 @@ impl Case {
             conduit => command.env("HYDRANT_CONDUIT", conduit),
         };
         command.env("HYDRANT_REGISTRATION", self.strategy.name());
+        if self.forks {
+            command.env("HYDRANT_TEST_FORKS", "1");
+        }
         // What is registered for good needs room for all of it.
         if self.strategy != Strategy::PinEverything {
             command.envs([("HYDRANT_M", "128K"), ("HYDRANT_MAXVICTIM", "16K")]);

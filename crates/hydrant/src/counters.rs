@@ -151,6 +151,12 @@ impl Tally {
         self.add(count, 1);
     }
 
+    /// Counts one, if this thread has a stripe, as [`try_put`](Self::try_put).
+    #[inline]
+    pub(crate) fn try_one(&self, count: Count) -> bool {
+        self.try_each([(count, 1)])
+    }
+
     /// Counts a put of so many bytes, if this thread has a stripe; [`add`](Self::add) gets it
     /// one.
     #[inline]

@@ -1,7 +1,7 @@
 //! Jobs that are held by handles, not by a body: clones in threads, the end in good order and not,
 //! and what every handle says afterwards.
 
-#![allow(unsafe_code)] // names memory by its address, and forks
+#![allow(unsafe_code)] // names memory by its address
 
 #[path = "joined/forked.rs"]
 mod forked;

@@ -23,7 +23,7 @@ pub(crate) use native::Way;
 pub(crate) use non_blocking::ask_exposed as begin_exposed;
 pub use pointed::GlobalAtomic;
 
-use crate::{Error, Rank, Result, counters::Count, memory::Symmetric};
+use crate::{Error, Rank, Result, memory::Symmetric};
 
 mod sealed {
     pub trait Sealed: Copy + Send + Sync + 'static {
@@ -177,7 +177,7 @@ impl<T: Pod + sealed::Sealed> Symmetric<T> {
         let block = self.block();
         let part = block.word_part(rank, T::WIDE)?;
         let offset = self.offset(index, 1)?;
-        block.tally.one(Count::Atomics);
+        block.count_atomic()?;
         let word = (part.mapped.as_ref()).and_then(|mapped| T::word(&mapped.window, offset));
         match word {
             Some(word) => Ok(act(word)),
@@ -266,7 +266,7 @@ impl<T: Pod + sealed::Sealed> Symmetric<T> {
         let Some(word) = word else {
             return Ok(None);
         };
-        block.tally.one(Count::Atomics);
+        block.count_atomic()?;
         let old = T::compare_swap(word, expected, value).unwrap_or_else(|old| old);
         block.touched(rank);
         Ok(Some(old))

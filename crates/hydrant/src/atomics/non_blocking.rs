@@ -33,7 +33,7 @@ impl<T: Pod + Sealed> Symmetric<T> {
         let block = self.shared_block();
         let part = block.word_part(rank, T::WIDE)?;
         let offset = self.offset(index, 1)?;
-        block.tally.one(Count::Atomics);
+        block.count_atomic()?;
         let transfer = block.transfer()?;
         let progress = &transfer.progress;
         progress.check_running()?;

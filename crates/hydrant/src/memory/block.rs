@@ -9,7 +9,7 @@ use hydrant_conduit::{WakeWord, Window, Word32, fork::Origin};
 
 use crate::{
     Error, Rank, Result,
-    counters::Tally,
+    counters::{Count, Tally},
     memory::Locks,
     message::Calls,
     stripe::{InUse, StripedWeak},
@@ -172,14 +172,15 @@ impl Block {
     }
 
     /// The part of `rank`, mapped where a processor may change its words: of 64 bits, if they
-    /// are `wide`. To look at one takes a moment in virtual time, as in [`poll_memory`](Self::poll_memory).
+    /// are `wide`. To look at one takes a moment in virtual time, as in [`poll_memory`](Self::poll_memory). Whoever uses
+    /// it [counts](Self::count_atomic) that first.
     ///
     /// # Errors
     /// As [`part`](Self::part).
     #[inline]
     pub(crate) fn word_part(&self, rank: Rank, wide: bool) -> Result<&Part> {
         let parts = if wide { &self.words } else { &self.parts };
-        if !self.is_plainly_alive() {
+        if self.state.load(Relaxed) != LIVE {
             self.check_slowly()?;
             let part = parts.get(rank.index());
             if part.is_some_and(|part| part.mapped.is_some()) {
@@ -187,6 +188,27 @@ impl Block {
             }
         }
         self.nth(parts, rank)
+    }
+
+    /// Counts an atomic operation, but in a child that was forked: no thread of it [counts by itself](Tally::try_one), so
+    /// that only who does not need be asked where it is.
+    ///
+    /// # Errors
+    /// [`Error::Forked`].
+    #[inline(always)]
+    pub(crate) fn count_atomic(&self) -> Result<()> {
+        if self.tally.try_one(Count::Atomics) {
+            return Ok(());
+        }
+        self.count_atomic_slowly()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn count_atomic_slowly(&self) -> Result<()> {
+        self.check_origin()?;
+        self.tally.one(Count::Atomics);
+        Ok(())
     }
 
     #[inline]

@@ -279,7 +279,7 @@ impl Progress {
 
     /// # Errors
     /// [`Error::JobOver`], [`Error::Forked`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn check_running(&self) -> Result<()> {
         match self.is_stopped() {
             false => Ok(()),
@@ -288,31 +288,35 @@ impl Progress {
     }
 
     /// Whether the job is over here, as it is in a child that was forked.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_stopped(&self) -> bool {
         !self.running.is_here()
     }
 
     /// Why the job is over here.
     #[cold]
+    #[inline(never)]
     pub(crate) fn ended(&self) -> Error {
-        self.check_origin().err().unwrap_or(Error::JobOver)
+        match self.is_forked() {
+            true => Error::Forked { rank: self.rank },
+            false => Error::JobOver,
+        }
     }
 
     /// Whether this process was forked from the rank. Nothing that a child does reaches the conduit; nor does it take
     /// locks, which threads of the parent may have held that the child has not.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_forked(&self) -> bool {
         !self.origin.is_here()
     }
 
     /// # Errors
     /// [`Error::Forked`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn check_origin(&self) -> Result<()> {
         match self.is_forked() {
             false => Ok(()),
-            true => Err(Error::Forked { rank: self.rank }),
+            true => Err(self.ended()),
         }
     }
 

@@ -7,14 +7,13 @@ use std::{
     panic::{self, AssertUnwindSafe},
     process::{self, Command},
     thread,
-    time::{Duration, Instant},
 };
 
 use hydrant::{
     AnySource, AnyTag, Begun, CallHandle, Error, Exposed, Function, GlobalPtr, Handler, Job,
     Mutexes, Op, Rank, ReceiveHandle, Result, Signal, Symmetric, Team, settings,
 };
-use hydrant_testing::{HANG, launcher};
+use hydrant_testing::{forked, launcher};
 
 const RANKS: u32 = 2;
 /// Elements of the memory of each kind.
@@ -181,7 +180,7 @@ const ACTS: &[(&str, Act)] = &[
         "put in a grandchild",
         Refused(|it| {
             let put = || it.memory.put_value(it.job.right(), THEIRS, WRONG);
-            match ended(fork(|| i32::from(!is_refusal(&put())))) {
+            match forked::ended(forked::child(|| i32::from(!is_refusal(&put())))) {
                 Some(0) => put(),
                 other => Err(Error::other(format!("the grandchild ended with {other:?}"))),
             }
@@ -357,37 +356,6 @@ fn is_refusal<T>(result: &Result<T>) -> bool {
     matches!(result, Err(Error::Forked { rank: Rank(0) }))
 }
 
-/// A child that does this, and ends with that status.
-fn fork(child: impl FnOnce() -> i32) -> i32 {
-    // SAFETY: the child calls what this crate says that it may.
-    let pid = unsafe { libc::fork() };
-    assert!(pid >= 0, "there may be another process");
-    if pid == 0 {
-        let status = child();
-        // SAFETY: it ends the child.
-        unsafe { libc::_exit(status) };
-    }
-    pid
-}
-
-/// The status with which a child ended; none if by a signal, or not at all.
-fn ended(pid: i32) -> Option<i32> {
-    let until = Instant::now() + HANG / 2;
-    let mut status = 0;
-    loop {
-        // SAFETY: the status is a local.
-        match unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) } {
-            0 if Instant::now() > until => {
-                // SAFETY: it ends a child of this process, which was not waited for.
-                unsafe { libc::kill(pid, libc::SIGKILL) };
-                return None;
-            }
-            0 => thread::sleep(Duration::from_millis(1)),
-            _ => return libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)),
-        }
-    }
-}
-
 /// Rank 0 forks a child for each act, while the other waits; then all is as if it had not.
 pub(crate) fn play() -> Result<()> {
     // The act of a child that returns from the body.
@@ -397,7 +365,7 @@ pub(crate) fn play() -> Result<()> {
             let held = Held::new(job)?;
             for (round, (name, act)) in (1..).zip(ACTS) {
                 if job.rank() == Rank(0) {
-                    let pid = fork_once();
+                    let pid = forked::fork();
                     if pid == 0 {
                         match act {
                             Returns(how) => {
@@ -412,7 +380,7 @@ pub(crate) fn play() -> Result<()> {
                     } else {
                         0
                     };
-                    let end = ended(pid);
+                    let end = forked::ended(pid);
                     if end != Some(expected) {
                         let what = format!("{name}: the child ended with {end:?}");
                         return Err(Error::other(what));
@@ -433,15 +401,7 @@ pub(crate) fn play() -> Result<()> {
         ("panic", Err(cause)) => cause.is::<&str>(),
         _ => false,
     };
-    // SAFETY: it ends the child.
-    unsafe { libc::_exit(i32::from(!is_right)) };
-}
-
-fn fork_once() -> i32 {
-    // SAFETY: as in `fork`.
-    let pid = unsafe { libc::fork() };
-    assert!(pid >= 0, "there may be another process");
-    pid
+    forked::end(i32::from(!is_right))
 }
 
 /// Does what a child does, and ends it.
@@ -463,8 +423,7 @@ fn do_it(name: &str, act: &Act, held: &Held<'_>) -> ! {
         }
         Returns(_) => false,
     };
-    // SAFETY: it ends the child.
-    unsafe { libc::_exit(if is_right { 0 } else { 9 }) };
+    forked::end(if is_right { 0 } else { 9 })
 }
 
 impl<'a> Held<'a> {

@@ -1,7 +1,8 @@
 //! What ranks may be doing when one of them is killed.
 //!
 //! Each is a role: `lost SITUATION VICTIM TOKEN`. Every rank prints `ready RANK PID` when it
-//! is there, and every survivor `lost RANK VICTIM TIME` when it is told.
+//! is there, and every survivor `lost RANK VICTIM TIME` when it is told. Where `HYDRANT_TEST_FORKS` is set each rank has
+//! children by then: one that ends as a rank would, and one that outlives it with all that it has open.
 
 use std::{
     process::ExitCode,
@@ -10,7 +11,10 @@ use std::{
 };
 
 use hydrant::{Error, Foreign, GlobalPtr, Handler, Job, Rank, Result, Signal, Symmetric};
-use hydrant_testing::running::{now, say};
+use hydrant_testing::{
+    forked,
+    running::{now, say},
+};
 
 /// What to do until the victim is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,6 +159,9 @@ pub(crate) fn rank(arguments: &[String]) -> ExitCode {
         let lent = job.expose(vec![7; BUFFER])?;
         scene.publish(job, lent.pointer(0)?)?;
         job.barrier()?;
+        if std::env::var_os("HYDRANT_TEST_FORKS").is_some() {
+            fork_from(job, &scene)?;
+        }
         say(&format!("ready {} {}", job.rank(), std::process::id()));
         let end = begin(job, &scene, victim).and_then(|()| play(situation, job, &scene, victim));
         if let Err(Error::PeerLost(lost)) = &end {
@@ -172,6 +179,27 @@ pub(crate) fn rank(arguments: &[String]) -> ExitCode {
             say(&format!("error {rank} {error}"));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Has a child that tries to take part, and drops what it can, and one that does nothing until it is ended.
+fn fork_from(job: &Job, scene: &Scene) -> Result<()> {
+    let refused = |done: Result<()>| matches!(done, Err(Error::Forked { .. }));
+    let tries = forked::child(|| {
+        let first = Rank(0);
+        let right = refused(job.barrier())
+            && refused(scene.memory.put_value(first, 3, 1))
+            && refused(job.request_short(first, scene.ignore, &[1]))
+            && refused(job.finalize());
+        std::process::exit(i32::from(!right))
+    });
+    forked::child(|| {
+        sleep_for_good();
+        0
+    });
+    match forked::ended(tries) {
+        Some(0) => Ok(()),
+        other => Err(Error::other(format!("a child ended with {other:?}"))),
     }
 }
 
