@@ -267,7 +267,17 @@ impl Call<'_> {
                 (actor.phase, actor.waits.last())
             {
                 let since = crate::time::duration(actor.clock);
-                text += &format!("\n  rank {} since {since:?}: {wait:?}", actor.rank);
+                let has_come = self.world.fixed.standings.has_come(Rank(actor.rank as u32));
+                let at_end = if has_come {
+                    ", at the end of the job"
+                } else {
+                    ""
+                };
+                text += &format!(
+                    "\n  rank {} since {since:?}: {}{at_end}",
+                    actor.rank,
+                    wait.describe()
+                );
             }
         }
         for rank in self.turns.missing() {

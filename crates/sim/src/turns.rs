@@ -98,6 +98,26 @@ pub(crate) enum News {
     Polled,
 }
 
+impl Wait {
+    /// For people.
+    pub(crate) fn describe(self) -> &'static str {
+        match self {
+            Wait::Polling => "it waits until another of its threads has handled what came",
+            Wait::Computing | Wait::ComputingForRoom => "it computes",
+            Wait::Sleep(Sleeper::Memory) => {
+                "it waits for a word of its memory to change, as wait_until and the lock of a mutex do"
+            }
+            Wait::Sleep(Sleeper::Room) => {
+                "it waits for room at a peer, as am_quiet does until all is handled"
+            }
+            Wait::Sleep(Sleeper::Application) => {
+                "it waits for a message, an answer or a collective, as receive, call and barrier do"
+            }
+            Wait::Sleep(Sleeper::Service | Sleeper::Nap) => "it looks after messages",
+        }
+    }
+}
+
 impl News {
     fn ends(self, wait: Wait) -> bool {
         use Sleeper::{Application, Memory, Nap, Room, Service};

@@ -2,8 +2,8 @@
 //! completed.
 //!
 //! From then on a rank keeps no message that no receive waits for. It refuses those whose senders wait for that, and
-//! drops the others. Its own messages that wait for credit go as that comes back; it tells each peer how many these
-//! are. When all that it has sent was handled, its [end](crate::progress::Progress) is told, and a peer's receive
+//! drops the others. It tells each peer how many of its own messages wait for credit; the peer lends that, so that they
+//! come, or are announced, whatever it receives. When all that it has sent was handled, its [end](crate::progress::Progress) is told, and a peer's receive
 //! waits in vain for it once nothing is owed. So the news overtakes no message.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -131,7 +131,20 @@ impl TwoSided {
 
     /// A peer's program has come to its end, with so many messages still to send.
     pub(super) fn owes(&self, from: Rank, messages: u64) {
-        self.state.lock().peer(from).owed = messages;
+        let lent = {
+            let mut state = self.state.lock();
+            let peer = state.peer(from);
+            peer.owed = messages;
+            peer.account.lend(messages)
+        };
+        self.say_lent(from, lent);
+    }
+
+    /// Lets a peer whose program has come to its end send what it owes.
+    pub(super) fn say_lent(&self, from: Rank, lent: Option<u64>) {
+        if let Some(messages) = lent {
+            self.say(from, Said::Credit { messages, bytes: 0 }, &[]);
+        }
     }
 
     /// Why no message of that source, or of anybody, can come any more; none if one may.

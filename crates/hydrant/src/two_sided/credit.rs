@@ -26,6 +26,8 @@ pub(super) struct Account {
     /// What of that was taken out, and the peer was not told.
     free_messages: u64,
     free_bytes: u64,
+    /// Messages that lie here beyond what the peer believes, since it had [leave](Account::lend) to send more.
+    lent: u64,
 }
 
 impl Default for Allowance {
@@ -90,12 +92,31 @@ impl Account {
         fits
     }
 
+    /// Lets a peer send so many messages more at most, though nothing was taken out: what credit it is to be told of.
+    /// For one whose program has come to its end and [owes](super::come_to_end) so many: it is known then what comes,
+    /// and whether a receive waits for that in vain. Bytes are not lent, so that what has any waits at its sender.
+    pub(super) fn lend(&mut self, owed: u64) -> Option<u64> {
+        let messages = owed.min(self.messages - self.free_messages);
+        self.messages -= messages;
+        self.lent += messages;
+        (messages > 0).then_some(messages)
+    }
+
+    /// Whether the peer believes that no more fits.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.messages == MESSAGES
+    }
+
     /// A message was taken out: what credit the peer is to be told of, if it is time for that. So much
     /// is kept back that there are few such messages, and so little that a sender that waits is always
     /// told: it has used up all of one of them.
     #[inline]
     pub(super) fn took(&mut self, bytes: u64) -> Option<(u64, u64)> {
-        self.free_messages += 1;
+        match self.lent {
+            0 => self.free_messages += 1,
+            _ => self.lent -= 1,
+        }
         self.free_bytes += bytes;
         let due = self.free_messages >= MESSAGES / 4 || self.free_bytes >= BYTES / 4;
         due.then(|| {
@@ -117,6 +138,45 @@ mod tests {
     use super::*;
 
     proptest! {
+        /// A peer at its end that owes messages sends them all, though none is taken out before, and may go on when
+        /// they are.
+        #[test]
+        fn what_is_owed_comes_though_nothing_is_taken_out(owed in 0..5 * MESSAGES, taken in 0..MESSAGES) {
+            let (mut allowance, mut account) = (Allowance::default(), Account::default());
+            let mut there = 0;
+            while allowance.has_message() {
+                allowance.take(0);
+                prop_assert!(account.came(0));
+                there += 1;
+            }
+            for _ in 0..taken {
+                there -= 1;
+                if let Some((messages, bytes)) = account.took(0) {
+                    prop_assert!(allowance.give(messages, bytes));
+                }
+            }
+            let mut left = owed;
+            if let Some(messages) = account.lend(left) {
+                prop_assert!(allowance.give(messages, 0));
+            }
+            while left > 0 {
+                prop_assert!(allowance.has_message());
+                allowance.take(0);
+                prop_assert!(account.came(0));
+                (left, there) = (left - 1, there + 1);
+                if left > 0 && account.is_full() {
+                    let lent = account.lend(left);
+                    prop_assert!(lent.is_some_and(|messages| allowance.give(messages, 0)));
+                }
+            }
+            for _ in 0..there {
+                if let Some((messages, bytes)) = account.took(0) {
+                    prop_assert!(allowance.give(messages, bytes));
+                }
+            }
+            prop_assert!(allowance.has_message());
+        }
+
         /// A sender that always sends more, and a receiver that takes out at random: it never finds more
         /// than it has room for, and the sender may always send again once all is taken out.
         #[test]

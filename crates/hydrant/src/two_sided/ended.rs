@@ -33,9 +33,6 @@ impl TwoSided {
         if self.has_any_ended() {
             self.look_after_drain();
         }
-        if self.progress.any_has_come_to_end() {
-            self.look_for_ends();
-        }
     }
 
     /// Whether the standing of any rank has changed.

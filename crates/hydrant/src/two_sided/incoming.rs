@@ -35,6 +35,10 @@ impl Route for Incoming {
     fn peers_ended(&self) {
         if let Some(two_sided) = self.0.upgrade() {
             two_sided.look_for_change_here();
+            if two_sided.progress.any_has_come_to_end() {
+                two_sided.look_for_ends();
+                two_sided.tell_probing();
+            }
         }
     }
 }
@@ -86,16 +90,16 @@ impl TwoSided {
         if tag > super::MAX_TAG {
             return Err(RESERVED);
         }
-        let is_last = {
+        let owed = {
             let mut state = self.state.lock();
             let peer = state.peer(from);
             if !peer.account.came(0) {
                 return Err(NO_CREDIT);
             }
-            peer.pays_last()
+            peer.pays()
         };
         self.match_message(envelope(from, tag), message);
-        self.look_after(is_last);
+        self.look_after(from, owed);
         Ok(())
     }
 
@@ -165,11 +169,11 @@ impl TwoSided {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         let peer = &mut **state.peers[from.index()].get_or_insert_default();
-        let is_last = peer.pays_last();
-        let account = &mut peer.account;
-        if !account.came(bytes) {
+        if !peer.account.came(bytes) {
             return Err(NO_CREDIT);
         }
+        let owed = peer.pays();
+        let account = &mut peer.account;
         let matching = &mut state.matching;
         if let Some(posted) = matching.fitting(envelope, bytes, &mut short) {
             let credit = account.took(bytes);
@@ -201,17 +205,25 @@ impl TwoSided {
             }
         }
         self.refuse(envelope, bytes, short);
-        self.look_after(is_last);
+        self.look_after(from, owed);
         Ok(())
     }
 
     /// A message came, the last perhaps of a program that has come to its end.
     #[inline]
-    fn look_after(&self, is_last: bool) {
-        if is_last {
-            self.look_for_ends();
-            self.tell_probing();
+    fn look_after(&self, from: Rank, owed: Owed) {
+        if owed != Owed::None {
+            self.look_after_owed(from, owed);
         }
+    }
+
+    #[cold]
+    fn look_after_owed(&self, from: Rank, owed: Owed) {
+        if let Owed::Lent(messages) = owed {
+            return self.say_lent(from, Some(messages));
+        }
+        self.look_for_ends();
+        self.tell_probing();
     }
 
     /// A part of a message came.
@@ -247,15 +259,37 @@ impl TwoSided {
     }
 }
 
+/// What is to be done for a peer whose program has come to its end, and that sends what it [owed](super::come_to_end).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owed {
+    /// Nothing: it owed no message, or can send the next.
+    None,
+    /// It is told of so much credit.
+    Lent(u64),
+    /// That was the last one.
+    Last,
+}
+
 impl Peer {
-    /// A message came: whether it was the last one [owed](super::come_to_end).
+    /// A message came.
     #[inline]
-    fn pays_last(&mut self) -> bool {
-        if self.owed == 0 {
-            return false;
+    fn pays(&mut self) -> Owed {
+        match self.owed {
+            0 => Owed::None,
+            _ => self.pays_one(),
         }
+    }
+
+    #[cold]
+    fn pays_one(&mut self) -> Owed {
         self.owed -= 1;
-        self.owed == 0
+        match self.owed {
+            0 => Owed::Last,
+            owed if self.account.is_full() => {
+                self.account.lend(owed).map_or(Owed::None, Owed::Lent)
+            }
+            _ => Owed::None,
+        }
     }
 }
 

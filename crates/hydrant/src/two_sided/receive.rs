@@ -79,6 +79,10 @@ impl TwoSided {
         let at = state.matching.post(pattern, posted);
         drop(state);
         self.look_for_change_here();
+        // It may wait in vain from the start.
+        if self.why_none_comes(pattern.source).is_some() {
+            self.look_for_ends();
+        }
         Ok((request, Some(at)))
     }
 
