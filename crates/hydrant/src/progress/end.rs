@@ -5,10 +5,25 @@
 //! carries the news ([`Membership::come_to_end`](hydrant_conduit::Membership::come_to_end)), which may overtake
 //! messages. A rank gives it when all that it has sent was handled; then nothing is left to be overtaken.
 
+use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+
 use hydrant_conduit::Standing;
 
 use super::{For, On, Progress};
 use crate::{Error, Rank, Result};
+
+/// How long the last news of an end is to be old before it counts: where all programs come to their ends at about the
+/// same time, threads that still wait hear that the job is over, and of no single rank.
+const GRACE: Duration = Duration::from_millis(200);
+
+/// What was heard last of programs' ends.
+#[derive(Default)]
+pub(super) struct News {
+    /// How many words of that kind there were.
+    endings: u64,
+    /// Since when there are so many, on the conduit's clock.
+    since: Duration,
+}
 
 impl Progress {
     /// Waits until all requests that this rank has sent so far were handled, those of its handlers included.
@@ -31,10 +46,45 @@ impl Progress {
         }
     }
 
-    /// Whether the program of any rank has come to its end.
+    /// Whether the program of any rank has come to its end, and all such news [counts](GRACE).
     #[inline]
     pub(crate) fn any_has_come_to_end(&self) -> bool {
-        self.conduit.endings() != 0
+        match self.conduit.endings() {
+            0 => false,
+            endings => endings == self.settled.load(Relaxed),
+        }
+    }
+
+    /// Whether there is news of ends that does not count yet.
+    #[inline]
+    pub(super) fn has_fresh_news(&self) -> bool {
+        self.conduit.endings() != self.settled.load(Relaxed)
+    }
+
+    /// In how much time news of ends counts, if it does not yet.
+    pub(super) fn news_counts_in(&self) -> Option<Duration> {
+        if !self.has_fresh_news() {
+            return None;
+        }
+        let now = self.conduit.now();
+        let mut news = self.news.lock();
+        let endings = self.conduit.endings();
+        if news.endings != endings {
+            *news = News {
+                endings,
+                since: now,
+            };
+        }
+        Some(GRACE.saturating_sub(now.saturating_sub(news.since)))
+    }
+
+    /// Whether news of ends counts from now on that did not before.
+    pub(super) fn settle_news(&self) -> bool {
+        if self.news_counts_in() != Some(Duration::ZERO) {
+            return false;
+        }
+        let endings = self.news.lock().endings;
+        self.settled.swap(endings, Relaxed) != endings
     }
 
     /// Whether the program of each other rank has come to its end, and none of this rank's threads is known that
@@ -42,6 +92,7 @@ impl Progress {
     pub(crate) fn is_left_alone(&self) -> bool {
         let others = (0..self.size).map(Rank).filter(|rank| *rank != self.rank);
         self.size > 1
+            && self.any_has_come_to_end()
             && others
                 .into_iter()
                 .all(|rank| self.conduit.has_come_to_end(rank))

@@ -110,6 +110,10 @@ pub(crate) struct Progress {
     spawned: Mutex<Spawned>,
     /// What was begun and goes on by itself.
     chains: Mutex<Chains>,
+    /// The news of programs' ends, until it is old enough.
+    news: Mutex<end::News>,
+    /// How much of it is.
+    settled: AtomicU64,
     /// Whether anything is under way anywhere, as far as others said.
     rest: Mutex<rest::Rest>,
     /// Those that wait [until](until::Until) something is so; and whether there are any.
@@ -123,8 +127,11 @@ pub(crate) struct Progress {
     unpark: Condvar,
     /// The service thread sleeps, and not for [room](backlog).
     service_rests: AtomicBool,
-    /// How many changes of peers were [noticed](Self::notice_ended).
+    /// How many changes of peers were [noticed](Self::notice_ended); more than there are while news is to be noticed
+    /// again.
     noticed: AtomicU64,
+    /// Of how many the rooms above were told.
+    told: AtomicU64,
     /// There is a service thread until the end of the job.
     served: bool,
     /// Tasks that wait for the end of an operation.
@@ -185,6 +192,8 @@ impl Progress {
             onward: Mutex::default(),
             spawned: Mutex::default(),
             chains: Mutex::default(),
+            news: Mutex::default(),
+            settled: AtomicU64::new(0),
             rest: Mutex::default(),
             hopeful: Mutex::default(),
             has_hopeful: AtomicBool::new(false),
@@ -194,6 +203,7 @@ impl Progress {
             unpark: Condvar::new(),
             service_rests: AtomicBool::new(false),
             noticed: AtomicU64::new(0),
+            told: AtomicU64::new(0),
             served: settings.service && !settings.conduit.is_virtual(),
             tasks: AtomicU32::new(0),
             watchers: Mutex::default(),

@@ -159,7 +159,11 @@ fn watch_over(progress: &Progress) {
             let rests = sleeper == Sleeper::Service;
             progress.service_rests(rests);
             progress.ignore_tasks(rests);
-            progress.conduit.wait(sleeper, None, &mut || {
+            let settles = match progress.has_tasks() {
+                true => progress.news_counts_in(),
+                false => None,
+            };
+            progress.conduit.wait(sleeper, settles, &mut || {
                 !alone()
                     || progress.would_sleep_past_room(sleeper)
                     || progress.has_ready_errand()

@@ -136,7 +136,14 @@ impl Progress {
     pub(super) fn notice_ended(&self) {
         let changes = self.conduit.changes();
         if self.noticed.load(Relaxed) != changes {
-            self.noticed.store(changes, Relaxed);
+            // Fresh news is looked at again until it counts.
+            let settles = self.settle_news();
+            let again = self.has_fresh_news();
+            self.noticed
+                .store(if again { u64::MAX } else { changes }, Relaxed);
+            if self.told.swap(changes, Relaxed) == changes && !settles {
+                return;
+            }
             self.tell_operations(|operations| operations.look_for_ended(changes));
             let routes = self.routes.iter().filter_map(|route| route.get());
             routes.for_each(|route| route.peers_ended());
@@ -234,7 +241,7 @@ impl Progress {
                 return Ok(false);
             }
             let now = self.conduit.changes();
-            if changes != Some(now) || self.is_over(on) {
+            if changes != Some(now) || self.is_over(on) || self.has_fresh_news() {
                 changes = Some(now);
                 self.notice_ended();
                 if let Some(cause) = self.in_vain(on, what) {
@@ -272,6 +279,7 @@ impl Progress {
                         _ => None,
                     };
                     let unheard = deaf.then_some(UNHEARD).or(asks_again);
+                    let unheard = unheard.or_else(|| self.news_counts_in());
                     let timeout = match (left, unheard) {
                         (Some(left), Some(unheard)) => Some(left.min(unheard)),
                         (left, unheard) => left.or(unheard),

@@ -8,7 +8,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Request, Said, Sending, TwoSided, Unexpected, pattern::Envelope};
+use super::{Peer, Request, Said, Sending, TwoSided, Unexpected, pattern::Envelope};
 use crate::{
     Error, Rank, Result,
     progress::{For, On},
@@ -34,6 +34,9 @@ impl TwoSided {
         };
         for (rank, messages) in owed {
             self.say(rank, Said::Owed { messages }, &[]);
+            self.state.lock().peer(rank).tells_owed = true;
+            // From here on who sends some of them says so; perhaps nobody has to any more.
+            self.drain(rank);
         }
         for (rank, send) in held {
             self.say(Rank(rank), Said::Refused { send }, &[]);
@@ -41,6 +44,7 @@ impl TwoSided {
         for (envelope, message) in unexpected {
             self.turn_away(envelope, message);
         }
+        self.end_refused();
         Ok(())
     }
 
@@ -62,10 +66,14 @@ impl TwoSided {
         self.keeps.store(true, Relaxed);
         let unexpected = state.matching.take_all_kept();
         let held = state.held.drain().collect();
-        let owed = (0..).map(Rank).zip(&state.peers);
-        let owed =
-            owed.filter_map(|(rank, peer)| Some((rank, peer.as_ref()?.waiting.len() as u64)));
-        let owed = owed.filter(|(_, messages)| *messages != 0).collect();
+        let mut owed = Vec::new();
+        for (rank, peer) in (0..).map(Rank).zip(&state.peers) {
+            if let Some(peer) = peer
+                && !peer.waiting.is_empty()
+            {
+                owed.push((rank, peer.waiting.len() as u64));
+            }
+        }
         Some((unexpected, held, owed))
     }
 
@@ -117,16 +125,31 @@ impl TwoSided {
                 return Err("a message was refused that does not wait");
             }
         };
-        let cause = match state.refuses {
-            true => Error::JobOver,
-            false => Error::PeerEnded {
-                rank: from,
-                why: NONE_RECEIVED,
-            },
-        };
+        state.refused.push((request, from));
+        let is_settled = state.refuses || self.progress.any_has_come_to_end();
         drop(state);
-        request.end(&self.progress, Err(cause));
+        if is_settled {
+            self.end_refused();
+        }
         Ok(())
+    }
+
+    /// Ends the sends that were refused.
+    fn end_refused(&self) {
+        let (refused, refuses) = {
+            let mut state = self.state.lock();
+            (std::mem::take(&mut state.refused), state.refuses)
+        };
+        for (request, rank) in refused {
+            let cause = match refuses {
+                true => Error::JobOver,
+                false => Error::PeerEnded {
+                    rank,
+                    why: NONE_RECEIVED,
+                },
+            };
+            request.end(&self.progress, Err(cause));
+        }
     }
 
     /// A peer's program has come to its end, with so many messages still to send.
@@ -137,14 +160,20 @@ impl TwoSided {
             peer.owed = messages;
             peer.account.lend(messages)
         };
-        self.say_lent(from, lent);
-    }
-
-    /// Lets a peer whose program has come to its end send what it owes.
-    pub(super) fn say_lent(&self, from: Rank, lent: Option<u64>) {
         if let Some(messages) = lent {
             self.say(from, Said::Credit { messages, bytes: 0 }, &[]);
         }
+        if messages == 0 {
+            self.look_for_ends();
+            self.tell_probing();
+        }
+    }
+
+    /// How many messages this rank, whose program has come to its end, has still to send to a peer, if that is told so.
+    pub(super) fn still_owes(&self, peer: &mut Peer) -> Option<u64> {
+        let left = peer.waiting.len() as u64;
+        let tells = std::mem::replace(&mut peer.tells_owed, peer.tells_owed && left != 0);
+        tells.then_some(left)
     }
 
     /// Why no message of that source, or of anybody, can come any more; none if one may.
@@ -177,6 +206,7 @@ impl TwoSided {
 
     /// Ends the receives that wait in vain for programs that have come to their ends.
     pub(super) fn look_for_ends(&self) {
+        self.end_refused();
         let mut sources: Vec<Option<u32>> = (0..self.progress.size).map(Some).collect();
         sources.push(None);
         for source in sources {

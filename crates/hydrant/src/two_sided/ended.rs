@@ -102,6 +102,7 @@ impl TwoSided {
         let peers = state.peers.iter_mut().flatten();
         let waiting = peers.flat_map(|peer| peer.waiting.drain(..));
         requests.extend(waiting.map(|outgoing| outgoing.request));
+        requests.extend(state.refused.drain(..).map(|(request, _)| request));
         let posted = state.matching.withdraw_all(|_| true);
         requests.extend(posted.into_iter().map(|posted| posted.request));
         for message in state.matching.take_all(|_, _| true) {
@@ -152,6 +153,10 @@ impl State {
             (*to, sending)
         });
         (gone.requests).extend(sends.map(|(to, sending)| (request_of(sending), to)));
+        let refused = self
+            .refused
+            .extract_if(.., |(_, rank)| ended.contains(rank));
+        gone.requests.extend(refused);
         for rank in ended {
             if let Some(peer) = &mut self.peers[rank.index()] {
                 let waiting = peer.waiting.drain(..).map(|it| (it.request, *rank));

@@ -8,7 +8,7 @@ use hydrant_conduit::{Delivery, ReplyPort};
 use smallvec::SmallVec;
 
 use super::{
-    By, Envelope, Outgoing, Peer, Receiving, Sending, TwoSided, Unexpected,
+    By, Envelope, Outgoing, Receiving, Sending, TwoSided, Unexpected,
     direct::Direct,
     receive::copy_into,
     wire::{Clear, Said},
@@ -90,16 +90,10 @@ impl TwoSided {
         if tag > super::MAX_TAG {
             return Err(RESERVED);
         }
-        let owed = {
-            let mut state = self.state.lock();
-            let peer = state.peer(from);
-            if !peer.account.came(0) {
-                return Err(NO_CREDIT);
-            }
-            peer.pays()
-        };
+        if !self.state.lock().peer(from).account.came(0) {
+            return Err(NO_CREDIT);
+        }
         self.match_message(envelope(from, tag), message);
-        self.look_after(from, owed);
         Ok(())
     }
 
@@ -168,12 +162,10 @@ impl TwoSided {
         let mut short = None;
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        let peer = &mut **state.peers[from.index()].get_or_insert_default();
-        if !peer.account.came(bytes) {
+        let account = &mut state.peers[from.index()].get_or_insert_default().account;
+        if !account.came(bytes) {
             return Err(NO_CREDIT);
         }
-        let owed = peer.pays();
-        let account = &mut peer.account;
         let matching = &mut state.matching;
         if let Some(posted) = matching.fitting(envelope, bytes, &mut short) {
             let credit = account.took(bytes);
@@ -205,25 +197,7 @@ impl TwoSided {
             }
         }
         self.refuse(envelope, bytes, short);
-        self.look_after(from, owed);
         Ok(())
-    }
-
-    /// A message came, the last perhaps of a program that has come to its end.
-    #[inline]
-    fn look_after(&self, from: Rank, owed: Owed) {
-        if owed != Owed::None {
-            self.look_after_owed(from, owed);
-        }
-    }
-
-    #[cold]
-    fn look_after_owed(&self, from: Rank, owed: Owed) {
-        if let Owed::Lent(messages) = owed {
-            return self.say_lent(from, Some(messages));
-        }
-        self.look_for_ends();
-        self.tell_probing();
     }
 
     /// A part of a message came.
@@ -256,40 +230,6 @@ impl TwoSided {
         let status = self.sent(tag, len);
         request.end(&self.progress, Ok(status));
         Ok(())
-    }
-}
-
-/// What is to be done for a peer whose program has come to its end, and that sends what it [owed](super::come_to_end).
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Owed {
-    /// Nothing: it owed no message, or can send the next.
-    None,
-    /// It is told of so much credit.
-    Lent(u64),
-    /// That was the last one.
-    Last,
-}
-
-impl Peer {
-    /// A message came.
-    #[inline]
-    fn pays(&mut self) -> Owed {
-        match self.owed {
-            0 => Owed::None,
-            _ => self.pays_one(),
-        }
-    }
-
-    #[cold]
-    fn pays_one(&mut self) -> Owed {
-        self.owed -= 1;
-        match self.owed {
-            0 => Owed::Last,
-            owed if self.account.is_full() => {
-                self.account.lend(owed).map_or(Owed::None, Owed::Lent)
-            }
-            _ => Owed::None,
-        }
     }
 }
 

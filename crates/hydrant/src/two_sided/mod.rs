@@ -112,6 +112,8 @@ struct State {
     choice: Option<Choice>,
     /// Messages that a program has taken out and not received, whose senders wait for that: by sender and number.
     held: FxHashSet<(u32, u64)>,
+    /// Sends that were refused, until the news of their receivers' ends counts.
+    refused: Vec<(Arc<Request>, Rank)>,
     /// The program has [come to its end](come_to_end): it sends and receives nothing more.
     refuses: bool,
     /// The job is over.
@@ -127,8 +129,10 @@ struct Peer {
     waiting: VecDeque<Outgoing>,
     /// A thread sends these: nobody sends past it.
     draining: bool,
-    /// Messages that the peer's program had still to send when it had come to its end.
+    /// Messages that the peer's program, which has come to its end, has still to send.
     owed: u64,
+    /// The peer is told how many such messages of this rank are left.
+    tells_owed: bool,
 }
 
 /// A message to be sent.
@@ -287,6 +291,7 @@ impl TwoSided {
                 last: 0,
                 choice,
                 held: FxHashSet::default(),
+                refused: Vec::new(),
                 refuses: false,
                 closed: false,
             }),

@@ -256,7 +256,14 @@ impl TwoSided {
                     true => peer.waiting.pop_front(),
                     false => None,
                 };
-                let Some(outgoing) = outgoing else { return };
+                let Some(outgoing) = outgoing else {
+                    let owed = self.still_owes(peer);
+                    drop(state);
+                    if let Some(messages) = owed {
+                        self.say(to, Said::Owed { messages }, &[]);
+                    }
+                    return;
+                };
                 peer.draining = true;
                 let mut data = match self.protocols.is_eager(outgoing.buffer.len) {
                     // SAFETY: its request is not over: before it is sent, it ends only after it was taken

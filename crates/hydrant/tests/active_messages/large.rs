@@ -136,10 +136,13 @@ fn one_way_and_what_fails() {
         let len = 3 * job.limits().max_medium;
         job.call_one_way(job.right(), &add, &pattern(1, len))?;
         job.call_one_way(job.right(), &add, &pattern(77, len))?;
-        job.am_quiet()?;
-        while sum.load(SeqCst) < 2 * len as u64 {
-            job.poll();
-        }
+        let told = job.am_quiet();
+        let Err(Error::HandlerPanicked { rank, message, .. }) = told else {
+            panic!("{told:?}");
+        };
+        assert_eq!((rank, message.as_str()), (job.right(), "not seventy-seven"));
+        job.barrier()?;
+        assert_eq!(sum.load(SeqCst), 2 * len as u64);
         let panicked = job.call(job.right(), &add, &pattern(77, len));
         let Err(Error::HandlerPanicked { rank, message, .. }) = panicked else {
             panic!("{panicked:?}");
