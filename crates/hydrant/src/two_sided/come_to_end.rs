@@ -126,7 +126,11 @@ impl TwoSided {
             }
         };
         state.refused.push((request, from));
-        let is_settled = state.refuses || self.progress.any_has_come_to_end();
+        let counts = || {
+            let has_come = self.progress.conduit().has_come_to_end(from);
+            has_come && self.progress.any_has_come_to_end()
+        };
+        let is_settled = state.refuses || counts();
         drop(state);
         if is_settled {
             self.end_refused();

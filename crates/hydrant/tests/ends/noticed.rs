@@ -366,3 +366,22 @@ fn who_waits_for_it_in_a_team_is_told() {
         Ok(())
     });
 }
+
+/// More messages than are kept for one that does not receive them.
+#[test_on(every)]
+fn who_waits_for_another_message_than_those_it_sent_is_told() {
+    local(2, |job| {
+        let (zero, one, mut word) = (Rank(0), Rank(1), [0_u64]);
+        if job.rank() == one {
+            (0..5000_u64).try_for_each(|number| job.send_nb(zero, 1, vec![number]).map(drop))?;
+            return Ok(());
+        }
+        is_told_of(job.receive(one, 2, &mut word), one);
+        for number in 0..5000 {
+            job.receive(one, 1, &mut word)?;
+            assert_eq!(word, [number]);
+        }
+        is_told_of(job.receive(one, 1, &mut word), one);
+        Ok(())
+    });
+}
