@@ -22,7 +22,7 @@ const BUILT: [(&str, &str); 3] = [
     ("libarmci.so", "lib/libarmci.so"),
     ("libarmci.a", "lib/libarmci.a"),
 ];
-const HEADERS: [&str; 4] = ["armci.h", "message.h", "gpc.h", "parmci.h"];
+const HEADERS: [&str; 5] = ["armci.h", "message.h", "gpc.h", "parmci.h", "armcix.h"];
 
 /// Builds and installs; says what.
 pub(crate) fn report(arguments: &Arguments) -> Row {

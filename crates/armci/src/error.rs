@@ -152,6 +152,26 @@ pub enum Error {
     #[error("there are no mutexes: create them first")]
     NoMutexes,
 
+    /// There is no such mutex in a set.
+    #[error("mutex {mutex} of process {proc} is out of range: it made {mutexes} of this set")]
+    NoMutex {
+        /// The number given.
+        mutex: i32,
+        /// Whose mutex was meant.
+        proc: i32,
+        /// How many that process made.
+        mutexes: u64,
+    },
+
+    /// Nobody has a mutex that is to be unlocked.
+    #[error("mutex {mutex} of process {proc} is not locked")]
+    NotLocked {
+        /// The number given.
+        mutex: i32,
+        /// Whose mutex was meant.
+        proc: i32,
+    },
+
     /// A handle names no group.
     #[error("{group} is no group, or was freed")]
     NoGroup {

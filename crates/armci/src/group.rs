@@ -103,6 +103,27 @@ impl Armci {
         Ok(self.groups.lock().add(Known { members, context }))
     }
 
+    /// Makes a group of the members of another that give the same color, in the order of their keys and then of their
+    /// numbers; none of those that give a negative color. Collective over the other group. ARMCI-MPI's
+    /// `ARMCIX_Group_split`.
+    ///
+    /// # Errors
+    /// As [`group_barrier`](Self::group_barrier).
+    pub fn group_split(&self, parent: Group, color: i32, key: i32) -> Result<Option<Group>> {
+        let given = self.group_all_gather(parent, [color as u64, key as u64])?;
+        if color < 0 {
+            return Ok(None);
+        }
+        let numbered = (0..).zip(given);
+        let mut members: Vec<(i32, i32)> = numbered
+            .filter(|(_, [theirs, _])| *theirs == color as u64)
+            .map(|(number, [_, key])| (key as i32, number))
+            .collect();
+        members.sort_unstable();
+        let numbers: Vec<i32> = members.into_iter().map(|(_, number)| number).collect();
+        self.group_of(&numbers, parent).map(Some)
+    }
+
     /// The first member draws a number, and tells the others.
     fn agree_on_context(&self, members: &[usize], own: usize) -> Result<u64> {
         // Who makes other groups with the same first member at the same time is not to take this one's.

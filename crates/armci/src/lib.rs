@@ -4,7 +4,7 @@
 //! [`Armci`] has them for Rust, on memory that is named by process and address, as ARMCI names it; most
 //! are `unsafe` for that. Who writes Rust alone is better served by [`hydrant`], which has the same
 //! operations on typed memory. The library `libarmci` has the functions of ARMCI's headers, for C
-//! programs as they are: `armci.h`, `message.h` and `gpc.h` in the folder `include`.
+//! programs as they are: `armci.h`, `message.h` and `gpc.h` in the folder `include`, and for ARMCI-MPI's `armcix.h`.
 //!
 //! | ARMCI | here |
 //! |---|---|
@@ -26,6 +26,7 @@ mod group;
 mod memory;
 mod message;
 mod mpi;
+mod mutex_sets;
 mod mutexes;
 mod nodes;
 mod notify;
@@ -38,6 +39,7 @@ pub use error::{Error, Result};
 pub use gpc::{Procedure, Reply, Request, Turn};
 pub use group::Group;
 pub use message::{Element, Reduction, Scope, Tree};
+pub use mutex_sets::MutexSet;
 pub use rmw::{Rmw, Word};
 pub use transfer::{Handle, Scale, Strides, Vector};
 

@@ -17,7 +17,7 @@ struct Header {
     last: &'static str,
 }
 
-const HEADERS: [Header; 3] = [
+const HEADERS: [Header; 4] = [
     Header {
         name: "armci.h",
         sources: &[
@@ -51,6 +51,14 @@ const HEADERS: [Header; 3] = [
         guard: "__GPCDEF",
         before: "#include \"armci.h\"",
         after: "#define GPC_INIT 1\n#define GPC_PROBE 2\n#define GPC_WAIT 3\n#define GPC_DONE 4\n#define GPC_PENDING 5\n",
+        last: "",
+    },
+    Header {
+        name: "armcix.h",
+        sources: &["armcix.rs"],
+        guard: "_ARMCIX_H_",
+        before: "#include \"armci.h\"",
+        after: "",
         last: "",
     },
 ];

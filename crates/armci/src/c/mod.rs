@@ -1,5 +1,5 @@
-//! The functions of ARMCI's headers: `armci.h`, `message.h`, `gpc.h` and `parmci.h` in the folder `include`,
-//! which are made from these files.
+//! The functions of ARMCI's headers: `armci.h`, `message.h`, `gpc.h`, `parmci.h` and `armcix.h` in the folder
+//! `include`, which are made from these files.
 //!
 //! A function that returns a number returns [`Error::code`](crate::Error::code) for an error, and says the
 //! reason on the standard error output; one that returns nothing ends the job. Names, types and numbers
@@ -18,6 +18,7 @@ mod communicators;
 mod process;
 
 pub mod armci;
+pub mod armcix;
 pub mod gpc;
 pub mod message;
 pub mod mpi;

@@ -1,5 +1,6 @@
 /* What Global Arrays and programs of ARMCI-MPI call besides. */
 #include "check.h"
+#include "armcix.h"
 
 enum { ROWS = 5, COLUMNS = 7, DEEP = 3 };
 
@@ -30,9 +31,53 @@ static void sections(void) {
     IS(few[0], 1);
 }
 
+/* Groups by color and key, and mutexes of a group. */
+static void extensions(void) {
+    ARMCI_Group world, part, same;
+    int rank, size;
+    ARMCI_Group_get_world(&world);
+    WORKS(ARMCIX_Group_split(&world, me % 2, -me, &part));
+    WORKS(ARMCI_Group_rank(&part, &rank));
+    ARMCI_Group_size(&part, &size);
+    IS(size, (processes + 1 - me % 2) / 2);
+    for (int at = 0; at < size; at++) IS(ARMCI_Absolute_id(&part, at), me % 2 + 2 * (size - 1 - at));
+    WORKS(ARMCIX_Group_dup(&part, &same));
+    IS(ARMCI_Absolute_id(&same, rank), me);
+    ARMCI_Group none;
+    WORKS(ARMCIX_Group_split(&world, me == 0 ? -1 : 5, 0, &none));
+    CHECK((none == -1) == (me == 0), "a group of no color: %d", none);
+
+    enum { ROUNDS = 200 };
+    armcix_mutex_hdl_t set = ARMCIX_Create_mutexes_hdl(me == 0 ? 3 : 1, &part);
+    CHECK(set, "mutexes");
+    long **all = (long **)room((size_t)size * sizeof *all), value, more;
+    WORKS(ARMCI_Malloc_group((void **)all, sizeof(long), &part));
+    *all[rank] = 0;
+    armci_msg_group_barrier(&part);
+    int first = ARMCI_Absolute_id(&part, 0);
+    for (int round = 0; round < ROUNDS; round++) {
+        if (round % 2) ARMCIX_Lock_hdl(set, 0, first);
+        else while (ARMCIX_Trylock_hdl(set, 0, first)) sched_yield();
+        WORKS(ARMCI_Get(all[0], &value, sizeof value, first));
+        more = value + 1;
+        WORKS(ARMCI_Put(&more, all[0], sizeof more, first));
+        CHECK(round || ARMCIX_Trylock_hdl(set, 0, first) == 1, "locked twice");
+        ARMCIX_Unlock_hdl(set, 0, first);
+    }
+    armci_msg_group_barrier(&part);
+    if (rank == 0) IS(*all[0], (long)ROUNDS * size);
+    ARMCIX_Progress();
+    WORKS(ARMCIX_Destroy_mutexes_hdl(set));
+    WORKS(ARMCI_Free_group(all[rank], &part));
+    ARMCI_Group_free(&same);
+    ARMCI_Group_free(&part);
+    free(all);
+}
+
 int main(void) {
     begin();
     sections();
+    extensions();
     int right = (me + 1) % processes, left = (me + processes - 1) % processes;
     ARMCI_Group world;
     ARMCI_Group_get_world(&world);

@@ -1,0 +1,122 @@
+//! The functions of `armcix.h`: what ARMCI-MPI has besides.
+
+use std::ffi::c_int;
+
+use super::{
+    arguments::group_at,
+    armci::ARMCI_Group,
+    communicators,
+    process::{armci, call, code, found},
+};
+use crate::{MutexSet, Result, error::not_null};
+
+/// Mutexes of a group, beside those of ARMCI_Create_mutexes.
+#[allow(non_camel_case_types, reason = "its name in C")]
+pub struct armcix_mutex_hdl_s(MutexSet);
+
+/// Names such mutexes.
+#[allow(non_camel_case_types, reason = "its name in C")]
+pub type armcix_mutex_hdl_t = *mut armcix_mutex_hdl_s;
+
+/// Makes a group of the members of another that give the same color, in the order of their keys; none, -1, of those that
+/// give a negative color. Collective over the other group.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCIX_Group_split(
+    parent: *mut ARMCI_Group,
+    color: c_int,
+    key: c_int,
+    new_group: *mut ARMCI_Group,
+) -> c_int {
+    // SAFETY: what C's caller promises.
+    call("ARMCIX_Group_split", |armci| unsafe {
+        not_null(new_group, "where a group goes")?;
+        *new_group = -1;
+        if let Some(group) = armci.group_split(group_at(parent)?, color, key)? {
+            *new_group = group.0;
+            communicators::add(armci, group)?;
+        }
+        Ok(())
+    })
+}
+
+/// Makes a group of the same members. Collective over them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCIX_Group_dup(
+    parent: *mut ARMCI_Group,
+    new_group: *mut ARMCI_Group,
+) -> c_int {
+    // SAFETY: what C's caller promises.
+    unsafe { ARMCIX_Group_split(parent, 0, 0, new_group) }
+}
+
+/// Makes mutexes, so many of this process; null after an error. Collective over a group.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCIX_Create_mutexes_hdl(
+    count: c_int,
+    pgroup: *mut ARMCI_Group,
+) -> armcix_mutex_hdl_t {
+    let mut made = std::ptr::null_mut();
+    let mut act = || -> Result<()> {
+        // SAFETY: what C's caller promises.
+        let set = armci()?.create_mutex_set(count, unsafe { group_at(pgroup)? })?;
+        made = Box::into_raw(Box::new(armcix_mutex_hdl_s(set)));
+        Ok(())
+    };
+    code("ARMCIX_Create_mutexes_hdl", act());
+    made
+}
+
+/// Does away with mutexes. Collective over their group.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCIX_Destroy_mutexes_hdl(hdl: armcix_mutex_hdl_t) -> c_int {
+    call("ARMCIX_Destroy_mutexes_hdl", |armci| {
+        not_null(hdl, "a set of mutexes")?;
+        // SAFETY: ARMCIX_Create_mutexes_hdl made it, and nobody uses it again, says C's caller.
+        let set = unsafe { Box::from_raw(hdl) };
+        armci.destroy_mutex_set(set.0)
+    })
+}
+
+/// Locks a mutex of a process, by its number among all.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCIX_Lock_hdl(hdl: armcix_mutex_hdl_t, mutex: c_int, proc: c_int) {
+    found("ARMCIX_Lock_hdl", |armci| {
+        // SAFETY: what C's caller promises.
+        armci.lock_in(unsafe { set_of(hdl)? }, mutex, proc)
+    });
+}
+
+/// Locks a mutex of a process if nobody has it: 0 if it did, 1 if not.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCIX_Trylock_hdl(
+    hdl: armcix_mutex_hdl_t,
+    mutex: c_int,
+    proc: c_int,
+) -> c_int {
+    found("ARMCIX_Trylock_hdl", |armci| {
+        // SAFETY: what C's caller promises.
+        let locked = armci.try_lock_in(unsafe { set_of(hdl)? }, mutex, proc)?;
+        Ok(c_int::from(!locked))
+    })
+}
+
+/// Unlocks a mutex of a process.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCIX_Unlock_hdl(hdl: armcix_mutex_hdl_t, mutex: c_int, proc: c_int) {
+    found("ARMCIX_Unlock_hdl", |armci| {
+        // SAFETY: what C's caller promises.
+        armci.unlock_in(unsafe { set_of(hdl)? }, mutex, proc)
+    });
+}
+
+/// Does nothing: what others ask for is done by a thread of its own.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ARMCIX_Progress() {}
+
+/// # Safety
+/// ARMCIX_Create_mutexes_hdl made it, if it is not null, and nobody does away with it meanwhile.
+unsafe fn set_of<'a>(hdl: armcix_mutex_hdl_t) -> Result<&'a MutexSet> {
+    not_null(hdl, "a set of mutexes")?;
+    // SAFETY: the caller's promise.
+    Ok(unsafe { &(*hdl).0 })
+}
