@@ -49,6 +49,7 @@ mod rma {
     mod atomics;
     mod completion;
     mod contexts;
+    mod fills;
     mod futures;
     mod model;
     mod mutexes;

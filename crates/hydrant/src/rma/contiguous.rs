@@ -7,7 +7,11 @@ use crate::{
     Error, Rank, Result,
     counters::Count,
     memory::{Block, Mapped, Symmetric, fill, overlap},
+    progress,
 };
+
+/// Bytes of the pattern that memory is filled with through the network, at most.
+const PATTERN: usize = 1 << 20;
 
 impl<T: Pod> Symmetric<T> {
     /// Puts `data` into the part of `rank`, from element `index` on. Remotely complete on
@@ -167,15 +171,28 @@ impl<T: Pod> Symmetric<T> {
             (Count::PutBytes, (count * size_of::<T>()) as u64),
         ]);
         let Some(mapped) = &part.mapped else {
-            let pattern = vec![value; count];
-            let bytes = bytemuck::cast_slice(&pattern);
-            return block.transfer()?.write(rank, place(block, offset), bytes);
+            return self.fill_far(rank, (offset, count), value);
         };
         if fill(&mapped.window, range.start, count, &value).is_err() {
             return Err(self.outside(range.start, count));
         }
         block.touched(rank);
         Ok(())
+    }
+
+    /// Sets elements that are not mapped here: the same pattern goes again and again, so that it takes no memory how
+    /// many they are.
+    fn fill_far(&self, rank: Rank, (offset, count): (usize, usize), value: T) -> Result<()> {
+        progress::may_wait("a fill that goes through the network")?;
+        let (block, bytes) = (self.block(), count * size_of::<T>());
+        let pattern = vec![value; count.min((PATTERN / size_of::<T>().max(1)).max(1))];
+        let pattern: &[u8] = bytemuck::cast_slice(&pattern);
+        let starts = (0..bytes).step_by(pattern.len().max(1));
+        let pieces = starts.map(|at| {
+            let piece = &pattern[..pattern.len().min(bytes - at)];
+            (place(block, offset + at), piece)
+        });
+        block.transfer()?.write_all(rank, pieces)
     }
 
     #[cold]
