@@ -239,7 +239,7 @@ pub enum Error {
     },
 
     /// The handler panicked; the message that caused it had no other effect.
-    #[error("handler number {handler} panicked on rank {rank}: {message}")]
+    #[error("{name} (handler number {handler}) panicked on rank {rank}: {message}")]
     HandlerPanicked {
         /// Where it ran.
         rank: Rank,
@@ -247,6 +247,8 @@ pub enum Error {
         handler: u16,
         /// What it said.
         message: String,
+        /// What Rust calls the handler or the function, and where this rank registered it.
+        name: String,
     },
 
     /// No room for another handler.

@@ -1,6 +1,6 @@
 //! Active messages and remote calls, on the job.
 
-use std::{any::type_name_of_val, sync::Arc, thread};
+use std::{any::type_name_of_val, panic::Location, sync::Arc, thread};
 
 use hydrant_conduit::Message;
 use serde::{Serialize, de::DeserializeOwned};
@@ -10,7 +10,7 @@ use crate::{
     Symmetric,
     collective::Operation,
     message::{
-        HandlerFn, Signature, call,
+        HandlerFn, Name, Signature, call,
         request::{self, check_handler, long_args},
         serve,
     },
@@ -120,15 +120,19 @@ impl Job {
     ///
     /// # Errors
     /// [`Error::TooManyHandlers`], [`Error::CollectiveMismatch`], [`Error::PeerLost`].
+    #[track_caller]
     pub fn handler(
         &self,
         handler: impl Fn(&mut HandlerContext<'_>, &[u64], &[u8]) + Send + Sync + 'static,
     ) -> Result<Handler> {
-        self.register(&Signature::of_handler(), Box::new(handler))
+        let called = type_name_of_val(&handler);
+        self.register(&Signature::of_handler(), called, Box::new(handler))
     }
 
-    /// Registers a handler of that signature. Collective.
-    fn register(&self, said: &str, handler: HandlerFn) -> Result<Handler> {
+    /// Registers a handler of that signature, which Rust calls so. Collective.
+    #[track_caller]
+    fn register(&self, said: &str, called: &'static str, handler: HandlerFn) -> Result<Handler> {
+        let site = Location::caller();
         progress::may_wait("handler")?;
         let core = self.core();
         let affair = self.world().affair(Operation::Handler)?;
@@ -145,7 +149,8 @@ impl Job {
                 });
             }
         }
-        core.messages.register(number, handler)?;
+        core.messages
+            .register(number, Name { called, site }, handler)?;
         // Only now may a peer send to it.
         affair.barrier()?;
         Ok(Handler {
@@ -172,6 +177,7 @@ impl Job {
     ///
     /// # Errors
     /// As [`handler`](Self::handler).
+    #[track_caller]
     pub fn function<A, R>(
         &self,
         function: impl Fn(Rank, A) -> R + Send + Sync + 'static,
@@ -180,8 +186,9 @@ impl Job {
         A: DeserializeOwned + 'static,
         R: Serialize + 'static,
     {
-        let said = Signature::of_function::<A, R>(type_name_of_val(&function));
-        let handler = self.register(&said, Box::new(serve::handler_of(function)))?;
+        let called = type_name_of_val(&function);
+        let said = Signature::of_function::<A, R>(called);
+        let handler = self.register(&said, called, Box::new(serve::handler_of(function)))?;
         Ok(Function::of(handler))
     }
 
@@ -217,6 +224,7 @@ impl Job {
     ///
     /// # Errors
     /// As [`handler`](Self::handler).
+    #[track_caller]
     pub fn async_function<A, R, F>(
         &self,
         function: impl Fn(Rank, A) -> F + Send + Sync + 'static,
@@ -226,9 +234,11 @@ impl Job {
         R: Serialize + 'static,
         F: Future<Output = R> + Send + 'static,
     {
-        let said = Signature::of_function::<A, R>(type_name_of_val(&function));
+        let called = type_name_of_val(&function);
+        let said = Signature::of_function::<A, R>(called);
         let handler = serve::handler_of_async(function);
-        Ok(Function::of(self.register(&said, Box::new(handler))?))
+        let handler = self.register(&said, called, Box::new(handler))?;
+        Ok(Function::of(handler))
     }
 
     /// Calls `function` on `rank` and waits for its result. What takes more than

@@ -73,11 +73,15 @@ pub(super) fn returned(messages: &Messages, progress: &Progress, delivery: &Deli
     let said = || String::from_utf8_lossy(delivery.payload).into_owned();
     let result = match delivery.tag {
         status::DONE => Ok(delivery.payload.to_vec()),
-        status::PANICKED => Err(Error::HandlerPanicked {
-            rank: from,
-            handler: handler.unwrap_or(u16::MAX),
-            message: said(),
-        }),
+        status::PANICKED => {
+            let handler = handler.unwrap_or(u16::MAX);
+            Err(Error::HandlerPanicked {
+                rank: from,
+                handler,
+                name: messages.name(handler),
+                message: said(),
+            })
+        }
         _ => Err(Error::Codec {
             what: "argument or result",
             cause: said(),

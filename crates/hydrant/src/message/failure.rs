@@ -64,7 +64,7 @@ pub(super) fn received(messages: &Messages, progress: &Progress, delivery: &Deli
     let &[code, call] = delivery.args else {
         return progress.malformed(delivery.from, "a report of a failure without its arguments");
     };
-    let error = read(delivery, code);
+    let error = read(messages, delivery, code);
     if call == NO_CALL {
         messages.fail(error);
     } else if !messages.end_call(progress, delivery.from, call, Err(error)) {
@@ -72,13 +72,14 @@ pub(super) fn received(messages: &Messages, progress: &Progress, delivery: &Deli
     }
 }
 
-fn read(delivery: &Delivery<'_>, code: u64) -> Error {
+fn read(messages: &Messages, delivery: &Delivery<'_>, code: u64) -> Error {
     let (rank, handler) = (delivery.from, delivery.tag);
     match code {
         UNKNOWN => Error::UnknownHandler { rank, handler },
         _ => Error::HandlerPanicked {
             rank,
             handler,
+            name: messages.name(handler),
             message: String::from_utf8_lossy(delivery.payload).into_owned(),
         },
     }

@@ -2,6 +2,8 @@
 
 use std::{
     collections::VecDeque,
+    fmt,
+    panic::Location,
     sync::{Arc, OnceLock},
 };
 
@@ -34,10 +36,26 @@ impl Handler {
     }
 }
 
+/// What Rust calls a handler or a function, and where it was registered.
+#[derive(Clone, Copy)]
+pub(crate) struct Name {
+    pub(crate) called: &'static str,
+    pub(crate) site: &'static Location<'static>,
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (file, line) = (self.site.file(), self.site.line());
+        write!(f, "`{}` of {file}:{line}", self.called)
+    }
+}
+
 /// What a rank knows of active messages.
 pub(crate) struct Messages {
     /// By number; each set once, by every rank.
     handlers: Box<[OnceLock<HandlerFn>]>,
+    /// What each is called, for errors; by number.
+    names: Mutex<Vec<Name>>,
     /// What this rank asked others and waits for.
     pub(super) calls: Arc<Calls>,
     /// Arguments and results that no message takes.
@@ -50,6 +68,7 @@ impl Messages {
     pub(crate) fn new(rendezvous: Box<dyn Rendezvous>) -> Self {
         Self {
             handlers: (0..MAX_HANDLERS).map(|_| OnceLock::new()).collect(),
+            names: Mutex::default(),
             calls: Arc::default(),
             large: Arc::new(Large::new(rendezvous)),
             failures: Mutex::default(),
@@ -95,11 +114,19 @@ impl Messages {
             })
     }
 
-    /// Sets the handler of a number.
+    /// What the handler of a number is called here: ranks register the same ones.
+    pub(super) fn name(&self, number: u16) -> String {
+        let names = self.names.lock();
+        let name = names.get(usize::from(number));
+        name.map_or_else(|| "a function unknown here".to_owned(), Name::to_string)
+    }
+
+    /// Sets the handler of a number, one after the other.
     ///
     /// # Errors
     /// [`Error::TooManyHandlers`].
-    pub(crate) fn register(&self, number: u16, handler: HandlerFn) -> Result<()> {
+    pub(crate) fn register(&self, number: u16, name: Name, handler: HandlerFn) -> Result<()> {
+        self.names.lock().push(name);
         let slot = self.handlers.get(usize::from(number));
         slot.and_then(|slot| slot.set(handler).ok())
             .ok_or(Error::TooManyHandlers {

@@ -44,6 +44,6 @@ pub use context::HandlerContext;
 pub(crate) use handle::Call;
 pub use handle::CallHandle;
 pub use handlers::Handler;
-pub(crate) use handlers::{HandlerFn, Messages};
+pub(crate) use handlers::{HandlerFn, Messages, Name};
 pub(crate) use large::{Later, Lent, Rendezvous};
 pub(crate) use signature::Signature;

@@ -37,7 +37,12 @@ impl Route for Messages {
             kind::USER => {
                 if let Some(failed) = run(self, progress, delivery, None) {
                     // The reply was ours to handle: the failure is, too.
-                    self.fail(failed_here(progress.rank, delivery.tag, failed.failure));
+                    self.fail(failed_here(
+                        self,
+                        progress.rank,
+                        delivery.tag,
+                        failed.failure,
+                    ));
                 }
             }
             kind::CALL => answer::returned(self, progress, delivery),
@@ -125,11 +130,12 @@ fn text(cause: &(dyn Any + Send)) -> String {
         .unwrap_or_else(|| "no message".to_owned())
 }
 
-fn failed_here(rank: Rank, handler: u16, failure: Failure) -> crate::Error {
+fn failed_here(messages: &Messages, rank: Rank, handler: u16, failure: Failure) -> crate::Error {
     match failure {
         Failure::Panicked(message) => crate::Error::HandlerPanicked {
             rank,
             handler,
+            name: messages.name(handler),
             message,
         },
         _ => crate::Error::UnknownHandler { rank, handler },

@@ -92,7 +92,7 @@ fn handlers_that_panic_in_a_call() {
         refused!(
             job.call(to, &divide, &(1, 0)),
             Error::HandlerPanicked { rank, .. } if rank == to,
-            "divide by zero", format!("on rank {to}")
+            "divide by zero", format!("on rank {to}"), "handlers_that_panic_in_a_call", "messages.rs:"
         );
         let text = "Größe ".repeat(1000);
         refused!(
@@ -127,7 +127,8 @@ fn handlers_that_panic_in_a_plain_request() {
         refused!(
             job.am_quiet(),
             Error::HandlerPanicked { rank, handler, .. } if rank == to && handler == odd.number(),
-            "three is odd", format!("rank {to}"), format!("handler number {}", odd.number())
+            "three is odd", format!("rank {to}"), format!("handler number {}", odd.number()),
+            "handlers_that_panic_in_a_plain_request", "messages.rs:"
         );
         // Told once; the requests before and after it were handled.
         job.am_quiet()?;
