@@ -265,7 +265,7 @@ impl Region {
                 let data = hand.draw_bytes(len);
                 let what = format!("put_nb of {len} bytes at {index} of rank {target}");
                 let sent = data.clone();
-                let begun = hand.must(&what, |_| self.memory.put_nb(target, index, sent))?;
+                let begun = hand.must(&what, |_| Ok(self.memory.put_nb(target, index, sent)?))?;
                 puts.push((what, target, at, data, begun));
             } else {
                 let what = format!("get_nb of {len} bytes at {index} of rank {target}");

@@ -64,6 +64,7 @@ mod message;
 mod mutex;
 mod plain;
 mod progress;
+mod refused;
 mod registration;
 mod rma;
 mod segment;
@@ -96,7 +97,7 @@ pub use hydrant_smp::Foreign;
 pub use job::{Job, JobBuilder, WeakJob, join, run, run_spmd};
 pub use log::log_to_stderr;
 pub use memory::{
-    AllocOptions, Exclusive, Exposed, GlobalPtr, HugePages, PackedPtr, Refused, Symmetric, View,
+    AllocOptions, Exclusive, Exposed, GlobalPtr, HugePages, PackedPtr, Symmetric, View,
 };
 pub use message::{CallHandle, Function, Handler, HandlerContext, Limits, encoded_len};
 pub use mutex::{MutexGuard, Mutexes};
@@ -105,6 +106,7 @@ pub use mutex::{MutexGuard, Mutexes};
 pub use num_complex;
 pub use plain::{Pod, Zeroable};
 pub use progress::{Begun, may_wait};
+pub use refused::Refused;
 pub use rma::{
     Accumulate, AnywhereLoan, Context, GetHandle, IoVector, Level, Operation, PutHandle,
     RawOperation, Scope, Section, Signal, Stride, WhenAll, WhenAny, when_all, when_any,

@@ -384,7 +384,13 @@ fn over() {
         ("alloc", other.alloc::<u64>(1).map(drop)),
         ("put", memory.put(own, 0, &[1])),
         ("get", memory.get(own, 0, &mut word)),
-        ("put_nb", memory.put_nb(own, 0, vec![1]).map(drop)),
+        (
+            "put_nb",
+            memory
+                .put_nb(own, 0, vec![1])
+                .map(drop)
+                .map_err(Error::from),
+        ),
         ("get_nb", memory.get_nb(own, 0, 1).map(drop)),
         ("local", memory.local().map(drop)),
         ("fetch_add", memory.fetch_add(own, 0, 1).map(drop)),

@@ -139,7 +139,8 @@ fn stream(job: &Job, memory: &Symmetric<u64>, victim: Rank, number: usize) -> Re
             let refused = match turn % 2 {
                 0 => memory
                     .put_nb(victim, at, vec![at as u64; LEN])
-                    .map(|it| puts.push(it)),
+                    .map(|it| puts.push(it))
+                    .map_err(Error::from),
                 _ => memory.get_nb(victim, at, LEN).map(|it| gets.push(it)),
             };
             is_lost |= is_loss(refused, victim)?;

@@ -148,7 +148,7 @@ fn all_slots_in_use_leave_the_rest_to_be_registered() {
         let field = job.alloc::<u64>(300 * 16)?;
         let handles: Vec<_> = (0..300_u64)
             .map(|at| field.put_nb(job.right(), at as usize * 16, vec![at; 16]))
-            .collect::<Result<_>>()?;
+            .collect::<Result<_, _>>()?;
         let mut buffers = Vec::new();
         for handle in handles {
             buffers.push(handle.wait()?);

@@ -1,7 +1,9 @@
 //! Puts and gets whose target is a member of a team.
 
 use super::team::Team;
-use crate::{Error, GetHandle, Pod, PutHandle, Result, Section, Signal, Symmetric, TeamRank};
+use crate::{
+    Error, GetHandle, Pod, PutHandle, Refused, Result, Section, Signal, Symmetric, TeamRank,
+};
 
 /// Symmetric memory whose parts are named by the ranks of a team: see [`Symmetric::by_team`].
 ///
@@ -83,9 +85,17 @@ impl<T: Pod> ByTeam<'_, T> {
     /// Begins to put `data` into the part of a member: [`Symmetric::put_nb`].
     ///
     /// # Errors
-    /// As [`put`](Self::put).
-    pub fn put_nb(&self, rank: TeamRank, index: usize, data: Vec<T>) -> Result<PutHandle<T>> {
-        (self.memory).put_nb(self.team.job_rank(rank)?, index, data)
+    /// As [`put`](Self::put), with the buffer.
+    pub fn put_nb(
+        &self,
+        rank: TeamRank,
+        index: usize,
+        data: Vec<T>,
+    ) -> Result<PutHandle<T>, Refused<Vec<T>>> {
+        match self.team.job_rank(rank) {
+            Ok(rank) => (self.memory).put_nb(rank, index, data),
+            Err(cause) => Err(Refused::buffer(data, cause)),
+        }
     }
 
     /// Begins to get `count` elements of a member: [`Symmetric::get_nb`].

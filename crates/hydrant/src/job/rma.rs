@@ -4,7 +4,7 @@
 use super::Job;
 use crate::{
     Begun, Context, Exposed, GetHandle, GlobalAtomic, GlobalPtr, IoVector, PackedPtr, Pod,
-    PutHandle, Result, Scope, Section, Signal, progress,
+    PutHandle, Refused, Result, Scope, Section, Signal, progress,
     rma::{
         handles,
         pointed::{self, Resolved},
@@ -109,8 +109,12 @@ impl Job {
     /// Begins to put `data` to where `to` points.
     ///
     /// # Errors
-    /// As [`put_to`](Self::put_to).
-    pub fn put_to_nb<T: Pod>(&self, to: GlobalPtr<T>, data: Vec<T>) -> Result<PutHandle<T>> {
+    /// As [`put_to`](Self::put_to), with the buffer.
+    pub fn put_to_nb<T: Pod>(
+        &self,
+        to: GlobalPtr<T>,
+        data: Vec<T>,
+    ) -> Result<PutHandle<T>, Refused<Vec<T>>> {
         let core = self.core();
         handles::put_to(&core.transfer, &core.memory, to, data)
     }
@@ -118,8 +122,12 @@ impl Job {
     /// Begins to get as many elements as `buffer` has, in their place, from where `from` points.
     ///
     /// # Errors
-    /// As [`put_to`](Self::put_to).
-    pub fn get_from_nb<T: Pod>(&self, from: GlobalPtr<T>, buffer: Vec<T>) -> Result<GetHandle<T>> {
+    /// As [`put_to`](Self::put_to), with the buffer.
+    pub fn get_from_nb<T: Pod>(
+        &self,
+        from: GlobalPtr<T>,
+        buffer: Vec<T>,
+    ) -> Result<GetHandle<T>, Refused<Vec<T>>> {
         let core = self.core();
         handles::get_from(&core.transfer, &core.memory, from, buffer)
     }
@@ -210,15 +218,18 @@ impl Job {
     /// of the same rank, once it is there; the handle gives the buffer when both are done.
     ///
     /// # Errors
-    /// As [`put_signal_to`](Self::put_signal_to); what is found later, the handle says.
+    /// As [`put_signal_to`](Self::put_signal_to), with the buffer; what is found later, the handle says.
     pub fn put_signal_to_nb<T: Pod + Send>(
         &self,
         to: GlobalPtr<T>,
         data: Vec<T>,
         at: GlobalPtr<u64>,
         signal: Signal,
-    ) -> Result<Begun<Vec<T>>> {
-        let core = self.active()?;
+    ) -> Result<Begun<Vec<T>>, Refused<Vec<T>>> {
+        let core = match self.active() {
+            Ok(core) => core,
+            Err(cause) => return Err(Refused::buffer(data, cause)),
+        };
         let means = (&core.transfer, &core.memory, core.messages.calls());
         signal::put_to_nb(means, to, data, at, signal)
     }

@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use super::Job;
 use crate::{
-    MatchedMessage, PersistentReceive, PersistentSend, Pod, Rank, ReceiveHandle, Result,
+    MatchedMessage, PersistentReceive, PersistentSend, Pod, Rank, ReceiveHandle, Refused, Result,
     SendHandle, Source, Status, Tag,
 };
 
@@ -85,9 +85,14 @@ impl Job {
     /// [`Error::PeerEnded`](crate::Error::PeerEnded). On borrowed buffers: [`Scope::send_synchronous`](crate::Scope::send_synchronous).
     ///
     /// # Errors
-    /// As [`send`](Self::send), of what is found at once; the rest is said by the handle.
+    /// As [`send`](Self::send), of what is found at once, with the buffer; the rest is said by the handle.
     #[track_caller]
-    pub fn send_nb<T: Pod>(&self, rank: Rank, tag: u64, data: Vec<T>) -> Result<SendHandle<T>> {
+    pub fn send_nb<T: Pod>(
+        &self,
+        rank: Rank,
+        tag: u64,
+        data: Vec<T>,
+    ) -> Result<SendHandle<T>, Refused<Vec<T>>> {
         let site = Location::caller();
         self.core().two_sided.send_owned(rank, tag, data, site)
     }
@@ -96,14 +101,14 @@ impl Job {
     /// [`Scope::receive`](crate::Scope::receive).
     ///
     /// # Errors
-    /// As [`receive`](Self::receive), of what is found at once; the rest is said by the handle.
+    /// As [`receive`](Self::receive), of what is found at once, with the buffer; the rest is said by the handle.
     #[track_caller]
     pub fn receive_nb<T: Pod>(
         &self,
         source: impl Into<Source>,
         tag: impl Into<Tag>,
         buffer: Vec<T>,
-    ) -> Result<ReceiveHandle<T>> {
+    ) -> Result<ReceiveHandle<T>, Refused<Vec<T>>> {
         let (site, fits) = (Location::caller(), (source.into(), tag.into()));
         self.core().two_sided.receive_owned(fits, buffer, site)
     }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{Block, Symmetric};
-use crate::{Error, Pod};
+use crate::Pod;
 
 /// This rank's part of symmetric memory, as a slice, in a phase in which no rank reaches another's
 /// part. Made by [`Job::exclusive`](crate::Job::exclusive), ended by
@@ -80,21 +80,5 @@ impl<T> fmt::Debug for Exclusive<T> {
             "Exclusive(allocation {}, {} elements)",
             self.block.number, self.len
         )
-    }
-}
-
-/// Why memory did not change hands.
-#[derive(Debug)]
-pub struct Refused<M> {
-    /// The handle that was to change hands, as good as before. `None` if a rank was lost when the
-    /// others may have had theirs: then this rank has the memory no more.
-    pub memory: Option<M>,
-    /// Why it did not.
-    pub cause: Error,
-}
-
-impl<M> From<Refused<M>> for Error {
-    fn from(refused: Refused<M>) -> Self {
-        refused.cause
     }
 }

@@ -31,7 +31,7 @@ mod symmetric;
 mod view;
 
 pub(crate) use block::{Block, Mapped, Part, Reach};
-pub use exclusive::{Exclusive, Refused};
+pub use exclusive::Exclusive;
 pub use expose::Exposed;
 pub(crate) use heap::Heap;
 pub(crate) use locks::{Adder, Locks};

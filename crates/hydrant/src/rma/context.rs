@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::handles::PutHandle;
 use crate::{
-    Error, GlobalPtr, Rank, Result, Symmetric,
+    Error, GlobalPtr, Rank, Refused, Result, Symmetric,
     memory::Registry,
     progress::{For, On, may_wait},
     transfer::Transfer,
@@ -148,8 +148,10 @@ impl Context {
         rank: Rank,
         index: usize,
         data: Vec<T>,
-    ) -> Result<()> {
-        memory.block().check_job(self.transfer.progress.id)?;
+    ) -> Result<(), Refused<Vec<T>>> {
+        if let Err(cause) = memory.block().check_job(self.transfer.progress.id) {
+            return Err(Refused::buffer(data, cause));
+        }
         self.keep(memory.put_nb(rank, index, data)?);
         Ok(())
     }
@@ -158,7 +160,11 @@ impl Context {
     ///
     /// # Errors
     /// As [`Job::put_to_nb`](crate::Job::put_to_nb).
-    pub fn put_to<T: Pod + Send>(&self, to: GlobalPtr<T>, data: Vec<T>) -> Result<()> {
+    pub fn put_to<T: Pod + Send>(
+        &self,
+        to: GlobalPtr<T>,
+        data: Vec<T>,
+    ) -> Result<(), Refused<Vec<T>>> {
         self.keep(super::handles::put_to(
             &self.transfer,
             &self.memory,

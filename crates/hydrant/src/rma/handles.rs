@@ -10,7 +10,6 @@ use std::{
 };
 
 use bytemuck::Pod;
-use hydrant_conduit::Posted;
 
 use super::{
     contiguous::place,
@@ -18,7 +17,7 @@ use super::{
     pointed::{Resolved, in_elements, resolve, touched},
 };
 use crate::{
-    GlobalPtr, Rank, Result,
+    GlobalPtr, Rank, Refused, Result,
     counters::Count,
     memory::{Registry, Symmetric},
     transfer::{self, Transfer},
@@ -53,22 +52,40 @@ impl<T: Pod> Symmetric<T> {
     /// Begins to put `data` into the part of `rank`, from element `index` on.
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// As [`put`](Self::put), with the buffer.
     #[track_caller]
-    pub fn put_nb(&self, rank: Rank, index: usize, data: Vec<T>) -> Result<PutHandle<T>> {
+    pub fn put_nb(
+        &self,
+        rank: Rank,
+        index: usize,
+        data: Vec<T>,
+    ) -> Result<PutHandle<T>, Refused<Vec<T>>> {
+        // SAFETY: the buffer goes into the owner, which lets go of it only when the operation is
+        // complete.
+        let begun = unsafe { self.begin_put(rank, index, &data) };
+        Owner::of(begun, data).map(PutHandle)
+    }
+
+    /// # Safety
+    /// The data is there, and nobody writes to it, until the operation is complete.
+    #[track_caller]
+    unsafe fn begin_put(
+        &self,
+        rank: Rank,
+        index: usize,
+        data: &[T],
+    ) -> Result<Pending<Arc<Transfer>>> {
         let block = self.block();
         if block.part(rank)?.mapped.is_some() {
-            self.put(rank, index, &data)?;
-            return Ok(PutHandle(Owner::done(data)));
+            return self.put(rank, index, data).map(|()| Pending::DONE);
         }
         let offset = self.offset(index, data.len())?;
         let transfer = block.transfer()?;
-        let bytes: &[u8] = bytemuck::cast_slice(&data);
+        let bytes: &[u8] = bytemuck::cast_slice(data);
         (block.tally).add_each([(Count::Puts, 1), (Count::PutBytes, bytes.len() as u64)]);
-        // SAFETY: the buffer goes into the owner, which lets go of it only when the operation is
-        // complete.
+        // SAFETY: the caller's promise.
         let posted = unsafe { transfer.begin(&transfer::put(rank, place(block, offset), bytes))? };
-        Ok(PutHandle(Owner::new(&transfer, posted, data)))
+        Ok(Pending::new(Arc::clone(&transfer), posted))
     }
 
     /// Begins to get `count` elements of `rank`, from element `index` on.
@@ -80,34 +97,47 @@ impl<T: Pod> Symmetric<T> {
         // Before memory is asked for.
         self.block().part(rank)?;
         self.offset(index, count)?;
-        self.get_nb_into(rank, index, vec![T::zeroed(); count])
+        Ok(self.get_nb_into(rank, index, vec![T::zeroed(); count])?)
     }
 
     /// Begins to get as many elements of `rank` as `buffer` has, from element `index` on, in their
     /// place: so a buffer is used again and again.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// As [`get`](Self::get), with the buffer.
     #[track_caller]
     pub fn get_nb_into(
         &self,
         rank: Rank,
         index: usize,
         mut buffer: Vec<T>,
-    ) -> Result<GetHandle<T>> {
+    ) -> Result<GetHandle<T>, Refused<Vec<T>>> {
+        // SAFETY: as in `put_nb`; nobody else has the buffer.
+        let begun = unsafe { self.begin_get(rank, index, &mut buffer) };
+        Owner::of(begun, buffer).map(GetHandle)
+    }
+
+    /// # Safety
+    /// The buffer is there, and nobody else uses it, until the operation is complete.
+    #[track_caller]
+    unsafe fn begin_get(
+        &self,
+        rank: Rank,
+        index: usize,
+        buffer: &mut [T],
+    ) -> Result<Pending<Arc<Transfer>>> {
         let block = self.block();
         if block.part(rank)?.mapped.is_some() {
-            self.get(rank, index, &mut buffer)?;
-            return Ok(GetHandle(Owner::done(buffer)));
+            return self.get(rank, index, buffer).map(|()| Pending::DONE);
         }
         let offset = self.offset(index, buffer.len())?;
         let transfer = block.transfer()?;
-        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut buffer);
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(buffer);
         (block.tally).add_each([(Count::Gets, 1), (Count::GetBytes, bytes.len() as u64)]);
         let access = transfer::get(rank, place(block, offset), bytes);
-        // SAFETY: as in `put_nb`; nobody else has the buffer.
+        // SAFETY: the caller's promise.
         let posted = unsafe { transfer.begin(&access)? };
-        Ok(GetHandle(Owner::new(&transfer, posted, buffer)))
+        Ok(Pending::new(Arc::clone(&transfer), posted))
     }
 }
 
@@ -121,18 +151,21 @@ pub(crate) fn put_to<T: Pod>(
     memory: &Registry,
     to: GlobalPtr<T>,
     data: Vec<T>,
-) -> Result<PutHandle<T>> {
-    let remote = match resolve(transfer, memory, &to)? {
-        Resolved::Symmetric(memory, index) => return memory.put_nb(to.rank(), index, data),
-        Resolved::Extent(remote) => remote,
+) -> Result<PutHandle<T>, Refused<Vec<T>>> {
+    let remote = match resolve(transfer, memory, &to) {
+        Ok(Resolved::Symmetric(memory, index)) => return memory.put_nb(to.rank(), index, data),
+        Ok(Resolved::Extent(remote)) => remote,
+        Err(cause) => return Err(Refused::buffer(data, cause)),
     };
     let bytes: &[u8] = bytemuck::cast_slice(&data);
     (transfer.progress.tally).add_each([(Count::Puts, 1), (Count::PutBytes, bytes.len() as u64)]);
     // SAFETY: as in `Symmetric::put_nb`.
-    let posted = unsafe { transfer.begin(&transfer::put(to.rank(), remote, bytes)) }
-        .map_err(in_elements::<T>(data.len()))?;
-    touched(transfer, to.rank(), posted);
-    Ok(PutHandle(Owner::new(transfer, posted, data)))
+    let posted = unsafe { transfer.begin(&transfer::put(to.rank(), remote, bytes)) };
+    let begun = posted.map_err(in_elements::<T>(data.len())).map(|posted| {
+        touched(transfer, to.rank(), posted);
+        Pending::new(Arc::clone(transfer), posted)
+    });
+    Owner::of(begun, data).map(PutHandle)
 }
 
 /// Begins to get as many elements as `buffer` has, from where `from` points.
@@ -145,20 +178,21 @@ pub(crate) fn get_from<T: Pod>(
     memory: &Registry,
     from: GlobalPtr<T>,
     mut buffer: Vec<T>,
-) -> Result<GetHandle<T>> {
-    let remote = match resolve(transfer, memory, &from)? {
-        Resolved::Symmetric(memory, index) => {
+) -> Result<GetHandle<T>, Refused<Vec<T>>> {
+    let remote = match resolve(transfer, memory, &from) {
+        Ok(Resolved::Symmetric(memory, index)) => {
             return memory.get_nb_into(from.rank(), index, buffer);
         }
-        Resolved::Extent(remote) => remote,
+        Ok(Resolved::Extent(remote)) => remote,
+        Err(cause) => return Err(Refused::buffer(buffer, cause)),
     };
-    let count = buffer.len();
     let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut buffer);
     (transfer.progress.tally).add_each([(Count::Gets, 1), (Count::GetBytes, bytes.len() as u64)]);
     // SAFETY: as in `Symmetric::get_nb_into`.
-    let posted = unsafe { transfer.begin(&transfer::get(from.rank(), remote, bytes)) }
-        .map_err(in_elements::<T>(count))?;
-    Ok(GetHandle(Owner::new(transfer, posted, buffer)))
+    let posted = unsafe { transfer.begin(&transfer::get(from.rank(), remote, bytes)) };
+    let begun = (posted.map_err(in_elements::<T>(buffer.len())))
+        .map(|posted| Pending::new(Arc::clone(transfer), posted));
+    Owner::of(begun, buffer).map(GetHandle)
 }
 
 impl<T: Pod> PutHandle<T> {
@@ -245,17 +279,11 @@ impl<T: Pod> Unpin for PutHandle<T> {}
 impl<T: Pod> Unpin for GetHandle<T> {}
 
 impl<T: Pod> Owner<T> {
-    fn done(buffer: Vec<T>) -> Self {
-        Self {
-            pending: Pending::DONE,
-            buffer,
-        }
-    }
-
-    fn new(transfer: &Arc<Transfer>, posted: Posted, buffer: Vec<T>) -> Self {
-        Self {
-            pending: Pending::new(Arc::clone(transfer), posted),
-            buffer,
+    /// An operation that was begun with a buffer, or not.
+    fn of(begun: Result<Pending<Arc<Transfer>>>, buffer: Vec<T>) -> Result<Self, Refused<Vec<T>>> {
+        match begun {
+            Ok(pending) => Ok(Self { pending, buffer }),
+            Err(cause) => Err(Refused::buffer(buffer, cause)),
         }
     }
 

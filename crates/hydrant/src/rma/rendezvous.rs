@@ -50,7 +50,7 @@ impl Rendezvous for Buffers {
                 limit: isize::MAX as usize,
             })?;
             let place = GlobalPtr::extent(transfer.progress.id, from, key, 0);
-            match handles::get_from(&transfer, &memory, place, buffer) {
+            match handles::get_from(&transfer, &memory, place, buffer).map_err(Error::from) {
                 Ok(get) => get.await,
                 // It was known: its owner took it back since, and a task cannot ask for it again.
                 Err(Error::InHandler { .. }) => Err(transfer.why_unknown(from)),

@@ -21,7 +21,7 @@ use super::{
     section::Section,
 };
 use crate::{
-    Begun, Error, GlobalPtr, Rank, Result,
+    Begun, Error, GlobalPtr, Rank, Refused, Result,
     atomics::{Verb, begin_exposed},
     memory::{Registry, Symmetric},
     message::Calls,
@@ -103,7 +103,7 @@ impl<T: Pod + Send> Symmetric<T> {
     /// ```
     ///
     /// # Errors
-    /// As [`put_signal`](Self::put_signal), but for handlers; what is found later, the handle says.
+    /// As [`put_signal`](Self::put_signal), but for handlers, with the buffer; what is found later, the handle says.
     pub fn put_signal_nb(
         &self,
         rank: Rank,
@@ -112,9 +112,12 @@ impl<T: Pod + Send> Symmetric<T> {
         signals: &Symmetric<u64>,
         at: usize,
         signal: Signal,
-    ) -> Result<Begun<Vec<T>>> {
-        signals.check_signal(self, rank, at)?;
-        let progress = Arc::clone(&self.block().transfer()?.progress);
+    ) -> Result<Begun<Vec<T>>, Refused<Vec<T>>> {
+        let checked = (signals.check_signal(self, rank, at)).and_then(|()| self.block().transfer());
+        let progress = match checked {
+            Ok(transfer) => Arc::clone(&transfer.progress),
+            Err(cause) => return Err(Refused::buffer(data, cause)),
+        };
         let (put, signals) = (self.put_nb(rank, index, data)?, signals.clone());
         then(&progress, put, move || signals.signal_nb(rank, at, signal))
     }
@@ -130,12 +133,18 @@ pub(crate) fn put_to_nb<T: Pod + Send>(
     data: Vec<T>,
     at: GlobalPtr<u64>,
     signal: Signal,
-) -> Result<Begun<Vec<T>>> {
-    let rank = check_ranks(&to, &at)?;
-    let word = resolve(transfer, memory, &at)?;
-    if let Resolved::Symmetric(word, index) = &word {
-        word.offset(*index, 1)?;
-    }
+) -> Result<Begun<Vec<T>>, Refused<Vec<T>>> {
+    let found = check_ranks(&to, &at).and_then(|rank| {
+        let word = resolve(transfer, memory, &at)?;
+        if let Resolved::Symmetric(word, index) = &word {
+            word.offset(*index, 1)?;
+        }
+        Ok((rank, word))
+    });
+    let (rank, word) = match found {
+        Ok(found) => found,
+        Err(cause) => return Err(Refused::buffer(data, cause)),
+    };
     let put = handles::put_to(transfer, memory, to, data)?;
     let (here, memory, calls) = (Arc::clone(transfer), Arc::clone(memory), Arc::clone(calls));
     then(&transfer.progress, put, move || match word {
@@ -163,14 +172,19 @@ fn then<T: Pod + Send>(
     progress: &Arc<Progress>,
     put: PutHandle<T>,
     signal: impl FnOnce() -> Result<Begun<u64>> + Send + 'static,
-) -> Result<Begun<Vec<T>>> {
+) -> Result<Begun<Vec<T>>, Refused<Vec<T>>> {
     let put = match put.now() {
         Err(put) => put,
         Ok(data) => {
-            return Ok(match signal()?.now() {
-                Ok(given) => Begun::done(progress, given.map(|_| data)?),
-                Err(given) => progress.begin(async move { given.await.map(|_| data) }),
-            });
+            let given = match signal() {
+                Ok(given) => given,
+                Err(cause) => return Err(Refused::buffer(data, cause)),
+            };
+            return match given.now() {
+                Ok(Ok(_)) => Ok(Begun::done(progress, data)),
+                Ok(Err(cause)) => Err(Refused::buffer(data, cause)),
+                Err(given) => Ok(progress.begin(async move { given.await.map(|_| data) })),
+            };
         }
     };
     Ok(progress.begin(async move {

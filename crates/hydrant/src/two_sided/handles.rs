@@ -17,7 +17,7 @@ use super::{
     pattern::Pattern,
 };
 use crate::{
-    Rank, Result,
+    Rank, Refused, Result,
     progress::{self, For, On, taken},
 };
 
@@ -84,15 +84,18 @@ impl TwoSided {
         tag: u64,
         data: Vec<T>,
         site: &'static Location<'static>,
-    ) -> Result<SendHandle<T>> {
+    ) -> Result<SendHandle<T>, Refused<Vec<T>>> {
         let buffer = source(bytemuck::cast_slice(&data));
         // SAFETY: the buffer goes into the owner, which keeps it until the request is over.
-        let request = unsafe { self.begin_send(to, tag, buffer, true, site)? };
-        Ok(SendHandle(Owner {
-            two_sided: Arc::clone(self),
-            request,
-            buffer: data,
-        }))
+        match unsafe { self.begin_send(to, tag, buffer, true, site) } {
+            Ok(request) => Ok(SendHandle(Owner {
+                two_sided: Arc::clone(self),
+                request,
+                buffer: data,
+            })),
+            // There is no request.
+            Err(cause) => Err(Refused::buffer(data, cause)),
+        }
     }
 
     /// Begins to receive into a buffer, which the handle owns.
@@ -104,11 +107,15 @@ impl TwoSided {
         (from, tag): (Source, Tag),
         mut buffer: Vec<T>,
         site: &'static Location<'static>,
-    ) -> Result<ReceiveHandle<T>> {
+    ) -> Result<ReceiveHandle<T>, Refused<Vec<T>>> {
         let room = destination(bytemuck::cast_slice_mut(&mut buffer));
         let pattern = Pattern::new(from, tag);
         // SAFETY: as in `send_owned`; nobody else has the buffer.
-        let (request, at) = unsafe { self.begin_receive(pattern, room, site)? };
+        let (request, at) = match unsafe { self.begin_receive(pattern, room, site) } {
+            Ok(begun) => begun,
+            // There is no request.
+            Err(cause) => return Err(Refused::buffer(buffer, cause)),
+        };
         let owner = Owner {
             two_sided: Arc::clone(self),
             request,

@@ -205,7 +205,10 @@ fn puts_to_ranks_that_a_team_does_not_have_are_refused() {
             members.get(nobody, 0, &mut [1]),
             members.put_value(nobody, 0, 1),
             members.get_value(nobody, 0).map(drop),
-            members.put_nb(nobody, 0, vec![1]).map(drop),
+            members
+                .put_nb(nobody, 0, vec![1])
+                .map(drop)
+                .map_err(Error::from),
             members.get_nb(nobody, 0, 1).map(drop),
             members.put_section(nobody, &run_of_two, &[1, 1], &run_of_two),
             members.get_section(nobody, &run_of_two, &mut [1, 1], &run_of_two),

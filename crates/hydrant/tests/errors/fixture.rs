@@ -8,7 +8,8 @@ pub(crate) const LEN: usize = 16;
 /// The result is the error named, and its text has every piece in it.
 macro_rules! refused {
     ($result:expr, $pattern:pat $(if $guard:expr)?, $($piece:expr),+ $(,)?) => {{
-        let error = $result.map(|_| ()).expect_err(concat!(stringify!($result), " was accepted"));
+        let refused = $result.map(|_| ()).expect_err(concat!(stringify!($result), " was accepted"));
+        let error = hydrant::Error::from(refused);
         assert!(matches!(error, $pattern $(if $guard)?), "{}: {error:?}", stringify!($result));
         let text = error.to_string();
         $({

@@ -25,7 +25,10 @@ fn uses(memory: &Symmetric<u64>, rank: Rank) -> Vec<(&'static str, Result<()>)> 
     vec![
         ("put", m.put(rank, 0, &[1])),
         ("put_value", m.put_value(rank, 0, 1)),
-        ("put_nb", m.put_nb(rank, 0, vec![1]).map(drop)),
+        (
+            "put_nb",
+            m.put_nb(rank, 0, vec![1]).map(drop).map_err(Error::from),
+        ),
         ("get", m.get(rank, 0, &mut data)),
         ("get_value", m.get_value(rank, 0).map(drop)),
         ("get_nb", m.get_nb(rank, 0, 1).map(drop)),

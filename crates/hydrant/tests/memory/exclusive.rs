@@ -82,7 +82,7 @@ fn pointers_rest_meanwhile_and_count_again() {
         own.fill(5);
         let put = job.put_to(to, &[9]);
         assert!(matches!(put, Err(Error::Freed)), "{put:?}");
-        let put = job.put_to_nb(to, vec![9]).map(drop);
+        let put = job.put_to_nb(to, vec![9]).map(drop).map_err(Error::from);
         assert!(matches!(put, Err(Error::Freed)), "{put:?}");
         let put = job.scope(|s| s.put_to(to, &[9]).map(drop));
         assert!(matches!(put, Err(Error::Freed)), "{put:?}");

@@ -85,12 +85,16 @@ fn what_cannot_be_put_is_refused() {
     local(2, |job| {
         let field = job.alloc::<u64>(8)?;
         let context = job.context()?;
-        let refused = context.put(&field, Rank(1), 7, vec![1; 2]);
+        let refused = context
+            .put(&field, Rank(1), 7, vec![1; 2])
+            .map_err(Error::from);
         assert!(
             matches!(refused, Err(Error::OutOfBounds { .. })),
             "{refused:?}"
         );
-        let refused = context.put(&field, Rank(2), 0, vec![1]);
+        let refused = context
+            .put(&field, Rank(2), 0, vec![1])
+            .map_err(Error::from);
         assert!(
             matches!(refused, Err(Error::RankOutOfRange { .. })),
             "{refused:?}"

@@ -39,7 +39,7 @@ async fn there_and_back(job: &Job, theirs: GlobalPtr<u64>, base: u64) -> Result<
     let at = |number: usize| theirs.offset((number * part) as isize);
     let data = |number: usize| vec![base + number as u64; part];
     let puts = (0..PARTS).map(|number| job.put_to_nb(at(number), data(number)));
-    for back in when_all(puts.collect::<Result<Vec<_>>>()?).await {
+    for back in when_all(puts.collect::<Result<Vec<_>, _>>()?).await {
         assert_eq!(back?.len(), part);
     }
     let mut buffer = vec![0; part];
@@ -146,7 +146,7 @@ fn the_first_that_ends_comes_alone() {
     local(2, |job| {
         let (_exposed, theirs) = lend(job, LONG)?;
         let gets = (0..3).map(|at| job.get_from_nb(theirs.offset(at), vec![0; LONG / 2]));
-        let mut gets: Vec<_> = gets.collect::<Result<_>>()?;
+        let mut gets: Vec<_> = gets.collect::<Result<_, _>>()?;
         while !gets.is_empty() {
             let left = gets.len();
             let (which, got, others) = job.wait_for(when_any(gets))?;
@@ -336,7 +336,7 @@ fn handles_outlive_a_job_that_failed() {
         let (_exposed, theirs) = lend(job, LONG)?;
         let gets = (0..4).map(|_| job.get_from_nb(theirs, vec![0; LONG]));
         // To begin them may need the other rank, which the lock would keep.
-        let gets = gets.collect::<Result<Vec<_>>>();
+        let gets = gets.collect::<Result<Vec<_>, _>>();
         kept.lock().unwrap().extend(gets.unwrap_or_default());
         Err(Error::other("enough"))
     });

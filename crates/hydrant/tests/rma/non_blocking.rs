@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use hydrant::{Begun, Error, GlobalPtr, Job, Pod, Rank, Result, Section, Signal, when_all};
+use hydrant::{
+    Begun, Error, GlobalPtr, Job, Pod, Rank, Refused, Result, Section, Signal, when_all,
+};
 use hydrant_testing::executor::block_on;
 
 use crate::support::{builder, good, local};
@@ -239,17 +241,28 @@ fn a_section_comes_with_a_signal() {
     });
 }
 
+/// The cause; the buffer comes back.
+fn given_back(refused: Refused<Vec<u8>>) -> Error {
+    assert_eq!(refused.memory.as_deref(), Some(&[1; 5][..]));
+    refused.into()
+}
+
 #[test_on(every, native)]
 fn nothing_is_put_if_the_signal_cannot_be_given() {
     local(2, |job| {
         let (data, flags) = (job.alloc::<u8>(10)?, job.alloc::<u64>(2)?);
         let (own, right) = (job.rank(), job.right());
-        let put =
-            |index, at| data.put_signal_nb(right, index, vec![1; 5], &flags, at, Signal::Set(1));
+        let put = |index, at| {
+            let put = data.put_signal_nb(right, index, vec![1; 5], &flags, at, Signal::Set(1));
+            put.map_err(given_back)
+        };
         assert!(matches!(put(0, 2), Err(Error::OutOfBounds { .. })));
         assert!(matches!(put(6, 1), Err(Error::OutOfBounds { .. })));
         let (to, at) = (data.pointer(right, 0)?, flags.pointer(right, 2)?);
-        let put = |to, at| job.put_signal_to_nb(to, vec![1; 5], at, Signal::Set(1));
+        let put = |to, at| {
+            let put = job.put_signal_to_nb(to, vec![1; 5], at, Signal::Set(1));
+            put.map_err(given_back)
+        };
         assert!(matches!(put(to, at), Err(Error::OutOfBounds { .. })));
         let elsewhere = flags.pointer(own, 0)?;
         assert!(matches!(

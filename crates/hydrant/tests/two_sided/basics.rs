@@ -55,7 +55,7 @@ fn messages_stay_in_order_whoever_comes_first() {
                 let sent: Vec<_> = COUNTS
                     .into_iter()
                     .map(|count| job.send_nb(Rank(0), 5, numbers(job, 5, count)))
-                    .collect::<Result<_>>()?;
+                    .collect::<Result<_, _>>()?;
                 if late {
                     job.barrier()?;
                 }

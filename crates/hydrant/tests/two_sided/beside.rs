@@ -25,7 +25,7 @@ fn long_messages_leave_room_for_exposed_buffers() {
         if job.rank() == other {
             let sends = (0..MESSAGES)
                 .map(|tag| job.send_nb(Rank(0), tag, numbers(job, tag, 50_000)))
-                .collect::<Result<Vec<_>>>()?;
+                .collect::<Result<Vec<_>, _>>()?;
             exposed.wait();
             sends.into_iter().try_for_each(|it| it.wait().map(drop))?;
             return job.barrier();
@@ -33,7 +33,7 @@ fn long_messages_leave_room_for_exposed_buffers() {
         let receives = (0..MESSAGES)
             .map(|tag| {
                 job.probe(other, tag)?;
-                job.receive_nb(other, tag, vec![0; 50_000])
+                Ok(job.receive_nb(other, tag, vec![0; 50_000])?)
             })
             .collect::<Result<Vec<_>>>()?;
         let guards: Result<Vec<_>> = (0..EXTENTS * 3 / 4)

@@ -56,7 +56,7 @@ fn who_waits_for_room_at_a_receiver_is_counted() {
     let ends = simulated("connectx").run_local(2, |job| {
         if job.rank() == Rank(0) {
             let sends = (0..MESSAGES).map(|_| job.send_nb(Rank(1), 1, vec![1_u8]));
-            let sends: Vec<_> = sends.collect::<Result<_>>()?;
+            let sends: Vec<_> = sends.collect::<Result<_, _>>()?;
             job.barrier()?;
             for send in sends {
                 send.wait()?;

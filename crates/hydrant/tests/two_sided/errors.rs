@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use hydrant::{AnySource, AnyTag, Error, MAX_TAG, Rank};
+use hydrant::{AnySource, AnyTag, Error, MAX_TAG, Rank, Refused};
 
 use super::{all, builder, by_each, local, numbers, numbers_of};
 
@@ -48,6 +48,12 @@ fn a_receive_that_is_too_short_loses_nothing() {
     });
 }
 
+/// The cause; the buffer comes back.
+fn given_back(refused: Refused<Vec<u8>>) -> Error {
+    assert_eq!(refused.memory.as_deref(), Some(&[0][..]));
+    refused.into()
+}
+
 #[test]
 fn ranks_and_tags_that_are_not() {
     local(2, |job| {
@@ -56,8 +62,8 @@ fn ranks_and_tags_that_are_not() {
         for refused in [
             job.send(beyond, 1, &buffer).err(),
             job.receive(beyond, 1, &mut buffer).err(),
-            job.send_nb(beyond, 1, vec![0_u8]).err(),
-            job.receive_nb(beyond, 1, vec![0_u8]).err(),
+            job.send_nb(beyond, 1, vec![0_u8]).err().map(given_back),
+            job.receive_nb(beyond, 1, vec![0_u8]).err().map(given_back),
             job.probe(beyond, AnyTag).err(),
             job.try_probe(beyond, AnyTag).err(),
         ] {
@@ -92,7 +98,7 @@ fn handlers_do_not_send() {
             let refused = [
                 job.send(Rank(0), 1, &[1_u8]).err(),
                 job.receive(Rank(0), 1, &mut [1_u8]).err(),
-                job.send_nb(Rank(0), 1, vec![1_u8]).err(),
+                job.send_nb(Rank(0), 1, vec![1_u8]).err().map(Error::from),
             ];
             let in_handler = |it: &Option<Error>| matches!(it, Some(Error::InHandler { .. }));
             Some(refused.iter().all(in_handler))

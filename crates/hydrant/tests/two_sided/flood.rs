@@ -31,7 +31,7 @@ fn a_flood_of_messages_waits_for_its_receiver() {
                 let data = vec![number; 1 + number as usize % 100];
                 job.send_nb(Rank(0), u64::from(number >= MESSAGES / 2), data)
             });
-            let sends: Vec<_> = sends.collect::<Result<_>>()?;
+            let sends: Vec<_> = sends.collect::<Result<_, _>>()?;
             job.barrier()?;
             for send in sends {
                 send.wait()?;
@@ -46,7 +46,7 @@ fn ranks_that_flood_each_other_go_on() {
     by_each(few(), 2, |job| {
         let data: Vec<u64> = (0..700).collect();
         let sends = (0..300).map(|_| job.send_nb(job.right(), 1, data.clone()));
-        let sends: Vec<_> = sends.collect::<Result<_>>()?;
+        let sends: Vec<_> = sends.collect::<Result<_, _>>()?;
         for _ in 0..300 {
             let mut got = [0_u64; 700];
             job.receive(AnySource, 1, &mut got)?;

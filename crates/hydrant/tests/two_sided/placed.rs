@@ -106,13 +106,13 @@ fn many_at_once_with_little_to_register() {
         good(network.run_local(2, |job| {
             let peer = job.right();
             let receives = (0..MESSAGES).map(|tag| job.receive_nb(peer, tag, vec![0_u8; LEN]));
-            let receives: Vec<_> = receives.collect::<Result<_>>()?;
+            let receives: Vec<_> = receives.collect::<Result<_, _>>()?;
             job.barrier()?;
             let sends = (0..MESSAGES).map(|tag| {
                 let message: Vec<u8> = (0..LEN).map(|index| byte(tag, index)).collect();
                 job.send_nb(peer, tag, message)
             });
-            let sends: Vec<_> = sends.collect::<Result<_>>()?;
+            let sends: Vec<_> = sends.collect::<Result<_, _>>()?;
             for (tag, receive) in receives.into_iter().enumerate() {
                 let (found, _) = receive.wait()?;
                 let is_right = |(index, it): (usize, &u8)| *it == byte(tag as u64, index);
@@ -317,7 +317,7 @@ fn what_was_brought_before_a_rank_ended_is_received() {
             match job.rank().0 {
                 0 => {
                     let sends = (0..4).map(|tag| job.send_nb(to, tag, vec![tag as u8; LEN]));
-                    let sends: Vec<_> = sends.collect::<Result<_>>()?;
+                    let sends: Vec<_> = sends.collect::<Result<_, _>>()?;
                     sends
                         .into_iter()
                         .try_for_each(|send| send.wait().map(drop))?;
@@ -325,7 +325,7 @@ fn what_was_brought_before_a_rank_ended_is_received() {
                 }
                 2 => {
                     let receives = (0..4).map(|tag| job.receive_nb(Rank(0), tag, vec![9_u8; LEN]));
-                    let receives: Vec<_> = receives.collect::<Result<_>>()?;
+                    let receives: Vec<_> = receives.collect::<Result<_, _>>()?;
                     let mut other = vec![0_u8; OTHER];
                     for tag in 0..3 {
                         job.receive(Rank(3), tag, &mut other)?;

@@ -1,0 +1,64 @@
+//! What did not change hands, and why.
+
+use std::{error, fmt};
+
+use crate::Error;
+
+/// Why memory or a buffer did not change hands; and that itself, to be used for something else. `?` makes the
+/// [`Error`] alone of it. It prints as the error does.
+///
+/// ```
+/// # fn main() -> hydrant::Result<()> {
+/// # hydrant::Job::builder()?.run_local(2, |job| {
+/// use hydrant::{Error, Refused};
+/// let field = job.alloc::<u8>(8)?;
+/// let Err(Refused { memory: Some(buffer), cause }) = field.put_nb(job.right(), 5, vec![1; 4]) else {
+///     panic!("four elements from 5 on end past 8");
+/// };
+/// assert!(matches!(cause, Error::OutOfBounds { .. }));
+/// field.put_nb(job.right(), 4, buffer)?.wait()?;
+/// # job.barrier()
+/// # }).into_iter().collect()
+/// # }
+/// ```
+pub struct Refused<M> {
+    /// The handle or the buffer that was to change hands, as good as before. `None` if a rank was lost when the
+    /// others may have had theirs: then this rank has the memory no more. A buffer is always given back.
+    pub memory: Option<M>,
+    /// Why it did not.
+    pub cause: Error,
+}
+
+impl<M> Refused<M> {
+    /// A buffer is given back.
+    pub(crate) fn buffer(memory: M, cause: Error) -> Self {
+        Self {
+            memory: Some(memory),
+            cause,
+        }
+    }
+}
+
+impl<M> From<Refused<M>> for Error {
+    fn from(refused: Refused<M>) -> Self {
+        refused.cause
+    }
+}
+
+impl<M> fmt::Debug for Refused<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.cause, f)
+    }
+}
+
+impl<M> fmt::Display for Refused<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.cause, f)
+    }
+}
+
+impl<M> error::Error for Refused<M> {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        error::Error::source(&self.cause)
+    }
+}
