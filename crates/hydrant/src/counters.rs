@@ -8,6 +8,8 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
+use hydrant_pinning::Size;
+
 use crate::stripe::Striped;
 
 /// Names each counter once: as an index for counting, as a field of the snapshot, and for
@@ -115,6 +117,10 @@ impl fmt::Display for Counters {
         let rows = self.rows();
         let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         for (name, value) in rows {
+            let value = match name.ends_with("_bytes") || name.ends_with("_peak") {
+                true => format!("{:#}", Size(value)),
+                false => value.to_string(),
+            };
             writeln!(f, "{name:<width$}  {value:>14}")?;
         }
         Ok(())

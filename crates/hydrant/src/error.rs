@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use hydrant_pinning::Size;
+
 use crate::{Rank, TeamRank};
 
 /// What a call of this crate returns.
@@ -245,10 +247,10 @@ pub enum Error {
         rank: Rank,
         /// The handler's number.
         handler: u16,
-        /// What it said.
-        message: String,
         /// What Rust calls the handler or the function, and where this rank registered it.
         name: String,
+        /// What it said.
+        message: String,
     },
 
     /// No room for another handler.
@@ -429,7 +431,9 @@ pub enum Error {
 
     /// There is not so much memory.
     #[error(
-        "no memory for {wanted} bytes on rank {rank}: {available} bytes are available ({remedy})"
+        "no memory for {} on rank {rank}: {} are available ({remedy})",
+        Size(*wanted),
+        Size(*available)
     )]
     OutOfMemory {
         /// Which rank lacks it.

@@ -2,13 +2,17 @@
 
 use std::{error, fmt, sync::Arc};
 
+use crate::Size;
+
 /// Why memory could not be made usable, or a peer's message not be understood.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A bucket that is no power-of-two multiple of the page.
     #[error(
-        "a bucket of {bucket} bytes will not do: it must be a power of two and a multiple of the page of {page} bytes"
+        "a bucket of {} will not do: it must be a power of two and a multiple of the page of {}",
+        Size(*bucket as u64),
+        Size(*page as u64)
     )]
     BucketSize {
         /// Bytes asked for.
@@ -19,7 +23,9 @@ pub enum Error {
 
     /// M leaves no bucket for each peer.
     #[error(
-        "M of {m} bytes is less than one bucket of {bucket} bytes for each of {peers} peers: raise HYDRANT_M to {least} or choose smaller buckets"
+        "M of {} is less than one bucket of {} for each of {peers} peers: raise HYDRANT_M to {least}, or choose smaller buckets",
+        Size(*m),
+        Size(*bucket)
     )]
     LimitTooSmall {
         /// Bytes that peers together may keep registered.
@@ -34,7 +40,9 @@ pub enum Error {
 
     /// MAXVICTIM holds no bucket: no operation could register its own side.
     #[error(
-        "MAXVICTIM of {maxvictim} bytes holds no bucket of {bucket} bytes: raise HYDRANT_MAXVICTIM to at least {bucket}"
+        "MAXVICTIM of {} holds no bucket of {}: raise HYDRANT_MAXVICTIM to at least {bucket}",
+        Size(*maxvictim),
+        Size(*bucket)
     )]
     VictimsTooFew {
         /// Bytes of victims.
@@ -45,7 +53,9 @@ pub enum Error {
 
     /// More than the machine can pin.
     #[error(
-        "M + MAXVICTIM of {wanted} bytes is above the {available} bytes that can be pinned: lower HYDRANT_M or HYDRANT_MAXVICTIM"
+        "M + MAXVICTIM of {} is above the {} that can be pinned: lower HYDRANT_M or HYDRANT_MAXVICTIM",
+        Size(*wanted),
+        Size(*available)
     )]
     AboveMemory {
         /// M + MAXVICTIM.
@@ -56,7 +66,10 @@ pub enum Error {
 
     /// So little can be registered that no limits will do.
     #[error(
-        "{available} bytes can be registered here, and {ranks} ranks need {least} at least, in buckets of {bucket}: raise memlock (ulimit -l){}",
+        "{} can be registered here, and {ranks} ranks need {} at least, in buckets of {}: raise memlock (ulimit -l){}",
+        Size(*available),
+        Size(*least),
+        Size(*bucket),
         fewer(*bucket, *page)
     )]
     MemoryTooLittle {
@@ -129,7 +142,10 @@ pub enum Error {
 
     /// Static registration that does not fit.
     #[error(
-        "{wanted} bytes cannot be registered at the start beside {registered} bytes: the limit M + MAXVICTIM is {limit} bytes; raise HYDRANT_M or choose another HYDRANT_REGISTRATION"
+        "{} cannot be registered at the start beside {}: the limit M + MAXVICTIM is {}; raise HYDRANT_M or choose another HYDRANT_REGISTRATION",
+        Size(*wanted),
+        Size(*registered),
+        Size(*limit)
     )]
     PastLimit {
         /// Bytes to be registered.

@@ -38,6 +38,7 @@ mod geometry;
 mod hot;
 #[cfg(all(test, loom))]
 mod model;
+mod size;
 mod strategy;
 pub mod table;
 pub mod wire;
@@ -52,5 +53,6 @@ pub use engine::{
 pub use error::{Cause, Error, Refusal, Violation};
 pub use geometry::{BUCKET_BITS, Geometry, Run};
 pub use hot::{Ask, Hit, Hot, KeptHit};
+pub use size::Size;
 pub use strategy::Strategy;
 pub use wire::{Message, Region};
