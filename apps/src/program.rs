@@ -1,6 +1,6 @@
 //! From the command line to the exit status, for programs whose ranks speak with one voice.
 
-use std::{error::Error, process::ExitCode};
+use std::{error::Error, io, process::ExitCode};
 
 use clap::Parser;
 use hydrant::{Job, Rank};
@@ -58,7 +58,7 @@ pub fn run<A: Parser>(
             Ok(arguments) => arguments,
             Err(usage) => {
                 if speaks {
-                    usage.print()?;
+                    or_unread(usage.print())?;
                 }
                 // 0 where help was asked for, 2 where it was needed.
                 return Ok(ExitCode::from(u8::from(usage.use_stderr()) * 2));
@@ -73,6 +73,17 @@ pub fn run<A: Parser>(
         }
     });
     ended.unwrap_or_else(|cause| failed(name, &cause))
+}
+
+/// What became of something printed, which is well where whoever read it reads no more, as `head` does.
+///
+/// # Errors
+/// Any other.
+pub(crate) fn or_unread(printed: io::Result<()>) -> io::Result<()> {
+    match printed {
+        Err(cause) if cause.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        printed => printed,
+    }
 }
 
 fn failed(name: &str, cause: &(dyn Error + 'static)) -> ExitCode {

@@ -11,6 +11,7 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 use crate::{
     exchange::Putting,
     options::{Format, Verify},
+    program::or_unread,
 };
 
 /// Where this rank's time went, by the job's clock.
@@ -166,7 +167,7 @@ pub trait Rows {
 }
 
 impl<P: Rows + Serialize> Report<P> {
-    /// Prints the report to standard output, in one piece.
+    /// Prints the report to standard output, in one piece. A reader that reads no more of it is no failure.
     ///
     /// # Errors
     /// If that fails.
@@ -176,8 +177,7 @@ impl<P: Rows + Serialize> Report<P> {
             Format::Json => serde_json::to_string(self)? + "\n",
         };
         let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes())?;
-        out.flush()
+        or_unread(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
     }
 
     fn table(&self) -> String {

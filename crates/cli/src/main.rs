@@ -12,7 +12,9 @@ mod run;
 mod table;
 mod units;
 
+use std::error::Error;
 use std::io::{self, Write};
+use std::iter;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -66,13 +68,22 @@ fn main() -> ExitCode {
 }
 
 /// The status to end with, the error told.
-fn status<E: std::fmt::Display>(result: Result<(), E>) -> ExitCode {
+fn status<E: Error + 'static>(result: Result<(), E>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
+        // As `head` does to whoever writes to it: it has what it wanted.
+        Err(error) if is_unread(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // Who does not read it gets the status all the same.
             let _ = io::stderr().write_all(format!("hydrant: {error}\n").as_bytes());
             ExitCode::FAILURE
         }
     }
+}
+
+/// Whether an error is that whoever read the output reads no more of it.
+fn is_unread(error: &(dyn Error + 'static)) -> bool {
+    let of_output = |it: &io::Error| it.kind() == io::ErrorKind::BrokenPipe;
+    let mut causes = iter::successors(Some(error), |it| it.source());
+    causes.any(|it| it.downcast_ref().is_some_and(of_output))
 }

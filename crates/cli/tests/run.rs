@@ -196,3 +196,27 @@ fn nobody_need_read_what_goes_wrong() {
         assert_eq!(ended.code(), Some(status), "{arguments:?}");
     }
 }
+
+/// As in `hydrant info | head`: whoever has read enough is no failure, and nobody is told of one.
+#[test]
+fn a_reader_that_goes_ends_what_is_printed_quietly() {
+    for arguments in [
+        &["info"][..],
+        &["info", "--format", "json"],
+        &["completions", "bash"],
+        &["--help"],
+        &["run", "-n", "2", "echo", "hello"],
+    ] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let ended = Command::new(env!("CARGO_BIN_EXE_hydrant"))
+            .args(arguments)
+            .stdout(writer)
+            .stderr(std::process::Stdio::piped())
+            .output()
+            .expect("the command runs");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success(), "{arguments:?}: {said}");
+        assert!(!said.contains("pipe"), "{arguments:?}: {said}");
+    }
+}

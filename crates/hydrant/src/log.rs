@@ -1,5 +1,7 @@
 //! What is logged, for programs that have no subscriber of their own.
 
+use std::io::IsTerminal;
+
 use tracing_subscriber::EnvFilter;
 
 use crate::{Error, Result, Settings};
@@ -14,6 +16,8 @@ const VARIABLE: &str = "HYDRANT_LOG";
 /// that Hydrant says, at any level, and does not call this; one with neither hears nothing, and
 /// `HYDRANT_LOG` has no effect in it. The `hydrant` command and the programs that come with it
 /// call it.
+///
+/// It is in colours on a terminal, unless `NO_COLOR` is set, and in plain text in a pipe or a file.
 ///
 /// ```
 /// fn main() -> hydrant::Result<()> {
@@ -32,7 +36,14 @@ pub fn log_to_stderr() -> Result<()> {
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(has_colours())
         .without_time()
         .finish();
     tracing::subscriber::set_global_default(subscriber).map_err(|_| Error::LogTaken)
+}
+
+/// Whether a person sees it who has nothing against colours (<https://no-color.org>).
+fn has_colours() -> bool {
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    std::io::stderr().is_terminal() && !refused
 }
