@@ -180,6 +180,13 @@ impl Machine {
                 "memory that may be registered",
             ),
             limit(
+                "size of files (ulimit -f)",
+                Resource::Fsize,
+                "bytes",
+                bytes,
+                "bounds the memory that the ranks of a host share, unless it may be raised",
+            ),
+            limit(
                 "open files (ulimit -n)",
                 Resource::Nofile,
                 "files",

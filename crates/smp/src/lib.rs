@@ -23,6 +23,7 @@ mod conduit;
 #[cfg(not(loom))]
 mod descriptors;
 mod extents;
+mod file_size;
 #[cfg(not(loom))]
 mod foreign;
 #[cfg(not(loom))]

@@ -22,6 +22,7 @@ use rustix::{
 };
 
 use crate::{
+    file_size,
     forked::Listed,
     layout::{HUGE, Shape},
     ring::{Consumed, Slot, Slots},
@@ -49,7 +50,7 @@ pub(crate) fn create(shape: &Shape) -> Result<OwnedFd, Error> {
     let failed = |cause: rustix::io::Errno| Error::system("making the shared file", cause);
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = fs::memfd_create("hydrant", flags).map_err(failed)?;
-    fs::ftruncate(&file, shape.total() as u64).map_err(failed)?;
+    file_size::set(&file, shape.total() as u64)?;
     // Nobody can shrink it later under a peer's feet, which would be SIGBUS there.
     fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
         .map_err(failed)?;

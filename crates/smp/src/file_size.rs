@@ -1,0 +1,69 @@
+//! The limit on the size of files (`ulimit -f`), which the kernel holds against shared memory, too.
+//!
+//! Whoever passes it gets SIGXFSZ, which ends a process without a word. Nothing of the shared memory is written to a
+//! disk, so the limit is raised for the moment in which the memory gets its size.
+
+use std::os::fd::OwnedFd;
+
+use hydrant_conduit::Error;
+use parking_lot::Mutex;
+use rustix::{
+    fs,
+    process::{Resource, Rlimit, getrlimit, setrlimit},
+};
+
+/// Held while the limit of this process is another: who puts it back must have found it as it was.
+static RAISED: Mutex<()> = Mutex::new(());
+
+/// Gives a new file `bytes` bytes.
+///
+/// # Errors
+/// [`Error::System`] naming the limit if this process may not raise it far enough; or for what the system
+/// says.
+pub(crate) fn set(file: &OwnedFd, bytes: u64) -> Result<(), Error> {
+    let _raised = RAISED.lock();
+    let before = getrlimit(Resource::Fsize);
+    let is_enough = |limit: Option<u64>| limit.is_none_or(|limit| limit >= bytes);
+    let raised = !is_enough(before.current);
+    if raised {
+        // Only a privileged process may go beyond the hard limit.
+        let maximum = before.maximum.map(|most| most.max(bytes));
+        let current = Some(bytes);
+        let allowed = setrlimit(Resource::Fsize, Rlimit { current, maximum });
+        allowed.map_err(|_| refused(bytes, before))?;
+    }
+    let sized = fs::ftruncate(file, bytes);
+    if raised && let Err(cause) = setrlimit(Resource::Fsize, before) {
+        tracing::debug!(%cause, "the limit on the size of files stays raised");
+    }
+    sized.map_err(|cause| Error::system("making the shared file", cause))
+}
+
+fn refused(bytes: u64, limit: Rlimit) -> Error {
+    let most = limit.maximum.or(limit.current).unwrap_or(u64::MAX);
+    Error::System {
+        what: "making the shared memory of the host's ranks",
+        cause: format!(
+            "its {bytes} bytes are more than a file may have here: {most} (ulimit -f), and the limit holds \
+             for shared memory, too; raise it (ulimit -f unlimited), or have ranks ask for less \
+             (HYDRANT_HEAP)"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_names_both_sizes_and_what_helps() {
+        let limit = Rlimit {
+            current: Some(4096),
+            maximum: Some(8192),
+        };
+        let text = refused(1 << 20, limit).to_string();
+        for word in ["1048576", "8192", "ulimit -f", "HYDRANT_HEAP"] {
+            assert!(text.contains(word), "{text}");
+        }
+    }
+}
