@@ -79,6 +79,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PATH", requires = "hosts")]
     remote_hydrant: Option<PathBuf>,
 
+    /// Give the ranks of each host its name as HYDRANT_HOST_ID: they share memory within a host of the list
+    /// and nowhere else, as for containers of one kernel
+    #[arg(long, requires = "hosts")]
+    name_hosts: bool,
+
     /// How long a host may be silent before it counts as lost
     #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = seconds, requires = "hosts")]
     host_silence: Duration,
@@ -140,6 +145,7 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
     let hydrant = arguments.remote_hydrant.unwrap_or(own);
     spec.remote.agent = vec![hydrant.into(), "agent".into()];
     spec.remote.silence = arguments.host_silence;
+    spec.remote.name_hosts = arguments.name_hosts;
     match launcher::run(&spec, &mut |event| tell(&event)) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {

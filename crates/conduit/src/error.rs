@@ -9,7 +9,9 @@ use crate::{Rank, memory::remedy};
 #[non_exhaustive]
 pub enum Error {
     /// The peer ended, was killed or cannot be reached any more.
-    #[error("rank {0} is lost: its process ended while others still needed it")]
+    #[error(
+        "rank {0} is lost: it ended, or cannot be reached any more, while others still needed it"
+    )]
     PeerLost(Rank),
 
     /// The key names no extent, or one that was deregistered.

@@ -1,6 +1,6 @@
 //! Which ranks share a host.
 
-use std::env;
+use std::{env, fmt};
 
 use crate::{Bootstrap, Error};
 
@@ -16,26 +16,108 @@ const TABLE: &str = "hosts";
 /// The longest name of a host, in characters.
 const MAX_NAME: usize = 256;
 
+/// Where a process runs, as far as it matters for memory that processes share: by its number a
+/// process is found in its own PID namespace alone, and by its socket in its network namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// The running kernel.
+    kernel: String,
+    /// The namespaces, as the kernel calls them; empty where it does not say.
+    processes: String,
+    network: String,
+}
+
+impl Site {
+    /// Where this process runs.
+    pub fn here() -> Site {
+        let namespace = |name: &str| {
+            let link = std::fs::read_link(format!("/proc/self/ns/{name}")).unwrap_or_default();
+            link.to_string_lossy().into_owned()
+        };
+        Site {
+            kernel: kernel_id(),
+            processes: namespace("pid"),
+            network: namespace("net"),
+        }
+    }
+
+    /// Reads what [`Display`](fmt::Display) wrote.
+    pub fn parse(text: &str) -> Option<Site> {
+        let mut words = text.split(' ').map(str::to_owned);
+        let (kernel, processes, network) = (words.next()?, words.next()?, words.next()?);
+        Some(Site {
+            kernel,
+            processes,
+            network,
+        })
+    }
+
+    /// What keeps processes here and there from sharing memory, to follow "they are"; none if nothing does.
+    pub fn apart(&self, there: &Site) -> Option<&'static str> {
+        if self.kernel != there.kernel {
+            Some("on different hosts")
+        } else if self.processes != there.processes {
+            Some("in different PID namespaces of one kernel")
+        } else if self.network != there.network {
+            Some("in different network namespaces of one kernel")
+        } else {
+            None
+        }
+    }
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.kernel, self.processes, self.network)
+    }
+}
+
+/// Whether `/proc` is there and has the numbers of this process's own PID namespace: in another, the
+/// numbers name other processes than they do here.
+///
+/// Where `/proc` is of a namespace around this one, it has two numbers for this process; where it is of
+/// another, it has none.
+pub fn proc_is_own() -> bool {
+    let link = std::fs::read_link("/proc/self").unwrap_or_default();
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    is_named(std::process::id(), &link.to_string_lossy(), &status)
+}
+
+/// Whether `/proc/self` leads to `me`, and its status knows no number but that. A kernel without
+/// PID namespaces says no numbers there.
+fn is_named(me: u32, link: &str, status: &str) -> bool {
+    let me = me.to_string();
+    let mut lines = status.lines();
+    let numbers = lines.find_map(|line| line.strip_prefix("NSpid:"));
+    link == me && numbers.is_none_or(|numbers| numbers.trim() == me)
+}
+
 /// Names the host of this process: the same for two processes if and only if they can share
 /// memory.
 ///
-/// It is [`HOST_ID`], if that is set (containers that share a kernel and no memory set it),
-/// else [`kernel_id`].
+/// It is [`HOST_ID`], if that is set, else the [`Site`].
 pub fn host_id() -> String {
+    named().unwrap_or_else(|| Site::here().to_string())
+}
+
+/// The name that [`HOST_ID`] gives this process's host.
+fn named() -> Option<String> {
     let named = env::var(HOST_ID).ok();
     let named = named.map(|name| name.trim().chars().take(MAX_NAME).collect::<String>());
-    named
-        .filter(|name| !name.is_empty())
-        .unwrap_or_else(kernel_id)
+    named.filter(|name| !name.is_empty())
 }
 
 /// Names the running kernel: the same for two processes if and only if they share it.
-pub fn kernel_id() -> String {
+fn kernel_id() -> String {
     let booted = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
-    booted.map(|id| id.trim().to_owned()).unwrap_or_else(|_| {
-        let name = rustix::system::uname();
-        name.nodename().to_string_lossy().into_owned()
-    })
+    booted
+        .map(|id| id.trim().to_owned())
+        .unwrap_or_else(|_| node_name())
+}
+
+fn node_name() -> String {
+    let name = rustix::system::uname();
+    name.nodename().to_string_lossy().into_owned()
 }
 
 /// Which host each rank of the job is on, as a number: hosts are counted in the order of their
@@ -44,18 +126,24 @@ pub fn kernel_id() -> String {
 /// `id` is this rank's host, as [`host_id`] has it. Rank 0 reads them all, the others what it
 /// makes of them.
 pub fn hosts(bootstrap: &mut dyn Bootstrap, id: &str) -> Result<Vec<u32>, Error> {
-    bootstrap.put(ID, id.as_bytes())?;
+    let label = named().unwrap_or_else(node_name);
+    bootstrap.put(ID, format!("{id}\n{label}").as_bytes())?;
     bootstrap.fence()?;
     let size = bootstrap.size();
     if bootstrap.rank() == 0 {
-        let mut names: Vec<Vec<u8>> = Vec::new();
+        let mut ids: Vec<Vec<u8>> = Vec::new();
         let numbers: Result<Vec<u32>, Error> = (0..size)
             .map(|rank| {
-                let name = bootstrap.get(rank, ID)?;
-                let known = names.iter().position(|known| *known == name);
+                let mut id = bootstrap.get(rank, ID)?;
+                id.truncate(
+                    id.iter()
+                        .position(|byte| *byte == b'\n')
+                        .unwrap_or(id.len()),
+                );
+                let known = ids.iter().position(|known| *known == id);
                 Ok(known.unwrap_or_else(|| {
-                    names.push(name);
-                    names.len() - 1
+                    ids.push(id);
+                    ids.len() - 1
                 }) as u32)
             })
             .collect();
@@ -68,6 +156,55 @@ pub fn hosts(bootstrap: &mut dyn Bootstrap, id: &str) -> Result<Vec<u32>, Error>
         doing: "reading which ranks share a host".into(),
         got: format!("{} bytes that do not say it of {size} ranks", packed.len()),
     })
+}
+
+/// Which ranks are on which hosts, in words, of what [`hosts`] found: `ranks 0-3 on a, rank 4 on b`.
+/// Hosts of one name have what else tells them apart.
+pub fn placement(bootstrap: &mut dyn Bootstrap, hosts: &[u32]) -> String {
+    let count = hosts.iter().max().map_or(0, |last| last + 1);
+    let said: Vec<(String, String)> = (0..count)
+        .map(|host| {
+            let first = hosts.iter().position(|one| *one == host).unwrap_or(0) as u32;
+            let said = bootstrap.get(first, ID).unwrap_or_default();
+            let said = String::from_utf8_lossy(&said).into_owned();
+            let (id, label) = said.split_once('\n').unwrap_or((&said, "?"));
+            (id.to_owned(), label.to_owned())
+        })
+        .collect();
+    let places = (0..count).zip(&said).map(|(host, (id, label))| {
+        let ranks: Vec<u32> = (0..)
+            .zip(hosts)
+            .filter(|(_, on)| **on == host)
+            .map(|(rank, _)| rank)
+            .collect();
+        let alike = said.iter().filter(|(_, other)| other == label).count() > 1;
+        let more = match alike {
+            true => format!(" ({id})"),
+            false => String::new(),
+        };
+        format!("{} on {label}{more}", Ranks(&ranks))
+    });
+    places.collect::<Vec<_>>().join(", ")
+}
+
+/// Ranks in a sentence, the long runs shortened.
+pub(crate) struct Ranks<'a>(pub(crate) &'a [u32]);
+
+impl fmt::Display for Ranks<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.len() == 1 { "rank " } else { "ranks " })?;
+        let mut first = true;
+        for run in self.0.chunk_by(|a, b| a + 1 == *b) {
+            f.write_str(if first { "" } else { ", " })?;
+            first = false;
+            match run {
+                [one] => write!(f, "{one}")?,
+                [one, .., last] => write!(f, "{one}-{last}")?,
+                [] => {}
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Runs of equal numbers, each as number and length: ranks of a host mostly follow each other.
@@ -108,6 +245,55 @@ mod tests {
                 });
             }
         });
+    }
+
+    #[test]
+    fn only_the_own_numbers_count() {
+        let named = |link, status| is_named(12, link, status);
+        assert!(proc_is_own());
+        assert!(named("12", "Pid:\t12\nNSpid:\t12\nVmPeak: 1 kB\n"));
+        // By accident the same number around this namespace.
+        assert!(!named("12", "Pid:\t12\nNSpid:\t12\t12\n"));
+        assert!(!named("4012", "Pid:\t4012\nNSpid:\t4012\t12\n"));
+        // Seen from where this process is not.
+        assert!(!named("", ""));
+        // A kernel without namespaces.
+        assert!(named("12", "Pid:\t12\n"));
+    }
+
+    #[test]
+    fn sites_differ_by_kernel_and_namespaces() {
+        let here = Site::here();
+        assert_eq!(Site::parse(&here.to_string()).as_ref(), Some(&here));
+        let site = |text| Site::parse(text).unwrap();
+        let one = site("k pid:[1] net:[1]");
+        assert_eq!(one.apart(&one), None);
+        for (other, why) in [
+            ("l pid:[1] net:[1]", "hosts"),
+            ("k pid:[2] net:[1]", "PID"),
+            ("k pid:[1] net:[2]", "network"),
+        ] {
+            let apart = one.apart(&site(other));
+            assert!(apart.is_some_and(|apart| apart.contains(why)), "{other}");
+        }
+        assert_eq!(Site::parse("short"), None);
+    }
+
+    #[test]
+    fn placements_name_ranks_and_hosts() {
+        let mut job = crate::local(1).remove(0);
+        let hosts = hosts(&mut job, "k pid:[1] net:[1]").unwrap();
+        let label = named().unwrap_or_else(node_name);
+        assert_eq!(placement(&mut job, &hosts), format!("rank 0 on {label}"));
+    }
+
+    #[test]
+    fn ranks_are_named_in_runs() {
+        assert_eq!(Ranks(&[2]).to_string(), "rank 2");
+        assert_eq!(
+            Ranks(&[0, 1, 2, 3, 7, 9, 10]).to_string(),
+            "ranks 0-3, 7, 9-10"
+        );
     }
 
     #[test]

@@ -42,7 +42,7 @@ use std::fmt;
 use std::str::FromStr;
 
 pub use error::Error;
-pub use host::{HOST_ID, host_id, hosts, kernel_id};
+pub use host::{HOST_ID, Site, host_id, hosts, placement, proc_is_own};
 pub use join::{join, join_with};
 pub use local::{LocalBootstrap, local};
 pub use options::JoinOptions;
@@ -56,6 +56,9 @@ pub const MAX_KEY: usize = 40;
 /// The key that a rank puts when it fails, before its peers can fail in consequence: the
 /// launcher of this crate then knows whose status is the job's. Others ignore it.
 pub const FAILING: &str = "failing";
+
+/// The key that a rank puts when it fails for the loss of another, whose end decides the job's status.
+pub const BEREFT: &str = "bereft";
 
 /// The processors that the [`launcher`] has for the ranks of a host, as `0,4,5`: it sets it for each rank, whatever
 /// it was before.

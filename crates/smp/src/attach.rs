@@ -6,7 +6,11 @@ use std::{
 };
 
 use hydrant_conduit::{Error, Rank};
-use hydrant_launch::{Bootstrap, kernel_id};
+use hydrant_launch::{Bootstrap, Site};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, PidfdFlags, pidfd_open},
+};
 
 use crate::{
     Smp,
@@ -79,6 +83,9 @@ fn payload_of_ring(asked: Option<usize>, ranks: u32) -> (usize, usize) {
         }
     }
 }
+
+/// How long a process may take to end that has given up.
+const AT_ITS_END: Duration = Duration::from_secs(2);
 
 /// Most ranks of one job: what the bits of a block and the hazards' words can say.
 const MAX_RANKS: u32 = 4096;
@@ -162,7 +169,8 @@ fn host(
     let (host, invitation) = rendezvous::open()?;
     put(bootstrap, &invitation, &shape)?;
     fence(bootstrap)?;
-    let pids = check_hosts(bootstrap)?;
+    let others = 1..bootstrap.size();
+    let pids = check_hosts(bootstrap, others)?;
     host.serve(file.as_fd(), &pids, options.timeout)?;
     Ok((shape, file))
 }
@@ -171,7 +179,7 @@ fn host(
 fn visit(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<(Shape, OwnedFd), Error> {
     put_host(bootstrap)?;
     fence(bootstrap)?;
-    check_hosts(bootstrap)?;
+    let first = check_hosts(bootstrap, 0..1)?;
     let bad = || Error::Unreachable("rank 0 published an unreadable invitation".to_owned());
     let published = get(bootstrap, 0, "smp")?;
     let (shape, invitation) = published
@@ -179,8 +187,10 @@ fn visit(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<(Shape, Own
         .ok_or_else(bad)?;
     let shape: Shape = bytemuck::try_pod_read_unaligned(shape).map_err(|_| bad())?;
     let invitation = bytemuck::try_pod_read_unaligned(invitation).map_err(|_| bad())?;
-    let file = rendezvous::join(&invitation, bootstrap.rank(), options.timeout)?;
-    Ok((shape, file))
+    match rendezvous::join(&invitation, bootstrap.rank(), options.timeout) {
+        Ok(file) => Ok((shape, file)),
+        Err(error) => Err(cause(bootstrap, error, first[0])),
+    }
 }
 
 fn put(bootstrap: &mut dyn Bootstrap, invitation: &Invitation, shape: &Shape) -> Result<(), Error> {
@@ -189,36 +199,72 @@ fn put(bootstrap: &mut dyn Bootstrap, invitation: &Invitation, shape: &Shape) ->
     put_host(bootstrap)
 }
 
-/// What every rank says of itself: its process, and the kernel that runs it.
+/// What every rank says of itself: its process, and where that runs.
 fn put_host(bootstrap: &mut dyn Bootstrap) -> Result<(), Error> {
-    let published = [&std::process::id().to_le_bytes(), kernel_id().as_bytes()].concat();
+    let site = Site::here().to_string();
+    let published = [&std::process::id().to_le_bytes(), site.as_bytes()].concat();
     bootstrap.put("host", &published).map_err(unreachable)
 }
 
-/// Every rank finds by itself whether it and rank 0 are on one host; rank 0 looks at all. The
-/// processes of those looked at.
-fn check_hosts(bootstrap: &mut dyn Bootstrap) -> Result<Vec<u32>, Error> {
-    let here = kernel_id();
-    let others = if bootstrap.rank() == 0 {
-        1..bootstrap.size()
-    } else {
-        0..1
-    };
+/// Looks whether this rank and the `others` run where they can share memory: the processes of those.
+/// Every rank looks at rank 0, and rank 0 at all.
+fn check_hosts(
+    bootstrap: &mut dyn Bootstrap,
+    others: std::ops::Range<u32>,
+) -> Result<Vec<u32>, Error> {
+    let here = Site::here();
     let mut pids = Vec::with_capacity(others.len());
     for other in others {
         let published = get(bootstrap, other, "host")?;
-        match published.split_first_chunk() {
-            Some((pid, kernel)) if kernel == here.as_bytes() => pids.push(u32::from_le_bytes(*pid)),
-            _ => {
-                return Err(Error::Unreachable(format!(
-                    "ranks {} and {other} are on different hosts, and shared memory joins only \
-                     ranks of one: start them all on one, or use HYDRANT_CONDUIT=auto",
-                    bootstrap.rank()
-                )));
-            }
+        let said = published.split_first_chunk().and_then(|(pid, site)| {
+            let site = Site::parse(str::from_utf8(site).ok()?)?;
+            Some((u32::from_le_bytes(*pid), site))
+        });
+        let (pid, there) = said.ok_or_else(|| {
+            Error::Unreachable(format!("rank {other} is of another version of hydrant"))
+        })?;
+        if let Some(apart) = here.apart(&there) {
+            let mut ranks = [bootstrap.rank(), other];
+            ranks.sort_unstable();
+            return Err(Error::Unreachable(format!(
+                "ranks {} and {} are {apart}, and shared memory joins only ranks of one host, within \
+                 one PID and network namespace: start them all in one, or use HYDRANT_CONDUIT=auto \
+                 and a network between them",
+                ranks[0], ranks[1]
+            )));
         }
+        pids.push(pid);
     }
     Ok(pids)
+}
+
+/// Why this rank did not get the file from rank 0, whose process was `first`: one that cannot be
+/// reached, or gave up because of a third, need not have ended.
+fn cause(bootstrap: &mut dyn Bootstrap, error: Error, first: u32) -> Error {
+    let all = 0..bootstrap.size();
+    if let Err(apart @ Error::Unreachable(_)) = check_hosts(bootstrap, all) {
+        return apart;
+    }
+    match error {
+        Error::PeerLost(Rank(0)) if goes_on(first) => Error::Unreachable(format!(
+            "rank 0 does not let rank {} join the shared memory, though its process goes on: it gave \
+             up joining, or runs as another user",
+            bootstrap.rank()
+        )),
+        other => other,
+    }
+}
+
+/// Whether another process goes on for longer than one that is at its end.
+fn goes_on(pid: u32) -> bool {
+    let other = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let other = other.filter(|other| *other != rustix::process::getpid());
+    let Some(Ok(process)) = other.map(|other| pidfd_open(other, PidfdFlags::empty())) else {
+        return false;
+    };
+    let time = Timespec::try_from(AT_ITS_END).ok();
+    let ended = poll(&mut [PollFd::new(&process, PollFlags::IN)], time.as_ref());
+    ended == Ok(0)
 }
 
 fn get(bootstrap: &mut dyn Bootstrap, from: u32, key: &str) -> Result<Vec<u8>, Error> {

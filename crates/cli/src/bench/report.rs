@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use super::row::Row;
 
+/// Why no process is found by its number.
+pub(crate) const NOT_OURS: &str = "/proc is not there or is of another PID namespace, and processes of the bench find each other by it";
+
 /// What is told.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Event {
@@ -53,6 +56,10 @@ pub(crate) struct Receiver {
 impl Receiver {
     /// A new pipe.
     pub(crate) fn new() -> io::Result<Self> {
+        // Ranks would write to whatever somebody else has open.
+        if !hydrant_launch::proc_is_own() {
+            return Err(io::Error::other(NOT_OURS));
+        }
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
         Ok(Receiver {
             read: BufReader::new(read.into()),

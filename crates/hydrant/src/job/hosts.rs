@@ -1,7 +1,7 @@
 //! The conduit of a job that may be on several hosts: shared memory where all ranks are on one,
 //! a network where each is alone, and both where several hosts have several ranks.
 
-use hydrant_conduit::Conduit;
+use hydrant_conduit::{self as conduit, Conduit};
 use hydrant_launch::{Bootstrap, Subset};
 use hydrant_mixed::Mixed;
 
@@ -21,7 +21,7 @@ pub(super) fn attach(
         return network::smp(builder, bootstrap);
     }
     if (0..).zip(&hosts).all(|(rank, host)| rank == *host) {
-        return inter(builder, bootstrap, network::segment(builder));
+        return inter(builder, bootstrap, &hosts, network::segment(builder));
     }
     let here = hosts[bootstrap.rank() as usize];
     let mates = (0..).zip(&hosts).filter(|(_, host)| **host == here);
@@ -32,7 +32,7 @@ pub(super) fn attach(
         Error::PeerLost(mate) => Error::PeerLost(Rank(mates[mate.index()])),
         other => other,
     })?;
-    let inter = inter(builder, bootstrap, NO_SEGMENT)?;
+    let inter = inter(builder, bootstrap, &hosts, NO_SEGMENT)?;
     let name = match builder.settings.inter_node {
         InterNodeKind::Verbs => "smp/verbs",
         InterNodeKind::Pinned => "smp/smp+pin",
@@ -57,9 +57,11 @@ fn hosts(builder: &JobBuilder, bootstrap: &mut dyn Bootstrap) -> Result<Vec<u32>
 fn inter(
     builder: &JobBuilder,
     bootstrap: &mut dyn Bootstrap,
+    hosts: &[u32],
     segment: usize,
 ) -> Result<Box<dyn Conduit>> {
-    match builder.settings.inter_node {
+    let kind = builder.settings.inter_node;
+    let attached = match kind {
         InterNodeKind::Pinned => {
             if bootstrap.rank() == 0 {
                 (builder.settings).warn_unused("HYDRANT_PEER_TIMEOUT", NOBODY_ASKS);
@@ -67,8 +69,30 @@ fn inter(
             network::pinned(builder, bootstrap, segment)
         }
         InterNodeKind::Verbs => network::verbs(builder, bootstrap, segment),
-    }
+    };
+    attached.map_err(|error| match error {
+        Error::Conduit(conduit::Error::Unreachable(cause)) => {
+            let needed = match kind {
+                InterNodeKind::Pinned => PRETENDED,
+                InterNodeKind::Verbs => NEEDED,
+            };
+            let placement = hydrant_launch::placement(bootstrap, hosts);
+            let cause = format!("{placement}: {needed} ({cause})");
+            Error::Conduit(conduit::Error::Unreachable(cause))
+        }
+        other => other,
+    })
 }
+
+/// What joins ranks of different hosts, in a sentence that goes on with why it does not.
+const NEEDED: &str = "ranks of different hosts are joined by RDMA (HYDRANT_INTER_NODE=verbs), which is \
+                      not there; ranks of one kernel share memory in one PID and network namespace, \
+                      if HYDRANT_HOST_ID does not say otherwise";
+
+/// The same where the setting names what joins pretended hosts.
+const PRETENDED: &str = "HYDRANT_INTER_NODE=smp+pin joins hosts that are only pretended \
+                         (HYDRANT_PRETEND_HOSTS) and not these; between them there must be RDMA \
+                         (HYDRANT_INTER_NODE=verbs)";
 
 /// Why nobody is lost for being silent between pretended hosts. A peer there that is stopped can
 /// still touch the memory that all map when it goes on: it must not be counted as lost before.

@@ -378,7 +378,7 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: HOST_ID,
-        meaning: "name of the rank's host, where ranks of one kernel cannot share memory: ranks with the same name share it; if empty, the kernel's own id (read when a job starts)",
+        meaning: "name of the rank's host, where ranks of one kernel cannot share memory: ranks with the same name share it; if empty, the kernel's own id with the PID and network namespaces (read when a job starts; `hydrant run --name-hosts` sets it)",
         unit: None,
         set: |s, text| s.note(HOST_ID, text),
         show: |s| s.noted(HOST_ID).unwrap_or_default().to_owned(),

@@ -101,6 +101,13 @@ pub enum LaunchError {
         limit: u64,
     },
 
+    /// The launcher was told to start processes where it is not itself.
+    #[error(
+        "processes that the launcher starts would begin in another PID namespace than its own; start it \
+         in that one (unshare --pid --fork)"
+    )]
+    OtherNamespace,
+
     /// Something the launcher needs for itself was refused.
     #[error("{doing} failed: {source}{}", hint(.source))]
     System {

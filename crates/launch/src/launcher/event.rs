@@ -5,6 +5,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::host::Ranks;
+
 /// How a rank ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Ending {
@@ -55,6 +57,16 @@ pub enum Event {
         ending: Ending,
         /// Whether it is the first, so that its status is the job's.
         first: bool,
+    },
+    /// A rank failed for the loss of another, which ended with status 0 and never left the job, as by
+    /// `exit`. The status of the one that failed is the job's.
+    Deserted {
+        /// The rank that ended first.
+        deserter: u32,
+        /// The one that failed because of it.
+        rank: u32,
+        /// How that ended.
+        ending: Ending,
     },
     /// A rank asked for the end of the job.
     Aborted {
@@ -123,6 +135,19 @@ impl fmt::Display for Event {
                 }
                 Ok(())
             }
+            Event::Deserted {
+                deserter,
+                rank,
+                ending,
+            } => {
+                write!(
+                    f,
+                    "rank {deserter} ended with status 0 before it had left the job, as by `exit`, and so \
+                     it was the first to fail; rank {rank}, which needed it, {ending}, and the job's \
+                     status is {}",
+                    ending.status()
+                )
+            }
             Event::Aborted {
                 rank,
                 status,
@@ -171,26 +196,6 @@ impl fmt::Display for Event {
     }
 }
 
-/// Ranks in a sentence, the long runs shortened.
-struct Ranks<'a>(&'a [u32]);
-
-impl fmt::Display for Ranks<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.len() == 1 { "rank " } else { "ranks " })?;
-        let mut first = true;
-        for run in self.0.chunk_by(|a, b| a + 1 == *b) {
-            f.write_str(if first { "" } else { ", " })?;
-            first = false;
-            match run {
-                [one] => write!(f, "{one}")?,
-                [one, .., last] => write!(f, "{one}-{last}")?,
-                [] => {}
-            }
-        }
-        Ok(())
-    }
-}
-
 fn signal_name(signal: i32) -> Option<&'static str> {
     Some(match signal {
         libc::SIGHUP => "SIGHUP",
@@ -228,14 +233,5 @@ mod tests {
         assert_eq!(Ending::Killed(9).status(), 137);
         assert_eq!(Ending::Killed(40).to_string(), "was killed by signal 40");
         assert_eq!(Ending::Exited(3).status(), 3);
-    }
-
-    #[test]
-    fn ranks_are_named_in_runs() {
-        assert_eq!(Ranks(&[2]).to_string(), "rank 2");
-        assert_eq!(
-            Ranks(&[0, 1, 2, 3, 7, 9, 10]).to_string(),
-            "ranks 0-3, 7, 9-10"
-        );
     }
 }

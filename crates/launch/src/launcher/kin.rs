@@ -10,6 +10,7 @@ use rustix::process::{Pid, getpid};
 
 use super::guard::MARK;
 use super::processes::{self, Process};
+use crate::proc_is_own;
 
 /// How processes of a job are told from what else descends from this process.
 #[derive(Debug)]
@@ -43,7 +44,7 @@ impl Kin {
 
     /// Whether there may be processes of the job that are not among the [living](Self::living).
     pub(super) fn may_be_hidden(&self) -> bool {
-        self.has_others() || !processes::names_own_processes()
+        self.has_others() || !proc_is_own()
     }
 
     /// Whether processes of others may leave orphans to this one.

@@ -73,6 +73,9 @@ pub const TIMED_OUT: u8 = 124;
 /// started nothing else.
 pub fn run(spec: &Spec, report: &mut dyn FnMut(Event)) -> Result<u8, LaunchError> {
     spec.check()?;
+    if processes::begin_elsewhere() {
+        return Err(LaunchError::OtherNamespace);
+    }
     let ends = Ends::hear().map_err(LaunchError::system("asking for the ends of children"))?;
     let program = find::program(spec, report)?;
     let name = start::job_name().map_err(LaunchError::system("drawing a name for the job"))?;

@@ -7,7 +7,9 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::proc_is_own;
 
 /// A process that was seen: its number, and when it began, by which one that has its number
 /// later is told from it.
@@ -29,7 +31,7 @@ impl Process {
         // The descriptor is of whoever had the number a moment ago. If that is who was seen it
         // stays so, and if not this is somebody else.
         match stat(self.pid) {
-            Some(stat) if stat.began == self.began && names_own_processes() => {
+            Some(stat) if stat.began == self.began && proc_is_own() => {
                 pidfd_send_signal(&handle, signal)
             }
             _ => Err(Errno::SRCH),
@@ -63,23 +65,19 @@ impl Process {
     }
 }
 
-/// Whether `/proc` is there and has the numbers of this process's own PID namespace.
-///
-/// Where it is of a namespace around this one, it has two numbers for this process; where it is of
-/// another, it has none.
-pub(super) fn names_own_processes() -> bool {
-    let link = fs::read_link("/proc/self").unwrap_or_default();
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    is_named(getpid(), &link.to_string_lossy(), &status)
-}
-
-/// Whether `/proc/self` leads to `me`, and its status knows no number but that. A kernel without
-/// PID namespaces says no numbers there.
-fn is_named(me: Pid, link: &str, status: &str) -> bool {
-    let me = me.as_raw_pid().to_string();
-    let mut lines = status.lines();
-    let numbers = lines.find_map(|line| line.strip_prefix("NSpid:"));
-    link == me && numbers.is_none_or(|numbers| numbers.trim() == me)
+/// Whether what this process starts begins in another PID namespace than its own, as after `unshare --pid`
+/// without `--fork`: it could make no thread, and a guard would be the first process there.
+pub(super) fn begin_elsewhere() -> bool {
+    const OF_CHILDREN: &str = "/proc/self/ns/pid_for_children";
+    match (
+        fs::read_link("/proc/self/ns/pid"),
+        fs::read_link(OF_CHILDREN),
+    ) {
+        (Ok(own), Ok(of_children)) => own != of_children,
+        // A namespace without a process has no name yet.
+        (Ok(_), Err(_)) => fs::symlink_metadata(OF_CHILDREN).is_ok(),
+        (Err(_), _) => false,
+    }
 }
 
 /// The children of `parent`, the dead included.
@@ -132,7 +130,7 @@ pub(super) fn with_variable(variable: &str) -> Vec<Process> {
 }
 
 fn all() -> impl Iterator<Item = Pid> {
-    let entries = (names_own_processes()).then(|| fs::read_dir("/proc"));
+    let entries = (proc_is_own()).then(|| fs::read_dir("/proc"));
     let entries = entries.into_iter().flatten().flatten().flatten();
     entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
 }
@@ -213,7 +211,7 @@ mod tests {
             .env("HYDRANT_PROCESSES_TEST", std::process::id().to_string())
             .spawn()
             .unwrap();
-        let me = getpid();
+        let me = rustix::process::getpid();
         let marked = format!("HYDRANT_PROCESSES_TEST={}", std::process::id());
         let child_pid = Pid::from_raw(child.id() as i32).unwrap();
         let below = |root| descendants(root, |_| true);
@@ -232,20 +230,5 @@ mod tests {
         assert!(!others.contains(&known) && !others.contains(&grandchild));
         grandchild.signal(Signal::KILL).unwrap();
         child.wait().unwrap();
-    }
-
-    #[test]
-    fn only_the_own_numbers_count() {
-        let me = Pid::from_raw(12).unwrap();
-        let named = |link, status| is_named(me, link, status);
-        assert!(names_own_processes());
-        assert!(named("12", "Pid:\t12\nNSpid:\t12\nVmPeak: 1 kB\n"));
-        // By accident the same number around this namespace.
-        assert!(!named("12", "Pid:\t12\nNSpid:\t12\t12\n"));
-        assert!(!named("4012", "Pid:\t4012\nNSpid:\t4012\t12\n"));
-        // Seen from where this process is not.
-        assert!(!named("", ""));
-        // A kernel without namespaces.
-        assert!(named("12", "Pid:\t12\n"));
     }
 }

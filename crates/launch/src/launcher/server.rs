@@ -1,6 +1,6 @@
 //! The PMI-1 server, without its sockets: lines go in, what to do comes out.
 
-use crate::FAILING;
+use crate::{BEREFT, FAILING};
 use std::collections::HashMap;
 
 use crate::pmi1::wire::{Line, VERSION, shorten, unescape};
@@ -51,6 +51,8 @@ pub(super) struct Server {
     ended: Option<u32>,
     /// The first rank that said it was failing, by putting the key [`FAILING`].
     failing: Option<u32>,
+    /// The first rank that ended as if all were well and never said goodbye.
+    deserter: Option<u32>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -60,6 +62,10 @@ struct Client {
     in_multiple: Option<usize>,
     /// The memory that what it put takes.
     space_used: usize,
+    /// It has joined the job, and not left it.
+    joined: bool,
+    /// It fails for the loss of another, as it said by the key [`BEREFT`].
+    bereft: bool,
 }
 
 impl Server {
@@ -78,6 +84,7 @@ impl Server {
             waiting: 0,
             ended: None,
             failing: None,
+            deserter: None,
         }
     }
 
@@ -125,6 +132,7 @@ impl Server {
         let size = self.ranks.len();
         let answer = match line.command {
             "init" => {
+                self.ranks[rank as usize].joined = true;
                 let (version, subversion) = VERSION;
                 let known = line.number::<u32>("pmi_version") == Some(version);
                 let code = if known { 0 } else { -1 };
@@ -149,7 +157,10 @@ impl Server {
                 Err(why) => format!("cmd=get_result rc=-1 msg={why} value=unknown"),
             },
             "barrier_in" => return self.barrier(rank),
-            "finalize" => "cmd=finalize_ack rc=0".into(),
+            "finalize" => {
+                self.ranks[rank as usize].joined = false;
+                "cmd=finalize_ack rc=0".into()
+            }
             "abort" => {
                 let status = line.number("exitcode").unwrap_or(1);
                 let why = line
@@ -169,6 +180,23 @@ impl Server {
     /// The first rank that said it was failing. Others may end before it does, because of it.
     pub(super) fn failing(&self) -> Option<u32> {
         self.failing
+    }
+
+    /// Whether a rank said that it fails for the loss of another.
+    pub(super) fn is_bereft(&self, rank: u32) -> bool {
+        self.ranks[rank as usize].bereft
+    }
+
+    /// The first rank that ended with status 0 while it was still in the job.
+    pub(super) fn deserter(&self) -> Option<u32> {
+        self.deserter
+    }
+
+    /// A rank ended with status 0.
+    pub(super) fn ended_well(&mut self, rank: u32) {
+        if self.ranks[rank as usize].joined {
+            self.deserter.get_or_insert(rank);
+        }
     }
 
     fn put(&mut self, rank: u32, line: &Line<'_>) -> Result<(), &'static str> {
@@ -194,6 +222,9 @@ impl Server {
         // Keys are `h.RANK.KEY.CHUNK`.
         if key.split('.').nth(2) == Some(FAILING) {
             self.failing.get_or_insert(rank);
+        }
+        if key.split('.').nth(2) == Some(BEREFT) {
+            self.ranks[rank as usize].bereft = true;
         }
         self.space_used += cost;
         self.space.insert(key.into(), value.into());

@@ -52,6 +52,9 @@ pub struct Remote {
     pub agent: Vec<OsString>,
     /// How long a host may be silent before it counts as lost.
     pub silence: Duration,
+    /// Whether the ranks of each host get its name as [`HOST_ID`](crate::HOST_ID), so that ranks share
+    /// memory within a host of the list and nowhere else.
+    pub name_hosts: bool,
 }
 
 impl Spec {
@@ -73,6 +76,7 @@ impl Spec {
                 shell: DEFAULT_SHELL.into(),
                 agent: Vec::new(),
                 silence: Duration::from_secs(20),
+                name_hosts: false,
             },
         }
     }

@@ -28,6 +28,9 @@ const TERM_GRACE: Duration = Duration::from_secs(2);
 /// rank that fails because of that may be seen first.
 const SETTLE: Duration = Duration::from_millis(50);
 
+/// How long a rank that asked for the end of the job has to say why and end by itself.
+const LAST_WORDS: Duration = Duration::from_millis(250);
+
 /// How often it looks for that news.
 const SETTLE_STEP: Duration = Duration::from_millis(2);
 
@@ -137,6 +140,8 @@ enum Stage {
     Running,
     /// A rank failed; the others may end by themselves until then.
     Grace(Instant),
+    /// This rank asked for the end: all get SIGTERM when it has ended, or then.
+    Aborting(u32, Instant),
     /// All got SIGTERM, and get SIGKILL then.
     Terminating(Instant),
     /// All got SIGKILL, and count as ended then.
@@ -199,7 +204,10 @@ impl<H: Hands> Supervisor<'_, H> {
     /// Sleeps until there is something to do.
     fn wait(&mut self) {
         let stage = match self.stage {
-            Stage::Grace(until) | Stage::Terminating(until) | Stage::Killing(until) => Some(until),
+            Stage::Grace(until)
+            | Stage::Aborting(_, until)
+            | Stage::Terminating(until)
+            | Stage::Killing(until) => Some(until),
             Stage::Running | Stage::GivenUp => None,
         };
         let until = stage.into_iter().chain(self.deadline).min();
@@ -238,9 +246,10 @@ impl<H: Hands> Supervisor<'_, H> {
         let status = exit_status(status);
         if !self.is_ending() {
             (self.report)(Event::Aborted { rank, status, why });
+            self.tell_early();
+            self.stage = Stage::Aborting(rank, Instant::now() + LAST_WORDS);
         }
         self.status.get_or_insert(status);
-        self.terminate();
     }
 
     fn misspoke(&mut self, rank: u32, why: String) {
@@ -292,6 +301,7 @@ impl<H: Hands> Supervisor<'_, H> {
             && !ended.iter().any(|(rank, ending)| {
                 matches!(ending, Ending::Killed(_)) || self.is_first_to_fail(*rank)
             })
+            && self.server.deserter().is_none()
             && !self.hands.running().is_empty()
             && begun.elapsed() < SETTLE
         {
@@ -308,8 +318,18 @@ impl<H: Hands> Supervisor<'_, H> {
         // first before those that failed because of it.
         ended.sort_by_key(|(rank, ending)| {
             let exited = matches!(ending, Ending::Exited(_));
-            (exited, exited && !self.is_first_to_fail(*rank))
+            let failed = ending.status() != 0;
+            (
+                exited,
+                exited && !self.is_first_to_fail(*rank),
+                failed && self.server.is_bereft(*rank),
+            )
         });
+        for (rank, ending) in &ended {
+            if ending.status() == 0 {
+                self.server.ended_well(*rank);
+            }
+        }
         for (rank, ending) in ended {
             self.rank_ended(rank, ending);
         }
@@ -385,7 +405,17 @@ impl<H: Hands> Supervisor<'_, H> {
             .passed_on
             .iter()
             .any(|s| ending == Ending::Killed(s.as_raw() as u8));
-        if first || !(self.is_ending() || obeyed) {
+        let deserter = self
+            .server
+            .deserter()
+            .filter(|_| self.server.is_bereft(rank));
+        if let Some(deserter) = deserter.filter(|_| first) {
+            (self.report)(Event::Deserted {
+                deserter,
+                rank,
+                ending,
+            });
+        } else if first || !(self.is_ending() || obeyed) {
             (self.report)(Event::Failed {
                 rank,
                 ending,
@@ -419,6 +449,11 @@ impl<H: Hands> Supervisor<'_, H> {
             }
         }
         match self.stage {
+            Stage::Aborting(rank, until)
+                if until <= now || !self.hands.running().contains(&rank) =>
+            {
+                self.terminate_all();
+            }
             Stage::Grace(until) if until <= now => {
                 let running = self.hands.running();
                 if self.passed_on.contains(&Signal::TERM) {
@@ -438,7 +473,7 @@ impl<H: Hands> Supervisor<'_, H> {
     fn is_ending(&self) -> bool {
         matches!(
             self.stage,
-            Stage::Terminating(_) | Stage::Killing(_) | Stage::GivenUp
+            Stage::Aborting(..) | Stage::Terminating(_) | Stage::Killing(_) | Stage::GivenUp
         )
     }
 
@@ -448,6 +483,10 @@ impl<H: Hands> Supervisor<'_, H> {
         }
         // From here on ranks end by the launcher's doing, which is nobody's failure.
         self.tell_early();
+        self.terminate_all();
+    }
+
+    fn terminate_all(&mut self) {
         self.stage = Stage::Terminating(Instant::now() + TERM_GRACE);
         self.hands.signal(Signal::TERM);
         // One that is stopped hears of it only when it goes on.

@@ -43,8 +43,8 @@ impl Shell {
             bare) exec sh -c 'exec /no/such/hydrant agent' 2>/dev/null;;\n\
             chatty) echo 'Welcome!'; echo 'You have mail.';;\n\
             esac\n\
-            export HYDRANT_HOST_ID=$host\n\
             who=$host; eval \"$HYDRANT_TEST_LOGIN\"\n\
+            export HYDRANT_HOST_ID=$host\n\
             exec sh -c \"exec $*\"\n"
         );
         fs::write(shell.path(), script).expect("a file");
@@ -111,6 +111,12 @@ pub(crate) fn placed() {
         .map(|(rank, host)| format!("[{rank}] {host} {rank} {rest}"))
         .collect();
     assert_eq!(lines, expected);
+    // The launcher names hosts as it was told their names, if it is to.
+    let mut command = shell.script("a,b", 2, &["--name-hosts"], "echo $HYDRANT_HOST_ID");
+    let output = run(command.env("HYDRANT_TEST_LOGIN", "host=other"));
+    let mut lines: Vec<String> = out(&output).lines().map(str::to_owned).collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["[0] a", "[1] b"]);
     ends_with(
         &mut shell.script("a:2,b:1", 4, &[], "exit 0"),
         125,

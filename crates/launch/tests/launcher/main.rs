@@ -77,6 +77,10 @@ fn main() -> ExitCode {
             strangers::foreign_proc,
         ),
         test(
+            "a_launcher_whose_children_begin_elsewhere_starts_none",
+            strangers::children_elsewhere,
+        ),
+        test(
             "what_a_script_started_outlives_its_launcher",
             strangers::exec_in_script,
         ),

@@ -20,6 +20,7 @@ pub(crate) fn roles(role: &str, arguments: &[String]) -> Option<ExitCode> {
         "launcher" => launcher_role(arguments),
         "agent" => ExitCode::from(launcher::agent()),
         "leave" => finish(leave()),
+        "last-words" => last_words(),
         "fail-late" => fail_late(&arguments[0]),
         "say" => say(arguments),
         "flood" => flood(arguments),
@@ -49,6 +50,7 @@ pub(crate) fn launcher_role(arguments: &[String]) -> ExitCode {
                 spec.remote.hosts = hosts.collect();
                 spec.remote.agent = role(&["agent"]).into_iter().map(Into::into).collect();
             }
+            "--name-hosts" => spec.remote.name_hosts = true,
             "--rsh" => spec.remote.shell = value().into(),
             "--silence" => spec.remote.silence = seconds(value()),
             program => {
@@ -97,6 +99,21 @@ pub(crate) fn fail_late(said: &str) -> ExitCode {
         thread::sleep(Duration::from_millis(1));
     }
     ExitCode::from(1)
+}
+
+/// Rank 1 ends the job, and says why once the launcher has heard of it.
+fn last_words() -> ExitCode {
+    let mut me = join(Kind::Auto).expect("a launcher");
+    if me.rank() == 1 {
+        me.abort(41, "in short");
+        thread::sleep(Duration::from_millis(50));
+        eprint!("Error: ");
+        thread::sleep(Duration::from_millis(50));
+        eprintln!("at length");
+        return ExitCode::from(41);
+    }
+    thread::sleep(HANG);
+    ExitCode::SUCCESS
 }
 
 /// Sends the arguments as they are on PMI_FD and prints the answer, or waits for its end.

@@ -77,6 +77,9 @@ pub(crate) fn abort() {
     let message = "rank 1 ended the job with status 41: because the test says so";
     let output = ends_with(&mut launch_role(&["-n", "3"], &["abort"]), 41, message);
     assert!(!out(&output).contains("complete"), "{}", out(&output));
+    // It is not ended in mid-sentence.
+    let mut command = launch_role(&["-n", "2"], &["last-words"]);
+    ends_with(&mut command, 41, "[1] Error: at length\n");
     // A failure never becomes a success, however a status is cut to what a process can end with.
     for (asked, given) in [(0, 0), (255, 255), (256, 1), (257, 1), (-1, 255), (512, 1)] {
         let command = format!("cmd=abort exitcode={asked}\\n");

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::endings::child_named;
-use crate::harness::{begin, err, is_alive, out, send, shell};
+use crate::harness::{begin, ends_with, err, is_alive, out, send, shell};
 use crate::hosts::Shell;
 use tempfile::TempDir;
 
@@ -231,8 +231,8 @@ fn jobs_of(launcher: u32) -> Vec<PathBuf> {
 /// launcher gets number 2, and number 2 of the namespace around it has the numbers from 3 on for
 /// children: so do the bystanders in the launcher's own.
 pub(crate) fn foreign_proc() {
-    const AROUND: &str = "(n=60; while [ $n -gt 0 ]; do sleep 620 & n=$((n-1)); done; wait) & \
-                          until [ -e /proc/62 ]; do sleep 0.01; done; \
+    const AROUND: &str = "(n=60; while [ $n -gt 0 ]; do sleep 620 & n=$((n-1)); done; echo >$2/around; wait) & \
+                          until [ -e $2/around ]; do sleep 0.01; done; \
                           exec unshare --pid --fork sh -c \"$@\"";
     const WITHIN: &str = "(until [ -e $0/go ]; do sleep 0.01; done; exec \"$@\") & launcher=$!; \
                           n=60; while [ $n -gt 0 ]; do sleep 621 & all=\"$all $!\"; n=$((n-1)); done; \
@@ -271,6 +271,18 @@ pub(crate) fn foreign_proc() {
         let expected = format!("launcher 2 ended with {status}\n60 bystanders\n");
         assert_eq!(out(&output), expected, "{left}: {}", err(&output));
     }
+}
+
+/// A launcher whose children would begin in another PID namespace starts none.
+pub(crate) fn children_elsewhere() {
+    if !may_unshare() {
+        return;
+    }
+    let mut command = Command::new("unshare");
+    command
+        .arg("--pid")
+        .args(role(&["launcher", "-n", "2", "true"]));
+    ends_with(&mut command, 125, "unshare --pid --fork");
 }
 
 /// Whether this user may make PID namespaces; root may.

@@ -44,6 +44,9 @@ impl Window {
 
     /// The memory another process of the same user created.
     pub(crate) fn open(process: u64, descriptor: u64, len: usize) -> io::Result<Self> {
+        if !hydrant_launch::proc_is_own() {
+            return Err(io::Error::other(crate::bench::report::NOT_OURS));
+        }
         let path = format!("/proc/{process}/fd/{descriptor}");
         let memory = File::options().read(true).write(true).open(path)?;
         if memory.metadata()?.len() < len as u64 {

@@ -18,7 +18,7 @@ use crate::launcher::output;
 use crate::launcher::signals::{Ends, Signals};
 use crate::launcher::start::{self, Begun, Part, Pipes, Streams};
 use crate::launcher::supervise::{Hands, Heard, Left, Whom};
-use crate::launcher::{LaunchError, Spec, find};
+use crate::launcher::{LaunchError, Spec, find, processes};
 
 /// How long a launcher may take to say what to start.
 const FIRST_WORD: Duration = Duration::from_secs(120);
@@ -107,6 +107,9 @@ fn first_order(link: &mut Link) -> Option<Start> {
 
 /// Starts the ranks.
 fn begin(start: Start, ends: &Ends) -> Result<(Local, Signals, Pipes), LaunchError> {
+    if processes::begin_elsewhere() {
+        return Err(LaunchError::OtherNamespace);
+    }
     env::set_current_dir(OsString::from_vec(start.directory))
         .map_err(LaunchError::system("entering the working directory"))?;
     let mut spec = Spec::new(start.ranks, OsString::from_vec(start.program));

@@ -50,12 +50,19 @@ pub(super) fn start(remote: &Remote, host: &str, tie: Tie) -> io::Result<(Pid, L
 }
 
 /// What the agent of these ranks is told.
-pub(super) fn order(spec: &Spec, program: &Path, name: &str, ranks: &Range<u32>) -> Start {
+pub(super) fn order(
+    spec: &Spec,
+    program: &Path,
+    name: &str,
+    host: &str,
+    ranks: &Range<u32>,
+) -> Start {
     let ours = env::vars_os().filter(|(name, _)| {
         let name = name.as_bytes();
         name.starts_with(b"HYDRANT_") && !OF_THIS_HOST.iter().any(|not| not.as_bytes() == name)
     });
-    let environment = ours.chain(spec.environment.iter().cloned());
+    let id = (spec.remote.name_hosts).then(|| (crate::HOST_ID.into(), host.into()));
+    let environment = ours.chain(spec.environment.iter().cloned()).chain(id);
     Start {
         name: name.to_owned(),
         first: ranks.start,

@@ -55,6 +55,21 @@ fn a_conversation() {
 }
 
 #[test]
+fn one_that_ends_well_without_a_goodbye_deserts() {
+    let mut server = server(3);
+    server.ended_well(0);
+    assert_eq!(server.deserter(), None, "it never joined");
+    for rank in [1, 2] {
+        server.line(rank, b"cmd=init pmi_version=1 pmi_subversion=1");
+    }
+    server.line(1, b"cmd=finalize");
+    server.ended_well(1);
+    assert_eq!(server.deserter(), None, "it said goodbye");
+    server.ended_well(2);
+    assert_eq!(server.deserter(), Some(2));
+}
+
+#[test]
 fn what_is_refused_is_answered() {
     let mut s = server(1);
     let put = |rest: &str| format!("cmd=put kvsname=job {rest}");

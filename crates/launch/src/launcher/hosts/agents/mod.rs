@@ -147,7 +147,7 @@ impl Agents {
                 shell,
                 exit: None,
                 link: Some(link),
-                start: Some(shell::order(spec, program, name, &ranks)),
+                start: Some(shell::order(spec, program, name, &host.name, &ranks)),
                 begun: false,
                 unprinted: 0,
                 heard: Instant::now(),
