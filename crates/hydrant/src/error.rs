@@ -447,7 +447,9 @@ pub enum Error {
     },
 
     /// A rank ended while this one still needed it.
-    #[error("rank {0} is lost: its process ended while others still needed it")]
+    #[error(
+        "rank {0} is lost: it ended, or cannot be reached any more, while others still needed it"
+    )]
     PeerLost(Rank),
 
     /// A rank came to the end of the job in good order, so that what is waited for cannot come any more. A message
@@ -518,7 +520,8 @@ impl Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+        // In one piece: what `main` returns is written piece by piece, as ranks write to the same place.
+        f.write_str(&self.to_string())
     }
 }
 

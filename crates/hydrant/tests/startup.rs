@@ -5,7 +5,7 @@
 use std::{
     env, fs,
     io::Write,
-    os::unix::fs::PermissionsExt,
+    os::unix::{fs::PermissionsExt, process::CommandExt},
     process::{Command, ExitCode, Output},
     thread,
 };
@@ -26,6 +26,8 @@ fn main() -> ExitCode {
         ("unusable_launchers_name_the_fix", unusable_launchers),
         ("too_much_memory_is_refused", too_much_memory),
         ("limits_that_refuse_say_how_to_raise_them", limits),
+        ("the_limit_on_files_holds_no_job_up", file_size),
+        ("ranks_that_namespaces_keep_apart_are_told_so", namespaces),
         ("memory_limits_of_control_groups_count", control_group),
         (
             "collectives_without_memory_are_refused",
@@ -56,6 +58,7 @@ fn role(role: &str, arguments: &[String]) -> Option<ExitCode> {
         "abort" => hydrant::run(|job| job.abort(256)),
         "greedy" => hydrant::run(|job| job.alloc::<u8>(1 << 45).map(drop)),
         "fail" => hydrant::run(|job| fail(job, &arguments[0])),
+        "apart" => apart(arguments),
         "poor" => hydrant::run(|job| poor(job, &arguments[0])),
         _ => return None,
     };
@@ -67,6 +70,24 @@ fn role(role: &str, arguments: &[String]) -> Option<ExitCode> {
             ExitCode::FAILURE
         }
     })
+}
+
+/// Greets; rank 1 does so by `unshare` with these options.
+fn apart(options: &[String]) -> hydrant::Result<()> {
+    let greet = roles::role(&["greet"]);
+    let mut command = match env::var("PMI_RANK").as_deref() {
+        Ok("1") => {
+            let mut unshare = Command::new("unshare");
+            unshare.args(options).args(&greet);
+            unshare
+        }
+        _ => {
+            let mut plain = Command::new(&greet[0]);
+            plain.args(&greet[1..]);
+            plain
+        }
+    };
+    Err(Error::other(command.exec()))
 }
 
 /// The processors of the service thread, as the kernel tells them.
@@ -98,6 +119,7 @@ fn fail(job: &Job, how: &str) -> hydrant::Result<()> {
             "abort" => job.abort(7),
             "error" => return Err(Error::other("the program's own failure")),
             "panic" => panic!("the program's own panic"),
+            "leave" => std::process::exit(0),
             _ => std::process::exit(9),
         }
     }
@@ -269,6 +291,12 @@ fn peers_are_served_where_it_is_said() {
 fn unknown_settings() {
     let output = run(&["greet"], &[("HYDRANT_HAEP", "64M")]);
     assert_says(&output, 0, &["warning", "HYDRANT_HAEP", "HYDRANT_HEAP"]);
+    // Once a job, and not once a rank.
+    let mut job = launcher::command(3, &["greet"]);
+    let output = self::output(&mut job, &[("HYDRANT_HAEP", "64M")]);
+    assert_says(&output, 0, &[]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(text.matches("HYDRANT_HAEP").count(), 1, "{text}");
 }
 
 fn unused_settings() {
@@ -341,9 +369,29 @@ fn failing_programs() {
         ("error", 1, "the program's own failure"),
         ("panic", 101, "the program's own panic"),
         ("exit", 9, "rank 1 is lost"),
+        (
+            "exit",
+            9,
+            "rank 1 ended with status 9; it was the first to fail",
+        ),
+        ("leave", 1, "rank 1 is lost"),
+        (
+            "leave",
+            1,
+            "rank 1 ended with status 0 before it had left the job",
+        ),
     ] {
         let ended = output(&mut launcher::command(3, &["fail", how]), &[]);
         assert_says(&ended, status, &[says]);
+        if ["exit", "leave"].contains(&how) {
+            let text = String::from_utf8_lossy(&ended.stderr);
+            let blamed = |rank: u32| {
+                let lost = format!("rank {rank} is lost");
+                let first = format!("rank {rank} ended with status 1; it was the first");
+                text.contains(&lost) || text.contains(&first)
+            };
+            assert!(!blamed(0) && !blamed(2), "{text}");
+        }
     }
 }
 
@@ -387,6 +435,86 @@ fn limits() {
     fs::remove_file(&copy).expect("the copy");
     let limit = "the 3 processes and threads of the user (ulimit -u)";
     assert_says(&output, 1, &["threads of the ranks", limit]);
+}
+
+/// What a process may write to files bounds no memory; who may not raise it is told.
+fn file_size() {
+    let limited = |words: &[&str], role: &str| {
+        let binary = roles::role(&[])[0].clone();
+        let words = [words, &["sh", "-c", "ulimit -f 1000; exec \"$@\"", "sh"]].concat();
+        run_under(&words, &binary, role, &[("HYDRANT_CONDUIT", "smp")])
+    };
+    let soft = ["prlimit", "--fsize=1000000:unlimited"];
+    let binary = roles::role(&[])[0].clone();
+    let output = run_under(&soft, &binary, "greet_in_threads", &[]);
+    assert_says(&output, 0, &[]);
+    let limit = "more than a file may have here: ";
+    let raises = Command::new("sh")
+        .args(["-c", "ulimit -f 1000; ulimit -f 2000"])
+        .output();
+    if raises.is_ok_and(|output| output.status.success()) {
+        assert_says(&limited(&["env"], "greet"), 0, &[]);
+        let words = [
+            "setpriv",
+            "--bounding-set=-sys_resource",
+            "--inh-caps=-sys_resource",
+        ];
+        assert_says(&limited(&words, "greet"), 1, &[limit, "ulimit -f"]);
+    } else {
+        assert_says(&limited(&["env"], "greet"), 1, &[limit, "ulimit -f"]);
+    }
+}
+
+/// Ranks of one kernel that no shared memory joins are told why, and none of them has ended.
+fn namespaces() {
+    let has_rdma = hydrant::settings::rdma_ports(&hydrant::Settings::new().verbs).is_ok();
+    let network = "ranks 0 and 1 are in different network namespaces of one kernel";
+    let processes = "ranks 0 and 1 are in different PID namespaces of one kernel";
+    let pretended = [("HYDRANT_INTER_NODE", "smp+pin")];
+    let one = [("HYDRANT_HOST_ID", "one")];
+    let cases: [(&[&str], &[(&str, &str)], &[&str]); 6] = [
+        (&["--net"], &[("HYDRANT_CONDUIT", "smp")], &[network]),
+        (
+            &["--pid", "--fork"],
+            &[("HYDRANT_CONDUIT", "smp+pin")],
+            &[processes],
+        ),
+        (&["--net"], &one, &[network]),
+        (
+            &["--net"],
+            &pretended,
+            &["only pretended", "rank 0 on", "rank 1 on"],
+        ),
+        (
+            &["--net"],
+            &[],
+            &["RDMA", "rank 0 on", "rank 1 on", "network namespace"],
+        ),
+        (
+            &["--pid", "--fork"],
+            &[],
+            &["RDMA", "rank 0 on", "rank 1 on"],
+        ),
+    ];
+    for (options, variables, pieces) in cases {
+        let may = Command::new("unshare").args(options).arg("true").output();
+        if !may.is_ok_and(|output| output.status.success()) {
+            eprintln!("skipped: this user may not make namespaces with {options:?}");
+            continue;
+        }
+        if has_rdma && pieces.contains(&"RDMA") {
+            eprintln!("skipped: there is RDMA between the ranks");
+            continue;
+        }
+        let role = [&["apart"], options].concat();
+        let ended = output(&mut launcher::command(2, &role), variables);
+        assert_says(&ended, 1, pieces);
+        let text = String::from_utf8_lossy(&ended.stderr);
+        assert!(
+            !text.contains("is lost"),
+            "{options:?} {variables:?}: {text}"
+        );
+    }
 }
 
 fn control_group() {

@@ -89,6 +89,7 @@ pub(crate) fn run(args: &InfoArgs) -> Result<(), InfoError> {
     let mut lines = lines();
     let settings = Settings::from_env();
     if let Ok(settings) = &settings {
+        settings.warn_unknown();
         lines.extend(settings.rows().into_iter().map(Line::from));
     }
     print(args, &lines).map_err(InfoError::Print)?;

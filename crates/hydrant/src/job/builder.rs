@@ -362,6 +362,7 @@ impl JobBuilder {
         n: u32,
         body: impl Fn(&Job) -> Result<R> + Sync,
     ) -> Vec<Result<R>> {
+        self.settings.warn_unknown();
         threads::run(&self, n, body)
     }
 
@@ -385,6 +386,9 @@ impl JobBuilder {
             ..JoinOptions::default()
         })?;
         *JOINED.lock() = Some((Origin::here(), Rank(bootstrap.rank())));
+        if bootstrap.rank() == 0 {
+            self.settings.warn_unknown();
+        }
         Ok(bootstrap)
     }
 }

@@ -103,10 +103,12 @@ impl Leaving {
         self.transfer.wake_tasks();
         progress.advance_errands();
         progress.close();
-        if end == End::Failed {
-            // Before the peers hear of it and fail, too. Only our own launcher listens.
-            let _ = (self.bootstrap.lock()).put(hydrant_launch::FAILING, b"1");
-        }
+        // Before the peers hear of it and fail, too. Only our own launcher listens.
+        let _ = match end {
+            End::Orderly => Ok(()),
+            End::Failed => (self.bootstrap.lock()).put(hydrant_launch::FAILING, b"1"),
+            End::Bereft => (self.bootstrap.lock()).put(hydrant_launch::BEREFT, b"1"),
+        };
         progress.conduit().leave(end == End::Orderly);
         if end == End::Orderly
             && let Err(cause) = self.bootstrap.lock().finalize()

@@ -6,7 +6,10 @@
 //! scopes), so that nothing should unwind there. Should something do so all the same (a log that
 //! panics, a defect of ours), the process ends.
 
-use std::{mem, process};
+use std::{
+    io::{self, Write},
+    mem, process,
+};
 
 use hydrant_conduit::Standing;
 
@@ -40,11 +43,13 @@ impl Drop for NoWayOut<'_> {
     #[cold]
     fn drop(&mut self) {
         if !self.0.has_nothing_lent() {
-            eprintln!(
+            // In one piece: other ranks write to the same place meanwhile.
+            let why = format!(
                 "hydrant: rank {} panicked while the network used memory of the caller; the \
-                 process ends, for nobody could use that memory safely",
+                 process ends, for nobody could use that memory safely\n",
                 self.0.rank
             );
+            let _ = io::stderr().write_all(why.as_bytes());
             process::abort();
         }
     }

@@ -162,6 +162,8 @@ pub struct Settings {
     origins: BTreeMap<&'static str, Origin>,
     /// What variables say that other parts of Hydrant read for themselves.
     elsewhere: BTreeMap<&'static str, String>,
+    /// Variables with our prefix that are no settings.
+    unknown: Vec<String>,
 }
 
 impl Settings {
@@ -196,10 +198,12 @@ impl Settings {
             log: "warn".to_owned(),
             origins: BTreeMap::new(),
             elsewhere: BTreeMap::new(),
+            unknown: Vec::new(),
         }
     }
 
-    /// The defaults, changed by the environment.
+    /// The defaults, changed by the environment. Variables that are no settings are kept for
+    /// [`warn_unknown`](Self::warn_unknown).
     ///
     /// # Errors
     /// [`Error::Setting`] naming the first variable with a bad value.
@@ -231,7 +235,7 @@ impl Settings {
                     settings.origins.insert(setting.name, Origin::Environment);
                 }
                 None if table::belongs_to_tests(&name) => {}
-                None => settings.warn_unknown(&name),
+                None => settings.unknown.push(name),
             }
         }
         Ok(settings)
@@ -256,19 +260,20 @@ impl Settings {
     /// Warns that `name` does nothing in this job, if somebody set it.
     pub(crate) fn warn_unused(&self, name: &'static str, why: &str) {
         if self.origins.contains_key(name) {
-            eprintln!("hydrant: warning: {name} has no effect here: {why}");
+            warn(&format!("{name} has no effect here: {why}"));
         }
     }
 
-    fn warn_unknown(&self, name: &str) {
-        let near = (TABLE.iter())
-            .map(|setting| setting.name)
-            .min_by_key(|known| table::distance(known, name))
-            .unwrap_or_default();
-        // Not by the log: most programs have no subscriber for it.
-        let warning = format!("hydrant: warning: {name} is not a setting; did you mean {near}?\n");
-        // Nobody may read it, which is no reason to panic.
-        let _ = io::stderr().write_all(warning.as_bytes());
+    /// Warns on standard error of each variable that looks like a setting and is none. A job does so itself,
+    /// once for all its ranks; this is for programs that read settings and start no job.
+    pub fn warn_unknown(&self) {
+        for name in &self.unknown {
+            let near = (TABLE.iter())
+                .map(|setting| setting.name)
+                .min_by_key(|known| table::distance(known, name))
+                .unwrap_or_default();
+            warn(&format!("{name} is not a setting; did you mean {near}?"));
+        }
     }
 
     /// Every setting: its value in force, where it came from and what it means.
@@ -283,6 +288,14 @@ impl Settings {
             })
             .collect()
     }
+}
+
+/// Warns in one piece: other ranks write to the same place meanwhile.
+fn warn(what: &str) {
+    // Not by the log: most programs have no subscriber for it.
+    let warning = format!("hydrant: warning: {what}\n");
+    // Nobody may read it, which is no reason to panic.
+    let _ = io::stderr().write_all(warning.as_bytes());
 }
 
 impl Default for Settings {
