@@ -176,7 +176,8 @@ impl TwoSided {
     /// How many messages this rank, whose program has come to its end, has still to send to a peer, if that is told so.
     pub(super) fn still_owes(&self, peer: &mut Peer) -> Option<u64> {
         let left = peer.waiting.len() as u64;
-        let tells = std::mem::replace(&mut peer.tells_owed, peer.tells_owed && left != 0);
+        let tells = peer.tells_owed;
+        peer.tells_owed = tells && left != 0;
         tells.then_some(left)
     }
 
