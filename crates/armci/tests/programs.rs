@@ -82,7 +82,7 @@ const KILLED: [(&str, &[&str]); 3] = [
 ];
 
 /// Programs that end their job: how, with how many processes, the status and what is said.
-const ENDINGS: [(&str, u32, i32, &[&str]); 16] = [
+const ENDINGS: [(&str, u32, i32, &[&str]); 19] = [
     ("error", 3, 42, &["1: the answer is wrong 42"]),
     ("error_of_none", 2, 1, &["1: nothing 0"]),
     ("assertion_of", 2, 1, &["1: error ival=1", "one == 2"]),
@@ -116,6 +116,30 @@ const ENDINGS: [(&str, u32, i32, &[&str]); 16] = [
         2,
         254,
         &["armci_msg_fgop: \"land\" is no reduction of floats"],
+    ),
+    (
+        "unreadable",
+        2,
+        128 + 11,
+        &[
+            "1: ARMCI: the memory at 0x",
+            "cannot be read, and an operation was given it",
+        ],
+    ),
+    (
+        "unwritable",
+        2,
+        128 + 11,
+        &["cannot be written, and an operation was given it"],
+    ),
+    (
+        "unreadable_sent",
+        2,
+        41,
+        &[
+            "cannot be read, and an operation was given it",
+            "its own handler",
+        ],
     ),
     (
         "root_outside",

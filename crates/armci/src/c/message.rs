@@ -417,7 +417,13 @@ pub unsafe extern "C" fn armci_msg_group_gop_scope(
     // SAFETY: what C's caller promises.
     talk("armci_msg_group_gop_scope", |armci| unsafe {
         let (bytes, reduction, element) = elements(x, n, op, type_)?;
-        armci.group_all_reduce(group_at(group)?, Scope::of_code(scope)?, bytes, reduction, element)
+        armci.group_all_reduce(
+            group_at(group)?,
+            Scope::of_code(scope)?,
+            bytes,
+            reduction,
+            element,
+        )
     });
 }
 

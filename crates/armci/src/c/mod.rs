@@ -15,6 +15,7 @@
 mod arguments;
 mod callers;
 mod communicators;
+mod faults;
 mod process;
 
 pub mod armci;

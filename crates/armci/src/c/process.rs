@@ -14,7 +14,7 @@ use hydrant::Job;
 use hydrant_conduit::fork;
 use parking_lot::Mutex;
 
-use super::{callers::from_caller, communicators};
+use super::{callers::from_caller, communicators, faults};
 use crate::{
     Armci, Error, Result,
     mpi::{self, Communicator},
@@ -164,6 +164,7 @@ fn join(begun: &Begun, given: Option<Communicator>) -> Result<()> {
     let armci = Armci::new(&job, limit)?;
     fork::in_child(leave_to_parent);
     communicators::begin(&armci, given)?;
+    faults::explain(armci.me());
     MESSAGES.store(Box::into_raw(Box::new(armci)), Release);
     Ok(())
 }

@@ -1,5 +1,6 @@
 /* How a program ends its job, all of whose processes end with it. */
 #include "check.h"
+#include <sys/mman.h>
 
 static void by(const char *how) {
     void **all = shared(8);
@@ -30,12 +31,24 @@ static void by(const char *how) {
         ARMCI_Group_create(1, &me, &group);
         armci_msg_group_bcast_scope(SCOPE_ALL, &one, sizeof one, 0, &group);
     }
+    /* Nobody can read the one, nor write to the other. */
+    char *none = mmap(NULL, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *fixed = mmap(NULL, 1 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(none != MAP_FAILED && fixed != MAP_FAILED, "no memory");
+    if (!strcmp(how, "unreadable")) ARMCI_Put(none, all[0], 8, 0);
+    if (!strcmp(how, "unreadable_sent")) armci_msg_snd(1, none, 100000, 0);
+    if (!strcmp(how, "unwritable")) ARMCI_Get(all[0], fixed, 8, 0);
     if (!strcmp(how, "by_hand")) dassertp_fail("this", "here", "now", 5, 6);
 }
 
+static void handle(int signal) {
+    if (write(2, "its own handler\n", 16) == 16) _exit(signal + 30);
+}
+
 int main(int argc, char **argv) {
-    begin();
     CHECK(argc == 2, "how?");
+    if (!strcmp(argv[1], "unreadable_sent")) signal(SIGSEGV, handle);
+    begin();
     by(argv[1]);
     fprintf(stderr, "the job goes on\n");
     return 0;

@@ -121,8 +121,8 @@ impl Transfer {
         peer: Rank,
         runs: impl Iterator<Item = (Remote, *mut u8, usize)>,
     ) -> Result<()> {
-        let accesses = runs
-            .map(|(from, here, len)| Access::get(peer, from, Local::unregistered(here), len));
+        let accesses =
+            runs.map(|(from, here, len)| Access::get(peer, from, Local::unregistered(here), len));
         // SAFETY: 1., 2.
         unsafe { self.complete_all(accesses) }
     }

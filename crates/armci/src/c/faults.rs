@@ -1,0 +1,221 @@
+//! A sentence for who hands an operation a buffer that this process cannot read or write, before the system ends the
+//! process for it. To look at each buffer before would cost more than most operations.
+//!
+//! The handler says its sentence where the fault is in this library, or in a function of the system's that this library
+//! called, and then does what was to be done before: a program's own handler is called.
+
+use std::{
+    ffi::{c_int, c_void},
+    ops::Range,
+    ptr,
+    sync::{
+        Once, OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+/// What was to be done before at each of the signals.
+static BEFORE: [OnceLock<libc::sigaction>; 2] = [OnceLock::new(), OnceLock::new()];
+const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
+
+/// Where this library's code is, and this process's number.
+static KNOWN: OnceLock<(Range<usize>, i32)> = OnceLock::new();
+
+/// Whether the sentence was said: the fault comes again, if nothing else is done about it.
+static SAID: AtomicBool = AtomicBool::new(false);
+
+/// Where the thread was.
+struct Place {
+    instruction: usize,
+    stack: usize,
+    /// Whether it was about to write, where the processor says so.
+    writes: Option<bool>,
+}
+
+/// Has faults explained from now on. Not where this library is a part of the program itself, whose own faults are not told
+/// apart.
+pub(super) fn explain(me: i32) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let Some(code) = own_code() else { return };
+        if KNOWN.set((code, me)).is_err() {
+            return;
+        }
+        for (signal, before) in SIGNALS.into_iter().zip(&BEFORE) {
+            // SAFETY: all of it may be zero.
+            let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+            action.sa_sigaction = handler as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+            // SAFETY: all of it may be zero.
+            let mut old: libc::sigaction = unsafe { std::mem::zeroed() };
+            // SAFETY: the new action is whole, and the old one has room.
+            if unsafe { libc::sigaction(signal, ptr::null(), &raw mut old) } == 0 {
+                let _ = before.set(old);
+                // SAFETY: as above; the handler does only what a handler may.
+                unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) };
+            }
+        }
+    });
+}
+
+/// Where the code of this library is, unless it is a part of the program.
+fn own_code() -> Option<Range<usize>> {
+    struct Search {
+        wanted: usize,
+        seen: usize,
+        found: Option<Range<usize>>,
+    }
+    unsafe extern "C" fn look(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        search: *mut c_void,
+    ) -> c_int {
+        // SAFETY: `own_code` hands in a search, which is its own.
+        let search = unsafe { &mut *search.cast::<Search>() };
+        // SAFETY: the loader hands in what it knows of an object.
+        let info = unsafe { &*info };
+        // SAFETY: it has so many headers.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+        search.seen += 1;
+        for header in headers {
+            let start = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
+            let range = start..start.wrapping_add(header.p_memsz as usize);
+            if header.p_type == libc::PT_LOAD && range.contains(&search.wanted) {
+                // The first object is the program.
+                search.found = Some(range).filter(|_| search.seen > 1);
+                return 1;
+            }
+        }
+        0
+    }
+    let mut search = Search {
+        wanted: explain as *const () as usize,
+        seen: 0,
+        found: None,
+    };
+    // SAFETY: the function takes a search, which lives until this returns.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
+    search.found
+}
+
+extern "C" fn handler(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the system hands in both.
+    let (address, place) = unsafe { ((*info).si_addr() as usize, place(context)) };
+    if let (Some((code, me)), Some(place)) = (KNOWN.get(), place)
+        && is_ours(code, &place)
+        && !SAID.swap(true, Relaxed)
+    {
+        say(*me, address, place.writes);
+    }
+    let at = SIGNALS.iter().position(|known| *known == signal);
+    let before = at.and_then(|at| BEFORE[at].get());
+    match before.map(|before| (before, before.sa_sigaction)) {
+        Some((before, handler)) if handler != libc::SIG_DFL && handler != libc::SIG_IGN => {
+            if before.sa_flags & libc::SA_SIGINFO == 0 {
+                // SAFETY: without that flag the program gave such a function.
+                let handler: extern "C" fn(c_int) = unsafe { std::mem::transmute(handler) };
+                handler(signal);
+            } else {
+                // SAFETY: with that flag the program gave such a function.
+                let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
+                    unsafe { std::mem::transmute(handler) };
+                handler(signal, info, context);
+            }
+        }
+        // The fault comes again, and the system ends the process.
+        _ => {
+            // SAFETY: a signal of the system's, with what is done about it by default.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+    }
+}
+
+/// Whether a thread was in this library, or in a function of the system's that this library called: such a one has not
+/// moved its stack pointer, at which the address is to which it returns.
+fn is_ours(code: &Range<usize>, place: &Place) -> bool {
+    if code.contains(&place.instruction) {
+        return true;
+    }
+    let top = ptr::with_exposed_provenance::<usize>(place.stack);
+    // SAFETY: a thread's stack pointer leads to memory of its stack, and any word is a number.
+    code.contains(&unsafe { top.read_volatile() })
+}
+
+/// Writes the sentence, with nothing that a handler may not use.
+fn say(me: i32, address: usize, writes: Option<bool>) {
+    let mut line = Line {
+        bytes: [0; 320],
+        len: 0,
+    };
+    line.decimal(me.unsigned_abs().into());
+    line.text(b": ARMCI: the memory at 0x");
+    line.hexadecimal(address);
+    line.text(b" of this process cannot be ");
+    line.text(match writes {
+        Some(true) => b"written",
+        Some(false) => b"read",
+        None => b"read or written",
+    });
+    line.text(
+        b", and an operation was given it: check the buffer and the number of bytes that it was called with\n",
+    );
+    // SAFETY: so many bytes are there.
+    unsafe { libc::write(2, line.bytes.as_ptr().cast(), line.len) };
+}
+
+struct Line {
+    bytes: [u8; 320],
+    len: usize,
+}
+
+impl Line {
+    fn text(&mut self, text: &[u8]) {
+        for byte in text {
+            if let Some(room) = self.bytes.get_mut(self.len) {
+                *room = *byte;
+                self.len += 1;
+            }
+        }
+    }
+
+    fn decimal(&mut self, number: u64) {
+        if number >= 10 {
+            self.decimal(number / 10);
+        }
+        self.text(&[b'0' + (number % 10) as u8]);
+    }
+
+    fn hexadecimal(&mut self, number: usize) {
+        if number >= 16 {
+            self.hexadecimal(number / 16);
+        }
+        self.text(&[b"0123456789abcdef"[number % 16]]);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+unsafe fn place(context: *mut c_void) -> Option<Place> {
+    // SAFETY: the system handed it to a handler.
+    let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+    Some(Place {
+        instruction: registers[libc::REG_RIP as usize] as usize,
+        stack: registers[libc::REG_RSP as usize] as usize,
+        writes: Some(registers[libc::REG_ERR as usize] & 2 != 0),
+    })
+}
+
+#[cfg(target_arch = "aarch64")]
+unsafe fn place(context: *mut c_void) -> Option<Place> {
+    // SAFETY: the system handed it to a handler.
+    let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext };
+    Some(Place {
+        instruction: registers.pc as usize,
+        stack: registers.sp as usize,
+        writes: None,
+    })
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+unsafe fn place(_: *mut c_void) -> Option<Place> {
+    None
+}
