@@ -171,6 +171,7 @@ fn caps(name: &'static str, intra: &Caps, inter: &Caps) -> Caps {
         registration: inter.registration,
         reads: inter.reads,
         any_address: inter.any_address,
+        host_ranks: intra.host_ranks,
         stores_wake: intra.stores_wake && inter.stores_wake,
         // Host mates change words by their processors.
         atomics: None,

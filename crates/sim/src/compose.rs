@@ -118,6 +118,7 @@ fn caps(profile: &Profile, segment: usize) -> Caps {
             inline: 0,
         }),
         reads: nic.reads,
+        host_ranks: 1,
         stores_wake: true,
         // None of the machines of the papers had any.
         atomics: None,

@@ -113,6 +113,7 @@ impl Shared {
                 registration: None,
                 reads: true,
                 any_address: true,
+                host_ranks: shape.ranks as u32,
                 stores_wake: true,
                 // Processors do them, on memory that is mapped.
                 atomics: None,

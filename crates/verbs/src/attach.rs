@@ -103,6 +103,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
         registration: Some(registration),
         reads: true,
         any_address: addresses.iter().all(|address| address.everything != 0),
+        host_ranks: host_ranks(&addresses, rank),
         stores_wake: false,
         atomics: EndpointAddress::atomics_of(&addresses),
         max_args: MAX_ARGS,
@@ -269,6 +270,13 @@ fn costs(nic: &Arc<Nic>) -> Result<[f64; 5], Error> {
         deregister.per_page_ns,
         measure::copy_cost(),
     ])
+}
+
+/// How many ranks share the host of one.
+fn host_ranks(addresses: &[EndpointAddress], rank: u32) -> u32 {
+    let host = addresses.get(rank as usize).map(|own| own.host);
+    let mates = addresses.iter().filter(|other| Some(other.host) == host);
+    mates.count().max(1) as u32
 }
 
 /// What registering costs and allows, the same at every rank: the least that one has.

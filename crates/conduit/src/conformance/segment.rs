@@ -60,6 +60,13 @@ fn bounds(fixture: &dyn Fixture) {
                 "a window without a wake word"
             );
         }
+        // Who maps a rank's memory is on its host, and others may be, too.
+        let mapped = me.ranks().filter(|it| me.conduit.window(*it).is_some());
+        let here = me.conduit.caps().host_ranks;
+        assert!(
+            (mapped.count() as u32..=me.conduit.size()).contains(&here),
+            "{here} ranks of one host"
+        );
         // The last byte is there as the first is.
         let mine = me.conduit.window(me.rank()).expect("checked");
         me.conduit

@@ -165,9 +165,8 @@ impl Progress {
         id: u64,
         settings: &Settings,
     ) -> Self {
-        let ranks_here = (0..conduit.size())
-            .filter(|rank| conduit.window(Rank(*rank)).is_some())
-            .count();
+        // Not those whose memory is mapped here: played NICs map none, and their ranks share the cores all the same.
+        let ranks_here = conduit.caps().host_ranks as usize;
         let cores = host_cores(settings);
         let origin = Origin::here();
         crate::stripe::share_in_children();
