@@ -14,7 +14,6 @@ mod units;
 
 use std::error::Error;
 use std::io::{self, Write};
-use std::iter;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -83,7 +82,13 @@ fn status<E: Error + 'static>(result: Result<(), E>) -> ExitCode {
 
 /// Whether an error is that whoever read the output reads no more of it.
 fn is_unread(error: &(dyn Error + 'static)) -> bool {
-    let of_output = |it: &io::Error| it.kind() == io::ErrorKind::BrokenPipe;
-    let mut causes = iter::successors(Some(error), |it| it.source());
-    causes.any(|it| it.downcast_ref().is_some_and(of_output))
+    let mut cause = Some(error);
+    while let Some(it) = cause {
+        let of_output = it.downcast_ref::<io::Error>();
+        if of_output.is_some_and(|it| it.kind() == io::ErrorKind::BrokenPipe) {
+            return true;
+        }
+        cause = it.source();
+    }
+    false
 }

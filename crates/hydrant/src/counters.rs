@@ -144,6 +144,29 @@ fn add_own<const N: usize>(cells: &[AtomicU64; COUNT], counts: [(Count, u64); N]
     }
 }
 
+/// The cells that this thread alone writes.
+pub(crate) struct Own<'a>(&'a [AtomicU64; COUNT]);
+
+impl Own<'_> {
+    /// Counts a put of so many bytes.
+    #[inline(always)]
+    pub(crate) fn put(&self, bytes: usize) {
+        add_own(
+            self.0,
+            [(Count::Puts, 1), (Count::PutBytes, bytes as u64)],
+        );
+    }
+
+    /// As [`put`](Self::put), of a get.
+    #[inline(always)]
+    pub(crate) fn get(&self, bytes: usize) {
+        add_own(
+            self.0,
+            [(Count::Gets, 1), (Count::GetBytes, bytes as u64)],
+        );
+    }
+}
+
 impl Tally {
     pub(crate) fn new() -> Self {
         Self {
@@ -157,23 +180,17 @@ impl Tally {
         self.add(count, 1);
     }
 
-    /// Counts one, if this thread has a stripe, as [`try_put`](Self::try_put).
+    /// Counts one, if this thread has a stripe; [`add`](Self::add) gets it one.
     #[inline]
     pub(crate) fn try_one(&self, count: Count) -> bool {
         self.try_each([(count, 1)])
     }
 
-    /// Counts a put of so many bytes, if this thread has a stripe; [`add`](Self::add) gets it
-    /// one.
-    #[inline]
-    pub(crate) fn try_put(&self, bytes: usize) -> bool {
-        self.try_each([(Count::Puts, 1), (Count::PutBytes, bytes as u64)])
-    }
-
-    /// As [`try_put`](Self::try_put), of a get.
-    #[inline]
-    pub(crate) fn try_get(&self, bytes: usize) -> bool {
-        self.try_each([(Count::Gets, 1), (Count::GetBytes, bytes as u64)])
+    /// The cells of this thread, if it has a stripe; [`add`](Self::add) gets it one. No thread has one in a child that was
+    /// forked.
+    #[inline(always)]
+    pub(crate) fn own(&self) -> Option<Own<'_>> {
+        self.stripes.own().map(Own)
     }
 
     #[inline(always)]

@@ -4,8 +4,15 @@ use std::collections::BTreeMap;
 
 /// Allocations begin at a cache line, and have whole ones.
 const LINE: usize = 64;
-/// Longer ones begin at a page.
+/// Longer ones begin at a page, or so far behind one as their colour says.
 const PAGE: usize = 4096;
+
+/// Bytes by which the next long allocations begin behind a page, where that serves: columns of two matrices whose rows
+/// are pages long would all be in the same few lines of the caches otherwise. They lie about the middle of the page, far
+/// from where private memory begins.
+fn colour(number: usize) -> usize {
+    LINE * (24 + number % 8 * 5 % 8 * 2)
+}
 /// Bytes behind each that belong to none, at least: so no allocation begins where another one ends, and
 /// what is past the end of one is not taken for the next.
 const GUARD: usize = 1;
@@ -16,6 +23,8 @@ pub(super) struct Heap {
     gaps: BTreeMap<usize, usize>,
     /// Allocations: where each begins, and the bytes it takes.
     taken: BTreeMap<usize, usize>,
+    /// Long allocations so far, if they have colours.
+    coloured: Option<usize>,
 }
 
 impl Heap {
@@ -23,14 +32,16 @@ impl Heap {
     /// in the arena.
     pub(super) const EDGES: usize = 2 * PAGE;
 
-    /// An arena of which so many bytes can be had at once.
-    pub(super) fn new(len: usize) -> Self {
+    /// An arena of which so many bytes can be had at once. Colours are for memory that is copied by processors: what is
+    /// registered is so by whole pages, of which an allocation is to have no more than it needs.
+    pub(super) fn new(len: usize, has_colours: bool) -> Self {
         let len = len / PAGE * PAGE;
         // A line belongs to none at the start. At the end it is the guard of the last allocation.
         let gap = (LINE, PAGE + len);
         Self {
             gaps: (len > 0).then_some(gap).into_iter().collect(),
             taken: BTreeMap::new(),
+            coloured: has_colours.then_some(0),
         }
     }
 
@@ -39,10 +50,16 @@ impl Heap {
         let guarded = bytes.max(1).checked_add(GUARD)?;
         let len = guarded.checked_next_multiple_of(LINE)?;
         let align = if len >= PAGE { PAGE } else { LINE };
-        let (gap, start, size) = self.gaps.iter().find_map(|(gap, size)| {
-            let start = gap.next_multiple_of(align);
-            (start.checked_add(len)? <= gap + size).then_some((*gap, start, *size))
-        })?;
+        let colour = match &mut self.coloured {
+            Some(number) if len >= PAGE => {
+                *number += 1;
+                colour(*number)
+            }
+            _ => 0,
+        };
+        let (gap, start, size) = self
+            .place(len, align, colour)
+            .or_else(|| self.place(len, align, 0))?;
         self.gaps.remove(&gap);
         if start > gap {
             self.gaps.insert(gap, start - gap);
@@ -53,6 +70,15 @@ impl Heap {
         }
         self.taken.insert(start, len);
         Some(start)
+    }
+
+    /// The first gap that has room so far behind a multiple of an alignment: where it begins, where the room does, and
+    /// the gap's bytes.
+    fn place(&self, len: usize, align: usize, behind: usize) -> Option<(usize, usize, usize)> {
+        self.gaps.iter().find_map(|(gap, size)| {
+            let start = gap.saturating_sub(behind).next_multiple_of(align) + behind;
+            (start.checked_add(len)? <= gap + size).then_some((*gap, start, *size))
+        })
     }
 
     /// Gives the allocation back that begins there; whether there is one.
@@ -86,8 +112,14 @@ mod tests {
 
     #[test]
     fn places_never_overlap_and_all_come_back() {
+        for has_colours in [false, true] {
+            take_and_give(has_colours);
+        }
+    }
+
+    fn take_and_give(has_colours: bool) {
         const LEN: usize = 1 << 20;
-        let mut heap = Heap::new(LEN);
+        let mut heap = Heap::new(LEN, has_colours);
         let mut held: Vec<(usize, usize)> = Vec::new();
         let mut dice = 1_u64;
         for _ in 0..5000 {
@@ -101,7 +133,8 @@ mod tests {
                     _ => number % 3 * PAGE,
                 };
                 if let Some(start) = heap.take(bytes) {
-                    assert!(start.is_multiple_of(if bytes > PAGE { PAGE } else { LINE }));
+                    let is_at_page = bytes > PAGE && !has_colours;
+                    assert!(start.is_multiple_of(if is_at_page { PAGE } else { LINE }));
                     assert!(start > 0 && start + bytes < LEN + Heap::EDGES);
                     for (other, size) in &held {
                         // Not even side by side.
@@ -122,12 +155,25 @@ mod tests {
     }
 
     #[test]
+    fn long_allocations_begin_at_different_lines_of_their_pages() {
+        let mut heap = Heap::new(1 << 20, true);
+        let starts: Vec<usize> = (0..8).filter_map(|_| heap.take(2 * PAGE)).collect();
+        let mut lines: Vec<usize> = starts.iter().map(|start| start % PAGE / LINE).collect();
+        lines.sort_unstable();
+        lines.dedup();
+        assert_eq!(lines.len(), 8, "{starts:?}");
+        assert!(lines[0] >= 24 && lines[7] < 40, "{lines:?}");
+        // Colours take no memory of their own: what is between two pages is in use.
+        assert!(heap.end() <= 8 * 3 * PAGE + PAGE, "{}", heap.end());
+    }
+
+    #[test]
     fn an_arena_can_be_had_as_a_whole() {
-        assert_eq!(Heap::new(2 * PAGE).take(2 * PAGE), Some(PAGE));
-        assert_eq!(Heap::new(2 * PAGE).take(2 * PAGE + LINE), None);
-        assert_eq!(Heap::new(PAGE - 1).take(1), None);
+        assert_eq!(Heap::new(2 * PAGE, true).take(2 * PAGE), Some(PAGE));
+        assert_eq!(Heap::new(2 * PAGE, true).take(2 * PAGE + LINE), None);
+        assert_eq!(Heap::new(PAGE - 1, true).take(1), None);
         for bytes in [usize::MAX, usize::MAX - 1, usize::MAX - LINE] {
-            assert_eq!(Heap::new(PAGE).take(bytes), None);
+            assert_eq!(Heap::new(PAGE, true).take(bytes), None);
         }
     }
 }

@@ -154,7 +154,7 @@ impl Memory {
         Ok(Self {
             procs: procs.collect::<Result<_>>()?,
             own: Mutex::new(Own {
-                heap: Heap::new(least),
+                heap: Heap::new(least, job.conduit().registration.is_none()),
                 committed: 0,
             }),
             together: Mutex::default(),

@@ -17,8 +17,15 @@ use super::moves;
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Up to here, word by word is faster than the call.
+/// Up to here, word by word is faster than a call, where moves are not written here.
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
 const SMALL: usize = 64;
+
+/// Whether a word of so many bytes can be moved by itself: x86-64 moves words at any address.
+#[inline(always)]
+fn is_word(at: *const u8, bytes: usize) -> bool {
+    cfg!(all(target_arch = "x86_64", not(miri))) || at.addr().is_multiple_of(bytes)
+}
 
 /// Copies private memory into shared memory.
 ///
@@ -29,20 +36,28 @@ const SMALL: usize = 64;
 /// 3. The two do not overlap.
 #[inline]
 pub(super) unsafe fn store(dst: *mut u8, src: *const u8, len: usize) {
-    if len == 8 && dst.addr().is_multiple_of(8) {
-        // SAFETY: (1), (2); the address is a multiple of 8.
+    if len == 8 && is_word(dst, 8) {
+        // SAFETY: (1), (2); it is a word's address.
         unsafe { put_8(dst, src.cast::<u64>().read_unaligned()) }
-    } else if len == 4 && dst.addr().is_multiple_of(4) {
-        // SAFETY: (1), (2); the address is a multiple of 4.
+    } else if len == 4 && is_word(dst, 4) {
+        // SAFETY: (1), (2); it is a word's address.
         unsafe { put_4(dst, src.cast::<u32>().read_unaligned()) }
-    } else if len <= SMALL && (dst.addr() | len).is_multiple_of(8) {
-        for at in (0..len).step_by(8) {
-            // SAFETY: (1), (2); at + 8 <= len, and the address is a multiple of 8.
-            unsafe { put_8(dst.add(at), src.add(at).cast::<u64>().read_unaligned()) }
-        }
     } else {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: handed on.
-        unsafe { bulk(dst, src, len) }
+        unsafe {
+            moves::any(dst, src, len);
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        if len <= SMALL && (dst.addr() | len).is_multiple_of(8) {
+            for at in (0..len).step_by(8) {
+                // SAFETY: (1), (2); at + 8 <= len, and the address is a multiple of 8.
+                unsafe { put_8(dst.add(at), src.add(at).cast::<u64>().read_unaligned()) }
+            }
+        } else {
+            // SAFETY: handed on.
+            unsafe { bulk(dst, src, len) }
+        }
     }
 }
 
@@ -71,24 +86,32 @@ pub(super) unsafe fn store_past_caches(dst: *mut u8, src: *const u8, len: usize)
 /// As [`store`], with the roles of `dst` and `src` exchanged.
 #[inline]
 pub(super) unsafe fn load(dst: *mut u8, src: *const u8, len: usize) {
-    if len == 8 && src.addr().is_multiple_of(8) {
-        // SAFETY: as in `store`; the address is a multiple of 8.
+    if len == 8 && is_word(src, 8) {
+        // SAFETY: as in `store`; it is a word's address.
         unsafe { dst.cast::<u64>().write_unaligned(take_8(src)) }
-    } else if len == 4 && src.addr().is_multiple_of(4) {
-        // SAFETY: as in `store`; the address is a multiple of 4.
+    } else if len == 4 && is_word(src, 4) {
+        // SAFETY: as in `store`; it is a word's address.
         unsafe { dst.cast::<u32>().write_unaligned(take_4(src)) }
-    } else if len <= SMALL && (src.addr() | len).is_multiple_of(8) {
-        for at in (0..len).step_by(8) {
-            // SAFETY: as in `store`; at + 8 <= len, and the address is a multiple of 8.
-            unsafe {
-                dst.add(at)
-                    .cast::<u64>()
-                    .write_unaligned(take_8(src.add(at)))
-            }
-        }
     } else {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: handed on.
-        unsafe { bulk(dst, src, len) }
+        unsafe {
+            moves::any(dst, src, len);
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        if len <= SMALL && (src.addr() | len).is_multiple_of(8) {
+            for at in (0..len).step_by(8) {
+                // SAFETY: as in `store`; at + 8 <= len, and the address is a multiple of 8.
+                unsafe {
+                    dst.add(at)
+                        .cast::<u64>()
+                        .write_unaligned(take_8(src.add(at)))
+                }
+            }
+        } else {
+            // SAFETY: handed on.
+            unsafe { bulk(dst, src, len) }
+        }
     }
 }
 
@@ -129,7 +152,7 @@ pub(super) unsafe fn each(run: usize, direction: Direction, runs: impl Each) {
         // SAFETY: handed on.
         ..=moves::LONGEST => unsafe { moves::each(run, runs) },
         // SAFETY: handed on.
-        _ => runs.each(|dst, src| unsafe { bulk(dst, src, run) }),
+        _ => runs.each(|dst, src| unsafe { moves::any(dst, src, run) }),
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     match direction {
@@ -168,7 +191,7 @@ pub(super) unsafe fn element(direction: Direction, dst: *mut u8, src: *const u8,
 macro_rules! word {
     ($put:ident, $take:ident, $word:ty, $atomic:ident, $store:literal, $load:literal) => {
         /// # Safety
-        /// Condition 2 of [`store`], for a word at a multiple of its size.
+        /// Condition 2 of [`store`], for a word that [is one](is_word).
         #[inline(always)]
         unsafe fn $put(dst: *mut u8, value: $word) {
             #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -189,7 +212,7 @@ macro_rules! word {
         }
 
         /// # Safety
-        /// Condition 2 of [`store`], for a word at a multiple of its size that is only read.
+        /// Condition 2 of [`store`], for a word that [is one](is_word) and is only read.
         #[inline(always)]
         unsafe fn $take(src: *const u8) -> $word {
             #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -271,7 +294,7 @@ unsafe extern "C" {
 /// As [`store`] or [`load`].
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
-unsafe fn bulk(dst: *mut u8, src: *const u8, len: usize) {
+pub(super) unsafe fn bulk(dst: *mut u8, src: *const u8, len: usize) {
     if moves::is_slow_by_strings(dst, src, len) {
         // SAFETY: handed on.
         return unsafe { moves::long_way(dst, src, len) };

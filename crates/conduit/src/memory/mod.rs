@@ -10,6 +10,7 @@
 mod accumulate;
 mod cgroup;
 mod copy;
+mod gate;
 mod limits;
 mod many;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -26,6 +27,7 @@ mod window;
 
 pub use accumulate::{Factor, Number};
 pub use cgroup::{group_limit, group_room};
+pub use gate::Gate;
 pub use limits::{memlock, pinnable, remedy};
 pub use place::{Place, take};
 pub use runs::{MOST_LOOPS, Part, Runs};

@@ -26,6 +26,45 @@ pub(super) unsafe fn each(run: usize, runs: impl Each) {
     }
 }
 
+/// Longer copies are the C library's: what is beyond the first cache takes its time whoever copies.
+const LONGEST_BY_VECTORS: usize = 16 << 10;
+
+/// Copies any number of bytes, to shared memory or from there. Up to 64 go by the vectors that all processors have,
+/// so that nobody asks for others. What is longer goes by the longest there are: the C library takes up to twice as long
+/// for a few thousand bytes, where it takes the processor's string instructions.
+///
+/// # Safety
+/// As [`store`](super::copy::store) or [`load`](super::copy::load).
+#[inline(never)]
+pub(super) unsafe fn any(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: 1. handed on; 2. all processors have the vectors, or those of `here`.
+    unsafe {
+        match len {
+            64.. => match len {
+                64 => move_64(dst, src),
+                ..=128 => chunks::<64, 16>(dst, src, len),
+                ..=LONGEST => long(Vectors::here(), len, One(dst, src)),
+                ..=LONGEST_BY_VECTORS => long_way(dst, src, len),
+                _ => copy::bulk(dst, src, len),
+            },
+            32.. => chunks::<32, 16>(dst, src, len),
+            16.. => chunks::<16, 16>(dst, src, len),
+            8.. => chunks::<8, 16>(dst, src, len),
+            _ => short(len, One(dst, src)),
+        }
+    }
+}
+
+/// A run by itself.
+struct One(*mut u8, *const u8);
+
+impl Each for One {
+    #[inline(always)]
+    fn each(self, act: impl Fn(*mut u8, *const u8)) {
+        act(self.0, self.1);
+    }
+}
+
 /// The C library copies by the processor's string instructions from here on, at the least.
 const STRINGS: usize = 2048;
 /// And up to here: beyond the caches it moves vectors itself.
@@ -267,11 +306,19 @@ moves! {
 mod tests {
     use super::*;
 
-    struct One(*mut u8, *const u8);
-
-    impl Each for One {
-        fn each(self, copy: impl Fn(*mut u8, *const u8)) {
-            copy(self.0, self.1);
+    #[test]
+    fn any_number_of_bytes_arrives_and_nothing_else_is_touched() {
+        let from: Vec<u8> = (0..40_000).map(|at| (at * 7 % 251 + 1) as u8).collect();
+        let lens = (0..700).chain([4095, 4096, 4097, 16 << 10, (16 << 10) + 1, 39_000]);
+        for len in lens {
+            for (start, first) in [(64, 0), (65, 3), (80, 16)] {
+                let mut to = vec![0; len + 200];
+                // SAFETY: both have so many bytes, of this test's own.
+                unsafe { any(to[start..].as_mut_ptr(), from[first..].as_ptr(), len) };
+                assert_eq!(to[start..][..len], from[first..][..len], "{len} bytes");
+                let around = [&to[..start], &to[start + len..]].concat();
+                assert!(around.iter().all(|byte| *byte == 0), "{len} bytes");
+            }
         }
     }
 

@@ -1,11 +1,14 @@
 //! An allocation: what a put or get needs, in one place.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU8, Ordering::Relaxed},
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering::Relaxed},
+    },
 };
 
-use hydrant_conduit::{WakeWord, Window, Word32, fork::Origin};
+use hydrant_conduit::{WakeWord, Word32, fork::Origin, memory::Gate};
 
 use crate::{
     Error, Rank, Result,
@@ -34,8 +37,8 @@ pub(crate) struct Block {
     pub(crate) offset: usize,
     /// Bytes that each rank owns.
     pub(crate) len: usize,
-    /// Bytes that it takes of the heap.
-    pub(crate) footprint: usize,
+    /// Offsets that it takes of the heap: whole pages.
+    pub(crate) place: Range<usize>,
     pub(crate) rank: Rank,
     pub(crate) job: u64,
     pub(crate) tally: Arc<Tally>,
@@ -77,14 +80,15 @@ pub(crate) struct Part {
 /// A mapped part.
 #[derive(Clone)]
 pub(crate) struct Mapped {
-    pub(crate) window: Window,
+    /// Shut when the allocation ends, and where time is virtual.
+    pub(crate) window: Gate,
     wake_bits: Word32,
 }
 
 impl Mapped {
     /// Whether somebody there sleeps until memory changes. A load of a line that hardly ever
     /// changes; the sleeper's side has the fence.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_watched(&self) -> bool {
         std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
         self.wake_bits.load(Relaxed) & WakeWord::MEMORY != 0
@@ -97,18 +101,25 @@ impl Block {
         number: u64,
         offset: usize,
         len: usize,
-        footprint: usize,
+        place: Range<usize>,
     ) -> Result<Self> {
         let Reach {
             transfer, calls, ..
         } = *reach;
         let progress = &transfer.progress;
         let conduit = progress.conduit();
+        let gate = |window| {
+            let gate = Gate::new(window);
+            if progress.virtual_time {
+                gate.shut();
+            }
+            gate
+        };
         let lost = || Error::other("the conduit's segment is shorter than the heap");
         let part = |rank| {
             let mapped = match (conduit.window(rank), conduit.wake_word(rank)) {
                 (Some(window), Some(wake_word)) => Some(Mapped {
-                    window: window.part(offset, len).ok_or_else(lost)?,
+                    window: gate(window.part(offset, len).ok_or_else(lost)?),
                     wake_bits: wake_word.bits.clone(),
                 }),
                 _ => None,
@@ -127,7 +138,7 @@ impl Block {
             number,
             offset,
             len,
-            footprint,
+            place,
             rank: progress.rank,
             job: progress.id,
             tally: Arc::clone(&progress.tally),
@@ -146,14 +157,20 @@ impl Block {
         })
     }
 
-    /// The part of `rank`, if the allocation lives, the rank exists and it is mapped here. Whoever has not
-    /// [checked](Self::check) goes on only where this thread counts [by itself](Tally::try_put), which none does in a
-    /// child that was forked: the way of a put asks for nothing more.
+    /// The part of `rank`, if the allocation lives, the rank exists and it is mapped here. It does not tell a forked
+    /// child from its parent: the caller [checks](Self::check), or needs the thread's own [cells](Tally::own).
     #[inline]
     pub(crate) fn reach(&self, rank: Rank) -> Option<&Mapped> {
         if self.state.load(Relaxed) != LIVE {
             return None;
         }
+        self.parts.get(rank.index())?.mapped.as_ref()
+    }
+
+    /// The part of `rank`, if the rank exists and it is mapped here. Its gate says whether the allocation lives. The
+    /// caller needs the thread's own [cells](Tally::own), which no thread of a forked child has.
+    #[inline(always)]
+    pub(crate) fn near(&self, rank: Rank) -> Option<&Mapped> {
         self.parts.get(rank.index())?.mapped.as_ref()
     }
 
@@ -355,9 +372,10 @@ impl Block {
 
     fn end_as(&self, state: u8) -> std::result::Result<(), ()> {
         let from = |alive| (self.state).compare_exchange(alive, state, Relaxed, Relaxed);
-        from(LIVE)
-            .or_else(|_| from(SIMULATED))
-            .map(drop)
-            .map_err(drop)
+        from(LIVE).or_else(|_| from(SIMULATED)).map_err(drop)?;
+        for mapped in self.parts.iter().filter_map(|part| part.mapped.as_ref()) {
+            mapped.window.shut();
+        }
+        Ok(())
     }
 }

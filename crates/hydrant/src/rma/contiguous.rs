@@ -5,7 +5,7 @@ use hydrant_conduit::{Key, Remote};
 
 use crate::{
     Error, Rank, Result,
-    counters::Count,
+    counters::{Count, Own},
     memory::{Block, Mapped, Symmetric, fill, overlap},
     progress,
 };
@@ -23,13 +23,8 @@ impl<T: Pod> Symmetric<T> {
     #[inline(always)] // it is a store and its checks; all else is out of line
     #[track_caller]
     pub fn put(&self, rank: Rank, index: usize, data: &[T]) -> Result<()> {
-        let bytes: &[u8] = bytemuck::cast_slice(data);
-        if let Some((mapped, offset)) = self.reach(rank, index, data.len())
-            && !mapped.window.overlaps(offset, bytes.len(), bytes)
-            && self.block().tally.try_put(bytes.len())
-            && mapped.window.write(offset, bytes).is_ok()
-        {
-            return self.after_store(mapped, rank);
+        if self.put_at_once(rank, index, data) {
+            return Ok(());
         }
         self.put_slow(rank, index, data)
     }
@@ -41,14 +36,8 @@ impl<T: Pod> Symmetric<T> {
     #[inline(always)]
     #[track_caller]
     pub fn get(&self, rank: Rank, index: usize, data: &mut [T]) -> Result<()> {
-        if let Some((mapped, offset)) = self.reach(rank, index, data.len()) {
-            let bytes: &mut [u8] = bytemuck::cast_slice_mut(data);
-            if !mapped.window.overlaps(offset, bytes.len(), bytes)
-                && self.block().tally.try_get(bytes.len())
-                && mapped.window.read(offset, bytes).is_ok()
-            {
-                return Ok(());
-            }
+        if self.get_at_once(rank, index, data) {
+            return Ok(());
         }
         self.get_slow(rank, index, data)
     }
@@ -60,10 +49,10 @@ impl<T: Pod> Symmetric<T> {
     #[inline(always)]
     #[track_caller]
     pub fn put_value(&self, rank: Rank, index: usize, value: T) -> Result<()> {
-        if let Some((mapped, offset)) = self.reach(rank, index, 1)
-            && self.block().tally.try_put(size_of::<T>())
-            && mapped.window.store(offset, value).is_ok()
+        if let Some((mapped, own)) = self.near(rank)
+            && mapped.window.store(index, value)
         {
+            own.put(size_of::<T>());
             return self.after_store(mapped, rank);
         }
         self.put_slow(rank, index, std::slice::from_ref(&value))
@@ -76,23 +65,51 @@ impl<T: Pod> Symmetric<T> {
     #[inline(always)]
     #[track_caller]
     pub fn get_value(&self, rank: Rank, index: usize) -> Result<T> {
-        if let Some((mapped, offset)) = self.reach(rank, index, 1)
-            && self.block().tally.try_get(size_of::<T>())
-            && let Ok(value) = mapped.window.load(offset)
+        if let Some((mapped, own)) = self.near(rank)
+            && let Some(value) = mapped.window.load(index)
         {
+            own.get(size_of::<T>());
             return Ok(value);
         }
         self.get_value_slow(rank, index)
     }
 
-    /// The fast path's checks: where the elements are mapped, if all is well with them.
+    /// The fast path of a put, and whether it was gone: not if anything is wrong, nor where the part is not mapped, nor
+    /// with this thread's first operation.
     #[inline(always)]
-    fn reach(&self, rank: Rank, index: usize, count: usize) -> Option<(&Mapped, usize)> {
-        let mapped = self.block().reach(rank)?;
-        if count > self.len() || index > self.len() - count {
-            return None;
+    pub(super) fn put_at_once(&self, rank: Rank, index: usize, data: &[T]) -> bool {
+        let Some((mapped, own)) = self.near(rank) else {
+            return false;
+        };
+        if !mapped.window.put(index, data) {
+            return false;
         }
-        Some((mapped, index * size_of::<T>()))
+        own.put(size_of_val(data));
+        if mapped.is_watched() {
+            self.block().wake(rank);
+        }
+        true
+    }
+
+    /// As [`put_at_once`](Self::put_at_once), of a get.
+    #[inline(always)]
+    pub(super) fn get_at_once(&self, rank: Rank, index: usize, data: &mut [T]) -> bool {
+        let Some((mapped, own)) = self.near(rank) else {
+            return false;
+        };
+        if !mapped.window.get(index, data) {
+            return false;
+        }
+        own.get(size_of_val(data));
+        true
+    }
+
+    /// The part of `rank`, if it is mapped here, and where this thread counts. All else that is to be checked is in
+    /// one number, the gate's.
+    #[inline(always)]
+    fn near(&self, rank: Rank) -> Option<(&Mapped, Own<'_>)> {
+        let block = self.block();
+        Some((block.near(rank)?, block.tally.own()?))
     }
 
     #[inline(always)]

@@ -7,7 +7,10 @@ use std::{
     panic::{self, AssertUnwindSafe, Location},
     pin::Pin,
     ptr::NonNull,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     task::{Context, Poll},
 };
 
@@ -34,6 +37,9 @@ pub struct Scope<'scope, 'env: 'scope> {
     two_sided: &'scope TwoSided,
     /// Where pointers are looked up.
     memory: &'scope Arc<Registry>,
+    /// Whether something is in one of the lists. Only [`end`](Self::end) reads it, when whoever may have written it has
+    /// ended: a scope that owes nothing takes no lock.
+    owes: AtomicBool,
     posted: Mutex<Vec<Posted>>,
     loans: Mutex<Vec<Key>>,
     /// Sends and receives.
@@ -110,6 +116,7 @@ impl<'env> Scope<'_, 'env> {
             two_sided,
             messages: Mutex::default(),
             memory,
+            owes: AtomicBool::new(false),
             posted: Mutex::default(),
             loans: Mutex::default(),
             _scope: PhantomData,
@@ -143,9 +150,12 @@ impl<'scope> Scope<'scope, '_> {
     ) -> Result<Operation<'scope>> {
         let block = memory.block();
         block.check_job(self.transfer.progress.id)?;
+        if memory.put_at_once(rank, index, data) {
+            return Ok(self.done());
+        }
         if block.part(rank)?.mapped.is_some() {
             memory.put(rank, index, data)?;
-            return Ok(self.keep(Posted::Done));
+            return Ok(self.done());
         }
         let offset = memory.offset(index, data.len())?;
         let bytes = bytemuck::cast_slice(data);
@@ -171,9 +181,12 @@ impl<'scope> Scope<'scope, '_> {
     ) -> Result<Operation<'scope>> {
         let block = memory.block();
         block.check_job(self.transfer.progress.id)?;
+        if memory.get_at_once(rank, index, data) {
+            return Ok(self.done());
+        }
         if block.part(rank)?.mapped.is_some() {
             memory.get(rank, index, data)?;
-            return Ok(self.keep(Posted::Done));
+            return Ok(self.done());
         }
         let offset = memory.offset(index, data.len())?;
         let bytes = bytemuck::cast_slice_mut(data);
@@ -305,6 +318,7 @@ impl<'scope> Scope<'scope, '_> {
         // SAFETY: the buffer is borrowed mutably for 'scope, and `end` revokes before that
         // ends, even if the guard was leaked.
         let exposed = unsafe { Exposed::new(self.transfer, self.memory, NonNull::from(buffer))? };
+        self.owes.store(true, Relaxed);
         let mut loans = self.loans.lock();
         loans.push(exposed.key());
         Ok(exposed)
@@ -319,18 +333,29 @@ impl<'scope> Scope<'scope, '_> {
 
     fn keep_message(&self, lent: Option<Lent>) {
         if let Some(lent) = lent {
+            self.owes.store(true, Relaxed);
             self.messages.lock().push(lent);
         }
     }
 
-    fn keep(&self, posted: Posted) -> Operation<'scope> {
-        if posted != Posted::Done {
-            let mut list = self.posted.lock();
-            list.push(posted);
+    /// An operation that was complete at once.
+    #[inline(always)]
+    fn done(&self) -> Operation<'scope> {
+        Operation {
+            pending: Pending::DONE,
+            immediate: true,
         }
+    }
+
+    fn keep(&self, posted: Posted) -> Operation<'scope> {
+        if posted == Posted::Done {
+            return self.done();
+        }
+        self.owes.store(true, Relaxed);
+        self.posted.lock().push(posted);
         Operation {
             pending: Pending::new(self.transfer, posted),
-            immediate: posted == Posted::Done,
+            immediate: false,
         }
     }
 
@@ -338,6 +363,9 @@ impl<'scope> Scope<'scope, '_> {
     fn end(&self, failed: bool) -> Result<()> {
         // What the network uses is not what a child has of it, whose body forked.
         self.transfer.progress.check_origin()?;
+        if !self.owes.load(Relaxed) {
+            return Ok(());
+        }
         let mut first = Ok(());
         let messages = std::mem::take(&mut *self.messages.lock());
         for lent in messages {

@@ -1,0 +1,204 @@
+//! A way to a window that can be shut: what a put or a get of a few bytes takes, and no more.
+//!
+//! One number says how far an access may go: no further than the window, and nowhere once the gate is shut. So whether
+//! the memory lives, and whether the elements lie in it, is one comparison.
+
+use std::{
+    mem,
+    ops::Deref,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use bytemuck::Pod;
+
+use super::{Window, copy};
+
+/// A window, and whether its elements may be reached by [`put`](Self::put) and its kin.
+#[derive(Debug)]
+pub struct Gate {
+    window: Window,
+    /// The bytes of the window while the gate is open, else none. Never more, for no access is checked otherwise.
+    open: AtomicUsize,
+}
+
+impl Gate {
+    /// An open gate.
+    pub fn new(window: Window) -> Self {
+        let open = AtomicUsize::new(window.len());
+        Self { window, open }
+    }
+
+    /// Lets nobody through any more. Who is inside stays there.
+    pub fn shut(&self) {
+        self.open.store(0, Relaxed);
+    }
+
+    /// Copies elements in, from element `index` on, and says whether it did: not if they do not fit, share a byte with
+    /// where they go, or are none, nor if the gate is shut.
+    #[inline(always)]
+    pub fn put<T: Pod>(&self, index: usize, data: &[T]) -> bool {
+        let Some(dst) = self.apart(index, data) else {
+            return false;
+        };
+        // SAFETY: `data` is borrowed; `apart` checked that the target lies in the window, and that the two do not
+        // overlap.
+        unsafe { copy::store(dst, data.as_ptr().cast(), mem::size_of_val(data)) };
+        true
+    }
+
+    /// Copies elements out, from element `index` on, and says whether it did, as [`put`](Self::put).
+    #[inline(always)]
+    pub fn get<T: Pod>(&self, index: usize, data: &mut [T]) -> bool {
+        let Some(src) = self.apart(index, data) else {
+            return false;
+        };
+        // SAFETY: as in `put`; `data` is borrowed mutably.
+        unsafe { copy::load(data.as_mut_ptr().cast(), src, mem::size_of_val(data)) };
+        true
+    }
+
+    /// Stores one element, and says whether it did: not if the window has none there, nor if the gate is shut.
+    #[inline(always)]
+    pub fn store<T: Pod>(&self, index: usize, value: T) -> bool {
+        let Some(dst) = self.within::<T>(index, 1) else {
+            return false;
+        };
+        let value = bytemuck::bytes_of(&value);
+        // SAFETY: `within` checked that the target lies in the window; the value is this function's own.
+        unsafe { copy::store(dst, value.as_ptr(), value.len()) };
+        true
+    }
+
+    /// Loads one element, unless the window has none there or the gate is shut.
+    #[inline(always)]
+    pub fn load<T: Pod>(&self, index: usize) -> Option<T> {
+        let src = self.within::<T>(index, 1)?;
+        let mut value = T::zeroed();
+        let into = bytemuck::bytes_of_mut(&mut value);
+        // SAFETY: as in `store`.
+        unsafe { copy::load(into.as_mut_ptr(), src, into.len()) };
+        Some(value)
+    }
+
+    /// Where so many elements from `index` on are, if the window holds them and the gate is open.
+    #[inline(always)]
+    fn within<T>(&self, index: usize, count: usize) -> Option<*mut u8> {
+        let room = self.open.load(Relaxed).checked_div(size_of::<T>())?;
+        // In this order neither side can overflow.
+        if count > room || index > room - count {
+            return None;
+        }
+        Some(self.window.as_ptr().wrapping_add(index * size_of::<T>()))
+    }
+
+    /// As [`within`](Self::within), if they share no byte with `data`, which is as long.
+    #[inline(always)]
+    fn apart<T>(&self, index: usize, data: &[T]) -> Option<*mut u8> {
+        let here = self.within::<T>(index, data.len())?;
+        let (bytes, there) = (mem::size_of_val(data), data.as_ptr().addr());
+        // Of equal length, they share a byte if one begins less than that from the other, on either side: one
+        // comparison. Of no bytes only those pass that are at one place, which does no harm.
+        let distance = here.addr().wrapping_sub(there);
+        let is_apart =
+            distance.wrapping_add(bytes.wrapping_sub(1)) >= (2 * bytes).wrapping_sub(1);
+        is_apart.then_some(here)
+    }
+}
+
+impl Deref for Gate {
+    type Target = Window;
+
+    #[inline]
+    fn deref(&self) -> &Window {
+        &self.window
+    }
+}
+
+impl Clone for Gate {
+    fn clone(&self) -> Self {
+        Self {
+            window: self.window.clone(),
+            open: AtomicUsize::new(self.open.load(Relaxed)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_lies_in_the_window_goes_through() {
+        let gate = Gate::new(Window::private(60));
+        for (index, count, fits) in [
+            (0, 7, true),
+            (6, 1, true),
+            (7, 1, false),
+            (0, 8, false),
+            (usize::MAX, 1, false),
+            (usize::MAX / 8 + 1, 1, false),
+            (3, 4, true),
+            (4, 4, false),
+        ] {
+            let mut data: Vec<u64> = (1..=count).collect();
+            assert_eq!(gate.put(index, &data), fits, "put {count} at {index}");
+            let sent = std::mem::replace(&mut data, vec![0; count as usize]);
+            assert_eq!(gate.get(index, &mut data), fits, "get {count} at {index}");
+            assert_eq!(data == sent, fits, "{count} at {index}");
+            let has_one = index < 7;
+            assert_eq!(gate.store(index, 9_u64), has_one, "store at {index}");
+            assert_eq!(gate.load::<u64>(index).is_some(), has_one, "load at {index}");
+        }
+        assert!(!gate.put::<u64>(0, &[]) && !gate.get::<u64>(60, &mut []));
+    }
+
+    #[test]
+    fn elements_of_each_size_arrive_where_they_are_to() {
+        fn each<const N: usize>(gate: &Gate)
+        where
+            [u8; N]: Pod,
+        {
+            gate.fill(0, 1024, 0).unwrap();
+            let data: Vec<[u8; N]> = (0..1024 / N / 2).map(|at| [at as u8 + 1; N]).collect();
+            for len in 1..=data.len() {
+                assert!(gate.put(1, &data[..len]));
+                let mut back = vec![[0; N]; len];
+                assert!(gate.get(1, &mut back));
+                assert_eq!(back, data[..len], "{len} of {N} bytes");
+                assert_eq!(gate.load::<[u8; N]>(len + 1), Some([0; N]));
+                assert_eq!(gate.load::<[u8; N]>(0), Some([0; N]));
+            }
+        }
+        let gate = Gate::new(Window::private(1024));
+        each::<1>(&gate);
+        each::<3>(&gate);
+        each::<4>(&gate);
+        each::<8>(&gate);
+        each::<16>(&gate);
+        each::<24>(&gate);
+    }
+
+    #[test]
+    fn a_shut_gate_lets_nothing_through() {
+        let gate = Gate::new(Window::private(64));
+        assert!(gate.store(0, 5_u64));
+        gate.shut();
+        assert!(!gate.put(0, &[1_u8]) && !gate.get(0, &mut [1_u8]));
+        assert!(!gate.store(0, 1_u8) && gate.load::<u8>(0).is_none());
+        assert_eq!(gate.read(0, &mut [0]), Ok(()), "the window itself is as it was");
+    }
+
+    #[test]
+    fn what_shares_a_byte_with_where_it_goes_is_refused() {
+        let gate = Gate::new(Window::private(64));
+        let base = gate.as_ptr();
+        for (index, start, count) in
+            (0..6).flat_map(|i| (0..12).flat_map(move |s| (1..6).map(move |c| (i, s, c))))
+        {
+            // SAFETY: in bounds of the window, which nobody else writes to; what shares bytes is refused.
+            let data = unsafe { std::slice::from_raw_parts(base.add(start), count) };
+            let shared = (index..index + count).any(|byte| (start..start + count).contains(&byte));
+            assert_eq!(gate.put(index, data), !shared, "{index} {start} {count}");
+        }
+    }
+}
