@@ -134,7 +134,7 @@ fn what_waits_for_a_rank_that_failed_ends() {
             let ends = [
                 receive.wait().err(),
                 any.wait().err(),
-                send.and_then(|send| send.wait()).err(),
+                send.map_err(Error::from).and_then(|send| send.wait()).err(),
                 job.receive(lost, 1, &mut [0_u8; 1]).err(),
                 job.receive(AnySource, 1, &mut [0_u8; 1]).err(),
                 job.send(lost, 1, &[0_u8; 1]).err(),
