@@ -84,19 +84,26 @@ pub(super) fn is_slow_by_strings(dst: *mut u8, src: *const u8, len: usize) -> bo
     (STRINGS..MOST_BY_STRINGS).contains(&len) && (1..NEAR).contains(&ahead)
 }
 
-/// Copies any number of bytes from 512 on by vectors.
+/// Copies any number of bytes from 512 on by vectors. From behind where what is written lies a little further in its
+/// page than what is read: so no load is of a place in its page that was just stored to, for which processors would take
+/// it.
 ///
 /// # Safety
 /// As [`store`](super::copy::store) or [`load`](super::copy::load).
 #[inline(never)]
 pub(super) unsafe fn long_way(dst: *mut u8, src: *const u8, len: usize) {
     let vectors = Vectors::here();
+    let ahead = dst.addr().wrapping_sub(src.addr()) % PAGE;
+    let from_behind = (1..PAGE / 2).contains(&ahead);
     // SAFETY: 1. handed on; 2. those are the processor's.
     unsafe {
-        match vectors {
-            Vectors::Sse2 => chunks::<64, 16>(dst, src, len),
-            Vectors::Avx2 => chunks::<128, 32>(dst, src, len),
-            Vectors::Avx512 => chunks::<256, 64>(dst, src, len),
+        match (vectors, from_behind) {
+            (Vectors::Sse2, false) => chunks::<64, 16>(dst, src, len),
+            (Vectors::Sse2, true) => chunks_from_behind::<64, 16>(dst, src, len),
+            (Vectors::Avx2, false) => chunks::<128, 32>(dst, src, len),
+            (Vectors::Avx2, true) => chunks_from_behind::<128, 32>(dst, src, len),
+            (Vectors::Avx512, false) => chunks::<256, 64>(dst, src, len),
+            (Vectors::Avx512, true) => chunks_from_behind::<256, 64>(dst, src, len),
         }
     }
     vectors.end();
@@ -208,6 +215,26 @@ unsafe fn chunks<const N: usize, const VECTOR: usize>(dst: *mut u8, src: *const 
     unsafe { piece::<N, VECTOR>(dst.wrapping_add(last), src.wrapping_add(last)) }
 }
 
+/// As [`chunks`], the last ones first.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+unsafe fn chunks_from_behind<const N: usize, const VECTOR: usize>(
+    dst: *mut u8,
+    src: *const u8,
+    len: usize,
+) {
+    let mut at = len - N;
+    while at > 0 {
+        // SAFETY: handed on; at + N <= len.
+        unsafe { piece::<N, VECTOR>(dst.wrapping_add(at), src.wrapping_add(at)) }
+        at = at.saturating_sub(N);
+    }
+    // SAFETY: handed on.
+    unsafe { piece::<N, VECTOR>(dst, src) }
+}
+
 /// Copies `N` bytes, a power of two, by vectors of `VECTOR` bytes at most.
 ///
 /// # Safety
@@ -311,7 +338,7 @@ mod tests {
         let from: Vec<u8> = (0..40_000).map(|at| (at * 7 % 251 + 1) as u8).collect();
         let lens = (0..700).chain([4095, 4096, 4097, 16 << 10, (16 << 10) + 1, 39_000]);
         for len in lens {
-            for (start, first) in [(64, 0), (65, 3), (80, 16)] {
+            for (start, first) in [(64, 0), (65, 3), (80, 16), (0, 64)] {
                 let mut to = vec![0; len + 200];
                 // SAFETY: both have so many bytes, of this test's own.
                 unsafe { any(to[start..].as_mut_ptr(), from[first..].as_ptr(), len) };
