@@ -151,19 +151,13 @@ impl Own<'_> {
     /// Counts a put of so many bytes.
     #[inline(always)]
     pub(crate) fn put(&self, bytes: usize) {
-        add_own(
-            self.0,
-            [(Count::Puts, 1), (Count::PutBytes, bytes as u64)],
-        );
+        add_own(self.0, [(Count::Puts, 1), (Count::PutBytes, bytes as u64)]);
     }
 
     /// As [`put`](Self::put), of a get.
     #[inline(always)]
     pub(crate) fn get(&self, bytes: usize) {
-        add_own(
-            self.0,
-            [(Count::Gets, 1), (Count::GetBytes, bytes as u64)],
-        );
+        add_own(self.0, [(Count::Gets, 1), (Count::GetBytes, bytes as u64)]);
     }
 }
 

@@ -9,19 +9,13 @@ use crate::{
     AllocOptions, Error, HugePages, Rank, Result, Symmetric,
     collective::{Affair, Operation},
     counters::Count,
-    memory::{Block, Heap, colour},
+    memory::{Block, Heap},
     progress,
     segment::SYSTEM,
 };
 
 /// The huge page that allocations are rounded to.
 const HUGE: usize = 2 << 20;
-
-/// Allocations of so many bytes have a [colour](colour), where pages need no registration: it takes a sixteenth more at
-/// most.
-const LARGE: usize = 64 << 10;
-/// Whoever asks for more alignment gets that, and no colour; and so does who has buckets that no two allocations share.
-const COLOURED: usize = 64;
 
 /// What each rank tells the others of an allocation.
 #[derive(Clone, Copy, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
@@ -98,38 +92,33 @@ impl Job {
             outcome: outcome::HEAP_FULL,
             available: core.memory.heap().largest_gap() as u64,
         };
-        let is_colourless = align > COLOURED || options.reserve || core.progress.virtual_time;
-        let colour = match wanted {
-            Some(bytes) if bytes >= LARGE && !is_colourless => colour(number),
-            _ => 0,
-        };
-        let place = wanted.and_then(|bytes| take(core, bytes.max(1), align, colour));
-        if let Some(Taken { start, len, .. }) = place {
-            commit(core, SYSTEM + start, len, options, &mut ticket);
+        let place = wanted
+            .and_then(|bytes| Heap::footprint(bytes.max(1), align))
+            .and_then(|len| Some((core.memory.heap().take(len, align)?, len)));
+        if let Some((offset, len)) = place {
+            commit(core, SYSTEM + offset, len, options, &mut ticket);
         }
         let verdict = agree(&affair, self.rank(), &ticket);
         match (verdict, place) {
-            (Ok(()), Some(Taken { start, colour, len })) => {
+            (Ok(()), Some((offset, footprint))) => {
                 let bytes = n * size_of::<T>();
-                let offset = SYSTEM + start + colour;
-                if let Err(cause) = register(core, &affair, offset, bytes) {
+                if let Err(cause) = register(core, &affair, SYSTEM + offset, bytes) {
                     // All or none: what this rank registered is given up like the memory.
-                    core.transfer.unregister_block(offset, bytes)?;
-                    core.progress.conduit().decommit(SYSTEM + start, len);
-                    core.memory.heap().give(start, len);
+                    core.transfer.unregister_block(SYSTEM + offset, bytes)?;
+                    core.progress.conduit().decommit(SYSTEM + offset, footprint);
+                    core.memory.heap().give(offset, footprint);
                     return Err(cause);
                 }
-                let place = SYSTEM + start..SYSTEM + start + len;
-                let block = Block::new(&core.reach(), number, offset, bytes, place)?;
+                let block = Block::new(&core.reach(), number, SYSTEM + offset, bytes, footprint)?;
                 let block = Arc::new(block);
                 core.memory.insert(&block);
                 count(core);
                 Ok(Symmetric::new(block, n))
             }
             (verdict, place) => {
-                if let Some(Taken { start, len, .. }) = place {
-                    core.progress.conduit().decommit(SYSTEM + start, len);
-                    core.memory.heap().give(start, len);
+                if let Some((offset, len)) = place {
+                    core.progress.conduit().decommit(SYSTEM + offset, len);
+                    core.memory.heap().give(offset, len);
                 }
                 Err(verdict.err().unwrap_or(Error::Freed))
             }
@@ -171,9 +160,12 @@ impl Job {
         block.free()?;
         core.memory.remove(memory.shared_block());
         core.transfer.unregister_block(block.offset, block.len)?;
-        let (start, len) = (block.place.start, block.place.len());
-        core.progress.conduit().decommit(start, len);
-        core.memory.heap().give(start - SYSTEM, len);
+        core.progress
+            .conduit()
+            .decommit(block.offset, block.footprint);
+        core.memory
+            .heap()
+            .give(block.offset - SYSTEM, block.footprint);
         count(core);
         // Only now may the place be allocated anew and be written to by a peer.
         affair.barrier()
@@ -204,25 +196,6 @@ impl Job {
             cause => cause.into(),
         })
     }
-}
-
-/// What an allocation takes of the heap, and how far behind that it begins.
-#[derive(Clone, Copy)]
-struct Taken {
-    start: usize,
-    colour: usize,
-    len: usize,
-}
-
-/// Takes a place for so many bytes, with a colour if there is room for that: every rank's heap is alike, so every rank
-/// finds the same.
-fn take(core: &Core, bytes: usize, align: usize, colour: usize) -> Option<Taken> {
-    let mut heap = core.memory.heap();
-    [colour, 0].into_iter().find_map(|colour| {
-        let len = Heap::footprint(bytes.checked_add(colour)?, align)?;
-        let start = heap.take(len, align)?;
-        Some(Taken { start, colour, len })
-    })
 }
 
 /// Registers the own part, and learns of the others', where memory is registered at allocation.

@@ -1,11 +1,8 @@
 //! An allocation: what a put or get needs, in one place.
 
-use std::{
-    ops::Range,
-    sync::{
-        Arc,
-        atomic::{AtomicU8, Ordering::Relaxed},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, Ordering::Relaxed},
 };
 
 use hydrant_conduit::{WakeWord, Word32, fork::Origin, memory::Gate};
@@ -37,8 +34,8 @@ pub(crate) struct Block {
     pub(crate) offset: usize,
     /// Bytes that each rank owns.
     pub(crate) len: usize,
-    /// Offsets that it takes of the heap: whole pages.
-    pub(crate) place: Range<usize>,
+    /// Bytes that it takes of the heap.
+    pub(crate) footprint: usize,
     pub(crate) rank: Rank,
     pub(crate) job: u64,
     pub(crate) tally: Arc<Tally>,
@@ -101,7 +98,7 @@ impl Block {
         number: u64,
         offset: usize,
         len: usize,
-        place: Range<usize>,
+        footprint: usize,
     ) -> Result<Self> {
         let Reach {
             transfer, calls, ..
@@ -138,7 +135,7 @@ impl Block {
             number,
             offset,
             len,
-            place,
+            footprint,
             rank: progress.rank,
             job: progress.id,
             tally: Arc::clone(&progress.tally),

@@ -6,15 +6,6 @@
 /// Allocations are whole pages, so that their memory can be given back.
 const PAGE: usize = 4096;
 
-/// Bytes by which large allocations begin behind a page, each by another number of lines than those before: columns of
-/// two matrices whose rows are pages long would all be in the same few lines of the caches otherwise, and private
-/// memory of an allocator begins a page, too. All lie about the middle of a page, far from where private memory begins:
-/// processors take a load for one of what was just stored a little further in its page.
-pub(crate) fn colour(number: u64) -> usize {
-    const LINE: usize = 64;
-    LINE * (24 + number as usize % 8 * 5 % 8 * 2)
-}
-
 /// The heap's book.
 #[derive(Debug)]
 pub(crate) struct Heap {
@@ -85,15 +76,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn eight_allocations_in_a_row_begin_at_different_lines() {
-        let mut colours: Vec<usize> = (5..13).map(colour).collect();
-        assert!(colours.iter().all(|colour| colour % 64 == 0 && *colour < PAGE));
-        colours.sort_unstable();
-        colours.dedup();
-        assert_eq!(colours.len(), 8);
-    }
 
     proptest! {
         /// Against a map of pages.

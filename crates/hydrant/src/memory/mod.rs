@@ -33,7 +33,7 @@ mod view;
 pub(crate) use block::{Block, Mapped, Part, Reach};
 pub use exclusive::Exclusive;
 pub use expose::Exposed;
-pub(crate) use heap::{Heap, colour};
+pub(crate) use heap::Heap;
 pub(crate) use locks::{Adder, Locks};
 pub use options::{AllocOptions, HugePages};
 pub use packed::PackedPtr;

@@ -136,13 +136,13 @@ impl Registry {
             stale.blocks.retain(|(_, block)| block.strong_count() > 0);
             stale.most = 16 + 2 * stale.blocks.len();
         }
-        let place = block.place.clone();
+        let place = block.offset..block.offset + block.footprint;
         stale.blocks.push((place, Arc::downgrade(block)));
     }
 
     /// Whether somebody at this rank has a handle to what was freed and lay where this lies.
     pub(crate) fn has_stale(&self, block: &Block) -> bool {
-        let place = block.place.clone();
+        let place = block.offset..block.offset + block.footprint;
         let has_handle = (self.stale.lock().blocks.iter()).any(|(there, block)| {
             there.start < place.end && place.start < there.end && block.strong_count() > 0
         });
