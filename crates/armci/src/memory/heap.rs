@@ -76,7 +76,8 @@ impl Heap {
     /// the gap's bytes.
     fn place(&self, len: usize, align: usize, behind: usize) -> Option<(usize, usize, usize)> {
         self.gaps.iter().find_map(|(gap, size)| {
-            let start = gap.saturating_sub(behind).next_multiple_of(align) + behind;
+            // The first page is no more than the others': the limit holds with a colour, too.
+            let start = ((*gap).max(align).saturating_sub(behind)).next_multiple_of(align) + behind;
             (start.checked_add(len)? <= gap + size).then_some((*gap, start, *size))
         })
     }
