@@ -1,7 +1,5 @@
 //! Communicators of MPI for all processes of ARMCI and for its groups, where the program has begun MPI.
 
-use std::collections::HashMap;
-
 use parking_lot::Mutex;
 
 use crate::{
@@ -14,7 +12,8 @@ static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
 
 struct Known {
     all: Communicator,
-    groups: HashMap<Group, Communicator>,
+    /// In the order in which they were made, which is the members' as well.
+    groups: Vec<(Group, Communicator)>,
 }
 
 /// Makes one of all processes of ARMCI, if MPI has the same: those of `given`, or of all. Collective.
@@ -26,7 +25,7 @@ pub(super) fn begin(armci: &Armci, given: Option<Communicator>) -> Result<()> {
     // An MPI that does not know the launcher has made each process a job of its own.
     if of.extent()? == (armci.job().size(), armci.me() as u32) {
         let all = of.duplicate()?;
-        let groups = HashMap::new();
+        let groups = Vec::new();
         *KNOWN.lock() = Some(Known { all, groups });
     }
     Ok(())
@@ -58,14 +57,17 @@ pub(super) fn add(armci: &Armci, group: Group) -> Result<()> {
     }
     let made = all.of_members(&armci.members(group)?)?;
     if let Some(known) = KNOWN.lock().as_mut() {
-        known.groups.insert(group, made);
+        known.groups.push((group, made));
     }
     Ok(())
 }
 
 /// Gives up that of a group.
 pub(super) fn remove(group: Group) -> Result<()> {
-    let gone = (KNOWN.lock().as_mut()).and_then(|known| known.groups.remove(&group));
+    let gone = KNOWN.lock().as_mut().and_then(|known| {
+        let at = known.groups.iter().position(|(other, _)| *other == group)?;
+        Some(known.groups.remove(at).1)
+    });
     gone.map_or(Ok(()), Communicator::free)
 }
 
@@ -78,7 +80,11 @@ pub(super) fn of(armci: &Armci, group: Group) -> Result<Communicator> {
     let known = KNOWN.lock();
     let found = known.as_ref().and_then(|known| match group.0 {
         0 => Some(known.all),
-        _ => known.groups.get(&group).copied(),
+        _ => {
+            let mut groups = known.groups.iter();
+            let found = groups.find(|(other, _)| *other == group)?;
+            Some(found.1)
+        }
     });
     found.ok_or_else(|| Error::Mpi {
         doing: "looking for the communicator of a group",
@@ -88,12 +94,16 @@ pub(super) fn of(armci: &Armci, group: Group) -> Result<Communicator> {
     })
 }
 
-/// Gives all of them up.
+/// Gives all of them up, whatever befalls one.
 pub(super) fn end() -> Result<()> {
     let Some(known) = KNOWN.lock().take() else {
         return Ok(());
     };
-    let all = known.groups.into_values().chain([known.all]);
-    all.map(Communicator::free)
-        .fold(Ok(()), |one, other| one.and(other))
+    let groups = known.groups.into_iter().map(|(_, made)| made);
+    let all = groups.chain([known.all]);
+    let mut outcome = Ok(());
+    for made in all {
+        outcome = outcome.and(made.free());
+    }
+    outcome
 }

@@ -22,6 +22,16 @@ unsafe fn bytes<'a>(at: *mut c_void, len: usize) -> Result<&'a mut [u8]> {
     Ok(unsafe { std::slice::from_raw_parts_mut(at.cast(), len) })
 }
 
+/// Bytes of C's that are read alone: other threads may read them, too.
+unsafe fn read_bytes<'a>(at: *const c_void, len: usize) -> Result<&'a [u8]> {
+    if len == 0 {
+        return Ok(&[]);
+    }
+    not_null(at, "a buffer")?;
+    // SAFETY: so many, says C's caller.
+    Ok(unsafe { std::slice::from_raw_parts(at.cast(), len) })
+}
+
 /// The bytes of elements, and how they are to be combined.
 unsafe fn elements<'a>(
     x: *mut c_void,
@@ -98,7 +108,7 @@ pub unsafe extern "C" fn armci_msg_snd(tag: c_int, buffer: *mut c_void, len: c_i
     // SAFETY: what C's caller promises.
     talk("armci_msg_snd", |armci| unsafe {
         let len = count(len.into(), 0, "the number of bytes")?;
-        armci.send(tag, bytes(buffer, len)?, to)
+        armci.send(tag, read_bytes(buffer, len)?, to)
     });
 }
 
