@@ -78,7 +78,8 @@ const SUITES: [Suite; 10] = [
         hosts: 1,
         package: "hydrant",
         target: "joined",
-        only: "over_rdma",
+        short: Some("over_rdma"),
+        long: "over_rdma",
     },
     Suite {
         hosts: 1,

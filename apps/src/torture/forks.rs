@@ -97,7 +97,8 @@ impl Forks {
             0 => self.board.put_value(rank, at, 1),
             1 => self.board.get_value(rank, at).map(drop),
             2 => self.board.fetch_add(rank, at, 1).map(drop),
-            3 => (self.board.put_nb(rank, 0, vec![1; at])).map_or_else(|it| Err(it.into()), |_| Ok(())),
+            3 => (self.board.put_nb(rank, 0, vec![1; at]))
+                .map_or_else(|it| Err(it.into()), |_| Ok(())),
             4 => job.send(rank, 1, &[1_u8]),
             5 => self.board.local().map(drop),
             6 => job.barrier(),

@@ -18,7 +18,10 @@ use std::{
     time::Duration,
 };
 
-use hydrant::{AnySource, AnyTag, ConduitKind, Error, GlobalPtr, Job, Op, PackedPtr, Rank, Result, Signal, Strategy};
+use hydrant::{
+    AnySource, AnyTag, ConduitKind, Error, GlobalPtr, Job, Op, PackedPtr, Rank, Result, Signal,
+    Strategy,
+};
 use hydrant_conduit::{Conduit, Forward, Message, Sent};
 use hydrant_testing::{launcher, roles};
 

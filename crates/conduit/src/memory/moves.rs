@@ -26,6 +26,9 @@ pub(super) unsafe fn each(run: usize, runs: impl Each) {
     }
 }
 
+/// The shortest copy that takes more than one such run.
+const LONGER: usize = LONGEST + 1;
+
 /// Longer copies are the C library's: what is beyond the first cache takes its time whoever copies.
 const LONGEST_BY_VECTORS: usize = 16 << 10;
 
@@ -42,9 +45,9 @@ pub(super) unsafe fn any(dst: *mut u8, src: *const u8, len: usize) {
         match len {
             64.. => match len {
                 64 => move_64(dst, src),
-                ..=128 => chunks::<64, 16>(dst, src, len),
-                ..=LONGEST => long(Vectors::here(), len, One(dst, src)),
-                ..=LONGEST_BY_VECTORS => long_way(dst, src, len),
+                65..=128 => chunks::<64, 16>(dst, src, len),
+                129..=LONGEST => long(Vectors::here(), len, One(dst, src)),
+                LONGER..=LONGEST_BY_VECTORS => long_way(dst, src, len),
                 _ => copy::bulk(dst, src, len),
             },
             32.. => chunks::<32, 16>(dst, src, len),

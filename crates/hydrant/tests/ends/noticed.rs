@@ -178,7 +178,7 @@ fn it_answers_until_all_have_come() {
         })?;
         let raise = job.function(move |from: Rank, n: u64| {
             if zero.upgrade().is_some() {
-                drop(flag.put_nb(from, 7, vec![n]).map(|put| drop(put)));
+                drop(flag.put_nb(from, 7, vec![n]).map(drop));
             }
         })?;
         job.barrier()?;
@@ -238,7 +238,8 @@ fn threads_that_wait_are_told_that_the_job_is_over() {
             return Ok(());
         }
         let memory = job.alloc::<u64>(1)?;
-        let waits: Vec<(&str, fn(&Job, &hydrant::Symmetric<u64>) -> Result<()>)> = vec![
+        type Wait = fn(&Job, &hydrant::Symmetric<u64>) -> Result<()>;
+        let waits: Vec<(&str, Wait)> = vec![
             ("receive", |job, _| {
                 job.receive(job.right(), 1, &mut [0_u8]).map(drop)
             }),
@@ -331,7 +332,7 @@ fn who_waits_for_a_word_is_told_when_nothing_can_change_it() {
                 })
                 .await;
                 if here.upgrade().is_some() {
-                    drop(word.put_nb(from, 0, vec![n]).map(|put| drop(put)));
+                    drop(word.put_nb(from, 0, vec![n]).map(drop));
                 }
             }
         })?;

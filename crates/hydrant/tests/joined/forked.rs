@@ -197,9 +197,8 @@ const ACTS: &[(&str, Act)] = &[
     (
         "put later",
         Refused(|it| {
-            it.memory
-                .put_nb(it.job.right(), THEIRS, vec![WRONG])
-                .map(drop)
+            it.memory.put_nb(it.job.right(), THEIRS, vec![WRONG])?;
+            Ok(())
         }),
     ),
     (
@@ -277,9 +276,8 @@ const ACTS: &[(&str, Act)] = &[
     (
         "send later",
         Refused(|it| {
-            it.job
-                .send_nb(it.job.right(), CHILDS, vec![WRONG])
-                .map(drop)
+            it.job.send_nb(it.job.right(), CHILDS, vec![WRONG])?;
+            Ok(())
         }),
     ),
     (
