@@ -275,6 +275,30 @@ fn a_real_program_is_served() {
     }
 }
 
+#[test]
+fn a_helper_that_does_not_pay_steps_back() {
+    let bounded = Setup::new(Config {
+        lost_part: 400,
+        ..Config::DEFAULT
+    });
+    for name in ["ft", "is", "bt"] {
+        let trace = support::read(&support::path(name)).unwrap();
+        for rank in trace.ranks() {
+            let program = program(rank, Clock::Computing);
+            let starved = Setup {
+                is_starved: true,
+                ..setup()
+            };
+            let pinned = run(&starved, vec![program.clone()]);
+            let outcome = run(&bounded, vec![program]);
+            assert!(
+                outcome.end.0 * 100 <= pinned.end.0 * 101,
+                "{name}: {outcome:?} beside {pinned:?}"
+            );
+        }
+    }
+}
+
 fn step() -> impl Strategy<Value = Step> {
     (
         1000u64..3_000_000,

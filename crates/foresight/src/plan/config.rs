@@ -22,6 +22,9 @@ pub struct Config {
     pub page_bytes: u64,
     /// The most bytes that may be registered.
     pub limit_bytes: u64,
+    /// One part in so many of the time may be lost by giving up what is used again unforeseen; what would cost more stays
+    /// registered. Zero is that there is no bound, as in the paper.
+    pub lost_part: u64,
     /// How many regions are remembered that are neither registered nor expected to be.
     pub regions: usize,
 }
@@ -37,6 +40,7 @@ impl Config {
         sharing: Sharing::NONE,
         page_bytes: 4096,
         limit_bytes: u64::MAX,
+        lost_part: 0,
         regions: 1024,
     };
 

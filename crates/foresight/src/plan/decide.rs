@@ -18,7 +18,48 @@ impl Plan {
         let again = now.after(takes_ns).after(self.config.sharing.delay_ns());
         // Nothing expected: a first use, or one that nobody can foresee.
         let is_needed = region.earliest().is_some_and(|deadline| again > deadline);
-        (!is_needed).then(|| self.deregister(id))
+        if is_needed {
+            return None;
+        }
+        let again_ns = self.again_ns(id);
+        if !self.worth.affords(again_ns, now) {
+            self.regions.at_mut(id).is_spared = true;
+            self.regions.settle(id);
+            return None;
+        }
+        self.worth.charge(again_ns);
+        self.regions.at_mut(id).charged_ns = again_ns;
+        Some(self.deregister(id))
+    }
+
+    /// What registering a region again costs its next use, if that is not foreseen.
+    pub(super) fn again_ns(&self, id: RegionId) -> u64 {
+        let pages = self.page_count(self.regions.at(id).bytes());
+        self.config.costs.register.of(pages)
+    }
+
+    /// Looks whether giving up is worth it.
+    pub(super) fn step_back(&mut self, now: Time) {
+        let longest = self.page_count(self.regions.longest_bytes());
+        let longest_ns = self.config.costs.register.of(longest);
+        if self.worth.look(longest_ns, now) && self.worth.is_back() {
+            self.retry_postponed();
+        }
+    }
+
+    /// Gives up what was spared, once that is worth it.
+    pub(super) fn give_up_spared(&mut self, now: Time) -> Option<Action> {
+        while let Some(id) = self.regions.first_spared()
+            && self.worth.affords(self.again_ns(id), now)
+        {
+            self.regions.at_mut(id).is_spared = false;
+            self.requeue(id);
+            let action = self.reconsider(id, now);
+            if action.is_some() {
+                return action;
+            }
+        }
+        None
     }
 
     pub(super) fn deregister(&mut self, id: RegionId) -> Action {
@@ -89,12 +130,12 @@ impl Plan {
                 }
                 // Nothing that is needed later can make room.
                 self.stats.postponed += 1;
-            } else if all.max(self.actual_bytes.saturating_add(bytes)) <= self.bound.bytes() {
+            } else if all.max(self.actual_bytes.saturating_add(bytes)) <= self.room_bytes() {
                 self.queue.remove(first.region);
                 return Some(self.register(first.region, now));
             } else {
                 let all = all.max(self.actual_bytes.saturating_add(bytes));
-                let short = all.saturating_sub(self.bound.bytes());
+                let short = all.saturating_sub(self.room_bytes());
                 self.regions.is_short(first.region, short);
             }
             self.queue.remove(first.region);

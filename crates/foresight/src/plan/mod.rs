@@ -38,6 +38,7 @@ mod regions;
 mod report;
 mod shared;
 mod tree;
+mod worth;
 
 use std::fmt;
 
@@ -55,6 +56,7 @@ use region::State;
 use regions::Regions;
 use shared::SharedPages;
 pub use shared::{Change, Shared};
+use worth::Worth;
 
 /// What the helper knows and decides.
 pub struct Plan {
@@ -69,6 +71,8 @@ pub struct Plan {
     held_bytes: u64,
     /// How many of them there may be when something is registered ahead.
     bound: Bound,
+    /// Whether what is given up is worth what it costs.
+    worth: Worth,
     /// What is to be registered for the uses of late.
     backlog: Backlog,
     stats: Stats,
@@ -103,6 +107,7 @@ impl Plan {
             actual_bytes: 0,
             held_bytes: 0,
             bound: Bound::default(),
+            worth: Worth::new(config.lost_part),
             backlog: Backlog::default(),
             stats: Stats::default(),
             updates: Vec::new(),
@@ -180,6 +185,7 @@ impl Plan {
         self.updates = updates;
         let region = region?;
         self.requeue(region);
+        self.step_back(now);
         self.reconsider(region, now)
     }
 
@@ -196,7 +202,9 @@ impl Plan {
 
     /// Looks at what is due: the most urgent registration, and what was not used in its time.
     pub fn look(&mut self, now: Time) -> Option<Action> {
-        self.expire(now).or_else(|| self.register_first(now))
+        self.step_back(now);
+        let over = self.expire(now).or_else(|| self.give_up_spared(now));
+        over.or_else(|| self.register_first(now))
     }
 
     /// So many bytes are registered at this moment, which the plan may not have heard of yet: for the next
@@ -213,7 +221,9 @@ impl Plan {
             it.deadline.before(self.to_delay_ns(bytes)).after(1)
         });
         let expires = self.regions.first_look().map(|it| it.0);
-        due.into_iter().chain(expires).min()
+        let spared = self.regions.first_spared();
+        let is_worth_it = spared.and_then(|id| self.worth.affords_from(self.again_ns(id)));
+        due.into_iter().chain(expires).chain(is_worth_it).min()
     }
 
     /// The helper shares its core with others from now on, or no longer.
@@ -244,9 +254,12 @@ impl Plan {
     }
 
     /// The bytes that are to be registered in all, unless uses need more at once: what is registered on demand beyond
-    /// that has others given up first.
+    /// that has others given up first. All there are, while that would cost more than it is worth.
     pub fn room_bytes(&self) -> u64 {
-        self.bound.bytes()
+        match self.worth.is_back() {
+            true => u64::MAX,
+            false => self.bound.bytes(),
+        }
     }
 
     /// What happened so far.
@@ -306,6 +319,11 @@ impl Plan {
         let region = self.regions.at_mut(id);
         region.last_used = region.last_used.max(communication.begun);
         region.is_postponed = false;
+        region.is_spared = false;
+        let charged_ns = std::mem::take(&mut region.charged_ns);
+        if communication.way == Way::Found {
+            self.worth.refund(charged_ns);
+        }
         match communication.way {
             Way::Copied => {}
             Way::Refused => self.stats.refused += 1,

@@ -44,6 +44,10 @@ pub(super) struct Known {
     pub(super) is_held: bool,
     /// The helper registered it, and it was not used since.
     pub(super) is_ahead: bool,
+    /// It was to be given up, and that may have cost more than is [worth it](super::worth).
+    pub(super) is_spared: bool,
+    /// What was charged for giving it up.
+    pub(super) charged_ns: u64,
     /// It was to be registered, and there was no room.
     pub(super) is_postponed: bool,
     /// When the helper last began to register it.
@@ -61,6 +65,8 @@ impl Known {
             state: State::Absent,
             is_held: false,
             is_ahead: false,
+            is_spared: false,
+            charged_ns: 0,
             is_postponed: false,
             registered_from: Time::default(),
             last_used: now,
@@ -90,7 +96,8 @@ impl Known {
     /// When the first of its uses is no longer expected. At once, if it is registered though none is.
     pub(super) fn expires(&self) -> Option<Time> {
         let first = self.uses.iter().filter_map(Use::expires).min();
-        first.or(self.can_go().then_some(self.last_used))
+        let is_left = self.can_go() && !self.is_spared;
+        first.or(is_left.then_some(self.last_used))
     }
 
     fn forecasts(&self) -> impl Iterator<Item = &Forecast> {

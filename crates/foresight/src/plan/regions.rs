@@ -22,7 +22,7 @@ pub(super) struct Found {
     /// Whether it was not known before.
     pub(super) is_new: bool,
     /// What was forgotten for its sake.
-    pub(super) gone: Vec<Region>,
+    pub(super) gone: Vec<Known>,
 }
 
 /// Under which keys a region is found, as it was when that was last [settled](Regions::settle).
@@ -36,6 +36,8 @@ pub(super) struct Places {
     can_go: Option<Time>,
     /// When it is due, if it was put off.
     postponed: Option<Time>,
+    /// When it was last used, if it is to be given up once that is worth it.
+    spared: Option<Time>,
     is_kept: bool,
 }
 
@@ -84,6 +86,8 @@ pub(super) struct Regions {
     can_go: Ordered<Time, Bytes>,
     /// Those for which there was no room, the most urgent first.
     postponed: BTreeSet<(Time, RegionId)>,
+    /// Those to be given up once that is worth it, the one last used longest ago first.
+    spared: BTreeSet<(Time, RegionId)>,
     /// The most bytes by which there would have been more registered than there [may be](super::bound), when a region
     /// was to be registered since its last use.
     short: FxHashMap<RegionId, u64>,
@@ -105,6 +109,7 @@ impl Regions {
             idle: BTreeSet::new(),
             can_go: Ordered::default(),
             postponed: BTreeSet::new(),
+            spared: BTreeSet::new(),
             short: FxHashMap::default(),
             longest: 0,
             next: 0,
@@ -158,6 +163,7 @@ impl Regions {
             idle: region.is_idle().then_some(region.last_used),
             can_go: (region.can_go()).then(|| region.earliest().unwrap_or(Time::NEVER)),
             postponed: (region.is_postponed).then(|| region.due().unwrap_or(Time::NEVER)),
+            spared: (region.can_go() && region.is_spared).then_some(region.last_used),
             is_kept: region.is_kept(),
         };
         let before = std::mem::replace(&mut region.places, now);
@@ -174,6 +180,7 @@ impl Regions {
         is_moved(&mut self.looks, before.looked_at, now.looked_at);
         is_moved(&mut self.idle, before.idle, now.idle);
         is_moved(&mut self.postponed, before.postponed, now.postponed);
+        is_moved(&mut self.spared, before.spared, now.spared);
         if before.can_go != now.can_go {
             if let Some(at) = before.can_go {
                 self.can_go.remove(&(at, id));
@@ -227,6 +234,11 @@ impl Regions {
     /// Those that were put off for want of room, the most urgent first.
     pub(super) fn postponed(&self) -> impl Iterator<Item = RegionId> {
         self.postponed.iter().map(|it| it.1)
+    }
+
+    /// The first that is to be given up once that is worth it.
+    pub(super) fn first_spared(&self) -> Option<RegionId> {
+        self.spared.first().map(|it| it.1)
     }
 
     /// The one that can be given up and is needed last, and when that is.
@@ -331,7 +343,7 @@ impl Regions {
     }
 
     /// Forgets the idle regions that were not used for longest, if there are too many: which those were.
-    fn make_room(&mut self) -> Vec<Region> {
+    fn make_room(&mut self) -> Vec<Known> {
         let mut gone = Vec::new();
         while self.all.len() >= self.most
             && let Some((_, id)) = self.idle.pop_first()
@@ -343,10 +355,10 @@ impl Regions {
             if let Some(at) = region.places.postponed {
                 self.postponed.remove(&(at, id));
             }
-            for it in region.uses {
+            for it in &region.uses {
                 self.sites.remove(&(it.thread, it.signature));
             }
-            gone.push(region.memory);
+            gone.push(region);
         }
         gone
     }

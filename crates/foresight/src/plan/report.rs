@@ -115,6 +115,8 @@ impl Plan {
             "only what is being deregistered is still used"
         );
         region.state = State::Registered;
+        let charged_ns = std::mem::take(&mut region.charged_ns);
+        self.worth.refund(charged_ns);
         self.set_held(id, true);
         self.requeue(id);
     }
@@ -161,7 +163,14 @@ impl Plan {
             self.lost(*it);
             let pages = self.page_count(it.bytes);
             takes_ns = takes_ns.saturating_add(self.config.costs.deregister.of(pages));
+            if let Some(id) = self.regions.exact(*it) {
+                let again_ns = self.again_ns(id);
+                self.worth.charge(again_ns);
+                let region = self.regions.at_mut(id);
+                region.charged_ns = region.charged_ns.saturating_add(again_ns);
+            }
         }
+        self.worth.charge(takes_ns);
         let before = self.bound.bytes();
         self.bound.at_once(needed);
         let short = short.saturating_sub(self.bound.bytes() - before);

@@ -81,7 +81,9 @@ impl Plan {
     pub(super) fn find_or_add(&mut self, communication: &Communication, now: Time) -> RegionId {
         let Found { id, is_new, gone } = self.regions.find_or_add(communication, now);
         for gone in gone {
-            self.forget_shared(gone);
+            // It may never be used again.
+            self.worth.refund(gone.charged_ns);
+            self.forget_shared(gone.memory);
         }
         if is_new {
             self.note_shared(id);

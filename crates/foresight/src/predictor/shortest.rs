@@ -6,7 +6,7 @@ use crate::signature::Signature;
 use crate::time::Time;
 
 /// How many call sites are kept.
-pub(super) const MOST_SITES: usize = 1 << 16;
+pub(super) const MOST_SITES: usize = 1 << 13;
 
 /// The call site hash table of the paper: each entry has the moment of the last registration
 /// and the shortest time between two.

@@ -38,6 +38,9 @@ use record::Recorder;
 /// Shorter uses are not worth a registration of their own (Li §2, Tezuka §2): they stay registered until room is short.
 const WORTH_IT: u64 = 8 << 10;
 
+/// One part in so many of the time may be lost by what was given up in vain, for own memory and for peers' each.
+const LOST_PART: u64 = 400;
+
 /// What the helper did, and how well it foresaw what the application would use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
@@ -217,6 +220,7 @@ fn config(transfer: &Transfer) -> Option<Config> {
         },
         page_bytes: limits.geometry.bucket(),
         limit_bytes: limits.total.saturating_mul(limits.geometry.bucket()),
+        lost_part: LOST_PART,
         ..Config::DEFAULT
     })
 }

@@ -1,0 +1,104 @@
+//! What giving memory up may cost, and when it is not worth it: the helper steps back then.
+//!
+//! A region that is given up costs its registration if the next use was not foreseen, or came too early. As much is
+//! charged when it is given up, and refunded when the next use finds it registered. No more is charged than a part of
+//! the time so far: beyond that regions stay registered, as if they were left pinned, and are given up once enough time has
+//! passed. So a program whose uses are foreseen gets back what it is charged; one that computes little between uses, or
+//! whose uses nobody foresees, loses a small part of its time at most, and is tried again all along.
+
+use crate::time::Time;
+
+/// What was charged, and how much may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Worth {
+    /// One part in so many of the time may be lost; zero is that there is no bound.
+    part: u64,
+    charged_ns: u64,
+    /// More was lost than may be, or nothing may be yet: nothing is held back for want of [room](super::bound) until
+    /// half of it is free again.
+    is_back: bool,
+}
+
+impl Worth {
+    pub(super) fn new(part: u64) -> Self {
+        Self {
+            part,
+            charged_ns: 0,
+            is_back: part != 0,
+        }
+    }
+
+    /// Whether so much more may be charged.
+    pub(super) fn affords(&self, ns: u64, now: Time) -> bool {
+        let charged = self.charged_ns.saturating_add(ns);
+        now.0
+            .checked_div(self.part)
+            .is_none_or(|most| charged <= most)
+    }
+
+    /// From when on so much more may be charged, if nothing is charged meanwhile.
+    pub(super) fn affords_from(&self, ns: u64) -> Option<Time> {
+        let charged = self.charged_ns.saturating_add(ns);
+        charged.checked_mul(self.part).map(Time)
+    }
+
+    pub(super) fn charge(&mut self, ns: u64) {
+        if self.part != 0 {
+            self.charged_ns = self.charged_ns.saturating_add(ns);
+        }
+    }
+
+    pub(super) fn refund(&mut self, ns: u64) {
+        self.charged_ns = self.charged_ns.saturating_sub(ns);
+    }
+
+    pub(super) fn is_back(&self) -> bool {
+        self.is_back
+    }
+
+    /// Steps back, or does so no longer, with `ns` for what the longest region takes; whether that changed.
+    #[must_use = "there is more room then, or less"]
+    pub(super) fn look(&mut self, ns: u64, now: Time) -> bool {
+        let is_back = match self.is_back {
+            true => !self.affords(self.charged_ns.saturating_add(ns.saturating_mul(2)), now),
+            false => !self.affords(0, now),
+        };
+        std::mem::replace(&mut self.is_back, is_back) != is_back
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_is_charged_than_a_part_of_the_time() {
+        let mut worth = Worth::new(100);
+        assert!(worth.is_back() && !worth.affords(1, Time(99)));
+        assert!(worth.affords(1, Time(100)));
+        worth.charge(5);
+        assert_eq!(worth.affords_from(2), Some(Time(700)));
+        assert!(!worth.affords(2, Time(699)) && worth.affords(2, Time(700)));
+        worth.refund(5);
+        assert!(worth.affords(2, Time(200)));
+    }
+
+    #[test]
+    fn who_stepped_back_waits_until_half_is_free() {
+        let mut worth = Worth::new(10);
+        worth.charge(100);
+        assert!(!worth.look(5, Time(2099)) && worth.is_back());
+        assert!(worth.look(5, Time(2100)) && !worth.is_back());
+        worth.charge(110);
+        assert!(!worth.look(5, Time(2100)) && !worth.is_back());
+        assert!(worth.look(5, Time(2099)) && worth.is_back());
+    }
+
+    #[test]
+    fn without_a_bound_all_is_affordable() {
+        let mut worth = Worth::new(0);
+        worth.charge(u64::MAX);
+        assert!(worth.affords(u64::MAX, Time(0)) && !worth.is_back());
+        assert!(!worth.look(9, Time(0)));
+    }
+}
