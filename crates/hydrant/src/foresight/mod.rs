@@ -124,7 +124,7 @@ impl Foreseeing {
         let most_bytes = settings.firehoses.then(|| firehose_bytes(transfer));
         let helper = Helper::new(
             (&this, transfer),
-            config(transfer)?,
+            config(transfer, settings)?,
             most_bytes.flatten(),
             cores,
         );
@@ -204,7 +204,7 @@ fn firehose_bytes(transfer: &Transfer) -> Option<u64> {
 }
 
 /// How the helper plans, by what the conduit measured or models. None where nothing is registered.
-fn config(transfer: &Transfer) -> Option<Config> {
+fn config(transfer: &Transfer, settings: &ForesightSettings) -> Option<Config> {
     let caps = transfer.progress.conduit().caps();
     let costs = caps.registration.as_ref()?;
     let limits = transfer.registration()?.limits();
@@ -220,7 +220,7 @@ fn config(transfer: &Transfer) -> Option<Config> {
         },
         page_bytes: limits.geometry.bucket(),
         limit_bytes: limits.total.saturating_mul(limits.geometry.bucket()),
-        lost_part: LOST_PART,
+        lost_part: if settings.steps_back { LOST_PART } else { 0 },
         ..Config::DEFAULT
     })
 }

@@ -11,6 +11,8 @@ pub struct ForesightSettings {
     /// Whether firehoses are moved to peers' memory ahead of the puts and gets that are expected, and given back
     /// after them.
     pub firehoses: bool,
+    /// Whether no more is given up than costs a small part of the time.
+    pub steps_back: bool,
     /// How many cores of a host are idle, which the helpers of its ranks share.
     pub cores: IdleCores,
     /// How they are distributed where there are fewer cores than helpers.
@@ -23,6 +25,7 @@ impl Default for ForesightSettings {
     fn default() -> Self {
         Self {
             firehoses: true,
+            steps_back: false,
             cores: IdleCores::Each,
             // The paper favours it.
             policy: Policy::Conservative,

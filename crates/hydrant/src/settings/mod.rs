@@ -350,6 +350,7 @@ mod tests {
             ("HYDRANT_RING_PAYLOAD", "7"),
             ("HYDRANT_COUNTERS", "2"),
             ("HYDRANT_FORESIGHT_FIREHOSES", "some"),
+            ("HYDRANT_FORESIGHT_STEPS_BACK", "a little"),
             ("HYDRANT_FORESIGHT_CORES", "all"),
             ("HYDRANT_FORESIGHT_POLICY", "fair"),
             ("HYDRANT_FORESIGHT_SLICE", "0"),

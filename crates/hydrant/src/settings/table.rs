@@ -144,6 +144,13 @@ pub(super) const TABLE: &[Setting] = &[
         show: |s| shown(s.foresight.firehoses),
     },
     Setting {
+        name: "HYDRANT_FORESIGHT_STEPS_BACK",
+        meaning: "whether the strategy foresight gives up no more memory than may cost a 400th of the time if its next use is not foreseen",
+        unit: None,
+        set: |s, text| switch(text).map(|on| s.foresight.steps_back = on),
+        show: |s| shown(s.foresight.steps_back),
+    },
+    Setting {
         name: "HYDRANT_FORESIGHT_CORES",
         meaning: "how many idle cores of a host the helpers of its ranks share, by the strategy foresight: a number, auto (those beyond one for each rank) or each (every helper has its own)",
         unit: None,
