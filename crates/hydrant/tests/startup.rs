@@ -472,7 +472,9 @@ fn namespaces() {
     let processes = "ranks 0 and 1 are in different PID namespaces of one kernel";
     let pretended = [("HYDRANT_INTER_NODE", "smp+pin")];
     let one = [("HYDRANT_HOST_ID", "one")];
-    let cases: [(&[&str], &[(&str, &str)], &[&str]); 6] = [
+    // How `unshare` is called, the settings, and the parts of the error.
+    type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a [&'a str]);
+    let cases: [Case<'_>; 6] = [
         (&["--net"], &[("HYDRANT_CONDUIT", "smp")], &[network]),
         (
             &["--pid", "--fork"],

@@ -197,7 +197,7 @@ const ACTS: &[(&str, Act)] = &[
     (
         "put later",
         Refused(|it| {
-            it.memory.put_nb(it.job.right(), THEIRS, vec![WRONG])?;
+            let _put = it.memory.put_nb(it.job.right(), THEIRS, vec![WRONG])?;
             Ok(())
         }),
     ),
@@ -276,7 +276,7 @@ const ACTS: &[(&str, Act)] = &[
     (
         "send later",
         Refused(|it| {
-            it.job.send_nb(it.job.right(), CHILDS, vec![WRONG])?;
+            let _send = it.job.send_nb(it.job.right(), CHILDS, vec![WRONG])?;
             Ok(())
         }),
     ),
