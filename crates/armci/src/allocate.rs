@@ -92,11 +92,11 @@ impl Armci {
         Ok(addresses)
     }
 
-    /// Frees this process's part of an allocation, of which the start of any process's part is given. ARMCI's
-    /// `Free`, which waits for nobody: that others are done with it is for the program to see to, as by a barrier.
+    /// Frees this process's part of an allocation, given the start of any process's part. ARMCI's `Free`, which waits
+    /// for no other process. The program must ensure that others are done with the part, as by a barrier.
     ///
     /// # Errors
-    /// [`Error::UnknownAddress`], [`Error::InsideAllocation`]. A part of no bytes, which is null, is free.
+    /// [`Error::UnknownAddress`], [`Error::InsideAllocation`]. To free an empty part, which is null, does nothing.
     pub fn free(&self, at: *mut u8) -> Result<()> {
         if at.is_null() {
             return Ok(());

@@ -92,27 +92,27 @@ pub enum Error {
     Reduction {
         /// The name given.
         name: String,
-        /// What was to be combined.
+        /// The kind of elements.
         elements: &'static str,
-        /// Reductions that such elements have besides.
+        /// The further reductions of such elements.
         others: &'static str,
     },
 
-    /// A process is none of those that do something together.
+    /// A process is not among those that take part.
     #[error("process {proc} is none of the {members} processes that take part")]
     NoMember {
         /// The number given, among all processes.
         proc: i32,
-        /// How many take part.
+        /// The number of processes that take part.
         members: usize,
     },
 
-    /// What is to be freed is not where an allocation begins.
+    /// The address to be freed is not the start of an allocation.
     #[error("{addr:#x} lies inside an allocation, which begins at {start:#x}: free that")]
     InsideAllocation {
         /// The address given.
         addr: usize,
-        /// Where the allocation begins.
+        /// The start of the allocation.
         start: usize,
     },
 
@@ -122,12 +122,12 @@ pub enum Error {
     )]
     Handle,
 
-    /// The program's MPI did not do what it was asked for.
+    /// The program's MPI failed.
     #[error("MPI: {doing}: {why}")]
     Mpi {
-        /// What it was asked for.
+        /// The action that was asked of it.
         doing: &'static str,
-        /// Why not.
+        /// The reason.
         why: String,
     },
 
@@ -157,18 +157,18 @@ pub enum Error {
     NoMutex {
         /// The number given.
         mutex: i32,
-        /// Whose mutex was meant.
+        /// The process of the mutex.
         proc: i32,
-        /// How many that process made.
+        /// The number of mutexes that that process made.
         mutexes: u64,
     },
 
-    /// Nobody has a mutex that is to be unlocked.
+    /// A mutex that is not locked is to be unlocked.
     #[error("mutex {mutex} of process {proc} is not locked")]
     NotLocked {
         /// The number given.
         mutex: i32,
-        /// Whose mutex was meant.
+        /// The process of the mutex.
         proc: i32,
     },
 

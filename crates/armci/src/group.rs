@@ -12,8 +12,8 @@ use crate::{
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Group(pub i32);
 
-/// Beside a group's context: whose messages those of its members of one node are, of its first members of each
-/// node, and of members that C lists by their numbers.
+/// Bits beside a group's context that name a part of the group: its members of one node, its first members of each
+/// node, or members that C lists by their numbers.
 const PART_NODE: u64 = 1 << 63;
 const PART_MASTERS: u64 = 1 << 62;
 const PART: u64 = PART_NODE | PART_MASTERS;
@@ -104,7 +104,7 @@ impl Armci {
     }
 
     /// Makes a group of the members of another that give the same color, in the order of their keys and then of their
-    /// numbers; none of those that give a negative color. Collective over the other group. ARMCI-MPI's
+    /// numbers. Members with a negative color get none. Collective over the other group. ARMCI-MPI's
     /// `ARMCIX_Group_split`.
     ///
     /// # Errors
@@ -208,12 +208,12 @@ impl Armci {
         self.in_group(group, |circle| circle.barrier())
     }
 
-    /// Brings bytes of a member, by its number among all processes, to the others of a scope. Collective over
-    /// that. ARMCI's `armci_msg_group_bcast_scope`.
+    /// Brings bytes of a member, by its number among all processes, to the others of a scope. Collective over the
+    /// scope. ARMCI's `armci_msg_group_bcast_scope`.
     ///
     /// # Errors
-    /// As [`group_barrier`](Self::group_barrier); [`Error::NoProcess`], [`Error::NoMember`] if the process is
-    /// none of them.
+    /// As [`group_barrier`](Self::group_barrier); [`Error::NoProcess`], [`Error::NoMember`] if the process is not
+    /// among them.
     pub fn group_broadcast(
         &self,
         group: Group,
@@ -227,11 +227,11 @@ impl Armci {
         })
     }
 
-    /// Brings bytes of the first of so many members, by their numbers in the group, to the others of these.
+    /// Brings bytes of the first of `count` members, by their numbers in the group, to the others of these.
     /// Collective over them; other members have nothing to do. ARMCI's `armci_grp_clus_brdcst`.
     ///
     /// # Errors
-    /// As [`group_barrier`](Self::group_barrier); [`Error::NoProcess`] if the group has not so many,
+    /// As [`group_barrier`](Self::group_barrier); [`Error::NoProcess`] if the group has fewer members,
     /// [`Error::Number`].
     pub fn group_part_broadcast(
         &self,
@@ -261,7 +261,7 @@ impl Armci {
         })
     }
 
-    /// Combines elements of all members of a scope, at each of them. Collective over that. ARMCI's
+    /// Combines elements of all members of a scope, at each of them. Collective over the scope. ARMCI's
     /// `armci_msg_group_gop_scope`.
     ///
     /// # Errors
@@ -285,8 +285,8 @@ impl Armci {
         self.in_group(group, |circle| circle.all_gather(mine))
     }
 
-    /// Does something with the others of a scope of a group, if this process is one of them: the members, those
-    /// of this process's node, or the first of each node.
+    /// Does an operation with the others of a group's scope, if this process is one of them. The scope is the
+    /// members, those of this process's node, or the first of each node.
     fn in_group_scope(
         &self,
         group: Group,

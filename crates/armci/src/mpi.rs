@@ -1,7 +1,7 @@
-//! The program's MPI library, where it has one: begun and ended as ARMCI does, and communicators of ARMCI's groups.
+//! The program's MPI library, if it has one: begun and ended as in ARMCI, with communicators for ARMCI's groups.
 //!
-//! The library is not linked: a program that uses one has its functions. MPICH and its kin have numbers for handles and
-//! Open MPI addresses; either is passed in a whole register, and stored where there is room for the longer.
+//! This crate does not link the library: a program that uses MPI has its functions. Handles are numbers in MPICH and
+//! its kin, and addresses in Open MPI. Either fits a whole register, and is stored in room for the longer.
 #![allow(
     unsafe_code,
     reason = "the functions of a library that the program has must be found and called by their names"
@@ -17,10 +17,10 @@ use crate::{Error, Result};
 const MPICH_WORLD: usize = 0x4400_0000;
 const MPICH_NULL: usize = 0x0400_0000;
 
-/// The level of threads from which on any thread may call MPI, one at a time: `MPI_THREAD_SERIALIZED`.
+/// The lowest thread level at which any thread may call MPI, one at a time: `MPI_THREAD_SERIALIZED`.
 const SERIALIZED: c_int = 2;
 
-/// Tags of MPI may be at least so large.
+/// Every MPI allows tags up to this one.
 const MOST_TAG: usize = 32767;
 
 type Asks = unsafe extern "C" fn(*mut c_int) -> c_int;
@@ -32,18 +32,18 @@ type Frees = unsafe extern "C" fn(*mut usize) -> c_int;
 type Includes = unsafe extern "C" fn(usize, c_int, *const c_int, *mut usize) -> c_int;
 type MakesOf = unsafe extern "C" fn(usize, usize, c_int, *mut usize) -> c_int;
 
-/// A communicator, as C has it.
+/// A communicator's handle in C.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Communicator(pub(crate) usize);
 
-/// Finds a function of MPI's by its name, which ends with a null.
+/// Finds a function of MPI by its name, which ends with a null.
 fn find(name: &'static str) -> Option<*mut c_void> {
     // SAFETY: only its address is used here.
     let found = unsafe { Library::this().get::<*mut c_void>(name.as_bytes()) };
     found.ok().map(|it| it.as_raw_ptr())
 }
 
-/// As [`find`], of what every MPI has.
+/// As [`find`], for a function that every MPI has.
 ///
 /// # Errors
 /// [`Error::Mpi`].
@@ -64,25 +64,25 @@ fn check(code: c_int, doing: &'static str) -> Result<()> {
     }
 }
 
-/// What a function says that takes room for a number alone.
+/// The result of a function that takes only room for a number.
 fn says(name: &'static str) -> Option<c_int> {
     let function = find(name)?;
-    // SAFETY: the functions that are asked here have this type in every MPI.
+    // SAFETY: the functions that are called here have this type in every MPI.
     let function = unsafe { std::mem::transmute::<*mut c_void, Asks>(function) };
     let mut flag = 0;
-    // SAFETY: the number has room. `MPI_Initialized` and `MPI_Finalized` may be called at any time, the others are
+    // SAFETY: the number has room. `MPI_Initialized` and `MPI_Finalized` may be called at any time. The others are
     // called while MPI is initialized.
     let code = unsafe { function(&raw mut flag) };
     (code == 0).then_some(flag)
 }
 
-/// Whether MPI is initialized, and not ended.
+/// Returns whether MPI is initialized, and not ended.
 pub(crate) fn is_under_way() -> bool {
     says("MPI_Initialized\0").is_some_and(|flag| flag != 0)
         && says("MPI_Finalized\0").is_some_and(|flag| flag == 0)
 }
 
-/// Begins MPI, if the program has it and has neither begun nor ended it: whether it did.
+/// Begins MPI, if the program has it and has neither begun nor ended it. Returns whether it did.
 ///
 /// # Errors
 /// [`Error::Mpi`].
@@ -92,13 +92,13 @@ pub(crate) fn begin(argc: *mut c_int, argv: *mut *mut *mut c_char) -> Result<boo
     };
     // SAFETY: it has this type in every MPI.
     let begins = unsafe { std::mem::transmute::<*mut c_void, Begins>(begins) };
-    // SAFETY: MPI is not initialized; the arguments are null, or those of the program's `main`, says the caller of
-    // ARMCI's function.
+    // SAFETY: MPI is not initialized. The arguments are null, or those of the program's `main`, as the caller of
+    // ARMCI's function promises.
     check(unsafe { begins(argc, argv) }, "initializing it")?;
     Ok(true)
 }
 
-/// Ends MPI, if it is under way.
+/// Ends MPI, if it is initialized.
 ///
 /// # Errors
 /// [`Error::Mpi`].
@@ -113,7 +113,7 @@ pub(crate) fn end() -> Result<()> {
     check(unsafe { ends() }, "ending it")
 }
 
-/// Whether this thread may call MPI now.
+/// Returns whether this thread may call MPI now.
 pub(crate) fn may_call() -> bool {
     is_under_way()
         && (says("MPI_Query_thread\0").is_some_and(|level| level >= SERIALIZED)
@@ -121,24 +121,24 @@ pub(crate) fn may_call() -> bool {
 }
 
 impl Communicator {
-    /// Whether it is an address, and not an `int`.
+    /// Returns whether the handle is an address, and not an `int`.
     pub(crate) fn is_wide() -> bool {
         find("ompi_mpi_comm_world\0").is_some()
     }
 
-    /// The one of all processes of MPI.
+    /// The communicator of all processes of MPI.
     pub(crate) fn world() -> Self {
         let handle = find("ompi_mpi_comm_world\0");
         Self(handle.map_or(MPICH_WORLD, |handle| handle.addr()))
     }
 
-    /// The one of none.
+    /// The null communicator.
     pub(crate) fn null() -> Self {
         let handle = find("ompi_mpi_comm_null\0");
         Self(handle.map_or(MPICH_NULL, |handle| handle.addr()))
     }
 
-    /// How many processes it has, and this one's number there.
+    /// The number of its processes, and this one's rank there.
     ///
     /// # Errors
     /// [`Error::Mpi`].
@@ -147,7 +147,8 @@ impl Communicator {
             // SAFETY: both functions have this type in every MPI.
             let function = unsafe { std::mem::transmute::<*mut c_void, OfHandle>(need(name)?) };
             let mut number = 0;
-            // SAFETY: MPI is under way, the communicator is one, says who made this, and the number has room.
+            // SAFETY: MPI is initialized, the handle is a communicator by the promise of its maker, and the number
+            // has room.
             check(unsafe { function(self.0, &raw mut number) }, doing)?;
             Ok(u32::try_from(number).unwrap_or(0))
         };
@@ -157,7 +158,7 @@ impl Communicator {
         ))
     }
 
-    /// One of the same processes. Collective over them.
+    /// Makes a communicator of the same processes. Collective over them.
     ///
     /// # Errors
     /// [`Error::Mpi`].
@@ -166,7 +167,7 @@ impl Communicator {
         Ok(Self(made))
     }
 
-    /// One of some of its processes, by their numbers there. Collective over these alone.
+    /// Makes a communicator of some of its processes, by their numbers there. Collective over these alone.
     ///
     /// # Errors
     /// [`Error::Mpi`].
@@ -174,7 +175,7 @@ impl Communicator {
         let doing = "making a communicator of a group";
         let (includes, makes) = (need("MPI_Group_incl\0")?, need("MPI_Comm_create_group\0")?);
         let numbers: Vec<c_int> = members.iter().map(|member| *member as c_int).collect();
-        // Groups that different threads make at one time are told apart by it.
+        // The tag tells apart groups that different threads make at one time.
         let tag = members
             .iter()
             .fold(0, |tag: usize, member| (tag * 31 + member + 1) % MOST_TAG);
@@ -185,10 +186,10 @@ impl Communicator {
         // SAFETY: as above.
         let makes = unsafe { std::mem::transmute::<*mut c_void, MakesOf>(makes) };
         let number = numbers.len() as c_int;
-        // SAFETY: MPI is under way; so many numbers are there, and room for a handle.
+        // SAFETY: MPI is initialized; so many numbers are there, and room for a handle.
         let code = unsafe { includes(whole, number, numbers.as_ptr(), &raw mut part) };
         let outcome = check(code, doing).and_then(|()| {
-            // SAFETY: MPI is under way; both handles were made above, and there is room for another.
+            // SAFETY: MPI is initialized; both handles were made above, and there is room for another.
             let code = unsafe { makes(self.0, part, tag as c_int, &raw mut made) };
             free("MPI_Group_free\0", &mut part)?;
             check(code, doing)
@@ -197,7 +198,7 @@ impl Communicator {
         outcome.map(|()| Self(made))
     }
 
-    /// Gives it up, if MPI is under way.
+    /// Frees it, if MPI is initialized.
     ///
     /// # Errors
     /// [`Error::Mpi`].
@@ -209,12 +210,12 @@ impl Communicator {
     }
 }
 
-/// What a function makes of a communicator.
+/// Calls a function that makes a handle of a communicator.
 fn make(name: &'static str, of: usize, doing: &'static str) -> Result<usize> {
     // SAFETY: the functions that are named here have this type in every MPI.
     let makes = unsafe { std::mem::transmute::<*mut c_void, Makes>(need(name)?) };
     let mut made = 0;
-    // SAFETY: MPI is under way; `of` is a communicator, and there is room for the longest handle.
+    // SAFETY: MPI is initialized; `of` is a communicator, and there is room for the longest handle.
     check(unsafe { makes(of, &raw mut made) }, doing)?;
     Ok(made)
 }
@@ -222,6 +223,6 @@ fn make(name: &'static str, of: usize, doing: &'static str) -> Result<usize> {
 fn free(name: &'static str, handle: &mut usize) -> Result<()> {
     // SAFETY: the functions that are named here have this type in every MPI.
     let frees = unsafe { std::mem::transmute::<*mut c_void, Frees>(need(name)?) };
-    // SAFETY: MPI is under way, and the handle was made by it.
+    // SAFETY: MPI is initialized, and it made the handle.
     check(unsafe { frees(&raw mut *handle) }, "freeing a handle")
 }

@@ -1,7 +1,7 @@
-//! Sets of mutexes that a group makes for itself, beside [those of all](Armci::create_mutexes), as ARMCI-MPI has them.
+//! Sets of mutexes that a group makes for itself, besides [those of all](Armci::create_mutexes), as in ARMCI-MPI.
 //!
-//! A mutex is a word at its process, 1 while somebody has it. Who waits asks again and again, so that a set suits what is
-//! seldom contended.
+//! A mutex is a word at its process, 1 while it is locked. A waiter retries again and again, so a set suits mutexes
+//! that are seldom contended.
 
 #![allow(unsafe_code)] // memory is named by its address
 
@@ -9,14 +9,14 @@ use std::{thread, time::Duration};
 
 use crate::{Armci, Error, Group, Result, Rmw, error::count};
 
-/// Times that a thread asks for a mutex before it sleeps in between, and for how long.
+/// The number of tries before a waiter sleeps between tries, and the time that it sleeps.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_micros(20);
 
 /// Mutexes of the members of a group.
 pub struct MutexSet {
     group: Group,
-    /// By member: the process, where its words are, and how many.
+    /// By member: the process, the address of its words, and their number.
     members: Vec<(i32, *mut i64, u64)>,
     own: *mut i64,
 }
@@ -62,7 +62,7 @@ impl Armci {
         })
     }
 
-    /// Does away with a set. Collective over its group. ARMCI-MPI's `ARMCIX_Destroy_mutexes_hdl`.
+    /// Destroys a set. Collective over its group. ARMCI-MPI's `ARMCIX_Destroy_mutexes_hdl`.
     ///
     /// # Errors
     /// As [`group_barrier`](Self::group_barrier).
@@ -71,7 +71,7 @@ impl Armci {
         self.free(set.own.cast())
     }
 
-    /// Locks a mutex of a process, by its number among all. ARMCI-MPI's `ARMCIX_Lock_hdl`.
+    /// Locks a mutex of a process, by the process's number among all. ARMCI-MPI's `ARMCIX_Lock_hdl`.
     ///
     /// # Errors
     /// [`Error::NoMember`], [`Error::Number`] if there is no such mutex, [`Error::Hydrant`].
@@ -87,7 +87,7 @@ impl Armci {
         Ok(())
     }
 
-    /// Locks a mutex of a process if nobody has it: whether it did. ARMCI-MPI's `ARMCIX_Trylock_hdl`.
+    /// Locks a mutex of a process if it is free. Returns whether it did. ARMCI-MPI's `ARMCIX_Trylock_hdl`.
     ///
     /// # Errors
     /// As [`lock_in`](Self::lock_in).
@@ -98,7 +98,7 @@ impl Armci {
         Ok(before == 0)
     }
 
-    /// Unlocks a mutex of a process, once all is done that this process did to that one's memory. ARMCI-MPI's
+    /// Unlocks a mutex of a process, once this process's operations on that one's memory are complete. ARMCI-MPI's
     /// `ARMCIX_Unlock_hdl`.
     ///
     /// # Errors

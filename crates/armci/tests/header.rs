@@ -13,7 +13,7 @@ struct Header {
     guard: &'static str,
     before: &'static str,
     after: &'static str,
-    /// What stands behind the declarations.
+    /// The text behind the declarations.
     last: &'static str,
 }
 

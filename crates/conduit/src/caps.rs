@@ -18,8 +18,8 @@ pub struct Caps {
     /// Whether [`Key::ANY`] reaches the whole address space of a peer. With registration:
     /// whether the NIC pages, so that [`Key::ANY`] needs none.
     pub any_address: bool,
-    /// How many ranks of the job are on this host, this one included, whether their memory is mapped here or not: they
-    /// share its cores. In virtual time each has a host of its own.
+    /// The number of the job's ranks on this host, this one included, with memory mapped here or not. They share its
+    /// cores. In virtual time each rank has a host of its own.
     pub host_ranks: u32,
     /// Whether what a peer stores wakes who sleeps until [memory](Sleeper::Memory) changes. Where
     /// not, a NIC stores it and nobody hears of it.

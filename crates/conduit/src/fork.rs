@@ -1,12 +1,12 @@
-//! Whether this process is the one that began something, or a child that was forked from it.
+//! Tells the process that began something from a child that was forked from it.
 //!
-//! A child of `fork` has a copy of everything, but no part in it: its parent's peers, threads, descriptors and
-//! registrations are not its own. So what is begun keeps its [`Origin`], and asks it before it touches anything that
-//! the parent has, too. To ask costs two loads and no system call.
+//! A child of `fork` has a copy of everything, but its parent's peers, threads, descriptors and registrations are not
+//! its own. So an object keeps the [`Origin`] that created it, and checks that before it touches anything shared with
+//! the parent. The check costs two loads and no system call.
 //!
-//! The number of the process lies on a page that the kernel clears in each child (`MADV_WIPEONFORK`, Linux 4.14), so
-//! that a child of `_Fork` or of the bare system call is known for one, too. Where the kernel does not, a handler of
-//! `pthread_atfork` clears it, which only `fork` of the C library calls. That handler also does what cannot wait
+//! The number of the process lies on a page that the kernel clears in each child (`MADV_WIPEONFORK`, Linux 4.14). So
+//! a child of `_Fork` or of the bare system call is recognized, too. On other kernels a handler of `pthread_atfork`
+//! clears the number; only the C library's `fork` calls that handler. The handler also does the work that cannot wait
 //! until the child calls something: see [`in_child`].
 //!
 //! A child of `vfork` or `posix_spawn` runs in its parent's memory until it calls `exec`, and counts as the parent.
@@ -24,14 +24,14 @@ use std::{
 /// The number of the first process. It is not 0, which the kernel leaves in a child.
 const FIRST: u64 = 1;
 
-/// Where the process's number lies before it has a page: no child is known yet.
+/// The process's number before there is a page: no child is recognized yet.
 static BEFORE: AtomicU64 = AtomicU64::new(FIRST);
-/// Where the process's number lies.
+/// Points to the process's number.
 static NUMBER: AtomicPtr<AtomicU64> = AtomicPtr::new((&raw const BEFORE).cast_mut());
-/// The number that the next child to begin something gets. It is copied by `fork`, so that no descendant has the number
-/// of an ancestor.
+/// The number for the next child that begins something. `fork` copies it, so that no descendant has the number of an
+/// ancestor.
 static NEXT: AtomicU64 = AtomicU64::new(FIRST + 1);
-/// What a child does at once.
+/// Functions that a child runs at once.
 static HOOKS: [AtomicPtr<()>; 4] = [const { AtomicPtr::new(ptr::null_mut()) }; 4];
 
 /// The process that began something.
@@ -39,7 +39,7 @@ static HOOKS: [AtomicPtr<()>; 4] = [const { AtomicPtr::new(ptr::null_mut()) }; 4
 pub struct Origin(u64);
 
 impl Origin {
-    /// This process. A child that was forked may begin things of its own.
+    /// This process. A forked child may begin things of its own.
     pub fn here() -> Self {
         let word = prepared();
         match word.load(Relaxed) {
@@ -52,51 +52,51 @@ impl Origin {
         }
     }
 
-    /// Whether this is still that process, and not a child of it.
+    /// Returns true in that process itself, and false in a child of it.
     #[inline(always)]
     pub fn is_here(self) -> bool {
         number().load(Relaxed) == self.0
     }
 }
 
-/// Whether something goes on in this process: from when it began until it [ends](Self::end), and never in a child.
-/// To ask costs no more than to ask for the origin.
+/// A thing that is active in one process: from its begin until it [ends](Self::end), and never in a child. The check
+/// costs as much as the one of an origin.
 #[derive(Debug)]
 pub struct Presence(AtomicU64);
 
-/// The number of no process.
+/// The number that no process has.
 const NOWHERE: u64 = u64::MAX;
 
 impl Presence {
-    /// It goes on here.
+    /// Begins, in this process.
     pub fn new(origin: Origin) -> Self {
         Self(AtomicU64::new(origin.0))
     }
 
-    /// It goes on no more.
+    /// Ends.
     pub fn end(&self) {
         self.0.store(NOWHERE, SeqCst);
     }
 
-    /// Whether it goes on, in this process.
+    /// Returns whether it is active, in this process.
     #[inline(always)]
     pub fn is_here(&self) -> bool {
         number().load(Relaxed) == self.0.load(SeqCst)
     }
 }
 
-/// Whether this process was forked from one that had begun something.
+/// Returns whether this process was forked from one that had begun something.
 #[inline]
 pub fn is_child() -> bool {
     number().load(Relaxed) != FIRST
 }
 
-/// Has `hook` be called in each child that the C library's `fork` makes, before `fork` returns there, in the one thread
-/// that the child has. It may only do what a signal handler may: locks may be held by threads that the child has not. To
-/// ask twice for the same is to ask once.
+/// Registers `hook` to run in each child of the C library's `fork`, before `fork` returns there, in the child's only
+/// thread. The hook may do only what a signal handler may, because threads that the child lacks may hold locks. A
+/// second registration of the same hook does nothing.
 ///
 /// # Panics
-/// If more than four are asked for, which this workspace's crates do not.
+/// If there are more than four hooks; this workspace's crates have fewer.
 pub fn in_child(hook: fn()) {
     prepared();
     let hook: *mut () = (hook as *const ()).cast_mut();
@@ -113,17 +113,17 @@ fn number() -> &'static AtomicU64 {
     unsafe { &*NUMBER.load(Acquire) }
 }
 
-/// The word that children find cleared; made by the first call.
+/// The word that children find cleared. The first call creates it.
 fn prepared() -> &'static AtomicU64 {
     let before = (&raw const BEFORE).cast_mut();
     if NUMBER.load(Acquire) == before {
-        // Where there is no page, children are known by the handler alone. Of two threads that come here at once, one
-        // has made its page in vain.
+        // Without a page, only the handler recognizes children. If two threads come here at once, one has made its
+        // page in vain.
         let word = page().unwrap_or_else(|| Box::leak(Box::default()));
         word.store(FIRST, Relaxed);
         let set = NUMBER.compare_exchange(before, ptr::from_ref(word).cast_mut(), AcqRel, Acquire);
         if set.is_ok() {
-            // SAFETY: the handler only stores, and calls hooks, which promise the same.
+            // SAFETY: the handler only stores, and calls hooks, which by their contract are safe there.
             let refused = unsafe { libc::pthread_atfork(None, None, Some(forked)) };
             if refused != 0 {
                 let cause = io::Error::from_raw_os_error(refused);
@@ -134,7 +134,7 @@ fn prepared() -> &'static AtomicU64 {
     number()
 }
 
-/// A word, zero, on a page that is cleared in children, as far as the kernel does that.
+/// A zeroed word on a page that is cleared in children, if the kernel supports that.
 fn page() -> Option<&'static AtomicU64> {
     let len = mem::size_of::<AtomicU64>();
     // SAFETY: a fresh mapping that touches no other.
@@ -151,9 +151,9 @@ fn page() -> Option<&'static AtomicU64> {
     if page == libc::MAP_FAILED {
         return None;
     }
-    // SAFETY: the mapping made above. A kernel that does not know the advice changes nothing.
+    // SAFETY: the mapping made above. A kernel without this advice changes nothing.
     let _ = unsafe { libc::madvise(page, len, libc::MADV_WIPEONFORK) };
-    // SAFETY: a page, zeroed, that is never unmapped; nobody else knows it.
+    // SAFETY: a zeroed page that is never unmapped; nothing else refers to it.
     Some(unsafe { &*page.cast::<AtomicU64>() })
 }
 
@@ -163,7 +163,7 @@ extern "C" fn forked() {
     for slot in &HOOKS {
         let hook = slot.load(Acquire);
         if !hook.is_null() {
-            // SAFETY: only `in_child` stores there, what was such a function.
+            // SAFETY: only `in_child` stores there, and it stores such functions.
             let hook = unsafe { mem::transmute::<*mut (), fn()>(hook) };
             hook();
         }
@@ -174,7 +174,7 @@ extern "C" fn forked() {
 mod tests {
     use super::*;
 
-    /// What a child made by `fork` finds: its exit status.
+    /// Runs `find` in a child made by `fork`, and returns the child's exit status.
     fn in_a_child(fork: impl FnOnce() -> libc::c_long, child: impl FnOnce() -> bool) -> i32 {
         let pid = fork();
         assert!(pid >= 0, "this process can have a child");
@@ -200,7 +200,7 @@ mod tests {
                 return false;
             }
             let own = (!here.is_here() && is_child()).then(Origin::here);
-            // A grandchild is neither.
+            // A grandchild is neither process.
             // SAFETY: as above.
             let fork = || unsafe { libc::fork() }.into();
             let grandchild = |own: Origin| {

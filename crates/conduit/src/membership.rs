@@ -35,14 +35,14 @@ pub trait Membership {
     }
 
     /// Tells the peers that this rank's program has come to its end, or that it goes on after all. The rank still
-    /// takes part, and answers; [`leave`](Self::leave) follows when nobody needs it any more. The news may overtake
-    /// what was sent before.
+    /// takes part, and answers. [`leave`](Self::leave) follows when no peer needs it any more. The news may overtake
+    /// messages that were sent before.
     fn come_to_end(&self, come: bool);
 
-    /// Whether a peer's program has [come to its end](Self::come_to_end). Costs a load.
+    /// Returns whether a peer's program has [come to its end](Self::come_to_end). Costs a load.
     fn has_come_to_end(&self, peer: Rank) -> bool;
 
-    /// Counts up whenever some rank says that it [has come](Self::come_to_end) to its end, or goes on after all.
+    /// Counts up whenever some rank announces that it [has come](Self::come_to_end) to its end, or goes on after all.
     /// Costs a load or two.
     fn endings(&self) -> u64;
 
@@ -82,10 +82,10 @@ pub struct Standings {
     changing: Mutex<()>,
     /// One more than the rank that was lost before all others; 0 while none is.
     first_lost: AtomicU64,
-    /// For each rank, how often it has said that its program has come to its end or goes on after all: odd while it
-    /// has come.
+    /// For each rank, the number of its announcements that its program has come to its end or goes on after all. It
+    /// is odd while the program has come to its end.
     words: Box<[AtomicU32]>,
-    /// How many of these words were noted.
+    /// The number of announcements noted.
     endings: AtomicU64,
 }
 
@@ -156,7 +156,7 @@ impl Standings {
         true
     }
 
-    /// Changes of standing, and words about ends, so far.
+    /// The number of changes of standing, and of announcements about ends, so far.
     #[inline]
     pub fn changes(&self) -> u64 {
         loop {
@@ -168,8 +168,8 @@ impl Standings {
         }
     }
 
-    /// A rank has come to its end, or goes on after all. The number of the word that says so, unless it was said
-    /// before: the rank's peers [note](Self::note) that.
+    /// Notes that this rank has come to its end, or goes on after all. Returns the number of the announcement, for
+    /// the peers to [note](Self::note), unless it was made before.
     pub fn say(&self, rank: Rank, come: bool) -> Option<u32> {
         let word = self.words.get(rank.index())?;
         let next = |number: u32| (has_come(number) != come).then_some(number + 1);
@@ -178,7 +178,7 @@ impl Standings {
         Some(before + 1)
     }
 
-    /// A rank has said its word of this number. An older one that comes late changes nothing.
+    /// Notes a rank's announcement with this number. An older one that arrives late changes nothing.
     pub fn note(&self, rank: Rank, number: u32) {
         let Some(word) = self.words.get(rank.index()) else {
             return;
@@ -188,13 +188,13 @@ impl Standings {
         }
     }
 
-    /// Whether a rank has come to its end, as it said last.
+    /// Returns whether a rank has come to its end, by its last announcement.
     #[inline]
     pub fn has_come(&self, rank: Rank) -> bool {
         (self.words.get(rank.index())).is_some_and(|word| has_come(word.load(Acquire)))
     }
 
-    /// How many words of ranks about their ends were noted.
+    /// The number of announcements about ends that were noted.
     #[inline]
     pub fn endings(&self) -> u64 {
         self.endings.load(SeqCst)
@@ -207,7 +207,7 @@ impl Standings {
     }
 }
 
-/// Whether the word of that number says that a rank has come to its end.
+/// Returns whether the announcement with that number says that a rank has come to its end.
 fn has_come(number: u32) -> bool {
     number % 2 == 1
 }
@@ -224,7 +224,7 @@ mod tests {
         let goes_on = own.say(Rank(0), false);
         assert_eq!(goes_on, Some(2));
         assert!(!own.has_come(Rank(0)));
-        // The later word comes first.
+        // The later announcement arrives first.
         theirs.note(Rank(0), 2);
         theirs.note(Rank(0), 1);
         assert!(!theirs.has_come(Rank(0)));

@@ -98,7 +98,7 @@ counters! {
     Panics panics,
     /// Messages of peers that followed no rule.
     Malformed malformed,
-    /// Times that the bookkeeping of registered memory met what cannot be, and left a step undone: a bug of Hydrant.
+    /// Impossible states that the bookkeeping of registered memory met, and left a step undone for: bugs of Hydrant.
     Impossible impossible,
     /// Collectives, barriers included.
     Collectives collectives,
@@ -144,17 +144,17 @@ fn add_own<const N: usize>(cells: &[AtomicU64; COUNT], counts: [(Count, u64); N]
     }
 }
 
-/// The cells that this thread alone writes.
+/// The cells that only this thread writes.
 pub(crate) struct Own<'a>(&'a [AtomicU64; COUNT]);
 
 impl Own<'_> {
-    /// Counts a put of so many bytes.
+    /// Counts a put of `bytes` bytes.
     #[inline(always)]
     pub(crate) fn put(&self, bytes: usize) {
         add_own(self.0, [(Count::Puts, 1), (Count::PutBytes, bytes as u64)]);
     }
 
-    /// As [`put`](Self::put), of a get.
+    /// As [`put`](Self::put), for a get.
     #[inline(always)]
     pub(crate) fn get(&self, bytes: usize) {
         add_own(self.0, [(Count::Gets, 1), (Count::GetBytes, bytes as u64)]);

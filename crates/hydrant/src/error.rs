@@ -247,7 +247,7 @@ pub enum Error {
         rank: Rank,
         /// The handler's number.
         handler: u16,
-        /// What Rust calls the handler or the function, and where this rank registered it.
+        /// The Rust name of the handler or the function, and where this rank registered it.
         name: String,
         /// What it said.
         message: String,
@@ -337,8 +337,8 @@ pub enum Error {
     #[error("the job that this belongs to is over")]
     JobOver,
 
-    /// This process is a child that was forked from a rank. It has copies of the rank's handles and memory, and
-    /// takes no part in the job: see [`Job`](crate::Job).
+    /// This process is a child that was forked from a rank. It has copies of the rank's handles and memory, and takes
+    /// no part in the job: see [`Job`](crate::Job).
     #[error(
         "this process was forked from rank {rank} and takes no part in the job: leave it to rank {rank}, or have \
          the child call exec"
@@ -452,20 +452,20 @@ pub enum Error {
     )]
     PeerLost(Rank),
 
-    /// A rank came to the end of the job in good order, so that what is waited for cannot come any more. A message
-    /// that was to be received there was not.
+    /// A rank came to the end of the job in good order, so that the awaited message or collective cannot come any
+    /// more. Or the rank ended and did not receive a message.
     #[error("rank {rank} came to the end of the job: {why}")]
     PeerEnded {
-        /// The rank that is waited for.
+        /// The rank that ended.
         rank: Rank,
-        /// What does not happen any more.
+        /// The event that cannot happen any more.
         why: &'static str,
     },
 
-    /// All other ranks came to the end of the job in good order, so that what is waited for cannot come any more.
+    /// All other ranks came to the end of the job in good order, so that the awaited event cannot happen any more.
     #[error("all other ranks came to the end of the job: {why}")]
     OthersEnded {
-        /// What does not happen any more.
+        /// The event that cannot happen any more.
         why: &'static str,
     },
 
@@ -520,7 +520,7 @@ impl Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // In one piece: what `main` returns is written piece by piece, as ranks write to the same place.
+        // In one write: the result of `main` is written piece by piece, while other ranks write to the same place.
         f.write_str(&self.to_string())
     }
 }

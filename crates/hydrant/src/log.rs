@@ -42,7 +42,7 @@ pub fn log_to_stderr() -> Result<()> {
     tracing::subscriber::set_global_default(subscriber).map_err(|_| Error::LogTaken)
 }
 
-/// Whether a person sees it who has nothing against colours (<https://no-color.org>).
+/// Returns whether the output is a terminal, and its user allows colours (<https://no-color.org>).
 fn has_colours() -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     std::io::stderr().is_terminal() && !refused

@@ -1,11 +1,11 @@
-//! What did not change hands, and why.
+//! A refused transfer of memory or of a buffer: the cause, with the thing itself.
 
 use std::{error, fmt};
 
 use crate::Error;
 
-/// Why memory or a buffer did not change hands; and that itself, to be used for something else. `?` makes the
-/// [`Error`] alone of it. It prints as the error does.
+/// The reason why memory or a buffer was not taken, together with the memory or buffer, for further use. `?` converts
+/// it into the [`Error`] alone. It prints as the error does.
 ///
 /// ```
 /// # fn main() -> hydrant::Result<()> {
@@ -22,10 +22,10 @@ use crate::Error;
 /// # }
 /// ```
 pub struct Refused<M> {
-    /// The handle or the buffer that was to change hands, as good as before. `None` if a rank was lost when the
-    /// others may have had theirs: then this rank has the memory no more. A buffer is always given back.
+    /// The handle or the buffer that was not taken, as good as before. `None` if a rank was lost when others may
+    /// already have theirs: then this rank no longer has the memory. A buffer is always given back.
     pub memory: Option<M>,
-    /// Why it did not.
+    /// The reason.
     pub cause: Error,
 }
 

@@ -37,8 +37,8 @@ impl<T> Striped<T> {
     }
 
     /// The value that this thread alone writes, if it is known to have one; [`mine`](Self::mine)
-    /// sees to that. Others may read it. No thread has one in a child that was forked: so who goes on only with its own
-    /// need not ask whether it is in one.
+    /// sees to that. Others may read it. No thread of a forked child has one, so code that uses only its own value
+    /// needs no check for a child.
     #[inline(always)]
     pub(crate) fn own(&self) -> Option<&T> {
         let stripe = STRIPE.with(Cell::get);
@@ -72,7 +72,7 @@ impl<T> Striped<T> {
         self.stripes[..used].iter().map(|line| &line.0)
     }
 
-    /// The values of the stripes that living threads have for themselves.
+    /// The indices of the stripes that living threads have for themselves.
     pub(crate) fn held(&self) -> impl Iterator<Item = &T> {
         let held = HELD.load(Relaxed);
         (self.stripes[..STRIPES - 1].iter().enumerate())
@@ -149,7 +149,7 @@ impl<T> Deref for InUse<T> {
 #[cold]
 fn assign() -> usize {
     if fork::is_child() {
-        // Somebody may have held the lock of the numbers whom the child has not.
+        // In a child, the lock of the numbers may be held by a thread that the child lacks.
         STRIPE.with(|cell| cell.set(STRIPES - 1));
         return STRIPES - 1;
     }
@@ -165,7 +165,7 @@ static RETURNED: Mutex<BinaryHeap<Reverse<usize>>> = Mutex::new(BinaryHeap::new(
 /// The smallest number that was never given out.
 static FRESH: AtomicUsize = AtomicUsize::new(0);
 
-/// A bit for each stripe that a living thread has for itself.
+/// One bit for each stripe that a living thread has for itself.
 static HELD: AtomicU32 = AtomicU32::new(0);
 
 /// A thread's right to its stripe, given back when it ends.
@@ -182,7 +182,7 @@ impl Hold {
     }
 }
 
-/// Takes the thread that a child has its stripe before `fork` returns in it. Called before a job begins.
+/// Takes the stripe from a child's thread before `fork` returns there. Called before a job begins.
 pub(crate) fn share_in_children() {
     fork::in_child(|| STRIPE.with(|cell| cell.set(STRIPES - 1)));
 }

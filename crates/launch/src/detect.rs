@@ -97,12 +97,12 @@ pub(crate) enum Library {
     OpenMpi,
 }
 
-/// A job of one must be asked for.
+/// The user must ask for a job of one rank.
 const ALONE: &str = "a job of one must be asked for (HYDRANT_BOOTSTRAP=alone)";
 
-/// Launchers that say how many ranks they started: where, by what name, and how they serve ranks.
+/// The launchers that announce how many ranks they started: the variables, their names, and how they serve ranks.
 const LAUNCHERS: [(&str, &str, &str); 7] = [
-    // Within a step, the step's count is the one that holds for this process.
+    // Within a step, the step's count is the valid one for this process.
     ("SLURM_STEP_NUM_TASKS", "Slurm", SRUN),
     ("SLURM_NTASKS", "Slurm", SRUN),
     (
@@ -147,7 +147,7 @@ fn refuse_silent_launchers(lookup: &impl Fn(&str) -> Option<String>) -> Result<(
     })
 }
 
-/// Errs when somebody started several of us, and the MPI of the program, which found itself alone, did not notice.
+/// Returns an error if a launcher started several ranks, and the program's MPI found itself alone and did not notice.
 pub(crate) fn refuse_stranger(
     library: Library,
     lookup: impl Fn(&str) -> Option<String>,
@@ -171,8 +171,8 @@ pub(crate) fn refuse_stranger(
     })
 }
 
-/// A launcher that says that it started several ranks, in words, and how it serves them. One that says that it started
-/// one is the innermost, whatever the others left in the environment.
+/// Finds a launcher that announces several ranks, in words, with the way it serves them. A launcher that announces
+/// one rank is the innermost, even if outer ones left other counts in the environment.
 fn several(
     lookup: &impl Fn(&str) -> Option<String>,
 ) -> Result<Option<(String, &'static str)>, Error> {
@@ -302,7 +302,7 @@ mod tests {
             assert!(error.to_string().contains(launcher), "{error}");
         }
         assert!(refuse_stranger(Library::Mpich, with(&[])).is_ok());
-        // One that the inner launcher started alone.
+        // A rank that the inner launcher started alone.
         let inner = [("SLURM_NTASKS", "8"), ("OMPI_COMM_WORLD_SIZE", "1")];
         assert!(refuse_stranger(Library::OpenMpi, with(&inner)).is_ok());
     }

@@ -16,19 +16,19 @@ const TABLE: &str = "hosts";
 /// The longest name of a host, in characters.
 const MAX_NAME: usize = 256;
 
-/// Where a process runs, as far as it matters for memory that processes share: by its number a
-/// process is found in its own PID namespace alone, and by its socket in its network namespace.
+/// The place where a process runs, as far as shared memory depends on it. The number of a process is valid only in
+/// its own PID namespace, and its socket only in its network namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
     /// The running kernel.
     kernel: String,
-    /// The namespaces, as the kernel calls them; empty where it does not say.
+    /// The kernel's names of the namespaces; empty where it gives none.
     processes: String,
     network: String,
 }
 
 impl Site {
-    /// Where this process runs.
+    /// The site of this process.
     pub fn here() -> Site {
         let namespace = |name: &str| {
             let link = std::fs::read_link(format!("/proc/self/ns/{name}")).unwrap_or_default();
@@ -52,7 +52,7 @@ impl Site {
         })
     }
 
-    /// What keeps processes here and there from sharing memory, to follow "they are"; none if nothing does.
+    /// The reason why processes at the two sites cannot share memory, to follow "they are"; none if they can.
     pub fn apart(&self, there: &Site) -> Option<&'static str> {
         if self.kernel != there.kernel {
             Some("on different hosts")
@@ -72,19 +72,18 @@ impl fmt::Display for Site {
     }
 }
 
-/// Whether `/proc` is there and has the numbers of this process's own PID namespace: in another, the
-/// numbers name other processes than they do here.
+/// Returns whether `/proc` is there and has the numbers of this process's own PID namespace. In another namespace the
+/// same numbers name other processes.
 ///
-/// Where `/proc` is of a namespace around this one, it has two numbers for this process; where it is of
-/// another, it has none.
+/// A `/proc` of a namespace around this one has two numbers for this process. One of an unrelated namespace has none.
 pub fn proc_is_own() -> bool {
     let link = std::fs::read_link("/proc/self").unwrap_or_default();
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     is_named(std::process::id(), &link.to_string_lossy(), &status)
 }
 
-/// Whether `/proc/self` leads to `me`, and its status knows no number but that. A kernel without
-/// PID namespaces says no numbers there.
+/// Returns whether `/proc/self` leads to `me`, and its status has that number alone. A kernel without PID namespaces
+/// lists no numbers there.
 fn is_named(me: u32, link: &str, status: &str) -> bool {
     let me = me.to_string();
     let mut lines = status.lines();
@@ -95,7 +94,7 @@ fn is_named(me: u32, link: &str, status: &str) -> bool {
 /// Names the host of this process: the same for two processes if and only if they can share
 /// memory.
 ///
-/// It is [`HOST_ID`], if that is set, else the [`Site`].
+/// It is [`HOST_ID`] if that is set, otherwise the [`Site`].
 pub fn host_id() -> String {
     named().unwrap_or_else(|| Site::here().to_string())
 }
@@ -158,8 +157,8 @@ pub fn hosts(bootstrap: &mut dyn Bootstrap, id: &str) -> Result<Vec<u32>, Error>
     })
 }
 
-/// Which ranks are on which hosts, in words, of what [`hosts`] found: `ranks 0-3 on a, rank 4 on b`.
-/// Hosts of one name have what else tells them apart.
+/// Describes in words the ranks on each host that [`hosts`] found: `ranks 0-3 on a, rank 4 on b`. Hosts of one name
+/// are told apart by the rest of their identity.
 pub fn placement(bootstrap: &mut dyn Bootstrap, hosts: &[u32]) -> String {
     let count = hosts.iter().max().map_or(0, |last| last + 1);
     let said: Vec<(String, String)> = (0..count)
@@ -187,7 +186,7 @@ pub fn placement(bootstrap: &mut dyn Bootstrap, hosts: &[u32]) -> String {
     places.collect::<Vec<_>>().join(", ")
 }
 
-/// Ranks in a sentence, the long runs shortened.
+/// Lists ranks in a sentence, with long runs shortened.
 pub(crate) struct Ranks<'a>(pub(crate) &'a [u32]);
 
 impl fmt::Display for Ranks<'_> {
@@ -252,10 +251,10 @@ mod tests {
         let named = |link, status| is_named(12, link, status);
         assert!(proc_is_own());
         assert!(named("12", "Pid:\t12\nNSpid:\t12\nVmPeak: 1 kB\n"));
-        // By accident the same number around this namespace.
+        // By accident the same number in the namespace around this one.
         assert!(!named("12", "Pid:\t12\nNSpid:\t12\t12\n"));
         assert!(!named("4012", "Pid:\t4012\nNSpid:\t4012\t12\n"));
-        // Seen from where this process is not.
+        // Seen from a namespace that this process is not in.
         assert!(!named("", ""));
         // A kernel without namespaces.
         assert!(named("12", "Pid:\t12\n"));

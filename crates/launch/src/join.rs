@@ -21,7 +21,7 @@ pub fn join_with(options: &JoinOptions) -> Result<Box<dyn Bootstrap>, Error> {
         return Ok(Box::new(Mpi::init(options.mpi_communicator)?));
     }
     if options.kind == Kind::Auto && mpi::is_initialized() {
-        // Of a job of one, too, MPI has joined, and ends what is said on its descriptor.
+        // Even for a job of one, MPI has joined, and ends the conversation on its descriptor.
         let mpi = Mpi::init(None)?;
         if mpi.size() == 1 {
             refuse_stranger(mpi.library(), process_environment)?;

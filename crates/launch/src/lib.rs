@@ -57,7 +57,8 @@ pub const MAX_KEY: usize = 40;
 /// launcher of this crate then knows whose status is the job's. Others ignore it.
 pub const FAILING: &str = "failing";
 
-/// The key that a rank puts when it fails for the loss of another, whose end decides the job's status.
+/// The key that a rank puts when it fails for the loss of another. The end of that other rank decides the job's
+/// status.
 pub const BEREFT: &str = "bereft";
 
 /// The processors that the [`launcher`] has for the ranks of a host, as `0,4,5`: it sets it for each rank, whatever

@@ -56,27 +56,27 @@ pub(crate) fn is_initialized() -> bool {
     says(b"MPI_Initialized\0") && !says(b"MPI_Finalized\0")
 }
 
-/// Whether an MPI of MPICH's kind was begun, which may have ended since. It speaks to a launcher of PMI-1 on the
-/// descriptor that is in the environment, whoever else does, and says goodbye there when it ends.
+/// Returns whether an MPI of MPICH's kind was begun, which may have ended since. It speaks to a launcher of PMI-1 on
+/// the descriptor that is in the environment, even if others do too, and says goodbye there when it ends.
 pub(crate) fn says_goodbye_over_pmi1() -> bool {
     says(b"MPI_Initialized\0") && library() == Library::Mpich
 }
 
-/// What a function of MPI says that may be called at any time.
+/// The result of a function of MPI that may be called at any time.
 fn says(name: &[u8]) -> bool {
     // SAFETY: the function of that name, if there is one, has this type in every MPI.
     let function = unsafe { Loaded::this().get::<Flag>(name) };
     function.is_ok_and(|function| {
         let mut flag = 0;
-        // SAFETY: the flag has room; it may be called at any time.
+        // SAFETY: the flag has room; the function may be called at any time.
         let code = unsafe { function(&raw mut flag) };
         code == 0 && flag != 0
     })
 }
 
-/// Which MPI the program has, if it has one.
+/// The kind of the program's MPI, if it has one.
 fn library() -> Library {
-    // SAFETY: only whether it is there is looked at.
+    // SAFETY: only the symbol's presence is checked.
     match unsafe { Loaded::this().get::<*mut c_void>(b"ompi_mpi_comm_world\0") } {
         Ok(_) => Library::OpenMpi,
         Err(_) => Library::Mpich,
@@ -148,7 +148,7 @@ impl Mpi {
         })
     }
 
-    /// Which MPI that is.
+    /// The kind of that MPI.
     pub(crate) fn library(&self) -> Library {
         library()
     }

@@ -10,8 +10,8 @@ use crate::Kind;
 pub struct JoinOptions {
     /// Which service to use.
     pub kind: Kind,
-    /// The communicator of the program's MPI whose processes are the job's ranks, in its order, as the handle that
-    /// C has for it; none for all processes of MPI, or another service.
+    /// The communicator of the program's MPI whose processes are the job's ranks, in its order, as its handle in C.
+    /// None for all processes of MPI, or for another service.
     pub mpi_communicator: Option<usize>,
     /// The libpmix to open, instead of `libpmix.so.2` and `libpmix.so`.
     pub libpmix: Option<PathBuf>,

@@ -1,9 +1,9 @@
-//! What becomes of shared memory in a child that was forked: a private copy.
+//! Makes shared memory a private copy in a forked child.
 //!
-//! The child takes no part in the job, but has every address at which its parent reaches memory of the ranks: slices,
-//! views, and the way of a put to a mapped word, which looks at nothing but the word. So the shared file is mapped once
-//! more over each mapping, privately, before `fork` returns in the child: what is stored there changes nothing for
-//! anybody else. Pages that the child has not stored to show what the ranks store.
+//! The child takes no part in the job, but has every address by which its parent reaches memory of the ranks. Slices
+//! and views lead there, and so does the fast path of a put, which checks nothing but the mapped word. So before
+//! `fork` returns in the child, each mapping is replaced by a private mapping of the shared file. The child's stores
+//! are then visible to no other process. Pages that the child has not stored to show the ranks' stores.
 
 #![allow(unsafe_code)] // maps files over mappings
 
@@ -18,26 +18,26 @@ use std::{
 
 use hydrant_conduit::fork;
 
-/// A mapping of a shared file, or a place for one. Places are never freed: a child looks through them when nothing can
-/// be locked.
+/// A slot for one mapping of a shared file. Slots are never freed: a child walks them at a moment when it cannot take
+/// a lock.
 struct Place {
-    /// Where it is mapped; [`FREE`] or [`TAKEN`] where nothing is.
+    /// The address of the mapping; [`FREE`] or [`TAKEN`] where there is none.
     base: AtomicUsize,
     len: AtomicUsize,
     file: AtomicI32,
     next: *const Place,
 }
 
-// SAFETY: atomics, and a pointer that does not change, to what is never freed.
+// SAFETY: atomics, and a pointer that does not change and leads to memory that is never freed.
 unsafe impl Sync for Place {}
 
 const FREE: usize = 0;
-/// Somebody is about to say what is mapped. No mapping begins there.
+/// A thread is filling the slot in. No mapping begins at this address.
 const TAKEN: usize = 1;
 
 static PLACES: AtomicPtr<Place> = AtomicPtr::new(ptr::null_mut());
 
-/// That a mapping is shared, until this is dropped.
+/// Keeps a mapping listed as shared until this is dropped.
 pub(crate) struct Listed(&'static Place);
 
 impl Listed {
@@ -70,14 +70,14 @@ impl Drop for Listed {
 fn places() -> impl Iterator<Item = &'static Place> {
     let mut next = PLACES.load(Acquire).cast_const();
     std::iter::from_fn(move || {
-        // SAFETY: null, or a place, none of which is ever freed or borrowed mutably.
+        // SAFETY: null, or a slot; no slot is ever freed or borrowed mutably.
         let place = unsafe { next.as_ref() }?;
         next = place.next;
         Some(place)
     })
 }
 
-/// One more place, which is the caller's.
+/// Adds one more slot, which the caller has taken.
 fn another() -> &'static Place {
     let mut first = PLACES.load(Acquire);
     loop {
@@ -101,9 +101,9 @@ fn make_private() {
         if base == FREE || base == TAKEN {
             continue;
         }
-        // SAFETY: a mapping that is listed, of that file. It stays mapped, readable and writable; whoever has a view of
-        // it finds what was there, and expects it to change at any time. If the system refuses, it stays as it was, or
-        // is no longer mapped: then the child ends where it goes there, and does no harm.
+        // SAFETY: a listed mapping, of that file. It stays mapped, readable and writable. A view of it finds the same
+        // bytes, and expects them to change at any time. If the system refuses, the old mapping stays or the range is
+        // unmapped. In the latter case an access ends the child, and does no harm.
         unsafe {
             libc::mmap(
                 ptr::with_exposed_provenance_mut(base),
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
         assert_eq!((status, word.load(Relaxed)), (0, 7));
         drop(listed);
-        // SAFETY: nobody uses it any more.
+        // SAFETY: nothing uses it any more.
         unsafe { mm::munmap(base, LEN) }.expect("it was mapped");
     }
 }

@@ -8,10 +8,10 @@ use crate::{
     error::{count, not_null},
 };
 
-/// What a handle is that ARMCI did not make: memory that nobody prepared.
+/// The treatment of a handle that ARMCI did not make: memory that was not initialized.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unknown {
-    /// One of none, for what begins with it: programs exist that do not prepare their handles.
+    /// A fresh handle, for calls that begin operations: some programs do not initialize their handles.
     Fresh,
     /// An error.
     Refused,
@@ -44,7 +44,7 @@ pub(super) unsafe fn handle<R>(
     done
 }
 
-/// What stands beside a handle's number, so that other memory is hardly taken for one; 0 for one of none.
+/// The check word beside a handle's number, by which other memory is recognized; 0 for an empty handle.
 fn seal(handle: &Handle) -> i32 {
     let Handle {
         number,

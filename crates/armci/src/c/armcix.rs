@@ -1,4 +1,4 @@
-//! The functions of `armcix.h`: what ARMCI-MPI has besides.
+//! The functions of `armcix.h`: ARMCI-MPI's additions.
 
 use std::ffi::c_int;
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{MutexSet, Result, error::not_null};
 
-/// Mutexes of a group, beside those of ARMCI_Create_mutexes.
+/// Mutexes of a group, besides those of ARMCI_Create_mutexes.
 #[allow(non_camel_case_types, reason = "its name in C")]
 pub struct armcix_mutex_hdl_s(MutexSet);
 
@@ -18,8 +18,8 @@ pub struct armcix_mutex_hdl_s(MutexSet);
 #[allow(non_camel_case_types, reason = "its name in C")]
 pub type armcix_mutex_hdl_t = *mut armcix_mutex_hdl_s;
 
-/// Makes a group of the members of another that give the same color, in the order of their keys; none, -1, of those that
-/// give a negative color. Collective over the other group.
+/// Makes a group of the members of another that give the same color, in the order of their keys. Members with a
+/// negative color get no group, -1. Collective over the other group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCIX_Group_split(
     parent: *mut ARMCI_Group,
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn ARMCIX_Group_dup(
     unsafe { ARMCIX_Group_split(parent, 0, 0, new_group) }
 }
 
-/// Makes mutexes, so many of this process; null after an error. Collective over a group.
+/// Makes `number` mutexes of this process; null after an error. Collective over a group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCIX_Create_mutexes_hdl(
     count: c_int,
@@ -66,18 +66,18 @@ pub unsafe extern "C" fn ARMCIX_Create_mutexes_hdl(
     made
 }
 
-/// Does away with mutexes. Collective over their group.
+/// Destroys mutexes. Collective over their group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCIX_Destroy_mutexes_hdl(hdl: armcix_mutex_hdl_t) -> c_int {
     call("ARMCIX_Destroy_mutexes_hdl", |armci| {
         not_null(hdl, "a set of mutexes")?;
-        // SAFETY: ARMCIX_Create_mutexes_hdl made it, and nobody uses it again, says C's caller.
+        // SAFETY: ARMCIX_Create_mutexes_hdl made it, and nothing uses it again, as C's caller promises.
         let set = unsafe { Box::from_raw(hdl) };
         armci.destroy_mutex_set(set.0)
     })
 }
 
-/// Locks a mutex of a process, by its number among all.
+/// Locks a mutex of a process. `proc` is the process's number among all.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCIX_Lock_hdl(hdl: armcix_mutex_hdl_t, mutex: c_int, proc: c_int) {
     found("ARMCIX_Lock_hdl", |armci| {
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn ARMCIX_Lock_hdl(hdl: armcix_mutex_hdl_t, mutex: c_int, 
     });
 }
 
-/// Locks a mutex of a process if nobody has it: 0 if it did, 1 if not.
+/// Locks a mutex of a process if it is free: 0 if it did, 1 if not.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCIX_Trylock_hdl(
     hdl: armcix_mutex_hdl_t,
@@ -109,12 +109,12 @@ pub unsafe extern "C" fn ARMCIX_Unlock_hdl(hdl: armcix_mutex_hdl_t, mutex: c_int
     });
 }
 
-/// Does nothing: what others ask for is done by a thread of its own.
+/// Does nothing: a thread of its own serves other processes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCIX_Progress() {}
 
 /// # Safety
-/// ARMCIX_Create_mutexes_hdl made it, if it is not null, and nobody does away with it meanwhile.
+/// ARMCIX_Create_mutexes_hdl made it, if it is not null, and no thread destroys it meanwhile.
 unsafe fn set_of<'a>(hdl: armcix_mutex_hdl_t) -> Result<&'a MutexSet> {
     not_null(hdl, "a set of mutexes")?;
     // SAFETY: the caller's promise.

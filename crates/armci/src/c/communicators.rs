@@ -1,4 +1,4 @@
-//! Communicators of MPI for all processes of ARMCI and for its groups, where the program has begun MPI.
+//! MPI communicators for all processes of ARMCI and for its groups, if the program has begun MPI.
 
 use parking_lot::Mutex;
 
@@ -7,16 +7,16 @@ use crate::{
     mpi::{self, Communicator},
 };
 
-/// Those of the groups of this process.
+/// The communicators of this process and its groups.
 static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
 
 struct Known {
     all: Communicator,
-    /// In the order in which they were made, which is the members' as well.
+    /// In the order of their making, which all members share.
     groups: Vec<(Group, Communicator)>,
 }
 
-/// Makes one of all processes of ARMCI, if MPI has the same: those of `given`, or of all. Collective.
+/// Makes a communicator of all processes of ARMCI, if `given`, or MPI's world, has the same processes. Collective.
 pub(super) fn begin(armci: &Armci, given: Option<Communicator>) -> Result<()> {
     if !mpi::may_call() {
         return Ok(());
@@ -31,7 +31,7 @@ pub(super) fn begin(armci: &Armci, given: Option<Communicator>) -> Result<()> {
     Ok(())
 }
 
-/// Checks that a communicator has the processes of ARMCI that was begun before.
+/// Checks that a communicator has the processes of the ARMCI that was begun before.
 pub(super) fn check_same(armci: &Armci, given: Communicator) -> Result<()> {
     let (size, rank) = given.extent()?;
     let own = (armci.job().size(), armci.me() as u32);
@@ -47,7 +47,7 @@ pub(super) fn check_same(armci: &Armci, given: Communicator) -> Result<()> {
     })
 }
 
-/// Makes one of a new group, if there is one of all. Collective over the members.
+/// Makes the communicator of a new group, if there is one of all processes. Collective over the members.
 pub(super) fn add(armci: &Armci, group: Group) -> Result<()> {
     let Some(all) = KNOWN.lock().as_ref().map(|known| known.all) else {
         return Ok(());
@@ -62,7 +62,7 @@ pub(super) fn add(armci: &Armci, group: Group) -> Result<()> {
     Ok(())
 }
 
-/// Gives up that of a group.
+/// Frees the communicator of a group.
 pub(super) fn remove(group: Group) -> Result<()> {
     let gone = KNOWN.lock().as_mut().and_then(|known| {
         let at = known.groups.iter().position(|(other, _)| *other == group)?;
@@ -71,7 +71,7 @@ pub(super) fn remove(group: Group) -> Result<()> {
     gone.map_or(Ok(()), Communicator::free)
 }
 
-/// That of a group.
+/// The communicator of a group.
 ///
 /// # Errors
 /// [`Error::NoGroup`], [`Error::Mpi`] if there is none.
@@ -94,7 +94,7 @@ pub(super) fn of(armci: &Armci, group: Group) -> Result<Communicator> {
     })
 }
 
-/// Gives all of them up, whatever befalls one.
+/// Frees all of them, even if one fails.
 pub(super) fn end() -> Result<()> {
     let Some(known) = KNOWN.lock().take() else {
         return Ok(());

@@ -1,8 +1,9 @@
-//! A sentence for who hands an operation a buffer that this process cannot read or write, before the system ends the
-//! process for it. To look at each buffer before would cost more than most operations.
+//! Explains the fault of an operation with a buffer that this process cannot read or write, before the system ends
+//! the process. A check of each buffer beforehand would cost more than most operations.
 //!
-//! The handler says its sentence where the fault is in this library, or in a function of the system's that this library
-//! called, and then does what was to be done before: a program's own handler is called.
+//! The handler writes its sentence if the fault is in this library, or in a system function that this library called.
+//! Then it does what would have been done without it: it calls the program's own handler, or lets the system end the
+//! process.
 
 use std::{
     ffi::{c_int, c_void},
@@ -14,26 +15,26 @@ use std::{
     },
 };
 
-/// What was to be done before at each of the signals.
+/// The actions for each of the signals before this library's.
 static BEFORE: [OnceLock<libc::sigaction>; 2] = [OnceLock::new(), OnceLock::new()];
 const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
-/// Where this library's code is, and this process's number.
+/// The address range of this library's code, and this process's number.
 static KNOWN: OnceLock<(Range<usize>, i32)> = OnceLock::new();
 
-/// Whether the sentence was said: the fault comes again, if nothing else is done about it.
+/// True once the sentence was written: the fault comes again if nothing else is done about it.
 static SAID: AtomicBool = AtomicBool::new(false);
 
-/// Where the thread was.
+/// The registers of the thread at the fault.
 struct Place {
     instruction: usize,
     stack: usize,
-    /// Whether it was about to write, where the processor says so.
+    /// True if it was about to write, as far as the processor tells.
     writes: Option<bool>,
 }
 
-/// Has faults explained from now on. Not where this library is a part of the program itself, whose own faults are not told
-/// apart.
+/// Explains faults from now on. It does not if this library is a part of the program itself, because the program's
+/// own faults then look the same.
 pub(super) fn explain(me: i32) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -58,7 +59,7 @@ pub(super) fn explain(me: i32) {
     });
 }
 
-/// Where the code of this library is, unless it is a part of the program.
+/// The address range of this library's code, unless it is a part of the program.
 fn own_code() -> Option<Range<usize>> {
     struct Search {
         wanted: usize,
@@ -70,9 +71,9 @@ fn own_code() -> Option<Range<usize>> {
         _: usize,
         search: *mut c_void,
     ) -> c_int {
-        // SAFETY: `own_code` hands in a search, which is its own.
+        // SAFETY: `own_code` passes a search, which is its own.
         let search = unsafe { &mut *search.cast::<Search>() };
-        // SAFETY: the loader hands in what it knows of an object.
+        // SAFETY: the loader passes its description of an object.
         let info = unsafe { &*info };
         // SAFETY: it has so many headers.
         let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
@@ -99,7 +100,7 @@ fn own_code() -> Option<Range<usize>> {
 }
 
 extern "C" fn handler(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the system hands in both.
+    // SAFETY: the system passes both.
     let (address, place) = unsafe { ((*info).si_addr() as usize, place(context)) };
     if let (Some((code, me)), Some(place)) = (KNOWN.get(), place)
         && is_ours(code, &place)
@@ -130,8 +131,8 @@ extern "C" fn handler(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
     }
 }
 
-/// Whether a thread was in this library, or in a function of the system's that this library called: such a one has not
-/// moved its stack pointer, at which the address is to which it returns.
+/// Returns whether a thread was in this library, or in a system function that this library called. Such a function
+/// has not moved its stack pointer, which points to its return address.
 fn is_ours(code: &Range<usize>, place: &Place) -> bool {
     if code.contains(&place.instruction) {
         return true;
@@ -141,7 +142,7 @@ fn is_ours(code: &Range<usize>, place: &Place) -> bool {
     code.contains(&unsafe { top.read_volatile() })
 }
 
-/// Writes the sentence, with nothing that a handler may not use.
+/// Writes the sentence, by calls that a handler may make.
 fn say(me: i32, address: usize, writes: Option<bool>) {
     let mut line = Line {
         bytes: [0; 320],
@@ -195,7 +196,7 @@ impl Line {
 
 #[cfg(target_arch = "x86_64")]
 unsafe fn place(context: *mut c_void) -> Option<Place> {
-    // SAFETY: the system handed it to a handler.
+    // SAFETY: the system passed it to a handler.
     let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     Some(Place {
         instruction: registers[libc::REG_RIP as usize] as usize,
@@ -206,7 +207,7 @@ unsafe fn place(context: *mut c_void) -> Option<Place> {
 
 #[cfg(target_arch = "aarch64")]
 unsafe fn place(context: *mut c_void) -> Option<Place> {
-    // SAFETY: the system handed it to a handler.
+    // SAFETY: the system passed it to a handler.
     let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext };
     Some(Place {
         instruction: registers.pc as usize,

@@ -22,13 +22,13 @@ unsafe fn bytes<'a>(at: *mut c_void, len: usize) -> Result<&'a mut [u8]> {
     Ok(unsafe { std::slice::from_raw_parts_mut(at.cast(), len) })
 }
 
-/// Bytes of C's that are read alone: other threads may read them, too.
+/// A caller's bytes that are only read: other threads may read them, too.
 unsafe fn read_bytes<'a>(at: *const c_void, len: usize) -> Result<&'a [u8]> {
     if len == 0 {
         return Ok(&[]);
     }
     not_null(at, "a buffer")?;
-    // SAFETY: so many, says C's caller.
+    // SAFETY: the caller promises `len` bytes.
     Ok(unsafe { std::slice::from_raw_parts(at.cast(), len) })
 }
 
@@ -50,7 +50,8 @@ unsafe fn elements<'a>(
     Ok((bytes, reduction, element))
 }
 
-/// Joins the job, so that messages go on after ARMCI_Finalize, until armci_msg_finalize. Begins MPI before, if the program is linked with it and has not begun it. Collective.
+/// Joins the job, so that messages go on after ARMCI_Finalize, until armci_msg_finalize. Begins MPI before, if the
+/// program is linked with it and has not begun it. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_init(argc: *mut c_int, argv: *mut *mut *mut c_char) {
     let begun = process::begin_mpi(argc, argv);
@@ -414,7 +415,7 @@ pub unsafe extern "C" fn armci_msg_group_dgop(
     });
 }
 
-/// Combines elements of all members of a group that are in a scope, at each. Collective over these.
+/// Combines elements of all members of a group that are in a scope, at each of them. Collective over these.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_group_gop_scope(
     scope: c_int,
@@ -492,7 +493,8 @@ pub unsafe extern "C" fn armci_msg_group_barrier(group: *mut ARMCI_Group) {
     });
 }
 
-/// Brings bytes of a member of a group, by its number among all processes, to all members that are in a scope. Collective over these.
+/// Brings bytes from a member of a group to all members that are in a scope. The root is given by its number among
+/// all processes. Collective over these.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_group_bcast_scope(
     scope: c_int,
@@ -509,7 +511,8 @@ pub unsafe extern "C" fn armci_msg_group_bcast_scope(
     });
 }
 
-/// Brings bytes of a member of a group to so many from it on, all by their numbers there. Collective over these.
+/// Brings bytes from a member of a group to the next members in number order, by their numbers in the group.
+/// Collective over these.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_grp_clus_brdcst(
     buf: *mut c_void,

@@ -1,7 +1,7 @@
 //! The functions of ARMCI's headers that take or give communicators of MPI, and ARMCI-MPI's ways to begin.
 //!
-//! A communicator is an `int` of MPICH and an address of Open MPI: the declarations, which `armci.h` and `message.h` have
-//! under the macro `MSG_COMMS_MPI`, are written by hand.
+//! A communicator is an `int` in MPICH and an address in Open MPI. So its declarations, which `armci.h` and
+//! `message.h` have under the macro `MSG_COMMS_MPI`, are written by hand.
 
 use std::ffi::c_int;
 
@@ -13,8 +13,8 @@ use super::{
 };
 use crate::mpi::Communicator;
 
-/// Initializes ARMCI, with the processes of a communicator in its order: 1, or 0 after an error. What it began the first
-/// ARMCI_Finalize ends. Collective over them.
+/// Initializes ARMCI with the processes of a communicator, in its order: 1, or 0 after an error. The first
+/// ARMCI_Finalize ends it. Collective over them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Init_mpi_comm(comm: usize) -> c_int {
     let begun = process::begin_armci_once(handle(comm));
@@ -28,7 +28,8 @@ pub unsafe extern "C" fn PARMCI_Init_mpi_comm(comm: usize) -> c_int {
     unsafe { ARMCI_Init_mpi_comm(comm) }
 }
 
-/// As ARMCI_Init, with the processes of a communicator in its order. Any thread may call ARMCI, whatever is asked for.
+/// As ARMCI_Init, with the processes of a communicator in its order. Any thread may call ARMCI, for any level that is
+/// asked for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Init_thread_comm(_armci_requested: c_int, comm: usize) -> c_int {
     let begun = process::begin_armci(Some(handle(comm)));
@@ -49,8 +50,8 @@ pub unsafe extern "C" fn armci_msg_init_comm(comm: usize) {
     or_die("armci_msg_init_comm", begun);
 }
 
-/// The communicator of a group, of which this process is a member: ARMCI's own, which a program may use and not free.
-/// `MPI_COMM_NULL` if there is none.
+/// The communicator of a group that this process is a member of: ARMCI's own, which a program may use and must not
+/// free. `MPI_COMM_NULL` if there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_group_comm(group: *mut ARMCI_Group) -> usize {
     // SAFETY: what C's caller promises.
@@ -64,7 +65,7 @@ pub unsafe extern "C" fn armci_group_comm(group: *mut ARMCI_Group) -> usize {
     }
 }
 
-/// What C gives: of an `int` the upper half of the register means nothing.
+/// The communicator that C passes: for an `int` the upper half of the register is undefined.
 fn handle(comm: usize) -> Communicator {
     match Communicator::is_wide() {
         true => Communicator(comm),

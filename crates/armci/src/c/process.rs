@@ -27,7 +27,7 @@ static ARMCI: AtomicPtr<Armci> = AtomicPtr::new(ptr::null_mut());
 /// What processes talk by, while that is initialized; the same as [`ARMCI`], which ends earlier.
 static MESSAGES: AtomicPtr<Armci> = AtomicPtr::new(ptr::null_mut());
 
-/// In a child that was forked, what its parent talks by: the child has neither of the two.
+/// In a forked child, the parent's message context: the child has neither of the two above.
 static PARENT: AtomicPtr<Armci> = AtomicPtr::new(ptr::null_mut());
 
 /// How often it was initialized.
@@ -41,7 +41,7 @@ static BEGUN: Mutex<Begun> = Mutex::new(Begun {
 struct Begun {
     /// Calls of `ARMCI_Init` without one of `ARMCI_Finalize`.
     armci: u32,
-    /// Whether later calls do not count.
+    /// True if later calls do not count.
     is_once: bool,
     /// Whether `armci_msg_init` was called.
     messages: bool,
@@ -62,14 +62,14 @@ pub(super) fn messages() -> Result<&'static Armci> {
     unsafe { MESSAGES.load(Acquire).as_ref() }.ok_or_else(not_initialized)
 }
 
-/// Why there is no ARMCI.
+/// The reason why there is no ARMCI.
 #[cold]
 fn not_initialized() -> Error {
     forked().err().unwrap_or(Error::NotInitialized)
 }
 
-/// Whether this process is the one that joined. Asked before anything is locked, which a thread of the parent may hold
-/// that a child has not.
+/// Checks that this process is the one that joined. The check comes before any lock, because a thread of the parent
+/// that the child lacks may hold it.
 ///
 /// # Errors
 /// [`hydrant::Error::Forked`].
@@ -84,7 +84,7 @@ pub(super) fn forked() -> Result<()> {
     }
 }
 
-/// Takes a child what is its parent's, before `fork` returns there: so no function need ask whether it is in one.
+/// Takes the parent's contexts from a child, before `fork` returns there. So no function needs a check of its own.
 fn leave_to_parent() {
     let parent = MESSAGES.swap(ptr::null_mut(), AcqRel);
     if !parent.is_null() {
@@ -93,7 +93,7 @@ fn leave_to_parent() {
     ARMCI.store(ptr::null_mut(), Release);
 }
 
-/// Joins the job, unless that was done: all processes, or those of a communicator.
+/// Joins the job, unless it was joined before, with all processes or those of a communicator.
 pub(super) fn begin_messages(given: Option<Communicator>) -> Result<()> {
     forked()?;
     let mut begun = BEGUN.lock();
@@ -101,7 +101,7 @@ pub(super) fn begin_messages(given: Option<Communicator>) -> Result<()> {
     join(&begun, given)
 }
 
-/// Begins MPI, too, if the program has it and has not begun it: before it joins the job.
+/// Begins MPI, if the program has it and has not begun it, before ARMCI joins the job.
 pub(super) fn begin_mpi(argc: *mut c_int, argv: *mut *mut *mut c_char) -> Result<bool> {
     let _begun = BEGUN.lock();
     match MESSAGES.load(Acquire).is_null() {
@@ -110,7 +110,7 @@ pub(super) fn begin_mpi(argc: *mut c_int, argv: *mut *mut *mut c_char) -> Result
     }
 }
 
-/// Has the end of the process end MPI, if the program did not and ended ARMCI in good order.
+/// Lets the exit of the process end MPI, if the program did not and ended ARMCI in good order.
 pub(super) fn end_mpi_at_exit() {
     extern "C" fn end() {
         if MESSAGES.load(Acquire).is_null()
@@ -119,7 +119,7 @@ pub(super) fn end_mpi_at_exit() {
             tell(&cause.to_string());
         }
     }
-    // SAFETY: the function unwinds nowhere, and the library stays loaded: nobody unloads what has threads.
+    // SAFETY: the function does not unwind, and the library stays loaded, because it has threads.
     if unsafe { libc::atexit(end) } != 0 {
         tell("MPI is not ended with the process: call MPI_Finalize");
     }
@@ -136,7 +136,7 @@ pub(super) fn begin_armci(given: Option<Communicator>) -> Result<()> {
     Ok(())
 }
 
-/// As [`begin_armci`], so that the first call of [`end_armci`] ends it: Global Arrays, which begins ARMCI so, begins it
+/// As [`begin_armci`], but the first call of [`end_armci`] ends it. Global Arrays begins ARMCI this way, begins it
 /// once more and ends it once.
 pub(super) fn begin_armci_once(given: Communicator) -> Result<()> {
     begin_armci(Some(given))?;
@@ -170,7 +170,7 @@ fn join(begun: &Begun, given: Option<Communicator>) -> Result<()> {
 }
 
 /// Ends ARMCI, with the last call of as many as began it, and the job, unless
-/// [messages](begin_messages) are to go on. Once more is once too often, and does nothing, as in ARMCI.
+/// [messages](begin_messages) are to go on. A further call does nothing, as in ARMCI.
 pub(super) fn end_armci() -> Result<()> {
     forked()?;
     let mut begun = BEGUN.lock();
@@ -269,7 +269,7 @@ pub(super) fn or_die<T>(function: &str, outcome: Result<T>) -> T {
     }
 }
 
-/// How a function ended that ends what a child has no part in: there it says so, and the child goes on.
+/// Ends a function that has no meaning in a forked child: there it reports the error, and the child goes on.
 pub(super) fn or_die_unless_forked(function: &str, outcome: Result<()>) {
     match outcome {
         Err(cause @ Error::Hydrant(hydrant::Error::Forked { .. })) => _ = refused(function, &cause),

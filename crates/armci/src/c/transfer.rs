@@ -184,7 +184,8 @@ pub unsafe extern "C" fn ARMCI_PutS_flag_dir(
     })
 }
 
-/// Copies a section of an array of this process into a buffer, run behind run: `count` is its bytes, then how often on each level.
+/// Copies a section of an array of this process into a buffer, run behind run. `count` is the bytes of a run, then
+/// the number of runs at each level.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_write_strided(
     ptr: *mut c_void,
@@ -202,7 +203,7 @@ pub unsafe extern "C" fn armci_write_strided(
     or_die("armci_write_strided", act());
 }
 
-/// Copies a buffer into a section of an array of this process, as armci_write_strided the other way.
+/// Copies a buffer into a section of an array of this process, in the layout of armci_read_strided.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_read_strided(
     ptr: *mut c_void,

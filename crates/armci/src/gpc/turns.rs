@@ -59,7 +59,7 @@ impl Turns {
 impl Drop for Turns {
     fn drop(&mut self) {
         if !self.0.origin.is_some_and(Origin::is_here) {
-            // A child that was forked has not got the threads.
+            // A forked child lacks the threads.
             return;
         }
         let mut state = self.0.state.lock();

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 /// Allocations begin at a cache line, and have whole ones.
 const LINE: usize = 64;
-/// Longer ones begin at a page, or so far behind one as their colour says.
+/// Longer ones begin at a page, or at an offset behind one, their colour.
 const PAGE: usize = 4096;
 
-/// Bytes by which the next long allocations begin behind a page, where that serves: columns of two matrices whose rows
-/// are pages long would all be in the same few lines of the caches otherwise. They lie about the middle of the page, far
-/// from where private memory begins.
+/// The offset behind a page at which the next long allocation begins, if colours help. Otherwise columns of two
+/// matrices whose rows are pages long would share the same few cache lines. The offsets lie about the middle of the
+/// page, far from the start of private memory.
 fn colour(number: usize) -> usize {
     LINE * (24 + number % 8 * 5 % 8 * 2)
 }
@@ -23,7 +23,7 @@ pub(super) struct Heap {
     gaps: BTreeMap<usize, usize>,
     /// Allocations: where each begins, and the bytes it takes.
     taken: BTreeMap<usize, usize>,
-    /// Long allocations so far, if they have colours.
+    /// The number of long allocations so far, if they have colours.
     coloured: Option<usize>,
 }
 
@@ -32,8 +32,8 @@ impl Heap {
     /// in the arena.
     pub(super) const EDGES: usize = 2 * PAGE;
 
-    /// An arena of which so many bytes can be had at once. Colours are for memory that is copied by processors: what is
-    /// registered is so by whole pages, of which an allocation is to have no more than it needs.
+    /// An arena of `len` bytes that can be allocated at once. Colours are for memory that processors copy. Registered
+    /// memory counts by whole pages, and an allocation should have no more of them than it needs.
     pub(super) fn new(len: usize, has_colours: bool) -> Self {
         let len = len / PAGE * PAGE;
         // A line belongs to none at the start. At the end it is the guard of the last allocation.
@@ -72,11 +72,11 @@ impl Heap {
         Some(start)
     }
 
-    /// The first gap that has room so far behind a multiple of an alignment: where it begins, where the room does, and
-    /// the gap's bytes.
+    /// The first gap with room at `behind` bytes past a multiple of an alignment: the gap's start, the room's start,
+    /// and the gap's bytes.
     fn place(&self, len: usize, align: usize, behind: usize) -> Option<(usize, usize, usize)> {
         self.gaps.iter().find_map(|(gap, size)| {
-            // The first page is no more than the others': the limit holds with a colour, too.
+            // The first page is no exception: the limit holds with a colour, too.
             let start = ((*gap).max(align).saturating_sub(behind)).next_multiple_of(align) + behind;
             (start.checked_add(len)? <= gap + size).then_some((*gap, start, *size))
         })
@@ -164,7 +164,7 @@ mod tests {
         lines.dedup();
         assert_eq!(lines.len(), 8, "{starts:?}");
         assert!(lines[0] >= 24 && lines[7] < 40, "{lines:?}");
-        // Colours take no memory of their own: what is between two pages is in use.
+        // Colours take no memory of their own: the bytes between two pages are in use.
         assert!(heap.end() <= 8 * 3 * PAGE + PAGE, "{}", heap.end());
     }
 

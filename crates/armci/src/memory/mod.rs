@@ -334,8 +334,8 @@ impl Memory {
         std::ptr::with_exposed_provenance_mut(self.procs[proc].base + offset)
     }
 
-    /// Where a byte that some process's memory has at an address of this process is in its arena, and how many
-    /// bytes of its allocation come before it.
+    /// The offset in its arena of a byte of some process's memory, given by its address here, and the number of bytes
+    /// of its allocation before it.
     pub(crate) fn whose(&self, at: *mut u8) -> Option<(usize, usize, usize)> {
         let own_first = std::iter::once(self.me).chain(0..self.procs.len());
         own_first.into_iter().find_map(|proc| {

@@ -15,7 +15,7 @@ pub(crate) struct Circle<'a> {
 }
 
 impl Circle<'_> {
-    /// Which of them a process is.
+    /// The position of a process among them.
     ///
     /// # Errors
     /// [`Error::NoMember`].

@@ -34,15 +34,15 @@ pub enum Reduction {
     AbsMin,
     /// Bits set in any; of integers alone.
     Or,
-    /// Bits set in all; of integers alone.
+    /// The bits set in all; of integers alone.
     And,
-    /// 1 where none is zero, else 0; of integers alone.
+    /// 1 if none is zero, otherwise 0; of integers alone.
     LogicalAnd,
-    /// 1 where any is not zero, else 0; of integers alone.
+    /// 1 if any is not zero, otherwise 0; of integers alone.
     LogicalOr,
 }
 
-/// How integers are combined bit by bit, or as truth values.
+/// The ways to combine integers bit by bit, or as truth values.
 #[derive(Clone, Copy)]
 pub(crate) enum Logic {
     Or,
@@ -51,7 +51,7 @@ pub(crate) enum Logic {
     LogicalAnd,
 }
 
-/// The names of reductions, by what they begin with.
+/// The names of reductions, as prefixes.
 const NAMES: [(&[u8], Reduction); 15] = [
     (b"+", Reduction::Sum),
     (b"*", Reduction::Product),
@@ -142,7 +142,7 @@ impl Element {
         }
     }
 
-    /// What C calls several of them.
+    /// The plural of the type's name in C.
     fn plural(self) -> &'static str {
         match self {
             Self::Int => "ints",
@@ -168,7 +168,7 @@ impl Reduction {
     /// [`Error::Reduction`].
     pub fn of_name(name: &[u8], element: Element) -> Result<Self> {
         let is_integer = matches!(element, Element::Int | Element::Long);
-        // As ARMCI does, by what a name begins with: a longer name stands before what it begins with itself.
+        // As in ARMCI, a prefix of the name decides. So a longer prefix stands before its own prefixes.
         let known = NAMES.iter().find(|(begin, _)| name.starts_with(begin));
         let known = known.filter(|(_, reduction)| is_integer || !reduction.is_of_integers());
         let unknown = || Error::Reduction {

@@ -81,7 +81,7 @@ impl Armci {
     /// Brings bytes of a process to all of a scope. Collective over it. ARMCI's `armci_msg_bcast_scope`.
     ///
     /// # Errors
-    /// [`Error::NoProcess`], [`Error::NoMember`] if the root is none of them, [`Error::Hydrant`].
+    /// [`Error::NoProcess`], [`Error::NoMember`] if the root is not among them, [`Error::Hydrant`].
     pub fn broadcast(&self, scope: Scope, bytes: &mut [u8], root: i32) -> Result<()> {
         let number = self.memory.process(root)?;
         if scope == Scope::All {

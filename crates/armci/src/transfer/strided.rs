@@ -84,8 +84,8 @@ impl Strides<'_> {
         Some(())
     }
 
-    /// Whether runs of one level lie between each other on both sides, of which the one begins so many bytes, or so
-    /// many less than there are addresses, behind the other.
+    /// Returns whether runs of one level lie between each other on both sides. One side begins `ahead` bytes behind
+    /// the other, modulo the size of the address space.
     #[cold]
     fn interleave(&self, ahead: usize) -> bool {
         let (&[bytes, _], &[stride], &[other]) = (self.count, self.src, self.dst) else {
@@ -105,7 +105,7 @@ impl Strides<'_> {
     ///
     /// # Safety
     /// 1. Each run is readable, and the buffer is writable for as many bytes as they have together.
-    /// 2. They lie apart, nobody writes to the runs meanwhile, and nobody uses the buffer.
+    /// 2. They lie apart; nothing writes to the runs meanwhile, and nothing else uses the buffer.
     pub(crate) unsafe fn pack(&self, section: *const u8, mut buffer: *mut u8) -> Result<()> {
         let bytes = self.of_buffer(section, buffer)?;
         for (from, _) in self.runs() {
@@ -116,14 +116,14 @@ impl Strides<'_> {
         Ok(())
     }
 
-    /// As [`pack`](Self::pack), the other way.
+    /// As [`pack`](Self::pack), in the other direction.
     ///
     /// # Errors
-    /// As there.
+    /// The same.
     ///
     /// # Safety
     /// 1. Each run is writable, and the buffer is readable for as many bytes as they have together.
-    /// 2. They lie apart, nobody uses the runs meanwhile, and nobody writes to the buffer.
+    /// 2. They lie apart; nothing else uses the runs meanwhile, and nothing writes to the buffer.
     pub(crate) unsafe fn unpack(&self, section: *mut u8, mut buffer: *const u8) -> Result<()> {
         let bytes = self.of_buffer(section, buffer)?;
         for (from, _) in self.runs() {
@@ -134,7 +134,7 @@ impl Strides<'_> {
         Ok(())
     }
 
-    /// Bytes of a run, if a section and a buffer are there.
+    /// The bytes of a run, if a section and a buffer are there.
     fn of_buffer(&self, section: *const u8, buffer: *const u8) -> Result<usize> {
         not_null(section, "the first run of a section")?;
         not_null(buffer, "the buffer of a section")?;
@@ -201,8 +201,8 @@ impl Armci {
     /// As [`put`](Self::put); [`Error::StrideLevels`], [`Error::Number`] for negative strides and counts.
     ///
     /// # Safety
-    /// As [`put`](Self::put), of each run that is read and each that is written; what lies between runs may be
-    /// others'.
+    /// As [`put`](Self::put), for each run that is read and each that is written. Other threads may use the bytes
+    /// between runs.
     pub unsafe fn put_strided(
         &self,
         src: *const u8,

@@ -132,7 +132,7 @@ fn comes_to_its_end(fixture: &dyn Fixture) {
                     me.breathe();
                 }
                 me.conduit.come_to_end(come);
-                // Said again it is no news.
+                // The same word again is no news.
                 me.conduit.come_to_end(come);
             } else {
                 asleep.fetch_add(1, SeqCst);

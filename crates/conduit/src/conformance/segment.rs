@@ -60,7 +60,7 @@ fn bounds(fixture: &dyn Fixture) {
                 "a window without a wake word"
             );
         }
-        // Who maps a rank's memory is on its host, and others may be, too.
+        // A rank that maps another's memory is on its host, and further ranks may be, too.
         let mapped = me.ranks().filter(|it| me.conduit.window(*it).is_some());
         let here = me.conduit.caps().host_ranks;
         assert!(

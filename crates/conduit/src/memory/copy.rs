@@ -17,11 +17,11 @@ use super::moves;
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Up to here, word by word is faster than a call, where moves are not written here.
+/// Up to this length, a copy word by word is faster than a call, on processors without moves of our own.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 const SMALL: usize = 64;
 
-/// Whether a word of so many bytes can be moved by itself: x86-64 moves words at any address.
+/// Returns whether a word of so many bytes can be moved as one: x86-64 moves words at any address.
 #[inline(always)]
 fn is_word(at: *const u8, bytes: usize) -> bool {
     cfg!(all(target_arch = "x86_64", not(miri))) || at.addr().is_multiple_of(bytes)

@@ -1,7 +1,7 @@
-//! A way to a window that can be shut: what a put or a get of a few bytes takes, and no more.
+//! A gate to a window: the checks of a put or a get of a few bytes, in one comparison. It can be shut.
 //!
-//! One number says how far an access may go: no further than the window, and nowhere once the gate is shut. So whether
-//! the memory lives, and whether the elements lie in it, is one comparison.
+//! One number is the bound of an access: the length of the window, or zero once the gate is shut. So one comparison
+//! checks that the memory lives and that the elements lie in it.
 
 use std::{
     mem,
@@ -13,11 +13,11 @@ use bytemuck::Pod;
 
 use super::{Window, copy};
 
-/// A window, and whether its elements may be reached by [`put`](Self::put) and its kin.
+/// A window, and the bound within which [`put`](Self::put) and its kin reach it.
 #[derive(Debug)]
 pub struct Gate {
     window: Window,
-    /// The bytes of the window while the gate is open, else none. Never more, for no access is checked otherwise.
+    /// The bytes of the window while the gate is open, else zero. Never more, for no other check is made.
     open: AtomicUsize,
 }
 
@@ -28,13 +28,13 @@ impl Gate {
         Self { window, open }
     }
 
-    /// Lets nobody through any more. Who is inside stays there.
+    /// Shuts the gate. Accesses that are inside go on.
     pub fn shut(&self) {
         self.open.store(0, Relaxed);
     }
 
-    /// Copies elements in, from element `index` on, and says whether it did: not if they do not fit, share a byte with
-    /// where they go, or are none, nor if the gate is shut.
+    /// Copies elements in, from element `index` on, and returns whether it did. It does not if the gate is shut, or
+    /// if the elements do not fit, overlap their target or are none.
     #[inline(always)]
     pub fn put<T: Pod>(&self, index: usize, data: &[T]) -> bool {
         let Some(dst) = self.apart(index, data) else {
@@ -46,7 +46,7 @@ impl Gate {
         true
     }
 
-    /// Copies elements out, from element `index` on, and says whether it did, as [`put`](Self::put).
+    /// Copies elements out, from element `index` on, and returns whether it did, as [`put`](Self::put).
     #[inline(always)]
     pub fn get<T: Pod>(&self, index: usize, data: &mut [T]) -> bool {
         let Some(src) = self.apart(index, data) else {
@@ -57,7 +57,7 @@ impl Gate {
         true
     }
 
-    /// Stores one element, and says whether it did: not if the window has none there, nor if the gate is shut.
+    /// Stores one element, and returns whether it did: not if the window has none there, nor if the gate is shut.
     #[inline(always)]
     pub fn store<T: Pod>(&self, index: usize, value: T) -> bool {
         let Some(dst) = self.within::<T>(index, 1) else {
@@ -80,7 +80,7 @@ impl Gate {
         Some(value)
     }
 
-    /// Where so many elements from `index` on are, if the window holds them and the gate is open.
+    /// The address of so many elements from `index` on, if the window holds them and the gate is open.
     #[inline(always)]
     fn within<T>(&self, index: usize, count: usize) -> Option<*mut u8> {
         let room = self.open.load(Relaxed).checked_div(size_of::<T>())?;
@@ -91,13 +91,13 @@ impl Gate {
         Some(self.window.as_ptr().wrapping_add(index * size_of::<T>()))
     }
 
-    /// As [`within`](Self::within), if they share no byte with `data`, which is as long.
+    /// As [`within`](Self::within), if they do not overlap `data`, which has the same length.
     #[inline(always)]
     fn apart<T>(&self, index: usize, data: &[T]) -> Option<*mut u8> {
         let here = self.within::<T>(index, data.len())?;
         let (bytes, there) = (mem::size_of_val(data), data.as_ptr().addr());
-        // Of equal length, they share a byte if one begins less than that from the other, on either side: one
-        // comparison. Of no bytes only those pass that are at one place, which does no harm.
+        // Two ranges of equal length overlap if one begins less than that length from the other, on either side: one
+        // comparison. Empty ranges pass only if they begin at the same place, which does no harm.
         let distance = here.addr().wrapping_sub(there);
         let is_apart = distance.wrapping_add(bytes.wrapping_sub(1)) >= (2 * bytes).wrapping_sub(1);
         is_apart.then_some(here)
@@ -204,7 +204,7 @@ mod tests {
         for (index, start, count) in
             (0..6).flat_map(|i| (0..12).flat_map(move |s| (1..6).map(move |c| (i, s, c))))
         {
-            // SAFETY: in bounds of the window, which nobody else writes to; what shares bytes is refused.
+            // SAFETY: in bounds of the window, which no other thread writes to; overlapping ranges are refused.
             let data = unsafe { std::slice::from_raw_parts(base.add(start), count) };
             let shared = (index..index + count).any(|byte| (start..start + count).contains(&byte));
             assert_eq!(gate.put(index, data), !shared, "{index} {start} {count}");

@@ -29,12 +29,12 @@ pub(super) unsafe fn each(run: usize, runs: impl Each) {
 /// The shortest copy that takes more than one such run.
 const LONGER: usize = LONGEST + 1;
 
-/// Longer copies are the C library's: what is beyond the first cache takes its time whoever copies.
+/// The C library does longer copies: beyond the first cache the memory limits the speed of any copy.
 const LONGEST_BY_VECTORS: usize = 16 << 10;
 
-/// Copies any number of bytes, to shared memory or from there. Up to 64 go by the vectors that all processors have,
-/// so that nobody asks for others. What is longer goes by the longest there are: the C library takes up to twice as long
-/// for a few thousand bytes, where it takes the processor's string instructions.
+/// Copies any number of bytes, to shared memory or from there. Up to 64 bytes use the vectors of all processors, so
+/// that no check for longer ones is needed. Longer copies use the longest vectors there are. For a few thousand bytes
+/// the C library takes up to twice as long where it uses the processor's string instructions.
 ///
 /// # Safety
 /// As [`store`](super::copy::store) or [`load`](super::copy::load).
@@ -87,9 +87,9 @@ pub(super) fn is_slow_by_strings(dst: *mut u8, src: *const u8, len: usize) -> bo
     (STRINGS..MOST_BY_STRINGS).contains(&len) && (1..NEAR).contains(&ahead)
 }
 
-/// Copies any number of bytes from 512 on by vectors. From behind where what is written lies a little further in its
-/// page than what is read: so no load is of a place in its page that was just stored to, for which processors would take
-/// it.
+/// Copies any number of bytes from 512 on by vectors. It goes backwards if the target's offset in its page is
+/// slightly above the source's. So no load has the page offset of a recent store, which processors would take for the
+/// same place.
 ///
 /// # Safety
 /// As [`store`](super::copy::store) or [`load`](super::copy::load).

@@ -22,8 +22,8 @@ pub struct Config {
     pub page_bytes: u64,
     /// The most bytes that may be registered.
     pub limit_bytes: u64,
-    /// One part in so many of the time may be lost by giving up what is used again unforeseen; what would cost more stays
-    /// registered. Zero is that there is no bound, as in the paper.
+    /// One part in so many of the time may be lost by giving up regions that are used again unforeseen. A region that
+    /// would cost more stays registered. Zero means no bound, as in the paper.
     pub lost_part: u64,
     /// How many regions are remembered that are neither registered nor expected to be.
     pub regions: usize,

@@ -32,13 +32,13 @@ impl Plan {
         Some(self.deregister(id))
     }
 
-    /// What registering a region again costs its next use, if that is not foreseen.
+    /// The cost of registering a region again for its next use, if that is not foreseen.
     pub(super) fn again_ns(&self, id: RegionId) -> u64 {
         let pages = self.page_count(self.regions.at(id).bytes());
         self.config.costs.register.of(pages)
     }
 
-    /// Looks whether giving up is worth it.
+    /// Checks whether giving up is worth it.
     pub(super) fn step_back(&mut self, now: Time) {
         let longest = self.page_count(self.regions.longest_bytes());
         let longest_ns = self.config.costs.register.of(longest);
@@ -47,7 +47,7 @@ impl Plan {
         }
     }
 
-    /// Gives up what was spared, once that is worth it.
+    /// Gives up the regions that were spared, once that is worth it.
     pub(super) fn give_up_spared(&mut self, now: Time) -> Option<Action> {
         while let Some(id) = self.regions.first_spared()
             && self.worth.affords(self.again_ns(id), now)

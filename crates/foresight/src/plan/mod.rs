@@ -71,7 +71,7 @@ pub struct Plan {
     held_bytes: u64,
     /// How many of them there may be when something is registered ahead.
     bound: Bound,
-    /// Whether what is given up is worth what it costs.
+    /// Tracks whether giving up is worth its cost.
     worth: Worth,
     /// What is to be registered for the uses of late.
     backlog: Backlog,

@@ -13,19 +13,19 @@ pub(super) struct Item {
     pub(super) region: RegionId,
     /// When it is needed.
     pub(super) wanted: Time,
-    /// When it is to be registered: maybe earlier, so that the next ones can be in time as well.
+    /// The time to register it. It may be earlier than needed, so that the next ones can be in time as well.
     pub(super) deadline: Time,
 }
 
 /// The regions to be registered, the most urgent first.
 ///
-/// The deadline of one is when it is wanted, or as much before the deadline of the next as that one's registration
-/// takes, if that is earlier. Only that of the most urgent is ever asked for: it follows from when the first of all has to be
-/// begun, which the tree adds up.
+/// The deadline of an item is the time it is wanted, or the deadline of the next item less the next one's
+/// registration time, if that is earlier. Only the deadline of the most urgent item is ever used. It follows from the
+/// latest begin of the first item, which the tree adds up.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RegistrationQueue {
     items: Ordered<Time, Work>,
-    /// When each is wanted.
+    /// The time at which each is wanted.
     wanted: FxHashMap<RegionId, Time>,
 }
 
@@ -34,9 +34,9 @@ pub(super) struct RegistrationQueue {
 struct Work {
     /// The latest moment at which the first of them may begin for all to be in time: may be before time began.
     starts: i128,
-    /// How long the first takes, with one item of the deregistration queue.
+    /// The time that the first takes, with one item of the deregistration queue.
     first_ns: u64,
-    /// How long all of them take.
+    /// The time that all of them take.
     takes_ns: i128,
 }
 
@@ -96,7 +96,7 @@ mod tests {
         RegionId(number)
     }
 
-    /// The deadlines of all, in order, by the rule as it is told.
+    /// The deadlines of all, in order, computed by the rule itself.
     fn deadlines(items: &[(u64, u64)]) -> Vec<u64> {
         let mut next: Option<(u64, u64)> = None;
         let mut deadlines = Vec::new();
@@ -153,7 +153,7 @@ mod tests {
             prop_assert!(model.is_empty());
         }
 
-        /// The first deadline is that of the rule, whatever was put in, moved and taken out, and whatever it takes.
+        /// The first deadline is that of the rule, for any items put in, moved and taken out, and any durations.
         #[test]
         fn the_first_deadline_is_that_of_the_rule(
             changes in prop::collection::vec((0u64..12, prop::option::of((0u64..2000, prop_oneof![8 => 1u64..100, 1 => any::<u64>()]))), 1..60),

@@ -44,16 +44,16 @@ pub(super) struct Known {
     pub(super) is_held: bool,
     /// The helper registered it, and it was not used since.
     pub(super) is_ahead: bool,
-    /// It was to be given up, and that may have cost more than is [worth it](super::worth).
+    /// It was due to be given up, but that may have cost more than is [worth it](super::worth).
     pub(super) is_spared: bool,
-    /// What was charged for giving it up.
+    /// The charge for giving it up.
     pub(super) charged_ns: u64,
     /// It was to be registered, and there was no room.
     pub(super) is_postponed: bool,
     /// When the helper last began to register it.
     pub(super) registered_from: Time,
     pub(super) last_used: Time,
-    /// Where it is found again.
+    /// Its keys in the indexes.
     pub(super) places: Places,
     pub(super) uses: Vec<Use>,
 }
@@ -118,7 +118,7 @@ impl Known {
         self.uses.iter_mut().for_each(|it| it.forecast = None);
     }
 
-    /// Whether it can be given up: it is registered, and nobody is known to use it.
+    /// Returns whether it can be given up: it is registered, and no use of it is in progress.
     pub(super) fn can_go(&self) -> bool {
         self.state == State::Registered && !self.is_held
     }

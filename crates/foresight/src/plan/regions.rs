@@ -1,5 +1,5 @@
-//! All regions, and where each is found again by what is asked of it: whatever is asked takes as long with a thousand
-//! regions as with ten, but for the depth of a tree.
+//! All regions, and the indexes that find them. A query takes as long with a thousand regions as with ten, except for
+//! the depth of a tree.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,41 +13,41 @@ use crate::predictor::Forecast;
 use crate::signature::Signature;
 use crate::time::Time;
 
-/// The most uses remembered of one region; the one that came longest ago is forgotten.
+/// The most uses remembered of one region; the oldest is forgotten.
 const MOST_USES: usize = 64;
 
 /// The region that a communication used.
 pub(super) struct Found {
     pub(super) id: RegionId,
-    /// Whether it was not known before.
+    /// True if it was not known before.
     pub(super) is_new: bool,
-    /// What was forgotten for its sake.
+    /// The region that was forgotten for its sake.
     pub(super) gone: Vec<Known>,
 }
 
-/// Under which keys a region is found, as it was when that was last [settled](Regions::settle).
+/// The keys of a region in the indexes, as of the last time it was [settled](Regions::settle).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Places {
-    /// When it is to be looked at.
+    /// The time to look at it.
     looked_at: Option<Time>,
-    /// When it was last used, if it is idle.
+    /// The time of its last use, if it is idle.
     idle: Option<Time>,
-    /// When it is needed again, if it can be given up.
+    /// The time of its next use, if it can be given up.
     can_go: Option<Time>,
-    /// When it is due, if it was put off.
+    /// The time it is due, if it was put off.
     postponed: Option<Time>,
-    /// When it was last used, if it is to be given up once that is worth it.
+    /// The time of its last use, if it is to be given up once that is worth it.
     spared: Option<Time>,
     is_kept: bool,
 }
 
-/// The last bytes of regions, by what can be said of them. Zero is that there is none.
+/// The last bytes of regions, by their state. Zero means that there is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Ends {
     any: u64,
-    /// Of those that are not idle.
+    /// Of regions that are not idle.
     busy: u64,
-    /// Of those that are registered for a use to come.
+    /// Of regions that are registered for a use to come.
     kept: u64,
 }
 
@@ -70,35 +70,35 @@ impl Weight for Bytes {
     }
 }
 
-/// All regions, and who uses them.
+/// All regions, and their users.
 #[derive(Debug)]
 pub(super) struct Regions {
     all: BTreeMap<RegionId, Known>,
     exact: FxHashMap<Region, RegionId>,
     by_start: Ordered<u64, Ends>,
-    /// Which region each use is of.
+    /// The region of each use.
     sites: FxHashMap<(ThreadId, Signature), RegionId>,
-    /// When a region's first expected use is no longer expected.
+    /// The time at which a region's first expected use is no longer expected.
     looks: BTreeSet<(Time, RegionId)>,
-    /// Those of which nothing is expected and that are not registered, the one last used longest ago first.
+    /// Regions that are not registered and have no expected use, least recently used first.
     idle: BTreeSet<(Time, RegionId)>,
-    /// Those that can be given up, the one needed last at the end.
+    /// Regions that can be given up, the one needed last at the end.
     can_go: Ordered<Time, Bytes>,
-    /// Those for which there was no room, the most urgent first.
+    /// Regions for which there was no room, the most urgent first.
     postponed: BTreeSet<(Time, RegionId)>,
-    /// Those to be given up once that is worth it, the one last used longest ago first.
+    /// Regions to be given up once that is worth it, least recently used first.
     spared: BTreeSet<(Time, RegionId)>,
-    /// The most bytes by which there would have been more registered than there [may be](super::bound), when a region
-    /// was to be registered since its last use.
+    /// The most bytes over the [bound](super::bound) that a registration would have needed since the region's last
+    /// use.
     short: FxHashMap<RegionId, u64>,
-    /// The longest of all so far, in bytes.
+    /// The length of the longest region so far, in bytes.
     longest: u64,
     next: u64,
     most: usize,
 }
 
 impl Regions {
-    /// At most `most` regions, but for those that are registered or expected to be.
+    /// At most `most` regions, not counting those that are registered or expected to be.
     pub(super) fn new(most: usize) -> Self {
         Self {
             all: BTreeMap::new(),
@@ -125,7 +125,7 @@ impl Regions {
         self.longest
     }
 
-    /// A region that is there.
+    /// A region that exists.
     pub(super) fn at(&self, id: RegionId) -> &Known {
         count();
         self.all
@@ -138,7 +138,7 @@ impl Regions {
         self.all.get(&id)
     }
 
-    /// A region that is there, to change it. It is [settled](Self::settle) afterwards.
+    /// A region that exists, for changes. It is [settled](Self::settle) afterwards.
     pub(super) fn at_mut(&mut self, id: RegionId) -> &mut Known {
         count();
         self.all
@@ -151,7 +151,7 @@ impl Regions {
         self.all.iter().map(|(id, region)| (*id, region))
     }
 
-    /// A region is as it is to be: it is found by that from now on.
+    /// Updates the indexes to a region's new state.
     pub(super) fn settle(&mut self, id: RegionId) {
         count();
         let region = self
@@ -195,8 +195,8 @@ impl Regions {
         }
     }
 
-    /// The region that a communication used. Where it was refused one, that is the largest that is known to have its
-    /// bytes.
+    /// The region that a communication used. If its region was refused, that is the largest known region that
+    /// contains its bytes.
     pub(super) fn find_or_add(&mut self, communication: &Communication, now: Time) -> Found {
         let memory = communication.region;
         let found = match communication.way {
@@ -226,54 +226,54 @@ impl Regions {
         }
     }
 
-    /// The first that is to be looked at, and when.
+    /// The first region to look at, and the time for it.
     pub(super) fn first_look(&self) -> Option<(Time, RegionId)> {
         self.looks.first().copied()
     }
 
-    /// Those that were put off for want of room, the most urgent first.
+    /// Regions that were put off for want of room, the most urgent first.
     pub(super) fn postponed(&self) -> impl Iterator<Item = RegionId> {
         self.postponed.iter().map(|it| it.1)
     }
 
-    /// The first that is to be given up once that is worth it.
+    /// The first region to be given up once that is worth it.
     pub(super) fn first_spared(&self) -> Option<RegionId> {
         self.spared.first().map(|it| it.1)
     }
 
-    /// The one that can be given up and is needed last, and when that is.
+    /// The region that can be given up and is needed last, and the time of that need.
     pub(super) fn last_needed(&self) -> Option<(Time, RegionId)> {
         self.can_go.last().map(|it| it.0)
     }
 
-    /// The bytes of those that can be given up and are needed after a moment.
+    /// The bytes of regions that can be given up and are needed after a moment.
     pub(super) fn needed_after(&self, moment: Time) -> u64 {
         let later = self.can_go.all_after(&(moment, RegionId(u64::MAX)));
         later.map_or(0, |it| it.0)
     }
 
-    /// A region is put off, for which so many bytes are missing.
+    /// Puts a region off, for which so many bytes are missing.
     pub(super) fn is_short(&mut self, id: RegionId, bytes: u64) {
         let short = self.short.entry(id).or_default();
         *short = bytes.max(*short);
     }
 
-    /// How many bytes were missing for a region at most, which is forgotten.
+    /// The most bytes that were missing for a region; resets the count.
     pub(super) fn take_short(&mut self, id: RegionId) -> u64 {
         self.short.remove(&id).unwrap_or(0)
     }
 
-    /// None was put off for want of room any more: there is more of it from now on.
+    /// Clears the list of regions put off for want of room: there is more room from now on.
     pub(super) fn forget_short(&mut self) {
         self.short.clear();
     }
 
-    /// The region of just these bytes, if it is not forgotten.
+    /// The region with exactly these bytes, if it is not forgotten.
     pub(super) fn exact(&self, memory: Region) -> Option<RegionId> {
         self.exact.get(&memory).copied()
     }
 
-    /// Up to so many of the other regions that share bytes with one.
+    /// Up to `most` of the other regions that overlap one.
     pub(super) fn sharing_with(&self, id: RegionId, most: usize) -> Vec<Region> {
         let mut found = Vec::new();
         self.show(self.at(id).memory, |it| it.any, &mut |other| {
@@ -285,7 +285,7 @@ impl Regions {
         found
     }
 
-    /// The other regions that share bytes with one and are registered for a use to come.
+    /// The other regions that overlap one and are registered for a use to come.
     pub(super) fn kept_beside(&self, id: RegionId) -> Vec<(RegionId, Region)> {
         let mut found = Vec::new();
         self.show(self.at(id).memory, |it| it.kept, &mut |other| {
@@ -297,7 +297,7 @@ impl Regions {
         found
     }
 
-    /// Whether all regions that have bytes of this memory are idle.
+    /// Returns whether all regions that overlap this memory are idle.
     pub(super) fn are_idle(&self, memory: Region) -> bool {
         let mut are_idle = true;
         self.show(memory, |it| it.busy, &mut |_| {
@@ -307,7 +307,7 @@ impl Regions {
         are_idle
     }
 
-    /// Whether two regions or more have bytes of this memory.
+    /// Returns whether two regions or more overlap this memory.
     pub(super) fn are_shared(&self, memory: Region) -> bool {
         let mut count = 0;
         self.show(memory, |it| it.any, &mut |_| {
@@ -317,7 +317,8 @@ impl Regions {
         count == 2
     }
 
-    /// Shows the regions that have bytes of this memory, of those that `end_of` tells the end of, until `each` says no.
+    /// Calls `each` for the regions that overlap this memory and whose end `end_of` gives, until `each` returns
+    /// false.
     fn show(
         &self,
         memory: Region,
@@ -329,7 +330,7 @@ impl Regions {
         (self.by_start).show_before(&before, &reaches, &mut |(_, id), _| each(id));
     }
 
-    /// The largest that has all of this memory.
+    /// The largest region that contains all of this memory.
     fn largest(&self, memory: Region) -> Option<RegionId> {
         let mut largest = None;
         let after = (memory.addr.saturating_add(1), RegionId(0));
@@ -342,7 +343,7 @@ impl Regions {
         largest.map(|it| it.2)
     }
 
-    /// Forgets the idle regions that were not used for longest, if there are too many: which those were.
+    /// Forgets the least recently used idle regions, if there are too many. Returns those.
     fn make_room(&mut self) -> Vec<Known> {
         let mut gone = Vec::new();
         while self.all.len() >= self.most
@@ -363,12 +364,12 @@ impl Regions {
         gone
     }
 
-    /// The region of a use that is known.
+    /// The region of a known use.
     pub(super) fn of(&self, thread: ThreadId, signature: Signature) -> Option<RegionId> {
         self.sites.get(&(thread, signature)).copied()
     }
 
-    /// When a use of a region is expected, if it is.
+    /// The time at which a use of a region is expected, if it is.
     pub(super) fn expected(
         &self,
         id: RegionId,
@@ -379,8 +380,8 @@ impl Regions {
         self.at(id).uses.iter().find(is_it)?.forecast
     }
 
-    /// Says when a use of a region is expected. Gives the region that it was of before, if that is
-    /// another.
+    /// Sets the time at which a use of a region is expected. Returns the region that the use belonged to before, if
+    /// that is another.
     pub(super) fn expect(
         &mut self,
         id: RegionId,
@@ -409,7 +410,7 @@ impl Regions {
         left
     }
 
-    /// A use is of one region: of the larger one, where its bytes grew.
+    /// A use belongs to one region: to the larger one, if its bytes grew.
     fn leave_other(
         &mut self,
         id: RegionId,

@@ -5,7 +5,7 @@ use super::{Action, Plan, RegionId};
 use crate::communication::Region;
 use crate::time::Time;
 
-/// How many are tried again at most when room comes that were put off for want of it.
+/// The most regions put off for want of room that are tried again when room comes.
 const MOST_RETRIED: usize = 4;
 
 impl Plan {
@@ -182,7 +182,7 @@ impl Plan {
         }
     }
 
-    /// There may be room by now for what was put off: for the most urgent of that, and for more once these have it.
+    /// Room may have come for regions that were put off: the most urgent is tried, and more once these have it.
     pub(super) fn retry_postponed(&mut self) {
         let postponed = self.regions.postponed().take(MOST_RETRIED);
         for id in postponed.collect::<Vec<_>>() {

@@ -11,7 +11,7 @@ use crate::time::Time;
 /// The most pages that are apart; more are registered with the buffers.
 const MAX_APART: usize = 1024;
 
-/// The most regions that are looked at for pages that they share with a new one.
+/// The most regions that are checked for pages that they share with a new one.
 const MAX_BESIDE: usize = 64;
 
 /// A page is to be by itself only where registering each of the buffers takes so many times what the page takes.

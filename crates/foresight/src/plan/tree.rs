@@ -1,20 +1,20 @@
-//! A set in order that knows what all of it, or all of it from a key on, comes to: a treap.
+//! An ordered set that keeps the sum of all its items, and of all from a key on: a treap.
 //!
-//! Each node has the weight of its subtree. So whatever of a set is asked for takes as many steps as the tree is deep,
-//! however many regions there are. The shape hangs on the keys alone: it is the same in every run.
+//! Each node has the weight of its subtree. So every query takes as many steps as the tree is deep, for any number of
+//! regions. The shape depends on the keys alone: it is the same in every run.
 
 use std::cmp::Ordering;
 
 use super::RegionId;
 use crate::signature::mix;
 
-/// What an item counts, and what many do together.
+/// The weight of an item, and of many together.
 pub(super) trait Weight: Copy {
-    /// Of this and what comes after it in order.
+    /// The weight of this and of the items after it in order.
     fn join(self, later: Self) -> Self;
 }
 
-/// A key is a place in the order, and whose it is.
+/// A place in the order, and the item's owner.
 pub(super) type Key<O> = (O, RegionId);
 
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ struct Node<O, W> {
     own: W,
     /// Of the subtree.
     all: W,
-    /// No child has a higher one.
+    /// No child has a higher priority.
     priority: u64,
     before: Tree<O, W>,
     after: Tree<O, W>,
@@ -49,7 +49,7 @@ impl<O: Ord + Copy, W: Weight> Ordered<O, W> {
         self.len
     }
 
-    /// Puts an item in. Its key is in no other.
+    /// Inserts an item. Its key must be new.
     pub(super) fn insert(&mut self, key: Key<O>, own: W) {
         let (before, after) = split(self.root.take(), &key);
         let node = Box::new(Node {
@@ -64,14 +64,14 @@ impl<O: Ord + Copy, W: Weight> Ordered<O, W> {
         self.len += 1;
     }
 
-    /// Takes an item out, if it is in.
+    /// Removes an item, if it is there.
     pub(super) fn remove(&mut self, key: &Key<O>) {
         let was_in;
         (self.root, was_in) = remove(self.root.take(), key);
         self.len -= usize::from(was_in);
     }
 
-    /// Gives an item that is in another weight.
+    /// Changes the weight of an item that is there.
     pub(super) fn set(&mut self, key: &Key<O>, own: W) {
         set(&mut self.root, key, own);
     }
@@ -94,12 +94,12 @@ impl<O: Ord + Copy, W: Weight> Ordered<O, W> {
         Some((node.key, node.own))
     }
 
-    /// What all comes to.
+    /// The weight of all items.
     pub(super) fn all(&self) -> Option<W> {
         self.root.as_deref().map(|node| node.all)
     }
 
-    /// What the items after a key come to.
+    /// The weight of the items after a key.
     pub(super) fn all_after(&self, key: &Key<O>) -> Option<W> {
         let mut sum = None;
         let mut node = self.root.as_deref();
@@ -116,8 +116,7 @@ impl<O: Ord + Copy, W: Weight> Ordered<O, W> {
         sum
     }
 
-    /// Shows each item before a key, in order, as long as `each` says to go on. What is not `worth_it` as a whole is
-    /// left out.
+    /// Visits each item before a key, in order, until `each` ends it. Subtrees that are not `worth_it` are skipped.
     pub(super) fn show_before(
         &self,
         end: &Key<O>,
@@ -144,7 +143,7 @@ impl<O: Ord + Copy, W: Weight> Ordered<O, W> {
 }
 
 impl<O, W: Weight> Node<O, W> {
-    /// Its children are as they are to be.
+    /// Updates a node whose children are correct.
     fn weigh(&mut self) {
         count();
         let of = |tree: &Tree<O, W>| tree.as_deref().map(|it| it.all);
@@ -162,7 +161,7 @@ fn join<W: Weight>(first: Option<W>, later: Option<W>) -> Option<W> {
     }
 }
 
-/// The items before a key, and the others.
+/// Splits a tree into the items before a key, and the others.
 fn split<O: Ord, W: Weight>(tree: Tree<O, W>, key: &Key<O>) -> (Tree<O, W>, Tree<O, W>) {
     let Some(mut node) = tree else {
         return (None, None);
@@ -180,7 +179,7 @@ fn split<O: Ord, W: Weight>(tree: Tree<O, W>, key: &Key<O>) -> (Tree<O, W>, Tree
     }
 }
 
-/// Joins two trees, of which one is before the other.
+/// Joins two trees; all keys of the one are before those of the other.
 fn merge<O, W: Weight>(before: Tree<O, W>, after: Tree<O, W>) -> Tree<O, W> {
     match (before, after) {
         (Some(mut first), Some(mut second)) => {
@@ -222,7 +221,7 @@ fn set<O: Ord, W: Weight>(tree: &mut Tree<O, W>, key: &Key<O>, own: W) {
     node.weigh();
 }
 
-/// Whether to go on.
+/// Returns whether to go on.
 fn show_before<O: Ord + Copy, W: Copy>(
     tree: Option<&Node<O, W>>,
     end: &Key<O>,
@@ -239,14 +238,14 @@ fn show_before<O: Ord + Copy, W: Copy>(
                 && show_before(node.after.as_deref(), end, worth_it, each))
 }
 
-/// One node, or region, was looked at: tests count how many are.
+/// Counts one visit of a node, or of a region, for tests.
 #[inline]
 pub(super) fn count() {
     #[cfg(all(test, not(loom)))]
     steps::add();
 }
 
-/// How many nodes and regions this thread looked at, for tests.
+/// The nodes and regions that this thread visited, for tests.
 #[cfg(all(test, not(loom)))]
 pub(super) mod steps {
     use std::cell::Cell;
@@ -257,7 +256,7 @@ pub(super) mod steps {
         STEPS.set(STEPS.get() + 1);
     }
 
-    /// So many since this was last asked.
+    /// Returns the number of visits since the last call.
     pub(crate) fn take() -> u64 {
         STEPS.replace(0)
     }
@@ -287,7 +286,7 @@ mod tests {
     }
 
     proptest! {
-        /// It is what a sorted list is.
+        /// It equals a sorted list.
         #[test]
         fn it_is_a_sorted_list(changes in prop::collection::vec((any::<bool>(), 0u64..40, 0u64..40), 0..200)) {
             let mut tree = Ordered::default();

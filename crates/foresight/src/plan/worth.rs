@@ -1,21 +1,21 @@
-//! What giving memory up may cost, and when it is not worth it: the helper steps back then.
+//! Bounds the cost of giving memory up. The helper steps back when giving up is not worth it.
 //!
-//! A region that is given up costs its registration if the next use was not foreseen, or came too early. As much is
+//! A region that is given up costs its registration if the next use was not foreseen, or came too early. That cost is
 //! charged when it is given up, and refunded when the next use finds it registered. No more is charged than a part of
-//! the time so far: beyond that regions stay registered, as if they were left pinned, and are given up once enough time has
-//! passed. So a program whose uses are foreseen gets back what it is charged; one that computes little between uses, or
-//! whose uses nobody foresees, loses a small part of its time at most, and is tried again all along.
+//! the time so far. Beyond that, regions stay registered, as if they were left pinned, and are given up once enough
+//! time has passed. So a program whose uses are foreseen gets its charges back. A program that computes little
+//! between uses, or whose uses are not foreseen, loses only a small part of its time, and is tried again all along.
 
 use crate::time::Time;
 
-/// What was charged, and how much may be.
+/// The amount charged, and the bound on it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Worth {
-    /// One part in so many of the time may be lost; zero is that there is no bound.
+    /// One part in so many of the time may be lost; zero means no bound.
     part: u64,
     charged_ns: u64,
-    /// More was lost than may be, or nothing may be yet: nothing is held back for want of [room](super::bound) until
-    /// half of it is free again.
+    /// More was lost than may be, or nothing may be lost yet. Then nothing is held back for want of
+    /// [room](super::bound) until half of it is free again.
     is_back: bool,
 }
 
@@ -28,7 +28,7 @@ impl Worth {
         }
     }
 
-    /// Whether so much more may be charged.
+    /// Returns whether this amount may be charged as well.
     pub(super) fn affords(&self, ns: u64, now: Time) -> bool {
         let charged = self.charged_ns.saturating_add(ns);
         now.0
@@ -36,7 +36,7 @@ impl Worth {
             .is_none_or(|most| charged <= most)
     }
 
-    /// From when on so much more may be charged, if nothing is charged meanwhile.
+    /// The time from which this amount may be charged as well, if nothing is charged meanwhile.
     pub(super) fn affords_from(&self, ns: u64) -> Option<Time> {
         let charged = self.charged_ns.saturating_add(ns);
         charged.checked_mul(self.part).map(Time)
@@ -56,7 +56,7 @@ impl Worth {
         self.is_back
     }
 
-    /// Steps back, or does so no longer, with `ns` for what the longest region takes; whether that changed.
+    /// Starts or ends stepping back, if the longest region takes `ns`. Returns whether that changed.
     #[must_use = "there is more room then, or less"]
     pub(super) fn look(&mut self, ns: u64, now: Time) -> bool {
         let is_back = match self.is_back {

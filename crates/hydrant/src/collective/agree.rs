@@ -340,9 +340,10 @@ impl Team {
         }
     }
 
-    /// Why an agreement does not come to its end, whose line of that round is waited for: a member's program has come
-    /// to its end, and did not take part. Its lines would be here, and where its memory is mapped, it would say that
-    /// it has agreed. The end of the job is an agreement of the team of all, where that is told as a mismatch.
+    /// The reason why an agreement never ends, while its line of that round is waited for. A member's program has
+    /// come to its end, and did not take part. Otherwise its lines would be here; mapped memory would show that it
+    /// has agreed. The end of the job is itself an agreement of the team of all ranks, and reports this as a
+    /// mismatch.
     #[cold]
     fn absent(&self, sequence: u64, number: usize) -> Option<Error> {
         if self.is_of_all() || !self.progress.any_has_come_to_end() {
@@ -355,7 +356,7 @@ impl Team {
             let agreed = || self.agreed(member).is_some_and(|agreed| agreed >= sequence);
             has_come(rank) && (self.rounds[number].from == member || is_mapped && !agreed())
         };
-        // Before this rank's own end has come.
+        // Read before this rank's own end.
         let absent = (0..self.members.len())
             .filter(|member| *member != self.me)
             .find(|it| is_absent(*it))?;

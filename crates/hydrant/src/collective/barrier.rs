@@ -33,7 +33,8 @@ impl Team {
         self.meet_now("barrier_named", Some(name))
     }
 
-    /// This rank comes to the end of the job, and does nothing else with the team until what this gives is dropped.
+    /// Begins the end of the job at this rank, which does nothing else with the team until the returned value is
+    /// dropped.
     ///
     /// # Errors
     /// [`Error::OutOfTurn`], [`Error::InHandler`], [`Error::JobOver`].
@@ -121,7 +122,7 @@ pub(crate) struct AtEnd<'a> {
 }
 
 impl AtEnd<'_> {
-    /// Waits until every rank is here. Fits no other barrier.
+    /// Waits until every rank is here. It matches no other barrier.
     ///
     /// # Errors
     /// [`Error::CollectiveMismatch`], [`Error::PeerLost`].

@@ -85,7 +85,7 @@ impl<T: Pod> ByTeam<'_, T> {
     /// Begins to put `data` into the part of a member: [`Symmetric::put_nb`].
     ///
     /// # Errors
-    /// As [`put`](Self::put), with the buffer.
+    /// As [`put`](Self::put). The error gives the buffer back.
     pub fn put_nb(
         &self,
         rank: TeamRank,

@@ -48,8 +48,8 @@ use crate::{
 /// - Elements have a size above zero ([`Error::ZeroSized`]).
 /// - Not in handlers ([`Error::InHandler`]), and not after the job ([`Error::JobOver`]).
 /// - A member that ends is [`Error::PeerLost`] for those that still need it.
-///   It ends when its process does. A rank that is done waits at the end of the job for the others: in the team of
-///   all that is a mismatch, in another [`Error::PeerEnded`] for those that wait for it in a collective.
+/// It ends when its process does. A finished rank waits at the end of the job for the others. In the team of all
+/// ranks that is a mismatch; in another team, members that wait for it get [`Error::PeerEnded`].
 ///
 /// # Collectives in the background
 ///
@@ -325,7 +325,7 @@ impl Team {
         self.job_rank(rank).map(|_| rank.index())
     }
 
-    /// Whether it is the team of all.
+    /// Returns whether it is the team of all ranks.
     pub(super) fn is_of_all(&self) -> bool {
         self.piece.is_none()
     }

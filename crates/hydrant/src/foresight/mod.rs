@@ -38,7 +38,8 @@ use record::Recorder;
 /// Shorter uses are not worth a registration of their own (Li §2, Tezuka §2): they stay registered until room is short.
 const WORTH_IT: u64 = 8 << 10;
 
-/// One part in so many of the time may be lost by what was given up in vain, for own memory and for peers' each.
+/// The fraction of the time, as its denominator, that may be lost by giving up registrations in vain: one for own
+/// memory and one for peers'.
 const LOST_PART: u64 = 400;
 
 /// What the helper did, and how well it foresaw what the application would use.

@@ -279,9 +279,9 @@ impl JobBuilder {
         self
     }
 
-    /// Makes the processes of an MPI communicator the ranks of the job, in its order, where the program has initialized
-    /// MPI. `communicator` is the handle that C has for it, an address of Open MPI's or a number of MPICH's; the job
-    /// uses it while it starts, and to abort. [`join`](Self::join) is collective over these processes then.
+    /// Makes the processes of an MPI communicator the ranks of the job, in its order, if the program has initialized
+    /// MPI. `communicator` is its handle in C: an address for Open MPI, a number for MPICH. The job uses it while it
+    /// starts, and to abort. [`join`](Self::join) is then collective over these processes.
     pub fn mpi_communicator(mut self, communicator: usize) -> Self {
         self.mpi_communicator = Some(communicator);
         self
@@ -369,11 +369,11 @@ impl JobBuilder {
     /// The connection to who launched this process.
     ///
     /// # Errors
-    /// [`Error::Forked`] in a child of one that joined: the connection is its parent's, which may use it yet.
+    /// [`Error::Forked`] in a child of a process that joined: the connection is the parent's, which may still use it.
     fn launcher(&self) -> Result<Box<dyn Bootstrap>> {
-        /// The rank as which a process joined last, and the process.
+        /// The rank as which a process joined last, and that process.
         static JOINED: Mutex<Option<(Origin, Rank)>> = Mutex::new(None);
-        // Not locked while anybody waits, so that a child hardly finds it so.
+        // The lock is not held while a thread waits, so that a child rarely finds it taken.
         let before = JOINED.try_lock().and_then(|joined| *joined);
         if let Some((origin, rank)) = before
             && !origin.is_here()
@@ -407,7 +407,7 @@ pub(super) fn live(job: Job, body: &mut dyn FnMut(&Job) -> Result<()>) -> Result
     }));
     let bereft = matches!(outcome, Ok(Err(Error::PeerLost(_)))) && !progress.is_lost_itself();
     let outcome = match progress.is_forked() {
-        // A child, whose parent goes on in the body.
+        // In a child, while the parent goes on in the body.
         true => outcome,
         false => outcome.map(|result| result.map_err(|error| progress.cause_of(error))),
     };

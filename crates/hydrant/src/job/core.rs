@@ -110,14 +110,15 @@ impl Core {
         }))
     }
 
-    /// Comes to the end of the job with all other ranks, and completes what is under way.
+    /// Comes to the end of the job with all other ranks, and completes what is in flight.
     ///
     /// # Errors
-    /// As [`Job::finalize`](crate::Job::finalize), and the job goes on.
+    /// As [`Job::finalize`](crate::Job::finalize). The job goes on then.
     pub(super) fn come_to_end(&self) -> Result<()> {
         let at_end = self.world.come_to_end()?;
         let came = Coming::begin(self)?;
-        // Whoever waits for what only the program does is told; and from here on no rank begins anything.
+        // Waiters for something that only this program does are told by now. After this meeting no rank begins
+        // anything.
         at_end.meet()?;
         let (progress, two_sided) = (&self.progress, &self.two_sided);
         self.messages.calls().finish_all(progress)?;
@@ -125,7 +126,7 @@ impl Core {
         self.transfer.finish_all()?;
         progress.wait_all_handled()?;
         at_end.meet()?;
-        // What all have sent has been handled.
+        // Every message of every rank has been handled.
         two_sided.finish_received()?;
         came.done();
         Ok(())
@@ -164,8 +165,8 @@ impl Core {
 }
 
 impl Core {
-    /// Keeps everything for good, in a child that was forked: what ends it is to be done by the parent alone, whose
-    /// threads and registrations the child has not, or in common with it.
+    /// Keeps everything for good, in a forked child. Only the parent may end it: the child lacks the parent's
+    /// threads, and lacks its registrations or shares them.
     fn leak(&mut self) {
         mem::forget(self.leaving.get_mut().take());
         mem::forget((
@@ -180,7 +181,7 @@ impl Core {
     }
 }
 
-/// A program that has come to its end: unless that is [done](Self::done) it goes on after all.
+/// A program that has come to its end. Dropped before it is [done](Self::done), it lets the program go on.
 struct Coming<'a> {
     core: &'a Core,
 }
@@ -189,7 +190,7 @@ impl<'a> Coming<'a> {
     fn begin(core: &'a Core) -> Result<Self> {
         let coming = Self { core };
         core.two_sided.come_to_end()?;
-        // In this order, so that the news overtakes nothing.
+        // In this order, so that the news overtakes no message.
         core.progress.wait_all_handled()?;
         core.progress.conduit().come_to_end(true);
         Ok(coming)
@@ -221,8 +222,8 @@ impl Drop for Core {
     }
 }
 
-/// Rank 0 names the job by a number, which everybody uses, and says who does atomic operations, as everybody
-/// must have found: a word is changed in one way.
+/// Rank 0 announces the job's number, which all ranks use, and the way of atomic operations. All ranks must have
+/// found the same way, because a word is changed in one way.
 fn agree(bootstrap: &mut dyn Bootstrap, settings: &Settings, atomics: Way) -> Result<u64> {
     if bootstrap.rank() == 0 {
         let mut announced = [0; 9];
@@ -246,8 +247,8 @@ fn agree(bootstrap: &mut dyn Bootstrap, settings: &Settings, atomics: Way) -> Re
     Ok(u64::from_le_bytes(id))
 }
 
-/// The number of a new job: by chance; in virtual time, where a program and a seed have one result, by the seed and the
-/// virtual jobs that this process began before. Never zero, which a zeroed pointer would name.
+/// The number of a new job, at random. In virtual time a program and a seed give one result, so the seed and the
+/// number of earlier virtual jobs of this process determine it. Never zero, which a zeroed pointer would name.
 fn number(settings: &Settings) -> Result<u64> {
     static VIRTUAL: AtomicU64 = AtomicU64::new(0);
     let number = match settings.conduit.is_virtual() {

@@ -103,7 +103,7 @@ impl Leaving {
         self.transfer.wake_tasks();
         progress.advance_errands();
         progress.close();
-        // Before the peers hear of it and fail, too. Only our own launcher listens.
+        // Before the peers hear of it and fail, too. Only our own launcher uses this.
         let _ = match end {
             End::Orderly => Ok(()),
             End::Failed => (self.bootstrap.lock()).put(hydrant_launch::FAILING, b"1"),
@@ -150,7 +150,7 @@ impl Leaving {
     }
 }
 
-/// What a rank says at its end of a bug that it lived on with.
+/// A rank's report, at its end, of a bug that it survived.
 fn last_words(rank: Rank, impossible: Impossible) -> String {
     format!(
         "hydrant: rank {rank}: {impossible}; steps were left undone, and memory may stay registered: this is a bug of \
@@ -176,7 +176,7 @@ mod tests {
                 (None, 0)
             );
             for _ in 0..2 {
-                // Debug builds stop there.
+                // Debug builds stop at such a bug.
                 let step = || registration.step(&[], |engine, out| engine.deregistered(77, out));
                 let _ = catch_unwind(AssertUnwindSafe(step));
             }

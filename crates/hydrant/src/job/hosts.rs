@@ -84,12 +84,12 @@ fn inter(
     })
 }
 
-/// What joins ranks of different hosts, in a sentence that goes on with why it does not.
+/// The conduit that joins ranks of different hosts, as the start of a sentence that says why it does not.
 const NEEDED: &str = "ranks of different hosts are joined by RDMA (HYDRANT_INTER_NODE=verbs), which is \
                       not there; ranks of one kernel share memory in one PID and network namespace, \
                       if HYDRANT_HOST_ID does not say otherwise";
 
-/// The same where the setting names what joins pretended hosts.
+/// The same where the setting names the conduit between pretended hosts.
 const PRETENDED: &str = "HYDRANT_INTER_NODE=smp+pin joins hosts that are only pretended \
                          (HYDRANT_PRETEND_HOSTS) and not these; between them there must be RDMA \
                          (HYDRANT_INTER_NODE=verbs)";

@@ -76,9 +76,9 @@ impl Job {
     }
 
     /// Waits until every request that this rank has sent so far was handled, those of its handlers
-    /// included, and the replies too; and until every [one-way call](Self::call_one_way) has run, however long its
-    /// argument. An [`async_function`](Self::async_function) called so has begun by then. For calls with results wait
-    /// by their handles.
+    /// included, and the replies too. It also waits until every [one-way call](Self::call_one_way) has run, for
+    /// arguments of any length. An [`async_function`](Self::async_function) called this way has begun by then. To
+    /// wait for calls with results, use their handles.
     ///
     /// # Errors
     /// The first failure that a target reported since the last call:
@@ -129,7 +129,7 @@ impl Job {
         self.register(&Signature::of_handler(), called, Box::new(handler))
     }
 
-    /// Registers a handler of that signature, which Rust calls so. Collective.
+    /// Registers a handler with its signature and its Rust name. Collective.
     #[track_caller]
     fn register(&self, said: &str, called: &'static str, handler: HandlerFn) -> Result<Handler> {
         let site = Location::caller();
@@ -199,8 +199,8 @@ impl Job {
     ///
     /// The future is polled by whichever thread of the rank polls, as a handler is run: it never waits
     /// otherwise than by `await`. A one-way call counts as handled when the future was made, and if
-    /// that panics later only the log says so. What has not ended when the job does is dropped; a caller that has the
-    /// handle still [waits](Self::finalize) for the end first.
+    /// that panics later only the log says so. A future that has not ended when the job does is dropped; a caller
+    /// that still has the handle [waits](Self::finalize) for its end first.
     ///
     /// A handle of the job that it is to use is best taken [weakly](Self::downgrade).
     ///
@@ -421,11 +421,11 @@ impl Job {
     }
 }
 
-/// What a call is to bring back.
+/// The result that a call is to bring back.
 #[derive(Clone, Copy)]
 enum Ways {
-    /// Nothing but that it was run or begun.
+    /// None: only the word that the function was run or begun.
     One,
-    /// Its result.
+    /// The function's result.
     Both,
 }

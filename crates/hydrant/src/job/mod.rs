@@ -92,13 +92,14 @@ pub fn join() -> Result<Job> {
 /// [`Error::PeerLost`](crate::Error::PeerLost) where they wait for it, and the launcher is told.
 ///
 /// # Children
-/// A child that was forked from a rank, and does not call `exec`, has copies of the rank's handles and takes no part in
-/// the job. What communicates says [`Error::Forked`](crate::Error::Forked) there, and so does [`run`] where its body
-/// returns in the child. What is dropped there ends nothing, a panic and `exit` included; [`abort`](Self::abort) ends
-/// the child alone. Views, slices and exposed buffers stay readable: what the child stores there is its own, and what
-/// it has not stored to it sees as the ranks leave it. It cannot join either, for the launcher knows its parent; jobs whose
-/// ranks are [threads](JobBuilder::run_local) it may run. A child has the one thread that called `fork`: of the C library
-/// and of other crates it may use what these allow in the child of a program of several threads.
+/// A child that was forked from a rank, and does not call `exec`, has copies of the rank's handles and takes no part
+/// in the job. Calls that communicate return [`Error::Forked`](crate::Error::Forked) there, and so does [`run`] if
+/// its body returns in the child. A drop in the child ends nothing, nor does a panic or `exit`;
+/// [`abort`](Self::abort) ends only the child. Views, slices and exposed buffers stay readable. The child's stores
+/// there are its own, and the pages that it has not stored to show the ranks' stores. The child cannot join a job
+/// either, because the launcher knows its parent. It may run jobs whose ranks are [threads](JobBuilder::run_local). A
+/// child has only the thread that called `fork`. It may use of the C library and of other crates what these allow in
+/// the child of a program of several threads.
 #[derive(Clone)]
 pub struct Job {
     core: Arc<Core>,
@@ -149,22 +150,22 @@ impl Job {
     /// this, answering them meanwhile, and leaves. Collective. Clones of this handle, and what was made by the job, are useless from
     /// then on.
     ///
-    /// - **Completed** are puts, gets, atomic operations and collectives that were begun; calls, until their answers are
-    ///   here, which the handles still give; one-way calls, and calls whose handles were dropped, until their functions
-    ///   have run, or have begun if they are [`async`](Self::async_function); messages, until they were received, and
-    ///   receives whose messages were sent.
-    /// - **In vain** is a message that its receiver did not ask for before it came to the end of the job itself, and a
-    ///   receive whose message nobody sent: their handles say [`Error::JobOver`](crate::Error::JobOver). Tasks that
-    ///   nobody waits for are dropped where they are.
-    /// - **Other threads** of this rank send and receive nothing more from here on:
-    ///   [`Error::JobOver`](crate::Error::JobOver). Whatever they still wait for, in a
-    ///   [`wait_for`](Self::wait_for) too, ends with that, when the job is over.
-    /// - **Other ranks** that wait for what only this rank's program would do are told:
-    ///   [`Error::PeerEnded`](crate::Error::PeerEnded) of a message or a collective of a team,
-    ///   [`Error::OthersEnded`](crate::Error::OthersEnded) of a message from anybody, or of a word of their memory, once
-    ///   all others have come here. What this rank sent before is received first. Until all have come it
-    ///   answers: its memory can be reached, its handlers and functions run, and may send active messages and begin
-    ///   operations themselves.
+    /// - **Completed** are puts, gets, atomic operations and collectives that were begun. Calls are completed when
+    ///   their answers arrive, which the handles still give. One-way calls, and calls whose handles were dropped, are
+    ///   completed when their functions have run, or have begun if they are [`async`](Self::async_function). Messages
+    ///   are completed when they were received, and receives if their messages were sent.
+    /// - **In vain** is a message that its receiver did not ask for before it came to the end of the job itself. So
+    ///   is a receive whose message no rank sent. Their handles return [`Error::JobOver`](crate::Error::JobOver).
+    ///   Detached tasks are dropped where they are.
+    /// - **Other threads** of this rank send and receive nothing more from here on, and get
+    ///   [`Error::JobOver`](crate::Error::JobOver). Their pending waits end with that error when the job is over, a
+    ///   [`wait_for`](Self::wait_for) too.
+    /// - **Other ranks** get an error if they wait for something that only this rank's program would do. A message,
+    ///   or a collective of a team, fails with [`Error::PeerEnded`](crate::Error::PeerEnded). A message from any
+    ///   rank, or a word of the waiting rank's memory, fails with [`Error::OthersEnded`](crate::Error::OthersEnded)
+    ///   once all others have come here. Messages that this rank sent before are received first. Until all have come,
+    ///   this rank answers: its memory can be reached, and its handlers and functions run. These may send active
+    ///   messages and begin operations themselves.
     ///
     /// # Errors
     /// [`Error::JobOver`](crate::Error::JobOver) if it was finalized before,
@@ -262,14 +263,14 @@ impl Job {
         (self.registration_here()).map(crate::registration::Registration::stats)
     }
 
-    /// What does the registrations of this process.
+    /// The registrations of this process. None in a forked child.
     fn registration_here(&self) -> Option<&crate::registration::Registration> {
         let registration = self.core.transfer.registration();
         registration.filter(|_| !self.progress().is_forked())
     }
 
-    /// What was foreseen of the uses of memory, by the strategy [`Foresight`](crate::Strategy::Foresight). None in a
-    /// child that was forked.
+    /// The work of the strategy [`Foresight`](crate::Strategy::Foresight): how well it foresaw the uses of memory.
+    /// None in a forked child.
     pub fn foresight(&self) -> Option<crate::Foresight> {
         let foreseeing = self.core.foreseeing.as_ref();
         (foreseeing.filter(|_| !self.progress().is_forked())).map(|it| it.stats())
@@ -332,7 +333,7 @@ impl Job {
 
     /// Ends the whole job with `status`, now: peers are told, the launcher is told, this
     /// process exits. Of a status beyond 255 the system keeps the last eight bits; where those
-    /// are 0 it is 1, so that no failure becomes a success. In a child that was forked only that ends.
+    /// are 0 it is 1, so that no failure becomes a success. In a forked child only the child ends.
     pub fn abort(&self, status: i32) -> ! {
         let status = i32::from(hydrant_launch::exit_status(status));
         self.core.abort(status);

@@ -109,7 +109,7 @@ impl Job {
     /// Begins to put `data` to where `to` points.
     ///
     /// # Errors
-    /// As [`put_to`](Self::put_to), with the buffer.
+    /// As [`put_to`](Self::put_to). The error gives the buffer back.
     pub fn put_to_nb<T: Pod>(
         &self,
         to: GlobalPtr<T>,
@@ -122,7 +122,7 @@ impl Job {
     /// Begins to get as many elements as `buffer` has, in their place, from where `from` points.
     ///
     /// # Errors
-    /// As [`put_to`](Self::put_to), with the buffer.
+    /// As [`put_to`](Self::put_to). The error gives the buffer back.
     pub fn get_from_nb<T: Pod>(
         &self,
         from: GlobalPtr<T>,
@@ -218,7 +218,7 @@ impl Job {
     /// of the same rank, once it is there; the handle gives the buffer when both are done.
     ///
     /// # Errors
-    /// As [`put_signal_to`](Self::put_signal_to), with the buffer; what is found later, the handle says.
+    /// As [`put_signal_to`](Self::put_signal_to), and gives the buffer back. The handle reports errors found later.
     pub fn put_signal_to_nb<T: Pod + Send>(
         &self,
         to: GlobalPtr<T>,

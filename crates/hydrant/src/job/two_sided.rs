@@ -32,7 +32,7 @@ impl Job {
     /// [`Error::ReservedTag`](crate::Error::ReservedTag) beyond [`MAX_TAG`](crate::MAX_TAG),
     /// [`Error::PeerLost`](crate::Error::PeerLost), [`Error::JobOver`](crate::Error::JobOver),
     /// [`Error::InHandler`](crate::Error::InHandler); [`Error::PeerEnded`](crate::Error::PeerEnded) if the message is
-    /// long, and the program of `rank` came to the end of the job and did not receive it. A short one is gone then.
+    /// long, and the program of `rank` came to the end of the job and did not receive it. A short one is lost then.
     #[track_caller]
     pub fn send<T: Pod>(&self, rank: Rank, tag: u64, data: &[T]) -> Result<()> {
         let site = Location::caller();
@@ -45,10 +45,11 @@ impl Job {
     /// # Errors
     /// [`Error::ReceiveTooShort`](crate::Error::ReceiveTooShort) for a longer message, which the next
     /// receive that fits gets; [`Error::PeerLost`](crate::Error::PeerLost) if the source is lost, or any
-    /// rank where it may be anyone; [`Error::PeerEnded`](crate::Error::PeerEnded) if the program of the source came to
-    /// the end of the job and no message of it is left that fits; [`Error::OthersEnded`](crate::Error::OthersEnded) if
-    /// it may be anyone and those of all other ranks have. While another thread of this rank lives that has waited in
-    /// the job or polled it, that one may still send to its own rank, and the receive waits. As [`send`](Self::send).
+    /// rank where it may be anyone; [`Error::PeerEnded`](crate::Error::PeerEnded) if the program of the source came
+    /// to the end of the job and no message of it is left that fits;
+    /// [`Error::OthersEnded`](crate::Error::OthersEnded) if the source may be any rank and the programs of all others
+    /// have ended. Another living thread of this rank that has waited in the job, or polled it, may still send to its
+    /// own rank; then the receive waits. As [`send`](Self::send).
     #[track_caller]
     pub fn receive<T: Pod>(
         &self,
@@ -85,7 +86,7 @@ impl Job {
     /// [`Error::PeerEnded`](crate::Error::PeerEnded). On borrowed buffers: [`Scope::send_synchronous`](crate::Scope::send_synchronous).
     ///
     /// # Errors
-    /// As [`send`](Self::send), of what is found at once, with the buffer; the rest is said by the handle.
+    /// As [`send`](Self::send), for errors found at once, and gives the buffer back. The handle reports the others.
     #[track_caller]
     pub fn send_nb<T: Pod>(
         &self,
@@ -101,7 +102,8 @@ impl Job {
     /// [`Scope::receive`](crate::Scope::receive).
     ///
     /// # Errors
-    /// As [`receive`](Self::receive), of what is found at once, with the buffer; the rest is said by the handle.
+    /// As [`receive`](Self::receive), for errors found at once, and gives the buffer back. The handle reports the
+    /// others.
     #[track_caller]
     pub fn receive_nb<T: Pod>(
         &self,

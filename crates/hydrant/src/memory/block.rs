@@ -186,8 +186,8 @@ impl Block {
     }
 
     /// The part of `rank`, mapped where a processor may change its words: of 64 bits, if they
-    /// are `wide`. To look at one takes a moment in virtual time, as in [`poll_memory`](Self::poll_memory). Whoever uses
-    /// it [counts](Self::count_atomic) that first.
+    /// are `wide`. In virtual time a look at one takes a moment, as in [`poll_memory`](Self::poll_memory). The caller
+    /// [counts](Self::count_atomic) the operation first.
     ///
     /// # Errors
     /// As [`part`](Self::part).
@@ -204,8 +204,8 @@ impl Block {
         self.nth(parts, rank)
     }
 
-    /// Counts an atomic operation, but in a child that was forked: no thread of it [counts by itself](Tally::try_one), so
-    /// that only who does not need be asked where it is.
+    /// Counts an atomic operation, except in a forked child. No thread of a child [counts by itself](Tally::try_one),
+    /// so only the slow path needs to check for a child.
     ///
     /// # Errors
     /// [`Error::Forked`].
@@ -262,7 +262,7 @@ impl Block {
         }
     }
 
-    /// Whether it is alive, in the process that joined and in real time.
+    /// Returns whether it is alive, in the process that joined and in real time.
     #[inline]
     fn is_plainly_alive(&self) -> bool {
         self.state.load(Relaxed) == LIVE && self.origin.is_here()
@@ -278,7 +278,7 @@ impl Block {
         }
     }
 
-    /// Whether this process was forked from the rank.
+    /// Returns whether this process was forked from the rank.
     #[inline]
     pub(crate) fn is_forked(&self) -> bool {
         !self.origin.is_here()

@@ -22,8 +22,8 @@ impl Loan {
         self.key
     }
 
-    /// Whether it is the loan of the process that this one was forked from: nobody uses what this one has of the
-    /// buffer, nor is the loan its to end.
+    /// Returns whether the loan belongs to the process that this one was forked from. The network does not use the
+    /// child's copy of the buffer, and the child must not end the loan.
     fn is_elsewhere(&self) -> bool {
         self.transfer.progress.is_forked()
     }

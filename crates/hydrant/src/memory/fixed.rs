@@ -1,9 +1,9 @@
-//! Words that take eight bytes in a message, whatever they are. An address or the number of a job is another in each
-//! run; by a variable-length integer the length of a message would follow it, and in virtual time the time.
+//! Words that take eight bytes in a message, for any value. An address and the number of a job differ from run to
+//! run. As variable-length integers they would change the length of a message, and in virtual time its duration.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// For text it is a number still.
+/// In text formats it is still a number.
 pub(super) fn serialize<S: Serializer>(word: &u64, to: S) -> Result<S::Ok, S::Error> {
     match to.is_human_readable() {
         true => word.serialize(to),

@@ -41,7 +41,7 @@ pub(super) mod status {
     pub(in super::super) const LENT: u16 = 3;
     /// A result was got.
     pub(in super::super) const RELEASED: u16 = 4;
-    /// The argument was got, and the function, which takes its time, has begun.
+    /// The argument was got, and the function has begun and may take its time.
     pub(in super::super) const BEGUN: u16 = 5;
 }
 

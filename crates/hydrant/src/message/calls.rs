@@ -35,9 +35,9 @@ struct Question {
     lent: Option<Lent>,
     /// The answer is being got.
     ending: bool,
-    /// What becomes of it is told by [`Job::am_quiet`](crate::Job::am_quiet).
+    /// Only [`Job::am_quiet`](crate::Job::am_quiet) reports how the call ended.
     one_way: bool,
-    /// The function was begun, and nobody lends it anything any more.
+    /// The function has begun, and uses no memory of a caller any more.
     begun: bool,
 }
 
@@ -228,7 +228,7 @@ impl Calls {
         }
     }
 
-    /// What is to become of a call is told by [`Job::am_quiet`](crate::Job::am_quiet), and by nobody else.
+    /// Only [`Job::am_quiet`](crate::Job::am_quiet) is to report how the call ended.
     pub(crate) fn is_made_one_way(&self, id: u64) {
         if let Some(question) = self.open().get_mut(&id) {
             question.one_way = true;
@@ -236,13 +236,12 @@ impl Calls {
         }
     }
 
-    /// Whether a question that `from` answers is a call that nobody waits for but
-    /// [`Job::am_quiet`](crate::Job::am_quiet).
+    /// Returns whether `from` answers a call that only [`Job::am_quiet`](crate::Job::am_quiet) waits for.
     pub(super) fn is_one_way(&self, from: Rank, id: u64) -> bool {
         (self.open().get(&id)).is_some_and(|question| question.rank == from && question.one_way)
     }
 
-    /// `from` has begun with the function of a call and got its argument; `false` if nobody called it.
+    /// `from` has begun the function of a call and has its argument. Returns `false` if there was no such call.
     pub(super) fn begun(&self, progress: &Progress, from: Rank, id: u64) -> bool {
         let mut open = self.open();
         let question = match open.get_mut(&id) {
@@ -265,7 +264,7 @@ impl Calls {
         self.finish_those(progress, |question| question.one_way)
     }
 
-    /// Waits until the calls made so far are over: until each was answered, or was begun if nobody wants the answer.
+    /// Waits until the calls made so far are over: answered, or begun if no caller waits for the answer.
     ///
     /// # Errors
     /// [`Error::PeerLost`].
@@ -287,7 +286,7 @@ impl Calls {
                 those.iter().all(|(of, _)| *of != rank)
             });
             if waited.is_err() {
-                // That is said once of those that nobody asks for.
+                // Calls without a waiter report the error once, here.
                 let in_vain = those.iter().filter(|(of, _)| *of == rank);
                 let in_vain = in_vain.filter(|(of, id)| self.is_one_way(*of, *id));
                 in_vain.for_each(|(_, id)| _ = self.give_up(*id));
@@ -321,8 +320,8 @@ impl Question {
         !matches!(self.state, State::Answered(_))
     }
 
-    /// Whether somebody wants the answer, or the function was not begun yet. What goes as one message was begun when
-    /// that was handled.
+    /// Returns whether a caller waits for the answer, or the function has not begun yet. A call that fits one message
+    /// has begun once that was handled.
     fn is_wanted(&self) -> bool {
         match self.state {
             State::Asked(_) => true,

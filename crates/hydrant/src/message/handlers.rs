@@ -36,7 +36,7 @@ impl Handler {
     }
 }
 
-/// What Rust calls a handler or a function, and where it was registered.
+/// The Rust name of a handler or a function, and where it was registered.
 #[derive(Clone, Copy)]
 pub(crate) struct Name {
     pub(crate) called: &'static str,
@@ -54,7 +54,7 @@ impl fmt::Display for Name {
 pub(crate) struct Messages {
     /// By number; each set once, by every rank.
     handlers: Box<[OnceLock<HandlerFn>]>,
-    /// What each is called, for errors; by number.
+    /// The names, for errors; by number.
     names: Mutex<Vec<Name>>,
     /// What this rank asked others and waits for.
     pub(super) calls: Arc<Calls>,
@@ -114,14 +114,14 @@ impl Messages {
             })
     }
 
-    /// What the handler of a number is called here: ranks register the same ones.
+    /// The name of a handler here, by its number: all ranks register the same ones.
     pub(super) fn name(&self, number: u16) -> String {
         let names = self.names.lock();
         let name = names.get(usize::from(number));
         name.map_or_else(|| "a function unknown here".to_owned(), Name::to_string)
     }
 
-    /// Sets the handler of a number, one after the other.
+    /// Sets the handlers of successive numbers.
     ///
     /// # Errors
     /// [`Error::TooManyHandlers`].
@@ -134,7 +134,7 @@ impl Messages {
             })
     }
 
-    /// An answer of `from` came, as [`Calls::end`]; how a one-way call failed is kept.
+    /// Handles an answer of `from`, as [`Calls::end`], and keeps the failure of a one-way call.
     pub(crate) fn end_call(
         &self,
         progress: &Progress,
@@ -144,7 +144,7 @@ impl Messages {
     ) -> bool {
         let answer = match answer {
             Err(cause) if self.calls.is_one_way(from, id) => {
-                // Before anybody can see that it is over.
+                // Before any thread can see that the call is over.
                 self.fail(cause);
                 Ok(Vec::new())
             }

@@ -99,7 +99,7 @@ where
     }
 }
 
-/// Arguments of the message of a one-way call whose argument is to be got.
+/// The arguments in the message of a one-way call whose long argument is to be got.
 const ONE_WAY_ARGS: usize = 4;
 
 fn decoded<A: DeserializeOwned>(bytes: &[u8]) -> Result<A, String> {
@@ -169,7 +169,7 @@ struct Caller {
     rank: Rank,
     /// None: nobody waits.
     id: Option<u64>,
-    /// Who calls waits until the function was run or begun, and for no result.
+    /// The caller waits until the function was run or begun, and for no result.
     one_way: bool,
     /// The number of the function that was called.
     handler: u16,
@@ -204,13 +204,13 @@ impl Caller {
         Some((call, argument))
     }
 
-    /// The function has begun, which takes its time, and its argument was got.
+    /// The function has begun and may take its time, and its argument was got.
     fn has_begun(&mut self) {
         let (Some(id), Some(progress)) = (self.id, self.progress.upgrade()) else {
             return;
         };
         let tag = match self.one_way {
-            // That is all that its caller waits for.
+            // The caller waits for nothing more.
             true => status::DONE,
             false => status::BEGUN,
         };
@@ -223,7 +223,7 @@ impl Caller {
             args: &[id],
             payload: &[],
         };
-        // Who called may be gone.
+        // The caller may be gone.
         let _ = progress.send_result(self.rank, &begun);
     }
 

@@ -36,7 +36,7 @@ pub(crate) trait Operations: Send + Sync {
     /// operation, which it is not told of yet.
     fn is_awaited(&self, ticket: Ticket) -> bool;
 
-    /// Whether no operation is under way.
+    /// Returns whether no operation is in flight.
     fn is_idle(&self) -> bool;
 
     /// There may be room for the messages of the [backlog](super::backlog).

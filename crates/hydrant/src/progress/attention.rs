@@ -103,7 +103,7 @@ impl Progress {
         (self.attention.owned()).any(|own| own.marks.load(Relaxed) % 2 == 1)
     }
 
-    /// Whether several threads of the program that live have waited in the job, or looked after its messages.
+    /// Returns whether several living threads of the program have waited in the job, or polled its messages.
     pub(crate) fn has_many_threads(&self) -> bool {
         let has_come = |it: &Attention| it.marks.load(Relaxed) != 0;
         let own = self.attention.held().filter(|it| has_come(it)).count();

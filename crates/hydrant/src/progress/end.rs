@@ -1,9 +1,10 @@
-//! What this rank knows of programs that came to their ends in good order, and how it says so of its own.
+//! Keeps track of programs that came to their ends in good order, and announces the end of this rank's own.
 //!
-//! A rank whose program has come to its end still takes part: it answers, and what it has sent is delivered. So
-//! who waits for an answer goes on waiting, and who waits for what only a program does waits in vain. The conduit
+//! A rank whose program has come to its end still takes part: it answers, and its messages are delivered. So a waiter
+//! for an answer goes on waiting, and a waiter for something that only a program does waits in vain. The conduit
 //! carries the news ([`Membership::come_to_end`](hydrant_conduit::Membership::come_to_end)), which may overtake
-//! messages. A rank gives it when all that it has sent was handled; then nothing is left to be overtaken.
+//! messages. A rank announces its end only when all that it has sent was handled. Then no message is left to be
+//! overtaken.
 
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
@@ -12,16 +13,16 @@ use hydrant_conduit::Standing;
 use super::{For, On, Progress};
 use crate::{Error, Rank, Result};
 
-/// How long the last news of an end is to be old before it counts: where all programs come to their ends at about the
-/// same time, threads that still wait hear that the job is over, and of no single rank.
+/// The age at which the last news of an end counts. Programs often come to their ends at about the same time. Their
+/// threads that still wait then learn that the job is over, and get no error about a single rank.
 const GRACE: Duration = Duration::from_millis(200);
 
-/// What was heard last of programs' ends.
+/// The last news of programs' ends.
 #[derive(Default)]
 pub(super) struct News {
-    /// How many words of that kind there were.
+    /// The number of such words so far.
     endings: u64,
-    /// Since when there are so many, on the conduit's clock.
+    /// The time since when there are so many, on the conduit's clock.
     since: Duration,
 }
 
@@ -31,13 +32,13 @@ impl Progress {
     /// # Errors
     /// [`Error::PeerLost`].
     pub(crate) fn wait_all_handled(&self) -> Result<()> {
-        // What handlers have sent for this rank first.
+        // Requests that handlers have queued are sent first.
         self.wait(On::Anyone, For::Room, || !self.has_onward())?;
         (0..self.size).try_for_each(|rank| self.wait_handled(Rank(rank)))
     }
 
-    /// Why a rank that has ended does not do what is asked of it. One leaves in good order when all ranks have come
-    /// to the end of the job, this one as well.
+    /// The reason why a rank that has ended does not do an operation. A rank leaves in good order when all ranks have
+    /// come to the end of the job, this one as well.
     #[cold]
     pub(crate) fn gone(&self, rank: Rank) -> Error {
         match self.conduit.standing(rank) {
@@ -46,7 +47,7 @@ impl Progress {
         }
     }
 
-    /// Whether the program of any rank has come to its end, and all such news [counts](GRACE).
+    /// Returns whether the program of any rank has come to its end, and all such news [counts](GRACE).
     #[inline]
     pub(crate) fn any_has_come_to_end(&self) -> bool {
         match self.conduit.endings() {
@@ -55,13 +56,13 @@ impl Progress {
         }
     }
 
-    /// Whether there is news of ends that does not count yet.
+    /// Returns whether there is news of ends that does not count yet.
     #[inline]
     pub(super) fn has_fresh_news(&self) -> bool {
         self.conduit.endings() != self.settled.load(Relaxed)
     }
 
-    /// In how much time news of ends counts, if it does not yet.
+    /// The time until news of ends counts, if it does not yet.
     pub(super) fn news_counts_in(&self) -> Option<Duration> {
         if !self.has_fresh_news() {
             return None;
@@ -78,7 +79,7 @@ impl Progress {
         Some(GRACE.saturating_sub(now.saturating_sub(news.since)))
     }
 
-    /// Whether news of ends counts from now on that did not before.
+    /// Returns whether news of ends counts from now on that did not before.
     pub(super) fn settle_news(&self) -> bool {
         if self.news_counts_in() != Some(Duration::ZERO) {
             return false;
@@ -87,8 +88,8 @@ impl Progress {
         self.settled.swap(endings, Relaxed) != endings
     }
 
-    /// Whether the program of each other rank has come to its end, and none of this rank's threads is known that
-    /// may do instead what is waited for.
+    /// Returns whether the program of each other rank has come to its end, and this rank has no other known thread.
+    /// Such a thread could still do what is waited for.
     pub(crate) fn is_left_alone(&self) -> bool {
         let others = (0..self.size).map(Rank).filter(|rank| *rank != self.rank);
         self.size > 1

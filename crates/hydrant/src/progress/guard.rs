@@ -30,7 +30,7 @@ impl Progress {
     /// Whether the network is done with all memory of this rank. In virtual time it is when the rank
     /// has ended, as one does by a fault of the machine, which unwinds its thread: with a rank go
     /// its transfers. A rank elsewhere may be taken for lost while its NIC goes on.
-    /// What it uses of a process is not what a child has of it.
+    /// The network uses the process's own memory, not a child's copy of it.
     fn has_nothing_lent(&self) -> bool {
         self.is_forked()
             || self.virtual_time && self.conduit.standing(self.rank) != Standing::Present
@@ -43,7 +43,7 @@ impl Drop for NoWayOut<'_> {
     #[cold]
     fn drop(&mut self) {
         if !self.0.has_nothing_lent() {
-            // In one piece: other ranks write to the same place meanwhile.
+            // In one write: other ranks write to the same place meanwhile.
             let why = format!(
                 "hydrant: rank {} panicked while the network used memory of the caller; the \
                  process ends, for nobody could use that memory safely\n",

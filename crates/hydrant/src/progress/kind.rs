@@ -16,7 +16,7 @@ pub(crate) const ATOMIC: u8 = 4;
 pub(crate) const PACKED: u8 = 8;
 /// Two-sided messages: one, its announcement, and what follows from that.
 pub(crate) const TWO_SIDED: u8 = 9;
-/// Whether anything is under way at a rank whose program has come to its end.
+/// Asks a rank whose program has come to its end whether anything is in flight there.
 pub(crate) const REST: u8 = 10;
 /// A message between the engines that decide what is registered.
 pub(crate) const REGISTRATION: u8 = 5;

@@ -87,8 +87,8 @@ pub(crate) struct Progress {
     /// Fewer than two cores for each rank: a thread that spins may have the core that a peer's service
     /// thread needs to answer it.
     shares_cores: bool,
-    /// Dropped by the process that joined alone: a child has its threads, its descriptors and its registrations not,
-    /// or in common with its parent.
+    /// Only the process that joined drops it. A child lacks its threads, and shares its descriptors and registrations
+    /// with the parent or lacks them.
     conduit: ManuallyDrop<Box<dyn Conduit>>,
     /// Memory that the conduit knows of; dropped after it.
     kept: OnceLock<Arc<dyn Any + Send + Sync>>,
@@ -112,9 +112,9 @@ pub(crate) struct Progress {
     chains: Mutex<Chains>,
     /// The news of programs' ends, until it is old enough.
     news: Mutex<end::News>,
-    /// How much of it is.
+    /// The number of ends whose news is old enough.
     settled: AtomicU64,
-    /// Whether anything is under way anywhere, as far as others said.
+    /// The answers of other ranks to the question whether anything is in flight.
     rest: Mutex<rest::Rest>,
     /// Those that wait [until](until::Until) something is so; and whether there are any.
     hopeful: Mutex<Vec<Waker>>,
@@ -127,10 +127,10 @@ pub(crate) struct Progress {
     unpark: Condvar,
     /// The service thread sleeps, and not for [room](backlog).
     service_rests: AtomicBool,
-    /// How many changes of peers were [noticed](Self::notice_ended); more than there are while news is to be noticed
-    /// again.
+    /// The number of changes of peers that were [noticed](Self::notice_ended). It exceeds their true number while
+    /// news is to be noticed again.
     noticed: AtomicU64,
-    /// Of how many the rooms above were told.
+    /// The number of changes that the modules above were told of.
     told: AtomicU64,
     /// There is a service thread until the end of the job.
     served: bool,
@@ -145,9 +145,9 @@ pub(crate) struct Progress {
     errands_open: AtomicU32,
     /// The process that joined.
     origin: Origin,
-    /// The job goes on here; ended once, when this rank leaves.
+    /// The job is active here; ended once, when this rank leaves.
     running: Presence,
-    /// All that waited for peers has been told so.
+    /// Every waiter for a peer has been told that the job is over.
     closed: AtomicBool,
     /// What the virtual clock showed last, in nanoseconds.
     shown: AtomicU64,
@@ -165,7 +165,8 @@ impl Progress {
         id: u64,
         settings: &Settings,
     ) -> Self {
-        // Not those whose memory is mapped here: played NICs map none, and their ranks share the cores all the same.
+        // The count is of the host's ranks, not of those whose memory is mapped here: ranks on played NICs map none,
+        // but share the cores.
         let ranks_here = conduit.caps().host_ranks as usize;
         let cores = host_cores(settings);
         let origin = Origin::here();
@@ -275,13 +276,13 @@ impl Progress {
         self.conduit.wake(self.rank);
     }
 
-    /// All that waited for peers has been told that the job is over: what is waited for otherwise may never come.
+    /// Tells every waiter for a peer that the job is over: otherwise some would wait for ever.
     pub(crate) fn close(&self) {
         self.closed.store(true, SeqCst);
         self.wake_sleepers();
     }
 
-    /// Whether [that](Self::close) is so.
+    /// Returns whether [`close`](Self::close) was called.
     fn is_closed(&self) -> bool {
         self.closed.load(SeqCst)
     }
@@ -296,13 +297,13 @@ impl Progress {
         }
     }
 
-    /// Whether the job is over here, as it is in a child that was forked.
+    /// Returns whether the job is over here, as it is in a forked child.
     #[inline(always)]
     pub(crate) fn is_stopped(&self) -> bool {
         !self.running.is_here()
     }
 
-    /// Why the job is over here.
+    /// The reason why the job is over here.
     #[cold]
     #[inline(never)]
     pub(crate) fn ended(&self) -> Error {
@@ -312,8 +313,8 @@ impl Progress {
         }
     }
 
-    /// Whether this process was forked from the rank. Nothing that a child does reaches the conduit; nor does it take
-    /// locks, which threads of the parent may have held that the child has not.
+    /// Returns whether this process was forked from the rank. A child's calls never reach the conduit. Nor do they
+    /// take locks, which threads that the child lacks may have held.
     #[inline(always)]
     pub(crate) fn is_forked(&self) -> bool {
         !self.origin.is_here()
@@ -329,7 +330,7 @@ impl Progress {
         }
     }
 
-    /// Whether this thread may wait for `what`: not in a handler, nor in a child that was forked.
+    /// Checks that this thread may wait for `what`: not in a handler, nor in a forked child.
     ///
     /// # Errors
     /// [`Error::InHandler`], [`Error::Forked`].
@@ -343,7 +344,7 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if !self.is_forked() {
-            // SAFETY: nobody has this any more.
+            // SAFETY: nothing refers to this any more.
             #[allow(unsafe_code)]
             unsafe {
                 ManuallyDrop::drop(&mut self.conduit);

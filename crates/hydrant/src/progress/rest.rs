@@ -1,10 +1,10 @@
-//! Whether anything is under way in the job while one rank alone waits for a word of its memory to change, and the
+//! Finds out whether anything is in flight in the job. One rank waits for a word of its memory to change, and the
 //! programs of all others have come to their ends.
 //!
-//! Handlers and tasks of those may still store to the word, for this rank or for each other. So the one that waits
-//! asks each of them whether it rests: nothing is under way there, and all that it has sent was handled. If all rest,
-//! and rest still when they are asked again and have sent nothing in between, then all rested at the moment between
-//! the two rounds (the four-counter method, Mattern 1987), and nothing will ever happen.
+//! Handlers and tasks of the others may still store to the word, for this rank or for each other. So the waiting rank
+//! asks each of them whether it rests: nothing is in flight there, and all that it has sent was handled. The rank
+//! asks twice. If all rest both times and have sent nothing in between, all rested at the moment between the two
+//! rounds. Then nothing will ever happen (the four-counter method, Mattern 1987).
 
 use std::time::{Duration, Instant};
 
@@ -13,35 +13,35 @@ use hydrant_conduit::{Delivery, Message, ReplyPort, Sent};
 use super::{Progress, Route, kind};
 use crate::{Error, Rank};
 
-/// Between two questions where not all rested.
+/// The pause before the next question, where not all rested.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// What others said, at the rank that asks.
+/// The answers of the others, at the rank that asks.
 #[derive(Default)]
 pub(super) struct Rest {
     /// The number of the round that was begun last.
     round: u64,
-    /// By rank, in that round; none while it is not asked.
+    /// The answer of each rank in that round; empty between rounds.
     answers: Vec<Answer>,
-    /// What each rank had sent in the round before, if all rested.
+    /// The number of requests that each rank had sent in the round before, if all rested.
     before: Option<Vec<u64>>,
-    /// Questions that this rank sent.
+    /// The number of questions that this rank sent.
     asked: u64,
-    /// When the last round ended in which not all rested.
+    /// The end of the last round in which not all rested.
     restless: Option<Instant>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Answer {
-    /// It is to be asked.
+    /// The rank is still to be asked.
     Due,
     Asked,
-    /// How much it had sent.
+    /// The rank rests, and had sent so many requests.
     Rests(u64),
     Works,
 }
 
-/// Gets the questions and the answers.
+/// Handles the questions and the answers.
 pub(crate) struct Resting;
 
 impl Route for Resting {
@@ -81,13 +81,13 @@ impl Route for Resting {
 }
 
 impl Progress {
-    /// How long who waits for memory sleeps before it asks again, if it asks others at all.
+    /// The time that a waiter for memory sleeps before it asks again, if it asks at all.
     pub(super) fn asks_again_in(&self) -> Option<Duration> {
         (self.any_has_come_to_end() && !self.virtual_time && self.is_left_alone()).then_some(AGAIN)
     }
 
-    /// Why no word of this rank's memory changes any more, if that is known by now: the others are asked until it is.
-    /// In virtual time the network knows by itself when nothing can happen.
+    /// The reason why no word of this rank's memory changes any more, if that is known by now. Until then this asks
+    /// the others. In virtual time the network itself knows when nothing can happen.
     pub(super) fn why_nothing_changes(&self) -> Option<Error> {
         self.asks_again_in()?;
         (self.all_rest()).then_some(Error::OthersEnded {
@@ -145,7 +145,7 @@ impl Progress {
         all_rest
     }
 
-    /// Whether nothing is under way at this rank, and all that it has sent was handled.
+    /// Returns whether nothing is in flight at this rank, and all that it has sent was handled.
     fn rests(&self) -> bool {
         let is_handled = |rank| {
             let (handled, sent) = self.conduit.handled(Rank(rank));
@@ -158,7 +158,7 @@ impl Progress {
             && (0..self.size).all(is_handled)
     }
 
-    /// Requests that this rank has sent so far.
+    /// The number of requests that this rank has sent so far.
     fn requests_sent(&self) -> u64 {
         (0..self.size)
             .map(|rank| self.conduit.handled(Rank(rank)).1)

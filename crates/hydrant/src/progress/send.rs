@@ -46,7 +46,7 @@ impl Progress {
         failed.map_or(Ok(()), |error| Err(self.why_unsent(error)))
     }
 
-    /// Why a message was not sent, or an operation not begun.
+    /// The reason why a message was not sent, or an operation not begun.
     #[cold]
     pub(crate) fn why_unsent(&self, cause: hydrant_conduit::Error) -> Error {
         match cause {

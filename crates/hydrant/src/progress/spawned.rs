@@ -85,7 +85,7 @@ impl Progress {
         task.wake();
     }
 
-    /// Whether all tasks have ended.
+    /// Returns whether all tasks have ended.
     pub(super) fn has_no_task(&self) -> bool {
         self.spawned.lock().all.is_empty()
     }

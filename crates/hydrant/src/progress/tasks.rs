@@ -178,7 +178,7 @@ pub(crate) fn wait_for<F: Future>(progress: &Arc<Progress>, future: F) -> Result
             is_over = progress.is_closed();
             is_over || woken()
         })?;
-        // What hydrant does has ended by then, and says how.
+        // Work of Hydrant has ended by then, and reports its result.
         if is_over {
             return match future.as_mut().poll(&mut context) {
                 Poll::Ready(output) => Ok(output),

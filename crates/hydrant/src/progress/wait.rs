@@ -20,7 +20,7 @@ pub(crate) enum On<'a> {
     Rank(Rank),
     /// Any of these.
     Ranks(&'a [Rank]),
-    /// Any of these, or what this says.
+    /// Any of these ranks, or the reason that this function gives.
     RanksOr(&'a [Rank], &'a (dyn Fn() -> Option<Error> + Sync)),
     /// Any rank's.
     Anyone,
@@ -42,7 +42,7 @@ impl On<'_> {
 pub(crate) enum For {
     /// Something that a message brings.
     Message,
-    /// A word of own memory that anyone may write by any means.
+    /// A word of own memory that any rank may write by any means.
     Memory,
     /// A word of own memory whose writer rings for it.
     Flag,
@@ -185,7 +185,7 @@ impl Progress {
     ///
     /// # Errors
     /// [`Error::PeerLost`] if a rank that is waited [`On`] ended first, [`Error::JobOver`] if this
-    /// rank left; [`Error::Forked`], whatever is waited on: the network uses nothing of a child.
+    /// rank left; [`Error::Forked`] in a child, for any `on`: the network does not use a child's memory.
     #[inline]
     pub(crate) fn wait(&self, on: On<'_>, what: For, mut done: impl FnMut() -> bool) -> Result<()> {
         if done() {
@@ -225,7 +225,7 @@ impl Progress {
         let own = self.attention();
         let mut inside = own.enter();
         loop {
-            // Also what a handler forked that this thread ran.
+            // This check is also for a child that a handler forked while this thread ran it.
             self.check_origin()?;
             own.attend();
             self.advance_errands();

@@ -138,7 +138,7 @@ impl Registration {
         actions.extend(said.actions.drain(..));
     }
 
-    /// The engine met what cannot be: it is counted, the first is logged, and the rank lives on.
+    /// The engine met an impossible state: it is counted, the first is logged, and the rank lives on.
     #[cold]
     fn met(&self, impossible: Impossible) {
         let count = self.progress.tally.snapshot().impossible;

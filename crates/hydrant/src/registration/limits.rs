@@ -62,11 +62,11 @@ pub(super) fn config(
     })
 }
 
-/// M and MAXVICTIM. What nobody set gives way: to what was set, to the least that `ranks` ranks need, to what can be
-/// registered; so that no default is refused.
+/// M and MAXVICTIM. Defaults give way to values that were set, to the least that `ranks` ranks need, and to the
+/// amount that can be registered. So no default is refused.
 ///
 /// # Errors
-/// [`Error::Registration`] where so little can be registered that none will do.
+/// [`Error::Registration`] if too little can be registered for any limits.
 fn bytes(
     settings: &RegistrationSettings,
     (available, page): (u64, u64),
@@ -157,9 +157,9 @@ mod tests {
     fn what_nobody_set_gives_way_to_what_was_set() {
         let available = 1 << 20;
         let of = |m, maxvictim| bytes(&settings(m, maxvictim, PAGE), (available, PAGE), 2).unwrap();
-        // As ever.
+        // The usual defaults.
         assert_eq!(of(Some(400 << 10), None), (400 << 10, 50 << 10));
-        // Less than a bucket would be left; more than there is.
+        // Less than a bucket would be left, or more than there is.
         assert_eq!(of(Some(16 << 10), None), (16 << 10, PAGE));
         assert_eq!(of(Some(1000 << 10), None), (1000 << 10, 24 << 10));
         assert_eq!(of(None, Some(900 << 10)), (124 << 10, 900 << 10));
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(maxvictim, m / 8);
     }
 
-    /// What was set is refused by what was set.
+    /// A conflict between two values that were set is refused.
     #[test]
     fn what_was_set_is_left_alone() {
         let available = 1 << 20;

@@ -237,7 +237,7 @@ impl Registration {
         self.engine.lock().stats()
     }
 
-    /// What the engine met that cannot be, if it did.
+    /// The impossible states that the engine met, if any.
     pub(crate) fn impossible(&self) -> Option<Impossible> {
         self.engine.lock().impossible()
     }

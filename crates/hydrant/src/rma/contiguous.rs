@@ -74,8 +74,8 @@ impl<T: Pod> Symmetric<T> {
         self.get_value_slow(rank, index)
     }
 
-    /// The fast path of a put, and whether it was gone: not if anything is wrong, nor where the part is not mapped, nor
-    /// with this thread's first operation.
+    /// The fast path of a put; returns whether it did the put. It does not if anything is wrong, if the part is not
+    /// mapped, or for this thread's first operation.
     #[inline(always)]
     pub(super) fn put_at_once(&self, rank: Rank, index: usize, data: &[T]) -> bool {
         let Some((mapped, own)) = self.near(rank) else {
@@ -91,7 +91,7 @@ impl<T: Pod> Symmetric<T> {
         true
     }
 
-    /// As [`put_at_once`](Self::put_at_once), of a get.
+    /// As [`put_at_once`](Self::put_at_once), for a get.
     #[inline(always)]
     pub(super) fn get_at_once(&self, rank: Rank, index: usize, data: &mut [T]) -> bool {
         let Some((mapped, own)) = self.near(rank) else {
@@ -104,8 +104,8 @@ impl<T: Pod> Symmetric<T> {
         true
     }
 
-    /// The part of `rank`, if it is mapped here, and where this thread counts. All else that is to be checked is in
-    /// one number, the gate's.
+    /// The part of `rank`, if it is mapped here and this thread has its own counters. The gate's one number covers
+    /// all other checks.
     #[inline(always)]
     fn near(&self, rank: Rank) -> Option<(&Mapped, Own<'_>)> {
         let block = self.block();
@@ -197,8 +197,8 @@ impl<T: Pod> Symmetric<T> {
         Ok(())
     }
 
-    /// Sets elements that are not mapped here: the same pattern goes again and again, so that it takes no memory how
-    /// many they are.
+    /// Sets elements that are not mapped here. The same pattern is sent again and again, so the memory used does not
+    /// depend on their number.
     fn fill_far(&self, rank: Rank, (offset, count): (usize, usize), value: T) -> Result<()> {
         progress::may_wait("a fill that goes through the network")?;
         let (block, bytes) = (self.block(), count * size_of::<T>());

@@ -52,7 +52,7 @@ impl<T: Pod> Symmetric<T> {
     /// Begins to put `data` into the part of `rank`, from element `index` on.
     ///
     /// # Errors
-    /// As [`put`](Self::put), with the buffer.
+    /// As [`put`](Self::put). The error gives the buffer back.
     #[track_caller]
     pub fn put_nb(
         &self,
@@ -60,14 +60,13 @@ impl<T: Pod> Symmetric<T> {
         index: usize,
         data: Vec<T>,
     ) -> Result<PutHandle<T>, Refused<Vec<T>>> {
-        // SAFETY: the buffer goes into the owner, which lets go of it only when the operation is
-        // complete.
+        // SAFETY: the buffer goes into the owner, which releases it only when the operation is complete.
         let begun = unsafe { self.begin_put(rank, index, &data) };
         Owner::of(begun, data).map(PutHandle)
     }
 
     /// # Safety
-    /// The data is there, and nobody writes to it, until the operation is complete.
+    /// The data stays in place, and nothing writes to it, until the operation is complete.
     #[track_caller]
     unsafe fn begin_put(
         &self,
@@ -104,7 +103,7 @@ impl<T: Pod> Symmetric<T> {
     /// place: so a buffer is used again and again.
     ///
     /// # Errors
-    /// As [`get`](Self::get), with the buffer.
+    /// As [`get`](Self::get). The error gives the buffer back.
     #[track_caller]
     pub fn get_nb_into(
         &self,
@@ -112,13 +111,13 @@ impl<T: Pod> Symmetric<T> {
         index: usize,
         mut buffer: Vec<T>,
     ) -> Result<GetHandle<T>, Refused<Vec<T>>> {
-        // SAFETY: as in `put_nb`; nobody else has the buffer.
+        // SAFETY: as in `put_nb`; nothing else refers to the buffer.
         let begun = unsafe { self.begin_get(rank, index, &mut buffer) };
         Owner::of(begun, buffer).map(GetHandle)
     }
 
     /// # Safety
-    /// The buffer is there, and nobody else uses it, until the operation is complete.
+    /// The buffer stays in place, and nothing else uses it, until the operation is complete.
     #[track_caller]
     unsafe fn begin_get(
         &self,
@@ -279,7 +278,7 @@ impl<T: Pod> Unpin for PutHandle<T> {}
 impl<T: Pod> Unpin for GetHandle<T> {}
 
 impl<T: Pod> Owner<T> {
-    /// An operation that was begun with a buffer, or not.
+    /// An operation that was begun, with or without a buffer.
     fn of(begun: Result<Pending<Arc<Transfer>>>, buffer: Vec<T>) -> Result<Self, Refused<Vec<T>>> {
         match begun {
             Ok(pending) => Ok(Self { pending, buffer }),

@@ -1,5 +1,5 @@
-//! Puts, gets and accumulates of sections between memory that is not mapped here and memory of which only the caller knows
-//! where it is, and of which it lends the runs alone: what lies between them may be others'.
+//! Puts, gets and accumulates of sections between memory that is not mapped here and the caller's own memory. The
+//! caller names its memory by address and lends only the runs: other threads may use the bytes between them.
 
 #![allow(unsafe_code)] // memory is named by its address
 
@@ -19,16 +19,17 @@ use crate::{
     transfer::{Shape, Way},
 };
 
-/// Sections of bytes at any addresses, where a rank's part is not mapped here. Else [`Error::Other`].
+/// Sections of bytes at any addresses, if a rank's part is not mapped here. Otherwise [`Error::Other`].
 impl Symmetric<u8> {
-    /// Puts the bytes that `from` names, counted from `source`, where `to` says. Remotely complete on return.
+    /// Puts the bytes that `from` names, counted from `source`, to the places that `to` names. Remotely complete on
+    /// return.
     ///
     /// # Errors
     /// As [`put_section`](Self::put_section).
     ///
     /// # Safety
     /// 1. Each run of `from` is readable.
-    /// 2. Nobody writes to it meanwhile.
+    /// 2. No other thread writes to it meanwhile.
     pub unsafe fn put_section_raw(
         &self,
         rank: Rank,
@@ -49,14 +50,14 @@ impl Symmetric<u8> {
         Ok(())
     }
 
-    /// Gets the bytes that `from` names to where `to` says, counted from `target`.
+    /// Gets the bytes that `from` names to the places that `to` names, counted from `target`.
     ///
     /// # Errors
     /// As [`put_section`](Self::put_section).
     ///
     /// # Safety
     /// 1. Each run of `to` is writable.
-    /// 2. Nobody else uses it meanwhile.
+    /// 2. No other thread uses it meanwhile.
     pub unsafe fn get_section_raw(
         &self,
         rank: Rank,
@@ -77,11 +78,11 @@ impl Symmetric<u8> {
         Ok(())
     }
 
-    /// Adds multiples of the elements that `from` names, counted from `source`, to those that `to` names, as
-    /// [`accumulate_bytes_section`](Self::accumulate_bytes_section) does.
+    /// Adds multiples of the elements that `from` names, counted from `source`, to those that `to` names. It does so
+    /// as [`accumulate_bytes_section`](Self::accumulate_bytes_section).
     ///
     /// # Errors
-    /// As there.
+    /// The same.
     ///
     /// # Safety
     /// As [`put_section_raw`](Self::put_section_raw).
@@ -111,7 +112,7 @@ impl Symmetric<u8> {
         Ok(())
     }
 
-    /// Checks sections of a part that is not mapped here and of other memory: whether there is anything in them.
+    /// Checks sections of a part that is not mapped here and of other memory. Returns whether they have any bytes.
     fn check_far(&self, rank: Rank, remote: &Section, local: &Section) -> Result<bool> {
         check_range(remote.start(), remote.span(), self.len())?;
         if remote.len() != local.len() {
@@ -131,14 +132,14 @@ impl Symmetric<u8> {
 }
 
 impl Unmapped<'_> {
-    /// As [`get`](Self::get), to where the runs lie from `into` on.
+    /// As [`get`](Self::get), into the runs from `into` on.
     ///
     /// # Errors
-    /// As there.
+    /// The same.
     ///
     /// # Safety
     /// 1. Each run is writable here.
-    /// 2. Nobody else uses it meanwhile.
+    /// 2. No other thread uses it meanwhile.
     unsafe fn get_each(
         &self,
         into: *mut u8,
@@ -153,7 +154,7 @@ impl Unmapped<'_> {
         self.measured(shape, |way| match way {
             Way::Packed => packed::get(self, runs, |run, bytes| {
                 let here = into.wrapping_add(run.here);
-                // SAFETY: 1., 2.; a message lies apart from it, and has as many bytes as the run.
+                // SAFETY: 1., 2.; the message lies apart from the run and has as many bytes.
                 unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), here, run.len) };
             }),
             Way::Pieces => {
@@ -165,12 +166,12 @@ impl Unmapped<'_> {
     }
 }
 
-/// A run of memory from `source` on.
+/// The run of memory from `source` on.
 ///
 /// # Safety
-/// For as long as what is returned is used:
+/// For as long as the result is used:
 /// 1. The run is readable.
-/// 2. Nobody writes to it.
+/// 2. No thread writes to it.
 unsafe fn readable<'a>(source: *const u8, run: &Run) -> &'a [u8] {
     // SAFETY: 1., 2.
     unsafe { std::slice::from_raw_parts(source.wrapping_add(run.here), run.len) }

@@ -37,8 +37,8 @@ pub struct Scope<'scope, 'env: 'scope> {
     two_sided: &'scope TwoSided,
     /// Where pointers are looked up.
     memory: &'scope Arc<Registry>,
-    /// Whether something is in one of the lists. Only [`run`](Self::run) reads it, when whoever may have written it has
-    /// ended: a scope that owes nothing takes no lock.
+    /// True if one of the lists has an entry. Only [`run`](Self::run) reads it, after all possible writers have
+    /// ended. So a scope without pending operations takes no lock.
     owes: AtomicBool,
     posted: Mutex<Vec<Posted>>,
     loans: Mutex<Vec<Key>>,
@@ -124,7 +124,7 @@ impl<'env> Scope<'_, 'env> {
         };
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| body(&scope)));
         let outcome = match outcome {
-            // By itself: to hand an error on that there may be takes longer than a get of a word.
+            // In a function of its own: returning a `Result` through here takes longer than a get of a word.
             Ok(Ok(result)) if !scope.owes.load(Relaxed) && !transfer.progress.is_forked() => {
                 return Ok(result);
             }
@@ -368,7 +368,7 @@ impl<'scope> Scope<'scope, '_> {
 
     /// Completes everything; the first failure is the scope's.
     fn end(&self, failed: bool) -> Result<()> {
-        // What the network uses is not what a child has of it, whose body forked.
+        // The network uses the parent's memory, not the copy of the child that the body forked.
         self.transfer.progress.check_origin()?;
         let mut first = Ok(());
         let messages = std::mem::take(&mut *self.messages.lock());

@@ -103,7 +103,8 @@ impl<T: Pod + Send> Symmetric<T> {
     /// ```
     ///
     /// # Errors
-    /// As [`put_signal`](Self::put_signal), but for handlers, with the buffer; what is found later, the handle says.
+    /// As [`put_signal`](Self::put_signal), except for handlers, and gives the buffer back. The handle reports errors
+    /// found later.
     pub fn put_signal_nb(
         &self,
         rank: Rank,

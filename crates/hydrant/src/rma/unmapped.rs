@@ -57,10 +57,10 @@ impl Unmapped<'_> {
         self.put_each(|run| &data[run.here..][..run.len], extent, runs)
     }
 
-    /// As [`put`](Self::put), of bytes that are found run by run.
+    /// As [`put`](Self::put), for bytes given run by run.
     ///
     /// # Errors
-    /// [`Error::InHandler`](crate::Error::InHandler), and what befell the first that failed.
+    /// [`Error::InHandler`](crate::Error::InHandler), and the error of the first run that failed.
     pub(super) fn put_each<'d>(
         &self,
         data: impl Fn(&Run) -> &'d [u8],
@@ -111,7 +111,8 @@ impl Unmapped<'_> {
         })
     }
 
-    /// Adds multiples of the elements of runs, which `data` finds and which lie in the memory; done on return. The owner does it, so that nobody else adds to them meanwhile.
+    /// Adds multiples of the elements of runs to elements in the memory; done on return. `data` gives the elements of
+    /// each run. The owner does the addition, so that no other rank adds to them meanwhile.
     ///
     /// # Errors
     /// As [`put`](Self::put).

@@ -11,7 +11,7 @@ pub struct ForesightSettings {
     /// Whether firehoses are moved to peers' memory ahead of the puts and gets that are expected, and given back
     /// after them.
     pub firehoses: bool,
-    /// Whether no more is given up than costs a small part of the time.
+    /// True if giving up registrations may cost only a small part of the time.
     pub steps_back: bool,
     /// How many cores of a host are idle, which the helpers of its ranks share.
     pub cores: IdleCores,

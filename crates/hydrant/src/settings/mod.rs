@@ -264,8 +264,8 @@ impl Settings {
         }
     }
 
-    /// Warns on standard error of each variable that looks like a setting and is none. A job does so itself,
-    /// once for all its ranks; this is for programs that read settings and start no job.
+    /// Warns on standard error of each variable that looks like a setting and is none. A job does so itself, once for
+    /// all its ranks. Programs that read settings and start no job call this.
     pub fn warn_unknown(&self) {
         for name in &self.unknown {
             let near = (TABLE.iter())
@@ -290,11 +290,11 @@ impl Settings {
     }
 }
 
-/// Warns in one piece: other ranks write to the same place meanwhile.
+/// Warns in one write: other ranks write to the same place meanwhile.
 fn warn(what: &str) {
-    // Not by the log: most programs have no subscriber for it.
+    // The log is no place for it: most programs have no subscriber.
     let warning = format!("hydrant: warning: {what}\n");
-    // Nobody may read it, which is no reason to panic.
+    // The reader may be gone, which is no reason to panic.
     let _ = io::stderr().write_all(warning.as_bytes());
 }
 

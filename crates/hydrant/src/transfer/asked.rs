@@ -50,7 +50,7 @@ impl Transfer {
     /// Leaves an operation to itself, with the buffer that it uses.
     pub(crate) fn abandon<T: Pod>(&self, ticket: Ticket, buffer: Vec<T>) {
         if self.progress.is_forked() {
-            // The network uses the parent's.
+            // The network uses the parent's memory.
             return;
         }
         let (asked, before) = self.under_way.abandon(ticket, Orphan::of(buffer));

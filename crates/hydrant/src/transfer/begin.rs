@@ -108,14 +108,15 @@ impl Transfer {
         unsafe { self.complete_all(accesses) }
     }
 
-    /// As [`read_all`](Self::read_all), each run to a place of its own: where it is there and here, and its bytes.
+    /// As [`read_all`](Self::read_all), with a place of its own for each run: the offset there, the address here, and
+    /// the bytes.
     ///
     /// # Errors
-    /// As there.
+    /// The same.
     ///
     /// # Safety
     /// 1. Each run is writable here until this returns.
-    /// 2. Nobody else uses it until then.
+    /// 2. No other thread uses it until then.
     pub(crate) unsafe fn read_each(
         &self,
         peer: Rank,

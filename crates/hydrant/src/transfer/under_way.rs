@@ -99,7 +99,7 @@ impl UnderWay {
         self.entries.lock()
     }
 
-    /// Whether no operation is under way.
+    /// Returns whether no operation is in flight.
     pub(super) fn is_idle(&self) -> bool {
         !self.entries().values().any(Entry::is_open)
     }
@@ -364,7 +364,7 @@ impl Transfer {
         }
     }
 
-    /// Why an operation ended with a peer that has left.
+    /// The reason why an operation with a peer that has left ended.
     #[cold]
     fn why_ended(&self, cause: crate::Error) -> crate::Error {
         match cause {

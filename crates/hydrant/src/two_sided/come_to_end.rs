@@ -1,10 +1,11 @@
-//! A program that comes to its end: it sends no further message and receives none, and what is under way is
+//! The end of a rank's program: the program sends and receives no further message, and messages in flight are
 //! completed.
 //!
-//! From then on a rank keeps no message that no receive waits for. It refuses those whose senders wait for that, and
-//! drops the others. It tells each peer how many of its own messages wait for credit; the peer lends that, so that they
-//! come, or are announced, whatever it receives. When all that it has sent was handled, its [end](crate::progress::Progress) is told, and a peer's receive
-//! waits in vain for it once nothing is owed. So the news overtakes no message.
+//! From then on a rank keeps no message without a posted receive. It refuses messages whose senders wait for a
+//! receive, and drops the others. It tells each peer how many of its own messages wait for credit. The peer lends
+//! that credit, so that these messages arrive, or are announced, even if it receives nothing. Once all that the rank
+//! has sent was handled, it tells its peers of its [end](crate::progress::Progress). A receive from it fails once it
+//! owes no message. So the news overtakes no message.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -18,13 +19,13 @@ const NONE_SENT: &str = "no message of it can come any more";
 const NONE_RECEIVED: &str = "it receives no message any more, and did not receive this one";
 
 impl TwoSided {
-    /// The program sends and receives nothing more.
+    /// Ends sending and receiving by the program.
     ///
     /// # Errors
     /// None but those of a wait.
     pub(crate) fn come_to_end(&self) -> Result<()> {
         let mut gone = None;
-        // A thread that sends what waited for credit holds one of these messages meanwhile, for a moment.
+        // A thread that sends messages which waited for credit holds one of them for a moment.
         (self.progress).wait(On::Nobody, For::Message, || {
             gone = self.refuse_from_now_on();
             gone.is_some()
@@ -35,7 +36,7 @@ impl TwoSided {
         for (rank, messages) in owed {
             self.say(rank, Said::Owed { messages }, &[]);
             self.state.lock().peer(rank).tells_owed = true;
-            // From here on who sends some of them says so; perhaps nobody has to any more.
+            // From here on the sender of such a message announces how many are left. The list may be empty by now.
             self.drain(rank);
         }
         for (rank, send) in held {
@@ -48,7 +49,7 @@ impl TwoSided {
         Ok(())
     }
 
-    /// What was kept, what was taken out and not received, and what each peer is still to be sent.
+    /// Returns the kept messages, those taken out and not received, and the number still to be sent to each peer.
     #[expect(clippy::type_complexity, reason = "three lists, for the one caller")]
     fn refuse_from_now_on(
         &self,
@@ -62,7 +63,7 @@ impl TwoSided {
             return None;
         }
         state.refuses = true;
-        // A receive looks at what is kept first, and so learns of it.
+        // Receives look at the kept messages first, and so learn of the end.
         self.keeps.store(true, Relaxed);
         let unexpected = state.matching.take_all_kept();
         let held = state.held.drain().collect();
@@ -77,13 +78,13 @@ impl TwoSided {
         Some((unexpected, held, owed))
     }
 
-    /// The program goes on after all.
+    /// Lets the program go on, where the end of the job failed.
     pub(crate) fn go_on(&self) {
         let mut state = self.state.lock();
         state.refuses = state.closed;
     }
 
-    /// Waits until what this rank has under way is over: what it sent, and what it receives that was sent.
+    /// Waits until this rank's sends are complete, and its receives whose messages were sent.
     ///
     /// # Errors
     /// [`Error::PeerLost`].
@@ -91,7 +92,7 @@ impl TwoSided {
         (self.progress).wait(On::Anyone, For::Message, || self.under_way.are_none())
     }
 
-    /// As [`finish_all`](Self::finish_all), once all peers have done that: some may have left since.
+    /// As [`finish_all`](Self::finish_all), once all peers have done that. Some may have left since.
     ///
     /// # Errors
     /// None but those of a wait.
@@ -99,7 +100,7 @@ impl TwoSided {
         (self.progress).wait(On::Nobody, For::Message, || self.under_way.are_none())
     }
 
-    /// A message comes, or was kept, which this rank does not receive any more.
+    /// Refuses or drops a message that arrived, or was kept, and that this rank does not receive any more.
     pub(super) fn turn_away(&self, envelope: Envelope, message: Unexpected) {
         let from = Rank(envelope.source);
         let (awaited, bytes) = (message.awaited(), message.held_bytes());
@@ -112,7 +113,7 @@ impl TwoSided {
         }
     }
 
-    /// A peer has not received a message, and will not.
+    /// Handles a peer's word that it will not receive a message.
     pub(super) fn refused(&self, from: Rank, send: u64) -> Result<(), &'static str> {
         let mut state = self.state.lock();
         let request: std::sync::Arc<Request> = match state.sends.remove(&send) {
@@ -138,7 +139,7 @@ impl TwoSided {
         Ok(())
     }
 
-    /// Ends the sends that were refused.
+    /// Ends the sends that peers refused.
     fn end_refused(&self) {
         let (refused, refuses) = {
             let mut state = self.state.lock();
@@ -156,7 +157,7 @@ impl TwoSided {
         }
     }
 
-    /// A peer's program has come to its end, with so many messages still to send.
+    /// Handles a peer's word that its program has come to its end, with `messages` still to send.
     pub(super) fn owes(&self, from: Rank, messages: u64) {
         let lent = {
             let mut state = self.state.lock();
@@ -173,7 +174,7 @@ impl TwoSided {
         }
     }
 
-    /// How many messages this rank, whose program has come to its end, has still to send to a peer, if that is told so.
+    /// The number of messages that this rank still has to send to a peer, if it announces that after its own end.
     pub(super) fn still_owes(&self, peer: &mut Peer) -> Option<u64> {
         let left = peer.waiting.len() as u64;
         let tells = peer.tells_owed;
@@ -181,13 +182,13 @@ impl TwoSided {
         tells.then_some(left)
     }
 
-    /// Why no message of that source, or of anybody, can come any more; none if one may.
+    /// The reason why no message of that source, or of any source, can come any more; none if one may.
     pub(super) fn why_none_comes(&self, source: Option<u32>) -> Option<Error> {
         if !self.progress.any_has_come_to_end() {
             return None;
         }
         let state = self.state.lock();
-        // An own end says more, and comes.
+        // This rank's own end ends the receive, with a better reason.
         if state.refuses {
             return None;
         }
@@ -209,7 +210,7 @@ impl TwoSided {
         }
     }
 
-    /// Ends the receives that wait in vain for programs that have come to their ends.
+    /// Fails the receives that wait in vain for programs that have come to their ends.
     pub(super) fn look_for_ends(&self) {
         self.end_refused();
         let mut sources: Vec<Option<u32>> = (0..self.progress.size).map(Some).collect();

@@ -26,7 +26,8 @@ pub(super) struct Account {
     /// What of that was taken out, and the peer was not told.
     free_messages: u64,
     free_bytes: u64,
-    /// Messages that lie here beyond what the peer believes, since it had [leave](Account::lend) to send more.
+    /// Messages kept here beyond the credit that was returned, because [`lend`](Account::lend) let the peer send
+    /// more.
     lent: u64,
 }
 
@@ -92,9 +93,10 @@ impl Account {
         fits
     }
 
-    /// Lets a peer send so many messages more at most, though nothing was taken out: what credit it is to be told of.
-    /// For one whose program has come to its end and [owes](super::come_to_end) so many: it is known then what comes,
-    /// and whether a receive waits for that in vain. Bytes are not lent, so that what has any waits at its sender.
+    /// Lends a peer credit for up to `owed` further messages, though none was taken out. Returns the credit to
+    /// announce to the peer. The peer's program has come to its end and [owes](super::come_to_end) these messages.
+    /// Once they arrive, this rank knows whether a receive waits in vain. Bytes are not lent, so that a message with
+    /// a payload waits at its sender.
     pub(super) fn lend(&mut self, owed: u64) -> Option<u64> {
         let messages = owed.min(self.messages - self.free_messages);
         self.messages -= messages;
@@ -132,8 +134,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// A peer at its end that owes messages sends them all, though none is taken out before, and may go on when
-        /// they are.
+        /// A peer at its end that owes messages sends them all, even if none is taken out before. It may go on
+        /// afterwards.
         #[test]
         fn what_is_owed_comes_though_nothing_is_taken_out(owed in 0..5 * MESSAGES, taken in 0..MESSAGES) {
             let (mut allowance, mut account) = (Allowance::default(), Account::default());

@@ -35,7 +35,7 @@ impl TwoSided {
         }
     }
 
-    /// Whether the standing of any rank has changed.
+    /// Returns whether the standing of any rank has changed.
     fn has_any_ended(&self) -> bool {
         let conduit = self.progress.conduit();
         conduit.changes() != conduit.endings()

@@ -258,7 +258,7 @@ impl TwoSided {
     /// Leaves a request to itself, with its buffer, which is freed when it is over.
     pub(super) fn leave_to<T: Pod>(&self, request: &Request, buffer: Vec<T>) {
         if self.progress.is_forked() {
-            // Nobody uses it here.
+            // Nothing uses it here.
             return;
         }
         let buffer = Box::new(Leftover { _buffer: buffer });

@@ -90,7 +90,7 @@ pub(crate) struct TwoSided {
     keeps: AtomicBool,
     /// Threads that wait until a message comes that they do not receive.
     probing: AtomicU32,
-    /// Sends, and receives that have their message.
+    /// Sends, and receives whose messages have arrived.
     under_way: UnderWay,
     me: Weak<Self>,
 }
@@ -110,7 +110,8 @@ struct State {
     last: u64,
     /// Which way long messages come, where that is chosen.
     choice: Option<Choice>,
-    /// Messages that a program has taken out and not received, whose senders wait for that: by sender and number.
+    /// Messages that the program has taken out and not received, and whose senders wait for that: by sender and
+    /// number.
     held: FxHashSet<(u32, u64)>,
     /// Sends that were refused, until the news of their receivers' ends counts.
     refused: Vec<(Arc<Request>, Rank)>,
@@ -129,9 +130,9 @@ struct Peer {
     waiting: VecDeque<Outgoing>,
     /// A thread sends these: nobody sends past it.
     draining: bool,
-    /// Messages that the peer's program, which has come to its end, has still to send.
+    /// Messages that the peer's program still has to send after its end.
     owed: u64,
-    /// The peer is told how many such messages of this rank are left.
+    /// True if this rank, at its end, tells the peer how many such messages are left.
     tells_owed: bool,
 }
 
@@ -216,7 +217,7 @@ struct Unlending {
 }
 
 impl Unexpected {
-    /// The number of the message at its sender, if that waits until it is received.
+    /// The number of the message at its sender, if the send waits until the message is received.
     fn awaited(&self) -> Option<u64> {
         match self {
             Unexpected::Here { send: 0, .. } | Unexpected::Own { .. } => None,
@@ -224,7 +225,7 @@ impl Unexpected {
         }
     }
 
-    /// Bytes of it that lie in the memory for messages that nobody has asked for.
+    /// The bytes of it that lie in the memory for unexpected messages.
     fn held_bytes(&self) -> usize {
         match self {
             Unexpected::Here { data, .. } => data.len(),

@@ -121,7 +121,7 @@ impl TwoSided {
         self.probing.fetch_add(1, SeqCst);
         let (mut found, mut in_vain) = (None, None);
         let waited = self.progress.wait(on, For::Message, || {
-            // Before the look: what was sent before the end is here then.
+            // Read before the look at the messages: whatever was sent before the end has arrived by then.
             in_vain = self.why_none_comes(pattern.source);
             found = look(self, pattern);
             found.is_some() || in_vain.is_some()
@@ -207,7 +207,7 @@ impl TwoSided {
 }
 
 impl State {
-    /// A message that was taken out is received, or goes back.
+    /// Receives a message that was taken out, or puts it back.
     fn is_held_no_more(&mut self, taken: &Taken<Unexpected>) {
         if let Some(send) = taken.message.awaited() {
             self.held.remove(&(taken.envelope.source, send));

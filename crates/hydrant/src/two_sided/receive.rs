@@ -79,7 +79,7 @@ impl TwoSided {
         let at = state.matching.post(pattern, posted);
         drop(state);
         self.look_for_change_here();
-        // It may wait in vain from the start.
+        // The receive may wait in vain from the start.
         if self.why_none_comes(pattern.source).is_some() {
             self.look_for_ends();
         }

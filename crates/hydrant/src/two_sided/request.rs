@@ -83,11 +83,11 @@ struct State {
     kept: Option<Box<dyn Any + Send>>,
     /// The use of memory that it is, to be told at its end.
     used: Option<Use>,
-    /// It counts among those under way, until its end.
+    /// Counts the request among those in flight, until its end.
     counted: Option<Counted>,
 }
 
-/// How many sends, and receives that have their message, are under way.
+/// The number of sends in flight, and of receives whose messages have arrived.
 #[derive(Clone, Default)]
 pub(super) struct UnderWay(Arc<AtomicUsize>);
 
@@ -132,7 +132,7 @@ impl Request {
         }
     }
 
-    /// It is one of a rank's from now on that are under way.
+    /// Counts the request among a rank's requests in flight from now on.
     pub(super) fn is_under_way(&self, among: &UnderWay) {
         let mut state = self.state.lock();
         if matches!(state.end, End::Open) && state.counted.is_none() {
@@ -180,7 +180,7 @@ impl Request {
         if let Some(waker) = asker {
             progress.wake_task(waker);
         }
-        // Nobody finds that none is under way before this is over.
+        // Other threads see the count at zero only after the request is over.
         drop(counted);
         progress.wake_sleepers();
     }

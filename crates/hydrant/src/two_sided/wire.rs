@@ -30,7 +30,7 @@ pub(super) enum Said<'a> {
     Credit { messages: u64, bytes: u64 },
     /// A message will not be received: the program has come to its end.
     Refused { send: u64 },
-    /// The program has come to its end, and so many of its messages are still to come.
+    /// The program has come to its end, and this many of its messages are still to come.
     Owed { messages: u64 },
 }
 

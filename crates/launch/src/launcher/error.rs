@@ -101,7 +101,7 @@ pub enum LaunchError {
         limit: u64,
     },
 
-    /// The launcher was told to start processes where it is not itself.
+    /// The launcher's new processes would begin in another PID namespace than its own.
     #[error(
         "processes that the launcher starts would begin in another PID namespace than its own; start it \
          in that one (unshare --pid --fork)"

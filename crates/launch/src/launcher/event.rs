@@ -58,14 +58,14 @@ pub enum Event {
         /// Whether it is the first, so that its status is the job's.
         first: bool,
     },
-    /// A rank failed for the loss of another, which ended with status 0 and never left the job, as by
-    /// `exit`. The status of the one that failed is the job's.
+    /// A rank failed for the loss of another, which ended with status 0 and never left the job, as by `exit`. The
+    /// job's status is that of the rank that failed.
     Deserted {
         /// The rank that ended first.
         deserter: u32,
-        /// The one that failed because of it.
+        /// The rank that failed because of it.
         rank: u32,
-        /// How that ended.
+        /// The exit of the rank that failed.
         ending: Ending,
     },
     /// A rank asked for the end of the job.

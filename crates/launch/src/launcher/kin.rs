@@ -1,8 +1,7 @@
-//! Which processes belong to the job, among those that descend from this one.
+//! Finds the processes of the job among the descendants of this process.
 //!
-//! A launcher that a script became by `exec` has the script's children, and as a subreaper it gets
-//! their orphans. The first process of a PID namespace gets the orphans of all others there. None
-//! of these are the job's to end.
+//! A script that becomes the launcher by `exec` passes on its children. As a subreaper the launcher also adopts their
+//! orphans. The first process of a PID namespace adopts the orphans of all others there. The job ends none of these.
 
 use std::collections::HashSet;
 
@@ -12,7 +11,7 @@ use super::guard::MARK;
 use super::processes::{self, Process};
 use crate::proc_is_own;
 
-/// How processes of a job are told from what else descends from this process.
+/// The marks by which processes of the job differ from other descendants of this process.
 #[derive(Debug)]
 pub(super) struct Kin {
     /// The job's mark in the environment, as `NAME=value`.
@@ -22,7 +21,7 @@ pub(super) struct Kin {
 }
 
 impl Kin {
-    /// Those of `job`, of which nothing has begun yet.
+    /// The marks of `job`, none of whose processes has begun yet.
     pub(super) fn of(job: &str) -> Kin {
         let mark = format!("{MARK}={job}");
         let earlier = processes::children(getpid());
@@ -31,8 +30,8 @@ impl Kin {
 
     /// Every process of the job that lives, except the guard.
     ///
-    /// Where others may have left orphans to this process, a child of it is the job's by the mark
-    /// in its environment, or as one of `known`. So one that neither shows is left alone.
+    /// Other processes may leave orphans to this one. Then a child of it belongs to the job only by the mark in its
+    /// environment, or as one of `known`. A child that shows neither is left alone.
     pub(super) fn living(&self, guard: Pid, known: impl Fn(Process) -> bool) -> Vec<Process> {
         let alone = !self.has_others();
         processes::descendants(getpid(), |child| {
@@ -42,12 +41,12 @@ impl Kin {
         })
     }
 
-    /// Whether there may be processes of the job that are not among the [living](Self::living).
+    /// Returns whether there may be processes of the job that are not among the [living](Self::living).
     pub(super) fn may_be_hidden(&self) -> bool {
         self.has_others() || !proc_is_own()
     }
 
-    /// Whether processes of others may leave orphans to this one.
+    /// Returns whether processes outside the job may leave orphans to this one.
     fn has_others(&self) -> bool {
         !self.earlier.is_empty() || getpid() == Pid::INIT
     }

@@ -1,7 +1,6 @@
 //! A process group that is signalled by a descriptor of its leader.
 //!
-//! The number of a group is somebody else's once its last process is gone. A descriptor never is, and it
-//! needs no `/proc`.
+//! The number of a group may be reused once its last process is gone. A descriptor never is, and it needs no `/proc`.
 #![allow(unsafe_code, reason = "a system call that has no name")]
 
 use std::io;
@@ -17,18 +16,18 @@ pub(super) struct Leader {
 }
 
 impl Leader {
-    /// The process `pid`: a child that nobody has reaped, whose number is therefore its own.
+    /// The process `pid`: a child that was not reaped yet, so its number is its own.
     pub(super) fn of_child(pid: Pid) -> Option<Leader> {
         let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
         Some(Leader { pid, handle })
     }
 
-    /// The process behind `handle`, which says that its number is `pid`.
+    /// The process behind `handle`, with the number `pid`.
     pub(super) fn known(pid: Pid, handle: OwnedFd) -> Leader {
         Leader { pid, handle }
     }
 
-    /// Sends a signal, or none, to its process group; whether anybody is there.
+    /// Sends a signal, or none, to its process group. Returns whether the group has a process.
     pub(super) fn signal_group(&self, signal: i32) -> bool {
         /// Linux 6.9 and later: the signal is for the process group.
         const PROCESS_GROUP: libc::c_uint = 1 << 2;
@@ -36,10 +35,9 @@ impl Leader {
             Err(libc::EINVAL) => {}
             sent => return sent.is_ok(),
         }
-        // An older kernel signals groups by number alone, which is the group's as long as its
-        // leader has not been reaped: numbers are given out in turn, so that one that is given
-        // back this very moment is not given out again before the next line. Where the leader is
-        // gone, its group is found by what is in the environment.
+        // An older kernel signals groups only by number. The number belongs to the group as long as its leader was
+        // not reaped. Numbers are given out in turn, so one that is freed at this very moment is not reused before
+        // the next line. Without its leader, the group is found by the mark in the environment.
         let group = Signal::from_named_raw(signal);
         self.send(0, 0).is_ok()
             && match group {

@@ -17,10 +17,9 @@
 //! What a rank started is found by its process group, by its descent from this process, and by
 //! the environment and the control group that it began with. It escapes where none of them holds
 //! it: after a launcher was killed, a process that left its session *and* its environment, where
-//! this user may make no control group (version 2); and likewise after any job where `/proc` is
-//! not that of the launcher's own PID namespace, and in a script that had children before it
-//! became the launcher. Those children, and all that only has the number of a process of the job,
-//! are never ended.
+//! this user may make no control group (version 2). It escapes likewise after any job where `/proc` is not that of
+//! the launcher's own PID namespace. The same holds in a script that had children before it became the launcher.
+//! Those children, and processes that only reuse the number of one of the job's, are never ended.
 
 mod bind;
 mod child;

@@ -1,7 +1,7 @@
 //! What descends from a process, and what it was started with, from `/proc`.
 //!
-//! `/proc` counts only where it is of this process's own PID namespace: in another, the numbers
-//! there name other processes than the same numbers do here. Else nothing is found.
+//! `/proc` counts only if it belongs to this process's own PID namespace: in another, the same numbers name other
+//! processes. Otherwise no process is found.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -38,7 +38,7 @@ impl Process {
         }
     }
 
-    /// Whether it was started with `variable`, as `NAME=value`, in its environment.
+    /// Returns whether it was started with `variable`, as `NAME=value`, in its environment.
     pub(super) fn has_variable(self, variable: &str) -> bool {
         let path = format!("/proc/{}/environ", self.pid.as_raw_pid());
         let has = fs::read(path).is_ok_and(|environment| {
@@ -46,8 +46,8 @@ impl Process {
                 .split(|&b| b == 0)
                 .any(|v| v == variable.as_bytes())
         });
-        // When it began was read before its environment: where the same holds after it, it was one
-        // process all the time.
+        // Its start time was read before its environment. If the start time is still the same afterwards, both belong
+        // to one process.
         has && stat(self.pid).is_some_and(|stat| stat.began == self.began)
     }
 
@@ -65,8 +65,8 @@ impl Process {
     }
 }
 
-/// Whether what this process starts begins in another PID namespace than its own, as after `unshare --pid`
-/// without `--fork`: it could make no thread, and a guard would be the first process there.
+/// Returns whether this process's children begin in another PID namespace than its own, as after `unshare --pid`
+/// without `--fork`. It could then make no thread, and a guard would be the first process there.
 pub(super) fn begin_elsewhere() -> bool {
     const OF_CHILDREN: &str = "/proc/self/ns/pid_for_children";
     match (
@@ -80,7 +80,7 @@ pub(super) fn begin_elsewhere() -> bool {
     }
 }
 
-/// The children of `parent`, the dead included.
+/// The children of `parent`, including dead ones.
 pub(super) fn children(parent: Pid) -> HashSet<Process> {
     let children = all().filter_map(|pid| {
         let stat = stat(pid)?;
@@ -92,8 +92,7 @@ pub(super) fn children(parent: Pid) -> HashSet<Process> {
     children.collect()
 }
 
-/// Every process that descends from `root` by those of its children that are `wanted`, but for
-/// the dead.
+/// Every living process that descends from `root` through those of its children that are `wanted`.
 pub(super) fn descendants(root: Pid, wanted: impl Fn(Process) -> bool) -> Vec<Process> {
     let mut children: HashMap<Pid, Vec<(Process, bool)>> = HashMap::new();
     for pid in all() {

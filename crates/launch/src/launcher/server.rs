@@ -51,7 +51,7 @@ pub(super) struct Server {
     ended: Option<u32>,
     /// The first rank that said it was failing, by putting the key [`FAILING`].
     failing: Option<u32>,
-    /// The first rank that ended as if all were well and never said goodbye.
+    /// The first rank that ended with success and never said goodbye.
     deserter: Option<u32>,
 }
 
@@ -64,7 +64,7 @@ struct Client {
     space_used: usize,
     /// It has joined the job, and not left it.
     joined: bool,
-    /// It fails for the loss of another, as it said by the key [`BEREFT`].
+    /// It fails for the loss of another rank, as it announced by the key [`BEREFT`].
     bereft: bool,
 }
 
@@ -182,7 +182,7 @@ impl Server {
         self.failing
     }
 
-    /// Whether a rank said that it fails for the loss of another.
+    /// Returns whether a rank announced that it fails for the loss of another.
     pub(super) fn is_bereft(&self, rank: u32) -> bool {
         self.ranks[rank as usize].bereft
     }
@@ -192,7 +192,7 @@ impl Server {
         self.deserter
     }
 
-    /// A rank ended with status 0.
+    /// Notes that a rank ended with status 0.
     pub(super) fn ended_well(&mut self, rank: u32) {
         if self.ranks[rank as usize].joined {
             self.deserter.get_or_insert(rank);

@@ -10,7 +10,7 @@ use super::{DEFAULT_SHELL, Host, LaunchError};
 
 /// The most ranks one launcher starts.
 ///
-/// Each takes up to four file descriptors here, and a host with more cores than this is not known.
+/// Each takes up to four file descriptors here, and no known host has more cores than this.
 pub const MAX_RANKS: u32 = 4096;
 
 /// A job to run.
@@ -52,8 +52,8 @@ pub struct Remote {
     pub agent: Vec<OsString>,
     /// How long a host may be silent before it counts as lost.
     pub silence: Duration,
-    /// Whether the ranks of each host get its name as [`HOST_ID`](crate::HOST_ID), so that ranks share
-    /// memory within a host of the list and nowhere else.
+    /// True if the ranks of each host get its name as [`HOST_ID`](crate::HOST_ID). They then share memory within a
+    /// host of the list and nowhere else.
     pub name_hosts: bool,
 }
 

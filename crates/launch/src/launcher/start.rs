@@ -62,17 +62,17 @@ pub(super) struct Rank {
     pub(super) running: bool,
     /// Its socket, until either side closes it.
     pub(super) connection: Option<Connection>,
-    /// Its process group, which others may be in when it has ended.
+    /// Its process group, which may have other members when the leader has ended.
     leader: Option<Leader>,
 }
 
 impl Rank {
-    /// Whether this is its process, which has not been reaped.
+    /// Returns whether this is its process, not reaped yet.
     pub(super) fn is(&self, process: Process) -> bool {
         self.running && process.pid() == self.pid
     }
 
-    /// Sends a signal, or none, to its process group; whether anybody is there.
+    /// Sends a signal, or none, to its process group. Returns whether the group has a process.
     pub(super) fn signal_group(&self, signal: i32) -> bool {
         (self.leader.as_ref()).is_some_and(|leader| leader.signal_group(signal))
     }

@@ -28,7 +28,7 @@ const TERM_GRACE: Duration = Duration::from_secs(2);
 /// rank that fails because of that may be seen first.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// How long a rank that asked for the end of the job has to say why and end by itself.
+/// The time that a rank that asked for the end of the job has to report the reason and end by itself.
 const LAST_WORDS: Duration = Duration::from_millis(250);
 
 /// How often it looks for that news.
@@ -140,7 +140,7 @@ enum Stage {
     Running,
     /// A rank failed; the others may end by themselves until then.
     Grace(Instant),
-    /// This rank asked for the end: all get SIGTERM when it has ended, or then.
+    /// This rank asked for the end: all others get SIGTERM when it has ended, or at that time.
     Aborting(u32, Instant),
     /// All got SIGTERM, and get SIGKILL then.
     Terminating(Instant),

@@ -94,7 +94,7 @@ pub(super) fn kill_all(ranks: &[Rank], guard: Pid, kin: &Kin) -> Swept {
     end_descendants(ranks, guard, kin, false)
 }
 
-/// Ends all that the ranks, which have ended, left behind.
+/// Ends all processes that the ended ranks left behind.
 pub(super) fn end_left(ranks: &[Rank], guard: Pid, kin: &Kin, gently: bool) -> Swept {
     let mut swept = end_descendants(ranks, guard, kin, gently);
     if kin.may_be_hidden() {
@@ -103,12 +103,12 @@ pub(super) fn end_left(ranks: &[Rank], guard: Pid, kin: &Kin, gently: bool) -> S
     swept
 }
 
-/// Ends the process groups that ranks led: in how many somebody was left.
+/// Ends the process groups that ranks led. Returns how many still had a process.
 fn end_groups(ranks: &[Rank], gently: bool) -> usize {
     let begun = Instant::now();
     let mut ended = None;
     loop {
-        // One that is dead and not reaped is still of its group.
+        // A leader that is dead and not reaped still belongs to its group.
         reap_children();
         let left: Vec<&Rank> = (ranks.iter()).filter(|rank| rank.signal_group(0)).collect();
         let new = ended.is_none();
@@ -129,7 +129,7 @@ fn end_groups(ranks: &[Rank], gently: bool) -> usize {
     }
 }
 
-/// Ends every process of the job that descends from this one and is seen, but for the guard.
+/// Ends every visible process of the job that descends from this one, except the guard.
 fn end_descendants(ranks: &[Rank], guard: Pid, kin: &Kin, gently: bool) -> Swept {
     let begun = Instant::now();
     // Each that was seen, and why it may not be ended.

@@ -272,7 +272,8 @@ impl Bootstrap for Pmi1 {
     }
 
     fn finalize(&mut self) -> Result<(), Error> {
-        // The launcher takes one goodbye, and hangs up: MPI says it, which the program began after it had joined.
+        // The launcher takes one goodbye, and hangs up. MPI says it, because the program began MPI after it had
+        // joined.
         if mpi::says_goodbye_over_pmi1() {
             return Ok(());
         }

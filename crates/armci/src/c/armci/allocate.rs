@@ -25,7 +25,7 @@ pub unsafe extern "C" fn ARMCI_Free(ptr: *mut c_void) -> c_int {
     call("ARMCI_Free", |armci| armci.free(ptr.cast()))
 }
 
-/// As ARMCI_Malloc; devices are all one, and their names are not looked at.
+/// As ARMCI_Malloc; all devices are the same, and their names are ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Malloc_memdev(
     ptr_arr: *mut *mut c_void,
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn ARMCI_Malloc_group(
     unsafe { malloc_group("ARMCI_Malloc_group", ptr_arr, bytes, group) }
 }
 
-/// As ARMCI_Malloc_group; devices are all one, and their names are not looked at.
+/// As ARMCI_Malloc_group; all devices are the same, and their names are ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Malloc_group_memdev(
     ptr_arr: *mut *mut c_void,
@@ -161,11 +161,11 @@ pub unsafe extern "C" fn ARMCI_Memctl(meminfo: *mut armci_meminfo_t) {
     });
 }
 
-/// Does nothing: where each process has memory is known from the start.
+/// Does nothing: each process's memory is known from the start.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_set_mem_offset(_ptr: *mut c_void) {}
 
-/// Does nothing, as ARMCI-MPI's programs need not ask here: a process may load and store in its own memory at any time.
+/// Does nothing: a process may load and store in its own memory at any time, without ARMCI-MPI's permission.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Access_begin(_ptr: *mut c_void) {}
 

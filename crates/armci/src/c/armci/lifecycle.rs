@@ -10,7 +10,8 @@ pub unsafe extern "C" fn ARMCI_Init() -> c_int {
     code("ARMCI_Init", process::begin_armci(None))
 }
 
-/// As ARMCI_Init. Begins MPI before, if the program is linked with it and has not begun it: the program ends MPI then, or its exit does if ARMCI was finalized.
+/// As ARMCI_Init. Begins MPI before, if the program is linked with it and has not begun it. The program then ends
+/// MPI, or its exit does if ARMCI was finalized.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Init_args(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
     let begun = process::begin_mpi(argc, argv);
@@ -23,7 +24,7 @@ pub unsafe extern "C" fn ARMCI_Init_args(argc: *mut c_int, argv: *mut *mut *mut 
     code("ARMCI_Init_args", begun)
 }
 
-/// As ARMCI_Init. Any thread may call ARMCI, whatever is asked for.
+/// As ARMCI_Init. Any thread may call ARMCI, for any level that is asked for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Init_thread(_armci_requested: c_int) -> c_int {
     code("ARMCI_Init_thread", process::begin_armci(None))
@@ -35,7 +36,8 @@ pub unsafe extern "C" fn ARMCI_Initialized() -> c_int {
     c_int::from(process::begun() > 0)
 }
 
-/// Ends ARMCI, and the job, unless armci_msg_init began it. Does nothing if ARMCI is not initialized. 0, as ARMCI-MPI has it. Collective.
+/// Ends ARMCI, and the job, unless armci_msg_init began it. Does nothing if ARMCI is not initialized. Returns 0, as
+/// in ARMCI-MPI. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Finalize() -> c_int {
     or_die_unless_forked("ARMCI_Finalize", process::end_armci());

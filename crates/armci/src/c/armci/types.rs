@@ -26,7 +26,7 @@ pub type armci_size_t = c_long;
 #[repr(C)]
 #[allow(non_camel_case_types, reason = "its name in C")]
 pub struct armci_hdl_t {
-    /// A number, what it is known by, and whether it gathers.
+    /// A number, the check word, and whether the handle is an aggregate.
     pub data: [c_int; 4],
     /// Not used.
     pub dummy: [c_double; 72],

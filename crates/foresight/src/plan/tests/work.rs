@@ -1,10 +1,10 @@
-//! What a use costs the helper, by how many regions there are.
+//! The helper's work for one use, by the number of regions.
 
 use super::*;
 use crate::plan::tree::steps;
 
-/// Looks at regions and nodes of trees for one use, its registration and its deregistration, where so many regions of
-/// `pages` pages, `apart` pages from each other, are used in turn.
+/// The number of regions and tree nodes visited for one use, its registration and its deregistration. So many regions
+/// of `pages` pages, `apart` pages from each other, are used in turn.
 fn steps_a_use(regions: u64, pages: u64, apart: u64, limit_pages: u64) -> u64 {
     // Each has the same time for itself, so that all work is done in time.
     const EACH: u64 = 1000;
@@ -19,7 +19,7 @@ fn steps_a_use(regions: u64, pages: u64, apart: u64, limit_pages: u64) -> u64 {
         steps::take();
         for number in 0..regions {
             let now = 10_000 + (round * regions + number) * EACH;
-            // What is due by then, and all that follows from it.
+            // The work that is due by then, and all that follows from it.
             while let Some(at) = one.plan.wake().filter(|at| at.0 <= now) {
                 if let Some(action) = one.plan.look(at) {
                     one.carry_out(action);

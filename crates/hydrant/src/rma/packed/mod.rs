@@ -44,7 +44,7 @@ pub(super) const WORD: usize = size_of::<u64>();
 pub(super) const LENGTH_BITS: u32 = 16;
 pub(super) const LONGEST: usize = (1 << LENGTH_BITS) - 1;
 
-/// Puts runs, which `data` finds.
+/// Puts runs. `data` gives the bytes of each.
 ///
 /// # Errors
 /// As [`Unmapped::put`].
@@ -56,7 +56,7 @@ pub(super) fn put<'d>(
     send(unmapped, data, runs, Asked::new(unmapped, PUT), 1)
 }
 
-/// Adds multiples of the elements of runs, which `data` finds.
+/// Adds multiples of the elements of runs. `data` gives the elements of each.
 ///
 /// # Errors
 /// As [`Unmapped::put`].
@@ -79,7 +79,7 @@ pub(super) fn words_of(factor: &Factor) -> [u64; 2] {
     [low, high].map(|word| word.try_into().map_or(0, u64::from_le_bytes))
 }
 
-/// Sends runs, which `data` finds, of elements of so many bytes.
+/// Sends runs of elements of `size` bytes. `data` gives the bytes of each.
 fn send<'d>(
     unmapped: &Unmapped<'_>,
     data: impl Fn(&Run) -> &'d [u8],
@@ -100,7 +100,7 @@ fn send<'d>(
     asked.end(|_, _| Ok(()))
 }
 
-/// Gets runs, whose bytes `keep` takes, as many as each run has.
+/// Gets runs. `keep` takes the bytes of each.
 ///
 /// # Errors
 /// As [`Unmapped::get`].
