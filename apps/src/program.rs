@@ -75,7 +75,7 @@ pub fn run<A: Parser>(
     ended.unwrap_or_else(|cause| failed(name, &cause))
 }
 
-/// What became of something printed, which is well where whoever read it reads no more, as `head` does.
+/// The result of printing: success as well if the reader has gone, as `head` does.
 ///
 /// # Errors
 /// Any other.

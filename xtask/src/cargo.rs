@@ -41,7 +41,7 @@ pub(crate) fn doc() -> Result<Vec<String>, Error> {
     Ok(vec![])
 }
 
-/// The first command of the README runs; with the long dose all that users run or link is built.
+/// Checks the first command of the README. The long dose also builds everything that users run or link.
 pub(crate) fn build(dose: Dose) -> Result<Vec<String>, Error> {
     if dose == Dose::Long {
         run(cargo(&format!("build --release {SHIPPED}")))?;

@@ -1,4 +1,4 @@
-//! How much of a check is run: a short dose with every change, a long one before a release.
+//! The dose of a check: short with every change, long before a release.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(crate) enum Dose {
 }
 
 impl Dose {
-    /// How long `soak` runs on the conduits that need no virtual machine.
+    /// The time that `soak` runs on the conduits that need no virtual machine.
     pub(crate) fn soak(self) -> Duration {
         Duration::from_secs(match self {
             Dose::Short => 24,
@@ -23,7 +23,7 @@ impl Dose {
         })
     }
 
-    /// How long `soak` runs on RDMA, in the virtual machine of `verbs`.
+    /// The time that `soak` runs on RDMA, in the virtual machine of `verbs`.
     pub(crate) fn soak_on_verbs(self) -> Duration {
         Duration::from_secs(match self {
             Dose::Short => 15,
@@ -31,7 +31,7 @@ impl Dose {
         })
     }
 
-    /// How many times `kill-loop` kills a rank.
+    /// The number of times that `kill-loop` kills a rank.
     pub(crate) fn kills(self) -> u32 {
         match self {
             Dose::Short => 25,
@@ -39,7 +39,7 @@ impl Dose {
         }
     }
 
-    /// How many seconds each target of `fuzz` runs.
+    /// The number of seconds that each target of `fuzz` runs.
     pub(crate) fn fuzz_seconds(self) -> u32 {
         match self {
             Dose::Short => 2,

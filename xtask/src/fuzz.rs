@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// All targets, each for as long as this dose says.
+    /// All targets, each for the time of this dose.
     pub(crate) fn of(dose: Dose) -> Self {
         let (target, seconds) = (None, dose.fuzz_seconds());
         Self { target, seconds }

@@ -212,8 +212,8 @@ struct Step {
     has_tests: bool,
 }
 
-/// Every program and the tests of this dose, in as few machines as will do. A failure in one
-/// machine does not keep the others from being tried.
+/// Runs every program and the tests of this dose, in as few machines as possible. A failure in one machine does not
+/// keep the others from being tried.
 pub(crate) fn verbs(dose: Dose) -> Result<Vec<String>, Error> {
     // Tests start the command, and would build it if it were missing: there that takes very long.
     programs::build_shipped()?;
@@ -230,7 +230,7 @@ pub(crate) fn verbs(dose: Dose) -> Result<Vec<String>, Error> {
     Ok(notes)
 }
 
-/// Runs the suites that want so many machines; `tests` are the programs of all, in their order.
+/// Runs the suites that need so many machines; `tests` are the programs of all, in their order.
 fn with_hosts(
     hosts: u32,
     dose: Dose,

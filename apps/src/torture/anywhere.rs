@@ -48,7 +48,7 @@ impl Anywhere {
         }
     }
 
-    /// Drops the loan, in a child, where that ends nothing.
+    /// Drops the loan in a child, where that ends nothing.
     pub(crate) fn drop_loan(&mut self) {
         self.loan = None;
     }

@@ -1,5 +1,5 @@
-//! What ranks leave under way when they come to the end of the job: it is completed. One of them waits in vain for
-//! another before that, and is told.
+//! Operations that ranks leave in flight when they come to the end of the job are completed. Before that, one rank
+//! waits in vain for another, and gets an error.
 
 use std::sync::{
     Arc,
@@ -12,22 +12,22 @@ use crate::seed::{Dice, Seed};
 
 /// Messages and calls of each rank to each other.
 const COUNT: u64 = 6;
-/// A tag that nobody sends under.
+/// A tag that no message has.
 const NEVER: u64 = 1 << 40;
 
-/// What one rank has left under way.
+/// The operations that one rank has left in flight.
 pub(crate) struct Left {
     pub(crate) rank: u32,
     sends: Vec<SendHandle<u8>>,
     receives: Vec<(Rank, u64, ReceiveHandle<u8>)>,
     calls: Vec<(usize, CallHandle<u64>)>,
-    /// Bytes that one-way calls brought, and those that they were to bring.
+    /// The bytes that one-way calls brought, and the expected number.
     brought: Arc<AtomicU64>,
     expected: u64,
 }
 
 impl Left {
-    /// Collective. What all ranks send is drawn from the seed.
+    /// Collective. The messages of all ranks are drawn from the seed.
     pub(crate) fn begin(job: &Job, seed: u64) -> Result<Self> {
         let (me, brought) = (job.rank(), Arc::new(AtomicU64::new(0)));
         let theirs = Arc::clone(&brought);
@@ -87,7 +87,7 @@ impl Left {
         }
     }
 
-    /// What was not as it should be when the job was over.
+    /// The first fault when the job was over.
     pub(crate) fn wrong(self) -> Option<String> {
         let Self { rank, .. } = self;
         for send in self.sends {
@@ -128,7 +128,7 @@ impl Left {
     }
 }
 
-/// Bytes of a message: short ones, and such as are got or announced.
+/// The length of a message: short, or long enough to be got or announced.
 fn len(seed: u64, from: Rank, to: Rank, number: u64) -> usize {
     let stream = u64::from(from.0) << 32 | u64::from(to.0);
     let mut dice = Dice::new(Seed::new(seed ^ number, stream));

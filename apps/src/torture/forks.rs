@@ -1,5 +1,5 @@
-//! Children that a thread forks while the others go on: what they do with their copies of the rank's handles is
-//! refused, and whatever way they end, nobody else notices.
+//! Children that a thread forks while the others go on. Their use of the rank's handles is refused, and their end, in
+//! any way, does not affect other ranks.
 
 #![allow(unsafe_code)] // forks
 
@@ -17,21 +17,21 @@ use super::{
     lender::Lender,
 };
 
-/// How long a child may take: it waits for nobody.
+/// The time that a child may take: it waits for nothing.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two looks whether it has ended.
+/// The pause between two checks whether it has ended.
 const PAUSE: Duration = Duration::from_micros(200);
-/// What a child ends with if something was not refused.
+/// The status of a child if something was not refused.
 const WRONG: i32 = 9;
-/// What a child ends with that ends the job.
+/// The status of a child that ends the job.
 const ABORTED: i32 = 7;
 
-/// What children call. What they would write to the board, or send, others would take for a thread's own.
+/// The calls of children. Their stores to the board, or their messages, would pass for a thread's own.
 pub(crate) struct Forks {
     board: Symmetric<u64>,
 }
 
-/// How a child ends.
+/// The ways in which a child ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Now,
@@ -70,7 +70,7 @@ impl Forks {
             match unsafe { libc::fork() } {
                 0 => {
                     let refused = self.act(job, act, rank);
-                    // What a child drops ends nothing.
+                    // A child's drops end nothing.
                     lender.drop_guard();
                     anywhere.drop_loan();
                     leave(job, end, refused)
@@ -90,7 +90,7 @@ impl Forks {
         Ok(())
     }
 
-    /// Whether what the child does is refused.
+    /// Returns whether the child's call is refused.
     fn act(&self, job: &Job, act: usize, rank: Rank) -> bool {
         let at = self.board.len() - 1;
         let done: Result<()> = match act {
@@ -119,7 +119,7 @@ fn leave(job: &Job, end: End, is_right: bool) -> ! {
         End::Exit => process::exit(status),
         End::Abort if is_right => job.abort(ABORTED),
         End::Panic => {
-            // Through the calls that are open here, as far as a scope would.
+            // The child's exit unwinds the open calls here, as far as a scope would.
             let unwound = panic::catch_unwind(AssertUnwindSafe(|| {
                 job.scope(|_| -> Result<()> { panic::resume_unwind(Box::new(())) })
             }));
@@ -136,7 +136,7 @@ fn exit_now(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// How a child ended. One that hangs is killed.
+/// The way a child ended. A child that hangs is killed.
 fn wait(child: i32) -> i32 {
     let since = Instant::now();
     let mut status = 0;

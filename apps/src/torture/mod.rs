@@ -64,7 +64,7 @@ use words::Words;
 
 /// Things that the first thread does between two things that all ranks do, at most.
 const ROUND: usize = 24;
-/// Of a hundredth of all things one in so many is a fork.
+/// One in so many of a hundredth of all operations is a fork.
 const FORK: usize = 3;
 
 /// Does all that can be done at random, and checks it.

@@ -12,8 +12,8 @@ use crate::{
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Group(pub i32);
 
-/// Bits beside a group's context that name a part of the group: its members of one node, its first members of each
-/// node, or members that C lists by their numbers.
+/// Bits beside a group's context that name a part of the group. The part is its members of one node, its first
+/// members of each node, or members that C lists by their numbers.
 const PART_NODE: u64 = 1 << 63;
 const PART_MASTERS: u64 = 1 << 62;
 const PART: u64 = PART_NODE | PART_MASTERS;
@@ -227,8 +227,8 @@ impl Armci {
         })
     }
 
-    /// Brings bytes of the first of `count` members, by their numbers in the group, to the others of these.
-    /// Collective over them; other members have nothing to do. ARMCI's `armci_grp_clus_brdcst`.
+    /// Brings bytes of member `first` to the `number - 1` members after it, by their numbers in the group. Collective
+    /// over them; other members have nothing to do. ARMCI's `armci_grp_clus_brdcst`.
     ///
     /// # Errors
     /// As [`group_barrier`](Self::group_barrier); [`Error::NoProcess`] if the group has fewer members,

@@ -70,7 +70,7 @@ fn main() -> ExitCode {
 fn status<E: Error + 'static>(result: Result<(), E>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        // As `head` does to whoever writes to it: it has what it wanted.
+        // The reader, such as `head`, may have all that it wants.
         Err(error) if is_unread(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // Who does not read it gets the status all the same.
@@ -80,7 +80,7 @@ fn status<E: Error + 'static>(result: Result<(), E>) -> ExitCode {
     }
 }
 
-/// Whether an error is that whoever read the output reads no more of it.
+/// Returns whether an error means that the reader of the output has gone.
 fn is_unread(error: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(it) = cause {

@@ -197,7 +197,7 @@ fn nobody_need_read_what_goes_wrong() {
     }
 }
 
-/// As in `hydrant info | head`: whoever has read enough is no failure, and nobody is told of one.
+/// As in `hydrant info | head`: a reader that has read enough causes no failure and no message.
 #[test]
 fn a_reader_that_goes_ends_what_is_printed_quietly() {
     for arguments in [

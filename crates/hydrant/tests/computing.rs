@@ -331,14 +331,14 @@ fn used() -> Duration {
     Duration::new(used.tv_sec as u64, used.tv_nsec as u32)
 }
 
-/// Where there are more ranks than cores, one that waits for a peer's NIC leaves its core to that, and does not keep it
-/// as it would where each has its own. It took 65 µs of a processor for each get, and takes 5.
+/// With more ranks than cores, a rank that waits for a peer's NIC leaves its core to that NIC. It does not keep it,
+/// as it would with a core for each. It took 65 µs of a processor for each get, and takes 5.
 #[test]
 fn who_waits_for_a_nic_in_a_crowd_uses_little_of_its_core() {
     const GETS: u32 = 400;
     const MOST: Duration = Duration::from_micros(25);
     let cores = thread::available_parallelism().map_or(1, usize::from) as u32;
-    // On a machine of many there is no crowd of a few.
+    // On a machine of many cores a few ranks are no crowd.
     if cores > 8 {
         return;
     }

@@ -136,7 +136,7 @@ fn by_processes(role: &str) {
     }
 }
 
-/// Rank 0 has calls and messages under way when it comes to the end, and the others have receives.
+/// Rank 0 has calls and messages in flight when it comes to the end, and the others have receives.
 fn complete_at_the_end() -> Result<()> {
     const COUNT: u64 = 50;
     let job = hydrant::join()?;
@@ -182,7 +182,7 @@ fn complete_at_the_end() -> Result<()> {
     Ok(())
 }
 
-/// Rank 0 waits for the others in all ways when they have come to their ends.
+/// Rank 0 waits for the others in all ways after they have come to their ends.
 fn come_to_the_end() -> Result<()> {
     hydrant::run(|job| {
         let memory = job.alloc::<u64>(1)?;
@@ -517,8 +517,8 @@ fn timed() {
     }
 }
 
-/// Calls with pointers as arguments and results; tasks that wait for a peer. What each message took and when each rank
-/// was where, on machines and by strategies.
+/// Calls with pointers as arguments and results, and tasks that wait for a peer. The lengths of messages and the
+/// times of ranks, on machines and by strategies.
 fn print_virtual_times() -> Result<()> {
     for (machine, strategy) in [
         ("ideal", Strategy::Bounce),
@@ -563,7 +563,7 @@ fn print_virtual_times() -> Result<()> {
     Ok(())
 }
 
-/// A network that writes down how long the messages are that ranks send, and when.
+/// A network that records the lengths and the times of the messages that ranks send.
 struct Heard(Box<dyn Conduit>, Arc<Mutex<Vec<(u32, Duration, usize)>>>);
 
 // SAFETY: each call is handed on.
@@ -578,7 +578,7 @@ unsafe impl Forward for Heard {
         message: &Message<'_>,
     ) -> std::result::Result<Sent, hydrant_conduit::Error> {
         let len = 8 * message.args.len() + message.payload.len();
-        // Before the lock: whoever asks for the time may give its turn away.
+        // Before the lock: a thread that asks for the time may give its turn away.
         let at = (self.0.rank().0, self.0.now(), len);
         self.1.lock().unwrap().push(at);
         self.0.send(to, message)

@@ -424,7 +424,7 @@ fn limits() {
     let limit = "the 1 processes and threads of the user (ulimit -u)";
     assert_says(&output, 1, &["thread", limit]);
     if hydrant_pin::probe().is_ok() {
-        // The defaults fit what may be locked, and where none does it is that limit that is named.
+        // The defaults fit the memory that may be locked. If none fits, the error names that limit.
         let pinned = [("HYDRANT_CONDUIT", "smp+pin")];
         assert_says(&start("--memlock=65536", "greet", &pinned), 0, &[]);
         let output = start("--memlock=65536", "greet_in_threads", &pinned);
@@ -437,7 +437,7 @@ fn limits() {
     assert_says(&output, 1, &["threads of the ranks", limit]);
 }
 
-/// What a process may write to files bounds no memory; who may not raise it is told.
+/// The limit on file sizes bounds no memory. A process that may not raise it gets an error.
 fn file_size() {
     let limited = |words: &[&str], role: &str| {
         let binary = roles::role(&[])[0].clone();
@@ -465,14 +465,14 @@ fn file_size() {
     }
 }
 
-/// Ranks of one kernel that no shared memory joins are told why, and none of them has ended.
+/// The error tells ranks of one kernel why no shared memory joins them, and not that one ended.
 fn namespaces() {
     let has_rdma = hydrant::settings::rdma_ports(&hydrant::Settings::new().verbs).is_ok();
     let network = "ranks 0 and 1 are in different network namespaces of one kernel";
     let processes = "ranks 0 and 1 are in different PID namespaces of one kernel";
     let pretended = [("HYDRANT_INTER_NODE", "smp+pin")];
     let one = [("HYDRANT_HOST_ID", "one")];
-    // How `unshare` is called, the settings, and the parts of the error.
+    // The options of `unshare`, the settings, and the parts of the error.
     type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a [&'a str]);
     let cases: [Case<'_>; 6] = [
         (&["--net"], &[("HYDRANT_CONDUIT", "smp")], &[network]),

@@ -114,7 +114,7 @@ fn mpiexec(size: u32) -> Option<Command> {
     Some(command)
 }
 
-/// Whether a library can be loaded; what it does then is done in this process.
+/// Returns whether a library can be loaded. Its initializers run in this process.
 fn has_library(library: &str, package: &str) -> bool {
     let found = mpi::can_load(library);
     if !found {
@@ -123,7 +123,7 @@ fn has_library(library: &str, package: &str) -> bool {
     found
 }
 
-/// A program of one MPI under the launcher of another, which says so: each process would be a job of one.
+/// A program of one MPI under the launcher of another gets an error: each process would be a job of one.
 fn stranger(launcher: Option<Command>, (library, package): (&str, &str), fix: &str) {
     let Some(mut command) = launcher else { return };
     if !has_library(library, package) {

@@ -390,7 +390,7 @@ impl Membership for Mixed {
     }
 
     fn endings(&self) -> u64 {
-        // A mate's is told by both, which is one news too many and no harm.
+        // Both conduits report a mate's end, which is one report too many and no harm.
         self.intra.endings().wrapping_add(self.inter.endings())
     }
 

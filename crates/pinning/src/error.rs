@@ -64,7 +64,7 @@ pub enum Error {
         available: u64,
     },
 
-    /// So little can be registered that no limits will do.
+    /// Too little memory can be registered for any limits.
     #[error(
         "{} can be registered here, and {ranks} ranks need {} at least, in buckets of {}: raise memlock (ulimit -l){}",
         Size(*available),
@@ -75,7 +75,7 @@ pub enum Error {
     MemoryTooLittle {
         /// Bytes that can be registered.
         available: u64,
-        /// The least that would do: a bucket for each peer, and one beside them.
+        /// The smallest sufficient amount: a bucket for each peer, and one beside them.
         least: u64,
         /// Bytes of a bucket.
         bucket: u64,
@@ -179,7 +179,7 @@ pub enum Error {
     },
 }
 
-/// What else helps where little can be registered.
+/// Further remedies if little can be registered.
 fn fewer(bucket: u64, page: u64) -> &'static str {
     match bucket > page {
         true => ", lower HYDRANT_BUCKET, or start fewer ranks",

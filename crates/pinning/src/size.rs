@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Bytes, as a person reads them: `64 MiB`, `1228 bytes`, `23.4 MiB (24536012 bytes)`. Nothing is rounded away; in the
-/// short form, `{:#}`, what is in parentheses is left out.
+/// A number of bytes in readable units: `64 MiB`, `1228 bytes`, `23.4 MiB (24536012 bytes)`. Nothing is rounded away;
+/// the short form, `{:#}`, omits the parentheses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Size(pub u64);
 

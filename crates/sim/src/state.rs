@@ -237,7 +237,8 @@ impl State {
         self.tell_ends(fixed);
     }
 
-    /// A rank's program has come to its end, or goes on after all. Those whose own has not are woken.
+    /// Notes that a rank's program has come to its end, or goes on after all. Ranks whose own program has not are
+    /// woken.
     pub(crate) fn come_to_end(&mut self, fixed: &Fixed, rank: usize, come: bool) {
         if fixed.standings.say(Self::rank_of(rank), come).is_none() {
             return;

@@ -99,7 +99,7 @@ pub(crate) enum News {
 }
 
 impl Wait {
-    /// For people.
+    /// A text for people.
     pub(crate) fn describe(self) -> &'static str {
         match self {
             Wait::Polling => "it waits until another of its threads has handled what came",

@@ -84,7 +84,7 @@ fn payload_of_ring(asked: Option<usize>, ranks: u32) -> (usize, usize) {
     }
 }
 
-/// How long a process may take to end that has given up.
+/// The time in which a process that has given up must end.
 const AT_ITS_END: Duration = Duration::from_secs(2);
 
 /// Most ranks of one job: what the bits of a block and the hazards' words can say.
@@ -199,15 +199,15 @@ fn put(bootstrap: &mut dyn Bootstrap, invitation: &Invitation, shape: &Shape) ->
     put_host(bootstrap)
 }
 
-/// What every rank says of itself: its process, and where that runs.
+/// The information that every rank publishes: its process, and the site of that.
 fn put_host(bootstrap: &mut dyn Bootstrap) -> Result<(), Error> {
     let site = Site::here().to_string();
     let published = [&std::process::id().to_le_bytes(), site.as_bytes()].concat();
     bootstrap.put("host", &published).map_err(unreachable)
 }
 
-/// Looks whether this rank and the `others` run where they can share memory: the processes of those.
-/// Every rank looks at rank 0, and rank 0 at all.
+/// Checks that this rank and the `others` run where they can share memory. Returns their processes. Every rank checks
+/// rank 0, and rank 0 checks all.
 fn check_hosts(
     bootstrap: &mut dyn Bootstrap,
     others: std::ops::Range<u32>,
@@ -238,8 +238,8 @@ fn check_hosts(
     Ok(pids)
 }
 
-/// Why this rank did not get the file from rank 0, whose process was `first`: one that cannot be
-/// reached, or gave up because of a third, need not have ended.
+/// The reason why this rank did not get the file from rank 0, whose process was `first`. Rank 0 need not have ended:
+/// it may be unreachable, or have given up because of a third rank.
 fn cause(bootstrap: &mut dyn Bootstrap, error: Error, first: u32) -> Error {
     let all = 0..bootstrap.size();
     if let Err(apart @ Error::Unreachable(_)) = check_hosts(bootstrap, all) {
@@ -255,7 +255,7 @@ fn cause(bootstrap: &mut dyn Bootstrap, error: Error, first: u32) -> Error {
     }
 }
 
-/// Whether another process goes on for longer than one that is at its end.
+/// Returns whether another process lives longer than one that is about to end.
 fn goes_on(pid: u32) -> bool {
     let other = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let other = other.filter(|other| *other != rustix::process::getpid());

@@ -1,7 +1,7 @@
 //! The limit on the size of files (`ulimit -f`), which the kernel holds against shared memory, too.
 //!
-//! Whoever passes it gets SIGXFSZ, which ends a process without a word. Nothing of the shared memory is written to a
-//! disk, so the limit is raised for the moment in which the memory gets its size.
+//! A process that exceeds it gets SIGXFSZ, which ends it without a message. No shared memory is written to a disk, so
+//! the limit is raised for the moment in which the memory gets its size.
 
 use std::os::fd::OwnedFd;
 
@@ -12,14 +12,13 @@ use rustix::{
     process::{Resource, Rlimit, getrlimit, setrlimit},
 };
 
-/// Held while the limit of this process is another: who puts it back must have found it as it was.
+/// Held while this process's limit is changed, so that each thread restores the limit that it found.
 static RAISED: Mutex<()> = Mutex::new(());
 
 /// Gives a new file `bytes` bytes.
 ///
 /// # Errors
-/// [`Error::System`] naming the limit if this process may not raise it far enough; or for what the system
-/// says.
+/// [`Error::System`] naming the limit if this process may not raise it far enough, or with the system's error.
 pub(crate) fn set(file: &OwnedFd, bytes: u64) -> Result<(), Error> {
     let _raised = RAISED.lock();
     let before = getrlimit(Resource::Fsize);

@@ -36,7 +36,7 @@ pub(crate) mod header {
     pub(crate) const CHANGES: usize = 64;
     /// One more than the rank that was lost before all others; zero while none is.
     pub(crate) const FIRST_LOST: usize = 72;
-    /// Counts what ranks said of their programs' ends.
+    /// The number of announcements about programs' ends.
     pub(crate) const ENDINGS: usize = 80;
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct Mapping {
     /// Where it is mapped.
     base: NonNull<u8>,
     len: usize,
-    /// Before the file, which it knows.
+    /// Dropped before the file, whose descriptor it uses.
     listed: Option<Listed>,
     /// The `memfd`, for making pages and giving them back.
     file: OwnedFd,

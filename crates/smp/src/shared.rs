@@ -71,9 +71,9 @@ pub(crate) struct Shared {
     pub(crate) changes: MappedWords,
     /// One more than the rank that was lost first.
     pub(crate) first_lost: MappedWords,
-    /// Whether each rank's program has come to its end, by rank; by that rank.
+    /// For each rank, whether its program has come to its end, as that rank itself announced.
     come_to_end: Vec<Word32>,
-    /// Counts what ranks said of that.
+    /// The number of such announcements.
     pub(crate) endings: MappedWords,
     /// The request rings to peers, by rank; each is opened when it is first used.
     outgoing: Vec<OnceLock<Latch<Writer<MappedRing>>>>,
@@ -273,7 +273,8 @@ impl Shared {
         }
     }
 
-    /// This rank's program has come to its end, or goes on after all. Those whose own has not are woken.
+    /// Announces that this rank's program has come to its end, or goes on after all. Ranks whose own program has not
+    /// are woken.
     pub(crate) fn come_to_end(&self, come: bool) {
         let word = &self.come_to_end[self.rank.index()];
         if word
@@ -293,7 +294,7 @@ impl Shared {
         }
     }
 
-    /// Whether a rank's program has come to its end.
+    /// Returns whether a rank's program has come to its end.
     pub(crate) fn has_come_to_end(&self, rank: Rank) -> bool {
         (self.come_to_end.get(rank.index())).is_some_and(|word| word.load(Acquire) == 1)
     }

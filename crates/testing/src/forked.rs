@@ -1,4 +1,4 @@
-//! Children that a test forks, with copies of all that it has.
+//! Children that a test forks, with copies of all its state.
 
 #![allow(unsafe_code)] // forks
 
@@ -9,11 +9,11 @@ use std::{
 
 use crate::HANG;
 
-/// Forks a child that does this and ends with the status that it gives: its process number. The child has one thread,
-/// whatever its parent has.
+/// Forks a child that calls `act` and ends with the status that it returns. Returns the child's process number. The
+/// child has one thread, even if its parent has several.
 ///
 /// # Panics
-/// If there may be no further process.
+/// If no further process can be started.
 pub fn child(act: impl FnOnce() -> i32) -> i32 {
     match fork() {
         0 => end(act()),
@@ -24,10 +24,10 @@ pub fn child(act: impl FnOnce() -> i32) -> i32 {
 /// As the system call: 0 in the child, which goes on from here.
 ///
 /// # Panics
-/// If there may be no further process.
+/// If no further process can be started.
 pub fn fork() -> i32 {
-    // SAFETY: the C library makes its own locks free in the child; what else the child may call is said by the libraries
-    // that the test calls there.
+    // SAFETY: the C library frees its own locks in the child. The libraries that the test calls there document their
+    // further limits.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "there may be another process");
     pid
@@ -39,7 +39,7 @@ pub fn end(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// The status with which a child ended; none if it was by a signal, or if it hung and was killed.
+/// The status with which a child ended; none if a signal ended it, or if it hung and was killed.
 pub fn ended(pid: i32) -> Option<i32> {
     let until = Instant::now() + HANG / 2;
     let mut status = 0;

@@ -272,7 +272,7 @@ fn costs(nic: &Arc<Nic>) -> Result<[f64; 5], Error> {
     ])
 }
 
-/// How many ranks share the host of one.
+/// The number of ranks on the host of one.
 fn host_ranks(addresses: &[EndpointAddress], rank: u32) -> u32 {
     let host = addresses.get(rank as usize).map(|own| own.host);
     let mates = addresses.iter().filter(|other| Some(other.host) == host);

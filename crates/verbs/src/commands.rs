@@ -17,7 +17,7 @@ pub(crate) enum Command {
     Lose(Rank, &'static str),
     /// A peer sent what follows no rule.
     Expel(Rank),
-    /// This rank's program has come to its end, or goes on after all: the number of that word.
+    /// This rank's program has come to its end, or goes on after all: the number of that announcement.
     ComeToEnd(u32),
     /// This rank ends, in good order or not.
     Leave(bool),

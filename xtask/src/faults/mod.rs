@@ -68,7 +68,7 @@ pub(crate) fn report(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// The scenarios of this dose, each once in the short one: the table's lines.
+/// The scenarios of this dose: in the short one each runs once.
 pub(crate) fn check(dose: Dose) -> Result<Vec<String>, Error> {
     let chosen: Vec<Scenario> = match dose {
         Dose::Long => ALL.to_vec(),

@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// As long as this dose says.
+    /// For the time of this dose.
     pub(crate) fn of(dose: Dose) -> Self {
         Self {
             minutes: dose.soak(),

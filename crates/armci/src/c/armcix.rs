@@ -49,7 +49,7 @@ pub unsafe extern "C" fn ARMCIX_Group_dup(
     unsafe { ARMCIX_Group_split(parent, 0, 0, new_group) }
 }
 
-/// Makes `number` mutexes of this process; null after an error. Collective over a group.
+/// Makes `count` mutexes of this process; null after an error. Collective over a group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCIX_Create_mutexes_hdl(
     count: c_int,

@@ -203,7 +203,7 @@ pub unsafe extern "C" fn armci_write_strided(
     or_die("armci_write_strided", act());
 }
 
-/// Copies a buffer into a section of an array of this process, in the layout of armci_read_strided.
+/// Copies a buffer into a section of an array of this process: the reverse of armci_write_strided.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_read_strided(
     ptr: *mut c_void,

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::row::Row;
 
-/// Why no process is found by its number.
+/// The reason why no process is found by its number.
 pub(crate) const NOT_OURS: &str = "/proc is not there or is of another PID namespace, and processes of the bench find each other by it";
 
 /// What is told.
@@ -56,7 +56,7 @@ pub(crate) struct Receiver {
 impl Receiver {
     /// A new pipe.
     pub(crate) fn new() -> io::Result<Self> {
-        // Ranks would write to whatever somebody else has open.
+        // Ranks would write to a file that another part of the program has open.
         if !hydrant_launch::proc_is_own() {
             return Err(io::Error::other(NOT_OURS));
         }

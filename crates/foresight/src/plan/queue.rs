@@ -19,9 +19,9 @@ pub(super) struct Item {
 
 /// The regions to be registered, the most urgent first.
 ///
-/// The deadline of an item is the time it is wanted, or the deadline of the next item less the next one's
-/// registration time, if that is earlier. Only the deadline of the most urgent item is ever used. It follows from the
-/// latest begin of the first item, which the tree adds up.
+/// The deadline of an item is the time it is wanted. It may be earlier: the deadline of the next item, less the time
+/// that the next one's registration takes. Only the deadline of the most urgent item is ever used. It follows from
+/// the latest begin of the first item, which the tree adds up.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RegistrationQueue {
     items: Ordered<Time, Work>,

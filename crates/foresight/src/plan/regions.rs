@@ -88,8 +88,8 @@ pub(super) struct Regions {
     postponed: BTreeSet<(Time, RegionId)>,
     /// Regions to be given up once that is worth it, least recently used first.
     spared: BTreeSet<(Time, RegionId)>,
-    /// The most bytes over the [bound](super::bound) that a registration would have needed since the region's last
-    /// use.
+    /// The most bytes by which a registration of the region since its last use would have exceeded the
+    /// [bound](super::bound).
     short: FxHashMap<RegionId, u64>,
     /// The length of the longest region so far, in bytes.
     longest: u64,
@@ -195,7 +195,7 @@ impl Regions {
         }
     }
 
-    /// The region that a communication used. If its region was refused, that is the largest known region that
+    /// The region that a communication used. For a refused communication that is the largest known region that
     /// contains its bytes.
     pub(super) fn find_or_add(&mut self, communication: &Communication, now: Time) -> Found {
         let memory = communication.region;
@@ -252,18 +252,18 @@ impl Regions {
         later.map_or(0, |it| it.0)
     }
 
-    /// Puts a region off, for which so many bytes are missing.
+    /// Notes that a region is put off for want of `bytes` bytes.
     pub(super) fn is_short(&mut self, id: RegionId, bytes: u64) {
         let short = self.short.entry(id).or_default();
         *short = bytes.max(*short);
     }
 
-    /// The most bytes that were missing for a region; resets the count.
+    /// The most bytes that were missing for a region. Resets that number.
     pub(super) fn take_short(&mut self, id: RegionId) -> u64 {
         self.short.remove(&id).unwrap_or(0)
     }
 
-    /// Clears the list of regions put off for want of room: there is more room from now on.
+    /// Forgets the missing bytes of all regions: there is more room from now on.
     pub(super) fn forget_short(&mut self) {
         self.short.clear();
     }

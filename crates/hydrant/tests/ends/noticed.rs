@@ -1,5 +1,5 @@
-//! A rank whose program has come to its end in good order is noticed by whoever waits for what only that would do; and
-//! by nobody else.
+//! The end of a rank's program in good order is noticed by waiters for something that only that program would do, and
+//! by no others.
 
 use std::{
     future::pending,
@@ -60,13 +60,13 @@ fn who_waits_until_it_receives_is_told() {
             return Ok(());
         }
         let (one, long) = (Rank(1), vec![1_u8; 1 << 20]);
-        // What goes at once has gone.
+        // A short message has gone.
         job.send(one, 1, &[1_u8])?;
         is_told_of(job.send_nb(one, 1, vec![1_u8])?.wait(), one);
         is_told_of(job.send(one, 1, &long), one);
         is_told_of(job.send_nb(one, 1, long.clone())?.wait(), one);
         is_told_of(job.scope(|scope| scope.send(one, 1, &long).map(drop)), one);
-        // More than it would keep.
+        // More than the receiver would keep.
         (0..3000_u64).try_for_each(|number| job.send(one, 1, &[number]))
     });
 }
@@ -115,7 +115,7 @@ fn what_it_sent_before_is_received() {
         let tags = 0..2000_u64;
         if me != zero {
             for tag in tags {
-                // The first of those that wait for credit are sent when it has come to its end.
+                // The first of the messages that wait for credit are sent after its program has come to its end.
                 drop(job.send_nb(zero, tag, vec![tag])?);
             }
             drop(job.send_nb(zero, 5000, vec![u64::from(me.0); 100_000])?);
@@ -161,7 +161,7 @@ fn a_message_of_another_is_waited_for() {
     });
 }
 
-/// A rank at its end answers, and so does what its handlers and functions ask of others.
+/// A rank at its end answers, and completes the requests of its handlers and functions.
 #[test_on(every)]
 fn it_answers_until_all_have_come() {
     local(3, |job| {
@@ -185,7 +185,7 @@ fn it_answers_until_all_have_come() {
         if job.rank() != Rank(0) {
             return Ok(());
         }
-        // They have come to their ends by then.
+        // The programs of the others have come to their ends by then.
         is_told_of(job.receive(Rank(1), 1, &mut [0_u8]), Rank(1));
         is_told_of(job.receive(Rank(2), 1, &mut [0_u8]), Rank(2));
         memory.put(Rank(1), 0, &[41])?;
@@ -200,7 +200,7 @@ fn it_answers_until_all_have_come() {
     });
 }
 
-/// A rank that waits at the end in vain goes on after all.
+/// A rank whose wait at the end fails goes on after all.
 #[test_on(every)]
 fn who_goes_on_after_all_is_waited_for() {
     local(2, |job| {
@@ -272,14 +272,14 @@ fn threads_that_wait_are_told_that_the_job_is_over() {
                     told.lock().push((what, end));
                 });
             }
-            // They sleep by then, but for those that come late.
+            // They sleep by then, except for those that come late.
             thread::sleep(Duration::from_millis(100));
             job.finalize()
         })
     });
     for (what, end) in told.into_inner() {
         let is_over = matches!(end, Err(Error::JobOver));
-        // Of who comes first, the other is told before its own end.
+        // The other rank hears of the first one's end before its own.
         let is_ended = matches!(end, Err(Error::PeerEnded { .. }));
         let waits_for_peer = !what.contains("any") && !what.starts_with("wait_");
         assert!(
@@ -289,7 +289,7 @@ fn threads_that_wait_are_told_that_the_job_is_over() {
     }
 }
 
-/// Another thread of the rank may send what its peers do not.
+/// Another thread of the rank may send a message that its peers do not.
 #[test_on(every)]
 fn another_thread_may_send_to_its_own_rank() {
     local(2, |job| {
@@ -298,7 +298,7 @@ fn another_thread_may_send_to_its_own_rank() {
         }
         thread::scope(|threads| {
             let other = threads.spawn(|| {
-                // It is known from here on.
+                // The thread is known from here on.
                 job.poll();
                 thread::sleep(Duration::from_millis(150));
                 job.send(Rank(0), 1, &[3_u8])
@@ -312,7 +312,7 @@ fn another_thread_may_send_to_its_own_rank() {
     });
 }
 
-/// A word that nobody changes any more.
+/// A word that no rank changes any more.
 #[test_on(shared, pinned, mixed)]
 fn who_waits_for_a_word_is_told_when_nothing_can_change_it() {
     local(3, |job| {
@@ -363,12 +363,12 @@ fn who_waits_for_it_in_a_team_is_told() {
                 "{told:?}"
             );
         }
-        // The one that is told first may come to its end for that.
+        // The one that hears of it first may then come to its end.
         Ok(())
     });
 }
 
-/// More messages than are kept for one that does not receive them.
+/// More messages than are kept for a rank that does not receive them.
 #[test_on(every)]
 fn who_waits_for_another_message_than_those_it_sent_is_told() {
     local(2, |job| {

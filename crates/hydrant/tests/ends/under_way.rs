@@ -1,4 +1,4 @@
-//! What a rank has under way when it comes to the end of the job is completed.
+//! Operations that a rank has in flight when it comes to the end of the job are completed.
 
 use std::sync::{
     Arc,
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::support::local;
 
 const COUNT: u64 = 50;
-/// More than a message takes.
+/// More bytes than one message takes.
 const LONG: usize = 100_000;
 
 #[test_on(every)]
@@ -40,7 +40,7 @@ fn am_quiet_waits_for_one_way_calls_however_long() {
     local(2, |job| {
         let (own, later) = (Arc::clone(&ran), Arc::clone(&begun));
         let note = job.function(move |_, _: Vec<u8>| _ = own.fetch_add(1, SeqCst))?;
-        // It never ends, which nobody waits for.
+        // The task never ends, and nothing waits for it.
         let begin = job.async_function(move |_, _: Vec<u8>| {
             later.fetch_add(1, SeqCst);
             std::future::pending::<()>()

@@ -1,5 +1,5 @@
-//! Children that are forked from a rank, and what they do with their copies of its handles: nothing that anybody else
-//! notices, and each call says so.
+//! Children that are forked from a rank, and their copies of its handles: each call returns an error, and no other
+//! process notices it.
 
 use std::{
     cell::RefCell,
@@ -18,14 +18,15 @@ use hydrant_testing::{forked, launcher};
 const RANKS: u32 = 2;
 /// Elements of the memory of each kind.
 const LEN: usize = 512;
-/// Where children write, and nobody else.
+/// The element that only children write.
 const THEIRS: usize = LEN - 1;
-/// The tag under which they send.
+/// The tag under which children send.
 const CHILDS: u64 = 1;
-/// What children write.
+/// The value that children write.
 const WRONG: u64 = 0xdead;
 
-/// What a job runs on: the conduit, how memory is registered, and how many hosts the ranks pretend to be on.
+/// The setup of a job: the conduit, the registration strategy, and the number of hosts that the ranks pretend to be
+/// on.
 const NETWORKS: [(&str, &str, u32); 6] = [
     ("smp", "auto", 1),
     ("smp+pin", "firehose", 1),
@@ -66,36 +67,36 @@ fn passes(settings: &[(&str, &str)]) {
     let output = command.output().expect("the job starts");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{settings:?}: {text}");
-    // A child that drops what it has is silent.
+    // A child that drops its handles is silent.
     assert!(text.is_empty(), "{settings:?}: {text}");
 }
 
-/// What a rank has when it forks.
+/// The handles of a rank when it forks.
 struct Held<'a> {
     job: &'a Job,
     memory: Symmetric<u64>,
-    /// Of this rank, and of the next.
+    /// The part of this rank, and of the next.
     exposed: RefCell<Option<Exposed<'static, u64>>>,
     there: GlobalPtr<u64>,
     handler: Handler,
     function: Function<u64, u64>,
     mutexes: Mutexes,
     team: RefCell<Option<Team>>,
-    /// Under way until the job ends: nobody sends what it waits for, or answers.
+    /// In flight until the job ends: its message or answer never comes.
     receive: RefCell<Option<ReceiveHandle<u64>>>,
     call: RefCell<Option<CallHandle<u64>>>,
     barrier: RefCell<Option<Begun<()>>>,
 }
 
-/// What a child does.
+/// The act of a child.
 enum Act {
-    /// A call that says that the process was forked.
+    /// A call that returns the error that the process was forked.
     Refused(fn(&Held<'_>) -> Result<()>),
-    /// Something that works, or that nobody hears of; whether it was as expected.
+    /// An act that succeeds, or that has no effect elsewhere. Returns whether it went as expected.
     Silent(fn(&Held<'_>) -> bool),
-    /// It returns from the body.
+    /// The child returns from the body.
     Returns(fn() -> Result<()>),
-    /// It ends by itself, with that status.
+    /// The child ends by itself, with that status.
     Ends(fn(&Held<'_>), i32),
 }
 
@@ -135,7 +136,7 @@ const ACTS: &[(&str, Act)] = &[
     (
         "store",
         Silent(|it| {
-            // Through a view from before, which is memory of its own here.
+            // By a view from before the fork, which is memory of its own here.
             let exposed = it.exposed.borrow();
             let stored = exposed.as_ref().map(|it| it.view().store(THEIRS, WRONG));
             matches!(stored, Some(Ok(())))
@@ -354,7 +355,7 @@ fn is_refusal<T>(result: &Result<T>) -> bool {
     matches!(result, Err(Error::Forked { rank: Rank(0) }))
 }
 
-/// Rank 0 forks a child for each act, while the other waits; then all is as if it had not.
+/// Rank 0 forks a child for each act, while the other waits. Afterwards everything works as if it had not.
 pub(crate) fn play() -> Result<()> {
     // The act of a child that returns from the body.
     let returned = RefCell::new(None);
@@ -402,7 +403,7 @@ pub(crate) fn play() -> Result<()> {
     forked::end(i32::from(!is_right))
 }
 
-/// Does what a child does, and ends it.
+/// Does the act of a child, and ends it.
 fn do_it(name: &str, act: &Act, held: &Held<'_>) -> ! {
     let is_right = match act {
         Refused(call) => {
@@ -456,7 +457,7 @@ impl<'a> Held<'a> {
         Ok(held)
     }
 
-    /// All works as if there had been no child.
+    /// Everything works as if there had been no child.
     fn goes_on(&self, round: u64) -> Result<()> {
         let (job, right) = (self.job, self.job.right());
         let wrong = |what: &str| Err(Error::other(format!("after a child: {what}")));
@@ -468,7 +469,7 @@ impl<'a> Held<'a> {
         }
         let mut got = [0_u64];
         job.receive(job.left(), 5, &mut got)?;
-        // Until the other has put: a barrier is under way at one of them.
+        // Until the other has put: a barrier is in flight at one of them.
         job.send(right, 6, &[round])?;
         job.receive(job.left(), 6, &mut [0_u64])?;
         if got != [round] || job.try_probe(AnySource, CHILDS)?.is_some() {

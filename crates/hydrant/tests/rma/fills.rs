@@ -1,4 +1,4 @@
-//! Memory of a peer that is set to one value, however much it is.
+//! Memory of a peer that is set to one value, of any length.
 
 #![allow(unsafe_code)] // implements the contract, to see which memory a job sends
 
@@ -12,7 +12,7 @@ use crate::{
     support::{good, local},
 };
 
-/// More than the pattern that goes again and again, of elements that do not divide it.
+/// More than the repeated pattern, of elements that do not divide it.
 const LEN: usize = 700_001;
 
 #[test_on(every)]
@@ -35,10 +35,10 @@ fn a_fill_sets_its_range_and_nothing_else() {
     });
 }
 
-/// A network that shows no memory of peers, and where the memory lies that it is given.
+/// A network that maps no memory of peers, and records the addresses of the memory that it is given.
 struct Watched(Box<dyn Conduit>, Arc<Mutex<Vec<(usize, usize)>>>);
 
-// SAFETY: every call is handed on to a conduit that keeps the contract, which may map less.
+// SAFETY: every call is forwarded to a conduit that keeps the contract, which may map less.
 unsafe impl Forward for Watched {
     fn inner(&self) -> &dyn Conduit {
         &*self.0

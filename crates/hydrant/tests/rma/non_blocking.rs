@@ -241,7 +241,7 @@ fn a_section_comes_with_a_signal() {
     });
 }
 
-/// The cause; the buffer comes back.
+/// Returns the cause; the buffer comes back.
 fn given_back(refused: Refused<Vec<u8>>) -> Error {
     assert_eq!(refused.memory.as_deref(), Some(&[1; 5][..]));
     refused.into()

@@ -182,7 +182,7 @@ pub(crate) fn rank(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// Has a child that tries to take part, and drops what it can, and one that does nothing until it is ended.
+/// Forks a child that tries to take part and drops its handles, and one that does nothing until it is killed.
 fn fork_from(job: &Job, scene: &Scene) -> Result<()> {
     let refused = |done: Result<()>| matches!(done, Err(Error::Forked { .. }));
     let tries = forked::child(|| {

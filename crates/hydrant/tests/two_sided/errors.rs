@@ -48,7 +48,7 @@ fn a_receive_that_is_too_short_loses_nothing() {
     });
 }
 
-/// The cause; the buffer comes back.
+/// Returns the cause; the buffer comes back.
 fn given_back(refused: Refused<Vec<u8>>) -> Error {
     assert_eq!(refused.memory.as_deref(), Some(&[0][..]));
     refused.into()

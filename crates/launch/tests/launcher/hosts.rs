@@ -111,7 +111,7 @@ pub(crate) fn placed() {
         .map(|(rank, host)| format!("[{rank}] {host} {rank} {rest}"))
         .collect();
     assert_eq!(lines, expected);
-    // The launcher names hosts as it was told their names, if it is to.
+    // The launcher gives hosts the names in its list, if it is told to.
     let mut command = shell.script("a,b", 2, &["--name-hosts"], "echo $HYDRANT_HOST_ID");
     let output = run(command.env("HYDRANT_TEST_LOGIN", "host=other"));
     let mut lines: Vec<String> = out(&output).lines().map(str::to_owned).collect();

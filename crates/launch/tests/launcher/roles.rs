@@ -101,7 +101,7 @@ pub(crate) fn fail_late(said: &str) -> ExitCode {
     ExitCode::from(1)
 }
 
-/// Rank 1 ends the job, and says why once the launcher has heard of it.
+/// Rank 1 ends the job, and reports the reason after the launcher has heard of it.
 fn last_words() -> ExitCode {
     let mut me = join(Kind::Auto).expect("a launcher");
     if me.rank() == 1 {

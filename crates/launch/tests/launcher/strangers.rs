@@ -227,9 +227,9 @@ fn jobs_of(launcher: u32) -> Vec<PathBuf> {
     groups.map(|entry| entry.path()).collect()
 }
 
-/// In a PID namespace whose `/proc` is that of another, the numbers there name others than here. The
-/// launcher gets number 2, and number 2 of the namespace around it has the numbers from 3 on for
-/// children: so do the bystanders in the launcher's own.
+/// In a PID namespace whose `/proc` belongs to another, the same numbers name different processes. The launcher gets
+/// number 2. Number 2 of the namespace around it has children with the numbers from 3 on, and so have the bystanders
+/// in the launcher's own.
 pub(crate) fn foreign_proc() {
     const AROUND: &str = "(n=60; while [ $n -gt 0 ]; do sleep 620 & n=$((n-1)); done; echo >$2/around; wait) & \
                           until [ -e $2/around ]; do sleep 0.01; done; \
@@ -246,7 +246,7 @@ pub(crate) fn foreign_proc() {
     if !may_unshare() {
         return;
     }
-    // What is in the process group of a rank ends with the job, whether or not it is seen.
+    // Processes in the group of a rank end with the job, visible or not.
     let leaves = "sleep 622 & echo $! >$0/$PMI_RANK";
     for (script, left, status) in [
         (leaves.to_owned(), "ended", 0),
@@ -285,7 +285,7 @@ pub(crate) fn children_elsewhere() {
     ends_with(&mut command, 125, "unshare --pid --fork");
 }
 
-/// Whether this user may make PID namespaces; root may.
+/// Returns whether this user may make PID namespaces; root may.
 fn may_unshare() -> bool {
     let may = Command::new("unshare")
         .args(["--pid", "--fork", "--mount-proc", "true"])
@@ -302,24 +302,24 @@ fn may_unshare() -> bool {
     may
 }
 
-/// Starts what is no business of the job's: a helper, and what that starts when ranks run, and leaves
-/// to the process that this script becomes.
+/// Starts processes outside the job: a helper, and a process that the helper starts when ranks run. The helper leaves
+/// that process to the one that this script becomes.
 const HELPING: &str = "(echo $$; sleep 640 & echo $! >$DIR/helper.$who; \
                        until [ -e $DIR/go.$who ]; do sleep 0.01; done; \
                        sleep 641 & echo $! >$DIR/orphan.$who) >/dev/null 2>&1 &";
 
-/// A rank that leaves a process, once there is what the helpers leave.
+/// A rank that leaves a process, after the helpers have left theirs.
 const LEAVING: &str = "setsid sleep 642 & echo $! >$DIR/left.$PMI_RANK; \
                        for who in local a b; do echo >$DIR/go.$who; [ ! -s $DIR/helper.$who ] || \
                        until [ -s $DIR/orphan.$who ]; do sleep 0.01; done; done";
 
-/// The process that `what` of `who` names in a folder.
+/// The process that the file `what` of `who` names.
 fn noted(directory: &TempDir, what: &str, who: &str) -> String {
     let text = fs::read_to_string(directory.path().join(format!("{what}.{who}")));
     text.expect("its number").trim().to_owned()
 }
 
-/// The helpers of `who` go on.
+/// Checks that the helpers of `who` still run.
 #[track_caller]
 fn helpers_live(directory: &TempDir, who: &str, text: &str) {
     for what in ["helper", "orphan"] {
@@ -361,7 +361,7 @@ pub(crate) fn exec_in_script() {
     }
 }
 
-/// On a host, what a login shell starts before it becomes the agent.
+/// On a host, processes that a login shell starts before it becomes the agent.
 pub(crate) fn exec_on_hosts() {
     let hosts = Shell::new();
     let rsh = hosts.path();

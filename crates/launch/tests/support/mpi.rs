@@ -1,4 +1,4 @@
-//! A program of MPI, without a compiler for it: it loads the library, and its functions are found as those of a program
+//! A program of MPI that needs no MPI compiler: it loads the library, whose functions are then found as in a program
 //! that is linked to it.
 
 #![allow(unsafe_code, reason = "calls a library of C")]
@@ -8,9 +8,9 @@ use std::{ffi::c_int, ptr};
 use hydrant_launch::{Error, Kind, join};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW, Symbol};
 
-/// Whether there is such a library.
+/// Returns whether there is such a library.
 pub(crate) fn can_load(library: &str) -> bool {
-    // SAFETY: what it does when it is loaded is what every program of MPI lets it do.
+    // SAFETY: every program of MPI runs the same initializers.
     unsafe { Library::open(Some(library), RTLD_NOW) }.is_ok()
 }
 
@@ -45,7 +45,7 @@ impl Mpi {
     }
 }
 
-/// Begins MPI, joins, says as whom, and ends MPI.
+/// Begins MPI, joins, reports its rank, and ends MPI.
 pub(crate) fn join_beside(library: &str) -> Result<String, Error> {
     let mpi = Mpi::load(library);
     mpi.init();

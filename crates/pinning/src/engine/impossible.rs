@@ -1,24 +1,24 @@
-//! What cannot be, where a value must be taken out of a table that surely has it: a bug of the engine, or of a driver
-//! that reports what it was not asked for. Debug builds stop there; others leave that step undone, and the rank lives
-//! on. Either counts it, so that somebody hears of it.
+//! Impossible states: a value is missing from a table that must have it. The cause is a bug of the engine, or of a
+//! driver that reports an event that it was not asked for. Debug builds stop there; others leave that step undone,
+//! and the rank lives on. Both count it, so that it is reported.
 
 use std::{cell::Cell, fmt, panic::Location};
 
-/// How often a room of an engine met what cannot be.
+/// The number of impossible states that a module of an engine met.
 #[derive(Debug, Default)]
 pub(super) struct Noted {
     count: Cell<u64>,
     first: Cell<Option<(&'static str, &'static Location<'static>)>>,
 }
 
-/// What cannot be was met, and a step of the engine was left undone for it. It prints as a clause.
+/// An impossible state was met, and a step of the engine was left undone for it. It prints as a clause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Impossible {
-    /// How often.
+    /// The number of such states.
     pub count: u64,
-    /// What the first was.
+    /// A description of the first.
     pub what: &'static str,
-    /// Where in the engine that was found.
+    /// The place in the engine that found the first.
     pub place: &'static Location<'static>,
 }
 
@@ -32,12 +32,12 @@ impl Noted {
         debug_assert!(false, "impossible: {what}");
     }
 
-    /// How often.
+    /// The number so far.
     pub(super) fn count(&self) -> u64 {
         self.count.get()
     }
 
-    /// What several rooms met, if any did.
+    /// The sum over several modules, if there were any.
     pub(super) fn sum(all: &[&Self]) -> Option<Impossible> {
         let (what, place) = all.iter().find_map(|it| it.first.get())?;
         let count = all.iter().map(|it| it.count()).sum();

@@ -130,7 +130,7 @@ impl Engine {
         }
     }
 
-    /// What it met that cannot be, if it did.
+    /// The impossible states that it met, if any.
     pub fn impossible(&self) -> Option<Impossible> {
         Noted::sum(&self.noted())
     }

@@ -37,6 +37,6 @@ pub struct Stats {
     pub refused: u64,
     /// Messages of peers that kept no rule, or named what is not there.
     pub faults: u64,
-    /// Bugs of the engine, or of what drives it: steps left undone.
+    /// Bugs of the engine, or of its driver: steps left undone.
     pub impossible: u64,
 }

@@ -73,7 +73,7 @@ struct Control {
     watch: Watch,
     /// How far connections were when last looked at.
     stalls: Stalls,
-    /// Ranks that have not seen yet what this one said last of its program's end: the number of that word.
+    /// Peers that have not yet seen this rank's last announcement about its program's end: the number of that.
     untold: Unanswered<u32, u32>,
     /// Ranks that have not seen yet that this one ends, and whether it does so in good order.
     unseen: Unanswered<u32, bool>,
@@ -238,7 +238,7 @@ impl Control {
                     };
                     self.say(from, seen);
                 }
-                // An answer to an earlier one says nothing of the last.
+                // An answer to an earlier announcement does not count for the last.
                 Kind::EndingSeen => {
                     if self.untold.of(datagram.from) == Some(datagram.epoch) {
                         self.untold.answered(datagram.from);

@@ -62,7 +62,7 @@ fn without_a_subscriber_nothing_is_logged_and_none_is_installed() {
 fn log_to_stderr_does_what_hydrant_log_says() {
     let detailed = logs("hydrant", &[("HYDRANT_LOG", "hydrant_launch=debug")]);
     assert!(said(&detailed).contains("hydrant_launch"), "{detailed:?}");
-    // It is no terminal.
+    // The output is no terminal.
     assert!(!said(&detailed).contains('\u{1b}'), "{detailed:?}");
     assert!(!said(&detailed).contains("a word of"), "{detailed:?}");
     let quiet = logs("hydrant", &[]);

@@ -54,7 +54,7 @@ pub(super) struct Initiator {
     choice: Option<Box<Choice>>,
     /// What it did so far. The counts of the local table and the target stay zero.
     stats: Stats,
-    /// Bugs that it met.
+    /// The bugs that it met.
     impossible: Noted,
 }
 

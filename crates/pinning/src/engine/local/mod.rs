@@ -241,7 +241,7 @@ pub(super) struct Local {
     within: within::Within,
     /// Requests done since they were last [taken](Self::take_done).
     done: Vec<(Requester, u64)>,
-    /// Bugs that it met.
+    /// The bugs that it met.
     impossible: Noted,
 }
 

@@ -36,7 +36,7 @@ pub(super) struct Target {
     revocations: FxHashMap<u64, Revocation>,
     /// What it did so far.
     stats: TargetStats,
-    /// Bugs that it met.
+    /// The bugs that it met.
     impossible: Noted,
 }
 

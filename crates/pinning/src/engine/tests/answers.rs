@@ -114,7 +114,7 @@ fn an_answer_to_nothing_is_a_fault_of_the_peer() {
     engine.audit(&[]).expect("all counts agree");
 }
 
-/// A driver that reports what it was not asked for, once in a debug build and once in another.
+/// A driver that reports an event that it was not asked for, once in a debug build and once in another.
 #[test]
 fn what_cannot_be_is_counted_and_named() {
     let mut engine = Engine::new(Config::firehose_paper(0, 2)).expect("the paper's");
