@@ -167,7 +167,7 @@ pub trait Rows {
 }
 
 impl<P: Rows + Serialize> Report<P> {
-    /// Prints the report to standard output, in one piece. A reader that reads no more of it is no failure.
+    /// Prints the report to standard output, in one piece. A reader that is gone is no failure.
     ///
     /// # Errors
     /// If that fails.

@@ -7,7 +7,7 @@ use crate::report::{Row, Verdict};
 use crate::setup;
 use crate::tool::{Tool, missing, with_sources};
 
-/// One row for the setup and one for each check in this dose.
+/// One row for the setup and one for each check of this dose.
 pub(crate) fn report_all(dose: Dose) -> Vec<Row> {
     let mut rows = vec![setup::report()];
     rows.extend(Check::all(dose).iter().map(run_or_leave_out));

@@ -181,7 +181,7 @@ impl Lender {
         Ok(())
     }
 
-    /// Drops the guard of what is lent, in a child, where that ends no loan.
+    /// Drops the guard of the lent buffer, in a child, where that ends no loan.
     pub(crate) fn drop_guard(&mut self) {
         self.lent = None;
     }

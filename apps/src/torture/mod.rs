@@ -10,9 +10,9 @@
 //! | `calls`: messages, calls | numbers and patterns |
 //! | `collectives`: collectives, teams, memory that comes and goes, signals | what one rank computes alone |
 //! | `background`: collectives that nobody waits for | the same |
-//! | `ending`: what is under way at the end of the job, and who waits for a rank at its end | patterns |
+//! | `ending`: operations in flight at the end of the job, and a wait for a rank at its end | patterns |
 //! | `anywhere`: memory by its address | a serial model |
-//! | `forks`: children that are forked and take no part | errors, and all the rest |
+//! | `forks`: forked children that take no part | errors, and all the rest |
 //! | `watch`: hangs | an operation that takes a minute ends the process |
 //!
 //! A seed repeats what is tried, though not, but in virtual time, how it falls together.
@@ -226,7 +226,7 @@ impl<'job> Worker<'job> {
                 hand.compute();
                 Ok(())
             }
-            // Seldom: a fork copies what the process has mapped.
+            // Rarely: a fork copies all of the process's mappings.
             98 if hand.dice.one_in(FORK) => {
                 (self.forks).step(hand, &mut self.lender, &mut self.anywhere)
             }

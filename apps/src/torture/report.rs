@@ -96,7 +96,7 @@ impl Report {
         report
     }
 
-    /// Something was wrong when the job was over.
+    /// A check failed when the job was over.
     pub(crate) fn note_wrong(&mut self, sentence: String) {
         self.wrong += 1;
         self.sentences.push(sentence);

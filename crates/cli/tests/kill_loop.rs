@@ -29,7 +29,7 @@ const CONDUITS: [&str; 3] = ["smp", "smp+pin", "mixed"];
 const TURNS: usize = CONDUITS.len() * (Strategy::ALL.len() - 1);
 /// One kill in so many is during the start.
 const STARTS: u64 = 4;
-/// In one job of so many the ranks fork children that take no part, and one of each outlives it.
+/// The interval of jobs whose ranks fork children. The children take no part, and one of each rank outlives it.
 const FORKS: u64 = 2;
 /// Seconds that survivors have to end by themselves: they must not need them.
 const GRACE: &str = "40";

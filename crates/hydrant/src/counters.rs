@@ -174,14 +174,14 @@ impl Tally {
         self.add(count, 1);
     }
 
-    /// Counts one, if this thread has a stripe; [`add`](Self::add) gets it one.
+    /// Counts one if this thread has a stripe; [`add`](Self::add) assigns one.
     #[inline]
     pub(crate) fn try_one(&self, count: Count) -> bool {
         self.try_each([(count, 1)])
     }
 
-    /// The cells of this thread, if it has a stripe; [`add`](Self::add) gets it one. No thread has one in a child that was
-    /// forked.
+    /// The cells of this thread, if it has a stripe; [`add`](Self::add) assigns one. No thread of a forked child has
+    /// one.
     #[inline(always)]
     pub(crate) fn own(&self) -> Option<Own<'_>> {
         self.stripes.own().map(Own)

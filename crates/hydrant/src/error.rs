@@ -344,7 +344,7 @@ pub enum Error {
          the child call exec"
     )]
     Forked {
-        /// The rank, whose process is this one's parent or an older ancestor.
+        /// The rank. Its process is this one's parent or an older ancestor.
         rank: Rank,
     },
 

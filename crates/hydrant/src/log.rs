@@ -17,7 +17,7 @@ const VARIABLE: &str = "HYDRANT_LOG";
 /// `HYDRANT_LOG` has no effect in it. The `hydrant` command and the programs that come with it
 /// call it.
 ///
-/// It is in colours on a terminal, unless `NO_COLOR` is set, and in plain text in a pipe or a file.
+/// It has colours on a terminal, unless `NO_COLOR` is set, and is plain text in a pipe or a file.
 ///
 /// ```
 /// fn main() -> hydrant::Result<()> {

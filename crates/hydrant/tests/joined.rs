@@ -488,7 +488,7 @@ fn simulated() {
     assert_eq!(builder().run_spmd(|job| Ok(job.size())).unwrap(), 1);
 }
 
-/// Processes have other addresses, and a second job of the same process another number.
+/// Each process has other addresses, and a second job of the same process has another number.
 fn timed() {
     let run = || {
         let output = launcher::command(1, &["timed"])

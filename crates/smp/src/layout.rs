@@ -1,8 +1,8 @@
 //! Where everything lies in the shared file.
 //!
 //! ```text
-//! 0        header page: magic, count of changes of standing, who was lost first, count of programs' ends
-//! 4096     blocks, one a rank: standing, pid, its program's end, notify word, who opened a channel to it
+//! 0        header page: magic, count of changes of standing, first lost rank, count of programs' ends
+//! 4096     blocks, one a rank: standing, pid, its program's end, notify word, opener of a channel to it
 //!          tables, on pages of its own for each rank, which only that rank can write to:
 //!              hazards: which extents it is touching right now
 //!              extents: what it registered

@@ -8,8 +8,8 @@
 //! - [`family`]: the test is the launcher itself, hears every word of a rank and answers it, and so
 //!   decides when what happens.
 //!
-//! [`ranks`] are threads. [`forked`] has children that are no ranks. [`left_behind`] looks for what a job left on the host, and [`executor`] waits
-//! for futures.
+//! [`ranks`] are threads. [`forked`] makes children that are no ranks. [`left_behind`] looks for remains of a job on
+//! the host, and [`executor`] waits for futures.
 //!
 //! Only tests import this crate; it is on no floor, and imports but `launch`.
 

@@ -67,7 +67,7 @@ pub(crate) struct Datagram {
     pub(crate) secret: [u8; 16],
     pub(crate) kind: u32,
     pub(crate) from: u32,
-    /// Of the connection that is made, or the number of a wake, or of a word about a program's end.
+    /// The number of the connection that is made, of a wake, or of an announcement about a program's end.
     pub(crate) epoch: u32,
     /// The queue pair of who sends it.
     pub(crate) pair: u32,

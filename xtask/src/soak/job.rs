@@ -323,7 +323,7 @@ fn kill_rank(mark: &str, rank: u64) -> bool {
     found.is_some_and(|pid| kill_marked(pid, mark))
 }
 
-/// Kills a process, unless its number is that of one without the mark by now.
+/// Kills a process, unless its number now belongs to one without the mark.
 fn kill_marked(pid: i32, mark: &str) -> bool {
     let handle = Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
     let Some(Ok(handle)) = handle else {

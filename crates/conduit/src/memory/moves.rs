@@ -218,10 +218,10 @@ unsafe fn chunks<const N: usize, const VECTOR: usize>(dst: *mut u8, src: *const 
     unsafe { piece::<N, VECTOR>(dst.wrapping_add(last), src.wrapping_add(last)) }
 }
 
-/// As [`chunks`], the last ones first.
+/// As [`chunks`], with the last chunks first.
 ///
 /// # Safety
-/// As there.
+/// The same.
 #[inline(always)]
 unsafe fn chunks_from_behind<const N: usize, const VECTOR: usize>(
     dst: *mut u8,

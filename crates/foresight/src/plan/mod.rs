@@ -254,7 +254,7 @@ impl Plan {
     }
 
     /// The bytes that are to be registered in all, unless uses need more at once: what is registered on demand beyond
-    /// that has others given up first. All there are, while that would cost more than it is worth.
+    /// that has others given up first. It is unbounded while giving up would cost more than it is worth.
     pub fn room_bytes(&self) -> u64 {
         match self.worth.is_back() {
             true => u64::MAX,

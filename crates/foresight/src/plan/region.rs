@@ -1,4 +1,4 @@
-//! A region of memory that is registered over and over, and the uses expected of it.
+//! A region of memory that is registered repeatedly, and its expected uses.
 
 use super::ThreadId;
 use super::regions::Places;

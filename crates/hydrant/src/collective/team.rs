@@ -48,8 +48,8 @@ use crate::{
 /// - Elements have a size above zero ([`Error::ZeroSized`]).
 /// - Not in handlers ([`Error::InHandler`]), and not after the job ([`Error::JobOver`]).
 /// - A member that ends is [`Error::PeerLost`] for those that still need it.
-/// It ends when its process does. A finished rank waits at the end of the job for the others. In the team of all
-/// ranks that is a mismatch; in another team, members that wait for it get [`Error::PeerEnded`].
+///   It ends when its process does. A finished rank waits at the end of the job for the others. In the team of all
+///   ranks that is a mismatch; in another team, members that wait for it get [`Error::PeerEnded`].
 ///
 /// # Collectives in the background
 ///

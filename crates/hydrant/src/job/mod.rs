@@ -174,7 +174,7 @@ impl Job {
     /// collective of all ranks, [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch) if
     /// another rank is in a collective that this one did not come to,
     /// [`Error::PeerLost`](crate::Error::PeerLost). The job is not over then, until the last handle
-    /// is dropped; messages that this rank had not received by then are gone.
+    /// is dropped; messages that this rank had not received by then are lost.
     pub fn finalize(&self) -> Result<()> {
         progress::may_wait("finalize")?;
         self.active()?.transfer.finish_all()?;
@@ -258,7 +258,7 @@ impl Job {
     }
 
     /// What was registered and decided at this rank so far, where the network needs registered
-    /// memory. None in a child that was forked.
+    /// memory. None in a forked child.
     pub fn registration(&self) -> Option<crate::RegistrationStats> {
         (self.registration_here()).map(crate::registration::Registration::stats)
     }

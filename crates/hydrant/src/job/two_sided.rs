@@ -82,8 +82,9 @@ impl Job {
     }
 
     /// Begins to send `data`. The handle says when it may be used again and when the message was
-    /// received, or that it will not be, for the program of `rank` came to the end of the job:
-    /// [`Error::PeerEnded`](crate::Error::PeerEnded). On borrowed buffers: [`Scope::send_synchronous`](crate::Scope::send_synchronous).
+    /// received, or that it will not be, because the program of `rank` came to the end of the job:
+    /// [`Error::PeerEnded`](crate::Error::PeerEnded). On borrowed buffers:
+    /// [`Scope::send_synchronous`](crate::Scope::send_synchronous).
     ///
     /// # Errors
     /// As [`send`](Self::send), for errors found at once, and gives the buffer back. The handle reports the others.

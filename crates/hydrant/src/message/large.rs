@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! request CALL    args id, key, bytes           the argument lies there; until the answer, or BEGUN
-//!                 args id, key, bytes, 1        the same, of a one-way call
-//! request RESULT  args id                       BEGUN: the argument was got, and the result will take its time
+//!                 args id, key, bytes, 1        the same, for a one-way call
+//! request RESULT  args id                       BEGUN: the argument was got, and the result may take its time
 //! request RESULT  args id, handler, key, bytes  LENT: the result lies there; until RELEASED
 //!                 args key                      RELEASED: it was got
 //! ```

@@ -10,7 +10,7 @@ use crate::{
     progress,
 };
 
-/// Bytes of the pattern that memory is filled with through the network, at most.
+/// The most bytes of the pattern that fills memory through the network.
 const PATTERN: usize = 1 << 20;
 
 impl<T: Pod> Symmetric<T> {

@@ -22,7 +22,7 @@ impl TwoSided {
     /// Ends sending and receiving by the program.
     ///
     /// # Errors
-    /// None but those of a wait.
+    /// Only those of a wait.
     pub(crate) fn come_to_end(&self) -> Result<()> {
         let mut gone = None;
         // A thread that sends messages which waited for credit holds one of them for a moment.
@@ -95,7 +95,7 @@ impl TwoSided {
     /// As [`finish_all`](Self::finish_all), once all peers have done that. Some may have left since.
     ///
     /// # Errors
-    /// None but those of a wait.
+    /// Only those of a wait.
     pub(crate) fn finish_received(&self) -> Result<()> {
         (self.progress).wait(On::Nobody, For::Message, || self.under_way.are_none())
     }

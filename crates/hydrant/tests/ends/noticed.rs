@@ -45,7 +45,7 @@ fn who_waits_for_a_message_of_it_is_told() {
         is_told_of_all(job.receive(AnySource, AnyTag, &mut word));
         is_told_of_all(job.probe(AnySource, 1));
         is_told_of_all(job.receive_nb(AnySource, 1, vec![0_u8])?.wait());
-        // A message to itself comes all the same.
+        // A message to the rank itself still arrives.
         job.send(Rank(0), 1, &[7_u8])?;
         job.receive(AnySource, 1, &mut word)?;
         assert_eq!(word, [7]);
@@ -139,7 +139,7 @@ fn what_it_sent_before_is_received() {
     });
 }
 
-/// As long as another may send, a receive from anybody waits.
+/// A receive from any source waits as long as another rank may send.
 #[test_on(every)]
 fn a_message_of_another_is_waited_for() {
     local(3, |job| {

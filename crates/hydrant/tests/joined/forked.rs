@@ -16,7 +16,7 @@ use hydrant::{
 use hydrant_testing::{forked, launcher};
 
 const RANKS: u32 = 2;
-/// Elements of the memory of each kind.
+/// The number of elements in each kind of memory.
 const LEN: usize = 512;
 /// The element that only children write.
 const THEIRS: usize = LEN - 1;

@@ -1,8 +1,8 @@
 //! What ranks may be doing when one of them is killed.
 //!
 //! Each is a role: `lost SITUATION VICTIM TOKEN`. Every rank prints `ready RANK PID` when it
-//! is there, and every survivor `lost RANK VICTIM TIME` when it is told. Where `HYDRANT_TEST_FORKS` is set each rank has
-//! children by then: one that ends as a rank would, and one that outlives it with all that it has open.
+//! is there, and every survivor `lost RANK VICTIM TIME` when it is told. If `HYDRANT_TEST_FORKS` is set, each rank
+//! has children by then. One ends as a rank would, and one outlives the rank with all its open descriptors.
 
 use std::{
     process::ExitCode,

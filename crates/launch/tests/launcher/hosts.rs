@@ -19,7 +19,7 @@ use hydrant_testing::{
 };
 
 /// A remote shell that runs the command here. `gone` cannot be reached, `bare` has no hydrant,
-/// and `chatty` greets who logs in. What `HYDRANT_TEST_LOGIN` says is done before.
+/// and `chatty` greets who logs in. The command in `HYDRANT_TEST_LOGIN` runs before.
 pub(crate) struct Shell {
     directory: TempDir,
 }

@@ -6,7 +6,7 @@ use crate::plan::tree::steps;
 /// The number of regions and tree nodes visited for one use, its registration and its deregistration. So many regions
 /// of `pages` pages, `apart` pages from each other, are used in turn.
 fn steps_a_use(regions: u64, pages: u64, apart: u64, limit_pages: u64) -> u64 {
-    // Each has the same time for itself, so that all work is done in time.
+    // Each region has the same time, so that all work is done in time.
     const EACH: u64 = 1000;
     const ROUNDS: u64 = 8;
     let mut one = One::new(Config {
@@ -68,7 +68,7 @@ impl One {
     }
 }
 
-/// The deepest tree of a thousand is some thirty nodes deep, and a use changes several of them.
+/// The deepest tree of a thousand is about thirty nodes deep, and a use changes several of them.
 const MOST: u64 = 500;
 
 #[test]
