@@ -174,7 +174,7 @@ extern "C" fn forked() {
 mod tests {
     use super::*;
 
-    /// Runs `find` in a child made by `fork`, and returns the child's exit status.
+    /// Runs `child` in a child made by `fork`, and returns its exit status.
     fn in_a_child(fork: impl FnOnce() -> libc::c_long, child: impl FnOnce() -> bool) -> i32 {
         let pid = fork();
         assert!(pid >= 0, "this process can have a child");

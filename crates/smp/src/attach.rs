@@ -84,7 +84,7 @@ fn payload_of_ring(asked: Option<usize>, ranks: u32) -> (usize, usize) {
     }
 }
 
-/// The time in which a process that has given up must end.
+/// The longest time that a process takes to end after it has given up.
 const AT_ITS_END: Duration = Duration::from_secs(2);
 
 /// Most ranks of one job: what the bits of a block and the hazards' words can say.

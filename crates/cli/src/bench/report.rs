@@ -56,7 +56,7 @@ pub(crate) struct Receiver {
 impl Receiver {
     /// A new pipe.
     pub(crate) fn new() -> io::Result<Self> {
-        // Ranks would write to a file that another part of the program has open.
+        // Otherwise ranks would write to a file of another process.
         if !hydrant_launch::proc_is_own() {
             return Err(io::Error::other(NOT_OURS));
         }

@@ -79,7 +79,7 @@ pub(super) fn words_of(factor: &Factor) -> [u64; 2] {
     [low, high].map(|word| word.try_into().map_or(0, u64::from_le_bytes))
 }
 
-/// Sends runs of elements of `size` bytes. `data` gives the bytes of each.
+/// Sends runs of elements of `element` bytes. `data` gives the bytes of each.
 fn send<'d>(
     unmapped: &Unmapped<'_>,
     data: impl Fn(&Run) -> &'d [u8],
