@@ -18,12 +18,10 @@ struct Known {
 
 /// Makes a communicator of all processes of ARMCI, if `given`, or MPI's world, has the same processes. Collective.
 pub(super) fn begin(armci: &Armci, given: Option<Communicator>) -> Result<()> {
-    if !mpi::may_call() {
-        return Ok(());
-    }
     let of = given.unwrap_or_else(Communicator::world);
     // An MPI that does not know the launcher has made each process a job of its own.
-    if of.extent()? == (armci.job().size(), armci.me() as u32) {
+    let fits = mpi::may_call() && of.extent()? == (armci.job().size(), armci.me() as u32);
+    if do_all(armci, Group::default(), fits)? {
         let all = of.duplicate()?;
         let groups = Vec::new();
         *KNOWN.lock() = Some(Known { all, groups });
@@ -52,7 +50,7 @@ pub(super) fn add(armci: &Armci, group: Group) -> Result<()> {
     let Some(all) = KNOWN.lock().as_ref().map(|known| known.all) else {
         return Ok(());
     };
-    if armci.group_rank(group)?.is_none() || !mpi::may_call() {
+    if armci.group_rank(group)?.is_none() || !do_all(armci, group, mpi::may_call())? {
         return Ok(());
     }
     let made = all.of_members(&armci.members(group)?)?;
@@ -60,6 +58,12 @@ pub(super) fn add(armci: &Armci, group: Group) -> Result<()> {
         known.groups.push((group, made));
     }
     Ok(())
+}
+
+/// Returns whether all members may take part in a call of MPI that they make together. Collective over them.
+fn do_all(armci: &Armci, group: Group, may: bool) -> Result<bool> {
+    let answers = armci.group_all_gather(group, [may.into(), 0])?;
+    Ok(answers.iter().all(|[may, _]| *may == 1))
 }
 
 /// Frees the communicator of a group.

@@ -127,6 +127,12 @@ extern "C" fn handler(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
         _ => {
             // SAFETY: a signal of the system's, with what is done about it by default.
             unsafe { libc::signal(signal, libc::SIG_DFL) };
+            // SAFETY: the system passed it.
+            if unsafe { (*info).si_code } <= 0 {
+                // A process sent it, so it does not come again.
+                // SAFETY: it ends the process, as the signal that was sent would have done.
+                unsafe { libc::raise(signal) };
+            }
         }
     }
 }
@@ -137,9 +143,21 @@ fn is_ours(code: &Range<usize>, place: &Place) -> bool {
     if code.contains(&place.instruction) {
         return true;
     }
-    let top = ptr::with_exposed_provenance::<usize>(place.stack);
-    // SAFETY: a thread's stack pointer leads to memory of its stack, and any word is a number.
-    code.contains(&unsafe { top.read_volatile() })
+    // By a system call, which fails where a stack that overflowed has no memory.
+    let mut top = 0_usize;
+    let own = libc::iovec {
+        iov_base: (&raw mut top).cast(),
+        iov_len: size_of::<usize>(),
+    };
+    let stack = libc::iovec {
+        iov_base: ptr::with_exposed_provenance_mut(place.stack),
+        iov_len: size_of::<usize>(),
+    };
+    // SAFETY: it writes to the local word, and only reads the stack.
+    let read = unsafe {
+        libc::process_vm_readv(libc::getpid(), &raw const own, 1, &raw const stack, 1, 0)
+    };
+    read == size_of::<usize>() as isize && code.contains(&top)
 }
 
 /// Writes the sentence, by calls that a handler may make.

@@ -5,7 +5,7 @@ use std::{
     io::Write,
     process, ptr,
     sync::atomic::{
-        AtomicPtr,
+        AtomicBool, AtomicPtr,
         Ordering::{AcqRel, Acquire, Release},
     },
 };
@@ -29,6 +29,9 @@ static MESSAGES: AtomicPtr<Armci> = AtomicPtr::new(ptr::null_mut());
 
 /// In a forked child, the parent's message context: the child has neither of the two above.
 static PARENT: AtomicPtr<Armci> = AtomicPtr::new(ptr::null_mut());
+
+/// True while the last job has ended in good order.
+static ENDED_WELL: AtomicBool = AtomicBool::new(false);
 
 /// How often it was initialized.
 static BEGUN: Mutex<Begun> = Mutex::new(Begun {
@@ -110,10 +113,12 @@ pub(super) fn begin_mpi(argc: *mut c_int, argv: *mut *mut *mut c_char) -> Result
     }
 }
 
-/// Lets the exit of the process end MPI, if the program did not and ended ARMCI in good order.
+/// Lets the exit of the process end MPI, if the program did not and ended ARMCI in good order. A forked child leaves
+/// MPI to its parent, whose connections it has.
 pub(super) fn end_mpi_at_exit() {
     extern "C" fn end() {
-        if MESSAGES.load(Acquire).is_null()
+        if ENDED_WELL.load(Acquire)
+            && !fork::is_child()
             && let Err(cause) = mpi::end()
         {
             tell(&cause.to_string());
@@ -162,6 +167,7 @@ fn join(begun: &Begun, given: Option<Communicator>) -> Result<()> {
         .limit
         .or(megabytes.map(|megabytes: usize| megabytes << 20));
     let armci = Armci::new(&job, limit)?;
+    ENDED_WELL.store(false, Release);
     fork::in_child(leave_to_parent);
     communicators::begin(&armci, given)?;
     faults::explain(armci.me());
@@ -213,7 +219,9 @@ fn end_job() -> Result<()> {
     let ended = messages()?.job().finalize();
     MESSAGES.store(ptr::null_mut(), Release);
     ended?;
-    communicators::end()
+    communicators::end()?;
+    ENDED_WELL.store(true, Release);
+    Ok(())
 }
 
 /// How often `ARMCI_Init` was called without `ARMCI_Finalize`.

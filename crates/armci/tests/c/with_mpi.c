@@ -3,6 +3,7 @@
 #define MSG_COMMS_MPI
 #include "check.h"
 #include "parmci.h"
+#include <sys/wait.h>
 
 /* All of a communicator are those of a group, in its order. */
 static void same(MPI_Comm comm, ARMCI_Group *group) {
@@ -85,6 +86,15 @@ int main(int argc, char **argv) {
     ARMCI_Barrier();
     IS(*(long *)all[me], (me + processes - 1) % processes);
     release(all);
+    if (!strcmp(argv[1], "arguments")) {
+        /* A child's end is not MPI's, whose connections are its parent's. */
+        int status = -1;
+        pid_t child = fork();
+        if (child == 0) exit(0);
+        waitpid(child, &status, 0);
+        IS(status, 0);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
     WORKS(ARMCI_Finalize());
     CHECK(!ARMCI_Initialized(), "ended");
     MPI_Finalized(&flag);
