@@ -172,7 +172,7 @@ pub(crate) fn refuse_stranger(
 }
 
 /// Finds a launcher that announces several ranks, in words, with the way it serves them. A launcher that announces
-/// one rank is the innermost, even if outer ones left other counts in the environment.
+/// one rank is the innermost, even if outer ones left other counts in the environment. Slurm is the outermost.
 fn several(
     lookup: &impl Fn(&str) -> Option<String>,
 ) -> Result<Option<(String, &'static str)>, Error> {
@@ -183,6 +183,8 @@ fn several(
             continue;
         }
         match number(lookup, variable, "a number of ranks")? {
+            // An allocation of one task may start any launcher.
+            Some(0 | 1) if launcher == "Slurm" => {}
             Some(0 | 1) => return Ok(None),
             Some(ranks) if found.is_none() => {
                 let seen =
@@ -305,6 +307,9 @@ mod tests {
         // A rank that the inner launcher started alone.
         let inner = [("SLURM_NTASKS", "8"), ("OMPI_COMM_WORLD_SIZE", "1")];
         assert!(refuse_stranger(Library::OpenMpi, with(&inner)).is_ok());
+        // An allocation of one task, in which another launcher starts several.
+        let outer = [("SLURM_NTASKS", "1"), ("OMPI_COMM_WORLD_SIZE", "4")];
+        assert!(refuse_stranger(Library::Mpich, with(&outer)).is_err());
     }
 
     #[test]

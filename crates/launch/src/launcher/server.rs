@@ -192,9 +192,10 @@ impl Server {
         self.deserter
     }
 
-    /// Notes that a rank ended with status 0.
+    /// Notes that a rank ended with status 0. A rank that failed for the loss of another did not desert.
     pub(super) fn ended_well(&mut self, rank: u32) {
-        if self.ranks[rank as usize].joined {
+        let it = &self.ranks[rank as usize];
+        if it.joined && !it.bereft {
             self.deserter.get_or_insert(rank);
         }
     }

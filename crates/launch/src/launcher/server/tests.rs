@@ -56,17 +56,20 @@ fn a_conversation() {
 
 #[test]
 fn one_that_ends_well_without_a_goodbye_deserts() {
-    let mut server = server(3);
+    let mut server = server(4);
     server.ended_well(0);
     assert_eq!(server.deserter(), None, "it never joined");
-    for rank in [1, 2] {
+    for rank in [1, 2, 3] {
         server.line(rank, b"cmd=init pmi_version=1 pmi_subversion=1");
     }
     server.line(1, b"cmd=finalize");
     server.ended_well(1);
     assert_eq!(server.deserter(), None, "it said goodbye");
+    server.line(2, b"cmd=put kvsname=job key=bereft value=1");
     server.ended_well(2);
-    assert_eq!(server.deserter(), Some(2));
+    assert_eq!(server.deserter(), None, "it failed for another");
+    server.ended_well(3);
+    assert_eq!(server.deserter(), Some(3));
 }
 
 #[test]
