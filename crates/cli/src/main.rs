@@ -49,7 +49,8 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Run(arguments) => run::run(arguments),
         Command::Agent => run::agent(),
-        Command::Bench(arguments) => status(bench::run(&arguments)),
+        // Its errors may be of pipes between the ranks that it starts.
+        Command::Bench(arguments) => told(bench::run(&arguments)),
         Command::BenchRank(arguments) => {
             status(hydrant::log_to_stderr().and_then(|()| bench::run_rank(&arguments)))
         }
@@ -72,6 +73,14 @@ fn status<E: Error + 'static>(result: Result<(), E>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         // The reader, such as `head`, may have all that it wants.
         Err(error) if is_unread(&error) => ExitCode::SUCCESS,
+        failed => told(failed),
+    }
+}
+
+/// As [`status`], where a closed pipe is an error like any other.
+fn told<E: Error + 'static>(result: Result<(), E>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Who does not read it gets the status all the same.
             let _ = io::stderr().write_all(format!("hydrant: {error}\n").as_bytes());
