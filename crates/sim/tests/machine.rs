@@ -538,7 +538,14 @@ fn a_deadlock_is_told_with_who_waits_for_what() {
     });
     assert!(texts[0].contains("the program deadlocks"), "{texts:?}");
     assert!(texts[0].contains("rank 0"), "{texts:?}");
-    assert!(texts[0].contains("Application"), "{texts:?}");
+    assert!(
+        texts[0].contains("rank 0 since 50ns: it waits for a message"),
+        "{texts:?}"
+    );
+    assert!(
+        texts[0].contains("rank 1 since 50ns: it waits for room"),
+        "{texts:?}"
+    );
 }
 
 #[test]
