@@ -22,6 +22,7 @@ mod active_messages {
 mod collectives;
 mod ends {
     mod noticed;
+    mod resting;
     mod under_way;
 }
 #[macro_use]

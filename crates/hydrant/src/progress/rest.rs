@@ -27,7 +27,7 @@ pub(super) struct Rest {
     before: Option<Vec<u64>>,
     /// The number of questions that this rank sent.
     asked: u64,
-    /// The end of the last round in which not all rested.
+    /// The end of the last round, if not all rested in it or some sent requests since the round before.
     restless: Option<Instant>,
 }
 
@@ -98,12 +98,11 @@ impl Progress {
     /// Goes on with a round of questions, or begins the next.
     fn all_rest(&self) -> bool {
         let mut rest = self.rest.lock();
-        if !self.rests() {
-            rest.before = None;
-            return false;
-        }
         if rest.answers.is_empty() {
-            if rest.restless.is_some_and(|since| since.elapsed() < AGAIN) {
+            let pauses = rest.restless.is_some_and(|since| since.elapsed() < AGAIN);
+            // Not in the midst of a round: the questions themselves are requests that were not handled yet. A round
+            // that begins late is as good, because it counts what this rank has sent until then.
+            if pauses || !self.rests() {
                 return false;
             }
             rest.round += 1;
@@ -140,7 +139,8 @@ impl Progress {
             .collect();
         rest.answers.clear();
         let all_rest = sent.is_some() && sent == rest.before;
-        rest.restless = sent.is_none().then(Instant::now);
+        let is_first = sent.is_some() && rest.before.is_none();
+        rest.restless = (!all_rest && !is_first).then(Instant::now);
         rest.before = sent;
         all_rest
     }
