@@ -257,12 +257,20 @@ impl TwoSided {
                     false => None,
                 };
                 let Some(outgoing) = outgoing else {
-                    let owed = self.still_owes(peer);
+                    let Some(messages) = self.still_owes(peer) else {
+                        return;
+                    };
+                    // Else a thread that sends the rest meanwhile would announce a newer number first.
+                    peer.draining = true;
                     drop(state);
-                    if let Some(messages) = owed {
-                        self.say(to, Said::Owed { messages }, &[]);
+                    self.say(to, Said::Owed { messages }, &[]);
+                    let mut state = self.state.lock();
+                    let peer = state.peer(to);
+                    peer.draining = false;
+                    match peer.allowance.has_message() && !peer.waiting.is_empty() {
+                        true => continue,
+                        false => return,
                     }
-                    return;
                 };
                 peer.draining = true;
                 let mut data = match self.protocols.is_eager(outgoing.buffer.len) {
