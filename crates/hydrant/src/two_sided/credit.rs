@@ -10,6 +10,10 @@ pub(super) const MESSAGES: u64 = 1024;
 /// Bytes of one peer's messages that may wait here.
 pub(super) const BYTES: u64 = 512 << 10;
 
+/// Messages beyond these that a peer is lent credit for, because it owes them at its end. They bound the memory also
+/// where a peer only claims to be at its end. A peer that owes more of them waits until some are taken out.
+pub(super) const LENT: u64 = 1 << 18;
+
 /// What may be sent to a peer, at its sender.
 #[derive(Debug)]
 pub(super) struct Allowance {
@@ -98,7 +102,9 @@ impl Account {
     /// Once they arrive, this rank knows whether a receive waits in vain. Bytes are not lent, so that a message with
     /// a payload waits at its sender.
     pub(super) fn lend(&mut self, owed: u64) -> Option<u64> {
-        let messages = owed.min(self.messages - self.free_messages);
+        let messages = owed
+            .min(self.messages - self.free_messages)
+            .min(LENT - self.lent);
         self.messages -= messages;
         self.lent += messages;
         (messages > 0).then_some(messages)
@@ -202,6 +208,21 @@ mod tests {
             prop_assert!(allowance.has_message());
             prop_assert!(allowance.take(BYTES / 2));
         }
+    }
+
+    /// A peer that says again and again that it owes messages, and sends them, while none is taken out.
+    #[test]
+    fn what_is_lent_is_bounded() {
+        let mut account = Account::default();
+        let (mut kept, mut credit) = (0, MESSAGES);
+        while credit > 0 {
+            (0..credit).for_each(|_| assert!(account.came(0)));
+            kept += credit;
+            credit = account.lend(u64::MAX).unwrap_or(0);
+        }
+        assert_eq!(kept, MESSAGES + LENT);
+        // There is credit again once some were taken out.
+        assert!((0..kept).any(|_| account.took(0).is_some()));
     }
 
     #[test]
