@@ -3,7 +3,7 @@
 
 use std::{
     future::pending,
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, mpsc},
     thread,
     time::Duration,
 };
@@ -297,13 +297,15 @@ fn another_thread_may_send_to_its_own_rank() {
             return Ok(());
         }
         thread::scope(|threads| {
-            let other = threads.spawn(|| {
-                // The thread is known from here on.
+            let (polled, is_known) = mpsc::channel();
+            let other = threads.spawn(move || {
                 job.poll();
+                // The receiver may be gone by a failure of its own.
+                let _ = polled.send(());
                 thread::sleep(Duration::from_millis(150));
                 job.send(Rank(0), 1, &[3_u8])
             });
-            thread::sleep(Duration::from_millis(50));
+            is_known.recv().expect("the other thread polls");
             let mut word = [0_u8];
             job.receive(AnySource, 1, &mut word)?;
             assert_eq!(word, [3]);
