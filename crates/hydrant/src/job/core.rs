@@ -121,6 +121,7 @@ impl Core {
         // anything.
         at_end.meet()?;
         let (progress, two_sided) = (&self.progress, &self.two_sided);
+        two_sided.all_have_come();
         self.messages.calls().finish_all(progress)?;
         two_sided.finish_all()?;
         self.transfer.finish_all()?;

@@ -78,8 +78,16 @@ impl TwoSided {
         Some((unexpected, held, owed))
     }
 
+    /// Ends the receives whose messages no rank sent, now that all programs have come to their ends. Functions of this
+    /// rank may wait for these.
+    pub(crate) fn all_have_come(&self) {
+        self.all_refuse.store(true, Relaxed);
+        self.look_for_ends();
+    }
+
     /// Lets the program go on, where the end of the job failed.
     pub(crate) fn go_on(&self) {
+        self.all_refuse.store(false, Relaxed);
         let mut state = self.state.lock();
         state.refuses = state.closed;
     }
@@ -184,18 +192,26 @@ impl TwoSided {
 
     /// The reason why no message of that source, or of any source, can come any more; none if one may.
     pub(super) fn why_none_comes(&self, source: Option<u32>) -> Option<Error> {
-        if !self.progress.any_has_come_to_end() {
+        let all_refuse = self.all_refuse.load(Relaxed);
+        if !all_refuse && !self.progress.any_has_come_to_end() {
             return None;
         }
         let state = self.state.lock();
-        // This rank's own end ends the receive, with a better reason.
-        if state.refuses {
-            return None;
-        }
         let owes = |rank: u32| {
             let peer = state.peers.get(rank as usize);
             peer.is_some_and(|it| it.as_ref().is_some_and(|it| it.owed != 0))
         };
+        if all_refuse {
+            let any_owes = match source {
+                Some(rank) => owes(rank),
+                None => (0..self.progress.size).any(owes),
+            };
+            return (!any_owes).then_some(Error::JobOver);
+        }
+        // This rank's own end ends the receive once all have come, with a better reason.
+        if state.refuses {
+            return None;
+        }
         match source {
             Some(rank) if Rank(rank) == self.progress.rank => None,
             Some(rank) => (self.progress.conduit().has_come_to_end(Rank(rank)) && !owes(rank))

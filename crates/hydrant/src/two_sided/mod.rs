@@ -88,6 +88,8 @@ pub(crate) struct TwoSided {
     /// Unexpected messages may be kept. Stored under the lock; who looks without it looks again before it relies on
     /// that.
     keeps: AtomicBool,
+    /// The programs of all ranks have [come to their ends](come_to_end), and no message is begun any more.
+    all_refuse: AtomicBool,
     /// Threads that wait until a message comes that they do not receive.
     probing: AtomicU32,
     /// Sends, and receives whose messages have arrived.
@@ -297,6 +299,7 @@ impl TwoSided {
                 closed: false,
             }),
             keeps: AtomicBool::new(false),
+            all_refuse: AtomicBool::new(false),
             probing: AtomicU32::new(0),
             under_way: UnderWay::default(),
             me: Weak::clone(me),

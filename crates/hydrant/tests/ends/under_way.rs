@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::SeqCst},
 };
 
-use hydrant::{Error, Rank};
+use hydrant::{AnySource, Error, Rank};
 use parking_lot::Mutex;
 
 use crate::support::local;
@@ -138,5 +138,43 @@ fn messages_are_received_before_the_job_ends() {
                 .unwrap_or_else(|cause| panic!("{tag} of {count} of {len} bytes: {cause}"));
             assert!(data.iter().all(|byte| *byte == tag as u8));
         }
+    }
+}
+
+/// A function waits for a message that no rank sends, and its caller keeps the handle.
+#[test_on(every)]
+fn a_function_that_receives_in_vain_holds_no_rank_up() {
+    let kept = Mutex::new(Vec::new());
+    local(2, |job| {
+        let receives = match job.rank() {
+            Rank(1) => vec![
+                job.receive_nb(Rank(0), 1, vec![0_u8])?,
+                job.receive_nb(AnySource, 1, vec![0_u8])?,
+            ],
+            _ => Vec::new(),
+        };
+        let receives = Mutex::new(receives);
+        let receive = job.async_function(move |_, ()| {
+            let receive = receives.lock().pop();
+            async move {
+                match receive {
+                    Some(receive) => matches!(receive.await, Err(Error::JobOver)),
+                    None => false,
+                }
+            }
+        })?;
+        job.barrier()?;
+        if job.rank() == Rank(0) {
+            for _ in 0..2 {
+                kept.lock().push(job.call_nb(Rank(1), &receive, &())?);
+            }
+        }
+        Ok(())
+    });
+    let kept = kept.into_inner();
+    assert_eq!(kept.len(), 2);
+    for call in kept {
+        let told = call.wait();
+        assert!(matches!(told, Ok(true)), "{told:?}");
     }
 }
