@@ -144,15 +144,25 @@ impl<'j> Ensemble<'j> {
     pub(crate) fn solo<const N: usize>(
         &self,
         what: &str,
-        mut sides: [Side<'_>; N],
+        sides: [Side<'_>; N],
     ) -> hydrant::Result<Option<[f64; N]>> {
-        let mut medians = None;
-        if self.sender.is_some() {
-            self.next(what)?;
-            medians = self.plan.alone(&mut sides)?.try_into().ok();
-        }
+        let medians = match self.sender {
+            Some(_) => Some(self.alone(what, sides)?),
+            None => None,
+        };
         self.job.barrier()?;
         Ok(medians)
+    }
+
+    /// As [`solo`](Self::solo), called on rank 0 alone: the medians.
+    pub(crate) fn alone<const N: usize>(
+        &self,
+        what: &str,
+        mut sides: [Side<'_>; N],
+    ) -> hydrant::Result<[f64; N]> {
+        self.next(what)?;
+        let medians = self.plan.alone(&mut sides)?;
+        Ok(medians.try_into().expect("a median of each side"))
     }
 
     /// Measures what several ranks do together. Each side is what this rank does in it; one that

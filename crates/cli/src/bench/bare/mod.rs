@@ -5,12 +5,14 @@
 //! starts; the loops are as bare as they can be. A loop that has two ends comes as a pair of
 //! functions, one for each of the two processes.
 
+mod column;
 mod exchange;
 mod place;
 mod section;
 mod window;
 mod word;
 
+pub(crate) use column::{By, Column};
 pub(crate) use exchange::{Wait, ping, pong, send_lines, take_lines};
 pub(crate) use place::Place;
 pub(crate) use section::{Shape, add_list, copy_list};

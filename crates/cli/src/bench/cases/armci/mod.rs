@@ -5,6 +5,7 @@
 //! queue pair, if there is one. In virtual time nothing stands beside what is measured: what takes
 //! no network takes no time there.
 
+mod columns;
 mod contention;
 mod contiguous;
 mod fresh;
@@ -44,6 +45,7 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     contiguous::run(&cases)?;
     fresh::run(&cases)?;
     sections::run(&cases)?;
+    columns::run(&cases)?;
     vector::run(&cases)?;
     synchronization::run(&cases)?;
     peer.free(e)

@@ -5,7 +5,7 @@
 
 use armci::{Armci, Rmw, Scale, Strides, Vector};
 
-use super::super::super::bare::{Place, Shape};
+use super::super::super::bare::{Column, Place, Shape};
 use super::super::super::ensemble::{Ensemble, PARTNER};
 use super::{FACTOR, raised};
 
@@ -45,6 +45,19 @@ impl Section {
             count: [bytes(shape.run), rows as i32, planes as i32],
             levels: if planes == 1 { 1 } else { 2 },
             words: shape.words(),
+        }
+    }
+
+    /// A column, which has its gaps on this side, too.
+    pub(super) fn column(column: &Column) -> Self {
+        let bytes = |words: usize| (words * WORD) as i32;
+        let strides = [bytes(column.stride), 0];
+        Self {
+            here: strides,
+            there: strides,
+            count: [bytes(column.run), column.rows as i32, 1],
+            levels: 1,
+            words: column.span(),
         }
     }
 }
@@ -143,7 +156,7 @@ impl<'a> Peer<'a> {
             dst: &section.there[..section.levels],
             count: &section.count[..=section.levels],
         };
-        // SAFETY: as in `put`; the slice has all of the section, which has no gaps here.
+        // SAFETY: as in `put`; the slice has all of the section.
         raised(unsafe {
             (self.armci).put_strided(from.as_ptr().cast(), self.at(), strides, self.proc)
         })

@@ -1,0 +1,144 @@
+//! What a program would write by hand for a column of a matrix: short rows a stride apart on both sides,
+//! by a loop over the words of each row, as the original ARMCI has it, or by a call of `memcpy` for each.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use super::Place;
+
+/// Rows of so many words.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column {
+    /// Words of a row.
+    pub(crate) run: usize,
+    /// How many rows there are, at least one.
+    pub(crate) rows: usize,
+    /// Words from the start of a row to that of the next, on both sides.
+    pub(crate) stride: usize,
+}
+
+/// How a row is copied.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum By {
+    /// By a loop over its words, of which the compiler makes no call.
+    Words,
+    /// By the C library's `memcpy`, which is told the length only when it runs.
+    Memcpy,
+}
+
+impl Column {
+    /// Words from the first to the last one.
+    pub(crate) fn span(&self) -> usize {
+        self.run + (self.rows - 1) * self.stride
+    }
+
+    /// # Safety
+    /// So many words from `from` on are readable, and as many from `to` on writable, which lie apart.
+    #[inline(always)]
+    unsafe fn copy(self, by: By, from: *const u64, to: *mut u64) {
+        for row in 0..self.rows {
+            let at = row * self.stride;
+            match by {
+                By::Words => {
+                    for word in at..at + self.run {
+                        // SAFETY: the word is one of a row.
+                        unsafe { to.add(word).write_volatile(from.add(word).read_volatile()) }
+                    }
+                }
+                // SAFETY: the words are those of a row.
+                By::Memcpy => unsafe {
+                    std::ptr::copy_nonoverlapping(from.add(at), to.add(at), black_box(self.run));
+                },
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`copy`](Self::copy).
+    unsafe fn copy_often(
+        self,
+        by: By,
+        from: *const u64,
+        to: *mut u64,
+        count: u64,
+    ) -> Duration {
+        let start = Instant::now();
+        // The loop is chosen once, outside of what is repeated.
+        match by {
+            By::Words => {
+                for _ in 0..count {
+                    // SAFETY: the caller's promise.
+                    unsafe { black_box(self).copy(By::Words, black_box(from), black_box(to)) }
+                }
+            }
+            By::Memcpy => {
+                for _ in 0..count {
+                    // SAFETY: the caller's promise.
+                    unsafe { black_box(self).copy(By::Memcpy, black_box(from), black_box(to)) }
+                }
+            }
+        }
+        start.elapsed()
+    }
+}
+
+impl Place {
+    fn check_column(&self, column: &Column, here: usize) {
+        let span = column.span();
+        assert!(span <= here && span * size_of::<u64>() <= self.len);
+    }
+
+    /// Copies a column to the start of the place, so often.
+    pub(crate) fn copy_column_in(
+        &self,
+        by: By,
+        from: &[u64],
+        column: Column,
+        count: u64,
+    ) -> Duration {
+        self.check_column(&column, from.len());
+        // SAFETY: both have the span (1, just checked), the place is aligned for words (3) and apart from
+        // private memory (2).
+        unsafe { column.copy_often(by, from.as_ptr(), self.base.cast(), count) }
+    }
+
+    /// Copies it the other way.
+    pub(crate) fn copy_column_out(
+        &self,
+        by: By,
+        to: &mut [u64],
+        column: Column,
+        count: u64,
+    ) -> Duration {
+        self.check_column(&column, to.len());
+        // SAFETY: as in `copy_column_in`.
+        unsafe { column.copy_often(by, self.base.cast(), to.as_mut_ptr(), count) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_go_there_and_back_and_leave_the_gaps() {
+        let column = Column {
+            run: 2,
+            rows: 3,
+            stride: 4,
+        };
+        assert_eq!(column.span(), 10);
+        let from: Vec<u64> = (1..=10).collect();
+        for by in [By::Words, By::Memcpy] {
+            let mut memory = vec![0_u64; 10];
+            // SAFETY: 1. and 3. a vector of words, alive until the end; 2. touched below only after the
+            // place's last use.
+            let place = unsafe { Place::new(memory.as_mut_ptr().cast(), 10 * 8) };
+            place.copy_column_in(by, &from, column, 1);
+            let mut back = vec![7; 10];
+            place.copy_column_out(by, &mut back, column, 1);
+            assert_eq!(memory, [1, 2, 0, 0, 5, 6, 0, 0, 9, 10], "{by:?}");
+            assert_eq!(back, [1, 2, 7, 7, 5, 6, 7, 7, 9, 10], "{by:?}");
+        }
+    }
+}
