@@ -154,6 +154,20 @@ impl Own<'_> {
         add_own(self.0, [(Count::Puts, 1), (Count::PutBytes, bytes as u64)]);
     }
 
+    /// Counts so many puts of so many bytes together.
+    #[inline(always)]
+    pub(crate) fn puts(&self, puts: usize, bytes: usize) {
+        let counts = [(Count::Puts, puts as u64), (Count::PutBytes, bytes as u64)];
+        add_own(self.0, counts);
+    }
+
+    /// As [`puts`](Self::puts), of gets.
+    #[inline(always)]
+    pub(crate) fn gets(&self, gets: usize, bytes: usize) {
+        let counts = [(Count::Gets, gets as u64), (Count::GetBytes, bytes as u64)];
+        add_own(self.0, counts);
+    }
+
     /// As [`put`](Self::put), for a get.
     #[inline(always)]
     pub(crate) fn get(&self, bytes: usize) {

@@ -87,7 +87,7 @@ pub use foresight::Foresight;
 pub use half;
 pub use hydrant_conduit::{
     Caps, Footprint, Rank,
-    memory::{Factor, Number, Runs},
+    memory::{Column, Factor, Number, Runs},
 };
 /// How helper threads are distributed over the idle cores of a host.
 pub use hydrant_foresight::sharing::Policy as ForesightPolicy;

@@ -57,7 +57,30 @@ fn seal(handle: &Handle) -> i32 {
 }
 
 /// The strides and counts of so many levels. Without levels nobody looks at strides.
+#[inline(always)] // the most usual ones take four comparisons
 pub(super) unsafe fn strides<'a>(
+    src: *mut c_int,
+    dst: *mut c_int,
+    count: *mut c_int,
+    levels: c_int,
+) -> Result<Strides<'a>> {
+    if levels != 1 || src.is_null() || dst.is_null() || count.is_null() {
+        // SAFETY: the caller's promise.
+        return unsafe { strides_of_any(src, dst, count, levels) };
+    }
+    // SAFETY: a stride for the one level, says the caller.
+    let list = |list: *mut c_int| unsafe { std::slice::from_raw_parts(list, 1) };
+    Ok(Strides {
+        src: list(src),
+        dst: list(dst),
+        // SAFETY: one more, says the caller.
+        count: unsafe { std::slice::from_raw_parts(count, 2) },
+    })
+}
+
+/// As [`strides`], of however many levels.
+#[inline(never)]
+unsafe fn strides_of_any<'a>(
     src: *mut c_int,
     dst: *mut c_int,
     count: *mut c_int,

@@ -192,16 +192,21 @@ impl Memory {
     /// [`Error::NoProcess`], [`Error::UnknownAddress`], [`Error::PastAllocation`], [`Error::Null`].
     #[inline]
     pub(crate) fn find(&self, proc: i32, at: *mut u8, bytes: usize) -> Result<Place> {
-        if let Some(known) = usize::try_from(proc).ok().and_then(|it| self.procs.get(it)) {
-            let offset = at.addr().wrapping_sub(known.base);
-            // SAFETY: ranges live as long as the table, and `last` always points to one.
-            #[allow(unsafe_code)]
-            let last = unsafe { &*known.last.load(Acquire) };
-            if last.left(offset).is_some_and(|left| bytes <= left) {
-                return Ok(Place::Arena(offset));
-            }
+        match self.find_last(proc, at, bytes) {
+            Some(offset) => Ok(Place::Arena(offset)),
+            None => self.find_slowly(proc, at, bytes),
         }
-        self.find_slowly(proc, at, bytes)
+    }
+
+    /// Where so many bytes are in a process's arena, if they are in the allocation that was found there last.
+    #[inline(always)]
+    pub(crate) fn find_last(&self, proc: i32, at: *mut u8, bytes: usize) -> Option<usize> {
+        let known = self.procs.get(usize::try_from(proc).ok()?)?;
+        let offset = at.addr().wrapping_sub(known.base);
+        // SAFETY: ranges live as long as the table, and `last` always points to one.
+        #[allow(unsafe_code)]
+        let last = unsafe { &*known.last.load(Acquire) };
+        (bytes <= last.left(offset)?).then_some(offset)
     }
 
     /// Where the allocation that has an address of a process's memory, which is mapped here, begins and

@@ -31,10 +31,46 @@ impl Armci {
     ///    nobody else uses it.
     #[inline]
     pub unsafe fn put(&self, src: *const u8, dst: *mut u8, bytes: i32, proc: i32) -> Result<()> {
+        // Less than none is more than any allocation has: one comparison finds both.
+        // SAFETY: the caller's promise.
+        if !src.is_null() && unsafe { self.put_last(src, dst, bytes as usize, proc) } {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.put_checked(src, dst, bytes, proc) }
+    }
+
+    /// As [`put`](Self::put), with all that may be wrong.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(never)]
+    unsafe fn put_checked(
+        &self,
+        src: *const u8,
+        dst: *mut u8,
+        bytes: i32,
+        proc: i32,
+    ) -> Result<()> {
         let bytes = count(bytes.into(), 0, "the number of bytes")?;
         not_null(src, "the source of a put")?;
         // SAFETY: the caller's promise.
-        unsafe { self.put_bytes(src, dst, bytes, proc) }
+        unsafe { self.put_anywhere(src, dst, bytes, proc) }
+    }
+
+    /// Puts bytes to mapped memory, into the allocation that was found there last, and says whether it did.
+    ///
+    /// # Safety
+    /// 1. `src` is readable for `bytes`, if any allocation has as many.
+    /// 2. Nobody writes to it meanwhile.
+    #[inline(always)]
+    unsafe fn put_last(&self, src: *const u8, dst: *mut u8, bytes: usize, proc: i32) -> bool {
+        let Some(offset) = self.memory.find_last(proc, dst, bytes) else {
+            return false;
+        };
+        let (arena, rank) = (&self.memory.arena, Memory::rank(proc as usize));
+        // SAFETY: 1., for an allocation has as many; 2.
+        unsafe { arena.put_raw_at_once(rank, offset, src, bytes) }
     }
 
     /// As [`put`](Self::put), of bytes that were counted.
@@ -43,6 +79,26 @@ impl Armci {
     /// As there.
     #[inline]
     pub(crate) unsafe fn put_bytes(
+        &self,
+        src: *const u8,
+        dst: *mut u8,
+        bytes: usize,
+        proc: i32,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        if unsafe { self.put_last(src, dst, bytes, proc) } {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.put_anywhere(src, dst, bytes, proc) }
+    }
+
+    /// As [`put_bytes`](Self::put_bytes), wherever they go.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(never)]
+    unsafe fn put_anywhere(
         &self,
         src: *const u8,
         dst: *mut u8,
@@ -120,10 +176,40 @@ impl Armci {
     /// As there, with the sides exchanged.
     #[inline]
     pub unsafe fn get(&self, src: *mut u8, dst: *mut u8, bytes: i32, proc: i32) -> Result<()> {
+        // As in `put`.
+        // SAFETY: the caller's promise.
+        if !dst.is_null() && unsafe { self.get_last(src, dst, bytes as usize, proc) } {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.get_checked(src, dst, bytes, proc) }
+    }
+
+    /// As [`get`](Self::get), with all that may be wrong.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(never)]
+    unsafe fn get_checked(&self, src: *mut u8, dst: *mut u8, bytes: i32, proc: i32) -> Result<()> {
         let bytes = count(bytes.into(), 0, "the number of bytes")?;
         not_null(dst, "the destination of a get")?;
         // SAFETY: the caller's promise.
-        unsafe { self.get_bytes(src, dst, bytes, proc) }
+        unsafe { self.get_anywhere(src, dst, bytes, proc) }
+    }
+
+    /// As [`put_last`](Self::put_last), the other way.
+    ///
+    /// # Safety
+    /// 1. `dst` is writable for `bytes`, if any allocation has as many.
+    /// 2. Nobody else uses it meanwhile.
+    #[inline(always)]
+    unsafe fn get_last(&self, src: *mut u8, dst: *mut u8, bytes: usize, proc: i32) -> bool {
+        let Some(offset) = self.memory.find_last(proc, src, bytes) else {
+            return false;
+        };
+        let (arena, rank) = (&self.memory.arena, Memory::rank(proc as usize));
+        // SAFETY: 1., for an allocation has as many; 2.
+        unsafe { arena.get_raw_at_once(rank, offset, dst, bytes) }
     }
 
     /// As [`get`](Self::get), of bytes that were counted.
@@ -132,6 +218,26 @@ impl Armci {
     /// As there.
     #[inline]
     pub(crate) unsafe fn get_bytes(
+        &self,
+        src: *mut u8,
+        dst: *mut u8,
+        bytes: usize,
+        proc: i32,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        if unsafe { self.get_last(src, dst, bytes, proc) } {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.get_anywhere(src, dst, bytes, proc) }
+    }
+
+    /// As [`get_bytes`](Self::get_bytes), from wherever they are.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(never)]
+    unsafe fn get_anywhere(
         &self,
         src: *mut u8,
         dst: *mut u8,

@@ -5,6 +5,7 @@
 //! non-blocking operation is until it was waited for.
 
 mod accumulate;
+mod columns;
 mod contiguous;
 mod gathered;
 mod handle;

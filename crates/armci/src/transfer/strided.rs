@@ -203,7 +203,28 @@ impl Armci {
     /// # Safety
     /// As [`put`](Self::put), for each run that is read and each that is written. Other threads may use the bytes
     /// between runs.
+    #[inline]
     pub unsafe fn put_strided(
+        &self,
+        src: *const u8,
+        dst: *mut u8,
+        strides: Strides<'_>,
+        proc: i32,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        if unsafe { self.put_column(src, dst, &strides, proc) } {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.put_runs(src, dst, strides, proc) }
+    }
+
+    /// As [`put_strided`](Self::put_strided), of runs in any loops.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(never)]
+    unsafe fn put_runs(
         &self,
         src: *const u8,
         dst: *mut u8,
@@ -269,7 +290,28 @@ impl Armci {
     ///
     /// # Safety
     /// As there, with the sides exchanged.
+    #[inline]
     pub unsafe fn get_strided(
+        &self,
+        src: *mut u8,
+        dst: *mut u8,
+        strides: Strides<'_>,
+        proc: i32,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        if unsafe { self.get_column(src, dst, &strides, proc) } {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.get_runs(src, dst, strides, proc) }
+    }
+
+    /// As [`get_strided`](Self::get_strided), of runs in any loops.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(never)]
+    unsafe fn get_runs(
         &self,
         src: *mut u8,
         dst: *mut u8,

@@ -11,7 +11,10 @@ use std::{
 
 use bytemuck::Pod;
 
-use super::{Window, copy};
+use super::{
+    Column, Window,
+    copy::{self, Direction},
+};
 
 /// A window, and the bound within which [`put`](Self::put) and its kin reach it.
 #[derive(Debug)]
@@ -57,6 +60,37 @@ impl Gate {
         true
     }
 
+    /// Copies a column in, the first element from `src` to `offset`, and says whether it did: not if it leaves the window
+    /// or its span shares a byte with the other side's, nor if the gate is shut.
+    ///
+    /// # Safety
+    /// 1. Each element at `src` is readable.
+    /// 2. Nobody writes to it meanwhile.
+    #[inline(always)]
+    pub unsafe fn put_column(&self, offset: usize, src: *const u8, column: &Column) -> bool {
+        let Some(dst) = self.apart_from_column(offset, src, column) else {
+            return false;
+        };
+        // SAFETY: 1. the caller's, and the window has the span; 2. the window's promise; 3. just checked.
+        unsafe { column.copy(Direction::IntoWindow, dst, src) };
+        true
+    }
+
+    /// As [`put_column`](Self::put_column), the other way: the first element from `offset` to `dst`.
+    ///
+    /// # Safety
+    /// 1. Each element at `dst` is writable.
+    /// 2. Nobody else uses it meanwhile.
+    #[inline(always)]
+    pub unsafe fn get_column(&self, offset: usize, dst: *mut u8, column: &Column) -> bool {
+        let Some(src) = self.apart_from_column(offset, dst, column) else {
+            return false;
+        };
+        // SAFETY: as in `put_column`.
+        unsafe { column.copy(Direction::OutOfWindow, dst, src) };
+        true
+    }
+
     /// Stores one element, and returns whether it did: not if the window has none there, nor if the gate is shut.
     #[inline(always)]
     pub fn store<T: Pod>(&self, index: usize, value: T) -> bool {
@@ -89,6 +123,27 @@ impl Gate {
             return None;
         }
         Some(self.window.as_ptr().wrapping_add(index * size_of::<T>()))
+    }
+
+    /// Where a column from `offset` on is, if the window holds it, it shares no byte with its span from `private` on, and
+    /// the gate is open.
+    #[inline(always)]
+    fn apart_from_column(
+        &self,
+        offset: usize,
+        private: *const u8,
+        column: &Column,
+    ) -> Option<*mut u8> {
+        let [here, there] = column.spans()?;
+        let open = self.open.load(Relaxed);
+        // In this order neither side can overflow.
+        if here > open || offset > open - here {
+            return None;
+        }
+        let at = self.window.as_ptr().wrapping_add(offset);
+        // The one ends before the other begins, whichever comes first.
+        let ahead = private.addr().wrapping_sub(at.addr());
+        (ahead >= here && ahead.wrapping_neg() >= there).then_some(at)
     }
 
     /// As [`within`](Self::within), if they do not overlap `data`, which has the same length.

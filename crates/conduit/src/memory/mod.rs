@@ -9,6 +9,7 @@
 
 mod accumulate;
 mod cgroup;
+mod column;
 mod copy;
 mod gate;
 mod limits;
@@ -27,6 +28,7 @@ mod window;
 
 pub use accumulate::{Factor, Number};
 pub use cgroup::{group_limit, group_room};
+pub use column::Column;
 pub use gate::Gate;
 pub use limits::{memlock, pinnable, remedy};
 pub use place::{Place, take};

@@ -107,7 +107,7 @@ impl<T: Pod> Symmetric<T> {
     /// The part of `rank`, if it is mapped here and this thread has its own counters. The gate's one number covers
     /// all other checks.
     #[inline(always)]
-    fn near(&self, rank: Rank) -> Option<(&Mapped, Own<'_>)> {
+    pub(super) fn near(&self, rank: Rank) -> Option<(&Mapped, Own<'_>)> {
         let block = self.block();
         Some((block.near(rank)?, block.tally.own()?))
     }

@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code)] // memory is named by its address
 
-use hydrant_conduit::memory::{Factor, Runs};
+use hydrant_conduit::memory::{Column, Factor, Runs};
 
 use super::accumulate::check_whole;
 use crate::{
@@ -14,6 +14,97 @@ use crate::{
 
 /// Runs of bytes at any addresses, where a rank's part is mapped here. Else [`Error::Other`].
 impl Symmetric<u8> {
+    /// Puts bytes from `source` on to byte `at`, and says whether it did: not if anything is wrong or in the way, nor with
+    /// this thread's first operation. [`put`](Self::put) does it then, or says why not.
+    ///
+    /// # Safety
+    /// 1. So many bytes are readable at `source`.
+    /// 2. Nobody writes to them meanwhile.
+    #[inline(always)]
+    pub unsafe fn put_raw_at_once(
+        &self,
+        rank: Rank,
+        at: usize,
+        source: *const u8,
+        bytes: usize,
+    ) -> bool {
+        // SAFETY: 1., 2.
+        let data = unsafe { std::slice::from_raw_parts(source, bytes) };
+        self.put_at_once(rank, at, data)
+    }
+
+    /// Gets bytes from byte `at` on to `target`, as [`put_raw_at_once`](Self::put_raw_at_once).
+    ///
+    /// # Safety
+    /// 1. So many bytes are writable at `target`.
+    /// 2. Nobody else uses them meanwhile.
+    #[inline(always)]
+    pub unsafe fn get_raw_at_once(
+        &self,
+        rank: Rank,
+        at: usize,
+        target: *mut u8,
+        bytes: usize,
+    ) -> bool {
+        // SAFETY: 1., 2.
+        let data = unsafe { std::slice::from_raw_parts_mut(target, bytes) };
+        self.get_at_once(rank, at, data)
+    }
+
+    /// Puts a column of which the first element is at `source`, and goes to byte `at`, and says whether it did: not if
+    /// anything is wrong or in the way, nor with this thread's first operation. As runs,
+    /// [`put_runs_raw`](Self::put_runs_raw) does it then, or says why not.
+    ///
+    /// # Safety
+    /// 1. Each element here is readable.
+    /// 2. Nobody writes to it meanwhile.
+    #[inline(always)]
+    pub unsafe fn put_column_raw(
+        &self,
+        rank: Rank,
+        at: usize,
+        source: *const u8,
+        column: &Column,
+    ) -> bool {
+        let Some((mapped, own)) = self.near(rank) else {
+            return false;
+        };
+        // SAFETY: 1., 2.
+        if !unsafe { mapped.window.put_column(at, source, column) } {
+            return false;
+        }
+        own.puts(column.count(), column.bytes());
+        if mapped.is_watched() {
+            self.block().wake(rank);
+        }
+        true
+    }
+
+    /// Gets a column of which the first element is at byte `at`, and goes to `target`, as
+    /// [`put_column_raw`](Self::put_column_raw).
+    ///
+    /// # Safety
+    /// 1. Each element here is writable.
+    /// 2. Nobody else uses it meanwhile.
+    #[inline(always)]
+    pub unsafe fn get_column_raw(
+        &self,
+        rank: Rank,
+        at: usize,
+        target: *mut u8,
+        column: &Column,
+    ) -> bool {
+        let Some((mapped, own)) = self.near(rank) else {
+            return false;
+        };
+        // SAFETY: 1., 2.
+        if !unsafe { mapped.window.get_column(at, target, column) } {
+            return false;
+        }
+        own.gets(column.count(), column.bytes());
+        true
+    }
+
     /// Puts runs of which the first is at `source`, and goes to byte `at`, in order.
     ///
     /// # Errors

@@ -55,13 +55,7 @@ impl Column {
 
     /// # Safety
     /// As [`copy`](Self::copy).
-    unsafe fn copy_often(
-        self,
-        by: By,
-        from: *const u64,
-        to: *mut u64,
-        count: u64,
-    ) -> Duration {
+    unsafe fn copy_often(self, by: By, from: *const u64, to: *mut u64, count: u64) -> Duration {
         let start = Instant::now();
         // The loop is chosen once, outside of what is repeated.
         match by {

@@ -21,7 +21,11 @@ const WORD: usize = size_of::<u64>();
 
 /// On memory that is mapped, for no loop stands beside else. Collective.
 pub(super) fn run(cases: &Cases<'_>) -> hydrant::Result<()> {
-    let rows = if cases.e.quick { &QUICK_ROWS[..] } else { &ROWS };
+    let rows = if cases.e.quick {
+        &QUICK_ROWS[..]
+    } else {
+        &ROWS
+    };
     // Other ranks than 0 wait: each sees its own partner, and none may leave the others alone.
     if let Some(place) = cases.peer.place.as_ref().filter(|_| cases.e.rank() == 0) {
         for stride in STRIDES {
