@@ -50,7 +50,8 @@ pub(crate) struct Memory {
 /// A process, and where its part of an allocation begins.
 type Part = (usize, usize);
 
-/// The memory of a process.
+/// The memory of a process. Its size is a power of two, for each access looks one up.
+#[repr(align(128))]
 struct Proc {
     /// Where its arena begins, as this process calls it: where it is mapped, else where its owner has
     /// it.

@@ -136,26 +136,28 @@ int main(void) {
         check_here(&s, add_doubles, round, "NbAccS of doubles");
     }
 
-    /* Runs that overlap each other there: the later one stays, and all are added. */
+    /* Runs that overlap each other there: the later one stays, and all are added. Columns, and what is nearly one. */
     const Shape odd[] = {
         {1, {16, 5}, {16}, {0}}, {1, {16, 5}, {16}, {8}}, {2, {16, 3, 4}, {16, 48}, {32, 8}},
         {1, {16, 5}, {0}, {16}}, {2, {16, 3, 4}, {8, 16}, {16, 48}}, {1, {16, 0}, {16}, {16}},
         {2, {8, 3, 0}, {8, 24}, {8, 24}}, {1, {0, 3}, {8}, {8}},
+        {1, {8, 16}, {256}, {8192}}, {1, {8, 500}, {8}, {264}}, {1, {4, 100}, {36}, {4}}, {1, {16, 30}, {24}, {40}},
+        {1, {4, 1000}, {4}, {4}}, {1, {12, 20}, {16}, {4}}, {1, {8, 7}, {4}, {4}}, {1, {8, 1}, {0}, {0}},
     };
     for (int at = 0; at < (int)(sizeof odd / sizeof *odd); at++) {
         Shape s = odd[at];
         for (int i = 0; i < MOST / 4; i++) ((int *)(void *)own)[i] = me * 1000 + i + at;
         WORKS(ARMCI_PutS(own, s.src, all[right], s.dst, s.count, s.levels, right));
-        check_here(&s, copy, at, "PutS of runs that overlap");
+        check_here(&s, copy, at, "PutS of an odd shape");
         int three = 3;
         WORKS(ARMCI_AccS(ARMCI_ACC_INT, &three, own, s.src, all[right], s.dst, s.count, s.levels, right));
-        check_here(&s, add_ints, at, "AccS of runs that overlap");
+        check_here(&s, add_ints, at, "AccS of an odd shape");
         WORKS(ARMCI_Put(own, all[right], 4096, right));
         memset(found, 0, MOST);
         memset(right_answer, 0, MOST);
         serially(&s, s.levels, right_answer, own, copy);
         WORKS(ARMCI_GetS(all[right], s.src, found, s.dst, s.count, s.levels, right));
-        CHECK(!memcmp(found, right_answer, MOST), "GetS of runs that overlap, the shape %d", at);
+        CHECK(!memcmp(found, right_answer, MOST), "GetS of an odd shape, number %d", at);
         ARMCI_Barrier();
         memset(all[me], 0, 4096);
         ARMCI_Barrier();

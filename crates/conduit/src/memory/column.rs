@@ -19,7 +19,8 @@ impl Column {
     /// on both sides.
     #[inline(always)]
     pub fn new(element: u32, count: u32, steps: [u32; 2]) -> Option<Self> {
-        let is_column = count > 0 && matches!(element, 4 | 8 | 16) && steps != [element; 2];
+        let gaps = steps.map(|step| step ^ element);
+        let is_column = count > 0 && matches!(element, 4 | 8 | 16) && gaps[0] | gaps[1] != 0;
         is_column.then(|| Self {
             element: element as usize,
             count: count as usize,
@@ -59,32 +60,9 @@ impl Column {
     /// 3. The two do not overlap.
     #[inline(always)]
     pub(super) unsafe fn copy(&self, direction: Direction, dst: *mut u8, src: *const u8) {
-        // SAFETY: handed on.
-        unsafe {
-            match self.element {
-                4 => self.copy_each::<4>(direction, dst, src),
-                8 => self.copy_each::<8>(direction, dst, src),
-                _ => self.copy_each::<16>(direction, dst, src),
-            }
-        }
-    }
-
-    /// # Safety
-    /// As [`copy`](Self::copy), of elements of `N` bytes.
-    #[inline(always)]
-    unsafe fn copy_each<const N: usize>(
-        &self,
-        direction: Direction,
-        mut dst: *mut u8,
-        mut src: *const u8,
-    ) {
-        let [to, from] = direction.order(self.steps);
-        for _ in 0..self.count {
-            // SAFETY: handed on, of one element.
-            unsafe { copy::element(direction, dst, src, N) }
-            // Behind the last one it may be beyond what memory has.
-            (dst, src) = (dst.wrapping_add(to), src.wrapping_add(from));
-        }
+        let steps = direction.order(self.steps);
+        // SAFETY: handed on; `new` has seen to it that there is an element of such bytes.
+        unsafe { copy::column(direction, (dst, src), steps, self.element, self.count) }
     }
 }
 

@@ -187,6 +187,38 @@ pub(super) unsafe fn element(direction: Direction, dst: *mut u8, src: *const u8,
     }
 }
 
+/// Copies elements of 4, 8 or 16 bytes, one at least, each so many bytes further than the one before: where they go, and
+/// where they come from.
+///
+/// # Safety
+/// As [`store`] if they go into a window, else as [`load`], of each.
+#[inline(always)]
+#[cfg_attr(all(target_arch = "x86_64", not(miri)), allow(unused_variables))] // it moves either way
+pub(super) unsafe fn column(
+    direction: Direction,
+    (dst, src): (*mut u8, *const u8),
+    steps: [usize; 2],
+    element: usize,
+    count: usize,
+) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: handed on; there is one.
+    unsafe {
+        match element {
+            4 => moves::column_4(dst, src, steps, count),
+            8 => moves::column_8(dst, src, steps, count),
+            _ => moves::column_16(dst, src, steps, count),
+        }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    for at in 0..count {
+        let [to, from] = steps.map(|step| step * at);
+        let (dst, src) = (dst.wrapping_add(to), src.wrapping_add(from));
+        // SAFETY: handed on, of one.
+        unsafe { self::element(direction, dst, src, element) }
+    }
+}
+
 /// Moves of one word, put to shared memory and taken from it.
 macro_rules! word {
     ($put:ident, $take:ident, $word:ty, $atomic:ident, $store:literal, $load:literal) => {

@@ -37,12 +37,14 @@ impl Gate {
     }
 
     /// Copies elements in, from element `index` on, and returns whether it did. It does not if the gate is shut, or
-    /// if the elements do not fit, overlap their target or are none.
+    /// if the elements do not fit, overlap their target or are none. If it does, it calls `first` before the copy: the
+    /// state of what follows a copy would need registers that the copy saves.
     #[inline(always)]
-    pub fn put<T: Pod>(&self, index: usize, data: &[T]) -> bool {
+    pub fn put<T: Pod>(&self, index: usize, data: &[T], first: impl FnOnce()) -> bool {
         let Some(dst) = self.apart(index, data) else {
             return false;
         };
+        first();
         // SAFETY: `data` is borrowed; `apart` checked that the target lies in the window, and that the two do not
         // overlap.
         unsafe { copy::store(dst, data.as_ptr().cast(), mem::size_of_val(data)) };
@@ -51,10 +53,11 @@ impl Gate {
 
     /// Copies elements out, from element `index` on, and returns whether it did, as [`put`](Self::put).
     #[inline(always)]
-    pub fn get<T: Pod>(&self, index: usize, data: &mut [T]) -> bool {
+    pub fn get<T: Pod>(&self, index: usize, data: &mut [T], first: impl FnOnce()) -> bool {
         let Some(src) = self.apart(index, data) else {
             return false;
         };
+        first();
         // SAFETY: as in `put`; `data` is borrowed mutably.
         unsafe { copy::load(data.as_mut_ptr().cast(), src, mem::size_of_val(data)) };
         true
@@ -195,9 +198,17 @@ mod tests {
             (4, 4, false),
         ] {
             let mut data: Vec<u64> = (1..=count).collect();
-            assert_eq!(gate.put(index, &data), fits, "put {count} at {index}");
+            assert_eq!(
+                gate.put(index, &data, || ()),
+                fits,
+                "put {count} at {index}"
+            );
             let sent = std::mem::replace(&mut data, vec![0; count as usize]);
-            assert_eq!(gate.get(index, &mut data), fits, "get {count} at {index}");
+            assert_eq!(
+                gate.get(index, &mut data, || ()),
+                fits,
+                "get {count} at {index}"
+            );
             assert_eq!(data == sent, fits, "{count} at {index}");
             let has_one = index < 7;
             assert_eq!(gate.store(index, 9_u64), has_one, "store at {index}");
@@ -207,7 +218,7 @@ mod tests {
                 "load at {index}"
             );
         }
-        assert!(!gate.put::<u64>(0, &[]) && !gate.get::<u64>(60, &mut []));
+        assert!(!gate.put::<u64>(0, &[], || ()) && !gate.get::<u64>(60, &mut [], || ()));
     }
 
     #[test]
@@ -221,9 +232,9 @@ mod tests {
                 .map(|at| [(at % 251) as u8 + 1; N])
                 .collect();
             for len in 1..=data.len() {
-                assert!(gate.put(1, &data[..len]));
+                assert!(gate.put(1, &data[..len], || ()));
                 let mut back = vec![[0; N]; len];
-                assert!(gate.get(1, &mut back));
+                assert!(gate.get(1, &mut back, || ()));
                 assert_eq!(back, data[..len], "{len} of {N} bytes");
                 assert_eq!(gate.load::<[u8; N]>(len + 1), Some([0; N]));
                 assert_eq!(gate.load::<[u8; N]>(0), Some([0; N]));
@@ -243,7 +254,7 @@ mod tests {
         let gate = Gate::new(Window::private(64));
         assert!(gate.store(0, 5_u64));
         gate.shut();
-        assert!(!gate.put(0, &[1_u8]) && !gate.get(0, &mut [1_u8]));
+        assert!(!gate.put(0, &[1_u8], || ()) && !gate.get(0, &mut [1_u8], || ()));
         assert!(!gate.store(0, 1_u8) && gate.load::<u8>(0).is_none());
         assert_eq!(
             gate.read(0, &mut [0]),
@@ -262,7 +273,11 @@ mod tests {
             // SAFETY: in bounds of the window, which no other thread writes to; overlapping ranges are refused.
             let data = unsafe { std::slice::from_raw_parts(base.add(start), count) };
             let shared = (index..index + count).any(|byte| (start..start + count).contains(&byte));
-            assert_eq!(gate.put(index, data), !shared, "{index} {start} {count}");
+            assert_eq!(
+                gate.put(index, data, || ()),
+                !shared,
+                "{index} {start} {count}"
+            );
         }
     }
 }

@@ -40,20 +40,33 @@ const LONGEST_BY_VECTORS: usize = 16 << 10;
 /// As [`store`](super::copy::store) or [`load`](super::copy::load).
 #[inline(never)]
 pub(super) unsafe fn any(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: 1. handed on; 2. all processors have the vectors, or those of `here`.
+    // SAFETY: 1. handed on; 2. all processors have the vectors.
     unsafe {
         match len {
-            64.. => match len {
-                64 => move_64(dst, src),
-                65..=128 => chunks::<64, 16>(dst, src, len),
-                129..=LONGEST => long(Vectors::here(), len, One(dst, src)),
-                LONGER..=LONGEST_BY_VECTORS => long_way(dst, src, len),
-                _ => copy::bulk(dst, src, len),
-            },
-            32.. => chunks::<32, 16>(dst, src, len),
-            16.. => chunks::<16, 16>(dst, src, len),
-            8.. => chunks::<8, 16>(dst, src, len),
-            _ => short(len, One(dst, src)),
+            64 => move_64(dst, src),
+            65..=128 => chunks::<64, 16>(dst, src, len),
+            32..64 => chunks::<32, 16>(dst, src, len),
+            16..32 => chunks::<16, 16>(dst, src, len),
+            8..16 => chunks::<8, 16>(dst, src, len),
+            _ => any_other(dst, src, len),
+        }
+    }
+}
+
+/// As [`any`], of fewer than 8 bytes or more than 128: by itself, because what it keeps in registers would have to be
+/// saved for the others, too.
+///
+/// # Safety
+/// As there.
+#[inline(never)]
+unsafe fn any_other(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: 1. handed on; 2. those are the processor's; 3. none is shorter or longer.
+    unsafe {
+        match len {
+            ..32 => short(len, One(dst, src)),
+            32..=LONGEST => long(Vectors::here(), len, One(dst, src)),
+            LONGER..=LONGEST_BY_VECTORS => long_way(dst, src, len),
+            _ => copy::bulk(dst, src, len),
         }
     }
 }
@@ -330,6 +343,52 @@ moves! {
         "vmovups [{to}], zmm0", "vmovups [{to} + 64], zmm1",
         "vmovups [{to} + 128], zmm2", "vmovups [{to} + 192], zmm3"
     ];
+}
+
+/// Moves of elements of so many bytes, each a step further than the one before. The loop is part of the block: so it
+/// has its counters in registers, whatever is around it. Stores of such to the stack fill the queue in which those to
+/// lines far away wait.
+macro_rules! columns {
+    ($($name:ident [$($value:tt)+] $load:literal $store:literal;)+) => {$(
+        /// # Safety
+        /// 1. As [`each`], of `count` elements of the bytes in its name.
+        /// 2. There is one, at least.
+        #[inline(always)]
+        pub(super) unsafe fn $name(
+            dst: *mut u8,
+            src: *const u8,
+            [to, from]: [usize; 2],
+            count: usize,
+        ) {
+            // SAFETY: it loads elements that are readable and stores them where they may be stored (1.), as many as
+            // there are (2.), and nothing else.
+            unsafe {
+                asm!(
+                    ".p2align 4",
+                    "2:",
+                    $load,
+                    $store,
+                    "add {to}, {to_step}",
+                    "add {from}, {from_step}",
+                    "dec {count}",
+                    "jnz 2b",
+                    to = inout(reg) dst => _,
+                    from = inout(reg) src => _,
+                    count = inout(reg) count => _,
+                    to_step = in(reg) to,
+                    from_step = in(reg) from,
+                    $($value)+,
+                    options(nostack),
+                );
+            }
+        }
+    )+};
+}
+
+columns! {
+    column_4 [a = out(reg) _] "mov {a:e}, dword ptr [{from}]" "mov dword ptr [{to}], {a:e}";
+    column_8 [a = out(reg) _] "mov {a}, qword ptr [{from}]" "mov qword ptr [{to}], {a}";
+    column_16 [a = out(xmm_reg) _] "movups {a}, [{from}]" "movups [{to}], {a}";
 }
 
 #[cfg(test)]

@@ -81,10 +81,10 @@ impl<T: Pod> Symmetric<T> {
         let Some((mapped, own)) = self.near(rank) else {
             return false;
         };
-        if !mapped.window.put(index, data) {
+        let bytes = size_of_val(data);
+        if !mapped.window.put(index, data, || own.put(bytes)) {
             return false;
         }
-        own.put(size_of_val(data));
         if mapped.is_watched() {
             self.block().wake(rank);
         }
@@ -97,11 +97,8 @@ impl<T: Pod> Symmetric<T> {
         let Some((mapped, own)) = self.near(rank) else {
             return false;
         };
-        if !mapped.window.get(index, data) {
-            return false;
-        }
-        own.get(size_of_val(data));
-        true
+        let bytes = size_of_val(data);
+        mapped.window.get(index, data, || own.get(bytes))
     }
 
     /// The part of `rank`, if it is mapped here and this thread has its own counters. The gate's one number covers

@@ -53,7 +53,7 @@ fn sized(cases: &Cases<'_>, place: &Place, rows: usize, stride: usize) -> hydran
     };
     let mut put = |count| {
         let from = &data.borrow()[..];
-        cases.timed(count, |_| cases.peer.put_section(from, black_box(&section)))
+        cases.timed(count, |_| cases.peer.put_column(from, black_box(&section)))
     };
     let medians = cases.e.alone(
         &format!("put, {rows} rows {stride} apart"),
@@ -66,7 +66,7 @@ fn sized(cases: &Cases<'_>, place: &Place, rows: usize, stride: usize) -> hydran
     };
     let mut get = |count| {
         let to = &mut data.borrow_mut()[..];
-        cases.timed(count, |_| cases.peer.get_section(to, black_box(&section)))
+        cases.timed(count, |_| cases.peer.get_column(to, black_box(&section)))
     };
     let medians = cases.e.alone(
         &format!("get, {rows} rows {stride} apart"),

@@ -176,6 +176,34 @@ impl<'a> Peer<'a> {
         })
     }
 
+    /// As [`put_section`](Self::put_section), of a column: nothing is added to what a program in C does for a call.
+    #[inline(always)]
+    pub(super) fn put_column(&self, from: &[u64], column: &Section) -> hydrant::Result<()> {
+        assert!(column.words <= from.len());
+        let strides = Strides {
+            src: &column.here[..1],
+            dst: &column.there[..1],
+            count: &column.count[..2],
+        };
+        let (src, dst) = (from.as_ptr().cast(), self.at());
+        // SAFETY: as in `put`; the slice has all of the column.
+        raised(unsafe { (self.armci).put_strided(src, dst, strides, self.proc) })
+    }
+
+    /// As [`put_column`](Self::put_column), the other way.
+    #[inline(always)]
+    pub(super) fn get_column(&self, to: &mut [u64], column: &Section) -> hydrant::Result<()> {
+        assert!(column.words <= to.len());
+        let strides = Strides {
+            src: &column.there[..1],
+            dst: &column.here[..1],
+            count: &column.count[..2],
+        };
+        let (src, dst) = (self.at(), to.as_mut_ptr().cast());
+        // SAFETY: as in `put_column`.
+        raised(unsafe { (self.armci).get_strided(src, dst, strides, self.proc) })
+    }
+
     #[inline(always)]
     pub(super) fn accumulate_section(
         &self,
