@@ -74,6 +74,8 @@ impl Setup {
         let builder = JobBuilder::with(settings)
             .conduit(ConduitKind::Sim(self.profile.clone()))
             .registration(self.strategy)
+            // The paper's helper gives up whatever it does not expect soon.
+            .foresight_steps_back(false)
             .messages(self.messages)
             .m(self.m)
             .maxvictim(self.maxvictim)

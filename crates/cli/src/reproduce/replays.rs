@@ -54,6 +54,8 @@ impl Replay {
         let builder = JobBuilder::with(settings)
             .conduit(ConduitKind::Sim(self.machine.clone()))
             .registration(self.strategy)
+            // The paper's helper gives up whatever it does not expect soon.
+            .foresight_steps_back(false)
             .messages(self.messages)
             .widening(self.widening)
             .bucket(4096);

@@ -144,6 +144,14 @@ impl JobBuilder {
         self
     }
 
+    /// Whether the strategy `foresight` steps back where giving memory up costs more than a small part of the time
+    /// (`HYDRANT_FORESIGHT_STEPS_BACK`). If not, it gives up all that it does not expect soon, as its paper has it.
+    pub fn foresight_steps_back(mut self, on: bool) -> Self {
+        self.settings.foresight.steps_back = on;
+        self.settings.built("HYDRANT_FORESIGHT_STEPS_BACK");
+        self
+    }
+
     /// How many idle cores of a host the helpers of the strategy `foresight` share (`HYDRANT_FORESIGHT_CORES`).
     pub fn foresight_cores(mut self, cores: IdleCores) -> Self {
         self.settings.foresight.cores = cores;

@@ -25,7 +25,7 @@ impl Default for ForesightSettings {
     fn default() -> Self {
         Self {
             firehoses: true,
-            steps_back: false,
+            steps_back: true,
             cores: IdleCores::Each,
             // The paper favours it.
             policy: Policy::Conservative,
