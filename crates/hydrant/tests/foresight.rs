@@ -50,12 +50,23 @@ impl Seen {
     }
 }
 
+/// What is given up, and when, is their subject: it is all that is not expected soon, at whatever cost.
 fn simulated(strategy: Strategy, ranks: u32, body: fn(&Job) -> Result<Seen>) -> Vec<Seen> {
+    stepping_back(false, strategy, ranks, body)
+}
+
+fn stepping_back(
+    on: bool,
+    strategy: Strategy,
+    ranks: u32,
+    body: fn(&Job) -> Result<Seen>,
+) -> Vec<Seen> {
     let builder = Job::builder().expect("settings are right");
     let kind = "sim:connectx".parse().expect("it is a conduit");
     let ends = builder
         .conduit(kind)
         .registration(strategy)
+        .foresight_steps_back(on)
         .messages(MessageProtocol::Rendezvous)
         .run_local(ranks, body);
     ends.into_iter()
@@ -118,6 +129,49 @@ fn both_sides_are_registered_ahead_and_given_up() {
             seen.mean(),
             pinned.mean()
         );
+    }
+}
+
+/// Rank 0 puts from ever the same of two buffers that share a page, and computes little.
+fn dense(job: &Job) -> Result<Seen> {
+    job.keep_registered_series();
+    let memory = job.alloc::<u8>(2 * LEN)?;
+    let mut sources = vec![1_u8; 2 * LEN + PAGE];
+    let (len, sources) = (5 * PAGE + 100, pages(&mut sources));
+    job.barrier()?;
+    for round in 0..200 {
+        for which in 0..2 {
+            // No period is like another.
+            job.compute(20_000 + round * 7919 % 30_000);
+            memory.put(job.right(), which * len, &sources[which * len..][..len])?;
+        }
+    }
+    job.barrier()?;
+    Ok(Seen::of(job))
+}
+
+#[test]
+fn a_helper_that_does_not_pay_leaves_memory_pinned() {
+    let longest = |seen: Vec<Seen>| seen.iter().map(|it| it.took).max().unwrap_or_default();
+    let pinned = Strategy::OnDemand { leave_pinned: true };
+    let pinned = longest(simulated(pinned, 4, dense));
+    let bounded = longest(stepping_back(true, Strategy::Foresight, 4, dense));
+    let free = longest(simulated(Strategy::Foresight, 4, dense));
+    // In virtual time.
+    assert!(
+        bounded <= pinned + pinned / 100 && free > pinned + pinned / 50,
+        "{bounded:?} with the bound, {free:?} without, {pinned:?} left pinned"
+    );
+}
+
+#[test]
+fn what_is_foreseen_is_given_up_by_one_that_steps_back() {
+    let seen = stepping_back(true, Strategy::Foresight, 2, two_buffers);
+    let pinned = Strategy::OnDemand { leave_pinned: true };
+    for (seen, pinned) in seen.iter().zip(&simulated(pinned, 2, two_buffers)) {
+        let means = (seen.mean(), pinned.mean());
+        assert!(means.0 < means.1 / 2, "{means:?}");
+        assert!(seen.took <= pinned.took + pinned.took / 100);
     }
 }
 
@@ -233,6 +287,7 @@ fn firehoses_are_moved_ahead_and_given_back() {
         let kind = "sim:connectx".parse().expect("it is a conduit");
         let builder = builder.conduit(kind).registration(Strategy::Foresight);
         let ends = builder
+            .foresight_steps_back(false)
             .foresee_firehoses(ahead)
             .run_local(2, puts_to_a_rank_that_waits);
         let ends: Result<Vec<_>> = ends.into_iter().collect();
@@ -312,6 +367,7 @@ fn pages_that_buffers_shared_are_given_up_with_them() {
     let builder = Job::builder().expect("settings are right");
     let kind = "sim:connectx".parse().expect("it is a conduit");
     let builder = builder.conduit(kind).registration(Strategy::Foresight);
+    let builder = builder.foresight_steps_back(false);
     let ends: Result<Vec<_>> = (builder.run_local(2, places_left_behind).into_iter()).collect();
     let registered = ends.expect("a rank failed").swap_remove(0);
     // Of the last ones the helper may not have heard.
@@ -422,6 +478,7 @@ fn really_pinned(conduit: &ConduitKind) {
         let ends = builder
             .conduit(conduit.clone())
             .registration(Strategy::Foresight)
+            .foresight_steps_back(false)
             .run_local(2, body);
         let ends: Result<Vec<_>> = ends.into_iter().collect();
         ends.expect("a rank failed")

@@ -235,6 +235,7 @@ fn a_rank_that_shares_nothing_has_the_cores_to_itself() {
         let builder = builder
             .conduit("sim:connectx".parse().expect("it is a conduit"))
             .registration(Strategy::Foresight)
+            .foresight_steps_back(false)
             .foresight_cores(IdleCores::Count(cores));
         let ends = builder.run_local(2, |job| {
             let memory = job.alloc::<u8>(LEN)?;

@@ -4,6 +4,9 @@ use super::region::State;
 use super::{Action, Plan, RegionId};
 use crate::time::Time;
 
+/// As many of the regions are looked at that go with one that is given up.
+const MOST_TORN: usize = 8;
+
 impl Plan {
     /// The deregistration condition.
     pub(super) fn reconsider(&mut self, id: RegionId, now: Time) -> Option<Action> {
@@ -22,13 +25,12 @@ impl Plan {
             return None;
         }
         let again_ns = self.again_ns(id);
-        if !self.worth.affords(again_ns, now) {
+        if !self.worth.affords(self.in_vain_ns(id), now) {
             self.regions.at_mut(id).is_spared = true;
             self.regions.settle(id);
             return None;
         }
-        self.worth.charge(again_ns);
-        self.regions.at_mut(id).charged_ns = again_ns;
+        self.charge_for(id, again_ns, now);
         Some(self.deregister(id))
     }
 
@@ -38,19 +40,30 @@ impl Plan {
         self.config.costs.register.of(pages)
     }
 
-    /// Checks whether giving up is worth it.
-    pub(super) fn step_back(&mut self, now: Time) {
-        let longest = self.page_count(self.regions.longest_bytes());
-        let longest_ns = self.config.costs.register.of(longest);
-        if self.worth.look(longest_ns, now) && self.worth.is_back() {
-            self.retry_postponed();
+    /// What giving a region up costs if no next use is foreseen: of its own, and of the regions that it tears. The pages
+    /// that long ones share are apart.
+    pub(super) fn in_vain_ns(&self, id: RegionId) -> u64 {
+        let mut all_ns = self.again_ns(id);
+        if self.worth.is_bounded() && !self.is_worth_parting(self.regions.at(id).memory) {
+            for (other, _) in self.regions.registered_beside(id, MOST_TORN) {
+                all_ns = all_ns.saturating_add(self.again_ns(other));
+            }
         }
+        all_ns
+    }
+
+    /// A region is not registered any more, or only in part, from now on: its next use may pay for that.
+    pub(super) fn charge_for(&mut self, id: RegionId, ns: u64, now: Time) {
+        self.worth.charge(ns);
+        let region = self.regions.at_mut(id);
+        region.charged_ns = region.charged_ns.saturating_add(ns);
+        region.charged_at = now;
     }
 
     /// Gives up the regions that were spared, once that is worth it.
     pub(super) fn give_up_spared(&mut self, now: Time) -> Option<Action> {
         while let Some(id) = self.regions.first_spared()
-            && self.worth.affords(self.again_ns(id), now)
+            && self.worth.affords(self.in_vain_ns(id), now)
         {
             self.regions.at_mut(id).is_spared = false;
             self.requeue(id);

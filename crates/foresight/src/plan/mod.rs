@@ -185,7 +185,6 @@ impl Plan {
         self.updates = updates;
         let region = region?;
         self.requeue(region);
-        self.step_back(now);
         self.reconsider(region, now)
     }
 
@@ -202,7 +201,6 @@ impl Plan {
 
     /// Looks at what is due: the most urgent registration, and what was not used in its time.
     pub fn look(&mut self, now: Time) -> Option<Action> {
-        self.step_back(now);
         let over = self.expire(now).or_else(|| self.give_up_spared(now));
         over.or_else(|| self.register_first(now))
     }
@@ -222,7 +220,7 @@ impl Plan {
         });
         let expires = self.regions.first_look().map(|it| it.0);
         let spared = self.regions.first_spared();
-        let is_worth_it = spared.and_then(|id| self.worth.affords_from(self.again_ns(id)));
+        let is_worth_it = spared.and_then(|id| self.worth.affords_from(self.in_vain_ns(id)));
         due.into_iter().chain(expires).chain(is_worth_it).min()
     }
 
@@ -256,7 +254,7 @@ impl Plan {
     /// The bytes that are to be registered in all, unless uses need more at once: what is registered on demand beyond
     /// that has others given up first. It is unbounded while giving up would cost more than it is worth.
     pub fn room_bytes(&self) -> u64 {
-        match self.worth.is_back() {
+        match self.worth.is_bounded() {
             true => u64::MAX,
             false => self.bound.bytes(),
         }
@@ -320,9 +318,12 @@ impl Plan {
         region.last_used = region.last_used.max(communication.begun);
         region.is_postponed = false;
         region.is_spared = false;
-        let charged_ns = std::mem::take(&mut region.charged_ns);
-        if communication.way == Way::Found {
-            self.worth.refund(charged_ns);
+        // The record of a use may come after the region was given up that it used.
+        if region.charged_at <= communication.begun {
+            let charged_ns = std::mem::take(&mut region.charged_ns);
+            if communication.way == Way::Found {
+                self.worth.refund(charged_ns);
+            }
         }
         match communication.way {
             Way::Copied => {}

@@ -48,6 +48,8 @@ pub(super) struct Known {
     pub(super) is_spared: bool,
     /// The charge for giving it up.
     pub(super) charged_ns: u64,
+    /// When that was.
+    pub(super) charged_at: Time,
     /// It was to be registered, and there was no room.
     pub(super) is_postponed: bool,
     /// When the helper last began to register it.
@@ -67,6 +69,7 @@ impl Known {
             is_ahead: false,
             is_spared: false,
             charged_ns: 0,
+            charged_at: Time::default(),
             is_postponed: false,
             registered_from: Time::default(),
             last_used: now,

@@ -38,7 +38,6 @@ pub(super) struct Places {
     postponed: Option<Time>,
     /// The time of its last use, if it is to be given up once that is worth it.
     spared: Option<Time>,
-    is_kept: bool,
 }
 
 /// The last bytes of regions, by their state. Zero means that there is none.
@@ -47,8 +46,8 @@ struct Ends {
     any: u64,
     /// Of regions that are not idle.
     busy: u64,
-    /// Of regions that are registered for a use to come.
-    kept: u64,
+    /// Of those that are registered and not in use.
+    registered: u64,
 }
 
 impl Weight for Ends {
@@ -56,7 +55,7 @@ impl Weight for Ends {
         Self {
             any: self.any.max(later.any),
             busy: self.busy.max(later.busy),
-            kept: self.kept.max(later.kept),
+            registered: self.registered.max(later.registered),
         }
     }
 }
@@ -164,7 +163,6 @@ impl Regions {
             can_go: (region.can_go()).then(|| region.earliest().unwrap_or(Time::NEVER)),
             postponed: (region.is_postponed).then(|| region.due().unwrap_or(Time::NEVER)),
             spared: (region.can_go() && region.is_spared).then_some(region.last_used),
-            is_kept: region.is_kept(),
         };
         let before = std::mem::replace(&mut region.places, now);
         if before == now {
@@ -189,8 +187,9 @@ impl Regions {
                 self.can_go.insert((at, id), Bytes(bytes));
             }
         }
-        if (before.idle.is_none(), before.is_kept) != (now.idle.is_none(), now.is_kept) {
-            let ends = ends(end, now.idle.is_none(), now.is_kept);
+        let is_there = |it: &Places| (it.idle.is_none(), it.can_go.is_some());
+        if is_there(&before) != is_there(&now) {
+            let ends = ends(end, now.idle.is_none(), now.can_go.is_some());
             self.by_start.set(&(start, id), ends);
         }
     }
@@ -285,14 +284,14 @@ impl Regions {
         found
     }
 
-    /// The other regions that overlap one and are registered for a use to come.
-    pub(super) fn kept_beside(&self, id: RegionId) -> Vec<(RegionId, Region)> {
+    /// Up to so many of the other regions that share bytes with one, are registered, and not in use.
+    pub(super) fn registered_beside(&self, id: RegionId, most: usize) -> Vec<(RegionId, Region)> {
         let mut found = Vec::new();
-        self.show(self.at(id).memory, |it| it.kept, &mut |other| {
+        self.show(self.at(id).memory, |it| it.registered, &mut |other| {
             if other != id {
                 found.push((other, self.at(other).memory));
             }
-            true
+            found.len() < most
         });
         found
     }
@@ -426,10 +425,10 @@ impl Regions {
     }
 }
 
-fn ends(end: u64, is_busy: bool, is_kept: bool) -> Ends {
+fn ends(end: u64, is_busy: bool, is_registered: bool) -> Ends {
     Ends {
         any: end,
         busy: if is_busy { end } else { 0 },
-        kept: if is_kept { end } else { 0 },
+        registered: if is_registered { end } else { 0 },
     }
 }

@@ -81,25 +81,31 @@ impl Plan {
         is_expected
     }
 
-    /// Those that share memory with a region that was deregistered, and are to be registered and not in use: where a NIC
+    /// Those that share memory with a region that was deregistered, and are registered and not in use: where a NIC
     /// registers whole pages once, buffers that lie side by side share a page, which went with it. The driver looks
     /// which of them are [torn](Self::torn).
     pub fn neighbours(&self, id: RegionId) -> Vec<(RegionId, Region)> {
-        self.regions.kept_beside(id)
+        self.regions.registered_beside(id, usize::MAX)
     }
 
-    /// A part of a registered region was deregistered with another one: it is to be registered again.
+    /// A part of a registered region was deregistered with another one: it is to be registered again, if it is expected.
+    /// Its next use may find it registered or not, and pays for that as if it had been given up itself.
     ///
     /// # Panics
     ///
     /// If it is not one of those that [share memory](Self::neighbours) with that.
-    pub fn torn(&mut self, id: RegionId) -> Action {
+    pub fn torn(&mut self, id: RegionId, now: Time) -> Option<Action> {
+        self.charge_for(id, self.again_ns(id), now);
         let region = self.regions.at_mut(id);
-        assert!(region.is_kept(), "only what is registered is torn");
-        region.state = State::Registering;
+        assert!(region.can_go(), "only what is registered is torn");
         let memory = region.memory;
+        if !region.is_kept() {
+            self.lost(memory);
+            return None;
+        }
+        region.state = State::Registering;
         self.regions.settle(id);
-        Action::Register { id, region: memory }
+        Some(Action::Register { id, region: memory })
     }
 
     /// A region could not be deregistered because somebody uses it: its next record decides.
@@ -164,10 +170,7 @@ impl Plan {
             let pages = self.page_count(it.bytes);
             takes_ns = takes_ns.saturating_add(self.config.costs.deregister.of(pages));
             if let Some(id) = self.regions.exact(*it) {
-                let again_ns = self.again_ns(id);
-                self.worth.charge(again_ns);
-                let region = self.regions.at_mut(id);
-                region.charged_ns = region.charged_ns.saturating_add(again_ns);
+                self.charge_for(id, self.again_ns(id), now);
             }
         }
         self.worth.charge(takes_ns);

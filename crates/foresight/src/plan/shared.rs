@@ -119,7 +119,7 @@ impl Plan {
     }
 
     /// Whether registering a region takes so long that one registration more is little beside it.
-    fn is_worth_parting(&self, memory: Region) -> bool {
+    pub(super) fn is_worth_parting(&self, memory: Region) -> bool {
         let register = self.config.costs.register;
         register.of(self.page_count(memory.bytes)) >= WORTH_IT * register.of(1)
     }

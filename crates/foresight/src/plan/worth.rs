@@ -1,5 +1,11 @@
 //! Bounds the cost of giving memory up. The helper steps back when giving up is not worth it.
 //!
+//! A region that is given up costs its registration if the next use was not foreseen, or came too early. As much is
+//! charged when it is given up, and refunded when the next use finds it registered; so is what tears with it, because it
+//! shares a page. No more is charged than a part of the time so far: beyond that regions stay registered, as if they were
+//! left pinned, and are given up once enough time has passed. So a program whose uses are foreseen gets back what it is
+//! charged; one that computes little between uses, or whose uses nobody foresees, loses a small part of its time at most,
+//! and is tried again all along.
 //! A region that is given up costs its registration if the next use was not foreseen, or came too early. That cost is
 //! charged when it is given up, and refunded when the next use finds it registered. No more is charged than a part of
 //! the time so far. Beyond that, regions stay registered, as if they were left pinned, and are given up once enough
@@ -14,9 +20,6 @@ pub(super) struct Worth {
     /// One part in so many of the time may be lost; zero means no bound.
     part: u64,
     charged_ns: u64,
-    /// More was lost than may be, or nothing may be lost yet. Then nothing is held back for want of
-    /// [room](super::bound) until half of it is free again.
-    is_back: bool,
 }
 
 impl Worth {
@@ -24,8 +27,12 @@ impl Worth {
         Self {
             part,
             charged_ns: 0,
-            is_back: part != 0,
         }
+    }
+
+    /// Whether there is a bound.
+    pub(super) fn is_bounded(&self) -> bool {
+        self.part != 0
     }
 
     /// Returns whether this amount may be charged as well.
@@ -43,27 +50,13 @@ impl Worth {
     }
 
     pub(super) fn charge(&mut self, ns: u64) {
-        if self.part != 0 {
+        if self.is_bounded() {
             self.charged_ns = self.charged_ns.saturating_add(ns);
         }
     }
 
     pub(super) fn refund(&mut self, ns: u64) {
         self.charged_ns = self.charged_ns.saturating_sub(ns);
-    }
-
-    pub(super) fn is_back(&self) -> bool {
-        self.is_back
-    }
-
-    /// Starts or ends stepping back, if the longest region takes `ns`. Returns whether that changed.
-    #[must_use = "there is more room then, or less"]
-    pub(super) fn look(&mut self, ns: u64, now: Time) -> bool {
-        let is_back = match self.is_back {
-            true => !self.affords(self.charged_ns.saturating_add(ns.saturating_mul(2)), now),
-            false => !self.affords(0, now),
-        };
-        std::mem::replace(&mut self.is_back, is_back) != is_back
     }
 }
 
@@ -74,7 +67,7 @@ mod tests {
     #[test]
     fn no_more_is_charged_than_a_part_of_the_time() {
         let mut worth = Worth::new(100);
-        assert!(worth.is_back() && !worth.affords(1, Time(99)));
+        assert!(worth.is_bounded() && !worth.affords(1, Time(99)));
         assert!(worth.affords(1, Time(100)));
         worth.charge(5);
         assert_eq!(worth.affords_from(2), Some(Time(700)));
@@ -84,21 +77,9 @@ mod tests {
     }
 
     #[test]
-    fn who_stepped_back_waits_until_half_is_free() {
-        let mut worth = Worth::new(10);
-        worth.charge(100);
-        assert!(!worth.look(5, Time(2099)) && worth.is_back());
-        assert!(worth.look(5, Time(2100)) && !worth.is_back());
-        worth.charge(110);
-        assert!(!worth.look(5, Time(2100)) && !worth.is_back());
-        assert!(worth.look(5, Time(2099)) && worth.is_back());
-    }
-
-    #[test]
     fn without_a_bound_all_is_affordable() {
         let mut worth = Worth::new(0);
         worth.charge(u64::MAX);
-        assert!(worth.affords(u64::MAX, Time(0)) && !worth.is_back());
-        assert!(!worth.look(9, Time(0)));
+        assert!(worth.affords(u64::MAX, Time(0)) && !worth.is_bounded());
     }
 }

@@ -333,12 +333,12 @@ impl Helper {
         true
     }
 
-    /// Has those registered again as a whole that shared a page with a region that was given up, and are used soon.
+    /// Has those registered again as a whole that shared a page with a region that was given up, and are expected.
     fn mend_neighbours(&mut self, id: RegionId, registration: &Registration, plan: &mut Plan) {
         for (id, region) in plan.neighbours(id) {
             let is_whole = (registration.registered_with(region.addr, region.bytes)).is_some();
-            if !is_whole {
-                let action = plan.torn(id);
+            let now = self.recorder.now();
+            if !is_whole && let Some(action) = plan.torn(id, now) {
                 self.carry_out(action, registration, plan);
             }
         }

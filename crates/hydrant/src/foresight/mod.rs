@@ -38,9 +38,9 @@ use record::Recorder;
 /// Shorter uses are not worth a registration of their own (Li §2, Tezuka §2): they stay registered until room is short.
 const WORTH_IT: u64 = 8 << 10;
 
-/// The fraction of the time, as its denominator, that may be lost by giving up registrations in vain: one for own
-/// memory and one for peers'.
-const LOST_PART: u64 = 400;
+/// One part in so many of the time may be lost by what was given up in vain, by all ranks together, for own memory and for
+/// peers' each. Each rank has the same share of it, because what ranks lose that wait for each other adds up.
+const LOST_PART: u64 = 100;
 
 /// What the helper did, and how well it foresaw what the application would use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
@@ -209,6 +209,7 @@ fn config(transfer: &Transfer, settings: &ForesightSettings) -> Option<Config> {
     let caps = transfer.progress.conduit().caps();
     let costs = caps.registration.as_ref()?;
     let limits = transfer.registration()?.limits();
+    let ranks = u64::from(transfer.progress.size.max(1));
     let line = |it: hydrant_conduit::Cost| LinearCost {
         per_page_ns: it.per_page_ns,
         per_operation_ns: it.per_op_ns,
@@ -221,7 +222,11 @@ fn config(transfer: &Transfer, settings: &ForesightSettings) -> Option<Config> {
         },
         page_bytes: limits.geometry.bucket(),
         limit_bytes: limits.total.saturating_mul(limits.geometry.bucket()),
-        lost_part: if settings.steps_back { LOST_PART } else { 0 },
+        lost_part: if settings.steps_back {
+            LOST_PART.saturating_mul(ranks)
+        } else {
+            0
+        },
         ..Config::DEFAULT
     })
 }

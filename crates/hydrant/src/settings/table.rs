@@ -145,7 +145,7 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: "HYDRANT_FORESIGHT_STEPS_BACK",
-        meaning: "whether the strategy foresight gives up no more memory than may cost a 400th of the time if its next use is not foreseen",
+        meaning: "whether the strategy foresight gives up no more memory than may cost a hundredth of the time, shared out among the ranks, if its next use is not foreseen",
         unit: None,
         set: |s, text| switch(text).map(|on| s.foresight.steps_back = on),
         show: |s| shown(s.foresight.steps_back),

@@ -415,8 +415,8 @@ fn what_shared_a_page_with_a_region_that_went_is_registered_again() {
         panic!("{neighbours:?}");
     };
     assert_eq!((memory.addr, memory.bytes), (12 * PAGE, 3 * PAGE));
-    let action = one.plan.torn(second);
-    assert!(matches!(action, Action::Register { id, .. } if id == second));
+    let action = one.plan.torn(second, Time(20_002));
+    assert!(matches!(action, Some(Action::Register { id, .. }) if id == second));
     assert_eq!(one.plan.neighbours(first), []);
     one.plan.registered(second);
     assert_eq!(one.plan.registered_bytes(), bytes);

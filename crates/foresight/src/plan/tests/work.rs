@@ -58,10 +58,9 @@ impl One {
             Action::Deregister { id, .. } => {
                 self.plan.deregistered(id);
                 for (id, _) in self.plan.neighbours(id) {
-                    let Action::Register { id, .. } = self.plan.torn(id) else {
-                        panic!("to be registered again");
-                    };
-                    self.plan.registered(id);
+                    if let Some(Action::Register { id, .. }) = self.plan.torn(id, Time(0)) {
+                        self.plan.registered(id);
+                    }
                 }
             }
         }
