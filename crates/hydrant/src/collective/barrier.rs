@@ -130,4 +130,18 @@ impl AtEnd<'_> {
         let header = Header::new(Operation::End);
         self.team.agree_now(header, Ok(()), Piggyback::Nothing)
     }
+
+    /// As [`meet`](Self::meet), and returns whether `so` is true of every rank.
+    ///
+    /// # Errors
+    /// [`Error::PeerLost`].
+    pub(crate) fn is_so_everywhere(&self, so: bool) -> Result<bool> {
+        let header = Header::new(Operation::End).of::<u8>(usize::from(so));
+        match self.team.agree_now(header, Ok(()), Piggyback::Nothing) {
+            Ok(()) => Ok(so),
+            // All ranks are here, and their headers differ in this alone.
+            Err(Error::CollectiveMismatch { .. }) => Ok(false),
+            Err(cause) => Err(cause),
+        }
+    }
 }

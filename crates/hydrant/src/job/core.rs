@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use hydrant_conduit::Conduit;
@@ -29,6 +30,13 @@ use crate::{
     transfer::Transfer,
     two_sided::TwoSided,
 };
+
+/// The most rounds in which what is in flight is completed at the end. Functions and handlers may go on communicating
+/// with each other for ever.
+const ROUNDS: u32 = 64;
+
+/// The time for which a call of a function that only waits is waited for at the end, while nothing else happens.
+const SILENCE: Duration = Duration::from_secs(2);
 
 /// The rooms of a job, from the ground up. Only [jobs](super::Job) keep it: when the last of them
 /// goes, this rank leaves, if it has not left before.
@@ -117,20 +125,45 @@ impl Core {
     pub(super) fn come_to_end(&self) -> Result<()> {
         let at_end = self.world.come_to_end()?;
         let came = Coming::begin(self)?;
-        // Waiters for something that only this program does are told by now. After this meeting no rank begins
-        // anything.
+        let mut before = self.stillness();
+        // Waiters for something that only this program does are told by now. After this meeting no program begins
+        // anything, but functions and handlers may.
         at_end.meet()?;
-        let (progress, two_sided) = (&self.progress, &self.two_sided);
-        two_sided.all_have_come();
-        self.messages.calls().finish_all(progress)?;
-        two_sided.finish_all()?;
-        self.transfer.finish_all()?;
-        progress.wait_all_handled()?;
-        at_end.meet()?;
+        self.two_sided.all_have_come();
+        for _ in 0..ROUNDS {
+            self.complete()?;
+            let now = self.stillness();
+            let is_still = now.is_some() && now == before;
+            before = now;
+            // All were still at the moment between two meetings: nothing was in flight in the job then.
+            if at_end.is_so_everywhere(is_still)? {
+                break;
+            }
+        }
         // Every message of every rank has been handled.
-        two_sided.finish_received()?;
+        self.two_sided.finish_received()?;
         came.done();
         Ok(())
+    }
+
+    /// Completes what is in flight at this rank. A call of a function that only waits is waited for [so long](SILENCE).
+    fn complete(&self) -> Result<()> {
+        let (progress, calls) = (&self.progress, self.messages.calls());
+        calls.begin_all(progress)?;
+        self.two_sided.finish_all()?;
+        self.transfer.finish_all()?;
+        progress.wait_all_handled()?;
+        // Replies were sent before their requests counted as handled.
+        progress.drain();
+        calls.finish_all_within(progress, SILENCE)
+    }
+
+    /// What this rank has handled and called so far, if nothing is in flight at it but calls and tasks that wait.
+    fn stillness(&self) -> Option<[u64; 4]> {
+        let (made, wanted) = self.messages.calls().made_and_wanted();
+        let counters = self.progress.tally.snapshot();
+        let is_still = self.progress.is_still() && self.two_sided.is_idle();
+        is_still.then_some([counters.handled, counters.replies, made, wanted as u64])
     }
 
     /// Leaves the job, once.

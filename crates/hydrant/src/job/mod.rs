@@ -153,10 +153,13 @@ impl Job {
     /// - **Completed** are puts, gets, atomic operations and collectives that were begun. Calls are completed when
     ///   their answers arrive, which the handles still give. One-way calls, and calls whose handles were dropped, are
     ///   completed when their functions have run, or have begun if they are [`async`](Self::async_function). Messages
-    ///   are completed when they were received, and receives if their messages were sent.
+    ///   are completed when they were received, and receives if their messages were sent. The same holds for calls and
+    ///   operations that functions and handlers begin meanwhile, if they come to an end: each rank completes what it
+    ///   has under way at most 64 times.
     /// - **In vain** is a message that its receiver did not ask for before it came to the end of the job itself. So
-    ///   is a receive whose message no rank sent. Their handles return [`Error::JobOver`](crate::Error::JobOver).
-    ///   Detached tasks are dropped where they are.
+    ///   is a receive whose message no rank sent, and a call of an `async` function that only waits while nothing is in
+    ///   flight in the job for two seconds. Their handles return [`Error::JobOver`](crate::Error::JobOver). Detached
+    ///   tasks are dropped where they are.
     /// - **Other threads** of this rank send and receive nothing more from here on, and get
     ///   [`Error::JobOver`](crate::Error::JobOver). Their pending waits end with that error when the job is over, a
     ///   [`wait_for`](Self::wait_for) too.

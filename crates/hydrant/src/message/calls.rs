@@ -4,6 +4,7 @@ use std::{
     collections::HashMap,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     task::Waker,
+    time::Duration,
 };
 
 use hydrant_conduit::Standing;
@@ -264,12 +265,37 @@ impl Calls {
         self.finish_those(progress, |question| question.one_way)
     }
 
-    /// Waits until the calls made so far are over: answered, or begun if no caller waits for the answer.
+    /// Waits until the functions of the calls made so far have begun, and their arguments were got. A call that fits one
+    /// message has begun once that was handled.
     ///
     /// # Errors
     /// [`Error::PeerLost`].
-    pub(crate) fn finish_all(&self, progress: &Progress) -> Result<()> {
-        self.finish_those(progress, Question::is_wanted)
+    pub(crate) fn begin_all(&self, progress: &Progress) -> Result<()> {
+        self.finish_those(progress, Question::is_to_begin)
+    }
+
+    /// Waits until the calls made so far are answered for which a caller waits, but no longer than this time.
+    ///
+    /// # Errors
+    /// [`Error::PeerLost`].
+    pub(crate) fn finish_all_within(&self, progress: &Progress, time: Duration) -> Result<()> {
+        let mut those: Vec<u64> = (self.open().iter())
+            .filter(|(_, question)| question.is_wanted())
+            .map(|(id, _)| *id)
+            .collect();
+        let waited = progress.wait_within(On::Anyone, For::Message, time, || {
+            let open = self.open();
+            those.retain(|id| open.get(id).is_some_and(Question::is_wanted));
+            those.is_empty()
+        });
+        waited.map(drop)
+    }
+
+    /// The number of calls made so far, and of those that are not over.
+    pub(crate) fn made_and_wanted(&self) -> (u64, usize) {
+        let open = self.open();
+        let wanted = open.values().filter(|question| question.is_wanted());
+        (self.next.load(Relaxed), wanted.count())
     }
 
     fn finish_those(&self, progress: &Progress, which: fn(&Question) -> bool) -> Result<()> {
@@ -320,14 +346,15 @@ impl Question {
         !matches!(self.state, State::Answered(_))
     }
 
-    /// Returns whether a caller waits for the answer, or the function has not begun yet. A call that fits one message
-    /// has begun once that was handled.
+    /// Returns whether a caller waits for the answer, or the function has not begun yet.
     fn is_wanted(&self) -> bool {
-        match self.state {
-            State::Asked(_) => true,
-            State::Abandoned => self.one_way || self.ending || self.lent.is_some() && !self.begun,
-            State::Answered(_) => false,
-        }
+        matches!(self.state, State::Asked(_)) || self.is_to_begin()
+    }
+
+    /// Returns whether the function has not begun yet, as far as the network does not say that itself.
+    fn is_to_begin(&self) -> bool {
+        let is_due = self.one_way || self.ending || self.lent.is_some() && !self.begun;
+        is_due && self.is_unanswered()
     }
 
     /// Whether an answer of `from` is to come.

@@ -147,13 +147,18 @@ impl Progress {
 
     /// Returns whether nothing is in flight at this rank, and all that it has sent was handled.
     fn rests(&self) -> bool {
+        self.has_no_task() && !self.has_errands() && self.is_still()
+    }
+
+    /// Returns whether nothing is in flight at this rank but errands and tasks that wait, and all that it has sent was
+    /// handled.
+    pub(crate) fn is_still(&self) -> bool {
         let is_handled = |rank| {
             let (handled, sent) = self.conduit.handled(Rank(rank));
             handled >= sent
         };
         !self.has_onward()
-            && !self.has_errands()
-            && self.has_no_task()
+            && !self.has_busy_task()
             && self.operations().is_none_or(|it| it.is_idle())
             && (0..self.size).all(is_handled)
     }

@@ -11,7 +11,7 @@ use std::{
         Arc, Weak,
         atomic::{
             AtomicBool,
-            Ordering::{AcqRel, Release},
+            Ordering::{AcqRel, Acquire, Release},
         },
     },
     task::{Context, Poll, Wake, Waker},
@@ -88,6 +88,12 @@ impl Progress {
     /// Returns whether all tasks have ended.
     pub(super) fn has_no_task(&self) -> bool {
         self.spawned.lock().all.is_empty()
+    }
+
+    /// Returns whether a task runs, or is to run.
+    pub(super) fn has_busy_task(&self) -> bool {
+        let spawned = self.spawned.lock();
+        (spawned.all.values()).any(|task| task.queued.load(Acquire) || task.work.is_locked())
     }
 
     /// Polls the tasks that were woken before this began. Not in a handler.

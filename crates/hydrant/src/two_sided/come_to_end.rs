@@ -100,6 +100,11 @@ impl TwoSided {
         (self.progress).wait(On::Anyone, For::Message, || self.under_way.are_none())
     }
 
+    /// Returns whether no send is in flight, and no receive whose message was sent.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.under_way.are_none()
+    }
+
     /// As [`finish_all`](Self::finish_all), once all peers have done that. Some may have left since.
     ///
     /// # Errors

@@ -1,11 +1,15 @@
 //! Operations that a rank has in flight when it comes to the end of the job are completed.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::SeqCst},
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    thread,
+    time::Duration,
 };
 
-use hydrant::{AnySource, Error, Rank};
+use hydrant::{AnySource, Error, Function, Rank};
 use parking_lot::Mutex;
 
 use crate::support::local;
@@ -177,4 +181,64 @@ fn a_function_that_receives_in_vain_holds_no_rank_up() {
         let told = call.wait();
         assert!(matches!(told, Ok(true)), "{told:?}");
     }
+}
+
+/// A function that only waits, for something that is not of this job.
+#[test_on(every)]
+fn a_function_that_never_answers_holds_no_rank_up() {
+    let kept = Mutex::new(Vec::new());
+    local(2, |job| {
+        let wait = job.async_function(|_, _: Vec<u8>| std::future::pending::<()>())?;
+        job.barrier()?;
+        if job.rank() == Rank(0) {
+            for len in [10, LONG] {
+                (kept.lock()).push(job.call_nb(Rank(1), &wait, &vec![7; len])?);
+            }
+        }
+        if job.settings().conduit.is_virtual() {
+            return Ok(());
+        }
+        thread::scope(|threads| {
+            let waits = threads.spawn(|| job.call(job.right(), &wait, &vec![7; 10]));
+            // It waits by then, or finds the job over.
+            thread::sleep(Duration::from_millis(50));
+            job.finalize()?;
+            let told = waits.join().expect("no panic");
+            assert!(matches!(told, Err(Error::JobOver)), "{told:?}");
+            Ok(())
+        })
+    });
+    for call in kept.into_inner() {
+        let told = call.wait();
+        assert!(matches!(told, Err(Error::JobOver)), "{told:?}");
+    }
+}
+
+/// Each rank has nothing else to do when a call of another's function comes.
+#[test_on(every)]
+fn calls_that_functions_make_at_the_end_run() {
+    const HOPS: u64 = 30;
+    let ran = Arc::new(AtomicU64::new(0));
+    local(3, |job| {
+        let relay = Arc::new(OnceLock::<Function<(u64, Vec<u8>), ()>>::new());
+        let (here, next, ran) = (job.downgrade(), Arc::clone(&relay), Arc::clone(&ran));
+        let hop = job.function(move |_, (left, bytes): (u64, Vec<u8>)| {
+            ran.fetch_add(1, SeqCst);
+            if let (Some(job), Some(next)) = (here.upgrade(), next.get())
+                && left > 0
+            {
+                let called = job.call_one_way(job.right(), next, &(left - 1, bytes));
+                called.unwrap_or_else(|cause| panic!("{left} hops before the end: {cause}"));
+            }
+        })?;
+        relay.set(hop).expect("it is set once");
+        job.barrier()?;
+        if job.rank() == Rank(0) {
+            for len in [10, LONG] {
+                job.call_one_way(Rank(1), &hop, &(HOPS, vec![7; len]))?;
+            }
+        }
+        Ok(())
+    });
+    assert_eq!(ran.load(SeqCst), 2 * (HOPS + 1));
 }
