@@ -1,6 +1,5 @@
 //! Columns of matrices: elements of a few bytes, each a step further than the one before on both sides, as most
-//! short runs of programs are. What a column takes before its loop is a fifth of what runs in loops take, and its
-//! loop is of one size of elements.
+//! short runs of programs are. One loop of one size of elements needs fewer checks than [runs](super::Runs) in any loops.
 
 use super::copy::{self, Direction};
 
@@ -96,7 +95,7 @@ mod tests {
                 model.write(3 + there, &data[5 + here..][..size]).unwrap();
             }
             // SAFETY: the data is this test's own, and a window's memory is apart from it.
-            assert!(unsafe { gate.put_column(3, data[5..].as_ptr(), &column) });
+            assert!(unsafe { gate.put_column(3, data[5..].as_ptr(), &column, || ()) });
             let all = |window: &Window| {
                 let mut bytes = vec![0; BYTES];
                 window.read(0, &mut bytes).unwrap();
@@ -111,7 +110,7 @@ mod tests {
                     .unwrap();
             }
             // SAFETY: as above.
-            assert!(unsafe { gate.get_column(3, back[5..].as_mut_ptr(), &column) });
+            assert!(unsafe { gate.get_column(3, back[5..].as_mut_ptr(), &column, || ()) });
             assert_eq!(back, right, "{column:?}");
         }
     }
@@ -133,9 +132,9 @@ mod tests {
         let mut data = [1_u8; 40];
         let fits = |at: usize, data: &mut [u8; 40]| {
             // SAFETY: the data is this test's own.
-            let put = unsafe { gate.put_column(at, data.as_ptr(), &column) };
+            let put = unsafe { gate.put_column(at, data.as_ptr(), &column, || ()) };
             // SAFETY: as above.
-            let got = unsafe { gate.get_column(at, data.as_mut_ptr(), &column) };
+            let got = unsafe { gate.get_column(at, data.as_mut_ptr(), &column, || ()) };
             assert_eq!(put, got, "at {at}");
             put
         };
@@ -145,7 +144,7 @@ mod tests {
         let base = gate.as_ptr();
         for (at, right) in [(0, false), (1, false), (39, false)] {
             // SAFETY: in the window, whose bytes are this test's own.
-            let put = unsafe { gate.put_column(8, base.wrapping_add(at), &column) };
+            let put = unsafe { gate.put_column(8, base.wrapping_add(at), &column, || ()) };
             assert_eq!(put, right, "from {at} bytes behind the window's start");
         }
         gate.shut();

@@ -64,16 +64,23 @@ impl Gate {
     }
 
     /// Copies a column in, the first element from `src` to `offset`, and says whether it did: not if it leaves the window
-    /// or its span shares a byte with the other side's, nor if the gate is shut.
+    /// or its span shares a byte with the other side's, nor if the gate is shut. `first` is as that of [`put`](Self::put).
     ///
     /// # Safety
     /// 1. Each element at `src` is readable.
     /// 2. Nobody writes to it meanwhile.
     #[inline(always)]
-    pub unsafe fn put_column(&self, offset: usize, src: *const u8, column: &Column) -> bool {
+    pub unsafe fn put_column(
+        &self,
+        offset: usize,
+        src: *const u8,
+        column: &Column,
+        first: impl FnOnce(),
+    ) -> bool {
         let Some(dst) = self.apart_from_column(offset, src, column) else {
             return false;
         };
+        first();
         // SAFETY: 1. the caller's, and the window has the span; 2. the window's promise; 3. just checked.
         unsafe { column.copy(Direction::IntoWindow, dst, src) };
         true
@@ -85,10 +92,17 @@ impl Gate {
     /// 1. Each element at `dst` is writable.
     /// 2. Nobody else uses it meanwhile.
     #[inline(always)]
-    pub unsafe fn get_column(&self, offset: usize, dst: *mut u8, column: &Column) -> bool {
+    pub unsafe fn get_column(
+        &self,
+        offset: usize,
+        dst: *mut u8,
+        column: &Column,
+        first: impl FnOnce(),
+    ) -> bool {
         let Some(src) = self.apart_from_column(offset, dst, column) else {
             return false;
         };
+        first();
         // SAFETY: as in `put_column`.
         unsafe { column.copy(Direction::OutOfWindow, dst, src) };
         true

@@ -69,11 +69,12 @@ impl Symmetric<u8> {
         let Some((mapped, own)) = self.near(rank) else {
             return false;
         };
+        let count = || own.puts(column.count(), column.bytes());
         // SAFETY: 1., 2.
-        if !unsafe { mapped.window.put_column(at, source, column) } {
+        let put = unsafe { mapped.window.put_column(at, source, column, count) };
+        if !put {
             return false;
         }
-        own.puts(column.count(), column.bytes());
         if mapped.is_watched() {
             self.block().wake(rank);
         }
@@ -97,12 +98,9 @@ impl Symmetric<u8> {
         let Some((mapped, own)) = self.near(rank) else {
             return false;
         };
+        let count = || own.gets(column.count(), column.bytes());
         // SAFETY: 1., 2.
-        if !unsafe { mapped.window.get_column(at, target, column) } {
-            return false;
-        }
-        own.gets(column.count(), column.bytes());
-        true
+        unsafe { mapped.window.get_column(at, target, column, count) }
     }
 
     /// Puts runs of which the first is at `source`, and goes to byte `at`, in order.
