@@ -166,13 +166,13 @@ fn a_helper_that_does_not_pay_leaves_memory_pinned() {
 
 #[test]
 fn what_is_foreseen_is_given_up_by_one_that_steps_back() {
-    let seen = stepping_back(true, Strategy::Foresight, 2, two_buffers);
+    // The rank that puts: its peer has registered what firehoses are there for.
+    let seen = &stepping_back(true, Strategy::Foresight, 2, two_buffers)[0];
     let pinned = Strategy::OnDemand { leave_pinned: true };
-    for (seen, pinned) in seen.iter().zip(&simulated(pinned, 2, two_buffers)) {
-        let means = (seen.mean(), pinned.mean());
-        assert!(means.0 < means.1 / 2, "{means:?}");
-        assert!(seen.took <= pinned.took + pinned.took / 100);
-    }
+    let pinned = &simulated(pinned, 2, two_buffers)[0];
+    let means = (seen.mean(), pinned.mean());
+    assert!(means.0 < means.1 / 2, "{means:?} {:?}", seen.foresight);
+    assert!(seen.took <= pinned.took + pinned.took / 100);
 }
 
 #[test]
