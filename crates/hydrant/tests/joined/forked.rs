@@ -53,7 +53,7 @@ pub(crate) fn over_rdma() {
         eprintln!("left out: {why}");
         return;
     }
-    for registration in ["firehose", "rendezvous"] {
+    for registration in ["firehose", "rendezvous-unpin"] {
         passes(&[
             ("HYDRANT_CONDUIT", "verbs"),
             ("HYDRANT_REGISTRATION", registration),
