@@ -25,7 +25,8 @@ impl Default for ForesightSettings {
     fn default() -> Self {
         Self {
             firehoses: true,
-            steps_back: true,
+            // With many short buffers side by side the helper would take longer for each use.
+            steps_back: false,
             cores: IdleCores::Each,
             // The paper favours it.
             policy: Policy::Conservative,
