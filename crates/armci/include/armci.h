@@ -166,7 +166,7 @@ typedef struct {
  */
 typedef struct {
   /**
-   * A number, what it is known by, and whether it gathers.
+   * A number, the check word, and whether the handle is an aggregate.
    */
   int data[4];
   /**
@@ -185,13 +185,14 @@ extern "C" {
 int ARMCI_Init(void);
 
 /**
- * As ARMCI_Init. Begins MPI before, if the program is linked with it and has not begun it: the program ends MPI then, or its exit does if ARMCI was finalized.
+ * As ARMCI_Init. Begins MPI before, if the program is linked with it and has not begun it. The program then ends
+ * MPI, or its exit does if ARMCI was finalized.
  */
 int ARMCI_Init_args(int *argc,
                     char ***argv);
 
 /**
- * As ARMCI_Init. Any thread may call ARMCI, whatever is asked for.
+ * As ARMCI_Init. Any thread may call ARMCI, for any level that is asked for.
  */
 int ARMCI_Init_thread(int _armci_requested);
 
@@ -201,7 +202,8 @@ int ARMCI_Init_thread(int _armci_requested);
 int ARMCI_Initialized(void);
 
 /**
- * Ends ARMCI, and the job, unless armci_msg_init began it. Does nothing if ARMCI is not initialized. 0, as ARMCI-MPI has it. Collective.
+ * Ends ARMCI, and the job, unless armci_msg_init began it. Does nothing if ARMCI is not initialized. Returns 0, as
+ * in ARMCI-MPI. Collective.
  */
 int ARMCI_Finalize(void);
 
@@ -255,7 +257,7 @@ int ARMCI_Malloc(void **ptr_arr, armci_size_t bytes);
 int ARMCI_Free(void *ptr);
 
 /**
- * As ARMCI_Malloc; devices are all one, and their names are not looked at.
+ * As ARMCI_Malloc; all devices are the same, and their names are ignored.
  */
 int ARMCI_Malloc_memdev(void **ptr_arr, armci_size_t bytes, const char *_device);
 
@@ -280,7 +282,7 @@ int ARMCI_Free_local(void *ptr);
 int ARMCI_Malloc_group(void **ptr_arr, armci_size_t bytes, ARMCI_Group *group);
 
 /**
- * As ARMCI_Malloc_group; devices are all one, and their names are not looked at.
+ * As ARMCI_Malloc_group; all devices are the same, and their names are ignored.
  */
 int ARMCI_Malloc_group_memdev(void **ptr_arr,
                               armci_size_t bytes,
@@ -313,12 +315,12 @@ void ARMCI_Memdt(armci_meminfo_t *_meminfo, long _offset);
 void ARMCI_Memctl(armci_meminfo_t *meminfo);
 
 /**
- * Does nothing: where each process has memory is known from the start.
+ * Does nothing: each process's memory is known from the start.
  */
 void armci_set_mem_offset(void *_ptr);
 
 /**
- * Does nothing, as ARMCI-MPI's programs need not ask here: a process may load and store in its own memory at any time.
+ * Does nothing: a process may load and store in its own memory at any time, without ARMCI-MPI's permission.
  */
 void ARMCI_Access_begin(void *_ptr);
 
@@ -532,7 +534,8 @@ int ARMCI_PutS_flag_dir(void *src_ptr,
                         int proc);
 
 /**
- * Copies a section of an array of this process into a buffer, run behind run: `count` is its bytes, then how often on each level.
+ * Copies a section of an array of this process into a buffer, run behind run. `count` is the bytes of a run, then
+ * the number of runs at each level.
  */
 void armci_write_strided(void *ptr,
                          int stride_levels,
@@ -541,7 +544,7 @@ void armci_write_strided(void *ptr,
                          char *buf);
 
 /**
- * Copies a buffer into a section of an array of this process, as armci_write_strided the other way.
+ * Copies a buffer into a section of an array of this process: the reverse of armci_write_strided.
  */
 void armci_read_strided(void *ptr, int stride_levels, int *stride_arr, int *count, char *buf);
 

@@ -9,7 +9,7 @@
 
 
 /**
- * Mutexes of a group, beside those of ARMCI_Create_mutexes.
+ * Mutexes of a group, besides those of ARMCI_Create_mutexes.
  */
 typedef struct armcix_mutex_hdl_s armcix_mutex_hdl_s;
 
@@ -23,8 +23,8 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Makes a group of the members of another that give the same color, in the order of their keys; none, -1, of those that
- * give a negative color. Collective over the other group.
+ * Makes a group of the members of another that give the same color, in the order of their keys. Members with a
+ * negative color get no group, -1. Collective over the other group.
  */
 int ARMCIX_Group_split(ARMCI_Group *parent,
                        int color,
@@ -37,22 +37,22 @@ int ARMCIX_Group_split(ARMCI_Group *parent,
 int ARMCIX_Group_dup(ARMCI_Group *parent, ARMCI_Group *new_group);
 
 /**
- * Makes mutexes, so many of this process; null after an error. Collective over a group.
+ * Makes `count` mutexes of this process; null after an error. Collective over a group.
  */
 armcix_mutex_hdl_t ARMCIX_Create_mutexes_hdl(int count, ARMCI_Group *pgroup);
 
 /**
- * Does away with mutexes. Collective over their group.
+ * Destroys mutexes. Collective over their group.
  */
 int ARMCIX_Destroy_mutexes_hdl(armcix_mutex_hdl_t hdl);
 
 /**
- * Locks a mutex of a process, by its number among all.
+ * Locks a mutex of a process. `proc` is the process's number among all.
  */
 void ARMCIX_Lock_hdl(armcix_mutex_hdl_t hdl, int mutex, int proc);
 
 /**
- * Locks a mutex of a process if nobody has it: 0 if it did, 1 if not.
+ * Locks a mutex of a process if it is free: 0 if it did, 1 if not.
  */
 int ARMCIX_Trylock_hdl(armcix_mutex_hdl_t hdl, int mutex, int proc);
 
@@ -62,7 +62,7 @@ int ARMCIX_Trylock_hdl(armcix_mutex_hdl_t hdl, int mutex, int proc);
 void ARMCIX_Unlock_hdl(armcix_mutex_hdl_t hdl, int mutex, int proc);
 
 /**
- * Does nothing: what others ask for is done by a thread of its own.
+ * Does nothing: a thread of its own serves other processes.
  */
 void ARMCIX_Progress(void);
 

@@ -27,7 +27,8 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Joins the job, so that messages go on after ARMCI_Finalize, until armci_msg_finalize. Begins MPI before, if the program is linked with it and has not begun it. Collective.
+ * Joins the job, so that messages go on after ARMCI_Finalize, until armci_msg_finalize. Begins MPI before, if the
+ * program is linked with it and has not begun it. Collective.
  */
 void armci_msg_init(int *argc,
                     char ***argv);
@@ -188,9 +189,14 @@ void armci_msg_clus_dgop(double *x, int n, char *op);
 void armci_msg_group_dgop(double *x, int n, char *op, ARMCI_Group *group);
 
 /**
- * Combines elements of all members of a group that are in a scope, at each. Collective over these.
+ * Combines elements of all members of a group that are in a scope, at each of them. Collective over these.
  */
-void armci_msg_group_gop_scope(int scope, void *x, int n, char *op, int type_, ARMCI_Group *group);
+void armci_msg_group_gop_scope(int scope,
+                               void *x,
+                               int n,
+                               char *op,
+                               int type_,
+                               ARMCI_Group *group);
 
 /**
  * Brings the bytes to all of a scope whose first element is the largest (`max`) or the smallest (`min`) of those that contribute. Collective over it.
@@ -218,7 +224,8 @@ void armci_exchange_address_grp(void **ptr_arr, int n, ARMCI_Group *group);
 void armci_msg_group_barrier(ARMCI_Group *group);
 
 /**
- * Brings bytes of a member of a group, by its number among all processes, to all members that are in a scope. Collective over these.
+ * Brings bytes from a member of a group to all members that are in a scope. The root is given by its number among
+ * all processes. Collective over these.
  */
 void armci_msg_group_bcast_scope(int scope,
                                  void *buf,
@@ -227,7 +234,8 @@ void armci_msg_group_bcast_scope(int scope,
                                  ARMCI_Group *group);
 
 /**
- * Brings bytes of a member of a group to so many from it on, all by their numbers there. Collective over these.
+ * Brings bytes from a member of a group to the next members in number order, by their numbers in the group.
+ * Collective over these.
  */
 void armci_grp_clus_brdcst(void *buf,
                            int len,
