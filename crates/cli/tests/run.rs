@@ -216,7 +216,9 @@ fn a_reader_that_goes_ends_what_is_printed_quietly() {
             .output()
             .expect("the command runs");
         let said = String::from_utf8_lossy(&ended.stderr);
-        assert!(ended.status.success(), "{arguments:?}: {said}");
+        // A rank that writes when the launcher has heard of it gets the signal of a closed pipe.
+        let is_killed = arguments[0] == "run" && ended.status.code() == Some(128 + 13);
+        assert!(ended.status.success() || is_killed, "{arguments:?}: {said}");
         assert!(!said.contains("pipe"), "{arguments:?}: {said}");
     }
 }
