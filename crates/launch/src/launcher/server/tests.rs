@@ -65,7 +65,7 @@ fn one_that_ends_well_without_a_goodbye_deserts() {
     server.line(1, b"cmd=finalize");
     server.ended_well(1);
     assert_eq!(server.deserter(), None, "it said goodbye");
-    server.line(2, b"cmd=put kvsname=job key=bereft value=1");
+    server.line(2, b"cmd=put kvsname=job key=h.2.bereft.0 value=1");
     server.ended_well(2);
     assert_eq!(server.deserter(), None, "it failed for another");
     server.ended_well(3);
