@@ -40,7 +40,7 @@ impl Plan {
         self.config.costs.register.of(pages)
     }
 
-    /// What giving a region up costs if no next use is foreseen: of its own, and of the regions that it tears. The pages
+    /// The cost of giving a region up if no next use is foreseen: its own, and that of the regions that it tears. The pages
     /// that long ones share are apart.
     pub(super) fn in_vain_ns(&self, id: RegionId) -> u64 {
         let mut all_ns = self.again_ns(id);

@@ -30,7 +30,7 @@ impl Worth {
         }
     }
 
-    /// Whether there is a bound.
+    /// True if there is a bound.
     pub(super) fn is_bounded(&self) -> bool {
         self.part != 0
     }

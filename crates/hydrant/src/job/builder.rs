@@ -144,7 +144,7 @@ impl JobBuilder {
         self
     }
 
-    /// Whether the strategy `foresight` steps back where giving memory up costs more than a small part of the time
+    /// Sets whether the strategy `foresight` steps back where giving memory up costs more than a small part of the time
     /// (`HYDRANT_FORESIGHT_STEPS_BACK`). If not, it gives up all that it does not expect soon, as its paper has it.
     pub fn foresight_steps_back(mut self, on: bool) -> Self {
         self.settings.foresight.steps_back = on;

@@ -158,7 +158,7 @@ impl Core {
         calls.finish_all_within(progress, SILENCE)
     }
 
-    /// What this rank has handled and called so far, if nothing is in flight at it but calls and tasks that wait.
+    /// The requests that this rank has handled and called so far, if nothing is in flight at it but calls and tasks that wait.
     fn stillness(&self) -> Option<[u64; 4]> {
         let (made, wanted) = self.messages.calls().made_and_wanted();
         let counters = self.progress.tally.snapshot();

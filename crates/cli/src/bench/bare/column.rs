@@ -1,4 +1,4 @@
-//! What a program would write by hand for a column of a matrix: short rows a stride apart on both sides,
+//! The loops that a program would write by hand for a column of a matrix: short rows a stride apart on both sides,
 //! by a loop over the words of each row, as the original ARMCI has it, or by a call of `memcpy` for each.
 
 use std::hint::black_box;
