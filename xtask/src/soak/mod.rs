@@ -111,12 +111,7 @@ fn print(rows: &[Row], format: Format) {
 
 /// The part of `test` and `full` that needs no virtual machine.
 pub(crate) fn check(arguments: &Arguments) -> Result<Vec<String>, Error> {
-    let mut kinds = Kind::without_machine();
-    // In virtual time two runs of one seed differ by some nanoseconds at present; `full` shows it.
-    if arguments.minutes <= Dose::Short.soak() {
-        kinds.retain(|kind| *kind != Kind::Sim);
-    }
-    let rows = soak_on(&kinds, arguments.minutes, None, false)?;
+    let rows = soak_on(&Kind::without_machine(), arguments.minutes, None, false)?;
     let lines: Vec<String> = table::text(&rows).lines().map(str::to_owned).collect();
     let problems: Vec<String> = rows.into_iter().flat_map(|row| row.problems).collect();
     match problems.is_empty() {
