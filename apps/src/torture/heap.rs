@@ -55,24 +55,14 @@ struct Part {
     free: [usize; CLASSES],
 }
 
-/// Until this is dropped, memory of the thread comes from its own part.
-pub(crate) struct Placed(());
-
-/// Has what the calling thread allocates from now on come from the part of a rank.
+/// Has what the calling thread allocates from now on come from the part of a rank, until the thread ends.
 ///
 /// # Panics
 /// If the address space for it is refused, or if the ranks are others than in an earlier call.
-pub(crate) fn placed(rank: Rank, ranks: usize) -> Placed {
+pub(crate) fn place(rank: Rank, ranks: usize) {
     let parts = PARTS.get_or_init(|| Parts::new(ranks));
     assert!(rank.index() < parts.parts.len(), "two jobs in one process");
     OWN.set(rank.index() + 1);
-    Placed(())
-}
-
-impl Drop for Placed {
-    fn drop(&mut self) {
-        OWN.set(0);
-    }
 }
 
 impl Parts {
@@ -191,6 +181,8 @@ unsafe impl GlobalAlloc for Heap {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     #[test]
@@ -225,6 +217,7 @@ mod tests {
         assert!(take(&mut part, 100) > second);
         assert_eq!(part.take(parts.base, class(PART)), None, "it is full");
     }
+
     #[test]
     fn buffers_lie_in_the_part_and_hash_tables_do_not() {
         let lies_within = |layout| {
@@ -236,13 +229,16 @@ mod tests {
                 parts.is_some_and(|parts| parts.of(block.addr()).is_some())
             }
         };
-        let placed = placed(Rank(0), 1);
-        assert!(lies_within(Layout::array::<u64>(100).unwrap()));
-        // As hashbrown asks for one of 56 entries.
-        assert!(!lies_within(
-            Layout::from_size_align(64 * 8 + 80, TABLE_ALIGN).unwrap()
-        ));
-        drop(placed);
-        assert!(!lies_within(Layout::array::<u64>(100).unwrap()));
+        let buffer = Layout::array::<u64>(100).unwrap();
+        let placed = thread::spawn(move || {
+            place(Rank(0), 1);
+            assert!(lies_within(buffer));
+            // As hashbrown asks for one of 56 entries.
+            assert!(!lies_within(
+                Layout::from_size_align(64 * 8 + 80, TABLE_ALIGN).unwrap()
+            ));
+        });
+        placed.join().unwrap();
+        assert!(!lies_within(buffer), "on a thread that is no rank");
     }
 }
