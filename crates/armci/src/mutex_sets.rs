@@ -1,7 +1,7 @@
 //! Sets of mutexes that a group makes for itself, besides [those of all](Armci::create_mutexes), as in ARMCI-MPI.
 //!
-//! A mutex is a word at its process, 1 while it is locked. A waiter retries again and again, so a set suits mutexes
-//! that are seldom contended.
+//! A mutex is a word at its process: the number of the process that locked it, counted from 1, or 0. A waiter retries
+//! again and again, so a set suits mutexes that are seldom contended.
 
 #![allow(unsafe_code)] // memory is named by its address
 
@@ -74,17 +74,31 @@ impl Armci {
     /// Locks a mutex of a process, by the process's number among all. ARMCI-MPI's `ARMCIX_Lock_hdl`.
     ///
     /// # Errors
-    /// [`Error::NoMember`], [`Error::Number`] if there is no such mutex, [`Error::Hydrant`].
+    /// [`Error::NoMember`], [`Error::NoMutex`] if there is no such mutex, [`Error::Hydrant`]; among these that the
+    /// process that locked it is lost, or came to its end.
     pub fn lock_in(&self, set: &MutexSet, mutex: i32, proc: i32) -> Result<()> {
-        let mut tries = 0;
-        while !self.try_lock_in(set, mutex, proc)? {
+        let word = set.word(mutex, proc)?;
+        // The process that locked it and does nothing more, as the try before found.
+        let (mut gone, mut tries) = (None, 0);
+        loop {
+            let holder = match self.try_name(word, proc)? {
+                0 => return Ok(()),
+                holder => holder as u32 - 1,
+            };
+            match gone {
+                Some((process, cause)) if process == holder => return Err(cause),
+                _ => {}
+            }
+            // Looks after messages, among them the news of a process's end.
+            self.job.poll();
+            let present = self.job.check_present(hydrant::Rank(holder));
+            gone = present.err().map(|cause| (holder, cause.into()));
             match tries < TRIES {
                 true => thread::yield_now(),
                 false => thread::sleep(PAUSE),
             }
             tries += 1;
         }
-        Ok(())
     }
 
     /// Locks a mutex of a process if it is free. Returns whether it did. ARMCI-MPI's `ARMCIX_Trylock_hdl`.
@@ -93,9 +107,13 @@ impl Armci {
     /// As [`lock_in`](Self::lock_in).
     pub fn try_lock_in(&self, set: &MutexSet, mutex: i32, proc: i32) -> Result<bool> {
         let word = set.word(mutex, proc)?;
-        // SAFETY: the memory is ARMCI's.
-        let before = unsafe { self.read_modify_write(Rmw::Swap, word, 1, proc)? };
-        Ok(before == 0)
+        Ok(self.try_name(word, proc)? == 0)
+    }
+
+    /// Locks a mutex for this process if it is free. Returns what its word was.
+    fn try_name(&self, word: *mut i64, proc: i32) -> Result<i64> {
+        let own = i64::from(self.me()) + 1;
+        self.compare_and_swap(word, 0, own, proc)
     }
 
     /// Unlocks a mutex of a process, once this process's operations on that one's memory are complete. ARMCI-MPI's

@@ -54,8 +54,22 @@ impl Armci {
             arrived, waited, ..
         } = &self.notes;
         let wanted = waited[proc].fetch_add(1, SeqCst).wrapping_add(1);
-        let found = (self.job).wait_until(arrived, proc, |arrived| arrived >= wanted);
+        let (mut present, rank) = (Ok(()), Memory::rank(proc));
+        let found = (self.job).wait_until(arrived, proc, |arrived| {
+            if arrived >= wanted {
+                present = Ok(());
+                return true;
+            }
+            // Whatever the process did before its end is seen by the look after this one.
+            let ended = present.is_err();
+            present = match self.job.check_present(rank) {
+                Err(cause @ hydrant::Error::PeerEnded { .. }) => Err(cause),
+                _ => Ok(()),
+            };
+            ended
+        });
         // Who could not wait has not: the next call waits for the same one.
+        let found = found.and(present);
         found.inspect_err(|_| _ = waited[proc].fetch_sub(1, SeqCst))?;
         Ok(wanted as i32)
     }

@@ -70,6 +70,41 @@ impl Armci {
         value: W,
         proc: i32,
     ) -> Result<W> {
+        let index = match self.word_at(word, proc)? {
+            Ok(index) => index,
+            // SAFETY: the caller's promise; it is aligned.
+            Err(word) => return Ok(unsafe { W::change(word, op, value) }),
+        };
+        let (memory, rank) = (W::memory(self), Memory::rank(proc as usize));
+        Ok(match op {
+            Rmw::Swap => memory.swap(rank, index, value)?,
+            Rmw::FetchAndAdd => memory.fetch_add(rank, index, value)?,
+        })
+    }
+
+    /// Changes a word of a process that ARMCI allocated, if it is as expected. Returns what it was.
+    ///
+    /// # Errors
+    /// As [`read_modify_write`](Self::read_modify_write).
+    pub(crate) fn compare_and_swap(
+        &self,
+        word: *mut i64,
+        expected: i64,
+        value: i64,
+        proc: i32,
+    ) -> Result<i64> {
+        let index = self.word_at(word, proc)?.map_err(|_| Error::UnknownAddress {
+            proc,
+            addr: word.addr(),
+        })?;
+        let (memory, rank) = (i64::memory(self), Memory::rank(proc as usize));
+        Ok(memory.compare_swap(rank, index, expected, value)?)
+    }
+
+    /// The index of a word in ARMCI's memory, once this process's operations on it are complete. A word of this process
+    /// that ARMCI did not allocate is given back.
+    #[inline]
+    fn word_at<W: Word>(&self, word: *mut W, proc: i32) -> Result<Result<usize, *mut W>> {
         let size = size_of::<W>();
         if !word.addr().is_multiple_of(size) {
             not_null(word, "a word")?;
@@ -80,16 +115,10 @@ impl Armci {
         }
         let offset = match self.memory.find(proc, word.cast(), size)? {
             Place::Arena(offset) => offset,
-            // SAFETY: the caller's promise; it is aligned.
-            Place::Own(word) => return Ok(unsafe { W::change(word.cast(), op, value) }),
+            Place::Own(word) => return Ok(Err(word.cast())),
         };
-        let (memory, rank) = (W::memory(self), Memory::rank(proc as usize));
         self.settle_all(proc as usize, &(offset..offset + size))?;
         // The arena begins at a page, so that what is aligned is a whole word of it.
-        let index = offset / size;
-        Ok(match op {
-            Rmw::Swap => memory.swap(rank, index, value)?,
-            Rmw::FetchAndAdd => memory.fetch_add(rank, index, value)?,
-        })
+        Ok(Ok(offset / size))
     }
 }

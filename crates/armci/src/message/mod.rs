@@ -103,6 +103,9 @@ impl Messages {
     }
 
     /// Waits for the next message of a sender, or of any: who sent it, and its bytes.
+    ///
+    /// # Errors
+    /// [`Error::Hydrant`], among others if the sender's program came to its end and no message of it is left.
     pub(crate) fn receive(
         &self,
         context: u64,
@@ -110,7 +113,17 @@ impl Messages {
         from: Option<usize>,
     ) -> Result<(usize, Vec<u8>)> {
         let job = self.job()?;
+        let is_present = || match from {
+            Some(from) => match job.check_present(Memory::rank(from)) {
+                Err(cause @ hydrant::Error::PeerEnded { .. }) => Err(cause),
+                // The wait below tells of a loss when it has looked at what the process sent before.
+                _ => Ok(()),
+            },
+            None => Ok(()),
+        };
         loop {
+            // Read before the look at the messages: whatever was sent before the end has arrived by then.
+            let present = is_present();
             let seen = {
                 let mut state = self.inbox.state.lock();
                 let wanted = |it: &Letter| {
@@ -124,7 +137,10 @@ impl Messages {
                 }
                 state.count
             };
-            job.wait_until(&self.inbox.count, 0, |count| count > seen)?;
+            present?;
+            job.wait_until(&self.inbox.count, 0, |count| {
+                count > seen || is_present().is_err()
+            })?;
         }
     }
 

@@ -245,6 +245,33 @@ impl Job {
             .filter(|rank| self.core.progress.conduit().window(*rank).is_some())
     }
 
+    /// Checks that the program of `rank` goes on, and may still do what is waited for. Does not wait, and looks after
+    /// no messages: a loop around it calls [`poll`](Self::poll). It may be called in a handler, and in the condition
+    /// of a [`wait_until`](Self::wait_until), which then ends when the check fails.
+    ///
+    /// ```
+    /// # fn main() -> hydrant::Result<()> {
+    /// # hydrant::Job::builder()?.run_local(2, |job| {
+    /// let flags = job.alloc::<u64>(1)?;
+    /// if job.rank().0 == 0 {
+    ///     let ended = || job.check_present(job.right()).is_err();
+    ///     job.wait_until(&flags, 0, |word| word == 1 || ended())?;
+    /// }
+    /// # Ok(())
+    /// # }).into_iter().collect()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::PeerEnded`](crate::Error::PeerEnded) if the program came to the end of the job in good order: all
+    /// that it sent or put before has arrived. [`Error::PeerLost`](crate::Error::PeerLost) if the rank ended otherwise,
+    /// [`Error::JobOver`](crate::Error::JobOver), [`Error::RankOutOfRange`](crate::Error::RankOutOfRange).
+    pub fn check_present(&self, rank: Rank) -> Result<()> {
+        let progress = &self.active()?.progress;
+        progress.check_rank(rank)?;
+        progress.check_present(rank, "its program does nothing more")
+    }
+
     /// The team of all ranks.
     pub fn world(&self) -> &crate::Team {
         &self.core.world

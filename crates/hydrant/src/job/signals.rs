@@ -18,7 +18,7 @@ impl Job {
     /// if some rank ends first; [`Error::OthersEnded`](crate::Error::OthersEnded) if the programs of all other ranks
     /// came to the end of the job, and nothing is in flight at any rank that could still change the word. A thread of
     /// this rank that has waited in the job, or polled it, may change it as long as it lives; a thread that never has
-    /// is not known. In virtual time the network finds that the program deadlocks.
+    /// is not known.
     ///
     /// # Panics
     /// If `enough` does.

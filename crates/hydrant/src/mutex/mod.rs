@@ -12,6 +12,9 @@
 //! two that leave and come at once settle it by the word that says who is next: both swap, and the
 //! later one finds what the earlier one left there, a name or [`PASSED`].
 //!
+//! A rank may come to the end of the job and still have a mutex. The rank behind it notices that, and leaves the queue
+//! with an error. It marks the mutex as [`BROKEN`] for the rank behind itself, which does the same.
+//!
 //! The words of a rank: a tail for each of its mutexes, then for each mutex of the job who is next
 //! after this rank and whether this rank was granted it.
 
@@ -22,9 +25,12 @@ mod release;
 
 use std::{
     cell::Cell,
-    sync::atomic::{
-        AtomicBool, AtomicU32, AtomicUsize,
-        Ordering::{Acquire, Relaxed, Release, SeqCst},
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicU32, AtomicUsize,
+            Ordering::{Acquire, Relaxed, Release, SeqCst},
+        },
     },
 };
 
@@ -36,10 +42,13 @@ use crate::{
     progress,
     rma::signal::Words,
 };
-use release::Left;
+use release::{Left, NEVER_UNLOCKED};
 
 /// Who left wrote this where who is next says so: the mutex is that one's, without a grant.
 const PASSED: u64 = u64::MAX;
+/// The bit that marks a mutex as broken, in a word that grants it or says who is next. The other bits are the rank
+/// whose program ended.
+const BROKEN: u64 = 1 << 63;
 
 /// Mutexes of a job, at one rank; see [`Job::mutexes`](crate::Job::mutexes).
 pub struct Mutexes {
@@ -167,8 +176,8 @@ impl Mutexes {
     /// # Errors
     /// [`Error::RankOutOfRange`], [`Error::OutOfBounds`] if there is no such mutex,
     /// [`Error::MutexHeld`] if this thread has it, [`Error::InHandler`], [`Error::Freed`],
-    /// [`Error::JobOver`]; [`Error::PeerLost`] if a rank ends while this one waits: then the mutex can
-    /// be locked no more.
+    /// [`Error::JobOver`]; [`Error::PeerLost`] if a rank is lost while this one waits, [`Error::PeerEnded`] if the rank
+    /// that has the mutex came to the end of the job: then the mutex can be locked no more.
     #[inline]
     pub fn lock(&self, rank: Rank, mutex: usize) -> Result<MutexGuard<'_>> {
         self.acquire(rank, mutex)?;
@@ -271,13 +280,23 @@ impl Mutexes {
 
     #[cold]
     fn wait_behind(&self, last: u64, number: usize) -> Result<()> {
-        let before = (self.words).swap(ranked(last), self.next(number), self.name())?;
-        if before == PASSED {
-            return Ok(());
+        let (before_this, granted) = (ranked(last), self.granted(number));
+        match (self.words).swap(before_this, self.next(number), self.name())? {
+            PASSED => return Ok(()),
+            0 => {}
+            broken => return self.give_up(number, broken),
         }
-        self.wait_for(self.granted(number), |word| word != 0)?;
-        // Nobody else writes to it until this rank is in the queue again.
-        self.words.put_value(self.own, self.granted(number), 0)
+        let progress = Arc::clone(&self.words.block().transfer()?.progress);
+        let has_ended = || progress.check_present(before_this, NEVER_UNLOCKED);
+        self.wait_for(granted, |word| {
+            word != 0 || matches!(has_ended(), Err(Error::PeerEnded { .. }))
+        })?;
+        match self.words.get_value(self.own, granted)? {
+            // Nobody else writes to it until this rank is in the queue again.
+            1 => self.words.put_value(self.own, granted, 0),
+            0 => self.give_up(number, broken_by(before_this)),
+            broken => self.give_up(number, broken),
+        }
     }
 
     /// Gives the mutex to who is next.
@@ -313,6 +332,11 @@ impl Mutexes {
     fn granted(&self, number: usize) -> usize {
         self.next(number) + 1
     }
+}
+
+/// The mark of a mutex that this rank never unlocks.
+fn broken_by(rank: Rank) -> u64 {
+    BROKEN | u64::from(rank.0)
 }
 
 /// The rank that wrote this into a word.

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Mutexes, PASSED, ranked};
+use super::{BROKEN, Mutexes, PASSED, ranked};
 use crate::{Begun, Error, Rank, Result, memory::Symmetric};
 
 /// What is left of a mutex that this rank had, or waited for.
@@ -18,7 +18,11 @@ pub(super) enum Left {
     /// That rank ended while this one waited for it. Nobody can leave the queue, so that the mutex is
     /// of no use any more.
     Broken(Rank),
+    /// The program of that rank came to its end, and had the mutex.
+    Ended(Rank),
 }
+
+pub(super) const NEVER_UNLOCKED: &str = "it had the mutex, and never unlocked it";
 
 /// What became of a mutex that was given up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,15 +94,30 @@ impl Mutexes {
 
     /// Notes that the mutex is of no use any more, if that is so.
     pub(super) fn note_loss(&self, number: usize, outcome: &Result<()>) {
-        if let Err(Error::PeerLost(lost)) = outcome {
-            self.leave(number, Left::Broken(*lost));
+        match outcome {
+            Err(Error::PeerLost(lost)) => self.leave(number, Left::Broken(*lost)),
+            Err(Error::PeerEnded { rank, .. }) => self.leave(number, Left::Ended(*rank)),
+            _ => {}
         }
+    }
+
+    /// Leaves the queue for a mutex that is broken, and tells the rank behind this one, which may still come.
+    ///
+    /// # Errors
+    /// [`Error::PeerEnded`] in any case, unless it is told of something worse.
+    #[cold]
+    pub(super) fn give_up(&self, number: usize, mark: u64) -> Result<()> {
+        let next = (self.words).swap(self.own, self.next(number), mark)?;
+        if next != 0 && next & BROKEN == 0 {
+            (self.words).put_value(ranked(next), self.granted(number), mark)?;
+        }
+        Err(never_unlocked(Rank((mark & !BROKEN) as u32)))
     }
 
     /// Sees to what is left of the mutex, so that this rank may be in the queue again.
     ///
     /// # Errors
-    /// What befell the last unlock; [`Error::PeerLost`] if the mutex can be locked no more.
+    /// What befell the last unlock; [`Error::PeerLost`] or [`Error::PeerEnded`] if the mutex can be locked no more.
     #[cold]
     pub(super) fn settle(&self, number: usize) -> Result<()> {
         self.finish_release(number)?;
@@ -107,6 +126,7 @@ impl Mutexes {
         match left {
             Left::Nothing | Left::Begun(_) => {}
             Left::Broken(lost) => return Err(Error::PeerLost(lost)),
+            Left::Ended(rank) => return Err(never_unlocked(rank)),
             Left::ToWhoComes => {
                 let next = self.next(number);
                 self.wait_for(next, |word| word != PASSED)?;
@@ -129,6 +149,13 @@ impl Mutexes {
         };
         *self.states[number].left.lock() = left;
         Ok(())
+    }
+}
+
+fn never_unlocked(rank: Rank) -> Error {
+    Error::PeerEnded {
+        rank,
+        why: NEVER_UNLOCKED,
     }
 }
 

@@ -56,6 +56,22 @@ impl Progress {
         }
     }
 
+    /// Checks that the program of a rank goes on. If it has come to its end, and such news [counts](GRACE), all that
+    /// it sent has arrived.
+    ///
+    /// # Errors
+    /// [`Error::PeerEnded`], with the event that cannot happen any more; [`Error::PeerLost`], [`Error::JobOver`].
+    pub(crate) fn check_present(&self, rank: Rank, why: &'static str) -> Result<()> {
+        match self.conduit.standing(rank) {
+            _ if rank == self.rank => Ok(()),
+            Standing::Left | Standing::Lost => Err(self.gone(rank)),
+            Standing::Present if self.any_has_come_to_end() && self.conduit.has_come_to_end(rank) => {
+                Err(Error::PeerEnded { rank, why })
+            }
+            Standing::Present => Ok(()),
+        }
+    }
+
     /// Returns whether there is news of ends that does not count yet.
     #[inline]
     pub(super) fn has_fresh_news(&self) -> bool {

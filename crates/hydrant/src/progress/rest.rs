@@ -6,7 +6,7 @@
 //! asks twice. If all rest both times and have sent nothing in between, all rested at the moment between the two
 //! rounds. Then nothing will ever happen (the four-counter method, Mattern 1987).
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hydrant_conduit::{Delivery, Message, ReplyPort, Sent};
 
@@ -15,6 +15,10 @@ use crate::{Error, Rank};
 
 /// The pause before the next question, where not all rested.
 const AGAIN: Duration = Duration::from_millis(20);
+
+/// The most rounds in which not all rested, in virtual time. Each pause is twice as long as the one before. Then the
+/// network may find that nothing ever happens, which it does not while a rank waits for a time to pass.
+const VIRTUAL_ROUNDS: u32 = 12;
 
 /// The answers of the others, at the rank that asks.
 #[derive(Default)]
@@ -27,8 +31,11 @@ pub(super) struct Rest {
     before: Option<Vec<u64>>,
     /// The number of questions that this rank sent.
     asked: u64,
-    /// The end of the last round, if not all rested in it or some sent requests since the round before.
-    restless: Option<Instant>,
+    /// The end of the last round on the conduit's clock, if not all rested in it or some sent requests since the round
+    /// before.
+    restless: Option<Duration>,
+    /// The number of such rounds since all rested.
+    restless_rounds: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,26 +90,42 @@ impl Route for Resting {
 impl Progress {
     /// The time that a waiter for memory sleeps before it asks again, if it asks at all.
     pub(super) fn asks_again_in(&self) -> Option<Duration> {
-        (self.any_has_come_to_end() && !self.virtual_time && self.is_left_alone()).then_some(AGAIN)
+        if !self.any_has_come_to_end() || !self.is_left_alone() {
+            return None;
+        }
+        match (self.virtual_time, self.rest.lock().restless_rounds) {
+            (false, _) => Some(AGAIN),
+            (true, VIRTUAL_ROUNDS..) => None,
+            (true, rounds) => Some(AGAIN * (1 << rounds)),
+        }
     }
 
     /// The reason why no word of this rank's memory changes any more, if that is known by now. Until then this asks
-    /// the others. In virtual time the network itself knows when nothing can happen.
+    /// the others.
     pub(super) fn why_nothing_changes(&self) -> Option<Error> {
-        self.asks_again_in()?;
-        (self.all_rest()).then_some(Error::OthersEnded {
+        let pause = self.asks_again_in()?;
+        (self.all_rest(pause)).then_some(Error::OthersEnded {
             why: "nothing is under way that could change the memory that is waited for",
         })
     }
 
-    /// Goes on with a round of questions, or begins the next.
-    fn all_rest(&self) -> bool {
+    /// Goes on with a round of questions, or begins the next after a pause.
+    fn all_rest(&self, pause: Duration) -> bool {
+        let now = self.conduit.now();
         let mut rest = self.rest.lock();
         if rest.answers.is_empty() {
-            let pauses = rest.restless.is_some_and(|since| since.elapsed() < AGAIN);
+            let is_fresh = |since: Duration| now.saturating_sub(since) < pause;
+            let pauses = rest.restless.is_some_and(is_fresh);
             // Not in the midst of a round: the questions themselves are requests that were not handled yet. A round
             // that begins late is as good, because it counts what this rank has sent until then.
-            if pauses || !self.rests() {
+            if pauses {
+                return false;
+            }
+            if !self.rests() {
+                if self.virtual_time {
+                    rest.restless = Some(now);
+                    rest.restless_rounds = rest.restless_rounds.saturating_add(1);
+                }
                 return false;
             }
             rest.round += 1;
@@ -140,7 +163,11 @@ impl Progress {
         rest.answers.clear();
         let all_rest = sent.is_some() && sent == rest.before;
         let is_first = sent.is_some() && rest.before.is_none();
-        rest.restless = (!all_rest && !is_first).then(Instant::now);
+        rest.restless = (!all_rest && !is_first).then_some(now);
+        rest.restless_rounds = match sent {
+            Some(_) => 0,
+            None => rest.restless_rounds.saturating_add(1),
+        };
         rest.before = sent;
         all_rest
     }

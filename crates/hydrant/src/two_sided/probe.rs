@@ -48,7 +48,7 @@ impl TwoSided {
             return Ok(found);
         }
         self.progress.look_round();
-        Ok(self.seen(pattern))
+        self.found_or_in_vain(pattern, || self.seen(pattern))
     }
 
     /// Waits for a message that fits.
@@ -76,7 +76,7 @@ impl TwoSided {
             return Ok(found);
         }
         self.progress.look_round();
-        Ok(self.taken(pattern))
+        self.found_or_in_vain(pattern, || self.taken(pattern))
     }
 
     /// Whether a look without a wait is over before it looks at what arrives.
@@ -88,6 +88,20 @@ impl TwoSided {
             self.found_one(pattern);
         }
         found
+    }
+
+    /// The result of a last look, or the reason why no message that fits can come any more.
+    fn found_or_in_vain<R>(
+        &self,
+        pattern: Pattern,
+        look: impl FnOnce() -> Option<R>,
+    ) -> Result<Option<R>> {
+        // Read before the look at the messages: whatever was sent before the end has arrived by then.
+        let in_vain = self.why_none_comes(pattern.source);
+        match (look(), in_vain) {
+            (None, Some(cause)) => Err(cause),
+            (found, _) => Ok(found),
+        }
     }
 
     /// Waits for a message that fits and takes it.

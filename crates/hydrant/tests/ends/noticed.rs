@@ -53,6 +53,64 @@ fn who_waits_for_a_message_of_it_is_told() {
     });
 }
 
+/// A loop that looks again and again and never waits.
+#[test_on(every)]
+fn who_looks_for_a_message_of_it_is_told() {
+    fn looked<T>(look: impl Fn() -> Result<Option<T>>) -> Result<T> {
+        loop {
+            if let Some(found) = look()? {
+                return Ok(found);
+            }
+        }
+    }
+    local(3, |job| {
+        let (zero, one) = (Rank(0), Rank(1));
+        match job.rank() {
+            Rank(0) => {
+                assert_eq!(looked(|| job.try_probe(one, 5))?.source(), one);
+                is_told_of(looked(|| job.try_probe(one, 1)), one);
+                is_told_of(looked(|| job.try_probe_matched(one, 1)), one);
+                assert_eq!(looked(|| job.try_probe(one, 5))?.source(), one);
+                // Another program may still send.
+                assert_eq!(job.try_probe(AnySource, 1)?, None);
+                job.send(Rank(2), 1, &[1_u8])?;
+                is_told_of_all(looked(|| job.try_probe(AnySource, 1)));
+                job.receive(one, 5, &mut [0_u8]).map(drop)
+            }
+            Rank(1) => job.send(zero, 5, &[1_u8]),
+            _ => job.receive(zero, 1, &mut [0_u8]).map(drop),
+        }
+    });
+}
+
+/// The rank that has a mutex comes to its end. No waiter gets the mutex, and none of them is alone.
+#[test_on(every)]
+fn who_waits_for_its_mutex_is_told() {
+    local(4, |job| {
+        let (mutexes, one) = (job.mutexes(1)?, Rank(1));
+        if job.rank() == one {
+            std::mem::forget(mutexes.lock(Rank(0), 0)?);
+        }
+        job.barrier()?;
+        if job.rank() != one {
+            is_told_of(mutexes.lock(Rank(0), 0), one);
+            is_told_of(mutexes.lock(Rank(0), 0), one);
+            // All of them are told before any of them comes to its end.
+            for other in [Rank(0), Rank(2), Rank(3)] {
+                if other != job.rank() {
+                    job.send(other, 1, &[1_u8])?;
+                }
+            }
+            for other in [Rank(0), Rank(2), Rank(3)] {
+                if other != job.rank() {
+                    job.receive(other, 1, &mut [0_u8])?;
+                }
+            }
+        }
+        Ok(())
+    });
+}
+
 #[test_on(every)]
 fn who_waits_until_it_receives_is_told() {
     local(2, |job| {
@@ -345,6 +403,39 @@ fn who_waits_for_a_word_is_told_when_nothing_can_change_it() {
             is_told_of_all(job.wait_until(&memory, 1, |word| word == 1));
         }
         Ok(())
+    });
+}
+
+#[test_on(every)]
+fn who_waits_for_a_word_after_the_others_ends_is_told() {
+    local(3, |job| {
+        let memory = job.alloc::<u64>(1)?;
+        job.barrier()?;
+        if job.rank() == Rank(0) {
+            is_told_of_all(job.wait_until(&memory, 0, |word| word == 1));
+        }
+        Ok(())
+    });
+}
+
+/// A word that one rank alone would change: the condition itself asks for that rank.
+#[test_on(every)]
+fn who_asks_whether_it_goes_on_is_told() {
+    local(3, |job| {
+        let (memory, one) = (job.alloc::<u64>(1)?, Rank(1));
+        job.barrier()?;
+        match job.rank() {
+            Rank(0) => {
+                job.check_present(one)?;
+                let has_ended = || job.check_present(one).is_err();
+                job.wait_until(&memory, 0, |word| word == 7 && has_ended())?;
+                is_told_of(job.check_present(one), one);
+                job.check_present(Rank(2))?;
+                job.send(Rank(2), 1, &[1_u8])
+            }
+            Rank(1) => memory.put(Rank(0), 0, &[7]),
+            _ => job.receive(Rank(0), 1, &mut [0_u8]).map(drop),
+        }
     });
 }
 
