@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_share_above_its_budget_is_a_problem() {
-        let long = "word ".repeat(WORDS + 1);
+        let long = "Word ".repeat(WORDS + 1);
         let problems = counts(&[("a.md", &format!("What is it. {long}"))]).problems();
         assert_eq!(problems.len(), 2);
         assert!(
