@@ -6,7 +6,7 @@ use hydrant_conduit::{Error, Key, Posted, Rank, Remote, Ticket, memory::Place as
 
 use crate::{
     conduit::Verbs,
-    connection::{Access, Opcode, Operation, Whole},
+    connection::{Opcode, RdmaAccess, RdmaOperation, RemoteRange},
     table,
 };
 
@@ -54,7 +54,7 @@ impl Verbs {
         if local.len == 0 {
             return Ok(Posted::Done);
         }
-        let mut whole = Access {
+        let mut whole = RdmaAccess {
             ticket: UNNAMED,
             opcode,
             last: true,
@@ -64,7 +64,7 @@ impl Verbs {
             lkey: lkey.unwrap_or(0),
             remote: remote.offset,
             rkey,
-            whole: Whole {
+            whole: RemoteRange {
                 key: remote.key.0,
                 addr: remote.offset,
                 len: local.len,
@@ -88,7 +88,7 @@ impl Verbs {
                 return Err(Error::PeerLost(peer));
             }
             // SAFETY: what goes along is readable, and unchanged, until this returns.
-            let operation = unsafe { Operation::access(whole, shared.peers.pool()) };
+            let operation = unsafe { RdmaOperation::access(whole, shared.peers.pool()) };
             // SAFETY: as above, but for what goes along: of that the operation has a copy.
             unsafe { (shared.peers).ask(peer, &mut connection, operation) }
         } else {
@@ -113,7 +113,7 @@ impl Verbs {
     /// As [`Connection::post_now`](crate::connection::Connection::post_now), of the whole, which is too
     /// long to go along with a request.
     #[cold]
-    unsafe fn in_parts(&self, peer: Rank, access: Access) -> Result<(), Error> {
+    unsafe fn in_parts(&self, peer: Rank, access: RdmaAccess) -> Result<(), Error> {
         let shared = &*self.shared;
         let mut connection = shared.peers.get(peer).connection().lock();
         if connection.has_ended() {
@@ -122,7 +122,7 @@ impl Verbs {
         let (mut at, all) = (0, access.whole.len);
         while at < all {
             let len = shared.peers.pool().limits().longest.min(all - at);
-            let part = Access {
+            let part = RdmaAccess {
                 last: at + len == all,
                 addr: access.addr + at,
                 len: len as u32,
@@ -130,7 +130,7 @@ impl Verbs {
                 ..access
             };
             // SAFETY: the same contract: the part lies within the whole.
-            unsafe { (shared.peers).ask(peer, &mut connection, Operation::Access(part, None)) };
+            unsafe { (shared.peers).ask(peer, &mut connection, RdmaOperation::Access(part, None)) };
             at += len;
         }
         Ok(())

@@ -16,27 +16,27 @@ use crate::{
     Options, Verbs,
     address::EndpointAddress,
     completions::Completions,
-    connection::{Limits, SendPool},
+    connection::{SendLimits, SendPool},
     control,
-    copies::Copies,
     datagrams::Datagrams,
     device,
-    endpoint::{Endpoint, Parts},
+    endpoint::{Endpoint, EndpointParts},
+    inline_copies::InlineCopies,
     memlock::pinned_out,
     message::{MAX_ARGS, MAX_WINDOW},
-    nic::{Channel, CompletionQueue, Nic, QueuePair, Region, SharedQueue},
+    nic::{CompletionChannel, CompletionQueue, MemoryRegion, Nic, QueuePair, SharedQueue},
     options, probe,
-    shared::Shared,
+    result_words::ResultWords,
+    shared::VerbsShared,
     slots::{ReceiveSlots, SendSlots},
-    table::Table,
-    words::Words,
+    table::ExtentTable,
 };
 
 /// Requests with the NIC on one connection, and on all.
 const DEPTH: u32 = 128;
 const ALL_DEPTH: u32 = 4096;
 /// Bytes that a NIC is asked to take along with a request, the most it grants first.
-const INLINE: [u32; 4] = [Copies::BYTES as u32, 128, 64, 0];
+const INLINE: [u32; 4] = [InlineCopies::BYTES as u32, 128, 64, 0];
 /// Acknowledgements: a fabric in hardware loses next to nothing; soft-RoCE drops under load.
 const ACK_TIMEOUT: u8 = 18;
 const ACK_TIMEOUT_SOFTWARE: u8 = 14;
@@ -59,9 +59,10 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
         Datagrams::new(&nic, ranks).map_err(|cause| made("the queue pair for datagrams", cause))?;
     // SAFETY: peers are told the key; that they may change any memory is what the user of
     // `Key::ANY` vouches for, and nobody else is told it.
-    let everything = (nic.limits.paging).then(|| unsafe { Region::everything(&nic) });
+    let everything = (nic.limits.paging).then(|| unsafe { MemoryRegion::everything(&nic) });
     let everything = everything.and_then(Result::ok);
-    let channel = Channel::new(&nic).map_err(|cause| made("a completion channel", cause))?;
+    let channel =
+        CompletionChannel::new(&nic).map_err(|cause| made("a completion channel", cause))?;
     let completions = ALL_DEPTH.min(nic.limits.completions);
     let sent = queue(&channel, completions)?;
     let depth = DEPTH.min(nic.limits.work_requests);
@@ -76,7 +77,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
     let slot = options.slot();
     let sends = SendSlots::new(&nic, options.sends.max(4), slot)
         .map_err(|cause| made("the slots that messages are sent from", cause))?;
-    let words = Words::new(&nic)
+    let words = ResultWords::new(&nic)
         .map_err(|cause| made("the words for the results of atomic operations", cause))?;
     let window = window(
         options.window,
@@ -91,7 +92,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
         .map(Arc::new)?;
     let receives = ReceiveSlots::new(&nic, Arc::clone(&shared_queue), ranks, in_chunk, slot);
     let fixed =
-        pages(options.sends as usize * slot) + pages(Words::MEMORY) + pages(Datagrams::BYTES);
+        pages(options.sends as usize * slot) + pages(ResultWords::MEMORY) + pages(Datagrams::BYTES);
     let of_a_pair = options.buffers_for_a_peer(window);
     let registration = registration(&addresses, &parameters);
     let inline = registration.inline as u32;
@@ -120,7 +121,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
         ACK_TIMEOUT
     };
     let longest = nic.port.max_message.max(1 << 20).into();
-    let endpoint = Endpoint::new(Parts {
+    let endpoint = Endpoint::new(EndpointParts {
         rank: Rank(rank),
         caps,
         footprint,
@@ -133,7 +134,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
         segment: Segment::new(options.segment)?,
         nic,
     });
-    let limits = Limits {
+    let limits = SendLimits {
         // One more may be on its way uncounted: see `Connection::post_alone`.
         posted: completions.saturating_sub(1).max(1),
         depth: depth as usize,
@@ -141,9 +142,9 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
         longest,
     };
     let pool = SendPool::new(sends, words, limits);
-    let table = Table::new(extents as usize);
+    let table = ExtentTable::new(extents as usize);
     let completions = Completions::new(sent, received, channel);
-    let shared = Shared::new(endpoint, table, pool, completions, datagrams)?;
+    let shared = VerbsShared::new(endpoint, table, pool, completions, datagrams)?;
     let shared = Arc::new(shared);
     let control = control::start(Arc::clone(&shared), options.peer_timeout)?;
     let verbs = Verbs::new(shared, control, everything);
@@ -159,7 +160,11 @@ fn made(what: &'static str, cause: io::Error) -> Error {
     })
 }
 
-fn own_address(nic: &Nic, datagrams: &Datagrams, everything: Option<&Region>) -> EndpointAddress {
+fn own_address(
+    nic: &Nic,
+    datagrams: &Datagrams,
+    everything: Option<&MemoryRegion>,
+) -> EndpointAddress {
     EndpointAddress {
         gid: nic.port.gid,
         host: host_name(),
@@ -241,7 +246,7 @@ fn window(wanted: u32, ranks: u32, most: u32) -> u32 {
     wanted.min(MAX_WINDOW).min(housed).max(1)
 }
 
-fn queue(channel: &Arc<Channel>, depth: u32) -> Result<Arc<CompletionQueue>, Error> {
+fn queue(channel: &Arc<CompletionChannel>, depth: u32) -> Result<Arc<CompletionQueue>, Error> {
     CompletionQueue::new(channel, depth).map_err(|cause| made("a completion queue", cause))
 }
 

@@ -21,8 +21,8 @@ use crate::{
     address::EndpointAddress,
     device, ffi,
     nic::{
-        Batch, Buffer, Channel, CompletionQueue, Connect, Nic, QueuePair, Region, SharedQueue,
-        WorkRequest, blank,
+        CompletionChannel, CompletionQueue, ConnectAttributes, MemoryRegion, Nic, NicBuffer,
+        QueuePair, RequestBatch, SharedQueue, WorkRequest, blank,
     },
 };
 
@@ -48,10 +48,10 @@ pub struct Bare {
     receives: Arc<CompletionQueue>,
     buffers: Arc<SharedQueue>,
     /// The first half is read and written from here, the second by the peer.
-    memory: Buffer,
+    memory: NicBuffer,
     half: usize,
     /// The buffers for messages: one to send from, then those to receive into.
-    messages: Buffer,
+    messages: NicBuffer,
     sent: u32,
     peer: Option<EndAddress>,
     nic: Arc<Nic>,
@@ -77,7 +77,7 @@ pub enum Direction {
 }
 
 impl Bare {
-    /// Words of a [`address`](Self::address).
+    /// ResultWords of a [`address`](Self::address).
     pub const ADDRESS_WORDS: usize = size_of::<EndAddress>() / size_of::<u64>();
 
     /// An end with so many bytes of registered memory on each side of its operations, on the
@@ -88,15 +88,15 @@ impl Bare {
     pub fn open(options: &Options, rank: u32, bytes: usize) -> io::Result<Self> {
         let ports = device::ports(&options.devices, options.gid_index).map_err(io::Error::other)?;
         let nic = Nic::open(ports[rank as usize % ports.len()].clone())?;
-        let channel = Channel::new(&nic)?;
+        let channel = CompletionChannel::new(&nic)?;
         let sends = CompletionQueue::new(&channel, 2 * DEPTH as u32)?;
         let receives = CompletionQueue::new(&channel, 2 * RECEIVES as u32)?;
         let buffers = Arc::new(SharedQueue::new(&nic, RECEIVES as u32)?);
         let pair = connectable(&nic, &sends, &receives, &buffers)?;
         let half = bytes.next_multiple_of(PAGE);
         let bare = Self {
-            memory: Buffer::open_to_peers(&nic, 2 * half)?,
-            messages: Buffer::new(&nic, (1 + RECEIVES as usize) * MESSAGE)?,
+            memory: NicBuffer::open_to_peers(&nic, 2 * half)?,
+            messages: NicBuffer::new(&nic, (1 + RECEIVES as usize) * MESSAGE)?,
             pair,
             sends,
             receives,
@@ -143,7 +143,7 @@ impl Bare {
     /// What the device says.
     pub fn connect(&mut self, end: [u64; Self::ADDRESS_WORDS]) -> io::Result<()> {
         let end: EndAddress = bytemuck::cast(end);
-        self.pair.connect(&Connect {
+        self.pair.connect(&ConnectAttributes {
             address: &end.address,
             number: end.pair,
             psn: FIRST_PSN,
@@ -210,7 +210,7 @@ impl Bare {
         let start = Instant::now();
         // SAFETY: nobody is told the key, and the memory is borrowed until it is given back.
         let region = unsafe {
-            Region::new(
+            MemoryRegion::new(
                 &self.nic,
                 memory.as_mut_ptr(),
                 memory.len(),
@@ -229,7 +229,7 @@ impl Bare {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let inline = direction == Direction::Write && len <= self.pair.inline;
-        let mut batch = Batch::new();
+        let mut batch = RequestBatch::new();
         batch.push(&WorkRequest {
             id: 0,
             opcode: match direction {
@@ -261,7 +261,7 @@ impl Bare {
         if len > MESSAGE {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let mut batch = Batch::new();
+        let mut batch = RequestBatch::new();
         batch.push(&WorkRequest {
             id: 0,
             opcode: ffi::IBV_WR_SEND,

@@ -8,7 +8,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 /// What other threads have the control thread do.
 #[derive(Debug)]
-pub(crate) enum Command {
+pub(crate) enum ControlCommand {
     /// Makes the connection to a peer, or makes it anew.
     Connect(Rank),
     /// Asks a peer how far it got before a connection broke.
@@ -27,15 +27,15 @@ pub(crate) enum Command {
     Stop,
 }
 
-/// Commands on their way to the control thread.
-pub(crate) struct Commands {
+/// CommandQueue on their way to the control thread.
+pub(crate) struct CommandQueue {
     /// Given by any thread, taken by the control thread, in order.
-    queue: Mutex<Vec<Command>>,
+    queue: Mutex<Vec<ControlCommand>>,
     /// Readable while commands wait: the control thread polls it.
     event: OwnedFd,
 }
 
-impl Commands {
+impl CommandQueue {
     /// # Errors
     /// [`Error::System`] where the process has no descriptor left.
     pub(crate) fn new() -> Result<Self, Error> {
@@ -47,19 +47,19 @@ impl Commands {
         })
     }
 
-    pub(crate) fn give(&self, command: Command) {
+    pub(crate) fn give(&self, command: ControlCommand) {
         self.queue.lock().push(command);
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
     }
 
-    pub(crate) fn take(&self) -> Vec<Command> {
+    pub(crate) fn take(&self) -> Vec<ControlCommand> {
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.event, &mut count);
         std::mem::take(&mut *self.queue.lock())
     }
 }
 
-impl AsFd for Commands {
+impl AsFd for CommandQueue {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }

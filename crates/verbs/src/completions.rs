@@ -18,11 +18,11 @@ use hydrant_conduit::{Backoff, Error, Posted, Rank, Ticket};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
-    commands::Command,
-    connection::{Access, Alone, Connection, Ended, Failure, named},
+    commands::ControlCommand,
+    connection::{Connection, ConnectionFailure, EndedOperation, FastOutcome, RdmaAccess, named},
     endpoint::Endpoint,
     ffi,
-    nic::{Channel, CompletionQueue, QueuePair, blank},
+    nic::{CompletionChannel, CompletionQueue, QueuePair, blank},
     peers::{OWN, Peers},
     sleepers::Sleepers,
 };
@@ -44,15 +44,15 @@ pub(crate) struct Completions {
     /// Where messages that arrived complete.
     received: Arc<CompletionQueue>,
     /// Gets an event for the next completion of either queue, once they are armed.
-    channel: Arc<Channel>,
+    channel: Arc<CompletionChannel>,
     /// One thread at a time takes completions of `sent`.
     poller: Mutex<Poller>,
     /// Operations that ended, by completion or otherwise, until a poll hands them up.
-    ended: Mutex<Vec<Ended>>,
+    ended: Mutex<Vec<EndedOperation>>,
     /// Whether there are such.
     any_ended: AtomicBool,
     /// Of what this rank asked of itself: who asked takes it from here.
-    own: Mutex<Vec<Ended>>,
+    own: Mutex<Vec<EndedOperation>>,
     /// Threads that sleep until something is told here, or until somebody wakes them.
     sleepers: Sleepers,
 }
@@ -64,7 +64,7 @@ struct Poller {
     /// Those of them that were taken and not looked at yet.
     left: Range<usize>,
     /// What these are the end of.
-    ended: Vec<Ended>,
+    ended: Vec<EndedOperation>,
 }
 
 impl Completions {
@@ -73,7 +73,7 @@ impl Completions {
     pub(crate) fn new(
         sent: Arc<CompletionQueue>,
         received: Arc<CompletionQueue>,
-        channel: Arc<Channel>,
+        channel: Arc<CompletionChannel>,
     ) -> Self {
         Self {
             sent,
@@ -130,7 +130,7 @@ impl Completions {
         self.received.poll(into)
     }
 
-    fn add(&self, list: &mut Vec<Ended>) {
+    fn add(&self, list: &mut Vec<EndedOperation>) {
         if !list.is_empty() {
             let mut ended = self.ended.lock();
             ended.append(list);
@@ -208,7 +208,7 @@ impl Completions {
         peers: &Peers,
         peer: Rank,
         connection: &Mutex<Connection>,
-        access: &Access,
+        access: &RdmaAccess,
     ) -> Option<Result<Posted, Error>> {
         let mut poller = self.poller.try_lock()?;
         let mut held = connection.try_lock()?;
@@ -221,7 +221,7 @@ impl Completions {
         };
         // SAFETY: the same contract.
         let became = unsafe { held.post_alone(peers.pool(), access, look) };
-        if matches!(became, Alone::Done) {
+        if matches!(became, FastOutcome::Done) {
             drop(held);
             drop(poller);
             // Nobody waits for what that frees but operations that wait for the doorbell.
@@ -230,19 +230,19 @@ impl Completions {
         }
         let ticket = peers.ticket();
         // SAFETY: the caller's memory is as it was when the access was posted: this call has not returned.
-        unsafe { held.not_alone(peers.pool(), Access { ticket, ..*access }, &became) };
+        unsafe { held.not_alone(peers.pool(), RdmaAccess { ticket, ..*access }, &became) };
         drop(held);
         let outcome = match became {
-            Alone::Unclear => self.watch_rest(peers, &mut poller, ticket),
-            Alone::UnderWay(id) => {
+            FastOutcome::Unclear => self.watch_rest(peers, &mut poller, ticket),
+            FastOutcome::UnderWay(id) => {
                 drop(poller);
                 self.watch(peers, connection, Some(id), ticket)
             }
-            Alone::Refused(cause) => {
+            FastOutcome::Refused(cause) => {
                 peers.not_taken(peer, &cause);
                 None
             }
-            Alone::Done => None,
+            FastOutcome::Done => None,
         };
         Some(outcome.map_or(Ok(Posted::Pending(ticket)), |it| it.map(|()| Posted::Done)))
     }
@@ -305,7 +305,7 @@ impl Completions {
 
     /// What ended since this was last called.
     #[inline]
-    pub(crate) fn take_ended(&self, into: &mut Vec<Ended>) {
+    pub(crate) fn take_ended(&self, into: &mut Vec<EndedOperation>) {
         if self.any_ended.load(Acquire) {
             let mut ended = self.ended.lock();
             std::mem::swap(&mut *ended, into);
@@ -315,7 +315,7 @@ impl Completions {
 
     /// Keeps the end of what this rank asked of itself for who asked, if it is of that kind.
     #[inline]
-    pub(crate) fn keep_own(&self, ended: Ended) -> Option<Ended> {
+    pub(crate) fn keep_own(&self, ended: EndedOperation) -> Option<EndedOperation> {
         if ended.0.0 & OWN == 0 {
             return Some(ended);
         }
@@ -326,7 +326,7 @@ impl Completions {
     /// Waits until the own NIC has done what this rank asked of itself. No peer has a part in it,
     /// and nothing is delivered meanwhile.
     pub(crate) fn wait_for_own(&self, peers: &Peers, ticket: Ticket) -> Result<(), Error> {
-        let take = |list: &Mutex<Vec<Ended>>| {
+        let take = |list: &Mutex<Vec<EndedOperation>>| {
             let mut list = list.lock();
             let at = list.iter().position(|ended| ended.0 == ticket)?;
             Some(list.swap_remove(at).1)
@@ -347,7 +347,7 @@ impl Completions {
     }
 
     /// Operations that ended otherwise than by a completion.
-    pub(crate) fn end_operations(&self, mut list: Vec<Ended>) {
+    pub(crate) fn end_operations(&self, mut list: Vec<EndedOperation>) {
         self.add(&mut list);
         self.sleepers.wake_all();
     }
@@ -359,7 +359,7 @@ fn complete<'a>(
     peers: &'a Peers,
     completion: &ffi::ibv_wc,
     hold: impl Fn(&'a Mutex<Connection>) -> Option<MutexGuard<'a, Connection>>,
-    ended: &mut Vec<Ended>,
+    ended: &mut Vec<EndedOperation>,
 ) -> bool {
     let (rank, epoch, number) = named(completion.wr_id);
     let Some(peer) = peers.known(rank) else {
@@ -378,9 +378,11 @@ fn complete<'a>(
     }
     let status = completion.status;
     match connection.failed(peers.pool(), number, status, ended) {
-        Failure::Broken => peers.commands().give(Command::Connect(Rank(rank))),
-        Failure::Unclear => peers.commands().give(Command::Ask(Rank(rank))),
-        Failure::Lost(why) => peers.commands().give(Command::Lose(Rank(rank), why)),
+        ConnectionFailure::Broken => peers.commands().give(ControlCommand::Connect(Rank(rank))),
+        ConnectionFailure::Unclear => peers.commands().give(ControlCommand::Ask(Rank(rank))),
+        ConnectionFailure::Lost(why) => {
+            peers.commands().give(ControlCommand::Lose(Rank(rank), why))
+        }
     }
     true
 }

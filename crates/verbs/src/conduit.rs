@@ -20,15 +20,15 @@ use hydrant_conduit::{
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
-    commands::Command,
+    commands::ControlCommand,
     connection::{self, Opcode},
     datagram::Datagram,
-    inbox::Inbox,
+    inbox::VerbsInbox,
     memlock::pinned_out,
-    message::{self, Sort},
-    nic::Region,
-    shared::Shared,
-    sleepers::{Listens, Woken},
+    message::{self, MessageRole},
+    nic::MemoryRegion,
+    shared::VerbsShared,
+    sleepers::{Listens, WakeCause},
     table,
 };
 
@@ -43,26 +43,26 @@ const FUTILE: u32 = 64;
 /// The conduit over an RDMA NIC.
 pub struct Verbs {
     /// What all threads of the rank share.
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<VerbsShared>,
     /// Held by the thread that polls.
-    inbox: Mutex<Inbox>,
+    inbox: Mutex<VerbsInbox>,
     /// Polls that found another thread polling.
     futile: AtomicU32,
     /// The control thread; joined when this is dropped.
     control: Option<JoinHandle<()>>,
     /// The registration of the whole address space, where the NIC pages.
-    pub(crate) everything: Option<Region>,
+    pub(crate) everything: Option<MemoryRegion>,
 }
 
 impl Verbs {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<VerbsShared>,
         control: JoinHandle<()>,
-        everything: Option<Region>,
+        everything: Option<MemoryRegion>,
     ) -> Self {
         Self {
             shared,
-            inbox: Mutex::new(Inbox::new()),
+            inbox: Mutex::new(VerbsInbox::new()),
             futile: AtomicU32::new(0),
             control: Some(control),
             everything,
@@ -92,14 +92,14 @@ impl Verbs {
     }
 
     /// The inbox, unless another thread polls.
-    fn try_inbox(&self) -> Option<MutexGuard<'_, Inbox>> {
+    fn try_inbox(&self) -> Option<MutexGuard<'_, VerbsInbox>> {
         self.inbox.try_lock()
     }
 
     /// The inbox, which another thread has. That may have lost its core to this one, which would
     /// then look for nothing as long as the scheduler lets it: now and then it waits.
     #[cold]
-    fn patient_inbox(&self) -> Option<MutexGuard<'_, Inbox>> {
+    fn patient_inbox(&self) -> Option<MutexGuard<'_, VerbsInbox>> {
         let tries = self.futile.fetch_add(1, Relaxed);
         match tries % FUTILE {
             0 if tries > 0 => self.inbox.try_lock_for(MOMENT),
@@ -176,7 +176,7 @@ impl Verbs {
                 false => Error::PeerLost(peer),
             });
         }
-        let atomic = connection::Atomic {
+        let atomic = connection::RdmaAtomic {
             ticket,
             operands,
             swaps,
@@ -187,7 +187,13 @@ impl Verbs {
             word: None,
         };
         // SAFETY: `was` is writable by nobody else until the operation is complete, says the caller.
-        unsafe { (shared.peers).ask(peer, &mut connection, connection::Operation::Atomic(atomic)) };
+        unsafe {
+            (shared.peers).ask(
+                peer,
+                &mut connection,
+                connection::RdmaOperation::Atomic(atomic),
+            )
+        };
         drop(connection);
         if own {
             return shared
@@ -236,7 +242,8 @@ unsafe impl Conduit for Verbs {
         let (start, bytes) = (addr.expose_provenance() as u64, len as u64);
         let region = (len > 0).then(|| {
             // SAFETY: the same contract.
-            let region = unsafe { Region::new(self.shared.endpoint.nic(), addr, len, permission) };
+            let region =
+                unsafe { MemoryRegion::new(self.shared.endpoint.nic(), addr, len, permission) };
             region.map_err(|cause| self.refusal(&cause, start, bytes, permission))
         });
         let (region, writable) = (region.transpose()?, permission == Permission::ReadWrite);
@@ -300,7 +307,7 @@ unsafe impl Conduit for Verbs {
         };
         let served = credits.served();
         let bytes = shared.peers.pool().slots().bytes(&mut slot);
-        let (front, len) = message::encode(Sort::Request, message, served, bytes);
+        let (front, len) = message::encode(MessageRole::Request, message, served, bytes);
         let mut connection = state.connection().lock();
         if connection.has_ended() {
             shared.peers.pool().slots().give_back(slot);
@@ -380,7 +387,10 @@ impl Membership for Verbs {
     fn come_to_end(&self, come: bool) {
         let shared = &*self.shared;
         if let Some(number) = (shared.peers.standings()).say(shared.endpoint.rank(), come) {
-            shared.peers.commands().give(Command::ComeToEnd(number));
+            shared
+                .peers
+                .commands()
+                .give(ControlCommand::ComeToEnd(number));
         }
     }
 
@@ -414,12 +424,15 @@ impl Membership for Verbs {
             .peers
             .standings()
             .end(shared.endpoint.rank(), orderly);
-        shared.peers.commands().give(Command::Leave(orderly));
+        shared.peers.commands().give(ControlCommand::Leave(orderly));
         shared.completions.sleepers().wake_all();
     }
 
     fn expel(&self, peer: Rank) {
-        self.shared.peers.commands().give(Command::Expel(peer));
+        self.shared
+            .peers
+            .commands()
+            .give(ControlCommand::Expel(peer));
     }
 }
 
@@ -463,7 +476,7 @@ impl Sleep for Verbs {
         }
         let completions = &self.shared.completions;
         let woken = waiter.sleep(Some(completions.channel()), timeout);
-        if woken == Woken::Channel && completions.clear_channel() {
+        if woken == WakeCause::Channel && completions.clear_channel() {
             waiter.notify_others();
         }
     }
@@ -486,7 +499,7 @@ impl Sleep for Verbs {
             shared
                 .peers
                 .commands()
-                .give(Command::SeeAwake(peer, number));
+                .give(ControlCommand::SeeAwake(peer, number));
             shared.datagrams.send(peer.0, address, &wake);
         }
     }
@@ -501,7 +514,7 @@ impl Clock for Verbs {
 impl Drop for Verbs {
     fn drop(&mut self) {
         self.leave(false);
-        self.shared.peers.commands().give(Command::Stop);
+        self.shared.peers.commands().give(ControlCommand::Stop);
         if let Some(control) = self.control.take()
             && control.join().is_err()
         {

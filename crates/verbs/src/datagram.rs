@@ -7,15 +7,15 @@ const MAGIC: u64 = u64::from_le_bytes(*b"hydrantv");
 
 /// What a datagram is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum DatagramKind {
     /// Answer me: make a queue pair for what I ask of you. May ask why a key was refused.
     Connect,
     /// The answer to it.
     Accept,
     /// The connection broke: how far did you get?
-    HowFar,
+    QueryPsn,
     /// The answer to it.
-    SoFar,
+    ExpectedPsn,
     /// Are you there?
     Ping,
     /// The answer to it.
@@ -23,39 +23,39 @@ pub(crate) enum Kind {
     /// My program has come to its end, or goes on after all.
     Ending,
     /// The answer to it.
-    EndingSeen,
+    EndingAck,
     /// I end.
     Leave,
     /// The answer to it.
-    LeaveSeen,
+    LeaveAck,
     /// A rank is lost; if it is the one that hears this: I cannot reach you.
     Lost,
     /// The answer to it.
-    LostSeen,
+    LostAck,
     /// Wake your sleepers.
     Wake,
     /// The answer to it.
-    Awake,
+    WakeAck,
     /// You sent me what follows no rule: I tell everybody that you are lost.
     Expelled,
 }
 
-const KINDS: [Kind; 15] = [
-    Kind::Connect,
-    Kind::Accept,
-    Kind::HowFar,
-    Kind::SoFar,
-    Kind::Ping,
-    Kind::Pong,
-    Kind::Ending,
-    Kind::EndingSeen,
-    Kind::Leave,
-    Kind::LeaveSeen,
-    Kind::Lost,
-    Kind::LostSeen,
-    Kind::Wake,
-    Kind::Awake,
-    Kind::Expelled,
+const KINDS: [DatagramKind; 15] = [
+    DatagramKind::Connect,
+    DatagramKind::Accept,
+    DatagramKind::QueryPsn,
+    DatagramKind::ExpectedPsn,
+    DatagramKind::Ping,
+    DatagramKind::Pong,
+    DatagramKind::Ending,
+    DatagramKind::EndingAck,
+    DatagramKind::Leave,
+    DatagramKind::LeaveAck,
+    DatagramKind::Lost,
+    DatagramKind::LostAck,
+    DatagramKind::Wake,
+    DatagramKind::WakeAck,
+    DatagramKind::Expelled,
 ];
 
 /// A datagram; what its kind does not use is zero.
@@ -84,7 +84,7 @@ pub(crate) struct Datagram {
 impl Datagram {
     pub(crate) const BYTES: usize = size_of::<Self>();
 
-    pub(crate) fn new(kind: Kind, from: u32) -> Self {
+    pub(crate) fn new(kind: DatagramKind, from: u32) -> Self {
         Self {
             magic: MAGIC,
             kind: kind as u32,
@@ -96,7 +96,7 @@ impl Datagram {
     pub(crate) fn wake(from: u32, number: u32) -> Self {
         Self {
             epoch: number,
-            ..Self::new(Kind::Wake, from)
+            ..Self::new(DatagramKind::Wake, from)
         }
     }
 
@@ -106,7 +106,7 @@ impl Datagram {
     }
 
     /// What arrived, if it is of this job and makes sense.
-    pub(crate) fn read(bytes: &[u8], secret: [u8; 16], ranks: u32) -> Option<(Kind, Self)> {
+    pub(crate) fn read(bytes: &[u8], secret: [u8; 16], ranks: u32) -> Option<(DatagramKind, Self)> {
         let datagram: Self = bytemuck::try_pod_read_unaligned(bytes).ok()?;
         let ours = datagram.magic == MAGIC && datagram.secret == secret && datagram.from < ranks;
         let kind = KINDS
@@ -123,11 +123,11 @@ mod tests {
     #[test]
     fn strangers_are_not_heard() {
         let (secret, wrong) = ([7; 16], [8; 16]);
-        let datagram = Datagram::new(Kind::Ping, 3).sealed(secret);
+        let datagram = Datagram::new(DatagramKind::Ping, 3).sealed(secret);
         let bytes = bytemuck::bytes_of(&datagram);
         assert_eq!(
             Datagram::read(bytes, secret, 4),
-            Some((Kind::Ping, datagram))
+            Some((DatagramKind::Ping, datagram))
         );
         assert_eq!(Datagram::read(bytes, wrong, 4), None);
         assert_eq!(Datagram::read(bytes, secret, 3), None);

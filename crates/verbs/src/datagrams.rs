@@ -14,8 +14,8 @@ use std::{
 
 use crate::{
     address::EndpointAddress,
-    datagram::{Datagram, Kind},
-    nic::{AddressHandle, Buffer, Channel, CompletionQueue, Nic, QueuePair, blank},
+    datagram::{Datagram, DatagramKind},
+    nic::{AddressHandle, CompletionChannel, CompletionQueue, Nic, NicBuffer, QueuePair, blank},
 };
 use parking_lot::{Mutex, MutexGuard};
 
@@ -36,9 +36,9 @@ pub(crate) struct Datagrams {
     /// Where what arrived completes; polled by the control thread.
     received: Arc<CompletionQueue>,
     /// Tells the control thread of what arrives.
-    channel: Arc<Channel>,
+    channel: Arc<CompletionChannel>,
     /// The slots: first those that are received into, then those that are sent from.
-    buffer: Buffer,
+    buffer: NicBuffer,
     /// Slots to send from that are not with the NIC.
     free: Mutex<Vec<u32>>,
     /// The queue key, drawn by this rank: what datagrams to it show.
@@ -54,7 +54,7 @@ impl Datagrams {
     pub(crate) const BYTES: usize = (SENDS + RECEIVES) as usize * SLOT;
 
     pub(crate) fn new(nic: &Arc<Nic>, ranks: u32) -> io::Result<Self> {
-        let channel = Channel::new(nic)?;
+        let channel = CompletionChannel::new(nic)?;
         let sent = CompletionQueue::new(&channel, SENDS)?;
         let received = CompletionQueue::new(&channel, RECEIVES)?;
         let key = draw_key()?;
@@ -63,7 +63,7 @@ impl Datagrams {
             sent,
             received,
             channel,
-            buffer: Buffer::new(nic, (SENDS + RECEIVES) as usize * SLOT)?,
+            buffer: NicBuffer::new(nic, (SENDS + RECEIVES) as usize * SLOT)?,
             free: Mutex::new((RECEIVES..RECEIVES + SENDS).collect()),
             key,
             handles: (0..ranks).map(|_| OnceLock::new()).collect(),
@@ -142,7 +142,7 @@ impl Datagrams {
     pub(crate) fn take(
         &self,
         secret: [u8; 16],
-        mut each: impl FnMut(Kind, Datagram),
+        mut each: impl FnMut(DatagramKind, Datagram),
     ) -> io::Result<bool> {
         let mut done = [blank(); 16];
         let (mut failed, mut taken) = (false, 0);

@@ -64,7 +64,7 @@ impl std::fmt::Display for Port {
 /// A sentence for people: no library, no device, no port that is up, or none that was named.
 pub fn ports(filter: &str, gid_index: Option<u8>) -> Result<Vec<Port>, String> {
     let lib = library()?;
-    let list = List::new(lib).map_err(|cause| {
+    let list = DeviceList::new(lib).map_err(|cause| {
         format!("no RDMA device: {cause} (is the kernel's driver loaded, and ib_uverbs?)")
     })?;
     let mut down = Vec::new();
@@ -142,13 +142,13 @@ fn name(lib: &Libibverbs, device: *mut ibv_device) -> String {
 }
 
 /// All devices, until dropped.
-struct List {
+struct DeviceList {
     lib: &'static Libibverbs,
     first: *mut *mut ibv_device,
     len: usize,
 }
 
-impl List {
+impl DeviceList {
     fn new(lib: &'static Libibverbs) -> io::Result<Self> {
         let mut len = 0;
         // SAFETY: `len` may be written to.
@@ -166,7 +166,7 @@ impl List {
     }
 }
 
-impl Drop for List {
+impl Drop for DeviceList {
     fn drop(&mut self) {
         // SAFETY: of `ibv_get_device_list`, and not freed yet.
         unsafe { self.lib.ibv_free_device_list(self.first) }
@@ -192,7 +192,7 @@ impl Opened {
     /// Opens the device of that name.
     pub(crate) fn named(device: &str) -> io::Result<Self> {
         let lib = library().map_err(io::Error::other)?;
-        let list = List::new(lib)?;
+        let list = DeviceList::new(lib)?;
         let found = list.devices().iter().find(|it| name(lib, **it) == device);
         let gone = || io::Error::other(format!("the device {device} is gone"));
         Self::new(lib, *found.ok_or_else(gone)?)

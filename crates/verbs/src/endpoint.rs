@@ -41,7 +41,7 @@ pub(crate) struct Endpoint {
 }
 
 /// What an [`Endpoint`] is made of, named.
-pub(crate) struct Parts {
+pub(crate) struct EndpointParts {
     pub(crate) rank: Rank,
     pub(crate) caps: Caps,
     pub(crate) footprint: Footprint,
@@ -56,8 +56,8 @@ pub(crate) struct Parts {
 }
 
 impl Endpoint {
-    pub(crate) fn new(parts: Parts) -> Self {
-        let Parts {
+    pub(crate) fn new(parts: EndpointParts) -> Self {
+        let EndpointParts {
             rank,
             caps,
             footprint,

@@ -11,12 +11,12 @@ use hydrant_conduit::{Delivery, Error, Message, Rank, ReplyPort, Sink, Standing}
 use rustc_hash::FxHashMap;
 
 use crate::{
-    connection::Ended,
+    connection::EndedOperation,
     ffi,
-    message::{self, Front, Sort},
+    message::{self, Immediate, MessageRole},
     nic::{QueuePair, blank},
-    peers::Peer,
-    shared::Shared,
+    peers::PeerLink,
+    shared::VerbsShared,
     slots::{ReceiveSlot, SendSlot},
 };
 
@@ -33,9 +33,9 @@ const EXPECTANT: u32 = 16 * IDLE;
 const NOBODY: (u32, u32) = (u32::MAX, u32::MAX);
 
 /// What the thread that polls has of its own.
-pub(crate) struct Inbox {
+pub(crate) struct VerbsInbox {
     /// Operations that ended, while they are handed up.
-    ended: Vec<Ended>,
+    ended: Vec<EndedOperation>,
     /// Completions taken now.
     completions: [ffi::ibv_wc; BATCH],
     /// Completions taken by a thread that was about to sleep.
@@ -43,7 +43,7 @@ pub(crate) struct Inbox {
     /// The queue pair that a message came in by last, and its rank.
     last: (u32, u32),
     /// By rank: what waits between this rank and it.
-    backlogs: FxHashMap<u32, Backlog>,
+    backlogs: FxHashMap<u32, PeerBacklog>,
     /// Peers with a backlog in which something waits.
     stuck: Vec<u32>,
     /// Peers that do not know yet how many of their requests were handled.
@@ -54,9 +54,9 @@ pub(crate) struct Inbox {
 
 /// What waits between this rank and a peer.
 #[derive(Default)]
-struct Backlog {
+struct PeerBacklog {
     /// Replies that found no slot to be sent from.
-    kept: VecDeque<(Front, Vec<u8>)>,
+    kept: VecDeque<(Immediate, Vec<u8>)>,
     /// Requests that wait until those have left.
     waiting: VecDeque<Received>,
 }
@@ -68,10 +68,10 @@ struct Received {
     /// Bytes of it.
     len: usize,
     /// What came along with it.
-    front: Front,
+    front: Immediate,
 }
 
-impl Inbox {
+impl VerbsInbox {
     pub(crate) fn new() -> Self {
         Self {
             ended: Vec::new(),
@@ -86,7 +86,7 @@ impl Inbox {
     }
 
     /// Delivers what has arrived: how many things.
-    pub(crate) fn poll(&mut self, shared: &Shared, sink: &mut dyn Sink) -> usize {
+    pub(crate) fn poll(&mut self, shared: &VerbsShared, sink: &mut dyn Sink) -> usize {
         let retired = shared.incoming.take_retired();
         // First what somebody may be waiting for at the other end.
         let arrived = self.take(shared);
@@ -124,7 +124,7 @@ impl Inbox {
     }
 
     /// Looks whether anything has arrived, without delivering it.
-    pub(crate) fn has_arrived(&mut self, shared: &Shared) -> bool {
+    pub(crate) fn has_arrived(&mut self, shared: &VerbsShared) -> bool {
         if self.stash.is_empty() {
             let count = shared.completions.poll_received(&mut self.completions);
             self.stash.extend(&self.completions[..count]);
@@ -137,7 +137,7 @@ impl Inbox {
     }
 
     /// Queue pairs that retired before messages were last looked for go when none was left.
-    fn let_go(&mut self, shared: &Shared, retired: Vec<QueuePair>, nothing: bool) {
+    fn let_go(&mut self, shared: &VerbsShared, retired: Vec<QueuePair>, nothing: bool) {
         if !nothing || !self.stash.is_empty() {
             return shared.incoming.keep_retired(retired);
         }
@@ -146,7 +146,7 @@ impl Inbox {
     }
 
     /// Sends replies that were kept, as far as there are slots: whether some are left.
-    pub(crate) fn send_kept(&mut self, shared: &Shared) -> bool {
+    pub(crate) fn send_kept(&mut self, shared: &VerbsShared) -> bool {
         for (rank, backlog) in &mut self.backlogs {
             if !backlog.send_kept(shared, Rank(*rank)) {
                 return true;
@@ -157,7 +157,7 @@ impl Inbox {
 
     /// Takes what has arrived: how many completions.
     #[inline]
-    fn take(&mut self, shared: &Shared) -> usize {
+    fn take(&mut self, shared: &VerbsShared) -> usize {
         if self.stash.is_empty() {
             return shared.completions.poll_received(&mut self.completions);
         }
@@ -168,7 +168,7 @@ impl Inbox {
         count
     }
 
-    fn receive(&mut self, shared: &Shared, completion: &ffi::ibv_wc, sink: &mut dyn Sink) {
+    fn receive(&mut self, shared: &VerbsShared, completion: &ffi::ibv_wc, sink: &mut dyn Sink) {
         let slot = ReceiveSlot(completion.wr_id as u32);
         let from = self.sender(shared, completion.qp_num);
         let (Some(rank), true) = (from, completion.status == ffi::IBV_WC_SUCCESS) else {
@@ -177,7 +177,7 @@ impl Inbox {
         let message = Received {
             slot,
             len: completion.byte_len as usize,
-            front: Front(completion.immediate()),
+            front: Immediate(completion.immediate()),
         };
         if !self.stuck.is_empty()
             && let Some(backlog) = self.backlogs.get_mut(&rank)
@@ -191,7 +191,7 @@ impl Inbox {
 
     /// The rank whose messages come in by a queue pair.
     #[inline]
-    fn sender(&mut self, shared: &Shared, pair: u32) -> Option<u32> {
+    fn sender(&mut self, shared: &VerbsShared, pair: u32) -> Option<u32> {
         if self.last.0 == pair {
             return Some(self.last.1);
         }
@@ -203,14 +203,14 @@ impl Inbox {
     /// Hands a message up.
     fn handle(
         &mut self,
-        shared: &Shared,
+        shared: &VerbsShared,
         rank: u32,
         Received { slot, len, front }: Received,
         sink: &mut dyn Sink,
     ) {
         let (from, peer) = (Rank(rank), shared.peers.get(Rank(rank)));
         let bytes = shared.endpoint.receives().bytes(&slot, len);
-        let mut port = Port {
+        let mut port = SlotReplyPort {
             shared,
             peer,
             reply: None,
@@ -231,14 +231,14 @@ impl Inbox {
                     payload: message.payload,
                 };
                 match message.sort {
-                    Sort::Request => sink.request(delivery, &mut port),
-                    Sort::Reply => sink.reply(delivery),
-                    Sort::Credit => {}
+                    MessageRole::Request => sink.request(delivery, &mut port),
+                    MessageRole::Reply => sink.reply(delivery),
+                    MessageRole::Credit => {}
                 }
-                message.sort == Sort::Request
+                message.sort == MessageRole::Request
             }
         };
-        let Port { reply, others, .. } = port;
+        let SlotReplyPort { reply, others, .. } = port;
         if request {
             peer.credits().note_served();
         }
@@ -256,10 +256,10 @@ impl Inbox {
     }
 
     #[inline]
-    fn send(&mut self, shared: &Shared, to: Rank, reply: Reply) {
+    fn send(&mut self, shared: &VerbsShared, to: Rank, reply: OutgoingReply) {
         match reply {
-            Reply::Slot(slot, len, front) => send_slot(shared, to, slot, len, front),
-            Reply::Kept(front, bytes) => {
+            OutgoingReply::Slot(slot, len, front) => send_slot(shared, to, slot, len, front),
+            OutgoingReply::Kept(front, bytes) => {
                 let backlog = self.backlogs.entry(to.0).or_default();
                 backlog.kept.push_back((front, bytes));
                 if !self.stuck.contains(&to.0) {
@@ -276,12 +276,12 @@ impl Inbox {
     }
 
     /// Sends the replies that were kept, and then handles the requests that waited for that.
-    fn unstick(&mut self, shared: &Shared, sink: &mut dyn Sink) -> usize {
+    fn unstick(&mut self, shared: &VerbsShared, sink: &mut dyn Sink) -> usize {
         let mut count = 0;
         let mut still = Vec::new();
         for rank in std::mem::take(&mut self.stuck) {
             count += self.unstick_one(shared, rank, sink);
-            if self.backlogs.get(&rank).is_some_and(Backlog::is_stuck)
+            if self.backlogs.get(&rank).is_some_and(PeerBacklog::is_stuck)
                 && !self.stuck.contains(&rank)
             {
                 still.push(rank);
@@ -291,7 +291,7 @@ impl Inbox {
         count
     }
 
-    fn unstick_one(&mut self, shared: &Shared, rank: u32, sink: &mut dyn Sink) -> usize {
+    fn unstick_one(&mut self, shared: &VerbsShared, rank: u32, sink: &mut dyn Sink) -> usize {
         let here = shared.peers.standings().of(Rank(rank)) == Standing::Present;
         let mut count = 0;
         loop {
@@ -314,7 +314,7 @@ impl Inbox {
 
     /// Tells peers how many of their requests were handled: if there was nothing else to do for a
     /// while, else when they might wait for it.
-    fn tell(&mut self, shared: &Shared) {
+    fn tell(&mut self, shared: &VerbsShared) {
         let many = (shared.endpoint.window() / 2).max(1);
         let idle = self.idle;
         self.owing.retain(|rank| {
@@ -335,7 +335,7 @@ impl Inbox {
             };
             let served = credits.served();
             let bytes = shared.peers.pool().slots().bytes(&mut slot);
-            let (front, len) = message::encode(Sort::Credit, &NOTHING, served, bytes);
+            let (front, len) = message::encode(MessageRole::Credit, &NOTHING, served, bytes);
             credits.note_credited(served);
             send_slot(shared, to, slot, len, front);
             false
@@ -350,9 +350,9 @@ const NOTHING: Message<'static> = Message {
     payload: &[],
 };
 
-impl Backlog {
+impl PeerBacklog {
     /// Sends what was kept, in order: whether there were slots for all.
-    fn send_kept(&mut self, shared: &Shared, to: Rank) -> bool {
+    fn send_kept(&mut self, shared: &VerbsShared, to: Rank) -> bool {
         while let Some((front, reply)) = self.kept.front() {
             let Some(mut slot) = shared.peers.pool().slots().take() else {
                 return false;
@@ -371,7 +371,13 @@ impl Backlog {
 }
 
 /// Sends what was written into a slot.
-pub(crate) fn send_slot(shared: &Shared, to: Rank, slot: SendSlot, len: usize, front: Front) {
+pub(crate) fn send_slot(
+    shared: &VerbsShared,
+    to: Rank,
+    slot: SendSlot,
+    len: usize,
+    front: Immediate,
+) {
     let mut connection = shared.peers.get(to).connection().lock();
     if connection.has_ended() {
         shared.peers.pool().slots().give_back(slot);
@@ -380,21 +386,21 @@ pub(crate) fn send_slot(shared: &Shared, to: Rank, slot: SendSlot, len: usize, f
     (shared.peers).ask_send(to, &mut connection, slot, len, front);
 }
 
-enum Reply {
-    Slot(SendSlot, usize, Front),
-    Kept(Front, Vec<u8>),
+enum OutgoingReply {
+    Slot(SendSlot, usize, Immediate),
+    Kept(Immediate, Vec<u8>),
 }
 
 /// Where a handler puts its reply; it leaves when the handler has returned.
-struct Port<'a> {
-    shared: &'a Shared,
-    peer: &'a Peer,
-    reply: Option<Reply>,
+struct SlotReplyPort<'a> {
+    shared: &'a VerbsShared,
+    peer: &'a PeerLink,
+    reply: Option<OutgoingReply>,
     /// After the first: few handlers have several.
-    others: Vec<Reply>,
+    others: Vec<OutgoingReply>,
 }
 
-impl ReplyPort for Port<'_> {
+impl ReplyPort for SlotReplyPort<'_> {
     fn reply(&mut self, message: &Message<'_>) -> Result<(), Error> {
         self.shared.endpoint.caps().check(message)?;
         // The request is handled by the time this arrives.
@@ -404,14 +410,14 @@ impl ReplyPort for Port<'_> {
         let reply = match self.shared.peers.pool().slots().take() {
             Some(mut slot) => {
                 let bytes = self.shared.peers.pool().slots().bytes(&mut slot);
-                let (front, len) = message::encode(Sort::Reply, message, served, bytes);
-                Reply::Slot(slot, len, front)
+                let (front, len) = message::encode(MessageRole::Reply, message, served, bytes);
+                OutgoingReply::Slot(slot, len, front)
             }
             None => {
                 let mut bytes = vec![0; message::FRONT + message.payload.len()];
-                let (front, len) = message::encode(Sort::Reply, message, served, &mut bytes);
+                let (front, len) = message::encode(MessageRole::Reply, message, served, &mut bytes);
                 bytes.truncate(len);
-                Reply::Kept(front, bytes)
+                OutgoingReply::Kept(front, bytes)
             }
         };
         match self.reply {

@@ -43,10 +43,12 @@ const UNNEEDED: c_int = 2;
 
 /// What `ibv_is_fork_initialized` says, which came with rdma-core 35.
 fn forks(library: &libloading::Library) -> Option<c_int> {
-    type Ask = unsafe extern "C" fn() -> c_int;
+    type IsForkInitialized = unsafe extern "C" fn() -> c_int;
     // SAFETY: that is its type, an enumeration; it may be called at any time.
     unsafe {
-        let ask = library.get::<Ask>(b"ibv_is_fork_initialized\0").ok()?;
+        let ask = library
+            .get::<IsForkInitialized>(b"ibv_is_fork_initialized\0")
+            .ok()?;
         Some(ask())
     }
 }

@@ -22,12 +22,12 @@ const MAX_DELIVERIES: usize = 64;
 #[derive(Default)]
 pub(crate) struct Loopback {
     /// Sent by any thread, delivered by who polls, in order.
-    queue: Mutex<VecDeque<Queued>>,
+    queue: Mutex<VecDeque<LoopbackMessage>>,
     /// How many are in it. Stored with the queue locked.
     count: AtomicUsize,
 }
 
-struct Queued {
+struct LoopbackMessage {
     request: bool,
     kind: u8,
     tag: u16,
@@ -35,7 +35,7 @@ struct Queued {
     payload: Vec<u8>,
 }
 
-impl Queued {
+impl LoopbackMessage {
     fn new(request: bool, message: &Message<'_>) -> Self {
         Self {
             request,
@@ -55,13 +55,13 @@ impl Loopback {
             return Sent::Full;
         }
         own.note_sent();
-        queue.push_back(Queued::new(true, message));
+        queue.push_back(LoopbackMessage::new(true, message));
         self.count.store(queue.len(), Release);
         Sent::Yes
     }
 
     #[inline]
-    fn take(&self) -> Option<Queued> {
+    fn take(&self) -> Option<LoopbackMessage> {
         if self.is_empty() {
             return None;
         }
@@ -98,7 +98,7 @@ impl Loopback {
             } else if message.request {
                 sink.request(
                     delivery,
-                    &mut Port {
+                    &mut LoopbackReplyPort {
                         endpoint,
                         loopback: self,
                     },
@@ -114,17 +114,17 @@ impl Loopback {
     }
 }
 
-struct Port<'a> {
+struct LoopbackReplyPort<'a> {
     endpoint: &'a Endpoint,
     loopback: &'a Loopback,
 }
 
-impl ReplyPort for Port<'_> {
+impl ReplyPort for LoopbackReplyPort<'_> {
     fn reply(&mut self, message: &Message<'_>) -> Result<(), Error> {
         self.endpoint.caps().check(message)?;
         let Loopback { queue, count } = self.loopback;
         let mut queue = queue.lock();
-        queue.push_back(Queued::new(false, message));
+        queue.push_back(LoopbackMessage::new(false, message));
         count.store(queue.len(), Release);
         Ok(())
     }

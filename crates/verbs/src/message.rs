@@ -30,7 +30,7 @@ const _: () = assert!(UNKNOWN < 1 << (32 - TAG - HANDLED));
 
 /// Which way a message goes in the conversation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Sort {
+pub(crate) enum MessageRole {
     Request = 0,
     Reply = 1,
     /// Says how many requests were handled, and nothing else.
@@ -39,16 +39,16 @@ pub(crate) enum Sort {
 
 /// What goes along with a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Front(pub(crate) u32);
+pub(crate) struct Immediate(pub(crate) u32);
 
-impl Front {
+impl Immediate {
     /// `handled`: how many requests of the receiver's the sender has handled so far.
     #[inline]
-    fn new(sort: Sort, message: &Message<'_>, handled: u32) -> Self {
+    fn new(sort: MessageRole, message: &Message<'_>, handled: u32) -> Self {
         let front = if message.kind < Message::KINDS {
             let kinds = sort as u32 * KINDS + u32::from(message.kind);
             kinds * ARGS + message.args.len() as u32
-        } else if sort == Sort::Request {
+        } else if sort == MessageRole::Request {
             UNKNOWN_REQUEST
         } else {
             UNKNOWN
@@ -74,11 +74,11 @@ pub(crate) fn more_handled(count: u32, known: u32) -> u32 {
 /// arguments are at most [`MAX_ARGS`].
 #[inline]
 pub(crate) fn encode(
-    sort: Sort,
+    sort: MessageRole,
     message: &Message<'_>,
     handled: u32,
     into: &mut [u8],
-) -> (Front, usize) {
+) -> (Immediate, usize) {
     let args: &[u8] = bytemuck::cast_slice(message.args);
     let (front, rest) = into.split_at_mut(args.len());
     for (into, word) in front.chunks_exact_mut(8).zip(message.args) {
@@ -88,13 +88,13 @@ pub(crate) fn encode(
         rest[..message.payload.len()].copy_from_slice(message.payload);
     }
     let len = args.len() + message.payload.len();
-    (Front::new(sort, message, handled), len)
+    (Immediate::new(sort, message, handled), len)
 }
 
 /// A message that arrived.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Arrived<'a> {
-    pub(crate) sort: Sort,
+pub(crate) struct DecodedMessage<'a> {
+    pub(crate) sort: MessageRole,
     pub(crate) kind: u8,
     pub(crate) tag: u16,
     /// Modulo twice [`MAX_WINDOW`].
@@ -108,20 +108,20 @@ pub(crate) struct Arrived<'a> {
 /// # Errors
 /// What is wrong with it.
 #[inline]
-pub(crate) fn decode(front: Front, bytes: &[u8]) -> Result<Arrived<'_>, &'static str> {
+pub(crate) fn decode(front: Immediate, bytes: &[u8]) -> Result<DecodedMessage<'_>, &'static str> {
     const SHORT: &str = "it is shorter than it says";
     let word = front.0;
     let front = word >> (TAG + HANDLED);
     let (kinds, args) = (front / ARGS, front % ARGS);
     let sort = match kinds / KINDS {
-        0 => Sort::Request,
-        1 => Sort::Reply,
-        2 => Sort::Credit,
+        0 => MessageRole::Request,
+        1 => MessageRole::Reply,
+        2 => MessageRole::Credit,
         _ if front <= UNKNOWN => return Err("it is of a kind that there is not"),
         _ => return Err("it is no request, no reply and no credit"),
     };
     let (args, payload) = bytes.split_at_checked(8 * args as usize).ok_or(SHORT)?;
-    Ok(Arrived {
+    Ok(DecodedMessage {
         sort,
         kind: (kinds % KINDS) as u8,
         tag: (word >> HANDLED) as u16,
@@ -144,7 +144,11 @@ mod tests {
         let mut words = aligned(400);
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
         let args: Vec<u64> = (0..MAX_ARGS as u64).map(|it| u64::MAX - it).collect();
-        for sort in [Sort::Request, Sort::Reply, Sort::Credit] {
+        for sort in [
+            MessageRole::Request,
+            MessageRole::Reply,
+            MessageRole::Credit,
+        ] {
             for kind in 0..Message::KINDS {
                 for count in 0..=MAX_ARGS {
                     for (tag, payload) in [(0, &b""[..]), (515, b"abc"), (u16::MAX, &[7; 200])] {
@@ -157,8 +161,8 @@ mod tests {
                         };
                         let (front, len) = encode(sort, &message, 64 + 9, bytes);
                         assert_eq!(len, 8 * count + payload.len());
-                        assert_eq!(front.is_request(), sort == Sort::Request);
-                        let arrived = Arrived {
+                        assert_eq!(front.is_request(), sort == MessageRole::Request);
+                        let arrived = DecodedMessage {
                             sort,
                             kind,
                             tag,
@@ -181,10 +185,10 @@ mod tests {
             args: &[],
             payload: &[],
         };
-        for sort in [Sort::Request, Sort::Reply] {
+        for sort in [MessageRole::Request, MessageRole::Reply] {
             let (front, len) = encode(sort, &message, 0, &mut []);
             assert!(decode(front, &[0; 0][..len]).is_err());
-            assert_eq!(front.is_request(), sort == Sort::Request);
+            assert_eq!(front.is_request(), sort == MessageRole::Request);
         }
     }
 
@@ -198,11 +202,11 @@ mod tests {
             args: &[1, 2],
             payload: &[],
         };
-        let (front, len) = encode(Sort::Request, &message, 0, bytes);
+        let (front, len) = encode(MessageRole::Request, &message, 0, bytes);
         assert!(decode(front, &bytes[..len]).is_ok());
         assert!(decode(front, &bytes[..len - 1]).is_err());
-        assert!(decode(Front(u32::MAX), &bytes[..64]).is_err());
-        assert!(!Front(u32::MAX).is_request());
+        assert!(decode(Immediate(u32::MAX), &bytes[..64]).is_err());
+        assert!(!Immediate(u32::MAX).is_request());
     }
 
     #[test]

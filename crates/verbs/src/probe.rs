@@ -9,7 +9,7 @@ use hydrant_conduit::{Cost, Error, Permission, measure};
 use crate::{
     Options, device,
     memlock::pinned_out,
-    nic::{Nic, Region},
+    nic::{MemoryRegion, Nic},
 };
 
 /// What registering and deregistering cost on the first port that a rank here would use.
@@ -27,7 +27,7 @@ pub(crate) fn costs(nic: &Arc<Nic>) -> Result<[Cost; 2], Error> {
     measure::registration_costs(|addr, len| {
         let since = Instant::now();
         // SAFETY: nobody is told the key.
-        let region = unsafe { Region::new(nic, addr, len, Permission::ReadWrite) };
+        let region = unsafe { MemoryRegion::new(nic, addr, len, Permission::ReadWrite) };
         let region = region.map_err(|cause| {
             pinned_out(&cause).unwrap_or_else(|| Error::system("registering memory", cause))
         })?;

@@ -14,12 +14,12 @@ use crate::{
     endpoint::Endpoint,
     loopback::Loopback,
     peers::{IncomingPairs, Peers},
-    table::Table,
+    table::ExtentTable,
 };
 
 /// What all threads of a rank share. Each part owns its state; this has none but how the rank
 /// itself stands to its peers.
-pub(crate) struct Shared {
+pub(crate) struct VerbsShared {
     /// The connections to peers, and how each stands to the job.
     pub(crate) peers: Peers,
     /// The queue pairs by which peers reach this rank.
@@ -35,17 +35,17 @@ pub(crate) struct Shared {
     /// Counts the wakes sent to peers, from 1.
     wakes: AtomicU32,
     /// What is registered here.
-    pub(crate) table: Table,
+    pub(crate) table: ExtentTable,
     /// Last, as queue pairs receive into its buffers: they go before.
     pub(crate) endpoint: Endpoint,
 }
 
-impl Shared {
+impl VerbsShared {
     /// # Errors
     /// [`Error::System`].
     pub(crate) fn new(
         endpoint: Endpoint,
-        table: Table,
+        table: ExtentTable,
         pool: SendPool,
         completions: Completions,
         datagrams: Datagrams,

@@ -21,13 +21,13 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 #[derive(Default)]
 pub(crate) struct Sleepers {
     /// Who they are.
-    state: Mutex<State>,
+    state: Mutex<SleeperList>,
     /// Of those, how many sleep until something arrives.
     listening: AtomicUsize,
 }
 
 #[derive(Default)]
-struct State {
+struct SleeperList {
     /// The eventfd of each, and what it wants to know of.
     waiters: Vec<(Arc<OwnedFd>, Listens)>,
     /// Eventfds that nobody has now, emptied.
@@ -53,7 +53,7 @@ pub(crate) struct Waiter<'a> {
 
 /// Why a sleep ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Woken {
+pub(crate) enum WakeCause {
     /// The channel has something to tell.
     Channel,
     /// Somebody woke it, or the time is over.
@@ -111,7 +111,7 @@ impl Sleepers {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SleeperList> {
         self.state.lock()
     }
 }
@@ -122,15 +122,15 @@ impl Waiter<'_> {
         &self,
         channel: Option<BorrowedFd<'_>>,
         timeout: Option<Duration>,
-    ) -> Woken {
+    ) -> WakeCause {
         let mut fds = vec![PollFd::from_borrowed_fd(self.event.as_fd(), PollFlags::IN)];
         fds.extend(channel.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
         // An interrupted sleep is one that ended early.
         let _ = poll(&mut fds, timeout.as_ref());
         match fds.get(1) {
-            Some(fd) if !fd.revents().is_empty() => Woken::Channel,
-            _ => Woken::Otherwise,
+            Some(fd) if !fd.revents().is_empty() => WakeCause::Channel,
+            _ => WakeCause::Otherwise,
         }
     }
 
@@ -170,14 +170,14 @@ mod tests {
         let waiter = sleepers.enter(Listens::No).unwrap();
         sleepers.arrived();
         let brief = Some(Duration::from_millis(1));
-        assert_eq!(waiter.sleep(None, brief), Woken::Otherwise);
+        assert_eq!(waiter.sleep(None, brief), WakeCause::Otherwise);
         sleepers.wake_all();
-        assert_eq!(waiter.sleep(None, None), Woken::Otherwise);
+        assert_eq!(waiter.sleep(None, None), WakeCause::Otherwise);
         drop(waiter);
         // Its eventfd is used again, emptied.
         let waiter = sleepers.enter(Listens::Yes).unwrap();
         assert_eq!(sleepers.state().spare.len(), 0);
         sleepers.arrived();
-        assert_eq!(waiter.sleep(None, None), Woken::Otherwise);
+        assert_eq!(waiter.sleep(None, None), WakeCause::Otherwise);
     }
 }

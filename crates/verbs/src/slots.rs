@@ -12,13 +12,13 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::nic::{Buffer, Nic, SharedQueue};
+use crate::nic::{Nic, NicBuffer, SharedQueue};
 
 /// Slots that messages are sent from. One is taken, filled, and free again when its message was
 /// acknowledged.
 pub(crate) struct SendSlots {
     /// The registered memory of all.
-    buffer: Buffer,
+    buffer: NicBuffer,
     bytes: usize,
     /// Numbers of those that are free.
     free: Mutex<Vec<u32>>,
@@ -35,7 +35,7 @@ pub(crate) struct SendSlot(pub(crate) u32);
 impl SendSlots {
     pub(crate) fn new(nic: &Arc<Nic>, count: u32, bytes: usize) -> io::Result<Self> {
         Ok(Self {
-            buffer: Buffer::new(nic, count as usize * bytes)?,
+            buffer: NicBuffer::new(nic, count as usize * bytes)?,
             bytes,
             free: Mutex::new((0..count).rev().collect()),
             left: AtomicU32::new(count),
@@ -90,7 +90,7 @@ pub(crate) struct ReceiveSlots {
     /// What they are posted to.
     queue: Arc<SharedQueue>,
     /// Registered memory, a chunk for each peer that has connected.
-    chunks: Box<[OnceLock<Buffer>]>,
+    chunks: Box<[OnceLock<NicBuffer>]>,
     /// Slots of a chunk.
     in_chunk: u32,
     bytes: usize,
@@ -129,7 +129,7 @@ impl ReceiveSlots {
         let Some(chunk) = self.chunks.get(*grown as usize) else {
             return Ok(());
         };
-        let buffer = Buffer::new(&self.nic, self.in_chunk as usize * self.bytes)?;
+        let buffer = NicBuffer::new(&self.nic, self.in_chunk as usize * self.bytes)?;
         let _ = chunk.set(buffer);
         let first = *grown * self.in_chunk;
         *grown += 1;
@@ -167,7 +167,7 @@ impl ReceiveSlots {
         unsafe { std::slice::from_raw_parts(buffer.at(offset, len), len) }
     }
 
-    fn part(&self, slot: &ReceiveSlot) -> Option<(&Buffer, usize)> {
+    fn part(&self, slot: &ReceiveSlot) -> Option<(&NicBuffer, usize)> {
         let chunk = self.chunks.get((slot.0 / self.in_chunk) as usize)?.get()?;
         Some((chunk, (slot.0 % self.in_chunk) as usize * self.bytes))
     }

@@ -16,7 +16,7 @@ use std::sync::{
 use hydrant_conduit::{FreePlaces, Key};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::nic::Region;
+use crate::nic::MemoryRegion;
 
 const CHUNK: usize = 1024;
 /// Bits of a key for the entry's place, and for the check.
@@ -27,14 +27,14 @@ pub(crate) const MAX_EXTENTS: usize = 1 << PLACE;
 
 /// An extent as it is now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Extent {
+pub(crate) struct RegisteredExtent {
     pub(crate) start: u64,
     pub(crate) len: u64,
     pub(crate) lkey: u32,
     pub(crate) writable: bool,
 }
 
-impl Extent {
+impl RegisteredExtent {
     /// Whether an access stays within.
     pub(crate) fn covers(&self, addr: u64, len: u64) -> bool {
         addr >= self.start && len <= self.len && addr - self.start <= self.len - len
@@ -42,7 +42,7 @@ impl Extent {
 }
 
 #[derive(Default)]
-struct Entry {
+struct ExtentSlot {
     /// Zero: free.
     key: AtomicU64,
     start: AtomicU64,
@@ -50,20 +50,20 @@ struct Entry {
     lkey: AtomicU32,
     writable: AtomicBool,
     /// The registration; none while the entry is free, or if it has no bytes.
-    region: Mutex<Option<Region>>,
+    region: Mutex<Option<MemoryRegion>>,
 }
 
 /// All extents of a rank.
-pub(crate) struct Table {
+pub(crate) struct ExtentTable {
     /// The entries, in chunks that are made when first needed.
-    chunks: Box<[OnceLock<Box<[Entry]>>]>,
+    chunks: Box<[OnceLock<Box<[ExtentSlot]>>]>,
     /// Entries that may be taken.
     free: Mutex<FreePlaces>,
     /// Most entries.
     limit: usize,
 }
 
-impl Table {
+impl ExtentTable {
     pub(crate) fn new(limit: usize) -> Self {
         let limit = limit.clamp(1, MAX_EXTENTS);
         Self {
@@ -76,21 +76,21 @@ impl Table {
     }
 
     /// A place for an extent, if there is one.
-    pub(crate) fn reserve(&self) -> Option<Place<'_>> {
+    pub(crate) fn reserve(&self) -> Option<ReservedSlot<'_>> {
         let index = self.free().take_oldest()?;
         let chunk = &self.chunks[index as usize / CHUNK];
-        chunk.get_or_init(|| (0..CHUNK).map(|_| Entry::default()).collect());
-        Some(Place { table: self, index })
+        chunk.get_or_init(|| (0..CHUNK).map(|_| ExtentSlot::default()).collect());
+        Some(ReservedSlot { table: self, index })
     }
 
     /// The extent that a key opens.
     #[inline]
-    pub(crate) fn find(&self, key: Key) -> Option<Extent> {
+    pub(crate) fn find(&self, key: Key) -> Option<RegisteredExtent> {
         let entry = self.entry(place_in(key))?;
         if key.0 == 0 || entry.key.load(Acquire) != key.0 {
             return None;
         }
-        let extent = Extent {
+        let extent = RegisteredExtent {
             start: entry.start.load(Acquire),
             len: entry.len.load(Acquire),
             lkey: entry.lkey.load(Acquire),
@@ -101,20 +101,20 @@ impl Table {
     }
 
     /// Does something with the extent that a key opens, which does not end meanwhile.
-    pub(crate) fn with<R>(&self, key: Key, work: impl FnOnce(Extent) -> R) -> Option<R> {
+    pub(crate) fn with<R>(&self, key: Key, work: impl FnOnce(RegisteredExtent) -> R) -> Option<R> {
         let entry = self.entry(place_in(key))?;
         let _region = entry.region.lock();
         self.find(key).map(work)
     }
 
     /// The extent of which peers know this key of the NIC.
-    pub(crate) fn find_remote(&self, key: Key) -> Option<Extent> {
+    pub(crate) fn find_remote(&self, key: Key) -> Option<RegisteredExtent> {
         remote(key)?;
         self.find(key)
     }
 
     /// Ends a key: its region, to be dropped, and the place, free when that is.
-    pub(crate) fn remove(&self, key: Key) -> Option<(Option<Region>, Place<'_>)> {
+    pub(crate) fn remove(&self, key: Key) -> Option<(Option<MemoryRegion>, ReservedSlot<'_>)> {
         let index = place_in(key);
         let entry = self.entry(index).filter(|_| key.0 != 0)?;
         // Only one of two that remove it finds it there.
@@ -123,14 +123,14 @@ impl Table {
             .key
             .compare_exchange(key.0, 0, Release, Relaxed)
             .ok()?;
-        Some((region.take(), Place { table: self, index }))
+        Some((region.take(), ReservedSlot { table: self, index }))
     }
 
     pub(crate) fn limit(&self) -> usize {
         self.limit
     }
 
-    fn entry(&self, index: u32) -> Option<&Entry> {
+    fn entry(&self, index: u32) -> Option<&ExtentSlot> {
         let chunk = self.chunks.get(index as usize / CHUNK)?.get()?;
         chunk.get(index as usize % CHUNK)
     }
@@ -141,16 +141,16 @@ impl Table {
 }
 
 /// A place in the table that is nobody else's; free again when dropped.
-pub(crate) struct Place<'a> {
-    table: &'a Table,
+pub(crate) struct ReservedSlot<'a> {
+    table: &'a ExtentTable,
     index: u32,
 }
 
-impl Place<'_> {
+impl ReservedSlot<'_> {
     /// Puts an extent there: its key. One of no bytes has no region.
     pub(crate) fn fill(
         self,
-        region: Option<Region>,
+        region: Option<MemoryRegion>,
         start: u64,
         len: u64,
         writable: bool,
@@ -171,7 +171,7 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for ReservedSlot<'_> {
     fn drop(&mut self) {
         self.table.free().give_back(self.index);
     }
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn an_extent_covers_what_lies_in_it() {
-        let extent = Extent {
+        let extent = RegisteredExtent {
             start: 100,
             len: 50,
             lkey: 0,
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn places_run_out_and_come_back() {
-        let table = Table::new(2);
+        let table = ExtentTable::new(2);
         let (first, second) = (table.reserve().unwrap(), table.reserve().unwrap());
         assert!(table.reserve().is_none());
         let index = first.index;

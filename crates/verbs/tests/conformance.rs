@@ -11,9 +11,9 @@ use hydrant_conduit::{
 use hydrant_testing::ranks;
 use hydrant_verbs::{Options, attach, ports};
 
-struct Verbs(Options);
+struct VerbsFixture(Options);
 
-impl Fixture for Verbs {
+impl Fixture for VerbsFixture {
     fn start(&self, ranks: u32) -> Vec<Arc<dyn Conduit>> {
         let joined = ranks::joined(ranks, |mut bootstrap| {
             attach(&mut bootstrap, &self.0).expect("an RDMA device")
@@ -52,6 +52,6 @@ fn main() -> ExitCode {
         segment: 8 << 20,
         ..plain.clone()
     };
-    let fixture = |options| Box::new(Verbs(options)) as Box<dyn Fixture>;
+    let fixture = |options| Box::new(VerbsFixture(options)) as Box<dyn Fixture>;
     conformance::main(vec![("plain", fixture(plain)), ("tiny", fixture(tiny))])
 }

@@ -9,7 +9,7 @@
 //! From that follows what was done, for every request takes a known number of packets; the rest
 //! is asked again. So a link that is down for a while costs time and nothing else.
 
-mod alone;
+mod fast_path;
 mod operation;
 mod pool;
 
@@ -19,14 +19,14 @@ use hydrant_conduit::{Error, Rank, Ticket};
 
 use crate::{
     ffi,
-    nic::{Batch, QueuePair},
+    nic::{QueuePair, RequestBatch},
 };
 
-use operation::{Fate, request};
+use operation::{Recovery, request};
 
-pub(crate) use alone::Alone;
-pub(crate) use operation::{Access, Atomic, Opcode, Operation, Whole};
-pub(crate) use pool::{Limits, SendPool};
+pub(crate) use fast_path::FastOutcome;
+pub(crate) use operation::{Opcode, RdmaAccess, RdmaAtomic, RdmaOperation, RemoteRange};
+pub(crate) use pool::{SendLimits, SendPool};
 
 /// Work requests under way from which on more are kept back, to share a doorbell: the NIC has
 /// enough to do meanwhile.
@@ -37,11 +37,11 @@ const BUSY: usize = 8;
 const UNSIGNALED: usize = 7;
 
 /// An operation that ended.
-pub(crate) type Ended = (Ticket, Result<(), Error>);
+pub(crate) type EndedOperation = (Ticket, Result<(), Error>);
 
 /// How a connection stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ConnectionState {
     /// Never used.
     Idle,
     /// Being made, or made anew.
@@ -55,7 +55,7 @@ enum State {
 
 /// How far a connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum ConnectionProgress {
     /// Nothing is with the NIC.
     None,
     /// The connection is made, or made anew.
@@ -73,21 +73,21 @@ pub(crate) enum Progress {
 
 pub(crate) struct Connection {
     /// How it stands. The control thread connects; whoever polls finds it broken.
-    state: State,
+    state: ConnectionState,
     /// Counts the connections made, from 0.
     epoch: u32,
     /// What work requests are posted to; none while there is no connection.
     pair: Option<Arc<QueuePair>>,
     /// What the peer's NIC refused, while the peer is asked why.
-    refused: Option<Access>,
+    refused: Option<RdmaAccess>,
     /// Whether it is among those whose doorbell is due: every poll flushes them.
     listed: bool,
     /// The peer's rank.
     peer: u32,
     /// Operations that are not with the NIC yet, in order.
-    queue: VecDeque<Operation>,
+    queue: VecDeque<RdmaOperation>,
     /// Those that are, in order, until their completions are taken.
-    posted: VecDeque<Posted>,
+    posted: VecDeque<PostedRequest>,
     /// How many of these, the last ones, are messages that are unsignaled.
     unsignaled: usize,
     /// The number of the first one posted.
@@ -99,10 +99,10 @@ pub(crate) struct Connection {
     unsent: u32,
 }
 
-/// Operation that is with the NIC.
+/// RdmaOperation that is with the NIC.
 #[derive(Debug)]
-struct Posted {
-    operation: Operation,
+struct PostedRequest {
+    operation: RdmaOperation,
     /// The PSN after that of its last packet.
     end: u32,
 }
@@ -116,7 +116,7 @@ const PSNS: u32 = 1 << 24;
 
 /// What a failed request means.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub(crate) enum ConnectionFailure {
     /// The connection is to be made anew.
     Broken,
     /// The peer is to be asked how far it got.
@@ -128,7 +128,7 @@ pub(crate) enum Failure {
 impl Connection {
     pub(crate) fn new(peer: u32) -> Self {
         Self {
-            state: State::Idle,
+            state: ConnectionState::Idle,
             epoch: 0,
             pair: None,
             refused: None,
@@ -147,24 +147,24 @@ impl Connection {
     /// Whether the peer is gone, so that nothing can be asked of it.
     #[inline]
     pub(crate) fn has_ended(&self) -> bool {
-        self.state == State::Ended
+        self.state == ConnectionState::Ended
     }
 
     /// Whether it was never used.
     pub(crate) fn is_unused(&self) -> bool {
-        self.state == State::Idle
+        self.state == ConnectionState::Idle
     }
 
     /// It was never used, and is to be made.
     pub(crate) fn begin_connecting(&mut self) {
-        self.state = State::Connecting;
+        self.state = ConnectionState::Connecting;
     }
 
     /// If it is being made: the number of the one that is, and the key of the access that broke
     /// the one before, or 0.
     pub(crate) fn connecting(&self) -> Option<(u32, u64)> {
         let key = self.refused.map_or(0, |access| access.whole.key);
-        (self.state == State::Connecting).then_some((self.epoch, key))
+        (self.state == ConnectionState::Connecting).then_some((self.epoch, key))
     }
 
     /// It is being made with this queue pair.
@@ -174,18 +174,18 @@ impl Connection {
 
     /// The queue pair with which the connection of this number is being made.
     pub(crate) fn connecting_pair(&self, epoch: u32) -> Option<Arc<QueuePair>> {
-        let asked = self.state == State::Connecting && self.epoch == epoch;
+        let asked = self.state == ConnectionState::Connecting && self.epoch == epoch;
         self.pair.clone().filter(|_| asked)
     }
 
     /// The access that broke the connection before this one, once.
-    pub(crate) fn take_refused(&mut self) -> Option<Access> {
+    pub(crate) fn take_refused(&mut self) -> Option<RdmaAccess> {
         self.refused.take()
     }
 
     /// Its number, if it broke and the peer is to say how far it got.
     pub(crate) fn unclear(&self) -> Option<u32> {
-        (self.state == State::Unclear).then_some(self.epoch)
+        (self.state == ConnectionState::Unclear).then_some(self.epoch)
     }
 
     /// Whether a completion that names this number, modulo 256, is of the connection that is there.
@@ -210,7 +210,7 @@ impl Connection {
 
     /// The connection is there: its first packet's number, and how much data a packet carries.
     pub(crate) fn begin(&mut self, psn: u32, mtu: u32) {
-        self.state = State::Ready;
+        self.state = ConnectionState::Ready;
         self.next_psn = psn % PSNS;
         self.mtu = mtu.max(256);
     }
@@ -226,25 +226,25 @@ impl Connection {
     }
 
     /// How far it is.
-    pub(crate) fn progress(&self) -> Progress {
-        let together = self.posted.iter().take(Batch::MAX_REQUESTS);
+    pub(crate) fn progress(&self) -> ConnectionProgress {
+        let together = self.posted.iter().take(RequestBatch::MAX_REQUESTS);
         match self.state {
-            State::Connecting | State::Unclear => Progress::Broken,
+            ConnectionState::Connecting | ConnectionState::Unclear => ConnectionProgress::Broken,
             // It is closed, and about to be lost.
-            State::Ready if self.pair.is_none() => Progress::Broken,
-            State::Ready if !self.posted.is_empty() => Progress::At {
+            ConnectionState::Ready if self.pair.is_none() => ConnectionProgress::Broken,
+            ConnectionState::Ready if !self.posted.is_empty() => ConnectionProgress::At {
                 epoch: self.epoch,
                 number: self.first,
                 bytes: together.map(|it| u64::from(it.operation.len())).sum(),
                 unsignaled: self.posted.len() == self.unsignaled,
             },
-            _ => Progress::None,
+            _ => ConnectionProgress::None,
         }
     }
 
     /// Whether something waits for the doorbell.
     fn awaits_doorbell(&self) -> bool {
-        !self.queue.is_empty() && self.state == State::Ready
+        !self.queue.is_empty() && self.state == ConnectionState::Ready
     }
 
     /// Hands work to the NIC, if nothing is in its way and the NIC has not plenty to do: the name
@@ -262,12 +262,12 @@ impl Connection {
     pub(crate) unsafe fn post_now(
         &mut self,
         pool: &SendPool,
-        mut operation: Operation,
-    ) -> Result<io::Result<u64>, Operation> {
+        mut operation: RdmaOperation,
+    ) -> Result<io::Result<u64>, RdmaOperation> {
         let Some(pair) = &self.pair else {
             return Err(operation);
         };
-        if self.state != State::Ready
+        if self.state != ConnectionState::Ready
             || !self.queue.is_empty()
             || self.posted.len() >= pool.limits().depth
             || self.posted.len() - self.unsignaled >= BUSY
@@ -278,7 +278,7 @@ impl Connection {
         }
         let number = self.first.wrapping_add(self.posted.len() as u32);
         let id = id(self.peer, self.epoch, number);
-        let unsignaled = matches!(operation, Operation::Send { .. })
+        let unsignaled = matches!(operation, RdmaOperation::Send { .. })
             && self.unsignaled < UNSIGNALED.min(pool.limits().depth - 1)
             && pool.has_plenty();
         // SAFETY: 1., 2., 3. as the caller of this says; what has a slot or a word of the pool has
@@ -301,8 +301,12 @@ impl Connection {
     /// # Safety
     /// As [`post_now`](Self::post_now): what is queued is posted by a later [`flush`](Self::flush).
     #[allow(unsafe_code)] // queues what is posted later
-    pub(crate) unsafe fn push(&mut self, pool: &SendPool, operation: Operation) -> io::Result<()> {
-        let urgent = matches!(operation, Operation::Send { .. });
+    pub(crate) unsafe fn push(
+        &mut self,
+        pool: &SendPool,
+        operation: RdmaOperation,
+    ) -> io::Result<()> {
+        let urgent = matches!(operation, RdmaOperation::Send { .. });
         self.queue.push_back(operation);
         if urgent || self.posted.len() < BUSY || self.queue.len() >= BUSY {
             self.flush(pool)?;
@@ -313,12 +317,12 @@ impl Connection {
     /// Hands what is queued to the NIC, as far as there is room.
     #[allow(unsafe_code)] // posts work requests
     pub(crate) fn flush(&mut self, pool: &SendPool) -> io::Result<()> {
-        let (State::Ready, Some(pair)) = (self.state, &self.pair) else {
+        let (ConnectionState::Ready, Some(pair)) = (self.state, &self.pair) else {
             return Ok(());
         };
         let pair = Arc::clone(pair);
         while !self.queue.is_empty() {
-            let mut batch = Batch::new();
+            let mut batch = RequestBatch::new();
             let mut taken = 0;
             while !batch.is_full() && self.posted.len() < pool.limits().depth {
                 let Some(operation) = self.queue.front_mut() else {
@@ -353,11 +357,11 @@ impl Connection {
 
     /// Notes what is with the NIC.
     #[inline(always)]
-    fn under_way(&mut self, pool: &SendPool, operation: Operation) {
+    fn under_way(&mut self, pool: &SendPool, operation: RdmaOperation) {
         pool.note_posted();
         self.count_packets(operation.len());
         let end = self.next_psn;
-        self.posted.push_back(Posted { operation, end });
+        self.posted.push_back(PostedRequest { operation, end });
     }
 
     /// A request of so many bytes was handed to the NIC.
@@ -373,7 +377,7 @@ impl Connection {
 
     /// A completion came that names the connection's epoch and a number: everything up to that
     /// request is done.
-    pub(crate) fn done(&mut self, pool: &SendPool, number: u32, ended: &mut Vec<Ended>) {
+    pub(crate) fn done(&mut self, pool: &SendPool, number: u32, ended: &mut Vec<EndedOperation>) {
         let count = number.wrapping_sub(self.first).wrapping_add(1) as usize;
         if count > self.posted.len() {
             return; // Retired by a later completion.
@@ -397,21 +401,21 @@ impl Connection {
             && self.pair.is_some()
             && matches!(
                 self.posted.get(before),
-                Some(Posted { operation: Operation::Access(access, _), .. }) if access.last && access.ticket == ticket
+                Some(PostedRequest { operation: RdmaOperation::Access(access, _), .. }) if access.last && access.ticket == ticket
             )
             && (before == 0 || self.are_messages(before));
         if alone {
             for _ in 0..before {
-                if let Some(Posted {
-                    operation: Operation::Send { slot, .. },
+                if let Some(PostedRequest {
+                    operation: RdmaOperation::Send { slot, .. },
                     ..
                 }) = self.posted.pop_front()
                 {
                     pool.slots().give_back(slot);
                 }
             }
-            if let Some(Posted {
-                operation: Operation::Access(_, Some(copied)),
+            if let Some(PostedRequest {
+                operation: RdmaOperation::Access(_, Some(copied)),
                 ..
             }) = self.posted.pop_front()
             {
@@ -426,7 +430,8 @@ impl Connection {
 
     /// Whether so many, the first that were posted, are messages.
     fn are_messages(&self, count: usize) -> bool {
-        let is_message = |posted: &Posted| matches!(posted.operation, Operation::Send { .. });
+        let is_message =
+            |posted: &PostedRequest| matches!(posted.operation, RdmaOperation::Send { .. });
         self.posted.iter().take(count).all(is_message)
     }
 
@@ -437,11 +442,11 @@ impl Connection {
         pool: &SendPool,
         number: u32,
         status: ffi::ibv_wc_status,
-        ended: &mut Vec<Ended>,
-    ) -> Failure {
+        ended: &mut Vec<EndedOperation>,
+    ) -> ConnectionFailure {
         let before = number.wrapping_sub(self.first) as usize;
         if before >= self.posted.len() {
-            return Failure::Lost("a completion of what was not asked for");
+            return ConnectionFailure::Lost("a completion of what was not asked for");
         }
         if before > 0 {
             self.done(pool, number.wrapping_sub(1), ended);
@@ -454,18 +459,18 @@ impl Connection {
             ffi::IBV_WC_LOC_QP_OP_ERR if self.unsent < UNSENT => {
                 self.unsent += 1;
                 self.give_up(pool);
-                Failure::Unclear
+                ConnectionFailure::Unclear
             }
             ffi::IBV_WC_RETRY_EXC_ERR
             | ffi::IBV_WC_RNR_RETRY_EXC_ERR
             | ffi::IBV_WC_RESP_TIMEOUT_ERR
             | ffi::IBV_WC_WR_FLUSH_ERR => {
                 self.give_up(pool);
-                Failure::Unclear
+                ConnectionFailure::Unclear
             }
             _ => {
                 self.close(pool);
-                Failure::Lost(meaning(status))
+                ConnectionFailure::Lost(meaning(status))
             }
         }
     }
@@ -473,47 +478,52 @@ impl Connection {
     /// The NIC says nothing of what it was asked: as if it had said that no answer came.
     pub(crate) fn give_up(&mut self, pool: &SendPool) {
         self.close(pool);
-        self.state = State::Unclear;
+        self.state = ConnectionState::Unclear;
     }
 
     /// The peer's NIC refused the first of what was posted.
-    fn refused(&mut self, pool: &SendPool) -> Failure {
+    fn refused(&mut self, pool: &SendPool) -> ConnectionFailure {
         self.close(pool);
         let access = match self.posted.pop_front().map(|posted| posted.operation) {
-            Some(Operation::Access(access, _)) => access,
-            Some(Operation::Atomic(mut atomic)) => {
+            Some(RdmaOperation::Access(access, _)) => access,
+            Some(RdmaOperation::Atomic(mut atomic)) => {
                 atomic.let_go(pool);
                 atomic.as_access()
             }
-            Some(Operation::Send { slot, .. }) => {
+            Some(RdmaOperation::Send { slot, .. }) => {
                 pool.slots().give_back(slot);
-                return Failure::Lost("it refused a message");
+                return ConnectionFailure::Lost("it refused a message");
             }
-            None => return Failure::Lost("it refused what was not asked"),
+            None => return ConnectionFailure::Lost("it refused what was not asked"),
         };
         self.refused = Some(access);
         let again = self.posted.drain(..).map(|posted| posted.operation);
-        let mut again: VecDeque<Operation> =
+        let mut again: VecDeque<RdmaOperation> =
             again.map(|operation| operation.unposted(pool)).collect();
         again.append(&mut self.queue);
         again.retain(|operation| !is_part_of(operation, access.ticket));
         self.queue = again;
         self.renew();
-        Failure::Broken
+        ConnectionFailure::Broken
     }
 
     /// The peer says which packet it expects next on the connection that broke.
-    pub(crate) fn clarify(&mut self, pool: &SendPool, expected_psn: u32, ended: &mut Vec<Ended>) {
+    pub(crate) fn clarify(
+        &mut self,
+        pool: &SendPool,
+        expected_psn: u32,
+        ended: &mut Vec<EndedOperation>,
+    ) {
         let mut again = VecDeque::new();
         let mut done = true;
-        for Posted { operation, end } in self.posted.drain(..) {
+        for PostedRequest { operation, end } in self.posted.drain(..) {
             // In order: after one that is not done none is.
             done = done && expected_psn.wrapping_sub(end) % PSNS < PSNS / 2;
             match operation.fate(done) {
-                Fate::Done => operation.succeed(pool, ended),
-                Fate::Again => again.push_back(operation.unposted(pool)),
-                Fate::ResultLost => {
-                    if let Operation::Atomic(mut atomic) = operation {
+                Recovery::Done => operation.succeed(pool, ended),
+                Recovery::Resend => again.push_back(operation.unposted(pool)),
+                Recovery::ResultLost => {
+                    if let RdmaOperation::Atomic(mut atomic) = operation {
                         atomic.let_go(pool);
                         let peer = Rank(self.peer);
                         ended.push((atomic.ticket, Err(Error::ResultLost { peer })));
@@ -536,38 +546,38 @@ impl Connection {
 
     fn renew(&mut self) {
         self.first = 0;
-        self.state = State::Connecting;
+        self.state = ConnectionState::Connecting;
         self.epoch = self.epoch.wrapping_add(1);
     }
 
     /// The peer is gone: everything under way ends.
-    pub(crate) fn end(&mut self, pool: &SendPool, lost: &Error, ended: &mut Vec<Ended>) {
+    pub(crate) fn end(&mut self, pool: &SendPool, lost: &Error, ended: &mut Vec<EndedOperation>) {
         if self.pair.is_some() {
             self.close(pool);
         }
-        self.state = State::Ended;
+        self.state = ConnectionState::Ended;
         if let Some(access) = self.refused.take() {
             ended.push((access.ticket, Err(lost.clone())));
         }
         let posted = self.posted.drain(..).map(|posted| posted.operation);
         for operation in posted.chain(self.queue.drain(..)) {
             match operation {
-                Operation::Send { slot, .. } => pool.slots().give_back(slot),
-                Operation::Atomic(mut atomic) => {
+                RdmaOperation::Send { slot, .. } => pool.slots().give_back(slot),
+                RdmaOperation::Atomic(mut atomic) => {
                     atomic.let_go(pool);
                     ended.push((atomic.ticket, Err(lost.clone())));
                 }
-                Operation::Access(access, _) if access.last => {
+                RdmaOperation::Access(access, _) if access.last => {
                     ended.push((access.ticket, Err(lost.clone())));
                 }
-                Operation::Access(..) => {}
+                RdmaOperation::Access(..) => {}
             }
         }
     }
 }
 
-fn is_part_of(operation: &Operation, ticket: Ticket) -> bool {
-    matches!(operation, Operation::Access(access, _) if access.ticket == ticket)
+fn is_part_of(operation: &RdmaOperation, ticket: Ticket) -> bool {
+    matches!(operation, RdmaOperation::Access(access, _) if access.ticket == ticket)
 }
 
 /// What a completion names.

@@ -2,32 +2,32 @@
 
 use hydrant_conduit::Ticket;
 
-use super::{Ended, SendPool};
+use super::{EndedOperation, SendPool};
 use crate::{
-    copies::Copied,
     ffi,
-    message::Front,
+    inline_copies::InlineCopy,
+    message::Immediate,
     nic::{QueuePair, WorkRequest},
+    result_words::ResultWord,
     slots::SendSlot,
-    words::Word,
 };
 
 /// One thing to be asked of the peer's NIC.
 #[derive(Debug)]
-pub(crate) enum Operation {
-    /// A write or a read; and the data of one that [goes along](Access::along).
-    Access(Access, Option<Copied>),
-    Atomic(Atomic),
+pub(crate) enum RdmaOperation {
+    /// A write or a read; and the data of one that [goes along](RdmaAccess::along).
+    Access(RdmaAccess, Option<InlineCopy>),
+    Atomic(RdmaAtomic),
     Send {
         slot: SendSlot,
         len: u32,
-        front: Front,
+        front: Immediate,
     },
 }
 
 /// An atomic operation.
 #[derive(Debug)]
-pub(crate) struct Atomic {
+pub(crate) struct RdmaAtomic {
     pub(crate) ticket: Ticket,
     /// What is added; or what the word is expected to be, and what it is then.
     pub(crate) operands: [u64; 2],
@@ -38,7 +38,7 @@ pub(crate) struct Atomic {
     /// The address at which the caller wants to know what the word was.
     pub(crate) was: usize,
     /// Where the NIC puts that, while it has the operation.
-    pub(crate) word: Option<Word>,
+    pub(crate) word: Option<ResultWord>,
 }
 
 /// Which way data goes, as the NIC is told.
@@ -52,7 +52,7 @@ pub(crate) enum Opcode {
 
 /// A write or a read, or a part of one that is too long for the NIC.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Access {
+pub(crate) struct RdmaAccess {
     pub(crate) ticket: Ticket,
     pub(crate) opcode: Opcode,
     /// Whether it is the last part.
@@ -66,18 +66,18 @@ pub(crate) struct Access {
     pub(crate) remote: u64,
     pub(crate) rkey: u32,
     /// The whole operation, for the error it may end with.
-    pub(crate) whole: Whole,
+    pub(crate) whole: RemoteRange,
 }
 
 /// The peer's memory that an operation was to touch.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Whole {
+pub(crate) struct RemoteRange {
     pub(crate) key: u64,
     pub(crate) addr: u64,
     pub(crate) len: u64,
 }
 
-impl Operation {
+impl RdmaOperation {
     /// An access that may have to wait for its turn, or be posted again: with a copy of what goes along.
     ///
     /// # Safety
@@ -85,7 +85,7 @@ impl Operation {
     /// 2. Nobody writes to it meanwhile.
     #[allow(unsafe_code)] // has the caller's memory read
     #[inline(always)]
-    pub(crate) unsafe fn access(access: Access, pool: &SendPool) -> Self {
+    pub(crate) unsafe fn access(access: RdmaAccess, pool: &SendPool) -> Self {
         let copied = access.along.then(|| {
             // SAFETY: 1., 2.
             unsafe { pool.copies().of(access.addr, access.len) }
@@ -96,16 +96,16 @@ impl Operation {
     #[inline(always)]
     pub(super) fn len(&self) -> u32 {
         match self {
-            Operation::Access(access, _) => access.len,
-            Operation::Atomic(_) => WORD,
-            Operation::Send { len, .. } => *len,
+            RdmaOperation::Access(access, _) => access.len,
+            RdmaOperation::Atomic(_) => WORD,
+            RdmaOperation::Send { len, .. } => *len,
         }
     }
 
-    pub(super) fn succeed(self, pool: &SendPool, ended: &mut Vec<Ended>) {
+    pub(super) fn succeed(self, pool: &SendPool, ended: &mut Vec<EndedOperation>) {
         match self {
-            Operation::Send { slot, .. } => pool.slots().give_back(slot),
-            Operation::Access(access, copied) => {
+            RdmaOperation::Send { slot, .. } => pool.slots().give_back(slot),
+            RdmaOperation::Access(access, copied) => {
                 if let Some(copied) = copied {
                     pool.copies().give_back(copied);
                 }
@@ -113,7 +113,7 @@ impl Operation {
                     ended.push((access.ticket, Ok(())));
                 }
             }
-            Operation::Atomic(mut atomic) => {
+            RdmaOperation::Atomic(mut atomic) => {
                 atomic.tell(pool);
                 atomic.let_go(pool);
                 ended.push((atomic.ticket, Ok(())));
@@ -124,7 +124,7 @@ impl Operation {
     /// Whether the NIC can be given it: an atomic operation needs a word for its result.
     #[inline]
     pub(super) fn is_ready(&mut self, pool: &SendPool) -> bool {
-        let Operation::Atomic(atomic) = self else {
+        let RdmaOperation::Atomic(atomic) = self else {
             return true;
         };
         atomic.word = pool.words().take();
@@ -133,34 +133,34 @@ impl Operation {
 
     /// As it was before the NIC had it.
     pub(super) fn unposted(mut self, pool: &SendPool) -> Self {
-        if let Operation::Atomic(atomic) = &mut self {
+        if let RdmaOperation::Atomic(atomic) = &mut self {
             atomic.let_go(pool);
         }
         self
     }
 
     /// What becomes of it when its connection broke, and the peer has done it or not.
-    pub(super) fn fate(&self, done: bool) -> Fate {
+    pub(super) fn fate(&self, done: bool) -> Recovery {
         match self {
-            _ if !done => Fate::Again,
+            _ if !done => Recovery::Resend,
             // What was read may not have come back: it is read again.
-            Operation::Access(access, _) if access.opcode == Opcode::Read => Fate::Again,
+            RdmaOperation::Access(access, _) if access.opcode == Opcode::Read => Recovery::Resend,
             // Nothing is done twice.
-            Operation::Atomic(_) => Fate::ResultLost,
-            Operation::Access(..) | Operation::Send { .. } => Fate::Done,
+            RdmaOperation::Atomic(_) => Recovery::ResultLost,
+            RdmaOperation::Access(..) | RdmaOperation::Send { .. } => Recovery::Done,
         }
     }
 }
 
 /// What becomes of work whose connection broke.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Recovery {
     Done,
-    Again,
+    Resend,
     ResultLost,
 }
 
-impl Access {
+impl RdmaAccess {
     /// A write of no bytes, which touches nothing: when it is done, all before it is.
     pub(crate) const NOTHING: Self = Self {
         ticket: Ticket(0),
@@ -172,7 +172,7 @@ impl Access {
         lkey: 0,
         remote: 0,
         rkey: 0,
-        whole: Whole {
+        whole: RemoteRange {
             key: 0,
             addr: 0,
             len: 0,
@@ -202,7 +202,7 @@ impl Access {
 /// Bytes of a word.
 const WORD: u32 = size_of::<u64>() as u32;
 
-impl Atomic {
+impl RdmaAtomic {
     /// Leaves what the word was where the caller wants to know it.
     #[allow(unsafe_code)] // writes to the caller's memory
     fn tell(&self, pool: &SendPool) {
@@ -222,7 +222,7 @@ impl Atomic {
     }
 
     /// What it asked for, as a write that was refused.
-    pub(super) fn as_access(&self) -> Access {
+    pub(super) fn as_access(&self) -> RdmaAccess {
         let Self {
             ticket,
             remote,
@@ -230,7 +230,7 @@ impl Atomic {
             rkey,
             ..
         } = *self;
-        Access {
+        RdmaAccess {
             ticket,
             opcode: Opcode::Write,
             last: true,
@@ -240,7 +240,7 @@ impl Atomic {
             lkey: 0,
             remote,
             rkey,
-            whole: Whole {
+            whole: RemoteRange {
                 key,
                 addr: remote,
                 len: WORD.into(),
@@ -252,17 +252,17 @@ impl Atomic {
 #[inline(always)]
 pub(super) fn request(
     id: u64,
-    operation: &Operation,
+    operation: &RdmaOperation,
     pool: &SendPool,
     pair: &QueuePair,
 ) -> WorkRequest {
     match operation {
-        Operation::Access(access, None) => access.request(id, pair),
-        Operation::Access(access, Some(copied)) => WorkRequest {
+        RdmaOperation::Access(access, None) => access.request(id, pair),
+        RdmaOperation::Access(access, Some(copied)) => WorkRequest {
             addr: copied.address().expose_provenance() as u64,
             ..access.request(id, pair)
         },
-        Operation::Atomic(atomic) => WorkRequest {
+        RdmaOperation::Atomic(atomic) => WorkRequest {
             id,
             opcode: if atomic.swaps {
                 ffi::IBV_WR_ATOMIC_CMP_AND_SWP
@@ -280,7 +280,7 @@ pub(super) fn request(
             operands: Some(atomic.operands),
             immediate: 0,
         },
-        Operation::Send { slot, len, front } => WorkRequest {
+        RdmaOperation::Send { slot, len, front } => WorkRequest {
             id,
             opcode: ffi::IBV_WR_SEND_WITH_IMM,
             addr: pool.slots().address(slot).expose_provenance() as u64,
@@ -302,15 +302,15 @@ mod tests {
     #[test]
     fn nothing_is_done_twice_that_cannot_bear_it() {
         let access = |opcode| {
-            let access = Access {
+            let access = RdmaAccess {
                 ticket: Ticket(1),
                 opcode,
                 last: true,
-                ..Access::NOTHING
+                ..RdmaAccess::NOTHING
             };
-            Operation::Access(access, None)
+            RdmaOperation::Access(access, None)
         };
-        let atomic = Operation::Atomic(Atomic {
+        let atomic = RdmaOperation::Atomic(RdmaAtomic {
             ticket: Ticket(2),
             operands: [1, 0],
             swaps: false,
@@ -320,13 +320,19 @@ mod tests {
             was: 0,
             word: None,
         });
-        let fates = |operation: &Operation| [false, true].map(|done| operation.fate(done));
-        assert_eq!(fates(&access(Opcode::Write)), [Fate::Again, Fate::Done]);
-        assert_eq!(fates(&access(Opcode::Read)), [Fate::Again, Fate::Again]);
-        assert_eq!(fates(&atomic), [Fate::Again, Fate::ResultLost]);
+        let fates = |operation: &RdmaOperation| [false, true].map(|done| operation.fate(done));
         assert_eq!(
-            size_of::<Operation>(),
-            size_of::<(Access, Option<Copied>)>(),
+            fates(&access(Opcode::Write)),
+            [Recovery::Resend, Recovery::Done]
+        );
+        assert_eq!(
+            fates(&access(Opcode::Read)),
+            [Recovery::Resend, Recovery::Resend]
+        );
+        assert_eq!(fates(&atomic), [Recovery::Resend, Recovery::ResultLost]);
+        assert_eq!(
+            size_of::<RdmaOperation>(),
+            size_of::<(RdmaAccess, Option<InlineCopy>)>(),
             "queues stay as narrow"
         );
     }

@@ -2,22 +2,22 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use crate::{copies::Copies, slots::SendSlots, words::Words};
+use crate::{inline_copies::InlineCopies, result_words::ResultWords, slots::SendSlots};
 
 /// What the connections of a rank share: where messages are sent from, where results of atomic
 /// operations are put, where small writes are kept, and how much may be with the NIC.
 pub(crate) struct SendPool {
     slots: SendSlots,
-    words: Words,
-    copies: Copies,
+    words: ResultWords,
+    copies: InlineCopies,
     /// Work requests with the NIC on all connections, signaled or not, that are counted.
     posted: AtomicU32,
-    limits: Limits,
+    limits: SendLimits,
 }
 
 /// How much may be asked for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct SendLimits {
     /// Most work requests with the NIC on all connections, so that their completions find room.
     pub(crate) posted: u32,
     /// Most work requests with the NIC on one connection.
@@ -29,11 +29,11 @@ pub(crate) struct Limits {
 }
 
 impl SendPool {
-    pub(crate) fn new(slots: SendSlots, words: Words, limits: Limits) -> Self {
+    pub(crate) fn new(slots: SendSlots, words: ResultWords, limits: SendLimits) -> Self {
         Self {
             slots,
             words,
-            copies: Copies::new(limits.posted),
+            copies: InlineCopies::new(limits.posted),
             posted: AtomicU32::new(0),
             limits,
         }
@@ -45,17 +45,17 @@ impl SendPool {
     }
 
     #[inline]
-    pub(crate) fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &SendLimits {
         &self.limits
     }
 
     #[inline]
-    pub(super) fn words(&self) -> &Words {
+    pub(super) fn words(&self) -> &ResultWords {
         &self.words
     }
 
     #[inline]
-    pub(super) fn copies(&self) -> &Copies {
+    pub(super) fn copies(&self) -> &InlineCopies {
         &self.copies
     }
 

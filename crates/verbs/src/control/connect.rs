@@ -11,11 +11,11 @@ use hydrant_conduit::{Error, Key, Rank};
 
 use super::Control;
 use crate::{
-    connection::{Access, Opcode, Whole},
-    datagram::{Datagram, Kind},
-    nic::{Connect, QueuePair},
-    peers::{Asked, Incoming},
-    shared::Shared,
+    connection::{Opcode, RdmaAccess, RemoteRange},
+    datagram::{Datagram, DatagramKind},
+    nic::{ConnectAttributes, QueuePair},
+    peers::{ConnectRequest, IncomingConnection},
+    shared::VerbsShared,
     table,
 };
 
@@ -49,7 +49,7 @@ impl Control {
             pair: pair.number,
             psn: first_psn(),
             key,
-            ..Datagram::new(Kind::Connect, shared.endpoint.rank().0)
+            ..Datagram::new(DatagramKind::Connect, shared.endpoint.rank().0)
         };
         connection.connect_with(pair);
         drop(connection);
@@ -71,9 +71,9 @@ impl Control {
         let mut incoming = peer.incoming().lock();
         let oneself = from == shared.endpoint.rank();
         let number = match incoming.asked(request.epoch, oneself) {
-            Asked::Before(number) => number,
-            Asked::Late => return,
-            Asked::New => match self.open(&shared, from, request, &mut incoming) {
+            ConnectRequest::Answered(number) => number,
+            ConnectRequest::Stale => return,
+            ConnectRequest::New => match self.open(&shared, from, request, &mut incoming) {
                 Ok(number) => number,
                 Err(cause) => {
                     drop(incoming);
@@ -106,7 +106,7 @@ impl Control {
             },
             start: extent.map_or(0, |extent| extent.start),
             len: extent.map_or(0, |extent| extent.len),
-            ..Datagram::new(Kind::Accept, shared.endpoint.rank().0)
+            ..Datagram::new(DatagramKind::Accept, shared.endpoint.rank().0)
         };
         if from == shared.endpoint.rank() {
             return self.answered(from, &answer);
@@ -128,10 +128,10 @@ impl Control {
     /// A queue pair that answers a peer, instead of the one before.
     fn open(
         &self,
-        shared: &Shared,
+        shared: &VerbsShared,
         from: Rank,
         request: &Datagram,
-        incoming: &mut Incoming,
+        incoming: &mut IncomingConnection,
     ) -> std::io::Result<u32> {
         // A rank sends itself no messages that way.
         if !incoming.is_housed() && from != shared.endpoint.rank() {
@@ -139,7 +139,7 @@ impl Control {
             incoming.set_housed();
         }
         let pair = new_pair(shared, 1)?;
-        pair.connect(&Connect {
+        pair.connect(&ConnectAttributes {
             address: &shared.endpoint.addresses()[from.index()],
             number: request.pair,
             psn: request.psn,
@@ -163,7 +163,7 @@ impl Control {
         let Some(pair) = connection.connecting_pair(answer.epoch) else {
             return;
         };
-        let connected = pair.connect(&Connect {
+        let connected = pair.connect(&ConnectAttributes {
             address: &shared.endpoint.addresses()[from.index()],
             number: answer.pair,
             psn: answer.psn,
@@ -212,7 +212,7 @@ impl Control {
         };
         let question = Datagram {
             epoch,
-            ..Datagram::new(Kind::HowFar, shared.endpoint.rank().0)
+            ..Datagram::new(DatagramKind::QueryPsn, shared.endpoint.rank().0)
         };
         drop(connection);
         tracing::info!(%rank, "a connection broke: it is made anew");
@@ -243,7 +243,7 @@ impl Control {
                 let answer = Datagram {
                     epoch: question.epoch,
                     psn,
-                    ..Datagram::new(Kind::SoFar, shared.endpoint.rank().0)
+                    ..Datagram::new(DatagramKind::ExpectedPsn, shared.endpoint.rank().0)
                 };
                 if from == shared.endpoint.rank() {
                     return self.clarify(from, &answer);
@@ -288,9 +288,9 @@ const READABLE: u32 = 1;
 const WRITABLE: u32 = 2;
 
 /// Why the peer's NIC refused an access.
-fn explain(peer: Rank, access: &Access, answer: &Datagram) -> Error {
-    let Whole { key, addr, len } = access.whole;
-    let extent = table::Extent {
+fn explain(peer: Rank, access: &RdmaAccess, answer: &Datagram) -> Error {
+    let RemoteRange { key, addr, len } = access.whole;
+    let extent = table::RegisteredExtent {
         start: answer.start,
         len: answer.len,
         lkey: 0,
@@ -315,7 +315,7 @@ fn explain(peer: Rank, access: &Access, answer: &Datagram) -> Error {
 }
 
 /// A queue pair that asks, or answers.
-fn new_pair(shared: &Shared, depth: u32) -> std::io::Result<QueuePair> {
+fn new_pair(shared: &VerbsShared, depth: u32) -> std::io::Result<QueuePair> {
     let inline = shared.peers.pool().limits().inline;
     shared
         .completions
@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn refused_accesses_are_explained_by_what_the_owner_says() {
-        let asked = |key, addr, opcode| Access {
+        let asked = |key, addr, opcode| RdmaAccess {
             ticket: Ticket(1),
             opcode,
             last: true,
@@ -350,16 +350,16 @@ mod tests {
             lkey: 0,
             remote: addr,
             rkey: 0,
-            whole: Whole { key, addr, len: 8 },
+            whole: RemoteRange { key, addr, len: 8 },
         };
         let said = |about, key| Datagram {
             about,
             key,
             start: 0x1000,
             len: 0x100,
-            ..Datagram::new(Kind::Accept, 3)
+            ..Datagram::new(DatagramKind::Accept, 3)
         };
-        let why = |access: &Access, answer| explain(Rank(3), access, &answer);
+        let why = |access: &RdmaAccess, answer| explain(Rank(3), access, &answer);
         let (inside, outside) = (0x1000, 0x10fc);
         assert!(matches!(
             why(&asked(7, inside, Opcode::Write), said(GONE, 7)),

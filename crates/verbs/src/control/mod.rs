@@ -4,9 +4,9 @@
 //! It speaks by datagrams, sleeps otherwise, and never waits for anybody: what is not answered
 //! is asked again.
 
-mod again;
 mod connect;
 mod stalled;
+mod unanswered;
 mod watch;
 
 use std::{
@@ -21,13 +21,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{
-    commands::Command,
-    datagram::{Datagram, Kind},
-    shared::Shared,
+    commands::ControlCommand,
+    datagram::{Datagram, DatagramKind},
+    shared::VerbsShared,
 };
-use again::Unanswered;
 use stalled::Stalls;
-use watch::Watch;
+use unanswered::Unanswered;
+use watch::PeerWatch;
 
 /// How long a rank that failed waits for the others to have seen that it is gone. One that leaves
 /// in good order waits as long as peers may be silent: a link may be down just then, and who does
@@ -36,10 +36,10 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Starts the thread.
 pub(crate) fn start(
-    shared: Arc<Shared>,
+    shared: Arc<VerbsShared>,
     patience: Option<Duration>,
 ) -> Result<JoinHandle<()>, Error> {
-    let watch = Watch::new(&shared, patience);
+    let watch = PeerWatch::new(&shared, patience);
     let stalls = Stalls::new(shared.endpoint.ack_timeout(), Instant::now());
     thread::Builder::new()
         .name(format!("hydrant-verbs-{}", shared.endpoint.rank()))
@@ -66,11 +66,11 @@ pub(crate) fn start(
 
 struct Control {
     /// What all threads of the rank share.
-    shared: Arc<Shared>,
+    shared: Arc<VerbsShared>,
     /// Connections being made, by peer: what it was asked.
     calls: Unanswered<u32, Datagram>,
     /// When peers were heard last.
-    watch: Watch,
+    watch: PeerWatch,
     /// How far connections were when last looked at.
     stalls: Stalls,
     /// Peers that have not yet seen this rank's last announcement about its program's end: the number of that.
@@ -163,22 +163,22 @@ impl Control {
             .is_some_and(|stop| self.unseen.is_empty() && self.news.is_empty() || now >= stop)
     }
 
-    fn obey(&mut self, command: Command) {
+    fn obey(&mut self, command: ControlCommand) {
         match command {
-            Command::Connect(rank) => self.call(rank),
-            Command::Ask(rank) => self.ask(rank),
-            Command::Lose(rank, why) => self.lose(rank, why),
-            Command::Expel(rank) => {
+            ControlCommand::Connect(rank) => self.call(rank),
+            ControlCommand::Ask(rank) => self.ask(rank),
+            ControlCommand::Lose(rank, why) => self.lose(rank, why),
+            ControlCommand::Expel(rank) => {
                 self.expelled.insert(rank.0);
                 self.lose(rank, "a message of it follows no rule");
             }
-            Command::ComeToEnd(number) => {
+            ControlCommand::ComeToEnd(number) => {
                 for rank in self.present() {
                     self.untold.said(rank, number);
                     self.say_ending(rank, number);
                 }
             }
-            Command::Leave(orderly) => {
+            ControlCommand::Leave(orderly) => {
                 if let (true, Some(patience)) = (orderly, self.watch.patience()) {
                     self.farewell = FAREWELL.max(patience);
                 }
@@ -192,10 +192,10 @@ impl Control {
                     self.say_goodbye(rank, orderly);
                 }
             }
-            Command::SeeAwake(rank, number) => {
+            ControlCommand::SeeAwake(rank, number) => {
                 self.wakes.said(rank.0, number);
             }
-            Command::Stop => self.stop = Some(Instant::now() + self.farewell),
+            ControlCommand::Stop => self.stop = Some(Instant::now() + self.farewell),
         }
     }
 
@@ -211,79 +211,85 @@ impl Control {
         for (kind, datagram) in heard {
             let from = Rank(datagram.from);
             self.watch.heard(datagram.from);
-            let expects = matches!(kind, Kind::Connect | Kind::HowFar | Kind::Ping);
+            let expects = matches!(
+                kind,
+                DatagramKind::Connect | DatagramKind::QueryPsn | DatagramKind::Ping
+            );
             if expects && shared.peers.standings().of(from) == Standing::Lost {
                 // It may not have heard.
                 self.say_lost(from, from);
                 continue;
             }
-            let accuses = matches!(kind, Kind::Lost | Kind::Expelled);
+            let accuses = matches!(kind, DatagramKind::Lost | DatagramKind::Expelled);
             if accuses && shared.peers.standings().of(from) == Standing::Lost {
                 // It says of others what they say of it, and nobody shall be lost for its sake.
                 continue;
             }
             match kind {
-                Kind::Connect => self.answer(from, &datagram),
-                Kind::Accept => self.answered(from, &datagram),
-                Kind::HowFar => self.say_how_far(from, &datagram),
-                Kind::SoFar => self.clarify(from, &datagram),
-                Kind::Ping => self.say(from, Datagram::new(Kind::Pong, shared.endpoint.rank().0)),
-                Kind::Pong => {}
-                Kind::Ending => {
+                DatagramKind::Connect => self.answer(from, &datagram),
+                DatagramKind::Accept => self.answered(from, &datagram),
+                DatagramKind::QueryPsn => self.say_how_far(from, &datagram),
+                DatagramKind::ExpectedPsn => self.clarify(from, &datagram),
+                DatagramKind::Ping => self.say(
+                    from,
+                    Datagram::new(DatagramKind::Pong, shared.endpoint.rank().0),
+                ),
+                DatagramKind::Pong => {}
+                DatagramKind::Ending => {
                     shared.peers.standings().note(from, datagram.epoch);
                     shared.completions.sleepers().wake_all();
                     let seen = Datagram {
                         epoch: datagram.epoch,
-                        ..Datagram::new(Kind::EndingSeen, shared.endpoint.rank().0)
+                        ..Datagram::new(DatagramKind::EndingAck, shared.endpoint.rank().0)
                     };
                     self.say(from, seen);
                 }
                 // An answer to an earlier announcement does not count for the last.
-                Kind::EndingSeen => {
+                DatagramKind::EndingAck => {
                     if self.untold.of(datagram.from) == Some(datagram.epoch) {
                         self.untold.answered(datagram.from);
                     }
                 }
-                Kind::Leave => {
+                DatagramKind::Leave => {
                     self.end(from, datagram.about == 1);
                     self.say(
                         from,
-                        Datagram::new(Kind::LeaveSeen, shared.endpoint.rank().0),
+                        Datagram::new(DatagramKind::LeaveAck, shared.endpoint.rank().0),
                     );
                 }
-                Kind::LeaveSeen => {
+                DatagramKind::LeaveAck => {
                     self.unseen.answered(datagram.from);
                 }
-                Kind::Lost if datagram.about == shared.endpoint.rank().0 => {
+                DatagramKind::Lost if datagram.about == shared.endpoint.rank().0 => {
                     self.lose(from, "it counts this rank as lost");
                 }
-                Kind::Lost if datagram.about < shared.endpoint.size() => {
+                DatagramKind::Lost if datagram.about < shared.endpoint.size() => {
                     self.end(Rank(datagram.about), false);
                     let seen = Datagram {
                         about: datagram.about,
-                        ..Datagram::new(Kind::LostSeen, shared.endpoint.rank().0)
+                        ..Datagram::new(DatagramKind::LostAck, shared.endpoint.rank().0)
                     };
                     self.say(from, seen);
                 }
-                Kind::Lost => {}
-                Kind::Expelled => {
+                DatagramKind::Lost => {}
+                DatagramKind::Expelled => {
                     // Its peer tells the others, so it is lost to them, too, and none of them to it.
                     shared.peers.standings().end(shared.endpoint.rank(), false);
                     self.end(from, false);
                 }
-                Kind::LostSeen => {
+                DatagramKind::LostAck => {
                     self.news.answered((datagram.from, datagram.about));
                 }
-                Kind::Wake => {
+                DatagramKind::Wake => {
                     shared.completions.sleepers().wake_all();
                     let awake = Datagram {
                         epoch: datagram.epoch,
-                        ..Datagram::new(Kind::Awake, shared.endpoint.rank().0)
+                        ..Datagram::new(DatagramKind::WakeAck, shared.endpoint.rank().0)
                     };
                     self.say(from, awake);
                 }
                 // An answer to an earlier one says nothing of the last.
-                Kind::Awake => {
+                DatagramKind::WakeAck => {
                     if self.wakes.of(datagram.from) == Some(datagram.epoch) {
                         self.wakes.answered(datagram.from);
                     }
@@ -304,7 +310,7 @@ impl Control {
     fn say_ending(&self, rank: u32, number: u32) {
         let word = Datagram {
             epoch: number,
-            ..Datagram::new(Kind::Ending, self.shared.endpoint.rank().0)
+            ..Datagram::new(DatagramKind::Ending, self.shared.endpoint.rank().0)
         };
         self.say(Rank(rank), word);
     }
@@ -312,7 +318,7 @@ impl Control {
     fn say_goodbye(&self, rank: u32, orderly: bool) {
         let goodbye = Datagram {
             about: orderly.into(),
-            ..Datagram::new(Kind::Leave, self.shared.endpoint.rank().0)
+            ..Datagram::new(DatagramKind::Leave, self.shared.endpoint.rank().0)
         };
         self.say(Rank(rank), goodbye);
     }
@@ -391,8 +397,8 @@ impl Control {
 
     fn say_lost(&self, to: Rank, about: Rank) {
         let kind = match to == about && self.expelled.contains(&about.0) {
-            true => Kind::Expelled,
-            false => Kind::Lost,
+            true => DatagramKind::Expelled,
+            false => DatagramKind::Lost,
         };
         let news = Datagram {
             about: about.0,

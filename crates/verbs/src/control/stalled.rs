@@ -12,7 +12,7 @@ use hydrant_conduit::{Rank, Standing};
 use rustc_hash::FxHashMap;
 
 use super::Control;
-use crate::connection::Progress;
+use crate::connection::ConnectionProgress;
 
 /// How often a packet is sent before its request fails.
 const SENT: u32 = 7;
@@ -32,14 +32,14 @@ pub(super) struct Stalls {
     /// How long a connection with nothing to carry may stand still.
     bound: Duration,
     /// By rank.
-    connections: FxHashMap<u32, Seen>,
+    connections: FxHashMap<u32, LastProgress>,
     /// When connections were last looked at.
     looked: Instant,
 }
 
-struct Seen {
+struct LastProgress {
     /// How far it was when last looked at.
-    progress: Progress,
+    progress: ConnectionProgress,
     /// Since when it has not moved.
     since: Instant,
     /// How often in a row it was broken, with nothing done between.
@@ -47,7 +47,7 @@ struct Seen {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
+enum StallVerdict {
     Fine,
     /// No completion will come: all that is posted is unsignaled.
     Unsignaled,
@@ -69,49 +69,49 @@ impl Stalls {
         self.looked + self.bound / LOOKS
     }
 
-    fn judge(&mut self, rank: u32, progress: Progress, now: Instant) -> Verdict {
-        let seen = self.connections.entry(rank).or_insert(Seen {
-            progress: Progress::None,
+    fn judge(&mut self, rank: u32, progress: ConnectionProgress, now: Instant) -> StallVerdict {
+        let seen = self.connections.entry(rank).or_insert(LastProgress {
+            progress: ConnectionProgress::None,
             since: now,
             broken: 0,
         });
         let before = std::mem::replace(&mut seen.progress, progress);
-        let Progress::At {
+        let ConnectionProgress::At {
             epoch,
             number,
             bytes,
             unsignaled,
         } = progress
         else {
-            if progress == Progress::None {
+            if progress == ConnectionProgress::None {
                 seen.broken = 0;
             }
-            return Verdict::Fine;
+            return StallVerdict::Fine;
         };
         match before {
-            Progress::At {
+            ConnectionProgress::At {
                 epoch: e,
                 number: n,
                 ..
             } if (e, n) == (epoch, number) => {}
             _ => {
-                if matches!(before, Progress::At { epoch: e, .. } if e == epoch) {
+                if matches!(before, ConnectionProgress::At { epoch: e, .. } if e == epoch) {
                     seen.broken = 0;
                 }
                 seen.since = now;
-                return Verdict::Fine;
+                return StallVerdict::Fine;
             }
         }
         if unsignaled {
             seen.since = now;
-            return Verdict::Unsignaled;
+            return StallVerdict::Unsignaled;
         }
         let bound = self.bound + Duration::from_secs(bytes / SLOWEST);
         if now.saturating_duration_since(seen.since) < bound * (1 << seen.broken.min(DOUBLED)) {
-            return Verdict::Fine;
+            return StallVerdict::Fine;
         }
         seen.broken += 1;
-        Verdict::Stalled
+        StallVerdict::Stalled
     }
 }
 
@@ -133,11 +133,11 @@ impl Control {
             };
             let mut connection = peer.connection().lock();
             match self.stalls.judge(rank, connection.progress(), now) {
-                Verdict::Fine => {}
-                Verdict::Unsignaled => {
+                StallVerdict::Fine => {}
+                StallVerdict::Unsignaled => {
                     self.shared.peers.ask_nothing(Rank(rank), &mut connection);
                 }
-                Verdict::Stalled => {
+                StallVerdict::Stalled => {
                     connection.give_up(self.shared.peers.pool());
                     drop(connection);
                     tracing::info!(%rank, "a connection stands still");
@@ -154,8 +154,8 @@ mod tests {
 
     const ACK_TIMEOUT: u8 = 14;
 
-    fn at(epoch: u32, number: u32) -> Progress {
-        Progress::At {
+    fn at(epoch: u32, number: u32) -> ConnectionProgress {
+        ConnectionProgress::At {
             epoch,
             number,
             bytes: 0,
@@ -164,11 +164,15 @@ mod tests {
     }
 
     /// Looks at one connection as often as they are due: after how long it is found to be stalled.
-    fn stalls_after(stalls: &mut Stalls, progress: Progress, within: Duration) -> Option<Duration> {
+    fn stalls_after(
+        stalls: &mut Stalls,
+        progress: ConnectionProgress,
+        within: Duration,
+    ) -> Option<Duration> {
         let start = stalls.looked;
         while stalls.looked - start <= within {
             stalls.looked = stalls.next();
-            if stalls.judge(1, progress, stalls.looked) == Verdict::Stalled {
+            if stalls.judge(1, progress, stalls.looked) == StallVerdict::Stalled {
                 return Some(stalls.looked - start);
             }
         }
@@ -181,9 +185,15 @@ mod tests {
         for step in 0..100 {
             stalls.looked = stalls.next();
             let now = stalls.looked;
-            assert_eq!(stalls.judge(1, at(0, step), now), Verdict::Fine);
-            assert_eq!(stalls.judge(2, Progress::None, now), Verdict::Fine);
-            assert_eq!(stalls.judge(3, Progress::Broken, now), Verdict::Fine);
+            assert_eq!(stalls.judge(1, at(0, step), now), StallVerdict::Fine);
+            assert_eq!(
+                stalls.judge(2, ConnectionProgress::None, now),
+                StallVerdict::Fine
+            );
+            assert_eq!(
+                stalls.judge(3, ConnectionProgress::Broken, now),
+                StallVerdict::Fine
+            );
         }
     }
 
@@ -195,10 +205,10 @@ mod tests {
         let first = stalls_after(&mut stalls, at(0, 5), long).unwrap();
         assert!(first >= bound && first <= bound + 2 * look, "{first:?}");
         let now = stalls.looked;
-        stalls.judge(1, Progress::Broken, now);
+        stalls.judge(1, ConnectionProgress::Broken, now);
         let second = stalls_after(&mut stalls, at(1, 0), long).unwrap();
         assert!(second >= 2 * bound, "{second:?}");
-        stalls.judge(1, Progress::Broken, now);
+        stalls.judge(1, ConnectionProgress::Broken, now);
         stalls.judge(1, at(2, 0), now);
         let third = stalls_after(&mut stalls, at(2, 1), long).unwrap();
         assert!(third <= bound + 2 * look, "{third:?}");
@@ -207,7 +217,7 @@ mod tests {
     #[test]
     fn who_carries_much_is_given_time_for_it() {
         let mut stalls = Stalls::new(ACK_TIMEOUT, Instant::now());
-        let much = Progress::At {
+        let much = ConnectionProgress::At {
             epoch: 0,
             number: 0,
             bytes: 100 * SLOWEST,
@@ -221,18 +231,18 @@ mod tests {
     #[test]
     fn who_is_silent_is_asked_first() {
         let mut stalls = Stalls::new(ACK_TIMEOUT, Instant::now());
-        let unsignaled = Progress::At {
+        let unsignaled = ConnectionProgress::At {
             epoch: 0,
             number: 7,
             bytes: 0,
             unsignaled: true,
         };
         let now = stalls.looked;
-        assert_eq!(stalls.judge(1, unsignaled, now), Verdict::Fine);
+        assert_eq!(stalls.judge(1, unsignaled, now), StallVerdict::Fine);
         let later = now + 10 * stalls.bound;
-        assert_eq!(stalls.judge(1, unsignaled, later), Verdict::Unsignaled);
-        assert_eq!(stalls.judge(1, at(0, 7), later), Verdict::Fine);
+        assert_eq!(stalls.judge(1, unsignaled, later), StallVerdict::Unsignaled);
+        assert_eq!(stalls.judge(1, at(0, 7), later), StallVerdict::Fine);
         let later = later + 2 * stalls.bound;
-        assert_eq!(stalls.judge(1, at(0, 7), later), Verdict::Stalled);
+        assert_eq!(stalls.judge(1, at(0, 7), later), StallVerdict::Stalled);
     }
 }

@@ -21,14 +21,14 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::Control;
 use crate::{
-    datagram::{Datagram, Kind},
-    shared::Shared,
+    datagram::{Datagram, DatagramKind},
+    shared::VerbsShared,
 };
 
 /// Questions that may stay unanswered before a peer is lost.
 const QUESTIONS: u32 = 8;
 
-pub(super) struct Watch {
+pub(super) struct PeerWatch {
     /// Ranks of this host and the `pidfd` of each, until it ends.
     processes: Vec<(u32, OwnedFd)>,
     /// When each was heard last.
@@ -39,8 +39,8 @@ pub(super) struct Watch {
     looked: Instant,
 }
 
-impl Watch {
-    pub(super) fn new(shared: &Shared, patience: Option<Duration>) -> Self {
+impl PeerWatch {
+    pub(super) fn new(shared: &VerbsShared, patience: Option<Duration>) -> Self {
         let own = &shared.endpoint.addresses()[shared.endpoint.rank().index()];
         let mut processes = Vec::new();
         for (rank, place) in (0..).zip(shared.endpoint.addresses()) {
@@ -139,7 +139,7 @@ impl Control {
             } else if silence >= between / 2 {
                 let (to, ping) = (
                     Rank(*rank),
-                    Datagram::new(Kind::Ping, self.shared.endpoint.rank().0),
+                    Datagram::new(DatagramKind::Ping, self.shared.endpoint.rank().0),
                 );
                 let place = &places[to.index()];
                 (self.shared.datagrams).send(

@@ -13,17 +13,17 @@ use super::{Nic, check};
 use crate::ffi::{self, ibv_comp_channel, ibv_cq, ibv_wc};
 
 /// Gets an event for a completion of a queue that is armed.
-pub(crate) struct Channel {
+pub(crate) struct CompletionChannel {
     channel: NonNull<ibv_comp_channel>,
     nic: Arc<Nic>,
 }
 
 // SAFETY: an object of libibverbs, which any thread may use.
-unsafe impl Send for Channel {}
+unsafe impl Send for CompletionChannel {}
 // SAFETY: as above.
-unsafe impl Sync for Channel {}
+unsafe impl Sync for CompletionChannel {}
 
-impl Channel {
+impl CompletionChannel {
     pub(crate) fn new(nic: &Arc<Nic>) -> io::Result<Arc<Self>> {
         // SAFETY: an open context.
         let channel = unsafe { nic.lib().ibv_create_comp_channel(nic.opened.context) };
@@ -55,14 +55,14 @@ impl Channel {
     }
 }
 
-impl AsFd for Channel {
+impl AsFd for CompletionChannel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the channel has its descriptor open as long as it exists.
         unsafe { BorrowedFd::borrow_raw(self.channel.as_ref().fd) }
     }
 }
 
-impl Drop for Channel {
+impl Drop for CompletionChannel {
     fn drop(&mut self) {
         // SAFETY: its queues keep it, so none is left.
         unsafe {
@@ -76,7 +76,7 @@ impl Drop for Channel {
 /// A completion queue.
 pub(crate) struct CompletionQueue {
     cq: NonNull<ibv_cq>,
-    channel: Arc<Channel>,
+    channel: Arc<CompletionChannel>,
 }
 
 // SAFETY: an object of libibverbs, which any thread may use.
@@ -85,7 +85,7 @@ unsafe impl Send for CompletionQueue {}
 unsafe impl Sync for CompletionQueue {}
 
 impl CompletionQueue {
-    pub(crate) fn new(channel: &Arc<Channel>, depth: u32) -> io::Result<Arc<Self>> {
+    pub(crate) fn new(channel: &Arc<CompletionChannel>, depth: u32) -> io::Result<Arc<Self>> {
         let nic = &channel.nic;
         let depth = i32::try_from(depth).unwrap_or(i32::MAX);
         // SAFETY: an open context, and a channel of it.

@@ -14,9 +14,9 @@ use std::{io, sync::Arc};
 use hydrant_conduit::Atomicity;
 
 pub(crate) use address_handle::AddressHandle;
-pub(crate) use completion::{Channel, CompletionQueue, blank};
-pub(crate) use pair::{Batch, Connect, QueuePair, WorkRequest};
-pub(crate) use region::{Buffer, Region};
+pub(crate) use completion::{CompletionChannel, CompletionQueue, blank};
+pub(crate) use pair::{ConnectAttributes, QueuePair, RequestBatch, WorkRequest};
+pub(crate) use region::{MemoryRegion, NicBuffer};
 pub(crate) use shared::SharedQueue;
 
 use crate::{
@@ -31,7 +31,7 @@ pub(crate) struct Nic {
     /// The port of the device that is used.
     pub(crate) port: Port,
     /// What the device allows.
-    pub(crate) limits: Limits,
+    pub(crate) limits: DeviceLimits,
     /// Last: the domain goes before it.
     opened: Opened,
 }
@@ -43,7 +43,7 @@ unsafe impl Sync for Nic {}
 
 /// What the device allows.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct DeviceLimits {
     /// Most queue pairs.
     pub(crate) queue_pairs: u32,
     /// Most work requests with one queue pair.
@@ -73,7 +73,7 @@ impl Nic {
         let attr = opened.attributes()?;
         let count = |number: i32| u32::try_from(number).unwrap_or(0);
         let few = |number: i32| u8::try_from(number.clamp(0, 16)).unwrap_or(0);
-        let limits = Limits {
+        let limits = DeviceLimits {
             queue_pairs: count(attr.max_qp),
             work_requests: count(attr.max_qp_wr),
             completions: count(attr.max_cqe),

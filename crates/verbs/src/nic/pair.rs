@@ -39,7 +39,7 @@ unsafe impl Sync for QueuePair {}
 
 /// How a queue pair is connected.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Connect<'a> {
+pub(crate) struct ConnectAttributes<'a> {
     pub(crate) address: &'a EndpointAddress,
     /// The peer's queue pair.
     pub(crate) number: u32,
@@ -158,7 +158,7 @@ impl QueuePair {
     }
 
     /// Connects it: it can ask and answer.
-    pub(crate) fn connect(&self, to: &Connect<'_>) -> io::Result<()> {
+    pub(crate) fn connect(&self, to: &ConnectAttributes<'_>) -> io::Result<()> {
         let reads = to
             .address
             .reads
@@ -305,7 +305,7 @@ impl QueuePair {
     /// 1. is there under its key, and writable for reads;
     /// 2. is left alone as the conduit's contract says.
     #[inline]
-    pub(crate) unsafe fn post(&self, batch: &mut Batch) -> io::Result<()> {
+    pub(crate) unsafe fn post(&self, batch: &mut RequestBatch) -> io::Result<()> {
         let Some(first) = batch.link() else {
             return Ok(());
         };
@@ -367,14 +367,14 @@ impl WorkRequest {
     #[inline(always)]
     fn for_nic(&self) -> ibv_send_wr {
         let wr = match self.operands {
-            None => What {
-                rdma: Access {
+            None => WrUnion {
+                rdma: WrRdma {
                     remote_addr: self.remote,
                     rkey: self.rkey,
                 },
             },
-            Some([compare_add, swap]) => What {
-                atomic: Atomic {
+            Some([compare_add, swap]) => WrUnion {
+                atomic: WrAtomic {
                     remote_addr: self.remote,
                     compare_add,
                     swap,
@@ -409,18 +409,18 @@ impl WorkRequest {
 }
 
 use ffi::{
-    ibv_send_wr__bindgen_ty_2 as What, ibv_send_wr__bindgen_ty_2__bindgen_ty_1 as Access,
-    ibv_send_wr__bindgen_ty_2__bindgen_ty_2 as Atomic,
+    ibv_send_wr__bindgen_ty_2 as WrUnion, ibv_send_wr__bindgen_ty_2__bindgen_ty_1 as WrRdma,
+    ibv_send_wr__bindgen_ty_2__bindgen_ty_2 as WrAtomic,
 };
 
 /// Requests to be posted at once.
-pub(crate) struct Batch {
-    requests: [MaybeUninit<ibv_send_wr>; Batch::MAX_REQUESTS],
-    pieces: [MaybeUninit<ibv_sge>; Batch::MAX_REQUESTS],
+pub(crate) struct RequestBatch {
+    requests: [MaybeUninit<ibv_send_wr>; RequestBatch::MAX_REQUESTS],
+    pieces: [MaybeUninit<ibv_sge>; RequestBatch::MAX_REQUESTS],
     len: usize,
 }
 
-impl Batch {
+impl RequestBatch {
     /// Most requests.
     pub(crate) const MAX_REQUESTS: usize = 16;
 

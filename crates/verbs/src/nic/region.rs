@@ -11,7 +11,7 @@ use super::Nic;
 use crate::ffi::{self, ibv_mr};
 
 /// A registration; dropping it deregisters.
-pub(crate) struct Region {
+pub(crate) struct MemoryRegion {
     mr: NonNull<ibv_mr>,
     pub(crate) lkey: u32,
     pub(crate) rkey: u32,
@@ -19,11 +19,11 @@ pub(crate) struct Region {
 }
 
 // SAFETY: an object of libibverbs, which any thread may use.
-unsafe impl Send for Region {}
+unsafe impl Send for MemoryRegion {}
 // SAFETY: as above.
-unsafe impl Sync for Region {}
+unsafe impl Sync for MemoryRegion {}
 
-impl Region {
+impl MemoryRegion {
     /// Registers memory, which need not be there: that is an error.
     ///
     /// # Safety
@@ -82,7 +82,7 @@ impl Region {
     }
 }
 
-impl Drop for Region {
+impl Drop for MemoryRegion {
     fn drop(&mut self) {
         // SAFETY: made by `ibv_reg_mr`, and not deregistered before.
         let outcome = super::check(unsafe { self.nic.lib().ibv_dereg_mr(self.mr.as_ptr()) });
@@ -94,19 +94,19 @@ impl Drop for Region {
 
 /// Memory of this crate's own, mapped and registered as long as it lives: what messages are
 /// sent from and received into.
-pub(crate) struct Buffer {
+pub(crate) struct NicBuffer {
     base: NonNull<u8>,
     len: usize,
     /// Dropped before the memory goes.
-    region: Option<Region>,
+    region: Option<MemoryRegion>,
 }
 
 // SAFETY: an address and a length; what lies there is handed out part by part, each to one user.
-unsafe impl Send for Buffer {}
+unsafe impl Send for NicBuffer {}
 // SAFETY: as above.
-unsafe impl Sync for Buffer {}
+unsafe impl Sync for NicBuffer {}
 
-impl Buffer {
+impl NicBuffer {
     /// So many zeroed bytes, which only the own NIC reads and writes.
     pub(crate) fn new(nic: &Arc<Nic>, len: usize) -> io::Result<Self> {
         Self::with(nic, len, ffi::IBV_ACCESS_LOCAL_WRITE)
@@ -139,7 +139,7 @@ impl Buffer {
         };
         // SAFETY: the memory is nobody else's, and nothing but NICs reads or writes it by more
         // than its address.
-        let region = unsafe { Region::with(nic, base.as_ptr(), len, flags) };
+        let region = unsafe { MemoryRegion::with(nic, base.as_ptr(), len, flags) };
         buffer.region = Some(region?);
         Ok(buffer)
     }
@@ -163,7 +163,7 @@ impl Buffer {
     }
 }
 
-impl Drop for Buffer {
+impl Drop for NicBuffer {
     fn drop(&mut self) {
         self.region = None;
         let base: *mut c_void = self.base.as_ptr().cast();

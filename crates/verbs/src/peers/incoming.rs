@@ -9,7 +9,7 @@ use crate::nic::QueuePair;
 
 /// The connection that one peer made to this rank. The control thread alone changes it.
 #[derive(Default)]
-pub(crate) struct Incoming {
+pub(crate) struct IncomingConnection {
     /// How many connections the peer had made before.
     epoch: u32,
     /// What answers the peer; none before it first connects, or when it is lost.
@@ -21,22 +21,22 @@ pub(crate) struct Incoming {
 }
 
 /// What a request to connect is, by what is there.
-pub(crate) enum Asked {
+pub(crate) enum ConnectRequest {
     /// It was answered before: by the queue pair of this number.
-    Before(u32),
+    Answered(u32),
     /// It is older than what was answered last.
-    Late,
+    Stale,
     New,
 }
 
-impl Incoming {
+impl IncomingConnection {
     /// `oneself`: whether the peer is this rank, whose every try is with another queue pair.
-    pub(crate) fn asked(&self, epoch: u32, oneself: bool) -> Asked {
+    pub(crate) fn asked(&self, epoch: u32, oneself: bool) -> ConnectRequest {
         match &self.pair {
-            Some(_) if oneself => Asked::New,
-            Some(pair) if self.epoch == epoch => Asked::Before(pair.number),
-            Some(_) if self.epoch.wrapping_sub(epoch) < u32::MAX / 2 => Asked::Late,
-            _ => Asked::New,
+            Some(_) if oneself => ConnectRequest::New,
+            Some(pair) if self.epoch == epoch => ConnectRequest::Answered(pair.number),
+            Some(_) if self.epoch.wrapping_sub(epoch) < u32::MAX / 2 => ConnectRequest::Stale,
+            _ => ConnectRequest::New,
         }
     }
 

@@ -19,25 +19,25 @@ use hydrant_conduit::{Error, Rank, Standing, Standings, Ticket};
 use parking_lot::Mutex;
 
 use crate::{
-    commands::{Command, Commands},
-    connection::{Access, Connection, Operation, SendPool},
-    message::Front,
+    commands::{CommandQueue, ControlCommand},
+    connection::{Connection, RdmaAccess, RdmaOperation, SendPool},
+    message::Immediate,
     slots::SendSlot,
 };
 
 pub(crate) use credits::Credits;
-pub(crate) use incoming::{Asked, Incoming, IncomingPairs};
+pub(crate) use incoming::{ConnectRequest, IncomingConnection, IncomingPairs};
 
 /// The peers, and what the connections to them share.
 pub(crate) struct Peers {
     /// By rank; each is made when this rank first has to do with it.
-    list: Box<[OnceLock<Box<Peer>>]>,
+    list: Box<[OnceLock<Box<PeerLink>>]>,
     /// Who takes part, and how the others ended.
     standings: Standings,
     /// Send slots and result words, and how much is with the NIC: of all connections together.
     pool: SendPool,
     /// What the control thread is to do: connections to be made, peers to be lost.
-    commands: Commands,
+    commands: CommandQueue,
     /// Ranks whose connections have something that waits for the doorbell. Each is in it once:
     /// its connection is `listed`.
     doorbells_due: Mutex<Vec<u32>>,
@@ -51,13 +51,13 @@ pub(crate) struct Peers {
 pub(crate) const OWN: u64 = 1 << 62;
 
 /// A peer that this rank has to do with.
-pub(crate) struct Peer {
+pub(crate) struct PeerLink {
     /// What this rank asks of the peer, in order.
     connection: Mutex<Connection>,
     /// Requests that are unhandled, either way.
     credits: Credits,
     /// What the peer asks of this rank.
-    incoming: Mutex<Incoming>,
+    incoming: Mutex<IncomingConnection>,
 }
 
 impl Peers {
@@ -68,7 +68,7 @@ impl Peers {
             list: (0..ranks).map(|_| OnceLock::new()).collect(),
             standings: Standings::new(ranks),
             pool,
-            commands: Commands::new()?,
+            commands: CommandQueue::new()?,
             doorbells_due: Mutex::default(),
             any_doorbell_due: AtomicBool::new(false),
             next_ticket: AtomicU64::new(1),
@@ -85,13 +85,13 @@ impl Peers {
         &self.pool
     }
 
-    pub(crate) fn commands(&self) -> &Commands {
+    pub(crate) fn commands(&self) -> &CommandQueue {
         &self.commands
     }
 
     /// A peer, made when this rank first has to do with it.
     #[inline(always)] // on the path of every hit
-    pub(crate) fn get(&self, rank: Rank) -> &Peer {
+    pub(crate) fn get(&self, rank: Rank) -> &PeerLink {
         match self.list[rank.index()].get() {
             Some(peer) => peer,
             None => self.meet(rank),
@@ -99,12 +99,12 @@ impl Peers {
     }
 
     #[cold]
-    fn meet(&self, rank: Rank) -> &Peer {
-        self.list[rank.index()].get_or_init(|| Box::new(Peer::new(rank)))
+    fn meet(&self, rank: Rank) -> &PeerLink {
+        self.list[rank.index()].get_or_init(|| Box::new(PeerLink::new(rank)))
     }
 
     /// The peer, if this rank ever had to do with it.
-    pub(crate) fn known(&self, rank: u32) -> Option<&Peer> {
+    pub(crate) fn known(&self, rank: u32) -> Option<&PeerLink> {
         Some(&**self.list.get(rank as usize)?.get()?)
     }
 
@@ -127,7 +127,7 @@ impl Peers {
         &self,
         rank: Rank,
         connection: &mut Connection,
-        operation: Operation,
+        operation: RdmaOperation,
     ) -> Option<u64> {
         // SAFETY: the same contract.
         match unsafe { connection.post_now(&self.pool, operation) } {
@@ -143,7 +143,7 @@ impl Peers {
     pub(crate) fn not_taken(&self, rank: Rank, cause: &io::Error) {
         tracing::error!(%cause, peer = %rank, "the NIC does not take what is asked of it");
         let why = "the NIC refused a request";
-        self.commands.give(Command::Lose(rank, why));
+        self.commands.give(ControlCommand::Lose(rank, why));
     }
 
     /// Has something done by a peer's NIC that could not be done at once.
@@ -151,7 +151,7 @@ impl Peers {
     /// # Safety
     /// As [`Connection::post_now`].
     #[allow(unsafe_code)] // queues what is posted later
-    unsafe fn ask_later(&self, rank: Rank, connection: &mut Connection, operation: Operation) {
+    unsafe fn ask_later(&self, rank: Rank, connection: &mut Connection, operation: RdmaOperation) {
         let first = connection.is_unused();
         // SAFETY: the same contract.
         if let Err(cause) = unsafe { connection.push(&self.pool, operation) } {
@@ -159,7 +159,7 @@ impl Peers {
         }
         if first {
             connection.begin_connecting();
-            self.commands.give(Command::Connect(rank));
+            self.commands.give(ControlCommand::Connect(rank));
         }
         self.look_after(rank, connection);
     }
@@ -168,7 +168,13 @@ impl Peers {
     #[allow(unsafe_code)] // posts a work request
     pub(crate) fn ask_nothing(&self, rank: Rank, connection: &mut Connection) {
         // SAFETY: a write of no bytes names no memory.
-        unsafe { self.ask(rank, connection, Operation::Access(Access::NOTHING, None)) };
+        unsafe {
+            self.ask(
+                rank,
+                connection,
+                RdmaOperation::Access(RdmaAccess::NOTHING, None),
+            )
+        };
     }
 
     /// Sends what was written into a slot.
@@ -180,12 +186,12 @@ impl Peers {
         connection: &mut Connection,
         slot: SendSlot,
         len: usize,
-        front: Front,
+        front: Immediate,
     ) {
         let len = len as u32;
         // SAFETY: the slot is registered as long as the pool lives, and is the operation's until
         // its completion gives it back.
-        unsafe { self.ask(rank, connection, Operation::Send { slot, len, front }) };
+        unsafe { self.ask(rank, connection, RdmaOperation::Send { slot, len, front }) };
     }
 
     /// If something waits for the doorbell, polls look after it from now on.
@@ -225,7 +231,7 @@ impl Peers {
 
     /// Whether a peer has nothing to do of which its NIC may tell.
     pub(crate) fn is_idle(&self, rank: u32) -> bool {
-        let is_idle = |peer: &Peer| peer.connection.lock().is_idle();
+        let is_idle = |peer: &PeerLink| peer.connection.lock().is_idle();
         self.known(rank).is_none_or(is_idle)
     }
 
@@ -250,7 +256,7 @@ impl Peers {
     }
 }
 
-impl Peer {
+impl PeerLink {
     fn new(rank: Rank) -> Self {
         Self {
             connection: Mutex::new(Connection::new(rank.0)),
@@ -269,7 +275,7 @@ impl Peer {
         &self.credits
     }
 
-    pub(crate) fn incoming(&self) -> &Mutex<Incoming> {
+    pub(crate) fn incoming(&self) -> &Mutex<IncomingConnection> {
         &self.incoming
     }
 }

@@ -5,11 +5,11 @@
 
 use std::io;
 
-use super::{Access, Connection, Operation, Posted, SendPool, State, id};
+use super::{Connection, ConnectionState, PostedRequest, RdmaAccess, RdmaOperation, SendPool, id};
 use crate::ffi;
 
 /// What became of it.
-pub(crate) enum Alone {
+pub(crate) enum FastOutcome {
     Done,
     /// It is under way: the name of its completion.
     UnderWay(u64),
@@ -23,7 +23,7 @@ impl Connection {
     /// Whether nothing is under way but unsignaled messages, and there is room.
     #[inline(always)]
     pub(crate) fn is_free(&self, pool: &SendPool) -> bool {
-        self.state == State::Ready
+        self.state == ConnectionState::Ready
             && self.posted.len() == self.unsignaled
             && self.queue.is_empty()
             && self.posted.len() < pool.limits().depth
@@ -43,25 +43,25 @@ impl Connection {
     pub(crate) unsafe fn post_alone(
         &mut self,
         pool: &SendPool,
-        access: &Access,
+        access: &RdmaAccess,
         look: impl FnOnce() -> Option<ffi::ibv_wc>,
-    ) -> Alone {
+    ) -> FastOutcome {
         let Some(pair) = &self.pair else {
-            return Alone::Refused(io::ErrorKind::NotConnected.into());
+            return FastOutcome::Refused(io::ErrorKind::NotConnected.into());
         };
         let number = self.first.wrapping_add(self.posted.len() as u32);
         let id = id(self.peer, self.epoch, number);
         // SAFETY: the same contract.
         let posted = unsafe { pair.post_one(&access.request(id, pair), true) };
         let became = match posted {
-            Err(cause) => Alone::Refused(cause),
+            Err(cause) => FastOutcome::Refused(cause),
             Ok(()) => match look() {
-                Some(it) if it.wr_id == id && it.status == ffi::IBV_WC_SUCCESS => Alone::Done,
-                Some(_) => Alone::Unclear,
-                None => Alone::UnderWay(id),
+                Some(it) if it.wr_id == id && it.status == ffi::IBV_WC_SUCCESS => FastOutcome::Done,
+                Some(_) => FastOutcome::Unclear,
+                None => FastOutcome::UnderWay(id),
             },
         };
-        if matches!(became, Alone::Done) {
+        if matches!(became, FastOutcome::Done) {
             self.count_packets(access.len);
             if self.unsignaled > 0 {
                 self.messages_done(pool);
@@ -75,15 +75,20 @@ impl Connection {
     /// It is to be waited for like any other.
     ///
     /// # Safety
-    /// As [`Operation::access`].
+    /// As [`RdmaOperation::access`].
     #[allow(unsafe_code)] // has the caller's memory read
     #[cold]
-    pub(crate) unsafe fn not_alone(&mut self, pool: &SendPool, access: Access, became: &Alone) {
+    pub(crate) unsafe fn not_alone(
+        &mut self,
+        pool: &SendPool,
+        access: RdmaAccess,
+        became: &FastOutcome,
+    ) {
         // SAFETY: the same contract.
-        let operation = unsafe { Operation::access(access, pool) };
+        let operation = unsafe { RdmaOperation::access(access, pool) };
         self.under_way(pool, operation);
         self.unsignaled = 0;
-        if matches!(became, Alone::Refused(_)) {
+        if matches!(became, FastOutcome::Refused(_)) {
             self.close(pool);
         }
     }
@@ -91,8 +96,8 @@ impl Connection {
     /// All that was posted before are messages, and they are done.
     fn messages_done(&mut self, pool: &SendPool) {
         let count = self.posted.len() as u32;
-        for Posted { operation, .. } in self.posted.drain(..) {
-            if let Operation::Send { slot, .. } = operation {
+        for PostedRequest { operation, .. } in self.posted.drain(..) {
+            if let RdmaOperation::Send { slot, .. } = operation {
                 pool.slots().give_back(slot);
             }
         }

@@ -4,31 +4,31 @@
 
 use std::{io, num::NonZeroU16, sync::Arc};
 
-use crate::nic::{Buffer, Nic};
+use crate::nic::{Nic, NicBuffer};
 use parking_lot::{Mutex, MutexGuard};
 
-/// Words for as many atomic operations as may be with the NIC at once.
-pub(crate) struct Words {
+/// ResultWords for as many atomic operations as may be with the NIC at once.
+pub(crate) struct ResultWords {
     /// The registered memory of all.
-    buffer: Buffer,
+    buffer: NicBuffer,
     /// Numbers of those that are free.
     free: Mutex<Vec<NonZeroU16>>,
 }
 
 /// A word that is one operation's: its number, from one.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Word(NonZeroU16);
+pub(crate) struct ResultWord(NonZeroU16);
 
 const BYTES: usize = size_of::<u64>();
 
-impl Words {
+impl ResultWords {
     const COUNT: u16 = 512;
     /// What they take of memory.
     pub(crate) const MEMORY: usize = Self::COUNT as usize * BYTES;
 
     pub(crate) fn new(nic: &Arc<Nic>) -> io::Result<Self> {
         Ok(Self {
-            buffer: Buffer::new(nic, Self::MEMORY)?,
+            buffer: NicBuffer::new(nic, Self::MEMORY)?,
             free: Mutex::new(
                 (1..=Self::COUNT)
                     .rev()
@@ -38,23 +38,23 @@ impl Words {
         })
     }
 
-    pub(crate) fn take(&self) -> Option<Word> {
-        self.free().pop().map(Word)
+    pub(crate) fn take(&self) -> Option<ResultWord> {
+        self.free().pop().map(ResultWord)
     }
 
-    pub(crate) fn give_back(&self, word: Word) {
+    pub(crate) fn give_back(&self, word: ResultWord) {
         self.free().push(word.0);
     }
 
     /// What the NIC put there, for an operation that it said was done.
-    pub(crate) fn value(&self, word: &Word) -> u64 {
+    pub(crate) fn value(&self, word: &ResultWord) -> u64 {
         let at = self.address(word).cast::<u64>();
         // SAFETY: within the buffer, initialized by the kernel, and aligned as the buffer begins
         // with a page; the NIC is done with it, and it is nobody else's.
         unsafe { at.read_volatile() }
     }
 
-    pub(crate) fn address(&self, word: &Word) -> *mut u8 {
+    pub(crate) fn address(&self, word: &ResultWord) -> *mut u8 {
         self.buffer.at(usize::from(word.0.get() - 1) * BYTES, BYTES)
     }
 
