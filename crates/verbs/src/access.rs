@@ -18,7 +18,7 @@ const SHORT: u64 = 4096;
 const UNNAMED: Ticket = Ticket(0);
 
 impl Verbs {
-    /// A write or a read; `WATCHED`: and looks a moment whether it has ended.
+    /// A write or a read; `WAITS`: and looks a moment whether it has ended.
     ///
     /// # Safety
     /// As [`Conduit::post`](hydrant_conduit::Conduit::post):
@@ -26,7 +26,7 @@ impl Verbs {
     ///    `local` stays as it is for a write, and is written to by nobody else for a read.
     /// 2. Under [`Key::ANY`] the peer bears the change of what is at `remote`.
     #[inline(always)] // all that a hit costs, in one function for each kind
-    pub(crate) unsafe fn access<const WATCHED: bool>(
+    pub(crate) unsafe fn access<const WAITS: bool>(
         &self,
         peer: Rank,
         opcode: Opcode,
@@ -37,15 +37,15 @@ impl Verbs {
         let shared = &*self.shared;
         shared.peers.standings().present(peer)?;
         if peer == shared.endpoint.rank() {
-            return self.copy(opcode, remote, local, local_key);
+            return self.copy_own(opcode, remote, local, local_key);
         }
-        let lkey = self.own_side(opcode, local, local_key)?;
-        let along = lkey.is_none();
+        let lkey = self.find_lkey(opcode, local, local_key)?;
+        let copied = lkey.is_none();
         let rkey = match remote.key {
             Key::ANY if shared.endpoint.caps().any_address => {
                 Some(shared.endpoint.addresses()[peer.index()].everything)
             }
-            key => table::remote(key),
+            key => table::rkey_in(key),
         };
         let Some(rkey) = rkey else {
             let key = remote.key.0;
@@ -58,7 +58,7 @@ impl Verbs {
             ticket: UNNAMED,
             opcode,
             last: true,
-            along,
+            copied,
             addr: local.addr,
             len: local.len as u32,
             lkey: lkey.unwrap_or(0),
@@ -71,12 +71,12 @@ impl Verbs {
             },
         };
         let connection = shared.peers.get(peer).connection();
-        if WATCHED
+        if WAITS
             && local.len <= SHORT
-            // SAFETY: the same contract, with memory that `own_side` found registered, or that is
+            // SAFETY: the same contract, with memory that `find_lkey` found registered, or that is
             // taken along with the request.
             && let Some(outcome) = unsafe {
-                (shared.completions).ask_alone(&shared.peers, peer, connection, &whole)
+                (shared.completions).post_fast(&shared.peers, peer, connection, &whole)
             }
         {
             return outcome;
@@ -90,17 +90,17 @@ impl Verbs {
             // SAFETY: what goes along is readable, and unchanged, until this returns.
             let operation = unsafe { RdmaOperation::access(whole, shared.peers.pool()) };
             // SAFETY: as above, but for what goes along: of that the operation has a copy.
-            unsafe { (shared.peers).ask(peer, &mut connection, operation) }
+            unsafe { (shared.peers).post(peer, &mut connection, operation) }
         } else {
             // SAFETY: as above.
-            unsafe { self.in_parts(peer, whole)? };
+            unsafe { self.post_in_parts(peer, whole)? };
             None
         };
-        if WATCHED
+        if WAITS
             && let Some(outcome) =
                 shared
                     .completions
-                    .watch(&shared.peers, connection, id, whole.ticket)
+                    .poll_for(&shared.peers, connection, id, whole.ticket)
         {
             return outcome.map(|()| Posted::Done);
         }
@@ -113,7 +113,7 @@ impl Verbs {
     /// As [`Connection::post_now`](crate::connection::Connection::post_now), of the whole, which is too
     /// long to go along with a request.
     #[cold]
-    unsafe fn in_parts(&self, peer: Rank, access: RdmaAccess) -> Result<(), Error> {
+    unsafe fn post_in_parts(&self, peer: Rank, access: RdmaAccess) -> Result<(), Error> {
         let shared = &*self.shared;
         let mut connection = shared.peers.get(peer).connection().lock();
         if connection.has_ended() {
@@ -130,7 +130,9 @@ impl Verbs {
                 ..access
             };
             // SAFETY: the same contract: the part lies within the whole.
-            unsafe { (shared.peers).ask(peer, &mut connection, RdmaOperation::Access(part, None)) };
+            unsafe {
+                (shared.peers).post(peer, &mut connection, RdmaOperation::Access(part, None))
+            };
             at += len;
         }
         Ok(())
@@ -138,7 +140,7 @@ impl Verbs {
 
     /// The NIC's key for the own side, if the extent covers it; none for what goes along with the request.
     #[inline]
-    fn own_side(&self, opcode: Opcode, local: Memory, key: Key) -> Result<Option<u32>, Error> {
+    fn find_lkey(&self, opcode: Opcode, local: Memory, key: Key) -> Result<Option<u32>, Error> {
         let shared = &*self.shared;
         let inline = shared.peers.pool().limits().inline.into();
         if key == Key::ANY && opcode == Opcode::Write && local.len <= inline {
@@ -165,7 +167,7 @@ impl Verbs {
     }
 
     /// An access to own memory: a copy by the processor.
-    fn copy(
+    fn copy_own(
         &self,
         opcode: Opcode,
         remote: Remote,
@@ -176,9 +178,9 @@ impl Verbs {
         if remote.key == Key::ANY {
             return self.copy_to(opcode, addr, local);
         }
-        self.own_side(opcode, local, key)?;
+        self.find_lkey(opcode, local, key)?;
         let key = remote.key.0;
-        let copied = self.shared.table.with(remote.key, |extent| {
+        let copied = self.shared.table.with_extent(remote.key, |extent| {
             if !extent.covers(addr, len) {
                 return Err(Error::OutOfExtent {
                     peer,

@@ -22,7 +22,7 @@ use crate::{
     device,
     endpoint::{Endpoint, EndpointParts},
     inline_copies::InlineCopies,
-    memlock::pinned_out,
+    memlock::memlock_error,
     message::{MAX_ARGS, MAX_WINDOW},
     nic::{CompletionChannel, CompletionQueue, MemoryRegion, Nic, QueuePair, SharedQueue},
     options, probe,
@@ -55,14 +55,14 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
         let (most, port) = (nic.limits.queue_pairs, &nic.port);
         tracing::warn!(%port, most, "the NIC has no queue pairs for a rank that speaks to all");
     }
-    let datagrams =
-        Datagrams::new(&nic, ranks).map_err(|cause| made("the queue pair for datagrams", cause))?;
+    let datagrams = Datagrams::new(&nic, ranks)
+        .map_err(|cause| setup_error("the queue pair for datagrams", cause))?;
     // SAFETY: peers are told the key; that they may change any memory is what the user of
     // `Key::ANY` vouches for, and nobody else is told it.
     let everything = (nic.limits.paging).then(|| unsafe { MemoryRegion::everything(&nic) });
     let everything = everything.and_then(Result::ok);
     let channel =
-        CompletionChannel::new(&nic).map_err(|cause| made("a completion channel", cause))?;
+        CompletionChannel::new(&nic).map_err(|cause| setup_error("a completion channel", cause))?;
     let completions = ALL_DEPTH.min(nic.limits.completions);
     let sent = queue(&channel, completions)?;
     let depth = DEPTH.min(nic.limits.work_requests);
@@ -76,9 +76,9 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
     let (addresses, parameters) = exchange(bootstrap, own, costs(&nic)?)?;
     let slot = options.slot();
     let sends = SendSlots::new(&nic, options.sends.max(4), slot)
-        .map_err(|cause| made("the slots that messages are sent from", cause))?;
+        .map_err(|cause| setup_error("the slots that messages are sent from", cause))?;
     let words = ResultWords::new(&nic)
-        .map_err(|cause| made("the words for the results of atomic operations", cause))?;
+        .map_err(|cause| setup_error("the words for the results of atomic operations", cause))?;
     let window = window(
         options.window,
         ranks,
@@ -88,7 +88,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
     let housed = in_chunk * ranks.saturating_sub(1).max(1);
     let received = queue(&channel, housed)?;
     let shared_queue = SharedQueue::new(&nic, housed)
-        .map_err(|cause| made("the shared receive queue", cause))
+        .map_err(|cause| setup_error("the shared receive queue", cause))
         .map(Arc::new)?;
     let receives = ReceiveSlots::new(&nic, Arc::clone(&shared_queue), ranks, in_chunk, slot);
     let fixed =
@@ -135,7 +135,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
         nic,
     });
     let limits = SendLimits {
-        // One more may be on its way uncounted: see `Connection::post_alone`.
+        // One more may be on its way uncounted: see `Connection::post_fast`.
         posted: completions.saturating_sub(1).max(1),
         depth: depth as usize,
         inline,
@@ -153,8 +153,8 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
     Ok(verbs)
 }
 
-fn made(what: &'static str, cause: io::Error) -> Error {
-    pinned_out(&cause).unwrap_or_else(|| Error::System {
+fn setup_error(what: &'static str, cause: io::Error) -> Error {
+    memlock_error(&cause).unwrap_or_else(|| Error::System {
         what: "setting up the RDMA device",
         cause: format!("{what} could not be made: {cause}"),
     })
@@ -247,12 +247,12 @@ fn window(wanted: u32, ranks: u32, most: u32) -> u32 {
 }
 
 fn queue(channel: &Arc<CompletionChannel>, depth: u32) -> Result<Arc<CompletionQueue>, Error> {
-    CompletionQueue::new(channel, depth).map_err(|cause| made("a completion queue", cause))
+    CompletionQueue::new(channel, depth).map_err(|cause| setup_error("a completion queue", cause))
 }
 
 /// The most that the NIC takes along with a request.
 fn granted_inline(nic: &Arc<Nic>, queue: &Arc<CompletionQueue>, depth: u32) -> Result<u32, Error> {
-    let shared = SharedQueue::new(nic, 1).map_err(|cause| made("a receive queue", cause))?;
+    let shared = SharedQueue::new(nic, 1).map_err(|cause| setup_error("a receive queue", cause))?;
     let shared = Arc::new(shared);
     let mut last = None;
     for inline in INLINE {
@@ -262,7 +262,7 @@ fn granted_inline(nic: &Arc<Nic>, queue: &Arc<CompletionQueue>, depth: u32) -> R
         }
     }
     let cause = last.unwrap_or_else(|| io::ErrorKind::Unsupported.into());
-    Err(made("a queue pair", cause))
+    Err(setup_error("a queue pair", cause))
 }
 
 /// What registering costs here, and copying, as ranks tell each other.

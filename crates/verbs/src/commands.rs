@@ -12,7 +12,7 @@ pub(crate) enum ControlCommand {
     /// Makes the connection to a peer, or makes it anew.
     Connect(Rank),
     /// Asks a peer how far it got before a connection broke.
-    Ask(Rank),
+    QueryPsn(Rank),
     /// A peer is lost, and why.
     Lose(Rank, &'static str),
     /// A peer sent what follows no rule.
@@ -22,7 +22,7 @@ pub(crate) enum ControlCommand {
     /// This rank ends, in good order or not.
     Leave(bool),
     /// A peer was asked to wake its sleepers: it is asked again until it says that it did.
-    SeeAwake(Rank, u32),
+    ConfirmWake(Rank, u32),
     /// The conduit is dropped.
     Stop,
 }
@@ -47,12 +47,12 @@ impl CommandQueue {
         })
     }
 
-    pub(crate) fn give(&self, command: ControlCommand) {
+    pub(crate) fn push(&self, command: ControlCommand) {
         self.queue.lock().push(command);
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
     }
 
-    pub(crate) fn take(&self) -> Vec<ControlCommand> {
+    pub(crate) fn take_all(&self) -> Vec<ControlCommand> {
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.event, &mut count);
         std::mem::take(&mut *self.queue.lock())

@@ -19,17 +19,19 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     commands::ControlCommand,
-    connection::{Connection, ConnectionFailure, EndedOperation, FastOutcome, RdmaAccess, named},
+    connection::{
+        Connection, ConnectionFailure, EndedOperation, FastOutcome, RdmaAccess, parse_id,
+    },
     endpoint::Endpoint,
     ffi,
     nic::{CompletionChannel, CompletionQueue, QueuePair, blank},
-    peers::{OWN, Peers},
+    peers::{OWN_TICKET, Peers},
     sleepers::Sleepers,
 };
 
 /// How often who waits for an operation looks whether it has ended before doing anything else:
 /// about as long as a network takes.
-const LOOKS: u32 = 500;
+const POLLS: u32 = 500;
 
 /// Polls, with a spin after each, between two yields of who waits for one completion alone.
 const SPINS: u32 = 15;
@@ -62,7 +64,7 @@ struct Poller {
     /// Completions taken last.
     completions: [ffi::ibv_wc; BATCH],
     /// Those of them that were taken and not looked at yet.
-    left: Range<usize>,
+    unread: Range<usize>,
     /// What these are the end of.
     ended: Vec<EndedOperation>,
 }
@@ -81,7 +83,7 @@ impl Completions {
             channel,
             poller: Mutex::new(Poller {
                 completions: [blank(); BATCH],
-                left: 0..0,
+                unread: 0..0,
                 ended: Vec::new(),
             }),
             ended: Mutex::default(),
@@ -130,7 +132,7 @@ impl Completions {
         self.received.poll(into)
     }
 
-    fn add(&self, list: &mut Vec<EndedOperation>) {
+    fn add_ended(&self, list: &mut Vec<EndedOperation>) {
         if !list.is_empty() {
             let mut ended = self.ended.lock();
             ended.append(list);
@@ -166,14 +168,14 @@ impl Completions {
         &self,
         peers: &'a Peers,
         poller: &mut Poller,
-        hold: impl Fn(&'a Mutex<Connection>) -> Option<MutexGuard<'a, Connection>>,
+        lock: impl Fn(&'a Mutex<Connection>) -> Option<MutexGuard<'a, Connection>>,
     ) -> bool {
         let mut any = false;
         loop {
             let mut last = false;
-            if poller.left.start == poller.left.end {
+            if poller.unread.start == poller.unread.end {
                 let count = self.sent.poll(&mut poller.completions);
-                poller.left = 0..count;
+                poller.unread = 0..count;
                 last = count < BATCH;
                 if count == 0 {
                     return any;
@@ -182,14 +184,16 @@ impl Completions {
             any = true;
             let Poller {
                 completions,
-                left,
+                unread,
                 ended,
             } = poller;
-            while left.start < left.end && complete(peers, &completions[left.start], &hold, ended) {
-                left.start += 1;
+            while unread.start < unread.end
+                && complete(peers, &completions[unread.start], &lock, ended)
+            {
+                unread.start += 1;
             }
-            let stopped = left.start < left.end;
-            self.add(ended);
+            let stopped = unread.start < unread.end;
+            self.add_ended(ended);
             if stopped || last {
                 return true;
             }
@@ -200,10 +204,10 @@ impl Completions {
     /// there: then what there is to say of it, if that is known after a moment.
     ///
     /// # Safety
-    /// As [`Connection::post_alone`].
+    /// As [`Connection::post_fast`].
     #[allow(unsafe_code)] // posts a work request
     #[inline(always)]
-    pub(crate) unsafe fn ask_alone(
+    pub(crate) unsafe fn post_fast(
         &self,
         peers: &Peers,
         peer: Rank,
@@ -212,7 +216,7 @@ impl Completions {
     ) -> Option<Result<Posted, Error>> {
         let mut poller = self.poller.try_lock()?;
         let mut held = connection.try_lock()?;
-        if !poller.left.is_empty() || !held.is_free(peers.pool()) {
+        if !poller.unread.is_empty() || !held.can_post_fast(peers.pool()) {
             return None;
         }
         let look = || {
@@ -220,8 +224,8 @@ impl Completions {
             (self.sent.poll(taken) > 0).then(|| taken[0])
         };
         // SAFETY: the same contract.
-        let became = unsafe { held.post_alone(peers.pool(), access, look) };
-        if matches!(became, FastOutcome::Done) {
+        let fast = unsafe { held.post_fast(peers.pool(), access, look) };
+        if matches!(fast, FastOutcome::Done) {
             drop(held);
             drop(poller);
             // Nobody waits for what that frees but operations that wait for the doorbell.
@@ -230,16 +234,16 @@ impl Completions {
         }
         let ticket = peers.ticket();
         // SAFETY: the caller's memory is as it was when the access was posted: this call has not returned.
-        unsafe { held.not_alone(peers.pool(), RdmaAccess { ticket, ..*access }, &became) };
+        unsafe { held.leave_fast_path(peers.pool(), RdmaAccess { ticket, ..*access }, &fast) };
         drop(held);
-        let outcome = match became {
-            FastOutcome::Unclear => self.watch_rest(peers, &mut poller, ticket),
+        let outcome = match fast {
+            FastOutcome::Unclear => self.complete_polled(peers, &mut poller, ticket),
             FastOutcome::UnderWay(id) => {
                 drop(poller);
-                self.watch(peers, connection, Some(id), ticket)
+                self.poll_for(peers, connection, Some(id), ticket)
             }
             FastOutcome::Refused(cause) => {
-                peers.not_taken(peer, &cause);
+                peers.report_refusal(peer, &cause);
                 None
             }
             FastOutcome::Done => None,
@@ -250,7 +254,7 @@ impl Completions {
     /// Looks a moment whether one operation has ended, which no poll hands up then; others that
     /// have are handed up by the next poll. `id`: the name of its completion, where that is known.
     #[inline]
-    pub(crate) fn watch(
+    pub(crate) fn poll_for(
         &self,
         peers: &Peers,
         connection: &Mutex<Connection>,
@@ -258,8 +262,8 @@ impl Completions {
         ticket: Ticket,
     ) -> Option<Result<(), Error>> {
         let mut poller = self.poller.try_lock()?;
-        if !poller.left.is_empty()
-            || !(0..LOOKS).any(|_| self.sent.poll(&mut poller.completions[..1]) > 0)
+        if !poller.unread.is_empty()
+            || !(0..POLLS).any(|_| self.sent.poll(&mut poller.completions[..1]) > 0)
         {
             return None;
         }
@@ -268,19 +272,19 @@ impl Completions {
             && completion.status == ffi::IBV_WC_SUCCESS
             && connection
                 .lock()
-                .done_alone(peers.pool(), completion.wr_id, ticket)
+                .complete_one(peers.pool(), completion.wr_id, ticket)
         {
             // Nobody waits for what that frees but operations that wait for the doorbell.
             drop(poller);
             peers.flush();
             return Some(Ok(()));
         }
-        self.watch_rest(peers, &mut poller, ticket)
+        self.complete_polled(peers, &mut poller, ticket)
     }
 
     /// The completion is not of that operation alone.
     #[cold]
-    fn watch_rest(
+    fn complete_polled(
         &self,
         peers: &Peers,
         poller: &mut Poller,
@@ -297,9 +301,9 @@ impl Completions {
         );
         let found = ended.iter().position(|(it, _)| *it == ticket);
         let outcome = found.map(|at| ended.remove(at).1);
-        self.add(ended);
+        self.add_ended(ended);
         peers.flush();
-        self.sleepers.arrived();
+        self.sleepers.wake_listening();
         outcome
     }
 
@@ -316,7 +320,7 @@ impl Completions {
     /// Keeps the end of what this rank asked of itself for who asked, if it is of that kind.
     #[inline]
     pub(crate) fn keep_own(&self, ended: EndedOperation) -> Option<EndedOperation> {
-        if ended.0.0 & OWN == 0 {
+        if ended.0.0 & OWN_TICKET == 0 {
             return Some(ended);
         }
         self.own.lock().push(ended);
@@ -348,7 +352,7 @@ impl Completions {
 
     /// Operations that ended otherwise than by a completion.
     pub(crate) fn end_operations(&self, mut list: Vec<EndedOperation>) {
-        self.add(&mut list);
+        self.add_ended(&mut list);
         self.sleepers.wake_all();
     }
 }
@@ -358,30 +362,30 @@ impl Completions {
 fn complete<'a>(
     peers: &'a Peers,
     completion: &ffi::ibv_wc,
-    hold: impl Fn(&'a Mutex<Connection>) -> Option<MutexGuard<'a, Connection>>,
+    lock: impl Fn(&'a Mutex<Connection>) -> Option<MutexGuard<'a, Connection>>,
     ended: &mut Vec<EndedOperation>,
 ) -> bool {
-    let (rank, epoch, number) = named(completion.wr_id);
+    let (rank, epoch, number) = parse_id(completion.wr_id);
     let Some(peer) = peers.known(rank) else {
         return true;
     };
-    let Some(mut connection) = hold(peer.connection()) else {
+    let Some(mut connection) = lock(peer.connection()) else {
         return false;
     };
     // What is left of a connection that is gone.
-    if !connection.is_of(epoch) {
+    if !connection.has_epoch(epoch) {
         return true;
     }
     if completion.status == ffi::IBV_WC_SUCCESS {
-        connection.done(peers.pool(), number, ended);
+        connection.complete_through(peers.pool(), number, ended);
         return true;
     }
     let status = completion.status;
-    match connection.failed(peers.pool(), number, status, ended) {
-        ConnectionFailure::Broken => peers.commands().give(ControlCommand::Connect(Rank(rank))),
-        ConnectionFailure::Unclear => peers.commands().give(ControlCommand::Ask(Rank(rank))),
+    match connection.fail(peers.pool(), number, status, ended) {
+        ConnectionFailure::Broken => peers.commands().push(ControlCommand::Connect(Rank(rank))),
+        ConnectionFailure::Unclear => peers.commands().push(ControlCommand::QueryPsn(Rank(rank))),
         ConnectionFailure::Lost(why) => {
-            peers.commands().give(ControlCommand::Lose(Rank(rank), why))
+            peers.commands().push(ControlCommand::Lose(Rank(rank), why))
         }
     }
     true

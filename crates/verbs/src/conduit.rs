@@ -24,7 +24,7 @@ use crate::{
     connection::{self, Opcode},
     datagram::Datagram,
     inbox::VerbsInbox,
-    memlock::pinned_out,
+    memlock::memlock_error,
     message::{self, MessageRole},
     nic::MemoryRegion,
     shared::VerbsShared,
@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// How long a rank that leaves in good order waits until peers have what it sent.
-const DELIVERY: Duration = Duration::from_secs(5);
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long to sleep at a time while another thread polls.
 const MOMENT: Duration = Duration::from_micros(100);
@@ -81,14 +81,14 @@ impl Verbs {
 
     /// Whether something has arrived, or ended, that was not handed up; unless another thread is
     /// about to find out.
-    fn has_news(&self) -> Option<bool> {
+    fn poll_for_news(&self) -> Option<bool> {
         let shared = &*self.shared;
         let ended =
             shared.completions.poll_all_sent(&shared.peers) || shared.completions.has_ended();
         if ended || !shared.loopback.is_empty() {
             return Some(true);
         }
-        Some(self.try_inbox()?.has_arrived(shared))
+        Some(self.try_inbox()?.check_arrivals(shared))
     }
 
     /// The inbox, unless another thread polls.
@@ -99,7 +99,7 @@ impl Verbs {
     /// The inbox, which another thread has. That may have lost its core to this one, which would
     /// then look for nothing as long as the scheduler lets it: now and then it waits.
     #[cold]
-    fn patient_inbox(&self) -> Option<MutexGuard<'_, VerbsInbox>> {
+    fn wait_for_inbox(&self) -> Option<MutexGuard<'_, VerbsInbox>> {
         let tries = self.futile.fetch_add(1, Relaxed);
         match tries % FUTILE {
             0 if tries > 0 => self.inbox.try_lock_for(MOMENT),
@@ -108,7 +108,13 @@ impl Verbs {
     }
 
     /// Why memory could not be registered.
-    fn refusal(&self, cause: &io::Error, addr: u64, len: u64, permission: Permission) -> Error {
+    fn registration_error(
+        &self,
+        cause: &io::Error,
+        addr: u64,
+        len: u64,
+        permission: Permission,
+    ) -> Error {
         let peer = self.shared.endpoint.rank();
         // SAFETY: nothing is stored by way of this place.
         let memory = unsafe { Memory::new(addr, len) };
@@ -117,7 +123,7 @@ impl Verbs {
             Some(_) if !memory.pin(permission) => Error::BadAddress { peer, addr, len },
             Some(libc::EFAULT | libc::EINVAL) => Error::BadAddress { peer, addr, len },
             Some(libc::ENOMEM | libc::EPERM | libc::EAGAIN) => {
-                pinned_out(cause).unwrap_or(Error::Exhausted {
+                memlock_error(cause).unwrap_or(Error::Exhausted {
                     what: "memory regions of the NIC, or memory to pin",
                     limit: self.shared.endpoint.nic().limits.regions.into(),
                     remedy: "register less: HYDRANT_M, HYDRANT_MAXVICTIM",
@@ -157,7 +163,7 @@ impl Verbs {
             self.check_own(word, 8)?;
         }
         let key = key.0;
-        let rkey = table::remote(word.key).ok_or(Error::Revoked { peer, key })?;
+        let rkey = table::rkey_in(word.key).ok_or(Error::Revoked { peer, key })?;
         let ticket = if own {
             shared.peers.own_ticket()
         } else {
@@ -188,7 +194,7 @@ impl Verbs {
         };
         // SAFETY: `was` is writable by nobody else until the operation is complete, says the caller.
         unsafe {
-            (shared.peers).ask(
+            (shared.peers).post(
                 peer,
                 &mut connection,
                 connection::RdmaOperation::Atomic(atomic),
@@ -244,7 +250,7 @@ unsafe impl Conduit for Verbs {
             // SAFETY: the same contract.
             let region =
                 unsafe { MemoryRegion::new(self.shared.endpoint.nic(), addr, len, permission) };
-            region.map_err(|cause| self.refusal(&cause, start, bytes, permission))
+            region.map_err(|cause| self.registration_error(&cause, start, bytes, permission))
         });
         let (region, writable) = (region.transpose()?, permission == Permission::ReadWrite);
         (place.fill(region, start, bytes, writable)).ok_or_else(exhausted)
@@ -292,7 +298,7 @@ unsafe impl Conduit for Verbs {
             let own = shared.peers.get(peer).credits();
             let sent = shared.loopback.send(own, shared.endpoint.window(), message);
             if sent == Sent::Yes {
-                shared.completions.sleepers().arrived();
+                shared.completions.sleepers().wake_listening();
             }
             return Ok(sent);
         }
@@ -319,7 +325,7 @@ unsafe impl Conduit for Verbs {
         }
         credits.note_credited(served);
         credits.note_sent();
-        (shared.peers).ask_send(peer, &mut connection, slot, len, front);
+        (shared.peers).post_send(peer, &mut connection, slot, len, front);
         Ok(Sent::Yes)
     }
 
@@ -331,7 +337,7 @@ unsafe impl Conduit for Verbs {
     }
 
     fn poll(&self, sink: &mut dyn Sink) -> usize {
-        let inbox = self.try_inbox().or_else(|| self.patient_inbox());
+        let inbox = self.try_inbox().or_else(|| self.wait_for_inbox());
         inbox.map_or(0, |mut inbox| inbox.poll(&self.shared, sink))
     }
 
@@ -390,7 +396,7 @@ impl Membership for Verbs {
             shared
                 .peers
                 .commands()
-                .give(ControlCommand::ComeToEnd(number));
+                .push(ControlCommand::ComeToEnd(number));
         }
     }
 
@@ -409,13 +415,13 @@ impl Membership for Verbs {
         }
         // What was sent is delivered before the end is told.
         let since = Instant::now();
-        while orderly && since.elapsed() < DELIVERY {
+        while orderly && since.elapsed() < DELIVERY_TIMEOUT {
             shared.completions.poll_sent(&shared.peers);
             shared.peers.flush();
             let kept = self
                 .try_inbox()
                 .is_none_or(|mut inbox| inbox.send_kept(shared));
-            if !kept && shared.peers.is_quiet() {
+            if !kept && shared.peers.settle() {
                 break;
             }
             thread::sleep(Duration::from_micros(50));
@@ -424,7 +430,7 @@ impl Membership for Verbs {
             .peers
             .standings()
             .end(shared.endpoint.rank(), orderly);
-        shared.peers.commands().give(ControlCommand::Leave(orderly));
+        shared.peers.commands().push(ControlCommand::Leave(orderly));
         shared.completions.sleepers().wake_all();
     }
 
@@ -432,7 +438,7 @@ impl Membership for Verbs {
         self.shared
             .peers
             .commands()
-            .give(ControlCommand::Expel(peer));
+            .push(ControlCommand::Expel(peer));
     }
 }
 
@@ -463,7 +469,7 @@ impl Sleep for Verbs {
             tracing::error!(%cause, "a thread that should sleep cannot");
             return thread::yield_now();
         }
-        let timeout = match self.has_news() {
+        let timeout = match self.poll_for_news() {
             Some(true) => return,
             Some(false) => timeout,
             // Who polls now may have looked before the queues were armed; and perhaps it only needs
@@ -493,13 +499,13 @@ impl Sleep for Verbs {
             shared.completions.sleepers().wake_all();
         } else if let Some(address) = shared.endpoint.addresses().get(peer.index()) {
             let number = shared.next_wake();
-            let wake =
-                Datagram::wake(shared.endpoint.rank().0, number).sealed(shared.endpoint.secret());
+            let wake = Datagram::wake(shared.endpoint.rank().0, number)
+                .with_secret(shared.endpoint.secret());
             // Known before the answer can come.
             shared
                 .peers
                 .commands()
-                .give(ControlCommand::SeeAwake(peer, number));
+                .push(ControlCommand::ConfirmWake(peer, number));
             shared.datagrams.send(peer.0, address, &wake);
         }
     }
@@ -514,7 +520,7 @@ impl Clock for Verbs {
 impl Drop for Verbs {
     fn drop(&mut self) {
         self.leave(false);
-        self.shared.peers.commands().give(ControlCommand::Stop);
+        self.shared.peers.commands().push(ControlCommand::Stop);
         if let Some(control) = self.control.take()
             && control.join().is_err()
         {

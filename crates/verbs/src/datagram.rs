@@ -100,13 +100,17 @@ impl Datagram {
         }
     }
 
-    pub(crate) fn sealed(mut self, secret: [u8; 16]) -> Self {
+    pub(crate) fn with_secret(mut self, secret: [u8; 16]) -> Self {
         self.secret = secret;
         self
     }
 
     /// What arrived, if it is of this job and makes sense.
-    pub(crate) fn read(bytes: &[u8], secret: [u8; 16], ranks: u32) -> Option<(DatagramKind, Self)> {
+    pub(crate) fn parse(
+        bytes: &[u8],
+        secret: [u8; 16],
+        ranks: u32,
+    ) -> Option<(DatagramKind, Self)> {
         let datagram: Self = bytemuck::try_pod_read_unaligned(bytes).ok()?;
         let ours = datagram.magic == MAGIC && datagram.secret == secret && datagram.from < ranks;
         let kind = KINDS
@@ -123,26 +127,26 @@ mod tests {
     #[test]
     fn strangers_are_not_heard() {
         let (secret, wrong) = ([7; 16], [8; 16]);
-        let datagram = Datagram::new(DatagramKind::Ping, 3).sealed(secret);
+        let datagram = Datagram::new(DatagramKind::Ping, 3).with_secret(secret);
         let bytes = bytemuck::bytes_of(&datagram);
         assert_eq!(
-            Datagram::read(bytes, secret, 4),
+            Datagram::parse(bytes, secret, 4),
             Some((DatagramKind::Ping, datagram))
         );
-        assert_eq!(Datagram::read(bytes, wrong, 4), None);
-        assert_eq!(Datagram::read(bytes, secret, 3), None);
-        assert_eq!(Datagram::read(&bytes[1..], secret, 4), None);
+        assert_eq!(Datagram::parse(bytes, wrong, 4), None);
+        assert_eq!(Datagram::parse(bytes, secret, 3), None);
+        assert_eq!(Datagram::parse(&bytes[1..], secret, 4), None);
         let unknown = Datagram {
             kind: 99,
             ..datagram
         };
         assert_eq!(
-            Datagram::read(bytemuck::bytes_of(&unknown), secret, 4),
+            Datagram::parse(bytemuck::bytes_of(&unknown), secret, 4),
             None
         );
         for kind in KINDS {
-            let datagram = Datagram::new(kind, 0).sealed(secret);
-            let read = Datagram::read(bytemuck::bytes_of(&datagram), secret, 1);
+            let datagram = Datagram::new(kind, 0).with_secret(secret);
+            let read = Datagram::parse(bytemuck::bytes_of(&datagram), secret, 1);
             assert_eq!(read.map(|(kind, _)| kind), Some(kind));
         }
     }

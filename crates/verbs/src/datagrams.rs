@@ -24,9 +24,9 @@ const SENDS: u32 = 128;
 /// Buffers for datagrams that come.
 const RECEIVES: u32 = 256;
 /// What the NIC puts before a datagram.
-const FRONT: usize = 40;
+const GRH: usize = 40;
 const SLOT: usize = 128;
-const _: () = assert!(FRONT + Datagram::BYTES <= SLOT);
+const _: () = assert!(GRH + Datagram::BYTES <= SLOT);
 
 pub(crate) struct Datagrams {
     /// The unreliable queue pair, under a number that all ranks know.
@@ -70,7 +70,7 @@ impl Datagrams {
             nic: Arc::clone(nic),
         };
         for slot in 0..RECEIVES {
-            datagrams.receive(slot)?;
+            datagrams.post_receive(slot)?;
         }
         Ok(datagrams)
     }
@@ -102,7 +102,7 @@ impl Datagrams {
         }
         // Held until it is posted: a queue pair that is renewed has nothing posted to it.
         let mut free = self.free();
-        let (Some(handle), Some(slot)) = (handle.get(), self.slot(&mut free)) else {
+        let (Some(handle), Some(slot)) = (handle.get(), self.take_send_slot(&mut free)) else {
             return Err(io::ErrorKind::WouldBlock.into());
         };
         let at = self.buffer.at(slot as usize * SLOT, SLOT);
@@ -123,7 +123,7 @@ impl Datagrams {
     }
 
     /// A slot to send from. Those that were sent from are looked for when there is no other.
-    fn slot(&self, free: &mut Vec<u32>) -> Option<u32> {
+    fn take_send_slot(&self, free: &mut Vec<u32>) -> Option<u32> {
         if free.is_empty() {
             let mut done = [blank(); 16];
             loop {
@@ -155,13 +155,13 @@ impl Datagrams {
                 }
                 let slot = completion.wr_id as u32;
                 let len = (completion.byte_len as usize).min(SLOT);
-                let good = len > FRONT;
+                let good = len > GRH;
                 let at = self.buffer.at(slot as usize * SLOT, SLOT);
                 // SAFETY: within the buffer; the NIC gave the slot back with this completion.
                 let bytes = unsafe { std::slice::from_raw_parts(at, len) };
                 let ranks = self.handles.len() as u32;
-                let read = good.then(|| Datagram::read(&bytes[FRONT..], secret, ranks));
-                self.receive(slot)?;
+                let read = good.then(|| Datagram::parse(&bytes[GRH..], secret, ranks));
+                self.post_receive(slot)?;
                 if let Some((kind, datagram)) = read.flatten() {
                     each(kind, datagram);
                 }
@@ -187,7 +187,7 @@ impl Datagrams {
         let mut done = [blank(); 16];
         while self.sent.poll(&mut done) + self.received.poll(&mut done) > 0 {}
         *free = (RECEIVES..RECEIVES + SENDS).collect();
-        (0..RECEIVES).try_for_each(|slot| self.receive(slot))
+        (0..RECEIVES).try_for_each(|slot| self.post_receive(slot))
     }
 
     /// The descriptor that tells of datagrams, once armed.
@@ -201,7 +201,7 @@ impl Datagrams {
         self.received.arm()
     }
 
-    fn receive(&self, slot: u32) -> io::Result<()> {
+    fn post_receive(&self, slot: u32) -> io::Result<()> {
         let at = self.buffer.at(slot as usize * SLOT, SLOT);
         // SAFETY: registered as long as the queue pair lives; the slot comes back with the
         // completion that names it, and its bytes were read by then.

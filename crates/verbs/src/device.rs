@@ -71,13 +71,13 @@ pub fn ports(filter: &str, gid_index: Option<u8>) -> Result<Vec<Port>, String> {
     let mut up = Vec::new();
     for device in list.devices() {
         let Ok(opened) = Opened::new(lib, *device) else {
-            down.push(format!("{} cannot be opened", name(lib, *device)));
+            down.push(format!("{} cannot be opened", device_name(lib, *device)));
             continue;
         };
         let atomics = opened.attributes().map(|attr| atomicity(&attr));
         for (port, attr) in opened.ports() {
-            let name = name(lib, *device);
-            if !named(filter, &name, port) {
+            let name = device_name(lib, *device);
+            if !matches_filter(filter, &name, port) {
                 continue;
             }
             if attr.state != ffi::IBV_PORT_ACTIVE {
@@ -123,7 +123,7 @@ fn atomicity(attr: &ibv_device_attr) -> Option<Atomicity> {
 }
 
 /// Whether a filter means a port.
-fn named(filter: &str, device: &str, port: u8) -> bool {
+fn matches_filter(filter: &str, device: &str, port: u8) -> bool {
     let mut names = filter
         .split(',')
         .map(str::trim)
@@ -135,7 +135,7 @@ fn named(filter: &str, device: &str, port: u8) -> bool {
         })
 }
 
-fn name(lib: &Libibverbs, device: *mut ibv_device) -> String {
+fn device_name(lib: &Libibverbs, device: *mut ibv_device) -> String {
     // SAFETY: a device of the list; its name ends with a zero.
     let name = unsafe { CStr::from_ptr(lib.ibv_get_device_name(device)) };
     name.to_string_lossy().into_owned()
@@ -193,7 +193,10 @@ impl Opened {
     pub(crate) fn named(device: &str) -> io::Result<Self> {
         let lib = library().map_err(io::Error::other)?;
         let list = DeviceList::new(lib)?;
-        let found = list.devices().iter().find(|it| name(lib, **it) == device);
+        let found = list
+            .devices()
+            .iter()
+            .find(|it| device_name(lib, **it) == device);
         let gone = || io::Error::other(format!("the device {device} is gone"));
         Self::new(lib, *found.ok_or_else(gone)?)
     }
@@ -209,7 +212,7 @@ impl Opened {
     }
 
     /// Whether the device brings pages in by itself, for writes and reads of connected queue pairs.
-    pub(crate) fn pages(&self) -> bool {
+    pub(crate) fn supports_paging(&self) -> bool {
         // SAFETY: integers and arrays of them.
         let mut attr: ffi::ibv_device_attr_ex = unsafe { mem::zeroed() };
         // SAFETY: an open context.
@@ -250,15 +253,15 @@ impl Drop for Opened {
 
 #[cfg(test)]
 mod tests {
-    use super::named;
+    use super::matches_filter;
 
     #[test]
     fn a_filter_names_devices_and_ports() {
-        assert!(named("", "mlx5_0", 1));
-        assert!(named("mlx5_1, mlx5_0", "mlx5_0", 2));
-        assert!(named("mlx5_0:2", "mlx5_0", 2));
-        assert!(!named("mlx5_0:2", "mlx5_0", 1));
-        assert!(!named("mlx5", "mlx5_0", 1));
-        assert!(!named("mlx5_0:x", "mlx5_0", 1));
+        assert!(matches_filter("", "mlx5_0", 1));
+        assert!(matches_filter("mlx5_1, mlx5_0", "mlx5_0", 2));
+        assert!(matches_filter("mlx5_0:2", "mlx5_0", 2));
+        assert!(!matches_filter("mlx5_0:2", "mlx5_0", 1));
+        assert!(!matches_filter("mlx5", "mlx5_0", 1));
+        assert!(!matches_filter("mlx5_0:x", "mlx5_0", 1));
     }
 }

@@ -7,7 +7,7 @@ pub fn datagram(bytes: &[u8]) {
     let Some((secret, rest)) = bytes.split_first_chunk::<16>() else {
         return;
     };
-    if let Some((_, datagram)) = Datagram::read(rest, *secret, 4) {
+    if let Some((_, datagram)) = Datagram::parse(rest, *secret, 4) {
         assert!(datagram.from < 4, "a rank of the job");
     }
 }

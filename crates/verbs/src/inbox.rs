@@ -27,7 +27,7 @@ const BATCH: usize = 16;
 const IDLE: u32 = 64;
 /// The same where the peer has a request of this rank to handle that it may answer: most often the answer is
 /// answered at once, and that carries the number along. A thread about to sleep does not wait for it.
-const EXPECTANT: u32 = 16 * IDLE;
+const IDLE_EXPECTING_REPLY: u32 = 16 * IDLE;
 
 /// No queue pair has this number.
 const NOBODY: (u32, u32) = (u32::MAX, u32::MAX);
@@ -41,7 +41,7 @@ pub(crate) struct VerbsInbox {
     /// Completions taken by a thread that was about to sleep.
     stash: VecDeque<ffi::ibv_wc>,
     /// The queue pair that a message came in by last, and its rank.
-    last: (u32, u32),
+    last_sender: (u32, u32),
     /// By rank: what waits between this rank and it.
     backlogs: FxHashMap<u32, PeerBacklog>,
     /// Peers with a backlog in which something waits.
@@ -77,7 +77,7 @@ impl VerbsInbox {
             ended: Vec::new(),
             completions: [blank(); BATCH],
             stash: VecDeque::new(),
-            last: NOBODY,
+            last_sender: NOBODY,
             backlogs: FxHashMap::default(),
             stuck: Vec::new(),
             owing: Vec::new(),
@@ -104,27 +104,27 @@ impl VerbsInbox {
         }
         count += (shared.loopback).deliver(&shared.endpoint, &shared.peers, sink);
         if let Some(retired) = retired {
-            self.let_go(shared, retired, arrived == 0);
+            self.release_retired(shared, retired, arrived == 0);
         }
         if !self.stuck.is_empty() {
-            count += self.unstick(shared, sink);
+            count += self.resume_stuck(shared, sink);
         }
         self.idle = match arrived {
             0 => self.idle.saturating_add(1),
             _ => 0,
         };
         if !self.owing.is_empty() {
-            self.tell(shared);
+            self.send_credits(shared);
         }
         shared.peers.flush();
         if count > 0 || sent_some {
-            shared.completions.sleepers().arrived();
+            shared.completions.sleepers().wake_listening();
         }
         count
     }
 
     /// Looks whether anything has arrived, without delivering it.
-    pub(crate) fn has_arrived(&mut self, shared: &VerbsShared) -> bool {
+    pub(crate) fn check_arrivals(&mut self, shared: &VerbsShared) -> bool {
         if self.stash.is_empty() {
             let count = shared.completions.poll_received(&mut self.completions);
             self.stash.extend(&self.completions[..count]);
@@ -132,17 +132,17 @@ impl VerbsInbox {
         if self.owing.is_empty() || !shared.peers.pool().slots().any_free() {
             return !self.stash.is_empty();
         }
-        self.idle = EXPECTANT;
+        self.idle = IDLE_EXPECTING_REPLY;
         true
     }
 
     /// Queue pairs that retired before messages were last looked for go when none was left.
-    fn let_go(&mut self, shared: &VerbsShared, retired: Vec<QueuePair>, nothing: bool) {
+    fn release_retired(&mut self, shared: &VerbsShared, retired: Vec<QueuePair>, nothing: bool) {
         if !nothing || !self.stash.is_empty() {
-            return shared.incoming.keep_retired(retired);
+            return shared.incoming.put_back_retired(retired);
         }
         shared.incoming.forget(&retired);
-        self.last = NOBODY;
+        self.last_sender = NOBODY;
     }
 
     /// Sends replies that were kept, as far as there are slots: whether some are left.
@@ -192,11 +192,11 @@ impl VerbsInbox {
     /// The rank whose messages come in by a queue pair.
     #[inline]
     fn sender(&mut self, shared: &VerbsShared, pair: u32) -> Option<u32> {
-        if self.last.0 == pair {
-            return Some(self.last.1);
+        if self.last_sender.0 == pair {
+            return Some(self.last_sender.1);
         }
         let rank = shared.incoming.sender(pair)?;
-        self.last = (pair, rank);
+        self.last_sender = (pair, rank);
         Some(rank)
     }
 
@@ -251,7 +251,7 @@ impl VerbsInbox {
         shared.endpoint.receives().give_back(slot);
         // A reply has carried it.
         if request && peer.credits().owed() != 0 {
-            self.owe(rank);
+            self.note_owed(rank);
         }
     }
 
@@ -269,18 +269,18 @@ impl VerbsInbox {
         }
     }
 
-    fn owe(&mut self, rank: u32) {
+    fn note_owed(&mut self, rank: u32) {
         if !self.owing.contains(&rank) {
             self.owing.push(rank);
         }
     }
 
     /// Sends the replies that were kept, and then handles the requests that waited for that.
-    fn unstick(&mut self, shared: &VerbsShared, sink: &mut dyn Sink) -> usize {
+    fn resume_stuck(&mut self, shared: &VerbsShared, sink: &mut dyn Sink) -> usize {
         let mut count = 0;
         let mut still = Vec::new();
         for rank in std::mem::take(&mut self.stuck) {
-            count += self.unstick_one(shared, rank, sink);
+            count += self.resume_peer(shared, rank, sink);
             if self.backlogs.get(&rank).is_some_and(PeerBacklog::is_stuck)
                 && !self.stuck.contains(&rank)
             {
@@ -291,7 +291,7 @@ impl VerbsInbox {
         count
     }
 
-    fn unstick_one(&mut self, shared: &VerbsShared, rank: u32, sink: &mut dyn Sink) -> usize {
+    fn resume_peer(&mut self, shared: &VerbsShared, rank: u32, sink: &mut dyn Sink) -> usize {
         let here = shared.peers.standings().of(Rank(rank)) == Standing::Present;
         let mut count = 0;
         loop {
@@ -314,7 +314,7 @@ impl VerbsInbox {
 
     /// Tells peers how many of their requests were handled: if there was nothing else to do for a
     /// while, else when they might wait for it.
-    fn tell(&mut self, shared: &VerbsShared) {
+    fn send_credits(&mut self, shared: &VerbsShared) {
         let many = (shared.endpoint.window() / 2).max(1);
         let idle = self.idle;
         self.owing.retain(|rank| {
@@ -323,8 +323,8 @@ impl VerbsInbox {
             if owed == 0 || shared.peers.standings().of(to) != Standing::Present {
                 return false;
             }
-            let patience = match credits.may_be_answered() {
-                true => EXPECTANT,
+            let patience = match credits.may_bring_reply() {
+                true => IDLE_EXPECTING_REPLY,
                 false => IDLE,
             };
             if idle < patience && owed < many {
@@ -335,7 +335,7 @@ impl VerbsInbox {
             };
             let served = credits.served();
             let bytes = shared.peers.pool().slots().bytes(&mut slot);
-            let (front, len) = message::encode(MessageRole::Credit, &NOTHING, served, bytes);
+            let (front, len) = message::encode(MessageRole::Credit, &EMPTY, served, bytes);
             credits.note_credited(served);
             send_slot(shared, to, slot, len, front);
             false
@@ -343,7 +343,7 @@ impl VerbsInbox {
     }
 }
 
-const NOTHING: Message<'static> = Message {
+const EMPTY: Message<'static> = Message {
     kind: 0,
     tag: 0,
     args: &[],
@@ -383,7 +383,7 @@ pub(crate) fn send_slot(
         shared.peers.pool().slots().give_back(slot);
         return;
     }
-    (shared.peers).ask_send(to, &mut connection, slot, len, front);
+    (shared.peers).post_send(to, &mut connection, slot, len, front);
 }
 
 enum OutgoingReply {
@@ -414,7 +414,7 @@ impl ReplyPort for SlotReplyPort<'_> {
                 OutgoingReply::Slot(slot, len, front)
             }
             None => {
-                let mut bytes = vec![0; message::FRONT + message.payload.len()];
+                let mut bytes = vec![0; message::MAX_ARGS_BYTES + message.payload.len()];
                 let (front, len) = message::encode(MessageRole::Reply, message, served, &mut bytes);
                 bytes.truncate(len);
                 OutgoingReply::Kept(front, bytes)

@@ -21,7 +21,7 @@ fn open() -> Result<Libibverbs, String> {
     // have the types that its header gives them; their default versions are taken.
     let opened = unsafe {
         libloading::Library::new(&name).and_then(|library| {
-            let fork = forks(&library);
+            let fork = fork_support(&library);
             Libibverbs::from_library(library).map(|library| (library, fork))
         })
     };
@@ -42,7 +42,7 @@ fn open() -> Result<Libibverbs, String> {
 const UNNEEDED: c_int = 2;
 
 /// What `ibv_is_fork_initialized` says, which came with rdma-core 35.
-fn forks(library: &libloading::Library) -> Option<c_int> {
+fn fork_support(library: &libloading::Library) -> Option<c_int> {
     type IsForkInitialized = unsafe extern "C" fn() -> c_int;
     // SAFETY: that is its type, an enumeration; it may be called at any time.
     unsafe {

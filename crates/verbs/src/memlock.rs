@@ -5,7 +5,7 @@ use std::io;
 use hydrant_conduit::{Error, memory::memlock};
 
 /// The error of a process that is held to a limit of what it may pin, if that may be the cause.
-pub(crate) fn pinned_out(cause: &io::Error) -> Option<Error> {
+pub(crate) fn memlock_error(cause: &io::Error) -> Option<Error> {
     let limit = match cause.raw_os_error() {
         Some(libc::ENOMEM | libc::EPERM | libc::EAGAIN) => memlock()?,
         _ => return None,

@@ -9,7 +9,7 @@ use hydrant_conduit::Message;
 /// Most 64-bit arguments.
 pub(crate) const MAX_ARGS: usize = 16;
 /// Bytes before the payload, at most.
-pub(crate) const FRONT: usize = 8 * MAX_ARGS;
+pub(crate) const MAX_ARGS_BYTES: usize = 8 * MAX_ARGS;
 /// Most requests that a peer may have unhandled: their number is counted modulo twice as many, so
 /// that what an older message says is told from what a newer one does.
 pub(crate) const MAX_WINDOW: u32 = 1 << (HANDLED - 1);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hydrant_conduit::memory::PAGE;
 
-use crate::message::FRONT;
+use crate::message::MAX_ARGS_BYTES;
 
 /// How the conduit may be set.
 #[derive(Debug, Clone)]
@@ -34,7 +34,7 @@ pub struct Options {
 impl Options {
     /// Bytes of a slot for a message.
     pub(crate) fn slot(&self) -> usize {
-        (FRONT + self.payload).next_multiple_of(64)
+        (MAX_ARGS_BYTES + self.payload).next_multiple_of(64)
     }
 
     /// Bytes of registered buffers that stand ready for the messages of a peer, where so many requests of

@@ -8,7 +8,7 @@ use hydrant_conduit::{Cost, Error, Permission, measure};
 
 use crate::{
     Options, device,
-    memlock::pinned_out,
+    memlock::memlock_error,
     nic::{MemoryRegion, Nic},
 };
 
@@ -29,7 +29,7 @@ pub(crate) fn costs(nic: &Arc<Nic>) -> Result<[Cost; 2], Error> {
         // SAFETY: nobody is told the key.
         let region = unsafe { MemoryRegion::new(nic, addr, len, Permission::ReadWrite) };
         let region = region.map_err(|cause| {
-            pinned_out(&cause).unwrap_or_else(|| Error::system("registering memory", cause))
+            memlock_error(&cause).unwrap_or_else(|| Error::system("registering memory", cause))
         })?;
         let registered = since.elapsed();
         drop(region);

@@ -95,15 +95,15 @@ impl Sleepers {
 
     /// Something was taken that sleepers may have waited for.
     #[inline]
-    pub(crate) fn arrived(&self) {
+    pub(crate) fn wake_listening(&self) {
         // A sleeper enters before it looks; this looks for sleepers after what it took.
         fence(SeqCst);
         if self.listening.load(SeqCst) > 0 {
-            self.wake_listening(None);
+            self.wake_listening_except(None);
         }
     }
 
-    fn wake_listening(&self, but: Option<&Arc<OwnedFd>>) {
+    fn wake_listening_except(&self, but: Option<&Arc<OwnedFd>>) {
         for (event, listens) in &self.state().waiters {
             if *listens == Listens::Yes && but.is_none_or(|but| !Arc::ptr_eq(but, event)) {
                 notify(event);
@@ -136,7 +136,7 @@ impl Waiter<'_> {
 
     /// This thread took what the channel told: the others look, too.
     pub(crate) fn notify_others(&self) {
-        self.all.wake_listening(Some(&self.event));
+        self.all.wake_listening_except(Some(&self.event));
     }
 }
 
@@ -168,7 +168,7 @@ mod tests {
     fn who_is_woken_before_sleeping_does_not_sleep() {
         let sleepers = Sleepers::default();
         let waiter = sleepers.enter(Listens::No).unwrap();
-        sleepers.arrived();
+        sleepers.wake_listening();
         let brief = Some(Duration::from_millis(1));
         assert_eq!(waiter.sleep(None, brief), WakeCause::Otherwise);
         sleepers.wake_all();
@@ -177,7 +177,7 @@ mod tests {
         // Its eventfd is used again, emptied.
         let waiter = sleepers.enter(Listens::Yes).unwrap();
         assert_eq!(sleepers.state().spare.len(), 0);
-        sleepers.arrived();
+        sleepers.wake_listening();
         assert_eq!(waiter.sleep(None, None), WakeCause::Otherwise);
     }
 }

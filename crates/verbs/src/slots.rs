@@ -23,9 +23,9 @@ pub(crate) struct SendSlots {
     /// Numbers of those that are free.
     free: Mutex<Vec<u32>>,
     /// How many are free, and how many there are.
-    left: AtomicU32,
+    free_count: AtomicU32,
     /// How many there are.
-    all: u32,
+    count: u32,
 }
 
 /// A slot that is somebody's.
@@ -38,8 +38,8 @@ impl SendSlots {
             buffer: NicBuffer::new(nic, count as usize * bytes)?,
             bytes,
             free: Mutex::new((0..count).rev().collect()),
-            left: AtomicU32::new(count),
-            all: count,
+            free_count: AtomicU32::new(count),
+            count,
         })
     }
 
@@ -47,7 +47,7 @@ impl SendSlots {
     pub(crate) fn take(&self) -> Option<SendSlot> {
         let mut free = self.free.lock();
         let slot = free.pop()?;
-        self.left.store(free.len() as u32, Relaxed);
+        self.free_count.store(free.len() as u32, Relaxed);
         Some(SendSlot(slot))
     }
 
@@ -57,15 +57,15 @@ impl SendSlots {
 
     /// Whether more than half of them are free.
     #[inline]
-    pub(crate) fn has_plenty(&self) -> bool {
-        self.left.load(Relaxed) > self.all / 2
+    pub(crate) fn is_mostly_free(&self) -> bool {
+        self.free_count.load(Relaxed) > self.count / 2
     }
 
     #[inline]
     pub(crate) fn give_back(&self, slot: SendSlot) {
         let mut free = self.free.lock();
         free.push(slot.0);
-        self.left.store(free.len() as u32, Relaxed);
+        self.free_count.store(free.len() as u32, Relaxed);
     }
 
     /// The memory of a slot that is not with the NIC.

@@ -20,10 +20,10 @@ use crate::nic::MemoryRegion;
 
 const CHUNK: usize = 1024;
 /// Bits of a key for the entry's place, and for the check.
-const PLACE: u32 = 20;
-const CHECK: u32 = 32 - PLACE;
+const INDEX_BITS: u32 = 20;
+const CHECK_BITS: u32 = 32 - INDEX_BITS;
 /// Most extents at once.
-pub(crate) const MAX_EXTENTS: usize = 1 << PLACE;
+pub(crate) const MAX_EXTENTS: usize = 1 << INDEX_BITS;
 
 /// An extent as it is now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,7 +86,7 @@ impl ExtentTable {
     /// The extent that a key opens.
     #[inline]
     pub(crate) fn find(&self, key: Key) -> Option<RegisteredExtent> {
-        let entry = self.entry(place_in(key))?;
+        let entry = self.entry(index_in(key))?;
         if key.0 == 0 || entry.key.load(Acquire) != key.0 {
             return None;
         }
@@ -101,21 +101,25 @@ impl ExtentTable {
     }
 
     /// Does something with the extent that a key opens, which does not end meanwhile.
-    pub(crate) fn with<R>(&self, key: Key, work: impl FnOnce(RegisteredExtent) -> R) -> Option<R> {
-        let entry = self.entry(place_in(key))?;
+    pub(crate) fn with_extent<R>(
+        &self,
+        key: Key,
+        work: impl FnOnce(RegisteredExtent) -> R,
+    ) -> Option<R> {
+        let entry = self.entry(index_in(key))?;
         let _region = entry.region.lock();
         self.find(key).map(work)
     }
 
     /// The extent of which peers know this key of the NIC.
     pub(crate) fn find_remote(&self, key: Key) -> Option<RegisteredExtent> {
-        remote(key)?;
+        rkey_in(key)?;
         self.find(key)
     }
 
     /// Ends a key: its region, to be dropped, and the place, free when that is.
     pub(crate) fn remove(&self, key: Key) -> Option<(Option<MemoryRegion>, ReservedSlot<'_>)> {
-        let index = place_in(key);
+        let index = index_in(key);
         let entry = self.entry(index).filter(|_| key.0 != 0)?;
         // Only one of two that remove it finds it there.
         let mut region = entry.region.lock();
@@ -159,7 +163,7 @@ impl ReservedSlot<'_> {
         let (rkey, lkey) = region
             .as_ref()
             .map_or((0, 0), |region| (region.rkey, region.lkey));
-        let key = make(rkey, self.index);
+        let key = make_key(rkey, self.index);
         entry.start.store(start, Relaxed);
         entry.len.store(len, Relaxed);
         entry.lkey.store(lkey, Relaxed);
@@ -177,24 +181,24 @@ impl Drop for ReservedSlot<'_> {
     }
 }
 
-fn make(rkey: u32, index: u32) -> Key {
-    Key(u64::from(rkey) << 32 | u64::from(index) << CHECK | u64::from(check(rkey, index)))
+fn make_key(rkey: u32, index: u32) -> Key {
+    Key(u64::from(rkey) << 32 | u64::from(index) << CHECK_BITS | u64::from(check(rkey, index)))
 }
 
-fn place_in(key: Key) -> u32 {
-    key.0 as u32 >> CHECK
+fn index_in(key: Key) -> u32 {
+    key.0 as u32 >> CHECK_BITS
 }
 
 fn check(rkey: u32, index: u32) -> u32 {
     let word = u64::from(rkey) << 32 | u64::from(index) | 1 << 31;
-    (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - CHECK)) as u32
+    (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - CHECK_BITS)) as u32
 }
 
 /// The NIC's key of a peer's extent, if it can be one.
 #[inline]
-pub(crate) fn remote(key: Key) -> Option<u32> {
+pub(crate) fn rkey_in(key: Key) -> Option<u32> {
     let rkey = (key.0 >> 32) as u32;
-    (check(rkey, place_in(key)) == key.0 as u32 & ((1 << CHECK) - 1)).then_some(rkey)
+    (check(rkey, index_in(key)) == key.0 as u32 & ((1 << CHECK_BITS) - 1)).then_some(rkey)
 }
 
 #[cfg(test)]
@@ -203,14 +207,14 @@ mod tests {
 
     #[test]
     fn a_key_says_what_it_was_made_of() {
-        for (rkey, index) in [(0x1234_5678, 0), (1, 77), (u32::MAX, (1 << PLACE) - 1)] {
-            let key = make(rkey, index);
-            assert_eq!((remote(key), place_in(key)), (Some(rkey), index));
+        for (rkey, index) in [(0x1234_5678, 0), (1, 77), (u32::MAX, (1 << INDEX_BITS) - 1)] {
+            let key = make_key(rkey, index);
+            assert_eq!((rkey_in(key), index_in(key)), (Some(rkey), index));
             assert!(![Key::SEGMENT, Key::ANY].contains(&key));
-            assert_eq!(remote(Key(key.0 ^ 1)), None);
+            assert_eq!(rkey_in(Key(key.0 ^ 1)), None);
         }
-        assert_eq!(remote(Key::SEGMENT), None);
-        assert_eq!(remote(Key::ANY), None);
+        assert_eq!(rkey_in(Key::SEGMENT), None);
+        assert_eq!(rkey_in(Key::ANY), None);
     }
 
     #[test]

@@ -5,7 +5,9 @@
 
 use std::io;
 
-use super::{Connection, ConnectionState, PostedRequest, RdmaAccess, RdmaOperation, SendPool, id};
+use super::{
+    Connection, ConnectionState, PostedRequest, RdmaAccess, RdmaOperation, SendPool, make_id,
+};
 use crate::ffi;
 
 /// What became of it.
@@ -22,7 +24,7 @@ pub(crate) enum FastOutcome {
 impl Connection {
     /// Whether nothing is under way but unsignaled messages, and there is room.
     #[inline(always)]
-    pub(crate) fn is_free(&self, pool: &SendPool) -> bool {
+    pub(crate) fn can_post_fast(&self, pool: &SendPool) -> bool {
         self.state == ConnectionState::Ready
             && self.posted.len() == self.unsignaled
             && self.queue.is_empty()
@@ -30,9 +32,9 @@ impl Connection {
             && pool.has_room()
     }
 
-    /// Posts an access on a connection that [is free](Self::is_free), and looks once what has ended:
+    /// Posts an access on a connection that [is free](Self::can_post_fast), and looks once what has ended:
     /// `look` takes one completion. It is not counted among what is posted, so the completions have
-    /// room for one more than may be counted; unless it is done, [`not_alone`](Self::not_alone)
+    /// room for one more than may be counted; unless it is done, [`leave_fast_path`](Self::leave_fast_path)
     /// makes up for that.
     ///
     /// # Safety
@@ -40,7 +42,7 @@ impl Connection {
     /// 2. What goes along is readable, and unchanged, until this returns.
     #[allow(unsafe_code)] // posts a work request
     #[inline(always)]
-    pub(crate) unsafe fn post_alone(
+    pub(crate) unsafe fn post_fast(
         &mut self,
         pool: &SendPool,
         access: &RdmaAccess,
@@ -50,10 +52,10 @@ impl Connection {
             return FastOutcome::Refused(io::ErrorKind::NotConnected.into());
         };
         let number = self.first.wrapping_add(self.posted.len() as u32);
-        let id = id(self.peer, self.epoch, number);
+        let id = make_id(self.peer, self.epoch, number);
         // SAFETY: the same contract.
         let posted = unsafe { pair.post_one(&access.request(id, pair), true) };
-        let became = match posted {
+        let fast = match posted {
             Err(cause) => FastOutcome::Refused(cause),
             Ok(()) => match look() {
                 Some(it) if it.wr_id == id && it.status == ffi::IBV_WC_SUCCESS => FastOutcome::Done,
@@ -61,15 +63,15 @@ impl Connection {
                 None => FastOutcome::UnderWay(id),
             },
         };
-        if matches!(became, FastOutcome::Done) {
+        if matches!(fast, FastOutcome::Done) {
             self.count_packets(access.len);
             if self.unsignaled > 0 {
-                self.messages_done(pool);
+                self.complete_messages(pool);
             }
             self.first = number.wrapping_add(1);
             self.unsent = 0;
         }
-        became
+        fast
     }
 
     /// It is to be waited for like any other.
@@ -78,23 +80,23 @@ impl Connection {
     /// As [`RdmaOperation::access`].
     #[allow(unsafe_code)] // has the caller's memory read
     #[cold]
-    pub(crate) unsafe fn not_alone(
+    pub(crate) unsafe fn leave_fast_path(
         &mut self,
         pool: &SendPool,
         access: RdmaAccess,
-        became: &FastOutcome,
+        fast: &FastOutcome,
     ) {
         // SAFETY: the same contract.
         let operation = unsafe { RdmaOperation::access(access, pool) };
-        self.under_way(pool, operation);
+        self.note_in_flight(pool, operation);
         self.unsignaled = 0;
-        if matches!(became, FastOutcome::Refused(_)) {
+        if matches!(fast, FastOutcome::Refused(_)) {
             self.close(pool);
         }
     }
 
     /// All that was posted before are messages, and they are done.
-    fn messages_done(&mut self, pool: &SendPool) {
+    fn complete_messages(&mut self, pool: &SendPool) {
         let count = self.posted.len() as u32;
         for PostedRequest { operation, .. } in self.posted.drain(..) {
             if let RdmaOperation::Send { slot, .. } = operation {

@@ -162,7 +162,7 @@ impl Connection {
 
     /// If it is being made: the number of the one that is, and the key of the access that broke
     /// the one before, or 0.
-    pub(crate) fn connecting(&self) -> Option<(u32, u64)> {
+    pub(crate) fn pending_connect(&self) -> Option<(u32, u64)> {
         let key = self.refused.map_or(0, |access| access.whole.key);
         (self.state == ConnectionState::Connecting).then_some((self.epoch, key))
     }
@@ -184,32 +184,32 @@ impl Connection {
     }
 
     /// Its number, if it broke and the peer is to say how far it got.
-    pub(crate) fn unclear(&self) -> Option<u32> {
+    pub(crate) fn unclear_epoch(&self) -> Option<u32> {
         (self.state == ConnectionState::Unclear).then_some(self.epoch)
     }
 
     /// Whether a completion that names this number, modulo 256, is of the connection that is there.
     #[inline]
-    pub(crate) fn is_of(&self, epoch: u32) -> bool {
+    pub(crate) fn has_epoch(&self, epoch: u32) -> bool {
         self.epoch & 0xff == epoch && self.pair.is_some()
     }
 
     /// Whether it is to be listed among those whose doorbell is due: once.
     #[inline]
-    pub(crate) fn list(&mut self) -> bool {
+    pub(crate) fn mark_listed(&mut self) -> bool {
         let news = self.awaits_doorbell() && !self.listed;
         self.listed |= news;
         news
     }
 
     /// Whether it stays listed.
-    pub(crate) fn stay_listed(&mut self) -> bool {
+    pub(crate) fn refresh_listed(&mut self) -> bool {
         self.listed = self.awaits_doorbell();
         self.listed
     }
 
     /// The connection is there: its first packet's number, and how much data a packet carries.
-    pub(crate) fn begin(&mut self, psn: u32, mtu: u32) {
+    pub(crate) fn set_ready(&mut self, psn: u32, mtu: u32) {
         self.state = ConnectionState::Ready;
         self.next_psn = psn % PSNS;
         self.mtu = mtu.max(256);
@@ -272,19 +272,19 @@ impl Connection {
             || self.posted.len() >= pool.limits().depth
             || self.posted.len() - self.unsignaled >= BUSY
             || !pool.has_room()
-            || !operation.is_ready(pool)
+            || !operation.prepare(pool)
         {
             return Err(operation);
         }
         let number = self.first.wrapping_add(self.posted.len() as u32);
-        let id = id(self.peer, self.epoch, number);
+        let id = make_id(self.peer, self.epoch, number);
         let unsignaled = matches!(operation, RdmaOperation::Send { .. })
             && self.unsignaled < UNSIGNALED.min(pool.limits().depth - 1)
             && pool.has_plenty();
         // SAFETY: 1., 2., 3. as the caller of this says; what has a slot or a word of the pool has
         // it until it has ended.
         let asked = unsafe { pair.post_one(&request(id, &operation, pool, pair), !unsignaled) };
-        self.under_way(pool, operation);
+        self.note_in_flight(pool, operation);
         self.unsignaled = if unsignaled { self.unsignaled + 1 } else { 0 };
         Ok(match asked {
             Ok(()) => Ok(id),
@@ -328,15 +328,15 @@ impl Connection {
                 let Some(operation) = self.queue.front_mut() else {
                     break;
                 };
-                if !pool.has_room() || !operation.is_ready(pool) {
+                if !pool.has_room() || !operation.prepare(pool) {
                     break;
                 }
                 let number = self.first.wrapping_add(self.posted.len() as u32);
-                let id = id(self.peer, self.epoch, number);
+                let id = make_id(self.peer, self.epoch, number);
                 batch.push(&request(id, operation, pool, &pair));
                 taken += 1;
                 if let Some(operation) = self.queue.pop_front() {
-                    self.under_way(pool, operation);
+                    self.note_in_flight(pool, operation);
                 }
             }
             if taken == 0 {
@@ -357,7 +357,7 @@ impl Connection {
 
     /// Notes what is with the NIC.
     #[inline(always)]
-    fn under_way(&mut self, pool: &SendPool, operation: RdmaOperation) {
+    fn note_in_flight(&mut self, pool: &SendPool, operation: RdmaOperation) {
         pool.note_posted();
         self.count_packets(operation.len());
         let end = self.next_psn;
@@ -377,7 +377,12 @@ impl Connection {
 
     /// A completion came that names the connection's epoch and a number: everything up to that
     /// request is done.
-    pub(crate) fn done(&mut self, pool: &SendPool, number: u32, ended: &mut Vec<EndedOperation>) {
+    pub(crate) fn complete_through(
+        &mut self,
+        pool: &SendPool,
+        number: u32,
+        ended: &mut Vec<EndedOperation>,
+    ) {
         let count = number.wrapping_sub(self.first).wrapping_add(1) as usize;
         if count > self.posted.len() {
             return; // Retired by a later completion.
@@ -391,13 +396,18 @@ impl Connection {
         pool.note_done(count as u32);
     }
 
-    /// As [`done`](Self::done), if that is the end of the one operation that is looked for and of
+    /// As [`complete_through`](Self::complete_through), if that is the end of the one operation that is looked for and of
     /// messages before it: then no poll hands it up.
     #[inline]
-    pub(crate) fn done_alone(&mut self, pool: &SendPool, completion: u64, ticket: Ticket) -> bool {
-        let (.., number) = named(completion);
+    pub(crate) fn complete_one(
+        &mut self,
+        pool: &SendPool,
+        completion: u64,
+        ticket: Ticket,
+    ) -> bool {
+        let (.., number) = parse_id(completion);
         let before = number.wrapping_sub(self.first) as usize;
-        let alone = completion == id(self.peer, self.epoch, number)
+        let alone = completion == make_id(self.peer, self.epoch, number)
             && self.pair.is_some()
             && matches!(
                 self.posted.get(before),
@@ -437,7 +447,7 @@ impl Connection {
 
     /// The request of that number failed; the connection is broken. What came after it is queued
     /// again.
-    pub(crate) fn failed(
+    pub(crate) fn fail(
         &mut self,
         pool: &SendPool,
         number: u32,
@@ -449,45 +459,45 @@ impl Connection {
             return ConnectionFailure::Lost("a completion of what was not asked for");
         }
         if before > 0 {
-            self.done(pool, number.wrapping_sub(1), ended);
+            self.complete_through(pool, number.wrapping_sub(1), ended);
         }
         match status {
             ffi::IBV_WC_REM_ACCESS_ERR | ffi::IBV_WC_REM_INV_REQ_ERR | ffi::IBV_WC_REM_OP_ERR => {
-                self.refused(pool)
+                self.handle_refusal(pool)
             }
             // What soft-RoCE says when it finds no way to the peer, as while the link is down.
             ffi::IBV_WC_LOC_QP_OP_ERR if self.unsent < UNSENT => {
                 self.unsent += 1;
-                self.give_up(pool);
+                self.mark_unclear(pool);
                 ConnectionFailure::Unclear
             }
             ffi::IBV_WC_RETRY_EXC_ERR
             | ffi::IBV_WC_RNR_RETRY_EXC_ERR
             | ffi::IBV_WC_RESP_TIMEOUT_ERR
             | ffi::IBV_WC_WR_FLUSH_ERR => {
-                self.give_up(pool);
+                self.mark_unclear(pool);
                 ConnectionFailure::Unclear
             }
             _ => {
                 self.close(pool);
-                ConnectionFailure::Lost(meaning(status))
+                ConnectionFailure::Lost(describe(status))
             }
         }
     }
 
     /// The NIC says nothing of what it was asked: as if it had said that no answer came.
-    pub(crate) fn give_up(&mut self, pool: &SendPool) {
+    pub(crate) fn mark_unclear(&mut self, pool: &SendPool) {
         self.close(pool);
         self.state = ConnectionState::Unclear;
     }
 
     /// The peer's NIC refused the first of what was posted.
-    fn refused(&mut self, pool: &SendPool) -> ConnectionFailure {
+    fn handle_refusal(&mut self, pool: &SendPool) -> ConnectionFailure {
         self.close(pool);
         let access = match self.posted.pop_front().map(|posted| posted.operation) {
             Some(RdmaOperation::Access(access, _)) => access,
             Some(RdmaOperation::Atomic(mut atomic)) => {
-                atomic.let_go(pool);
+                atomic.release_word(pool);
                 atomic.as_access()
             }
             Some(RdmaOperation::Send { slot, .. }) => {
@@ -499,16 +509,16 @@ impl Connection {
         self.refused = Some(access);
         let again = self.posted.drain(..).map(|posted| posted.operation);
         let mut again: VecDeque<RdmaOperation> =
-            again.map(|operation| operation.unposted(pool)).collect();
+            again.map(|operation| operation.reset(pool)).collect();
         again.append(&mut self.queue);
         again.retain(|operation| !is_part_of(operation, access.ticket));
         self.queue = again;
-        self.renew();
+        self.reconnect();
         ConnectionFailure::Broken
     }
 
     /// The peer says which packet it expects next on the connection that broke.
-    pub(crate) fn clarify(
+    pub(crate) fn resume_from(
         &mut self,
         pool: &SendPool,
         expected_psn: u32,
@@ -519,12 +529,12 @@ impl Connection {
         for PostedRequest { operation, end } in self.posted.drain(..) {
             // In order: after one that is not done none is.
             done = done && expected_psn.wrapping_sub(end) % PSNS < PSNS / 2;
-            match operation.fate(done) {
+            match operation.recovery(done) {
                 Recovery::Done => operation.succeed(pool, ended),
-                Recovery::Resend => again.push_back(operation.unposted(pool)),
+                Recovery::Resend => again.push_back(operation.reset(pool)),
                 Recovery::ResultLost => {
                     if let RdmaOperation::Atomic(mut atomic) = operation {
-                        atomic.let_go(pool);
+                        atomic.release_word(pool);
                         let peer = Rank(self.peer);
                         ended.push((atomic.ticket, Err(Error::ResultLost { peer })));
                     }
@@ -533,7 +543,7 @@ impl Connection {
         }
         again.append(&mut self.queue);
         self.queue = again;
-        self.renew();
+        self.reconnect();
     }
 
     /// No request is with the NIC any more when its queue pair is gone.
@@ -544,7 +554,7 @@ impl Connection {
         pool.note_done(self.posted.len() as u32);
     }
 
-    fn renew(&mut self) {
+    fn reconnect(&mut self) {
         self.first = 0;
         self.state = ConnectionState::Connecting;
         self.epoch = self.epoch.wrapping_add(1);
@@ -564,7 +574,7 @@ impl Connection {
             match operation {
                 RdmaOperation::Send { slot, .. } => pool.slots().give_back(slot),
                 RdmaOperation::Atomic(mut atomic) => {
-                    atomic.let_go(pool);
+                    atomic.release_word(pool);
                     ended.push((atomic.ticket, Err(lost.clone())));
                 }
                 RdmaOperation::Access(access, _) if access.last => {
@@ -581,16 +591,16 @@ fn is_part_of(operation: &RdmaOperation, ticket: Ticket) -> bool {
 }
 
 /// What a completion names.
-fn id(peer: u32, epoch: u32, number: u32) -> u64 {
+fn make_id(peer: u32, epoch: u32, number: u32) -> u64 {
     u64::from(peer) << 40 | u64::from(epoch & 0xff) << 32 | u64::from(number)
 }
 
 /// The peer, the connection's epoch modulo 256, and the number of a request.
-pub(crate) fn named(id: u64) -> (u32, u32, u32) {
+pub(crate) fn parse_id(id: u64) -> (u32, u32, u32) {
     ((id >> 40) as u32, (id >> 32) as u32 & 0xff, id as u32)
 }
 
-fn meaning(status: ffi::ibv_wc_status) -> &'static str {
+fn describe(status: ffi::ibv_wc_status) -> &'static str {
     match status {
         ffi::IBV_WC_LOC_PROT_ERR => "own memory was not registered as it should be",
         _ => "the connection failed",
@@ -599,11 +609,11 @@ fn meaning(status: ffi::ibv_wc_status) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::{id, named};
+    use super::{make_id, parse_id};
 
     #[test]
     fn completions_name_what_they_complete() {
-        assert_eq!(named(id(4095, 3, u32::MAX)), (4095, 3, u32::MAX));
-        assert_eq!(named(id(7, 259, 1)), (7, 3, 1));
+        assert_eq!(parse_id(make_id(4095, 3, u32::MAX)), (4095, 3, u32::MAX));
+        assert_eq!(parse_id(make_id(7, 259, 1)), (7, 3, 1));
     }
 }

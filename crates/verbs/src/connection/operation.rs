@@ -15,7 +15,7 @@ use crate::{
 /// One thing to be asked of the peer's NIC.
 #[derive(Debug)]
 pub(crate) enum RdmaOperation {
-    /// A write or a read; and the data of one that [goes along](RdmaAccess::along).
+    /// A write or a read; and the data of one that [goes along](RdmaAccess::copied).
     Access(RdmaAccess, Option<InlineCopy>),
     Atomic(RdmaAtomic),
     Send {
@@ -59,7 +59,7 @@ pub(crate) struct RdmaAccess {
     pub(crate) last: bool,
     /// Whether its data goes along with the request, so that its own memory is not registered, and is
     /// the caller's again when it was asked for.
-    pub(crate) along: bool,
+    pub(crate) copied: bool,
     pub(crate) addr: u64,
     pub(crate) len: u32,
     pub(crate) lkey: u32,
@@ -86,7 +86,7 @@ impl RdmaOperation {
     #[allow(unsafe_code)] // has the caller's memory read
     #[inline(always)]
     pub(crate) unsafe fn access(access: RdmaAccess, pool: &SendPool) -> Self {
-        let copied = access.along.then(|| {
+        let copied = access.copied.then(|| {
             // SAFETY: 1., 2.
             unsafe { pool.copies().of(access.addr, access.len) }
         });
@@ -114,8 +114,8 @@ impl RdmaOperation {
                 }
             }
             RdmaOperation::Atomic(mut atomic) => {
-                atomic.tell(pool);
-                atomic.let_go(pool);
+                atomic.store_result(pool);
+                atomic.release_word(pool);
                 ended.push((atomic.ticket, Ok(())));
             }
         }
@@ -123,7 +123,7 @@ impl RdmaOperation {
 
     /// Whether the NIC can be given it: an atomic operation needs a word for its result.
     #[inline]
-    pub(super) fn is_ready(&mut self, pool: &SendPool) -> bool {
+    pub(super) fn prepare(&mut self, pool: &SendPool) -> bool {
         let RdmaOperation::Atomic(atomic) = self else {
             return true;
         };
@@ -132,15 +132,15 @@ impl RdmaOperation {
     }
 
     /// As it was before the NIC had it.
-    pub(super) fn unposted(mut self, pool: &SendPool) -> Self {
+    pub(super) fn reset(mut self, pool: &SendPool) -> Self {
         if let RdmaOperation::Atomic(atomic) = &mut self {
-            atomic.let_go(pool);
+            atomic.release_word(pool);
         }
         self
     }
 
     /// What becomes of it when its connection broke, and the peer has done it or not.
-    pub(super) fn fate(&self, done: bool) -> Recovery {
+    pub(super) fn recovery(&self, done: bool) -> Recovery {
         match self {
             _ if !done => Recovery::Resend,
             // What was read may not have come back: it is read again.
@@ -166,7 +166,7 @@ impl RdmaAccess {
         ticket: Ticket(0),
         opcode: Opcode::Write,
         last: false,
-        along: false,
+        copied: false,
         addr: 0,
         len: 0,
         lkey: 0,
@@ -205,7 +205,7 @@ const WORD: u32 = size_of::<u64>() as u32;
 impl RdmaAtomic {
     /// Leaves what the word was where the caller wants to know it.
     #[allow(unsafe_code)] // writes to the caller's memory
-    fn tell(&self, pool: &SendPool) {
+    fn store_result(&self, pool: &SendPool) {
         let Some(word) = &self.word else {
             return;
         };
@@ -215,7 +215,7 @@ impl RdmaAtomic {
         unsafe { was.write(pool.words().value(word)) };
     }
 
-    pub(super) fn let_go(&mut self, pool: &SendPool) {
+    pub(super) fn release_word(&mut self, pool: &SendPool) {
         if let Some(word) = self.word.take() {
             pool.words().give_back(word);
         }
@@ -234,7 +234,7 @@ impl RdmaAtomic {
             ticket,
             opcode: Opcode::Write,
             last: true,
-            along: false,
+            copied: false,
             addr: 0,
             len: WORD,
             lkey: 0,
@@ -320,7 +320,7 @@ mod tests {
             was: 0,
             word: None,
         });
-        let fates = |operation: &RdmaOperation| [false, true].map(|done| operation.fate(done));
+        let fates = |operation: &RdmaOperation| [false, true].map(|done| operation.recovery(done));
         assert_eq!(
             fates(&access(Opcode::Write)),
             [Recovery::Resend, Recovery::Done]

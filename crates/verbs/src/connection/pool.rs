@@ -69,7 +69,7 @@ impl SendPool {
     /// of unsignaled messages are kept.
     #[inline]
     pub(super) fn has_plenty(&self) -> bool {
-        self.slots.has_plenty() && self.posted.load(Relaxed) < self.limits.posted / 2
+        self.slots.is_mostly_free() && self.posted.load(Relaxed) < self.limits.posted / 2
     }
 
     /// A work request is with the NIC.

@@ -21,7 +21,7 @@ use crate::{
 
 impl Control {
     /// Asks a peer to connect.
-    pub(super) fn call(&mut self, rank: Rank) {
+    pub(super) fn request_connection(&mut self, rank: Rank) {
         let shared = Arc::clone(&self.shared);
         if let Err(cause) = shared.peers.standings().present(rank) {
             let mut ended = Vec::new();
@@ -41,7 +41,7 @@ impl Control {
             }
         };
         let mut connection = shared.peers.get(rank).connection().lock();
-        let Some((epoch, key)) = connection.connecting() else {
+        let Some((epoch, key)) = connection.pending_connect() else {
             return;
         };
         let request = Datagram {
@@ -54,15 +54,15 @@ impl Control {
         connection.connect_with(pair);
         drop(connection);
         if rank == shared.endpoint.rank() {
-            return self.answer(rank, &request);
+            return self.accept_connection(rank, &request);
         }
-        self.watch.begin(rank.0);
-        self.calls.said(rank.0, request);
-        self.say(rank, request);
+        self.watch.add(rank.0);
+        self.connects.note_sent(rank.0, request);
+        self.send(rank, request);
     }
 
     /// A peer wants to ask something of this rank.
-    pub(super) fn answer(&mut self, from: Rank, request: &Datagram) {
+    pub(super) fn accept_connection(&mut self, from: Rank, request: &Datagram) {
         let shared = Arc::clone(&self.shared);
         if shared.peers.standings().present(from).is_err() {
             return;
@@ -70,28 +70,30 @@ impl Control {
         let peer = shared.peers.get(from);
         let mut incoming = peer.incoming().lock();
         let oneself = from == shared.endpoint.rank();
-        let number = match incoming.asked(request.epoch, oneself) {
+        let number = match incoming.classify(request.epoch, oneself) {
             ConnectRequest::Answered(number) => number,
             ConnectRequest::Stale => return,
-            ConnectRequest::New => match self.open(&shared, from, request, &mut incoming) {
-                Ok(number) => number,
-                Err(cause) => {
-                    drop(incoming);
-                    if self.may_try_again(from, &cause) {
-                        // A peer asks again by itself.
-                        if from == shared.endpoint.rank() {
-                            self.calls.said(from.0, *request);
+            ConnectRequest::New => {
+                match self.open_incoming_pair(&shared, from, request, &mut incoming) {
+                    Ok(number) => number,
+                    Err(cause) => {
+                        drop(incoming);
+                        if self.may_retry(from, &cause) {
+                            // A peer asks again by itself.
+                            if from == shared.endpoint.rank() {
+                                self.connects.note_sent(from.0, *request);
+                            }
+                            return;
                         }
-                        return;
+                        tracing::error!(%cause, %from, "a connection cannot be answered");
+                        return self.lose(from, "the NIC has no room for its connection");
                     }
-                    tracing::error!(%cause, %from, "a connection cannot be answered");
-                    return self.lose(from, "the NIC has no room for its connection");
                 }
-            },
+            }
         };
         drop(incoming);
         if from != shared.endpoint.rank() {
-            self.stuck.remove(&from.0);
+            self.failing_since.remove(&from.0);
         }
         let extent = shared.table.find_remote(Key(request.key));
         let answer = Datagram {
@@ -109,16 +111,16 @@ impl Control {
             ..Datagram::new(DatagramKind::Accept, shared.endpoint.rank().0)
         };
         if from == shared.endpoint.rank() {
-            return self.answered(from, &answer);
+            return self.finish_connection(from, &answer);
         }
-        self.watch.begin(from.0);
-        self.say(from, answer);
+        self.watch.add(from.0);
+        self.send(from, answer);
     }
 
     /// Whether a connection that could not be made may still be tried for: while a link is down,
     /// say, there is no route, not even to this rank itself.
-    fn may_try_again(&mut self, rank: Rank, cause: &std::io::Error) -> bool {
-        let since = *self.stuck.entry(rank.0).or_insert_with(|| {
+    fn may_retry(&mut self, rank: Rank, cause: &std::io::Error) -> bool {
+        let since = *self.failing_since.entry(rank.0).or_insert_with(|| {
             tracing::info!(%cause, %rank, "a connection cannot be made yet");
             Instant::now()
         });
@@ -126,7 +128,7 @@ impl Control {
     }
 
     /// A queue pair that answers a peer, instead of the one before.
-    fn open(
+    fn open_incoming_pair(
         &self,
         shared: &VerbsShared,
         from: Rank,
@@ -134,9 +136,9 @@ impl Control {
         incoming: &mut IncomingConnection,
     ) -> std::io::Result<u32> {
         // A rank sends itself no messages that way.
-        if !incoming.is_housed() && from != shared.endpoint.rank() {
+        if !incoming.has_slots() && from != shared.endpoint.rank() {
             shared.endpoint.grow_receives()?;
-            incoming.set_housed();
+            incoming.set_has_slots();
         }
         let pair = new_pair(shared, 1)?;
         pair.connect(&ConnectAttributes {
@@ -154,7 +156,7 @@ impl Control {
     }
 
     /// A peer has made what this rank asked for.
-    pub(super) fn answered(&mut self, from: Rank, answer: &Datagram) {
+    pub(super) fn finish_connection(&mut self, from: Rank, answer: &Datagram) {
         let shared = Arc::clone(&self.shared);
         let Some(peer) = shared.peers.known(from.0) else {
             return;
@@ -171,26 +173,26 @@ impl Control {
         });
         if let Err(cause) = connected {
             drop(connection);
-            if self.may_try_again(from, &cause) {
+            if self.may_retry(from, &cause) {
                 // A peer is asked again, and answers the same.
                 if from == shared.endpoint.rank() {
-                    self.calls.said(from.0, *answer);
+                    self.connects.note_sent(from.0, *answer);
                 }
                 return;
             }
             tracing::error!(%cause, %from, "a connection cannot be used");
-            self.calls.answered(from.0);
+            self.connects.note_answered(from.0);
             return self.lose(from, "the connection cannot be used");
         }
-        self.calls.answered(from.0);
-        self.stuck.remove(&from.0);
+        self.connects.note_answered(from.0);
+        self.failing_since.remove(&from.0);
         let mtu = shared.endpoint.addresses()[from.index()]
             .mtu
             .min(shared.endpoint.nic().port.mtu);
-        connection.begin(answer.psn, mtu);
+        connection.set_ready(answer.psn, mtu);
         let refused = connection.take_refused();
         let flushed = connection.flush(shared.peers.pool());
-        shared.peers.look_after(from, &mut connection);
+        shared.peers.list_for_doorbell(from, &mut connection);
         drop(connection);
         if flushed.is_err() {
             return self.lose(from, "the NIC refused a request");
@@ -204,10 +206,10 @@ impl Control {
 
 impl Control {
     /// Asks a peer how far it got before a connection broke.
-    pub(super) fn ask(&mut self, rank: Rank) {
+    pub(super) fn query_psn(&mut self, rank: Rank) {
         let shared = Arc::clone(&self.shared);
         let connection = shared.peers.get(rank).connection().lock();
-        let Some(epoch) = connection.unclear() else {
+        let Some(epoch) = connection.unclear_epoch() else {
             return;
         };
         let question = Datagram {
@@ -217,15 +219,15 @@ impl Control {
         drop(connection);
         tracing::info!(%rank, "a connection broke: it is made anew");
         if rank == shared.endpoint.rank() {
-            return self.say_how_far(rank, &question);
+            return self.tell_psn(rank, &question);
         }
-        self.watch.begin(rank.0);
-        self.calls.said(rank.0, question);
-        self.say(rank, question);
+        self.watch.add(rank.0);
+        self.connects.note_sent(rank.0, question);
+        self.send(rank, question);
     }
 
     /// A peer's connection to this rank broke.
-    pub(super) fn say_how_far(&mut self, from: Rank, question: &Datagram) {
+    pub(super) fn tell_psn(&mut self, from: Rank, question: &Datagram) {
         let shared = Arc::clone(&self.shared);
         let Some(peer) = shared.peers.known(from.0) else {
             return;
@@ -246,9 +248,9 @@ impl Control {
                     ..Datagram::new(DatagramKind::ExpectedPsn, shared.endpoint.rank().0)
                 };
                 if from == shared.endpoint.rank() {
-                    return self.clarify(from, &answer);
+                    return self.resume(from, &answer);
                 }
-                self.say(from, answer);
+                self.send(from, answer);
             }
             Some(Err(cause)) => {
                 tracing::error!(%cause, %from, "how far a connection got cannot be told");
@@ -258,20 +260,20 @@ impl Control {
     }
 
     /// A peer says how far it got.
-    pub(super) fn clarify(&mut self, from: Rank, answer: &Datagram) {
+    pub(super) fn resume(&mut self, from: Rank, answer: &Datagram) {
         let shared = Arc::clone(&self.shared);
         let Some(peer) = shared.peers.known(from.0) else {
             return;
         };
         let mut connection = peer.connection().lock();
-        if connection.unclear() != Some(answer.epoch) {
+        if connection.unclear_epoch() != Some(answer.epoch) {
             return;
         }
         let mut ended = Vec::new();
-        connection.clarify(shared.peers.pool(), answer.psn, &mut ended);
+        connection.resume_from(shared.peers.pool(), answer.psn, &mut ended);
         drop(connection);
         shared.completions.end_operations(ended);
-        self.call(from);
+        self.request_connection(from);
     }
 }
 
@@ -344,7 +346,7 @@ mod tests {
             ticket: Ticket(1),
             opcode,
             last: true,
-            along: false,
+            copied: false,
             addr: 0,
             len: 8,
             lkey: 0,

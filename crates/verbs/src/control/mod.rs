@@ -47,17 +47,17 @@ pub(crate) fn start(
         .spawn(move || {
             let mut control = Control {
                 shared,
-                calls: Unanswered::default(),
+                connects: Unanswered::default(),
                 watch,
                 stalls,
-                untold: Unanswered::default(),
-                unseen: Unanswered::default(),
-                wakes: Unanswered::default(),
-                news: Unanswered::default(),
+                unacked_endings: Unanswered::default(),
+                unacked_leaves: Unanswered::default(),
+                unacked_wakes: Unanswered::default(),
+                unacked_losses: Unanswered::default(),
                 expelled: FxHashSet::default(),
-                farewell: FAREWELL,
-                stuck: FxHashMap::default(),
-                stop: None,
+                farewell_time: FAREWELL,
+                failing_since: FxHashMap::default(),
+                stop_at: None,
             };
             control.run();
         })
@@ -68,34 +68,34 @@ struct Control {
     /// What all threads of the rank share.
     shared: Arc<VerbsShared>,
     /// Connections being made, by peer: what it was asked.
-    calls: Unanswered<u32, Datagram>,
+    connects: Unanswered<u32, Datagram>,
     /// When peers were heard last.
     watch: PeerWatch,
     /// How far connections were when last looked at.
     stalls: Stalls,
     /// Peers that have not yet seen this rank's last announcement about its program's end: the number of that.
-    untold: Unanswered<u32, u32>,
+    unacked_endings: Unanswered<u32, u32>,
     /// Ranks that have not seen yet that this one ends, and whether it does so in good order.
-    unseen: Unanswered<u32, bool>,
+    unacked_leaves: Unanswered<u32, bool>,
     /// Peers that were asked to wake their sleepers and did not say yet that they did: by the
     /// number of the last wake.
-    wakes: Unanswered<u32, u32>,
+    unacked_wakes: Unanswered<u32, u32>,
     /// Ranks that do not know yet of another that it is lost: who, and which.
-    news: Unanswered<(u32, u32), ()>,
+    unacked_losses: Unanswered<(u32, u32), ()>,
     /// Ranks that this one expelled.
     expelled: FxHashSet<u32>,
     /// Since when connections to these could not be made.
-    stuck: FxHashMap<u32, Instant>,
+    failing_since: FxHashMap<u32, Instant>,
     /// How long to wait for answers at the end, and when to stop.
-    farewell: Duration,
+    farewell_time: Duration,
     /// When this thread ends at the latest; none until the conduit is dropped.
-    stop: Option<Instant>,
+    stop_at: Option<Instant>,
 }
 
 impl Control {
     fn run(&mut self) {
         while !self.is_over() {
-            if let Err(cause) = self.turn() {
+            if let Err(cause) = self.step() {
                 tracing::error!(%cause, "connections are no longer looked after: peers are lost");
                 let present: Vec<u32> = self.present().collect();
                 for rank in present {
@@ -107,25 +107,25 @@ impl Control {
     }
 
     /// Does what there is to do, and sleeps until there is more.
-    fn turn(&mut self) -> std::io::Result<()> {
-        for command in self.shared.peers.commands().take() {
-            self.obey(command);
+    fn step(&mut self) -> std::io::Result<()> {
+        for command in self.shared.peers.commands().take_all() {
+            self.run_command(command);
         }
         self.shared.datagrams.arm()?;
-        let more = self.listen()?;
+        let more = self.handle_datagrams()?;
         let now = Instant::now();
-        self.say_again(now);
-        self.look_after_peers(now);
-        self.look_after_connections(now);
+        self.resend_due(now);
+        self.check_peers(now);
+        self.check_stalls(now);
         let until = [
-            self.calls.next(),
-            self.untold.next(),
-            self.unseen.next(),
-            self.wakes.next(),
-            self.news.next(),
+            self.connects.next(),
+            self.unacked_endings.next(),
+            self.unacked_leaves.next(),
+            self.unacked_wakes.next(),
+            self.unacked_losses.next(),
             self.watch.next(),
             Some(self.stalls.next()),
-            self.stop,
+            self.stop_at,
             more.then_some(now),
         ];
         let timeout = (until.into_iter().flatten().min())
@@ -150,8 +150,8 @@ impl Control {
         }
         let gone: Vec<bool> = fds[2..].iter().map(|fd| !fd.revents().is_empty()).collect();
         // What it said before its process ended comes first.
-        self.listen()?;
-        for rank in self.watch.take_gone(&gone) {
+        self.handle_datagrams()?;
+        for rank in self.watch.take_ended(&gone) {
             self.lose(Rank(rank), "its process ended");
         }
         Ok(())
@@ -159,14 +159,15 @@ impl Control {
 
     fn is_over(&self) -> bool {
         let now = Instant::now();
-        self.stop
-            .is_some_and(|stop| self.unseen.is_empty() && self.news.is_empty() || now >= stop)
+        self.stop_at.is_some_and(|stop| {
+            self.unacked_leaves.is_empty() && self.unacked_losses.is_empty() || now >= stop
+        })
     }
 
-    fn obey(&mut self, command: ControlCommand) {
+    fn run_command(&mut self, command: ControlCommand) {
         match command {
-            ControlCommand::Connect(rank) => self.call(rank),
-            ControlCommand::Ask(rank) => self.ask(rank),
+            ControlCommand::Connect(rank) => self.request_connection(rank),
+            ControlCommand::QueryPsn(rank) => self.query_psn(rank),
             ControlCommand::Lose(rank, why) => self.lose(rank, why),
             ControlCommand::Expel(rank) => {
                 self.expelled.insert(rank.0);
@@ -174,33 +175,33 @@ impl Control {
             }
             ControlCommand::ComeToEnd(number) => {
                 for rank in self.present() {
-                    self.untold.said(rank, number);
-                    self.say_ending(rank, number);
+                    self.unacked_endings.note_sent(rank, number);
+                    self.send_ending(rank, number);
                 }
             }
             ControlCommand::Leave(orderly) => {
                 if let (true, Some(patience)) = (orderly, self.watch.patience()) {
-                    self.farewell = FAREWELL.max(patience);
+                    self.farewell_time = FAREWELL.max(patience);
                 }
                 for rank in self.present() {
-                    self.unseen.said(rank, orderly);
+                    self.unacked_leaves.note_sent(rank, orderly);
                 }
                 // Those that have left may still look on.
                 for rank in (0..self.shared.endpoint.size())
                     .filter(|rank| *rank != self.shared.endpoint.rank().0)
                 {
-                    self.say_goodbye(rank, orderly);
+                    self.send_leave(rank, orderly);
                 }
             }
-            ControlCommand::SeeAwake(rank, number) => {
-                self.wakes.said(rank.0, number);
+            ControlCommand::ConfirmWake(rank, number) => {
+                self.unacked_wakes.note_sent(rank.0, number);
             }
-            ControlCommand::Stop => self.stop = Some(Instant::now() + self.farewell),
+            ControlCommand::Stop => self.stop_at = Some(Instant::now() + self.farewell_time),
         }
     }
 
     /// Hears what peers say; whether there may be more of it.
-    fn listen(&mut self) -> std::io::Result<bool> {
+    fn handle_datagrams(&mut self) -> std::io::Result<bool> {
         let shared = Arc::clone(&self.shared);
         let mut heard = Vec::new();
         let more = shared
@@ -210,14 +211,14 @@ impl Control {
             })?;
         for (kind, datagram) in heard {
             let from = Rank(datagram.from);
-            self.watch.heard(datagram.from);
+            self.watch.note_heard(datagram.from);
             let expects = matches!(
                 kind,
                 DatagramKind::Connect | DatagramKind::QueryPsn | DatagramKind::Ping
             );
             if expects && shared.peers.standings().of(from) == Standing::Lost {
                 // It may not have heard.
-                self.say_lost(from, from);
+                self.send_lost(from, from);
                 continue;
             }
             let accuses = matches!(kind, DatagramKind::Lost | DatagramKind::Expelled);
@@ -226,11 +227,11 @@ impl Control {
                 continue;
             }
             match kind {
-                DatagramKind::Connect => self.answer(from, &datagram),
-                DatagramKind::Accept => self.answered(from, &datagram),
-                DatagramKind::QueryPsn => self.say_how_far(from, &datagram),
-                DatagramKind::ExpectedPsn => self.clarify(from, &datagram),
-                DatagramKind::Ping => self.say(
+                DatagramKind::Connect => self.accept_connection(from, &datagram),
+                DatagramKind::Accept => self.finish_connection(from, &datagram),
+                DatagramKind::QueryPsn => self.tell_psn(from, &datagram),
+                DatagramKind::ExpectedPsn => self.resume(from, &datagram),
+                DatagramKind::Ping => self.send(
                     from,
                     Datagram::new(DatagramKind::Pong, shared.endpoint.rank().0),
                 ),
@@ -242,23 +243,23 @@ impl Control {
                         epoch: datagram.epoch,
                         ..Datagram::new(DatagramKind::EndingAck, shared.endpoint.rank().0)
                     };
-                    self.say(from, seen);
+                    self.send(from, seen);
                 }
                 // An answer to an earlier announcement does not count for the last.
                 DatagramKind::EndingAck => {
-                    if self.untold.of(datagram.from) == Some(datagram.epoch) {
-                        self.untold.answered(datagram.from);
+                    if self.unacked_endings.pending(datagram.from) == Some(datagram.epoch) {
+                        self.unacked_endings.note_answered(datagram.from);
                     }
                 }
                 DatagramKind::Leave => {
                     self.end(from, datagram.about == 1);
-                    self.say(
+                    self.send(
                         from,
                         Datagram::new(DatagramKind::LeaveAck, shared.endpoint.rank().0),
                     );
                 }
                 DatagramKind::LeaveAck => {
-                    self.unseen.answered(datagram.from);
+                    self.unacked_leaves.note_answered(datagram.from);
                 }
                 DatagramKind::Lost if datagram.about == shared.endpoint.rank().0 => {
                     self.lose(from, "it counts this rank as lost");
@@ -269,7 +270,7 @@ impl Control {
                         about: datagram.about,
                         ..Datagram::new(DatagramKind::LostAck, shared.endpoint.rank().0)
                     };
-                    self.say(from, seen);
+                    self.send(from, seen);
                 }
                 DatagramKind::Lost => {}
                 DatagramKind::Expelled => {
@@ -278,7 +279,8 @@ impl Control {
                     self.end(from, false);
                 }
                 DatagramKind::LostAck => {
-                    self.news.answered((datagram.from, datagram.about));
+                    self.unacked_losses
+                        .note_answered((datagram.from, datagram.about));
                 }
                 DatagramKind::Wake => {
                     shared.completions.sleepers().wake_all();
@@ -286,12 +288,12 @@ impl Control {
                         epoch: datagram.epoch,
                         ..Datagram::new(DatagramKind::WakeAck, shared.endpoint.rank().0)
                     };
-                    self.say(from, awake);
+                    self.send(from, awake);
                 }
                 // An answer to an earlier one says nothing of the last.
                 DatagramKind::WakeAck => {
-                    if self.wakes.of(datagram.from) == Some(datagram.epoch) {
-                        self.wakes.answered(datagram.from);
+                    if self.unacked_wakes.pending(datagram.from) == Some(datagram.epoch) {
+                        self.unacked_wakes.note_answered(datagram.from);
                     }
                 }
             }
@@ -299,51 +301,53 @@ impl Control {
         Ok(more)
     }
 
-    fn say(&self, to: Rank, datagram: Datagram) {
+    fn send(&self, to: Rank, datagram: Datagram) {
         let shared = &self.shared;
         let address = &shared.endpoint.addresses()[to.index()];
-        shared
-            .datagrams
-            .send(to.0, address, &datagram.sealed(shared.endpoint.secret()));
+        shared.datagrams.send(
+            to.0,
+            address,
+            &datagram.with_secret(shared.endpoint.secret()),
+        );
     }
 
-    fn say_ending(&self, rank: u32, number: u32) {
+    fn send_ending(&self, rank: u32, number: u32) {
         let word = Datagram {
             epoch: number,
             ..Datagram::new(DatagramKind::Ending, self.shared.endpoint.rank().0)
         };
-        self.say(Rank(rank), word);
+        self.send(Rank(rank), word);
     }
 
-    fn say_goodbye(&self, rank: u32, orderly: bool) {
+    fn send_leave(&self, rank: u32, orderly: bool) {
         let goodbye = Datagram {
             about: orderly.into(),
             ..Datagram::new(DatagramKind::Leave, self.shared.endpoint.rank().0)
         };
-        self.say(Rank(rank), goodbye);
+        self.send(Rank(rank), goodbye);
     }
 
     /// Says again what was not answered.
-    fn say_again(&mut self, now: Instant) {
+    fn resend_due(&mut self, now: Instant) {
         let shared = Arc::clone(&self.shared);
         let here = |rank: u32| shared.peers.standings().of(Rank(rank)) == Standing::Present;
-        for (rank, request) in self.calls.due(now, |_| true) {
+        for (rank, request) in self.connects.due(now, |_| true) {
             match rank == shared.endpoint.rank().0 {
-                true => self.call(Rank(rank)),
-                false => self.say(Rank(rank), request),
+                true => self.request_connection(Rank(rank)),
+                false => self.send(Rank(rank), request),
             }
         }
-        for (rank, number) in self.untold.due(now, here) {
-            self.say_ending(rank, number);
+        for (rank, number) in self.unacked_endings.due(now, here) {
+            self.send_ending(rank, number);
         }
-        for (rank, orderly) in self.unseen.due(now, here) {
-            self.say_goodbye(rank, orderly);
+        for (rank, orderly) in self.unacked_leaves.due(now, here) {
+            self.send_leave(rank, orderly);
         }
-        for (rank, number) in self.wakes.due(now, here) {
-            self.say(Rank(rank), Datagram::wake(shared.endpoint.rank().0, number));
+        for (rank, number) in self.unacked_wakes.due(now, here) {
+            self.send(Rank(rank), Datagram::wake(shared.endpoint.rank().0, number));
         }
-        for ((rank, lost), ()) in self.news.due(now, |(rank, _)| here(rank)) {
-            self.say_lost(Rank(rank), Rank(lost));
+        for ((rank, lost), ()) in self.unacked_losses.due(now, |(rank, _)| here(rank)) {
+            self.send_lost(Rank(rank), Rank(lost));
         }
     }
 
@@ -370,11 +374,11 @@ impl Control {
         tracing::info!(%rank, why, "a peer is lost");
         self.end(rank, false);
         // It may be there and only out of reach of this rank.
-        self.say_lost(rank, rank);
+        self.send_lost(rank, rank);
         let others: Vec<u32> = self.present().collect();
         for other in others {
-            self.news.said((other, rank.0), ());
-            self.say_lost(Rank(other), rank);
+            self.unacked_losses.note_sent((other, rank.0), ());
+            self.send_lost(Rank(other), rank);
         }
     }
 
@@ -395,7 +399,7 @@ impl Control {
         shared.completions.end_operations(ended);
     }
 
-    fn say_lost(&self, to: Rank, about: Rank) {
+    fn send_lost(&self, to: Rank, about: Rank) {
         let kind = match to == about && self.expelled.contains(&about.0) {
             true => DatagramKind::Expelled,
             false => DatagramKind::Lost,
@@ -404,7 +408,7 @@ impl Control {
             about: about.0,
             ..Datagram::new(kind, self.shared.endpoint.rank().0)
         };
-        self.say(to, news);
+        self.send(to, news);
     }
 
     /// A peer has ended.
@@ -413,8 +417,8 @@ impl Control {
         if rank == shared.endpoint.rank() || !shared.peers.standings().end(rank, orderly) {
             return;
         }
-        self.calls.answered(rank.0);
-        self.stuck.remove(&rank.0);
+        self.connects.note_answered(rank.0);
+        self.failing_since.remove(&rank.0);
         let mut ended = Vec::new();
         if let Some(peer) = shared.peers.known(rank.0) {
             peer.connection()
@@ -423,7 +427,7 @@ impl Control {
             if !orderly {
                 // It shall not reach this rank's memory any more. What one that left had sent
                 // may still be on its way to be read.
-                let gone = peer.incoming().lock().take();
+                let gone = peer.incoming().lock().take_pair();
                 if let Some(pair) = gone {
                     shared.incoming.retire(pair);
                 }

@@ -34,7 +34,7 @@ pub(super) struct Stalls {
     /// By rank.
     connections: FxHashMap<u32, LastProgress>,
     /// When connections were last looked at.
-    looked: Instant,
+    last_check: Instant,
 }
 
 struct LastProgress {
@@ -61,12 +61,12 @@ impl Stalls {
         Self {
             bound: LEAST.max(wait * SENT * SLACK),
             connections: FxHashMap::default(),
-            looked: now,
+            last_check: now,
         }
     }
 
     pub(super) fn next(&self) -> Instant {
-        self.looked + self.bound / LOOKS
+        self.last_check + self.bound / LOOKS
     }
 
     fn judge(&mut self, rank: u32, progress: ConnectionProgress, now: Instant) -> StallVerdict {
@@ -117,14 +117,14 @@ impl Stalls {
 
 impl Control {
     /// Breaks connections that stand still.
-    pub(super) fn look_after_connections(&mut self, now: Instant) {
+    pub(super) fn check_stalls(&mut self, now: Instant) {
         if now < self.stalls.next() {
             return;
         }
-        self.stalls.looked = now;
+        self.stalls.last_check = now;
         // What has ended and nobody took, for the application computes, is no standing still.
         if self.shared.completions.poll_all_sent(&self.shared.peers) {
-            self.shared.completions.sleepers().arrived();
+            self.shared.completions.sleepers().wake_listening();
         }
         for rank in 0..self.shared.endpoint.size() {
             let here = self.shared.peers.standings().of(Rank(rank)) == Standing::Present;
@@ -135,13 +135,15 @@ impl Control {
             match self.stalls.judge(rank, connection.progress(), now) {
                 StallVerdict::Fine => {}
                 StallVerdict::Unsignaled => {
-                    self.shared.peers.ask_nothing(Rank(rank), &mut connection);
+                    self.shared
+                        .peers
+                        .post_empty_write(Rank(rank), &mut connection);
                 }
                 StallVerdict::Stalled => {
-                    connection.give_up(self.shared.peers.pool());
+                    connection.mark_unclear(self.shared.peers.pool());
                     drop(connection);
                     tracing::info!(%rank, "a connection stands still");
-                    self.ask(Rank(rank));
+                    self.query_psn(Rank(rank));
                 }
             }
         }
@@ -169,11 +171,11 @@ mod tests {
         progress: ConnectionProgress,
         within: Duration,
     ) -> Option<Duration> {
-        let start = stalls.looked;
-        while stalls.looked - start <= within {
-            stalls.looked = stalls.next();
-            if stalls.judge(1, progress, stalls.looked) == StallVerdict::Stalled {
-                return Some(stalls.looked - start);
+        let start = stalls.last_check;
+        while stalls.last_check - start <= within {
+            stalls.last_check = stalls.next();
+            if stalls.judge(1, progress, stalls.last_check) == StallVerdict::Stalled {
+                return Some(stalls.last_check - start);
             }
         }
         None
@@ -183,8 +185,8 @@ mod tests {
     fn who_moves_or_has_nothing_to_do_never_stalls() {
         let mut stalls = Stalls::new(ACK_TIMEOUT, Instant::now());
         for step in 0..100 {
-            stalls.looked = stalls.next();
-            let now = stalls.looked;
+            stalls.last_check = stalls.next();
+            let now = stalls.last_check;
             assert_eq!(stalls.judge(1, at(0, step), now), StallVerdict::Fine);
             assert_eq!(
                 stalls.judge(2, ConnectionProgress::None, now),
@@ -204,7 +206,7 @@ mod tests {
         let look = bound / LOOKS;
         let first = stalls_after(&mut stalls, at(0, 5), long).unwrap();
         assert!(first >= bound && first <= bound + 2 * look, "{first:?}");
-        let now = stalls.looked;
+        let now = stalls.last_check;
         stalls.judge(1, ConnectionProgress::Broken, now);
         let second = stalls_after(&mut stalls, at(1, 0), long).unwrap();
         assert!(second >= 2 * bound, "{second:?}");
@@ -237,7 +239,7 @@ mod tests {
             bytes: 0,
             unsignaled: true,
         };
-        let now = stalls.looked;
+        let now = stalls.last_check;
         assert_eq!(stalls.judge(1, unsignaled, now), StallVerdict::Fine);
         let later = now + 10 * stalls.bound;
         assert_eq!(stalls.judge(1, unsignaled, later), StallVerdict::Unsignaled);

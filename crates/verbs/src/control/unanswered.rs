@@ -8,7 +8,7 @@ use std::{
 use rustc_hash::FxHashMap;
 
 /// Between two times that an unanswered datagram is sent.
-const AGAIN: Duration = Duration::from_millis(50);
+const RETRY: Duration = Duration::from_millis(50);
 
 /// Things said and not answered yet: to whom or of what, what exactly, and when last.
 #[derive(Debug)]
@@ -22,17 +22,17 @@ impl<K, V> Default for Unanswered<K, V> {
 
 impl<K: Copy + Eq + Hash, V: Copy> Unanswered<K, V> {
     /// It was said just now.
-    pub(super) fn said(&mut self, key: K, what: V) {
+    pub(super) fn note_sent(&mut self, key: K, what: V) {
         self.0.insert(key, (what, Instant::now()));
     }
 
     /// It was answered, or need not be any more.
-    pub(super) fn answered(&mut self, key: K) {
+    pub(super) fn note_answered(&mut self, key: K) {
         self.0.remove(&key);
     }
 
     /// What was said last under that key, if it is unanswered.
-    pub(super) fn of(&self, key: K) -> Option<V> {
+    pub(super) fn pending(&self, key: K) -> Option<V> {
         self.0.get(&key).map(|(what, _)| *what)
     }
 
@@ -45,7 +45,7 @@ impl<K: Copy + Eq + Hash, V: Copy> Unanswered<K, V> {
         self.0.retain(|key, _| kept(*key));
         let mut due = Vec::new();
         for (key, (what, last)) in &mut self.0 {
-            if now.saturating_duration_since(*last) >= AGAIN {
+            if now.saturating_duration_since(*last) >= RETRY {
                 *last = now;
                 due.push((*key, *what));
             }
@@ -55,7 +55,7 @@ impl<K: Copy + Eq + Hash, V: Copy> Unanswered<K, V> {
 
     /// When something is to be said again.
     pub(super) fn next(&self) -> Option<Instant> {
-        self.0.values().map(|(_, last)| *last + AGAIN).min()
+        self.0.values().map(|(_, last)| *last + RETRY).min()
     }
 }
 
@@ -67,17 +67,20 @@ mod tests {
     fn things_are_said_again_until_they_are_answered() {
         let mut unanswered = Unanswered::default();
         assert!(unanswered.is_empty() && unanswered.next().is_none());
-        unanswered.said(1, 'a');
-        unanswered.said(2, 'b');
-        unanswered.said(3, 'c');
+        unanswered.note_sent(1, 'a');
+        unanswered.note_sent(2, 'b');
+        unanswered.note_sent(3, 'c');
         let now = Instant::now();
         assert!(unanswered.due(now, |_| true).is_empty());
-        let later = now + AGAIN;
-        unanswered.answered(1);
+        let later = now + RETRY;
+        unanswered.note_answered(1);
         assert_eq!(unanswered.due(later, |key| key != 3), [(2, 'b')]);
-        assert_eq!((unanswered.of(2), unanswered.of(3)), (Some('b'), None));
+        assert_eq!(
+            (unanswered.pending(2), unanswered.pending(3)),
+            (Some('b'), None)
+        );
         assert!(unanswered.due(later, |_| true).is_empty());
-        assert_eq!(unanswered.next(), Some(later + AGAIN));
-        assert_eq!(unanswered.due(later + AGAIN, |_| true), [(2, 'b')]);
+        assert_eq!(unanswered.next(), Some(later + RETRY));
+        assert_eq!(unanswered.due(later + RETRY, |_| true), [(2, 'b')]);
     }
 }

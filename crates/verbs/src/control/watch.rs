@@ -32,11 +32,11 @@ pub(super) struct PeerWatch {
     /// Ranks of this host and the `pidfd` of each, until it ends.
     processes: Vec<(u32, OwnedFd)>,
     /// When each was heard last.
-    heard: FxHashMap<u32, Instant>,
+    last_heard: FxHashMap<u32, Instant>,
     /// How long one may be silent; none: for ever.
     patience: Option<Duration>,
     /// When peers were last looked at.
-    looked: Instant,
+    last_check: Instant,
 }
 
 impl PeerWatch {
@@ -55,12 +55,12 @@ impl PeerWatch {
         }
         let mut watch = Self {
             processes,
-            heard: FxHashMap::default(),
+            last_heard: FxHashMap::default(),
             patience,
-            looked: Instant::now(),
+            last_check: Instant::now(),
         };
         if shared.endpoint.size() > 1 {
-            watch.begin((shared.endpoint.rank().0 + 1) % shared.endpoint.size());
+            watch.add((shared.endpoint.rank().0 + 1) % shared.endpoint.size());
         }
         watch
     }
@@ -75,7 +75,7 @@ impl PeerWatch {
     }
 
     /// Ranks whose processes ended.
-    pub(super) fn take_gone(&mut self, gone: &[bool]) -> Vec<u32> {
+    pub(super) fn take_ended(&mut self, gone: &[bool]) -> Vec<u32> {
         let mut ranks = Vec::new();
         let mut gone = gone.iter();
         self.processes.retain(|(rank, _)| {
@@ -89,24 +89,24 @@ impl PeerWatch {
     }
 
     /// From now on a peer has to answer.
-    pub(super) fn begin(&mut self, rank: u32) {
-        self.heard.entry(rank).or_insert_with(Instant::now);
+    pub(super) fn add(&mut self, rank: u32) {
+        self.last_heard.entry(rank).or_insert_with(Instant::now);
     }
 
-    pub(super) fn heard(&mut self, rank: u32) {
-        if let Some(heard) = self.heard.get_mut(&rank) {
+    pub(super) fn note_heard(&mut self, rank: u32) {
+        if let Some(heard) = self.last_heard.get_mut(&rank) {
             *heard = Instant::now();
         }
     }
 
     pub(super) fn next(&self) -> Option<Instant> {
-        Some(self.looked + self.patience? / QUESTIONS)
+        Some(self.last_check + self.patience? / QUESTIONS)
     }
 }
 
 impl Control {
     /// Asks those that were not heard lately; gives up those that were not heard for long.
-    pub(super) fn look_after_peers(&mut self, now: Instant) {
+    pub(super) fn check_peers(&mut self, now: Instant) {
         let (Some(patience), Some(next)) = (self.watch.patience, self.watch.next()) else {
             return;
         };
@@ -115,19 +115,19 @@ impl Control {
         }
         let between = patience / QUESTIONS;
         // While this process was stopped, or waited for the system, nobody could be heard.
-        let unheard = now.saturating_duration_since(self.watch.looked);
+        let unheard = now.saturating_duration_since(self.watch.last_check);
         let unheard = unheard.saturating_sub(2 * between);
-        self.watch.looked = now;
+        self.watch.last_check = now;
         let standings = self.shared.peers.standings();
         self.watch
-            .heard
+            .last_heard
             .retain(|rank, _| standings.of(Rank(*rank)) == Standing::Present);
         let (places, own) = (
             self.shared.endpoint.addresses(),
             self.shared.endpoint.rank().index(),
         );
         let mut silent = Vec::new();
-        for (rank, heard) in &mut self.watch.heard {
+        for (rank, heard) in &mut self.watch.last_heard {
             *heard = now.min(*heard + unheard);
             let is_mate = places[*rank as usize].host == places[own].host;
             if is_mate && now - *heard >= between && self.shared.is_cut_off_from(*rank) {
@@ -145,7 +145,7 @@ impl Control {
                 (self.shared.datagrams).send(
                     to.0,
                     place,
-                    &ping.sealed(self.shared.endpoint.secret()),
+                    &ping.with_secret(self.shared.endpoint.secret()),
                 );
             }
         }
@@ -158,7 +158,7 @@ impl Control {
             .map(|step| (own + step) % size)
             .find(|rank| self.shared.peers.standings().of(Rank(*rank)) == Standing::Present);
         if let Some(next) = next {
-            self.watch.begin(next);
+            self.watch.add(next);
         }
     }
 }

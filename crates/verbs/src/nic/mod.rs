@@ -83,7 +83,7 @@ impl Nic {
             reads_asked: few(attr.max_qp_init_rd_atom),
             reads_answered: few(attr.max_qp_rd_atom),
             atomics: port.atomics,
-            paging: opened.pages(),
+            paging: opened.supports_paging(),
             software: is_software(&port.device),
         };
         // SAFETY: an open context.

@@ -33,7 +33,7 @@ impl Credits {
 
     /// Whether the peer has a request to handle that it may answer: nobody here waits for no more than that it has
     /// handled it, which the peer may do, too.
-    pub(crate) fn may_be_answered(&self) -> bool {
+    pub(crate) fn may_bring_reply(&self) -> bool {
         let (handled, sent) = self.progress();
         handled < sent && self.awaited.load(Relaxed) < sent
     }

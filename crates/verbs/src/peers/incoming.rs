@@ -17,7 +17,7 @@ pub(crate) struct IncomingConnection {
     /// The PSN that the pair expected when the peer first asked, for the connection broke.
     expected_psn: Option<u32>,
     /// Whether the peer's messages have receive slots here.
-    housed: bool,
+    has_slots: bool,
 }
 
 /// What a request to connect is, by what is there.
@@ -31,7 +31,7 @@ pub(crate) enum ConnectRequest {
 
 impl IncomingConnection {
     /// `oneself`: whether the peer is this rank, whose every try is with another queue pair.
-    pub(crate) fn asked(&self, epoch: u32, oneself: bool) -> ConnectRequest {
+    pub(crate) fn classify(&self, epoch: u32, oneself: bool) -> ConnectRequest {
         match &self.pair {
             Some(_) if oneself => ConnectRequest::New,
             Some(pair) if self.epoch == epoch => ConnectRequest::Answered(pair.number),
@@ -40,13 +40,13 @@ impl IncomingConnection {
         }
     }
 
-    pub(crate) fn is_housed(&self) -> bool {
-        self.housed
+    pub(crate) fn has_slots(&self) -> bool {
+        self.has_slots
     }
 
     /// The peer's messages have receive slots from now on.
-    pub(crate) fn set_housed(&mut self) {
-        self.housed = true;
+    pub(crate) fn set_has_slots(&mut self) {
+        self.has_slots = true;
     }
 
     /// A new queue pair answers the peer: the one that did so before.
@@ -57,7 +57,7 @@ impl IncomingConnection {
     }
 
     /// Nothing answers the peer from now on: what did.
-    pub(crate) fn take(&mut self) -> Option<QueuePair> {
+    pub(crate) fn take_pair(&mut self) -> Option<QueuePair> {
         self.pair.take()
     }
 
@@ -118,7 +118,7 @@ impl IncomingPairs {
     }
 
     /// Something of these may still be unread.
-    pub(crate) fn keep_retired(&self, mut pairs: Vec<QueuePair>) {
+    pub(crate) fn put_back_retired(&self, mut pairs: Vec<QueuePair>) {
         self.retired.lock().append(&mut pairs);
         self.any_retired.store(true, Relaxed);
     }

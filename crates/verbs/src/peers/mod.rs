@@ -48,7 +48,7 @@ pub(crate) struct Peers {
 }
 
 /// In a ticket of what a rank asks of itself.
-pub(crate) const OWN: u64 = 1 << 62;
+pub(crate) const OWN_TICKET: u64 = 1 << 62;
 
 /// A peer that this rank has to do with.
 pub(crate) struct PeerLink {
@@ -94,12 +94,12 @@ impl Peers {
     pub(crate) fn get(&self, rank: Rank) -> &PeerLink {
         match self.list[rank.index()].get() {
             Some(peer) => peer,
-            None => self.meet(rank),
+            None => self.create(rank),
         }
     }
 
     #[cold]
-    fn meet(&self, rank: Rank) -> &PeerLink {
+    fn create(&self, rank: Rank) -> &PeerLink {
         self.list[rank.index()].get_or_init(|| Box::new(PeerLink::new(rank)))
     }
 
@@ -114,7 +114,7 @@ impl Peers {
 
     /// Of something that this rank asks of itself.
     pub(crate) fn own_ticket(&self) -> Ticket {
-        Ticket(self.ticket().0 | OWN)
+        Ticket(self.ticket().0 | OWN_TICKET)
     }
 
     /// Has something done by a peer's NIC: the name of its completion, if the NIC has it.
@@ -123,7 +123,7 @@ impl Peers {
     /// As [`Connection::post_now`].
     #[allow(unsafe_code)] // posts work requests
     #[inline(always)]
-    pub(crate) unsafe fn ask(
+    pub(crate) unsafe fn post(
         &self,
         rank: Rank,
         connection: &mut Connection,
@@ -132,18 +132,18 @@ impl Peers {
         // SAFETY: the same contract.
         match unsafe { connection.post_now(&self.pool, operation) } {
             Ok(Ok(id)) => return Some(id),
-            Ok(Err(cause)) => self.not_taken(rank, &cause),
+            Ok(Err(cause)) => self.report_refusal(rank, &cause),
             // SAFETY: the same contract.
-            Err(operation) => unsafe { self.ask_later(rank, connection, operation) },
+            Err(operation) => unsafe { self.enqueue(rank, connection, operation) },
         }
         None
     }
 
     #[cold]
-    pub(crate) fn not_taken(&self, rank: Rank, cause: &io::Error) {
+    pub(crate) fn report_refusal(&self, rank: Rank, cause: &io::Error) {
         tracing::error!(%cause, peer = %rank, "the NIC does not take what is asked of it");
         let why = "the NIC refused a request";
-        self.commands.give(ControlCommand::Lose(rank, why));
+        self.commands.push(ControlCommand::Lose(rank, why));
     }
 
     /// Has something done by a peer's NIC that could not be done at once.
@@ -151,25 +151,25 @@ impl Peers {
     /// # Safety
     /// As [`Connection::post_now`].
     #[allow(unsafe_code)] // queues what is posted later
-    unsafe fn ask_later(&self, rank: Rank, connection: &mut Connection, operation: RdmaOperation) {
+    unsafe fn enqueue(&self, rank: Rank, connection: &mut Connection, operation: RdmaOperation) {
         let first = connection.is_unused();
         // SAFETY: the same contract.
         if let Err(cause) = unsafe { connection.push(&self.pool, operation) } {
-            self.not_taken(rank, &cause);
+            self.report_refusal(rank, &cause);
         }
         if first {
             connection.begin_connecting();
-            self.commands.give(ControlCommand::Connect(rank));
+            self.commands.push(ControlCommand::Connect(rank));
         }
-        self.look_after(rank, connection);
+        self.list_for_doorbell(rank, connection);
     }
 
     /// Asks for an empty write, which touches nothing: when it is done, all before it is.
     #[allow(unsafe_code)] // posts a work request
-    pub(crate) fn ask_nothing(&self, rank: Rank, connection: &mut Connection) {
+    pub(crate) fn post_empty_write(&self, rank: Rank, connection: &mut Connection) {
         // SAFETY: a write of no bytes names no memory.
         unsafe {
-            self.ask(
+            self.post(
                 rank,
                 connection,
                 RdmaOperation::Access(RdmaAccess::NOTHING, None),
@@ -180,7 +180,7 @@ impl Peers {
     /// Sends what was written into a slot.
     #[allow(unsafe_code)] // posts a work request
     #[inline]
-    pub(crate) fn ask_send(
+    pub(crate) fn post_send(
         &self,
         rank: Rank,
         connection: &mut Connection,
@@ -191,13 +191,13 @@ impl Peers {
         let len = len as u32;
         // SAFETY: the slot is registered as long as the pool lives, and is the operation's until
         // its completion gives it back.
-        unsafe { self.ask(rank, connection, RdmaOperation::Send { slot, len, front }) };
+        unsafe { self.post(rank, connection, RdmaOperation::Send { slot, len, front }) };
     }
 
     /// If something waits for the doorbell, polls look after it from now on.
     #[inline]
-    pub(crate) fn look_after(&self, rank: Rank, connection: &mut Connection) {
-        if connection.list() {
+    pub(crate) fn list_for_doorbell(&self, rank: Rank, connection: &mut Connection) {
+        if connection.mark_listed() {
             self.doorbells_due.lock().push(rank.0);
             self.any_doorbell_due.store(true, Relaxed);
         }
@@ -220,9 +220,9 @@ impl Peers {
             };
             let mut connection = peer.connection.lock();
             if let Err(cause) = connection.flush(&self.pool) {
-                self.not_taken(Rank(*rank), &cause);
+                self.report_refusal(Rank(*rank), &cause);
             }
-            connection.stay_listed()
+            connection.refresh_listed()
         });
         let mut due = self.doorbells_due.lock();
         due.append(&mut list);
@@ -237,7 +237,7 @@ impl Peers {
 
     /// Whether everything that was asked of the NICs of ranks that are there is known to be done.
     /// Where it is not known of messages, it will be.
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub(crate) fn settle(&self) -> bool {
         let mut quiet = true;
         for rank in (0..self.list.len() as u32).map(Rank) {
             let Some(peer) = self.known(rank.0) else {
@@ -248,7 +248,7 @@ impl Peers {
             }
             let mut connection = peer.connection.lock();
             if connection.is_idle() && !connection.is_empty() {
-                self.ask_nothing(rank, &mut connection);
+                self.post_empty_write(rank, &mut connection);
             }
             quiet &= connection.is_empty();
         }
