@@ -1,4 +1,4 @@
-//! What other threads have the control thread do.
+//! The queue of commands to the control thread.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -6,38 +6,39 @@ use hydrant_conduit::{Error, Rank};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 
-/// What other threads have the control thread do.
+/// A task that another thread gives the control thread.
 #[derive(Debug)]
 pub(crate) enum ControlCommand {
-    /// Makes the connection to a peer, or makes it anew.
+    /// Makes the connection to a peer, for the first time or again.
     Connect(Rank),
-    /// Asks a peer how far it got before a connection broke.
+    /// Asks a peer for the PSN that it expects next on a connection that broke.
     QueryPsn(Rank),
-    /// A peer is lost, and why.
+    /// Declares a peer lost, for this reason.
     Lose(Rank, &'static str),
-    /// A peer sent what follows no rule.
+    /// Declares a peer lost that broke the protocol, and tells the peer.
     Expel(Rank),
-    /// This rank's program has come to its end, or goes on after all: the number of that announcement.
+    /// Announces that this rank's program has come to its end, or continues after all. Carries the
+    /// number of the announcement.
     ComeToEnd(u32),
-    /// This rank ends, in good order or not.
+    /// Announces that this rank leaves; `true` if in good order.
     Leave(bool),
-    /// A peer was asked to wake its sleepers: it is asked again until it says that it did.
+    /// Resends the wake of this number to a peer until the peer acknowledges.
     ConfirmWake(Rank, u32),
-    /// The conduit is dropped.
+    /// Ends the thread: the conduit is dropped.
     Stop,
 }
 
-/// CommandQueue on their way to the control thread.
+/// Commands that the control thread has not taken yet.
 pub(crate) struct CommandQueue {
-    /// Given by any thread, taken by the control thread, in order.
+    /// Filled by any thread, emptied by the control thread, in order.
     queue: Mutex<Vec<ControlCommand>>,
-    /// Readable while commands wait: the control thread polls it.
+    /// An eventfd, readable while commands wait. The control thread polls it.
     event: OwnedFd,
 }
 
 impl CommandQueue {
     /// # Errors
-    /// [`Error::System`] where the process has no descriptor left.
+    /// [`Error::System`] if the process has no descriptor left.
     pub(crate) fn new() -> Result<Self, Error> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let event = eventfd(0, flags).map_err(|cause| Error::system("making an eventfd", cause))?;

@@ -1,42 +1,43 @@
-//! What ranks say to each other beside their connections.
+//! The datagrams that ranks exchange beside their connections.
 
 use bytemuck::{Pod, Zeroable};
 
-/// Says that a datagram is ours.
+/// Marks a datagram as Hydrant's.
 const MAGIC: u64 = u64::from_le_bytes(*b"hydrantv");
 
-/// What a datagram is about.
+/// The kind of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DatagramKind {
-    /// Answer me: make a queue pair for what I ask of you. May ask why a key was refused.
+    /// Asks for a queue pair that answers the sender's requests. May carry a key that was refused,
+    /// to learn why.
     Connect,
-    /// The answer to it.
+    /// Answers `Connect`.
     Accept,
-    /// The connection broke: how far did you get?
+    /// The sender's connection broke. Asks for the PSN that the receiver expects next.
     QueryPsn,
-    /// The answer to it.
+    /// Answers `QueryPsn`.
     ExpectedPsn,
-    /// Are you there?
+    /// Asks whether the receiver is alive.
     Ping,
-    /// The answer to it.
+    /// Answers `Ping`.
     Pong,
-    /// My program has come to its end, or goes on after all.
+    /// The sender's program has come to its end, or continues after all.
     Ending,
-    /// The answer to it.
+    /// Answers `Ending`.
     EndingAck,
-    /// I end.
+    /// The sender leaves the job.
     Leave,
-    /// The answer to it.
+    /// Answers `Leave`.
     LeaveAck,
-    /// A rank is lost; if it is the one that hears this: I cannot reach you.
+    /// A rank is lost. To the lost rank itself: the sender cannot reach it.
     Lost,
-    /// The answer to it.
+    /// Answers `Lost`.
     LostAck,
-    /// Wake your sleepers.
+    /// Asks the receiver to wake its sleeping threads.
     Wake,
-    /// The answer to it.
+    /// Answers `Wake`.
     WakeAck,
-    /// You sent me what follows no rule: I tell everybody that you are lost.
+    /// The receiver broke the protocol; the sender reports it lost to all ranks.
     Expelled,
 }
 
@@ -58,24 +59,24 @@ const KINDS: [DatagramKind; 15] = [
     DatagramKind::Expelled,
 ];
 
-/// A datagram; what its kind does not use is zero.
+/// A datagram. Fields that its kind does not use are zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct Datagram {
     pub(crate) magic: u64,
-    /// Strangers do not know it.
+    /// The job's secret, which strangers do not know.
     pub(crate) secret: [u8; 16],
     pub(crate) kind: u32,
     pub(crate) from: u32,
-    /// The number of the connection that is made, of a wake, or of an announcement about a program's end.
+    /// The number of the connection, of a wake, or of an announcement about a program's end.
     pub(crate) epoch: u32,
-    /// The queue pair of who sends it.
+    /// The sender's queue pair.
     pub(crate) pair: u32,
-    /// The first PSN, or the one that is expected next.
+    /// The first PSN, or the PSN that is expected next.
     pub(crate) psn: u32,
-    /// The rank it is about, or 1 for yes.
+    /// The rank that the datagram is about, or 1 for yes.
     pub(crate) about: u32,
-    /// The key that was refused, and the extent it opens.
+    /// The key that was refused, and the bounds of the extent that it opens.
     pub(crate) key: u64,
     pub(crate) start: u64,
     pub(crate) len: u64,
@@ -105,7 +106,7 @@ impl Datagram {
         self
     }
 
-    /// What arrived, if it is of this job and makes sense.
+    /// Parses a datagram. Returns `None` if it is not of this job or is malformed.
     pub(crate) fn parse(
         bytes: &[u8],
         secret: [u8; 16],
@@ -125,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strangers_are_not_heard() {
+    fn datagrams_of_strangers_are_ignored() {
         let (secret, wrong) = ([7; 16], [8; 16]);
         let datagram = Datagram::new(DatagramKind::Ping, 3).with_secret(secret);
         let bytes = bytemuck::bytes_of(&datagram);

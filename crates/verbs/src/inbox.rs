@@ -230,12 +230,12 @@ impl VerbsInbox {
                     args: message.args,
                     payload: message.payload,
                 };
-                match message.sort {
+                match message.role {
                     MessageRole::Request => sink.request(delivery, &mut port),
                     MessageRole::Reply => sink.reply(delivery),
                     MessageRole::Credit => {}
                 }
-                message.sort == MessageRole::Request
+                message.role == MessageRole::Request
             }
         };
         let SlotReplyPort { reply, others, .. } = port;

@@ -16,14 +16,14 @@ use crate::{
     peers::{Credits, Peers},
 };
 
-/// Deliveries of one poll, at most.
+/// Most deliveries of one poll.
 const MAX_DELIVERIES: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct Loopback {
-    /// Sent by any thread, delivered by who polls, in order.
+    /// Filled by any thread, delivered by the thread that polls, in order.
     queue: Mutex<VecDeque<LoopbackMessage>>,
-    /// How many are in it. Stored with the queue locked.
+    /// The length of the queue. Stored while the queue is locked.
     count: AtomicUsize,
 }
 
@@ -48,7 +48,7 @@ impl LoopbackMessage {
 }
 
 impl Loopback {
-    /// Sends to oneself; the message was checked.
+    /// Sends a message to this rank. The caller has checked the message.
     pub(crate) fn send(&self, own: &Credits, window: u32, message: &Message<'_>) -> Sent {
         let mut queue = self.queue.lock();
         if own.is_full(window) {
@@ -76,7 +76,7 @@ impl Loopback {
         self.count.load(Acquire) == 0
     }
 
-    /// Delivers what is there: how many things.
+    /// Delivers the queued messages. Returns how many.
     #[inline]
     pub(crate) fn deliver(&self, endpoint: &Endpoint, peers: &Peers, sink: &mut dyn Sink) -> usize {
         let rank = endpoint.rank();

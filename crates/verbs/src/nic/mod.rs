@@ -1,7 +1,7 @@
-//! What a rank has of its NIC: owned objects of libibverbs that go when they are dropped, in
-//! the right order, and can be used by any thread, as libibverbs promises.
+//! Owned objects of libibverbs. Each is destroyed when dropped, in the right order. Any thread may
+//! use them, as libibverbs promises.
 
-#![allow(unsafe_code)] // asks libibverbs
+#![allow(unsafe_code)] // calls libibverbs
 
 mod address_handle;
 mod completion;
@@ -24,15 +24,15 @@ use crate::{
     ffi::{Libibverbs, ibv_pd},
 };
 
-/// An open device, and the domain in which everything is.
+/// An open device with its protection domain.
 pub(crate) struct Nic {
-    /// The protection domain of everything that is made with the device.
+    /// The protection domain of every object made with the device.
     domain: *mut ibv_pd,
-    /// The port of the device that is used.
+    /// The port that this rank uses.
     pub(crate) port: Port,
-    /// What the device allows.
+    /// The limits of the device.
     pub(crate) limits: DeviceLimits,
-    /// Last: the domain goes before it.
+    /// The last field, because the domain is destroyed before the device is closed.
     opened: Opened,
 }
 
@@ -41,7 +41,7 @@ unsafe impl Send for Nic {}
 // SAFETY: as above.
 unsafe impl Sync for Nic {}
 
-/// What the device allows.
+/// The limits and features of a device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DeviceLimits {
     /// Most queue pairs.
@@ -56,14 +56,15 @@ pub(crate) struct DeviceLimits {
     pub(crate) regions: u32,
     /// Most bytes of a memory region.
     pub(crate) region_bytes: u64,
-    /// Reads under way at once that a queue pair may ask for, and answer.
+    /// Most reads in flight that a queue pair may ask for.
     pub(crate) reads_asked: u8,
+    /// Most reads in flight that a queue pair answers.
     pub(crate) reads_answered: u8,
-    /// Among what its atomic operations are atomic, if it has any.
+    /// The atomicity of the device's atomic operations, if it has any.
     pub(crate) atomics: Option<Atomicity>,
-    /// Whether the device brings pages in by itself.
+    /// Whether the device supports on-demand paging.
     pub(crate) paging: bool,
-    /// A device made by software: it loses packets that a wire would keep.
+    /// Whether the device is made by software. Such a device drops packets under load.
     pub(crate) software: bool,
 }
 
@@ -86,7 +87,7 @@ impl Nic {
             paging: opened.supports_paging(),
             software: is_software(&port.device),
         };
-        // SAFETY: an open context.
+        // SAFETY: the context is open.
         let domain = unsafe { opened.lib.ibv_alloc_pd(opened.context) };
         if domain.is_null() {
             return Err(io::Error::last_os_error());
@@ -112,17 +113,17 @@ impl Nic {
 
 impl Drop for Nic {
     fn drop(&mut self) {
-        // SAFETY: everything in the domain keeps the `Nic`, so nothing is left in it.
+        // SAFETY: every object in the domain keeps an `Arc` of the `Nic`, so none is left.
         unsafe { self.lib().ibv_dealloc_pd(self.domain) };
     }
 }
 
-/// Soft-RoCE and soft-iWARP devices have no device of a bus behind them.
+/// Soft-RoCE and soft-iWARP devices have no bus device behind them.
 fn is_software(device: &str) -> bool {
     !std::path::Path::new(&format!("/sys/class/infiniband/{device}/device")).exists()
 }
 
-/// The result of a call that answers an error number.
+/// Converts the error number that a call returns.
 #[inline(always)] // on the path of every hit
 fn check(errno: i32) -> io::Result<()> {
     match errno {

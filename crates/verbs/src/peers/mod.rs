@@ -1,8 +1,8 @@
-//! The peers: the connection to each, what is counted of it, and how it stands to the job.
+//! The peers: the connection to each, its counts, and its standing in the job.
 //!
-//! What a NIC is asked to do goes through here. It is posted at once, or kept with its connection
-//! until that is made or until the doorbell is due; connections with such are listed, and every
-//! poll [flushes](Peers::flush) them.
+//! Every request to a NIC goes through here. It is posted at once, or queued with its connection
+//! until the connection is made or the doorbell is due. Connections with queued requests are
+//! listed, and every poll [flushes](Peers::flush) them.
 
 mod credits;
 mod incoming;
@@ -28,35 +28,35 @@ use crate::{
 pub(crate) use credits::Credits;
 pub(crate) use incoming::{ConnectRequest, IncomingConnection, IncomingPairs};
 
-/// The peers, and what the connections to them share.
+/// The peers, and the state that their connections share.
 pub(crate) struct Peers {
-    /// By rank; each is made when this rank first has to do with it.
+    /// The peers by rank, each made on first use.
     list: Box<[OnceLock<Box<PeerLink>>]>,
-    /// Who takes part, and how the others ended.
+    /// The standing of each rank in the job.
     standings: Standings,
-    /// Send slots and result words, and how much is with the NIC: of all connections together.
+    /// Send slots, result words and the count of posted requests, shared by all connections.
     pool: SendPool,
-    /// What the control thread is to do: connections to be made, peers to be lost.
+    /// Commands to the control thread: connections to make, peers to declare lost.
     commands: CommandQueue,
-    /// Ranks whose connections have something that waits for the doorbell. Each is in it once:
-    /// its connection is `listed`.
+    /// Ranks whose connections wait for the doorbell. Each is listed once: its connection is
+    /// `listed`.
     doorbells_due: Mutex<Vec<u32>>,
-    /// Whether there are such.
+    /// Whether `doorbells_due` has entries.
     any_doorbell_due: AtomicBool,
-    /// Counts operations, from 1; 0 names none.
+    /// The next ticket. Tickets count from 1; ticket 0 names no operation.
     next_ticket: AtomicU64,
 }
 
-/// In a ticket of what a rank asks of itself.
+/// Set in the ticket of an operation of this rank on itself.
 pub(crate) const OWN_TICKET: u64 = 1 << 62;
 
-/// A peer that this rank has to do with.
+/// The connections and counts between this rank and one peer.
 pub(crate) struct PeerLink {
-    /// What this rank asks of the peer, in order.
+    /// Requests of this rank to the peer, in order.
     connection: Mutex<Connection>,
-    /// Requests that are unhandled, either way.
+    /// Counts of unhandled requests, in both directions.
     credits: Credits,
-    /// What the peer asks of this rank.
+    /// The peer's connection to this rank.
     incoming: Mutex<IncomingConnection>,
 }
 
@@ -89,7 +89,7 @@ impl Peers {
         &self.commands
     }
 
-    /// A peer, made when this rank first has to do with it.
+    /// Returns a peer, and makes it on first use.
     #[inline(always)] // on the path of every hit
     pub(crate) fn get(&self, rank: Rank) -> &PeerLink {
         match self.list[rank.index()].get() {
@@ -103,7 +103,7 @@ impl Peers {
         self.list[rank.index()].get_or_init(|| Box::new(PeerLink::new(rank)))
     }
 
-    /// The peer, if this rank ever had to do with it.
+    /// Returns the peer if it was made before.
     pub(crate) fn known(&self, rank: u32) -> Option<&PeerLink> {
         Some(&**self.list.get(rank as usize)?.get()?)
     }
@@ -112,15 +112,15 @@ impl Peers {
         Ticket(self.next_ticket.fetch_add(1, Relaxed))
     }
 
-    /// Of something that this rank asks of itself.
+    /// Returns a ticket for an operation of this rank on itself.
     pub(crate) fn own_ticket(&self) -> Ticket {
         Ticket(self.ticket().0 | OWN_TICKET)
     }
 
-    /// Has something done by a peer's NIC: the name of its completion, if the NIC has it.
+    /// Posts an operation. Returns the id that its completion carries, if the NIC took it at once.
     ///
     /// # Safety
-    /// As [`Connection::post_now`].
+    /// 1., 2. and 3. as [`Connection::post_now`].
     #[allow(unsafe_code)] // posts work requests
     #[inline(always)]
     pub(crate) unsafe fn post(
@@ -129,11 +129,11 @@ impl Peers {
         connection: &mut Connection,
         operation: RdmaOperation,
     ) -> Option<u64> {
-        // SAFETY: the same contract.
+        // SAFETY: the caller's conditions 1, 2 and 3.
         match unsafe { connection.post_now(&self.pool, operation) } {
             Ok(Ok(id)) => return Some(id),
             Ok(Err(cause)) => self.report_refusal(rank, &cause),
-            // SAFETY: the same contract.
+            // SAFETY: the caller's conditions 1, 2 and 3.
             Err(operation) => unsafe { self.enqueue(rank, connection, operation) },
         }
         None
@@ -146,28 +146,29 @@ impl Peers {
         self.commands.push(ControlCommand::Lose(rank, why));
     }
 
-    /// Has something done by a peer's NIC that could not be done at once.
+    /// Queues an operation that could not be posted at once.
     ///
     /// # Safety
-    /// As [`Connection::post_now`].
+    /// 1., 2. and 3. as [`Connection::post_now`].
     #[allow(unsafe_code)] // queues what is posted later
     unsafe fn enqueue(&self, rank: Rank, connection: &mut Connection, operation: RdmaOperation) {
-        let first = connection.is_unused();
-        // SAFETY: the same contract.
+        let is_first = connection.is_unused();
+        // SAFETY: the caller's conditions 1, 2 and 3.
         if let Err(cause) = unsafe { connection.push(&self.pool, operation) } {
             self.report_refusal(rank, &cause);
         }
-        if first {
+        if is_first {
             connection.begin_connecting();
             self.commands.push(ControlCommand::Connect(rank));
         }
         self.list_for_doorbell(rank, connection);
     }
 
-    /// Asks for an empty write, which touches nothing: when it is done, all before it is.
+    /// Posts an empty write, which touches no memory. Its completion completes all requests before
+    /// it.
     #[allow(unsafe_code)] // posts a work request
     pub(crate) fn post_empty_write(&self, rank: Rank, connection: &mut Connection) {
-        // SAFETY: a write of no bytes names no memory.
+        // SAFETY: 1., 2., 3. A write of no bytes names no memory.
         unsafe {
             self.post(
                 rank,
@@ -177,7 +178,7 @@ impl Peers {
         };
     }
 
-    /// Sends what was written into a slot.
+    /// Posts the send of a filled slot.
     #[allow(unsafe_code)] // posts a work request
     #[inline]
     pub(crate) fn post_send(
@@ -189,12 +190,12 @@ impl Peers {
         front: Immediate,
     ) {
         let len = len as u32;
-        // SAFETY: the slot is registered as long as the pool lives, and is the operation's until
-        // its completion gives it back.
+        // SAFETY: 1. The slot is registered as long as the pool lives. 2. The operation owns the
+        // slot until its completion gives it back. 3. A send names no memory of the peer.
         unsafe { self.post(rank, connection, RdmaOperation::Send { slot, len, front }) };
     }
 
-    /// If something waits for the doorbell, polls look after it from now on.
+    /// Lists the connection for the next flush, if a request waits for the doorbell.
     #[inline]
     pub(crate) fn list_for_doorbell(&self, rank: Rank, connection: &mut Connection) {
         if connection.mark_listed() {
@@ -229,14 +230,14 @@ impl Peers {
         self.any_doorbell_due.store(!due.is_empty(), Relaxed);
     }
 
-    /// Whether a peer has nothing to do of which its NIC may tell.
+    /// Whether no signaled request to a peer is in flight or queued.
     pub(crate) fn is_idle(&self, rank: u32) -> bool {
         let is_idle = |peer: &PeerLink| peer.connection.lock().is_idle();
         self.known(rank).is_none_or(is_idle)
     }
 
-    /// Whether everything that was asked of the NICs of ranks that are there is known to be done.
-    /// Where it is not known of messages, it will be.
+    /// Returns whether all requests to present ranks are known to be done. Where only unsignaled
+    /// messages are in flight, posts an empty write whose completion will tell.
     pub(crate) fn settle(&self) -> bool {
         let mut quiet = true;
         for rank in (0..self.list.len() as u32).map(Rank) {
