@@ -1,9 +1,9 @@
-//! What arrives, and what it sets off: requests, replies, credits.
+//! The inbox: handles arriving requests, replies and credits.
 //!
-//! Nothing here can find its receiver without a buffer. A rank has at most `window` requests
-//! unhandled at a peer, and the peer answers each with one message at most, a reply or a credit
-//! that stands for several; so twice that many slots house all that one peer can have on its way,
-//! beside one that is read while its reply is already there.
+//! A message always finds a receive buffer. A rank has at most `window` requests unhandled at a
+//! peer. The peer answers each request with at most one message: a reply, or a credit that stands
+//! for several. So a peer has at most twice `window` messages on its way. One more slot is needed
+//! for a request that is being handled while its reply has already arrived.
 
 use std::collections::VecDeque;
 
@@ -20,55 +20,56 @@ use crate::{
     slots::{ReceiveSlot, SendSlot},
 };
 
-/// Messages taken at once.
+/// Messages taken by one poll.
 const BATCH: usize = 16;
-/// Polls that find nothing before a peer is sent a message of its own that says how many of its
-/// requests were handled: most often there is something else to say before.
+/// Polls in a row that find nothing before a peer is sent a credit message. Usually another message
+/// carries the count earlier.
 const IDLE: u32 = 64;
-/// The same where the peer has a request of this rank to handle that it may answer: most often the answer is
-/// answered at once, and that carries the number along. A thread about to sleep does not wait for it.
+/// The same while the peer has a request to handle that may bring a reply. Usually that reply is
+/// answered at once, and the answer carries the count. A thread about to sleep does not wait for
+/// it.
 const IDLE_EXPECTING_REPLY: u32 = 16 * IDLE;
 
-/// No queue pair has this number.
+/// The sender for no queue pair: no pair has this number.
 const NOBODY: (u32, u32) = (u32::MAX, u32::MAX);
 
-/// What the thread that polls has of its own.
+/// State of the thread that polls.
 pub(crate) struct VerbsInbox {
-    /// Operations that ended, while they are handed up.
+    /// Ended operations while they are handed up.
     ended: Vec<EndedOperation>,
-    /// Completions taken now.
+    /// The completions of the current poll.
     completions: [ffi::ibv_wc; BATCH],
-    /// Completions taken by a thread that was about to sleep.
+    /// Completions that a thread took before it went to sleep.
     stash: VecDeque<ffi::ibv_wc>,
-    /// The queue pair that a message came in by last, and its rank.
+    /// The queue pair of the last message, and its rank.
     last_sender: (u32, u32),
-    /// By rank: what waits between this rank and it.
+    /// The backlog of each peer, by rank.
     backlogs: FxHashMap<u32, PeerBacklog>,
-    /// Peers with a backlog in which something waits.
+    /// Peers whose backlog has entries.
     stuck: Vec<u32>,
     /// Peers that do not know yet how many of their requests were handled.
     owing: Vec<u32>,
-    /// Polls in a row that found nothing; a thread about to sleep counts for many.
+    /// Polls in a row that found nothing. A thread about to sleep raises it.
     idle: u32,
 }
 
-/// What waits between this rank and a peer.
+/// Replies and requests of a peer that wait.
 #[derive(Default)]
 struct PeerBacklog {
     /// Replies that found no slot to be sent from.
     kept: VecDeque<(Immediate, Vec<u8>)>,
-    /// Requests that wait until those have left.
+    /// Requests that wait until those replies are sent.
     waiting: VecDeque<Received>,
 }
 
-/// A message as it came.
+/// A message as it was received.
 struct Received {
-    /// Where it lies, until it is handled.
+    /// The slot that holds it, until it is handled.
     slot: ReceiveSlot,
-    /// Bytes of it.
+    /// Its length in bytes.
     len: usize,
-    /// What came along with it.
-    front: Immediate,
+    /// Its immediate data.
+    immediate: Immediate,
 }
 
 impl VerbsInbox {
@@ -85,11 +86,11 @@ impl VerbsInbox {
         }
     }
 
-    /// Delivers what has arrived: how many things.
+    /// Delivers messages and ended operations. Returns how many.
     pub(crate) fn poll(&mut self, shared: &VerbsShared, sink: &mut dyn Sink) -> usize {
         let retired = shared.incoming.take_retired();
-        // First what somebody may be waiting for at the other end.
-        let arrived = self.take(shared);
+        // Messages first: their senders may wait for the reply.
+        let arrived = self.take_arrivals(shared);
         for index in 0..arrived {
             let completion = self.completions[index];
             self.receive(shared, &completion, sink);
@@ -109,9 +110,10 @@ impl VerbsInbox {
         if !self.stuck.is_empty() {
             count += self.resume_stuck(shared, sink);
         }
-        self.idle = match arrived {
-            0 => self.idle.saturating_add(1),
-            _ => 0,
+        self.idle = if arrived == 0 {
+            self.idle.saturating_add(1)
+        } else {
+            0
         };
         if !self.owing.is_empty() {
             self.send_credits(shared);
@@ -123,7 +125,8 @@ impl VerbsInbox {
         count
     }
 
-    /// Looks whether anything has arrived, without delivering it.
+    /// Stashes arrived messages without delivering them. Returns whether there is work for a poll:
+    /// a message to deliver, or a credit to send.
     pub(crate) fn check_arrivals(&mut self, shared: &VerbsShared) -> bool {
         if self.stash.is_empty() {
             let count = shared.completions.poll_received(&mut self.completions);
@@ -136,16 +139,21 @@ impl VerbsInbox {
         true
     }
 
-    /// Queue pairs that retired before messages were last looked for go when none was left.
-    fn release_retired(&mut self, shared: &VerbsShared, retired: Vec<QueuePair>, nothing: bool) {
-        if !nothing || !self.stash.is_empty() {
+    /// Releases the queue pairs that had retired before this poll, if it found no message.
+    fn release_retired(
+        &mut self,
+        shared: &VerbsShared,
+        retired: Vec<QueuePair>,
+        found_nothing: bool,
+    ) {
+        if !found_nothing || !self.stash.is_empty() {
             return shared.incoming.put_back_retired(retired);
         }
         shared.incoming.forget(&retired);
         self.last_sender = NOBODY;
     }
 
-    /// Sends replies that were kept, as far as there are slots: whether some are left.
+    /// Sends kept replies as far as slots are free. Returns whether some are left.
     pub(crate) fn send_kept(&mut self, shared: &VerbsShared) -> bool {
         for (rank, backlog) in &mut self.backlogs {
             if !backlog.send_kept(shared, Rank(*rank)) {
@@ -155,9 +163,9 @@ impl VerbsInbox {
         false
     }
 
-    /// Takes what has arrived: how many completions.
+    /// Takes the completions of arrived messages. Returns how many.
     #[inline]
-    fn take(&mut self, shared: &VerbsShared) -> usize {
+    fn take_arrivals(&mut self, shared: &VerbsShared) -> usize {
         if self.stash.is_empty() {
             return shared.completions.poll_received(&mut self.completions);
         }
@@ -177,19 +185,19 @@ impl VerbsInbox {
         let message = Received {
             slot,
             len: completion.byte_len as usize,
-            front: Immediate(completion.immediate()),
+            immediate: Immediate(completion.immediate()),
         };
         if !self.stuck.is_empty()
             && let Some(backlog) = self.backlogs.get_mut(&rank)
             && backlog.is_stuck()
-            && message.front.is_request()
+            && message.immediate.is_request()
         {
             return backlog.waiting.push_back(message);
         }
         self.handle(shared, rank, message, sink);
     }
 
-    /// The rank whose messages come in by a queue pair.
+    /// Returns the rank whose messages arrive by a queue pair.
     #[inline]
     fn sender(&mut self, shared: &VerbsShared, pair: u32) -> Option<u32> {
         if self.last_sender.0 == pair {
@@ -200,12 +208,16 @@ impl VerbsInbox {
         Some(rank)
     }
 
-    /// Hands a message up.
+    /// Passes a message to the sink, and sends the replies of its handler.
     fn handle(
         &mut self,
         shared: &VerbsShared,
         rank: u32,
-        Received { slot, len, front }: Received,
+        Received {
+            slot,
+            len,
+            immediate,
+        }: Received,
         sink: &mut dyn Sink,
     ) {
         let (from, peer) = (Rank(rank), shared.peers.get(Rank(rank)));
@@ -216,10 +228,10 @@ impl VerbsInbox {
             reply: None,
             others: Vec::new(),
         };
-        let request = match message::decode(front, bytes) {
+        let request = match message::decode(immediate, bytes) {
             Err(what) => {
                 sink.malformed(Error::Malformed { peer: from, what });
-                front.is_request()
+                immediate.is_request()
             }
             Ok(message) => {
                 peer.credits().note_handled(message.handled);
@@ -243,25 +255,27 @@ impl VerbsInbox {
             peer.credits().note_served();
         }
         if let Some(reply) = reply {
-            self.send(shared, from, reply);
+            self.send_reply(shared, from, reply);
         }
         for reply in others {
-            self.send(shared, from, reply);
+            self.send_reply(shared, from, reply);
         }
         shared.endpoint.receives().give_back(slot);
-        // A reply has carried it.
+        // Nothing is owed if a reply carried the count.
         if request && peer.credits().owed() != 0 {
             self.note_owed(rank);
         }
     }
 
     #[inline]
-    fn send(&mut self, shared: &VerbsShared, to: Rank, reply: OutgoingReply) {
+    fn send_reply(&mut self, shared: &VerbsShared, to: Rank, reply: OutgoingReply) {
         match reply {
-            OutgoingReply::Slot(slot, len, front) => send_slot(shared, to, slot, len, front),
-            OutgoingReply::Kept(front, bytes) => {
+            OutgoingReply::Slot(slot, len, immediate) => {
+                send_slot(shared, to, slot, len, immediate)
+            }
+            OutgoingReply::Kept(immediate, bytes) => {
                 let backlog = self.backlogs.entry(to.0).or_default();
-                backlog.kept.push_back((front, bytes));
+                backlog.kept.push_back((immediate, bytes));
                 if !self.stuck.contains(&to.0) {
                     self.stuck.push(to.0);
                 }
@@ -275,7 +289,7 @@ impl VerbsInbox {
         }
     }
 
-    /// Sends the replies that were kept, and then handles the requests that waited for that.
+    /// Sends the kept replies, then handles the requests that waited for them.
     fn resume_stuck(&mut self, shared: &VerbsShared, sink: &mut dyn Sink) -> usize {
         let mut count = 0;
         let mut still = Vec::new();
@@ -312,8 +326,8 @@ impl VerbsInbox {
         }
     }
 
-    /// Tells peers how many of their requests were handled: if there was nothing else to do for a
-    /// while, else when they might wait for it.
+    /// Sends credits to peers: once the inbox was idle for a while, or once a peer may be blocked
+    /// without them.
     fn send_credits(&mut self, shared: &VerbsShared) {
         let many = (shared.endpoint.window() / 2).max(1);
         let idle = self.idle;
@@ -323,9 +337,10 @@ impl VerbsInbox {
             if owed == 0 || shared.peers.standings().of(to) != Standing::Present {
                 return false;
             }
-            let patience = match credits.may_bring_reply() {
-                true => IDLE_EXPECTING_REPLY,
-                false => IDLE,
+            let patience = if credits.may_bring_reply() {
+                IDLE_EXPECTING_REPLY
+            } else {
+                IDLE
             };
             if idle < patience && owed < many {
                 return true;
@@ -335,9 +350,9 @@ impl VerbsInbox {
             };
             let served = credits.served();
             let bytes = shared.peers.pool().slots().bytes(&mut slot);
-            let (front, len) = message::encode(MessageRole::Credit, &EMPTY, served, bytes);
+            let (immediate, len) = message::encode(MessageRole::Credit, &EMPTY, served, bytes);
             credits.note_credited(served);
-            send_slot(shared, to, slot, len, front);
+            send_slot(shared, to, slot, len, immediate);
             false
         });
     }
@@ -351,16 +366,16 @@ const EMPTY: Message<'static> = Message {
 };
 
 impl PeerBacklog {
-    /// Sends what was kept, in order: whether there were slots for all.
+    /// Sends the kept replies in order. Returns whether there were slots for all.
     fn send_kept(&mut self, shared: &VerbsShared, to: Rank) -> bool {
-        while let Some((front, reply)) = self.kept.front() {
+        while let Some((immediate, reply)) = self.kept.front() {
             let Some(mut slot) = shared.peers.pool().slots().take() else {
                 return false;
             };
-            let (front, len) = (*front, reply.len());
+            let (immediate, len) = (*immediate, reply.len());
             shared.peers.pool().slots().bytes(&mut slot)[..len].copy_from_slice(reply);
             self.kept.pop_front();
-            send_slot(shared, to, slot, len, front);
+            send_slot(shared, to, slot, len, immediate);
         }
         true
     }
@@ -370,20 +385,20 @@ impl PeerBacklog {
     }
 }
 
-/// Sends what was written into a slot.
+/// Sends a filled slot to a peer.
 pub(crate) fn send_slot(
     shared: &VerbsShared,
     to: Rank,
     slot: SendSlot,
     len: usize,
-    front: Immediate,
+    immediate: Immediate,
 ) {
     let mut connection = shared.peers.get(to).connection().lock();
     if connection.has_ended() {
         shared.peers.pool().slots().give_back(slot);
         return;
     }
-    (shared.peers).post_send(to, &mut connection, slot, len, front);
+    (shared.peers).post_send(to, &mut connection, slot, len, immediate);
 }
 
 enum OutgoingReply {
@@ -391,33 +406,34 @@ enum OutgoingReply {
     Kept(Immediate, Vec<u8>),
 }
 
-/// Where a handler puts its reply; it leaves when the handler has returned.
+/// The reply port of a handler. Replies are sent once the handler has returned.
 struct SlotReplyPort<'a> {
     shared: &'a VerbsShared,
     peer: &'a PeerLink,
     reply: Option<OutgoingReply>,
-    /// After the first: few handlers have several.
+    /// Replies after the first; few handlers send several.
     others: Vec<OutgoingReply>,
 }
 
 impl ReplyPort for SlotReplyPort<'_> {
     fn reply(&mut self, message: &Message<'_>) -> Result<(), Error> {
         self.shared.endpoint.caps().check(message)?;
-        // The request is handled by the time this arrives.
+        // The count includes this request, which is handled before the reply is sent.
         let credits = self.peer.credits();
         let served = credits.served().wrapping_add(1);
         credits.note_credited(served);
         let reply = match self.shared.peers.pool().slots().take() {
             Some(mut slot) => {
                 let bytes = self.shared.peers.pool().slots().bytes(&mut slot);
-                let (front, len) = message::encode(MessageRole::Reply, message, served, bytes);
-                OutgoingReply::Slot(slot, len, front)
+                let (immediate, len) = message::encode(MessageRole::Reply, message, served, bytes);
+                OutgoingReply::Slot(slot, len, immediate)
             }
             None => {
                 let mut bytes = vec![0; message::MAX_ARGS_BYTES + message.payload.len()];
-                let (front, len) = message::encode(MessageRole::Reply, message, served, &mut bytes);
+                let (immediate, len) =
+                    message::encode(MessageRole::Reply, message, served, &mut bytes);
                 bytes.truncate(len);
-                OutgoingReply::Kept(front, bytes)
+                OutgoingReply::Kept(immediate, bytes)
             }
         };
         match self.reply {

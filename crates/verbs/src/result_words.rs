@@ -1,21 +1,21 @@
-//! Registered words into which the NIC puts what atomic operations found.
+//! Registered words into which the NIC writes the old values of atomic operations.
 
-#![allow(unsafe_code)] // reads what the NIC wrote
+#![allow(unsafe_code)] // reads memory that the NIC writes
 
 use std::{io, num::NonZeroU16, sync::Arc};
 
 use crate::nic::{Nic, NicBuffer};
 use parking_lot::{Mutex, MutexGuard};
 
-/// ResultWords for as many atomic operations as may be with the NIC at once.
+/// A word for each atomic operation that may be with the NIC.
 pub(crate) struct ResultWords {
-    /// The registered memory of all.
+    /// The registered memory of all words.
     buffer: NicBuffer,
-    /// Numbers of those that are free.
+    /// Numbers of the free words.
     free: Mutex<Vec<NonZeroU16>>,
 }
 
-/// A word that is one operation's: its number, from one.
+/// A word that one operation owns. Its number counts from one.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ResultWord(NonZeroU16);
 
@@ -23,7 +23,7 @@ const BYTES: usize = size_of::<u64>();
 
 impl ResultWords {
     const COUNT: u16 = 512;
-    /// What they take of memory.
+    /// Bytes of all words.
     pub(crate) const MEMORY: usize = Self::COUNT as usize * BYTES;
 
     pub(crate) fn new(nic: &Arc<Nic>) -> io::Result<Self> {
@@ -46,11 +46,11 @@ impl ResultWords {
         self.free().push(word.0);
     }
 
-    /// What the NIC put there, for an operation that it said was done.
+    /// Returns the value that the NIC wrote for a completed operation.
     pub(crate) fn value(&self, word: &ResultWord) -> u64 {
         let at = self.address(word).cast::<u64>();
-        // SAFETY: within the buffer, initialized by the kernel, and aligned as the buffer begins
-        // with a page; the NIC is done with it, and it is nobody else's.
+        // SAFETY: the word is within the buffer, which the kernel initialized, and aligned because
+        // the buffer begins at a page. The NIC is done with it, and nobody else owns it.
         unsafe { at.read_volatile() }
     }
 

@@ -1,9 +1,11 @@
-//! What this rank registered, by key.
+//! The extents that this rank registered, by key.
 //!
-//! A key is the NIC's own in its upper half, by which the peer's NIC finds the memory. The lower
-//! half is the entry's place in this table, by which the own side is found without a search, and
-//! a few bits that follow from the rest, so that a key that was never made is refused before
-//! it is sent: a NIC answers a wrong key by breaking the connection.
+//! The upper half of a key is the NIC's rkey, by which a peer's NIC finds the memory. The lower
+//! half is the index of the extent's slot in this table, by which the local side finds it without a
+//! search, and a few check bits.
+//!
+//! A NIC answers a wrong key by breaking the connection. The check bits allow the sender to refuse
+//! a key that was never made.
 
 use std::sync::{
     OnceLock,
@@ -19,13 +21,14 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::nic::MemoryRegion;
 
 const CHUNK: usize = 1024;
-/// Bits of a key for the entry's place, and for the check.
+/// Bits of a key for the index of its slot.
 const INDEX_BITS: u32 = 20;
+/// Bits of a key for the check.
 const CHECK_BITS: u32 = 32 - INDEX_BITS;
-/// Most extents at once.
+/// Most extents of a table.
 pub(crate) const MAX_EXTENTS: usize = 1 << INDEX_BITS;
 
-/// An extent as it is now.
+/// A registered extent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RegisteredExtent {
     pub(crate) start: u64,
@@ -35,7 +38,7 @@ pub(crate) struct RegisteredExtent {
 }
 
 impl RegisteredExtent {
-    /// Whether an access stays within.
+    /// Whether an access stays within the extent.
     pub(crate) fn covers(&self, addr: u64, len: u64) -> bool {
         addr >= self.start && len <= self.len && addr - self.start <= self.len - len
     }
@@ -43,23 +46,23 @@ impl RegisteredExtent {
 
 #[derive(Default)]
 struct ExtentSlot {
-    /// Zero: free.
+    /// The extent's key, or zero if the slot is free.
     key: AtomicU64,
     start: AtomicU64,
     len: AtomicU64,
     lkey: AtomicU32,
     writable: AtomicBool,
-    /// The registration; none while the entry is free, or if it has no bytes.
+    /// The registration. `None` while the slot is free, or if the extent is empty.
     region: Mutex<Option<MemoryRegion>>,
 }
 
-/// All extents of a rank.
+/// All registered extents of a rank.
 pub(crate) struct ExtentTable {
-    /// The entries, in chunks that are made when first needed.
+    /// The slots, in chunks that are made on first use.
     chunks: Box<[OnceLock<Box<[ExtentSlot]>>]>,
-    /// Entries that may be taken.
+    /// The free slots.
     free: Mutex<FreePlaces>,
-    /// Most entries.
+    /// The number of slots.
     limit: usize,
 }
 
@@ -75,7 +78,7 @@ impl ExtentTable {
         }
     }
 
-    /// A place for an extent, if there is one.
+    /// Reserves a slot for an extent, if one is free.
     pub(crate) fn reserve(&self) -> Option<ReservedSlot<'_>> {
         let index = self.free().take_oldest()?;
         let chunk = &self.chunks[index as usize / CHUNK];
@@ -83,7 +86,7 @@ impl ExtentTable {
         Some(ReservedSlot { table: self, index })
     }
 
-    /// The extent that a key opens.
+    /// Returns the extent of a key.
     #[inline]
     pub(crate) fn find(&self, key: Key) -> Option<RegisteredExtent> {
         let entry = self.entry(index_in(key))?;
@@ -96,11 +99,11 @@ impl ExtentTable {
             lkey: entry.lkey.load(Acquire),
             writable: entry.writable.load(Acquire),
         };
-        // Not of two extents, one after the other.
+        // A second look at the key: the values are not a mix of two extents.
         (entry.key.load(Relaxed) == key.0).then_some(extent)
     }
 
-    /// Does something with the extent that a key opens, which does not end meanwhile.
+    /// Runs `work` with the extent of a key, which cannot be deregistered meanwhile.
     pub(crate) fn with_extent<R>(
         &self,
         key: Key,
@@ -111,17 +114,18 @@ impl ExtentTable {
         self.find(key).map(work)
     }
 
-    /// The extent of which peers know this key of the NIC.
+    /// Returns the extent of a key that peers may hold.
     pub(crate) fn find_remote(&self, key: Key) -> Option<RegisteredExtent> {
         rkey_in(key)?;
         self.find(key)
     }
 
-    /// Ends a key: its region, to be dropped, and the place, free when that is.
+    /// Revokes a key. Returns its region, to be dropped, and its slot, which becomes free when it
+    /// is dropped.
     pub(crate) fn remove(&self, key: Key) -> Option<(Option<MemoryRegion>, ReservedSlot<'_>)> {
         let index = index_in(key);
         let entry = self.entry(index).filter(|_| key.0 != 0)?;
-        // Only one of two that remove it finds it there.
+        // Of two threads that remove the key, only one finds it.
         let mut region = entry.region.lock();
         entry
             .key
@@ -144,14 +148,14 @@ impl ExtentTable {
     }
 }
 
-/// A place in the table that is nobody else's; free again when dropped.
+/// A slot that nobody else uses. Dropping it frees the slot.
 pub(crate) struct ReservedSlot<'a> {
     table: &'a ExtentTable,
     index: u32,
 }
 
 impl ReservedSlot<'_> {
-    /// Puts an extent there: its key. One of no bytes has no region.
+    /// Stores an extent in the slot. Returns its key. An empty extent has no region.
     pub(crate) fn fill(
         self,
         region: Option<MemoryRegion>,
@@ -194,7 +198,7 @@ fn check(rkey: u32, index: u32) -> u32 {
     (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - CHECK_BITS)) as u32
 }
 
-/// The NIC's key of a peer's extent, if it can be one.
+/// Returns the rkey in a peer's key, if its check bits are right.
 #[inline]
 pub(crate) fn rkey_in(key: Key) -> Option<u32> {
     let rkey = (key.0 >> 32) as u32;
@@ -206,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_says_what_it_was_made_of() {
+    fn a_key_contains_its_rkey_and_index() {
         for (rkey, index) in [(0x1234_5678, 0), (1, 77), (u32::MAX, (1 << INDEX_BITS) - 1)] {
             let key = make_key(rkey, index);
             assert_eq!((rkey_in(key), index_in(key)), (Some(rkey), index));
@@ -218,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extent_covers_what_lies_in_it() {
+    fn an_extent_covers_the_ranges_within_it() {
         let extent = RegisteredExtent {
             start: 100,
             len: 50,
@@ -231,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn places_run_out_and_come_back() {
+    fn slots_run_out_and_are_reused() {
         let table = ExtentTable::new(2);
         let (first, second) = (table.reserve().unwrap(), table.reserve().unwrap());
         assert!(table.reserve().is_none());

@@ -88,7 +88,7 @@ impl RdmaOperation {
     pub(crate) unsafe fn access(access: RdmaAccess, pool: &SendPool) -> Self {
         let copied = access.copied.then(|| {
             // SAFETY: 1., 2.
-            unsafe { pool.copies().of(access.addr, access.len) }
+            unsafe { pool.copies().copy(access.addr, access.len) }
         });
         Self::Access(access, copied)
     }
