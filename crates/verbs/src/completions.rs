@@ -240,7 +240,7 @@ impl Completions {
         drop(held);
         let outcome = match fast {
             FastOutcome::Unclear => self.complete_polled(peers, &mut poller, ticket),
-            FastOutcome::UnderWay(id) => {
+            FastOutcome::InFlight(id) => {
                 drop(poller);
                 self.poll_for(peers, connection, Some(id), ticket)
             }

@@ -1,6 +1,6 @@
-//! The conformance suite on a real RDMA device, if there is one: else its tests are ignored.
+//! The conformance suite on a real RDMA device. Without a device its tests are ignored.
 //!
-//! Twice: with room for everything, and with the smallest rings there are.
+//! It runs twice: with plenty of room, and with the smallest queues.
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -21,7 +21,7 @@ impl Fixture for VerbsFixture {
         joined.into_iter().map(|rank| Arc::new(rank) as _).collect()
     }
 
-    /// A device made by software shares two cores with all of them.
+    /// All ranks share two cores with a device made by software.
     fn most_ranks(&self) -> u32 {
         12
     }

@@ -1,7 +1,8 @@
-//! The access that has ended when the call that posts it returns, handed up by no poll.
+//! The fast path: an access that has ended when the call that posts it returns.
 //!
-//! Who posts it takes completions alone meanwhile. Then a hit on a connection where nothing is under way
-//! needs no entry in the queue of what is, and no second look at the connection.
+//! The caller is the only thread that takes completions meanwhile. So a hit on an idle connection
+//! needs no entry among the posted requests and no second lookup of the connection. No poll hands
+//! the access up.
 
 use std::io;
 
@@ -10,19 +11,19 @@ use super::{
 };
 use crate::ffi;
 
-/// What became of it.
+/// The outcome of an access that was posted by the fast path.
 pub(crate) enum FastOutcome {
     Done,
-    /// It is under way: the name of its completion.
-    UnderWay(u64),
-    /// It is under way, and a completion was taken that may be of something else, or a failure.
+    /// In flight. Carries the id of its completion.
+    InFlight(u64),
+    /// In flight, and the poll took a completion that may be of another request, or a failure.
     Unclear,
-    /// The NIC does not take it.
+    /// The NIC refused the request.
     Refused(io::Error),
 }
 
 impl Connection {
-    /// Whether nothing is under way but unsignaled messages, and there is room.
+    /// Whether only unsignaled messages are in flight, and there is room for a request.
     #[inline(always)]
     pub(crate) fn can_post_fast(&self, pool: &SendPool) -> bool {
         self.state == ConnectionState::Ready
@@ -32,35 +33,36 @@ impl Connection {
             && pool.has_room()
     }
 
-    /// Posts an access on a connection that [is free](Self::can_post_fast), and looks once what has ended:
-    /// `look` takes one completion. It is not counted among what is posted, so the completions have
-    /// room for one more than may be counted; unless it is done, [`leave_fast_path`](Self::leave_fast_path)
-    /// makes up for that.
+    /// Posts an access on a connection that [allows it](Self::can_post_fast), and polls once:
+    /// `poll_once` takes one completion. The access is not counted among the posted requests. So the
+    /// completion queue has room for one request more than may be counted. Unless the access is done,
+    /// the caller must then call [`leave_fast_path`](Self::leave_fast_path).
     ///
     /// # Safety
-    /// 1. As [`post_now`](Self::post_now).
-    /// 2. What goes along is readable, and unchanged, until this returns.
+    /// 1. Conditions 1, 2 and 3 of [`post_now`](Self::post_now).
+    /// 2. Inline data is readable, and unchanged, until this returns.
     #[allow(unsafe_code)] // posts a work request
     #[inline(always)]
     pub(crate) unsafe fn post_fast(
         &mut self,
         pool: &SendPool,
         access: &RdmaAccess,
-        look: impl FnOnce() -> Option<ffi::ibv_wc>,
+        poll_once: impl FnOnce() -> Option<ffi::ibv_wc>,
     ) -> FastOutcome {
         let Some(pair) = &self.pair else {
             return FastOutcome::Refused(io::ErrorKind::NotConnected.into());
         };
         let number = self.first.wrapping_add(self.posted.len() as u32);
         let id = make_id(self.peer, self.epoch, number);
-        // SAFETY: the same contract.
+        // SAFETY: the caller's conditions 1 and 2: the memory is registered or inline, and stays as
+        // it must until the request completes.
         let posted = unsafe { pair.post_one(&access.request(id, pair), true) };
         let fast = match posted {
             Err(cause) => FastOutcome::Refused(cause),
-            Ok(()) => match look() {
+            Ok(()) => match poll_once() {
                 Some(it) if it.wr_id == id && it.status == ffi::IBV_WC_SUCCESS => FastOutcome::Done,
                 Some(_) => FastOutcome::Unclear,
-                None => FastOutcome::UnderWay(id),
+                None => FastOutcome::InFlight(id),
             },
         };
         if matches!(fast, FastOutcome::Done) {
@@ -74,10 +76,10 @@ impl Connection {
         fast
     }
 
-    /// It is to be waited for like any other.
+    /// Adds the access to the posted requests, so that it is waited for like any other.
     ///
     /// # Safety
-    /// As [`RdmaOperation::access`].
+    /// 1. and 2. as [`RdmaOperation::access`].
     #[allow(unsafe_code)] // has the caller's memory read
     #[cold]
     pub(crate) unsafe fn leave_fast_path(
@@ -86,7 +88,7 @@ impl Connection {
         access: RdmaAccess,
         fast: &FastOutcome,
     ) {
-        // SAFETY: the same contract.
+        // SAFETY: the caller's conditions 1 and 2.
         let operation = unsafe { RdmaOperation::access(access, pool) };
         self.note_in_flight(pool, operation);
         self.unsignaled = 0;
@@ -95,7 +97,7 @@ impl Connection {
         }
     }
 
-    /// All that was posted before are messages, and they are done.
+    /// Completes the requests posted before, which are all messages.
     fn complete_messages(&mut self, pool: &SendPool) {
         let count = self.posted.len() as u32;
         for PostedRequest { operation, .. } in self.posted.drain(..) {

@@ -1,4 +1,4 @@
-//! What is asked of a peer's NIC, one thing at a time, and the request for it.
+//! Operations on a peer, and the work request for each.
 
 use hydrant_conduit::Ticket;
 
@@ -12,16 +12,16 @@ use crate::{
     slots::SendSlot,
 };
 
-/// One thing to be asked of the peer's NIC.
+/// An operation that the NIC performs.
 #[derive(Debug)]
 pub(crate) enum RdmaOperation {
-    /// A write or a read; and the data of one that [goes along](RdmaAccess::copied).
+    /// A write or a read, with a copy of its data if it is [copied](RdmaAccess::copied).
     Access(RdmaAccess, Option<InlineCopy>),
     Atomic(RdmaAtomic),
     Send {
         slot: SendSlot,
         len: u32,
-        front: Immediate,
+        immediate: Immediate,
     },
 }
 
@@ -29,19 +29,20 @@ pub(crate) enum RdmaOperation {
 #[derive(Debug)]
 pub(crate) struct RdmaAtomic {
     pub(crate) ticket: Ticket,
-    /// What is added; or what the word is expected to be, and what it is then.
+    /// The value to add; or the expected and the new value.
     pub(crate) operands: [u64; 2],
+    /// Whether this is a compare-and-swap.
     pub(crate) swaps: bool,
     pub(crate) remote: u64,
     pub(crate) key: u64,
     pub(crate) rkey: u32,
-    /// The address at which the caller wants to know what the word was.
+    /// The address where the caller wants the old value of the word.
     pub(crate) was: usize,
-    /// Where the NIC puts that, while it has the operation.
+    /// The registered word for the old value, while the NIC has the operation.
     pub(crate) word: Option<ResultWord>,
 }
 
-/// Which way data goes, as the NIC is told.
+/// The direction of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Opcode {
     /// To the peer.
@@ -50,26 +51,26 @@ pub(crate) enum Opcode {
     Read,
 }
 
-/// A write or a read, or a part of one that is too long for the NIC.
+/// A write or a read, or a part of one that is longer than a request may be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RdmaAccess {
     pub(crate) ticket: Ticket,
     pub(crate) opcode: Opcode,
-    /// Whether it is the last part.
+    /// Whether this is the last part.
     pub(crate) last: bool,
-    /// Whether its data goes along with the request, so that its own memory is not registered, and is
-    /// the caller's again when it was asked for.
+    /// Whether the operation keeps a copy of its data, which is sent inline. Then its local memory
+    /// is not registered, and the caller may reuse it as soon as the access is posted.
     pub(crate) copied: bool,
     pub(crate) addr: u64,
     pub(crate) len: u32,
     pub(crate) lkey: u32,
     pub(crate) remote: u64,
     pub(crate) rkey: u32,
-    /// The whole operation, for the error it may end with.
+    /// The range of the whole access, for the error that it may end with.
     pub(crate) whole: RemoteRange,
 }
 
-/// The peer's memory that an operation was to touch.
+/// A range of a peer's memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RemoteRange {
     pub(crate) key: u64,
@@ -78,16 +79,17 @@ pub(crate) struct RemoteRange {
 }
 
 impl RdmaOperation {
-    /// An access that may have to wait for its turn, or be posted again: with a copy of what goes along.
+    /// Makes the operation of an access that may wait in the queue, or be posted again. Copies its
+    /// data if it is [copied](RdmaAccess::copied).
     ///
     /// # Safety
-    /// 1. What goes along is readable.
-    /// 2. Nobody writes to it meanwhile.
-    #[allow(unsafe_code)] // has the caller's memory read
+    /// 1. The data to copy is readable.
+    /// 2. Nobody writes to it until this returns.
+    #[allow(unsafe_code)] // copies the caller's memory
     #[inline(always)]
     pub(crate) unsafe fn access(access: RdmaAccess, pool: &SendPool) -> Self {
         let copied = access.copied.then(|| {
-            // SAFETY: 1., 2.
+            // SAFETY: the caller's conditions 1 and 2.
             unsafe { pool.copies().copy(access.addr, access.len) }
         });
         Self::Access(access, copied)
@@ -121,7 +123,8 @@ impl RdmaOperation {
         }
     }
 
-    /// Whether the NIC can be given it: an atomic operation needs a word for its result.
+    /// Takes the word that an atomic operation needs for its result. Returns `false` if none is
+    /// free.
     #[inline]
     pub(super) fn prepare(&mut self, pool: &SendPool) -> bool {
         let RdmaOperation::Atomic(atomic) = self else {
@@ -131,7 +134,7 @@ impl RdmaOperation {
         atomic.word.is_some()
     }
 
-    /// As it was before the NIC had it.
+    /// Returns the operation as it was before the NIC had it.
     pub(super) fn reset(mut self, pool: &SendPool) -> Self {
         if let RdmaOperation::Atomic(atomic) = &mut self {
             atomic.release_word(pool);
@@ -139,20 +142,21 @@ impl RdmaOperation {
         self
     }
 
-    /// What becomes of it when its connection broke, and the peer has done it or not.
+    /// Returns what to do with the operation after its connection broke. `done`: whether the peer
+    /// has done it.
     pub(super) fn recovery(&self, done: bool) -> Recovery {
         match self {
             _ if !done => Recovery::Resend,
-            // What was read may not have come back: it is read again.
+            // The data of a read may not have come back, so it is read again.
             RdmaOperation::Access(access, _) if access.opcode == Opcode::Read => Recovery::Resend,
-            // Nothing is done twice.
+            // An atomic operation is never done twice.
             RdmaOperation::Atomic(_) => Recovery::ResultLost,
             RdmaOperation::Access(..) | RdmaOperation::Send { .. } => Recovery::Done,
         }
     }
 }
 
-/// What becomes of work whose connection broke.
+/// The treatment of an operation whose connection broke.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Recovery {
     Done,
@@ -161,7 +165,8 @@ pub(super) enum Recovery {
 }
 
 impl RdmaAccess {
-    /// A write of no bytes, which touches nothing: when it is done, all before it is.
+    /// A write of no bytes, which touches no memory. Its completion completes all requests before
+    /// it.
     pub(crate) const NOTHING: Self = Self {
         ticket: Ticket(0),
         opcode: Opcode::Write,
@@ -199,19 +204,19 @@ impl RdmaAccess {
     }
 }
 
-/// Bytes of a word.
+/// Bytes of the word of an atomic operation.
 const WORD: u32 = size_of::<u64>() as u32;
 
 impl RdmaAtomic {
-    /// Leaves what the word was where the caller wants to know it.
+    /// Stores the old value of the word where the caller wants it.
     #[allow(unsafe_code)] // writes to the caller's memory
     fn store_result(&self, pool: &SendPool) {
         let Some(word) = &self.word else {
             return;
         };
         let was = std::ptr::with_exposed_provenance_mut::<u64>(self.was);
-        // SAFETY: writable by nobody else until the operation is complete, said the caller of the
-        // conduit; its end is handed up after this.
+        // SAFETY: until the operation is complete, the memory is writable and nobody else uses it,
+        // by the condition of `Verbs::atomic`. The outcome is handed up after this.
         unsafe { was.write(pool.words().value(word)) };
     }
 
@@ -221,7 +226,7 @@ impl RdmaAtomic {
         }
     }
 
-    /// What it asked for, as a write that was refused.
+    /// The atomic operation as a write, to explain its refusal.
     pub(super) fn as_access(&self) -> RdmaAccess {
         let Self {
             ticket,
@@ -280,7 +285,11 @@ pub(super) fn request(
             operands: Some(atomic.operands),
             immediate: 0,
         },
-        RdmaOperation::Send { slot, len, front } => WorkRequest {
+        RdmaOperation::Send {
+            slot,
+            len,
+            immediate,
+        } => WorkRequest {
             id,
             opcode: ffi::IBV_WR_SEND_WITH_IMM,
             addr: pool.slots().address(slot).expose_provenance() as u64,
@@ -290,7 +299,7 @@ pub(super) fn request(
             rkey: 0,
             inline: *len as usize <= pair.inline,
             operands: None,
-            immediate: front.0,
+            immediate: immediate.0,
         },
     }
 }
@@ -300,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_done_twice_that_cannot_bear_it() {
+    fn writes_and_atomics_are_never_done_twice() {
         let access = |opcode| {
             let access = RdmaAccess {
                 ticket: Ticket(1),
@@ -333,7 +342,7 @@ mod tests {
         assert_eq!(
             size_of::<RdmaOperation>(),
             size_of::<(RdmaAccess, Option<InlineCopy>)>(),
-            "queues stay as narrow"
+            "an atomic operation does not make queue entries larger"
         );
     }
 }

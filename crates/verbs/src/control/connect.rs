@@ -1,5 +1,4 @@
-//! Making connections: one for each direction, when it is first used, and anew when a refused
-//! access broke it.
+//! Making connections: one for each direction on first use, and again after a connection broke.
 
 use std::{
     sync::Arc,
@@ -20,7 +19,7 @@ use crate::{
 };
 
 impl Control {
-    /// Asks a peer to connect.
+    /// Asks a peer for the queue pair that answers this rank's requests.
     pub(super) fn request_connection(&mut self, rank: Rank) {
         let shared = Arc::clone(&self.shared);
         if let Err(cause) = shared.peers.standings().present(rank) {
@@ -61,7 +60,7 @@ impl Control {
         self.send(rank, request);
     }
 
-    /// A peer wants to ask something of this rank.
+    /// Answers a peer's request to connect.
     pub(super) fn accept_connection(&mut self, from: Rank, request: &Datagram) {
         let shared = Arc::clone(&self.shared);
         if shared.peers.standings().present(from).is_err() {
@@ -79,7 +78,7 @@ impl Control {
                     Err(cause) => {
                         drop(incoming);
                         if self.may_retry(from, &cause) {
-                            // A peer asks again by itself.
+                            // A peer resends its request by itself.
                             if from == shared.endpoint.rank() {
                                 self.connects.note_sent(from.0, *request);
                             }
@@ -117,8 +116,8 @@ impl Control {
         self.send(from, answer);
     }
 
-    /// Whether a connection that could not be made may still be tried for: while a link is down,
-    /// say, there is no route, not even to this rank itself.
+    /// Whether a connection that could not be made may be tried again. While a link is down, for
+    /// example, there is no route, not even to this rank itself.
     fn may_retry(&mut self, rank: Rank, cause: &std::io::Error) -> bool {
         let since = *self.failing_since.entry(rank.0).or_insert_with(|| {
             tracing::info!(%cause, %rank, "a connection cannot be made yet");
@@ -127,7 +126,7 @@ impl Control {
         since.elapsed() < self.watch.patience().unwrap_or(PATIENCE)
     }
 
-    /// A queue pair that answers a peer, instead of the one before.
+    /// Makes a queue pair that answers a peer, in place of the one before. Returns its number.
     fn open_incoming_pair(
         &self,
         shared: &VerbsShared,
@@ -135,7 +134,7 @@ impl Control {
         request: &Datagram,
         incoming: &mut IncomingConnection,
     ) -> std::io::Result<u32> {
-        // A rank sends itself no messages that way.
+        // A rank sends itself messages by the loopback, which needs no receive slots.
         if !incoming.has_slots() && from != shared.endpoint.rank() {
             shared.endpoint.grow_receives()?;
             incoming.set_has_slots();
@@ -155,7 +154,7 @@ impl Control {
         Ok(number)
     }
 
-    /// A peer has made what this rank asked for.
+    /// Completes a connection after the peer's answer.
     pub(super) fn finish_connection(&mut self, from: Rank, answer: &Datagram) {
         let shared = Arc::clone(&self.shared);
         let Some(peer) = shared.peers.known(from.0) else {
@@ -174,7 +173,7 @@ impl Control {
         if let Err(cause) = connected {
             drop(connection);
             if self.may_retry(from, &cause) {
-                // A peer is asked again, and answers the same.
+                // The request to a peer is resent, and the peer answers the same.
                 if from == shared.endpoint.rank() {
                     self.connects.note_sent(from.0, *answer);
                 }
@@ -205,7 +204,7 @@ impl Control {
 }
 
 impl Control {
-    /// Asks a peer how far it got before a connection broke.
+    /// Asks a peer for the PSN that it expects next on a connection that broke.
     pub(super) fn query_psn(&mut self, rank: Rank) {
         let shared = Arc::clone(&self.shared);
         let connection = shared.peers.get(rank).connection().lock();
@@ -226,7 +225,7 @@ impl Control {
         self.send(rank, question);
     }
 
-    /// A peer's connection to this rank broke.
+    /// Answers a peer whose connection to this rank broke.
     pub(super) fn tell_psn(&mut self, from: Rank, question: &Datagram) {
         let shared = Arc::clone(&self.shared);
         let Some(peer) = shared.peers.known(from.0) else {
@@ -259,7 +258,7 @@ impl Control {
         }
     }
 
-    /// A peer says how far it got.
+    /// Resumes a broken connection after the peer told its expected PSN.
     pub(super) fn resume(&mut self, from: Rank, answer: &Datagram) {
         let shared = Arc::clone(&self.shared);
         let Some(peer) = shared.peers.known(from.0) else {
@@ -277,19 +276,21 @@ impl Control {
     }
 }
 
-/// Soft-RoCE may be at a packet on another processor when its queue pair is halted: it is counted
-/// when this has passed.
+/// Soft-RoCE may still process a packet on another core when its queue pair is halted. After this
+/// time the packet is counted.
 const SETTLED: Duration = Duration::from_millis(2);
 
-/// How long a connection is tried for where peers may be silent for ever.
+/// How long to try for a connection where peers may be silent for ever.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the owner says of an extent whose key was refused.
+/// The owner's answer about a refused key: no extent has it.
 const GONE: u32 = 0;
+/// The owner's answer: the extent may be read.
 const READABLE: u32 = 1;
+/// The owner's answer: the extent may be read and written.
 const WRITABLE: u32 = 2;
 
-/// Why the peer's NIC refused an access.
+/// Returns the error for an access that the peer's NIC refused.
 fn explain(peer: Rank, access: &RdmaAccess, answer: &Datagram) -> Error {
     let RemoteRange { key, addr, len } = access.whole;
     let extent = table::RegisteredExtent {
@@ -299,7 +300,7 @@ fn explain(peer: Rank, access: &RdmaAccess, answer: &Datagram) -> Error {
         writable: answer.about == WRITABLE,
     };
     match answer.about {
-        // It is in force as long as the peer is: what it does not open is not there.
+        // `Key::ANY` is in force as long as the peer is, so the memory is not mapped.
         _ if key == Key::ANY.0 => Error::BadAddress { peer, addr, len },
         READABLE | WRITABLE if answer.key == key && !extent.covers(addr, len) => {
             Error::OutOfExtent {
@@ -316,7 +317,7 @@ fn explain(peer: Rank, access: &RdmaAccess, answer: &Datagram) -> Error {
     }
 }
 
-/// A queue pair that asks, or answers.
+/// Makes a queue pair to send or to answer requests.
 fn new_pair(shared: &VerbsShared, depth: u32) -> std::io::Result<QueuePair> {
     let inline = shared.peers.pool().limits().inline;
     shared
@@ -324,8 +325,8 @@ fn new_pair(shared: &VerbsShared, depth: u32) -> std::io::Result<QueuePair> {
         .queue_pair(&shared.endpoint, depth, inline)
 }
 
-/// The first PSN of a connection: anything, so that those of an old connection are not taken
-/// for the new one's.
+/// Returns a first PSN that varies, so that packets of an old connection are not taken for a new
+/// one's.
 fn first_psn() -> u32 {
     let now = std::time::SystemTime::now();
     let since = now
@@ -341,8 +342,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refused_accesses_are_explained_by_what_the_owner_says() {
-        let asked = |key, addr, opcode| RdmaAccess {
+    fn refused_accesses_are_explained_by_the_answer_of_the_owner() {
+        let access = |key, addr, opcode| RdmaAccess {
             ticket: Ticket(1),
             opcode,
             last: true,
@@ -354,7 +355,7 @@ mod tests {
             rkey: 0,
             whole: RemoteRange { key, addr, len: 8 },
         };
-        let said = |about, key| Datagram {
+        let answer = |about, key| Datagram {
             about,
             key,
             start: 0x1000,
@@ -364,22 +365,22 @@ mod tests {
         let why = |access: &RdmaAccess, answer| explain(Rank(3), access, &answer);
         let (inside, outside) = (0x1000, 0x10fc);
         assert!(matches!(
-            why(&asked(7, inside, Opcode::Write), said(GONE, 7)),
+            why(&access(7, inside, Opcode::Write), answer(GONE, 7)),
             Error::Revoked { key: 7, .. }
         ));
         assert!(matches!(
-            why(&asked(7, inside, Opcode::Write), said(READABLE, 7)),
+            why(&access(7, inside, Opcode::Write), answer(READABLE, 7)),
             Error::BadAddress { len: 8, .. }
         ));
         assert!(matches!(
-            why(&asked(7, outside, Opcode::Read), said(WRITABLE, 7)),
+            why(&access(7, outside, Opcode::Read), answer(WRITABLE, 7)),
             Error::OutOfExtent { offset: 0x10fc, .. }
         ));
-        // Where the NIC pages nothing is revoked: it is not mapped.
+        // With on-demand paging no memory is revoked; it is just not mapped.
         assert!(matches!(
             why(
-                &asked(Key::ANY.0, inside, Opcode::Write),
-                said(GONE, Key::ANY.0)
+                &access(Key::ANY.0, inside, Opcode::Write),
+                answer(GONE, Key::ANY.0)
             ),
             Error::BadAddress { addr: 0x1000, .. }
         ));

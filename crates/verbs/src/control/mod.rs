@@ -1,8 +1,8 @@
-//! The thread that looks after connections: it makes them, answers those who make one, watches
-//! whether peers are there, and tells them when this rank ends.
+//! The control thread. It makes and answers connections, watches whether peers are alive, and tells
+//! them when this rank leaves.
 //!
-//! It speaks by datagrams, sleeps otherwise, and never waits for anybody: what is not answered
-//! is asked again.
+//! The thread exchanges datagrams and sleeps otherwise. It never waits for a peer: an unanswered
+//! datagram is resent.
 
 mod connect;
 mod stalled;
@@ -29,12 +29,12 @@ use stalled::Stalls;
 use unanswered::Unanswered;
 use watch::PeerWatch;
 
-/// How long a rank that failed waits for the others to have seen that it is gone. One that leaves
-/// in good order waits as long as peers may be silent: a link may be down just then, and who does
-/// not hear of a good end takes it for a bad one.
+/// How long a rank that failed waits for acknowledgements of its leave. A rank that leaves in good
+/// order waits as long as peers may be silent. Its link may be down just then, and a peer that
+/// misses the leave takes the rank for lost.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Starts the thread.
+/// Starts the control thread.
 pub(crate) fn start(
     shared: Arc<VerbsShared>,
     patience: Option<Duration>,
@@ -65,30 +65,30 @@ pub(crate) fn start(
 }
 
 struct Control {
-    /// What all threads of the rank share.
+    /// The state that all threads of the rank share.
     shared: Arc<VerbsShared>,
-    /// Connections being made, by peer: what it was asked.
+    /// Unanswered requests to connect, or for an expected PSN, by peer.
     connects: Unanswered<u32, Datagram>,
-    /// When peers were heard last.
+    /// When each peer was heard last.
     watch: PeerWatch,
-    /// How far connections were when last looked at.
+    /// The progress of each connection at the last check.
     stalls: Stalls,
-    /// Peers that have not yet seen this rank's last announcement about its program's end: the number of that.
+    /// The number of this rank's last announcement about its program's end, by peer that has not
+    /// acknowledged.
     unacked_endings: Unanswered<u32, u32>,
-    /// Ranks that have not seen yet that this one ends, and whether it does so in good order.
+    /// Whether this rank leaves in good order, by peer that has not acknowledged.
     unacked_leaves: Unanswered<u32, bool>,
-    /// Peers that were asked to wake their sleepers and did not say yet that they did: by the
-    /// number of the last wake.
+    /// The number of the last wake, by peer that has not acknowledged.
     unacked_wakes: Unanswered<u32, u32>,
-    /// Ranks that do not know yet of another that it is lost: who, and which.
+    /// Losses that peers have not acknowledged: the peer, and the lost rank.
     unacked_losses: Unanswered<(u32, u32), ()>,
-    /// Ranks that this one expelled.
+    /// Ranks that this rank expelled.
     expelled: FxHashSet<u32>,
-    /// Since when connections to these could not be made.
+    /// Since when connections to these peers could not be made.
     failing_since: FxHashMap<u32, Instant>,
-    /// How long to wait for answers at the end, and when to stop.
+    /// How long to wait for acknowledgements at the end.
     farewell_time: Duration,
-    /// When this thread ends at the latest; none until the conduit is dropped.
+    /// When this thread ends at the latest. `None` until the conduit is dropped.
     stop_at: Option<Instant>,
 }
 
@@ -106,7 +106,7 @@ impl Control {
         }
     }
 
-    /// Does what there is to do, and sleeps until there is more.
+    /// Does all pending work, then sleeps until there is more.
     fn step(&mut self) -> std::io::Result<()> {
         for command in self.shared.peers.commands().take_all() {
             self.run_command(command);
@@ -149,7 +149,7 @@ impl Control {
             Err(cause) => return Err(cause.into()),
         }
         let gone: Vec<bool> = fds[2..].iter().map(|fd| !fd.revents().is_empty()).collect();
-        // What it said before its process ended comes first.
+        // The last datagrams of a process come before its end.
         self.handle_datagrams()?;
         for rank in self.watch.take_ended(&gone) {
             self.lose(Rank(rank), "its process ended");
@@ -186,7 +186,7 @@ impl Control {
                 for rank in self.present() {
                     self.unacked_leaves.note_sent(rank, orderly);
                 }
-                // Those that have left may still look on.
+                // Ranks that have left may still answer.
                 for rank in (0..self.shared.endpoint.size())
                     .filter(|rank| *rank != self.shared.endpoint.rank().0)
                 {
@@ -200,7 +200,7 @@ impl Control {
         }
     }
 
-    /// Hears what peers say; whether there may be more of it.
+    /// Handles the datagrams that arrived. Returns whether there may be more.
     fn handle_datagrams(&mut self) -> std::io::Result<bool> {
         let shared = Arc::clone(&self.shared);
         let mut heard = Vec::new();
@@ -212,18 +212,18 @@ impl Control {
         for (kind, datagram) in heard {
             let from = Rank(datagram.from);
             self.watch.note_heard(datagram.from);
-            let expects = matches!(
+            let expects_answer = matches!(
                 kind,
                 DatagramKind::Connect | DatagramKind::QueryPsn | DatagramKind::Ping
             );
-            if expects && shared.peers.standings().of(from) == Standing::Lost {
-                // It may not have heard.
+            if expects_answer && shared.peers.standings().of(from) == Standing::Lost {
+                // The peer may not know that it counts as lost.
                 self.send_lost(from, from);
                 continue;
             }
             let accuses = matches!(kind, DatagramKind::Lost | DatagramKind::Expelled);
             if accuses && shared.peers.standings().of(from) == Standing::Lost {
-                // It says of others what they say of it, and nobody shall be lost for its sake.
+                // A peer that counts as lost may accuse healthy ranks: its accusations are ignored.
                 continue;
             }
             match kind {
@@ -245,7 +245,7 @@ impl Control {
                     };
                     self.send(from, seen);
                 }
-                // An answer to an earlier announcement does not count for the last.
+                // An acknowledgement of an earlier announcement does not count for the last.
                 DatagramKind::EndingAck => {
                     if self.unacked_endings.pending(datagram.from) == Some(datagram.epoch) {
                         self.unacked_endings.note_answered(datagram.from);
@@ -274,7 +274,8 @@ impl Control {
                 }
                 DatagramKind::Lost => {}
                 DatagramKind::Expelled => {
-                    // Its peer tells the others, so it is lost to them, too, and none of them to it.
+                    // The peer reports this rank lost to all others, so all count as lost to each
+                    // other.
                     shared.peers.standings().end(shared.endpoint.rank(), false);
                     self.end(from, false);
                 }
@@ -290,7 +291,7 @@ impl Control {
                     };
                     self.send(from, awake);
                 }
-                // An answer to an earlier one says nothing of the last.
+                // An acknowledgement of an earlier wake does not count for the last.
                 DatagramKind::WakeAck => {
                     if self.unacked_wakes.pending(datagram.from) == Some(datagram.epoch) {
                         self.unacked_wakes.note_answered(datagram.from);
@@ -327,31 +328,32 @@ impl Control {
         self.send(Rank(rank), goodbye);
     }
 
-    /// Says again what was not answered.
+    /// Resends the unanswered datagrams that are due.
     fn resend_due(&mut self, now: Instant) {
         let shared = Arc::clone(&self.shared);
-        let here = |rank: u32| shared.peers.standings().of(Rank(rank)) == Standing::Present;
+        let is_present = |rank: u32| shared.peers.standings().of(Rank(rank)) == Standing::Present;
         for (rank, request) in self.connects.due(now, |_| true) {
-            match rank == shared.endpoint.rank().0 {
-                true => self.request_connection(Rank(rank)),
-                false => self.send(Rank(rank), request),
+            if rank == shared.endpoint.rank().0 {
+                self.request_connection(Rank(rank));
+            } else {
+                self.send(Rank(rank), request);
             }
         }
-        for (rank, number) in self.unacked_endings.due(now, here) {
+        for (rank, number) in self.unacked_endings.due(now, is_present) {
             self.send_ending(rank, number);
         }
-        for (rank, orderly) in self.unacked_leaves.due(now, here) {
+        for (rank, orderly) in self.unacked_leaves.due(now, is_present) {
             self.send_leave(rank, orderly);
         }
-        for (rank, number) in self.unacked_wakes.due(now, here) {
+        for (rank, number) in self.unacked_wakes.due(now, is_present) {
             self.send(Rank(rank), Datagram::wake(shared.endpoint.rank().0, number));
         }
-        for ((rank, lost), ()) in self.unacked_losses.due(now, |(rank, _)| here(rank)) {
+        for ((rank, lost), ()) in self.unacked_losses.due(now, |(rank, _)| is_present(rank)) {
             self.send_lost(Rank(rank), Rank(lost));
         }
     }
 
-    /// The other ranks that take part.
+    /// Returns the other ranks that are present.
     fn present(&self) -> impl Iterator<Item = u32> + use<> {
         let shared = Arc::clone(&self.shared);
         (0..shared.endpoint.size())
@@ -362,8 +364,8 @@ impl Control {
             })
     }
 
-    /// This rank found a peer lost: everybody is told, until they say that they know. The news is
-    /// worth that: who waits for the lost rank need not be connected with it, and would never ask.
+    /// Declares a peer lost and tells all ranks until they acknowledge. A rank that waits for the
+    /// lost one need not be connected with it, and would never find out.
     fn lose(&mut self, rank: Rank, why: &str) {
         if rank == self.shared.endpoint.rank() {
             return self.lose_loopback(why);
@@ -373,7 +375,7 @@ impl Control {
         }
         tracing::info!(%rank, why, "a peer is lost");
         self.end(rank, false);
-        // It may be there and only out of reach of this rank.
+        // The peer may be alive and only unreachable from this rank.
         self.send_lost(rank, rank);
         let others: Vec<u32> = self.present().collect();
         for other in others {
@@ -382,7 +384,7 @@ impl Control {
         }
     }
 
-    /// This rank cannot reach itself through its NIC: what it asked of itself fails.
+    /// Ends the operations of this rank on itself: its NIC cannot reach its own memory.
     fn lose_loopback(&mut self, why: &str) {
         let shared = &self.shared;
         let mut ended = Vec::new();
@@ -400,9 +402,10 @@ impl Control {
     }
 
     fn send_lost(&self, to: Rank, about: Rank) {
-        let kind = match to == about && self.expelled.contains(&about.0) {
-            true => DatagramKind::Expelled,
-            false => DatagramKind::Lost,
+        let kind = if to == about && self.expelled.contains(&about.0) {
+            DatagramKind::Expelled
+        } else {
+            DatagramKind::Lost
         };
         let news = Datagram {
             about: about.0,
@@ -411,7 +414,7 @@ impl Control {
         self.send(to, news);
     }
 
-    /// A peer has ended.
+    /// Marks a peer as left or lost, and ends the operations on it.
     fn end(&mut self, rank: Rank, orderly: bool) {
         let shared = &self.shared;
         if rank == shared.endpoint.rank() || !shared.peers.standings().end(rank, orderly) {
@@ -425,8 +428,8 @@ impl Control {
                 .lock()
                 .end(shared.peers.pool(), &Error::PeerLost(rank), &mut ended);
             if !orderly {
-                // It shall not reach this rank's memory any more. What one that left had sent
-                // may still be on its way to be read.
+                // A lost peer must no longer reach this rank's memory. Messages of a peer that left
+                // in good order may still arrive.
                 let gone = peer.incoming().lock().take_pair();
                 if let Some(pair) = gone {
                     shared.incoming.retire(pair);

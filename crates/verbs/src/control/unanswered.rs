@@ -1,4 +1,4 @@
-//! What is said again and again, until it is answered.
+//! Datagrams that are resent until they are answered.
 
 use std::{
     hash::Hash,
@@ -7,10 +7,10 @@ use std::{
 
 use rustc_hash::FxHashMap;
 
-/// Between two times that an unanswered datagram is sent.
+/// The time between two sends of an unanswered datagram.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// Things said and not answered yet: to whom or of what, what exactly, and when last.
+/// Unanswered datagrams: for each key, the value that was sent, and when it was sent last.
 #[derive(Debug)]
 pub(super) struct Unanswered<K, V>(FxHashMap<K, (V, Instant)>);
 
@@ -21,17 +21,17 @@ impl<K, V> Default for Unanswered<K, V> {
 }
 
 impl<K: Copy + Eq + Hash, V: Copy> Unanswered<K, V> {
-    /// It was said just now.
+    /// Notes a value as sent now.
     pub(super) fn note_sent(&mut self, key: K, what: V) {
         self.0.insert(key, (what, Instant::now()));
     }
 
-    /// It was answered, or need not be any more.
+    /// Forgets a value that was answered, or that needs no answer any more.
     pub(super) fn note_answered(&mut self, key: K) {
         self.0.remove(&key);
     }
 
-    /// What was said last under that key, if it is unanswered.
+    /// Returns the unanswered value of a key.
     pub(super) fn pending(&self, key: K) -> Option<V> {
         self.0.get(&key).map(|(what, _)| *what)
     }
@@ -40,7 +40,8 @@ impl<K: Copy + Eq + Hash, V: Copy> Unanswered<K, V> {
         self.0.is_empty()
     }
 
-    /// What is to be said again now; nothing any more to those not to be `kept`.
+    /// Returns the entries to resend now, and notes them as sent. Drops the keys that are not to be
+    /// `kept`.
     pub(super) fn due(&mut self, now: Instant, kept: impl Fn(K) -> bool) -> Vec<(K, V)> {
         self.0.retain(|key, _| kept(*key));
         let mut due = Vec::new();
@@ -53,7 +54,7 @@ impl<K: Copy + Eq + Hash, V: Copy> Unanswered<K, V> {
         due
     }
 
-    /// When something is to be said again.
+    /// Returns when the next entry is to be resent.
     pub(super) fn next(&self) -> Option<Instant> {
         self.0.values().map(|(_, last)| *last + RETRY).min()
     }
@@ -64,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn things_are_said_again_until_they_are_answered() {
+    fn values_are_resent_until_they_are_answered() {
         let mut unanswered = Unanswered::default();
         assert!(unanswered.is_empty() && unanswered.next().is_none());
         unanswered.note_sent(1, 'a');

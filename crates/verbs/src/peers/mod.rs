@@ -187,12 +187,22 @@ impl Peers {
         connection: &mut Connection,
         slot: SendSlot,
         len: usize,
-        front: Immediate,
+        immediate: Immediate,
     ) {
         let len = len as u32;
         // SAFETY: 1. The slot is registered as long as the pool lives. 2. The operation owns the
         // slot until its completion gives it back. 3. A send names no memory of the peer.
-        unsafe { self.post(rank, connection, RdmaOperation::Send { slot, len, front }) };
+        unsafe {
+            self.post(
+                rank,
+                connection,
+                RdmaOperation::Send {
+                    slot,
+                    len,
+                    immediate,
+                },
+            )
+        };
     }
 
     /// Lists the connection for the next flush, if a request waits for the doorbell.
