@@ -217,7 +217,7 @@ fn exchange(
     for (rank, address) in (0..).zip(&mut addresses) {
         let value = bootstrap.get(rank, "verbs").map_err(unreachable)?;
         let bad = || {
-            let what = format!("rank {rank} says of its NIC what no rank can read");
+            let what = format!("the address that rank {rank} published is malformed");
             Error::Unreachable(what)
         };
         let (own, rest) = value

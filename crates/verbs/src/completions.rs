@@ -51,7 +51,7 @@ pub(crate) struct Completions {
     poller: Mutex<Poller>,
     /// Operations that ended, by completion or otherwise, until a poll hands them up.
     ended: Mutex<Vec<EndedOperation>>,
-    /// Whether `ended` has entries.
+    /// True if `ended` has entries.
     any_ended: AtomicBool,
     /// Ended operations of this rank on itself, until their waiters take them.
     own: Mutex<Vec<EndedOperation>>,

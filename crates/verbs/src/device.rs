@@ -20,7 +20,7 @@ pub struct Port {
     pub device: String,
     /// The number of the port, from 1.
     pub port: u8,
-    /// Whether the link layer is Ethernet (RoCE) and not InfiniBand.
+    /// True if the link layer is Ethernet (RoCE) and not InfiniBand.
     pub ethernet: bool,
     /// The index of the port's GID that peers are told.
     pub gid_index: u8,
@@ -124,7 +124,7 @@ fn atomicity(attr: &ibv_device_attr) -> Option<Atomicity> {
     }
 }
 
-/// Whether a filter names a port.
+/// Returns whether a filter names a port.
 fn matches_filter(filter: &str, device: &str, port: u8) -> bool {
     let mut names = filter
         .split(',')
@@ -139,7 +139,9 @@ fn matches_filter(filter: &str, device: &str, port: u8) -> bool {
 
 fn device_name(lib: &Libibverbs, device: *mut ibv_device) -> String {
     // SAFETY: the device is of a list that is not freed.
-    let name = unsafe { CStr::from_ptr(lib.ibv_get_device_name(device)) };
+    let name = unsafe { lib.ibv_get_device_name(device) };
+    // SAFETY: the name is in the device and ends with a zero.
+    let name = unsafe { CStr::from_ptr(name) };
     name.to_string_lossy().into_owned()
 }
 
@@ -213,7 +215,7 @@ impl Opened {
         }
     }
 
-    /// Whether the device supports on-demand paging for writes and reads of connected queue pairs.
+    /// Returns whether the device supports on-demand paging for writes and reads of connected queue pairs.
     pub(crate) fn supports_paging(&self) -> bool {
         // SAFETY: all fields are integers and arrays of them, for which zero is valid.
         let mut attr: ffi::ibv_device_attr_ex = unsafe { mem::zeroed() };

@@ -93,7 +93,7 @@ impl Loopback {
             };
             count += 1;
             if message.kind >= Message::KINDS {
-                let what = "it is of a kind that there is not";
+                let what = "its kind is unknown";
                 sink.malformed(Error::Malformed { peer: rank, what });
             } else if message.request {
                 sink.request(

@@ -1,8 +1,9 @@
 //! The format of a message: its arguments, then its payload. The header is the 32 bits of
 //! immediate data that the NIC sends beside a message:
 //!
-//! `class (10) | tag (16) | handled (6)`, where the class is `(role * KINDS + kind) * 17 + args`,
-//! or says that the kind is unknown.
+//! `class (10) | tag (16) | handled (6)`
+//!
+//! The class is `(role * KINDS + kind) * 17 + args`, or marks an unknown kind.
 
 use hydrant_conduit::Message;
 
@@ -113,7 +114,7 @@ pub(crate) fn decode(
     immediate: Immediate,
     bytes: &[u8],
 ) -> Result<DecodedMessage<'_>, &'static str> {
-    const SHORT: &str = "it is shorter than it says";
+    const SHORT: &str = "it is shorter than its arguments";
     let word = immediate.0;
     let class = word >> (TAG + HANDLED);
     let (kinds, args) = (class / ARGS, class % ARGS);
@@ -121,8 +122,8 @@ pub(crate) fn decode(
         0 => MessageRole::Request,
         1 => MessageRole::Reply,
         2 => MessageRole::Credit,
-        _ if class <= UNKNOWN => return Err("it is of a kind that there is not"),
-        _ => return Err("it is no request, no reply and no credit"),
+        _ if class <= UNKNOWN => return Err("its kind is unknown"),
+        _ => return Err("it is neither a request, a reply nor a credit"),
     };
     let (args, payload) = bytes.split_at_checked(8 * args as usize).ok_or(SHORT)?;
     Ok(DecodedMessage {

@@ -30,7 +30,7 @@ pub(crate) struct VerbsShared {
     pub(crate) loopback: Loopback,
     /// The queue pair for datagrams.
     pub(crate) datagrams: Datagrams,
-    /// Whether this rank has left. Set once, by the first thread that leaves.
+    /// True if this rank has left. Set once, by the first thread that leaves.
     left: AtomicBool,
     /// The number of the next wake sent to a peer, from 1.
     wakes: AtomicU32,
@@ -73,7 +73,7 @@ impl VerbsShared {
         self.wakes.fetch_add(1, Relaxed)
     }
 
-    /// Whether the local port is down and no request to this peer is outstanding.
+    /// Returns whether the local port is down and no request to this peer is outstanding.
     pub(crate) fn is_cut_off_from(&self, rank: u32) -> bool {
         self.peers.is_idle(rank) && !self.endpoint.nic().is_up()
     }

@@ -33,7 +33,7 @@ struct SleeperList {
     spare: Vec<Arc<OwnedFd>>,
 }
 
-/// Whether a sleeper listens for arrivals, or waits only to be woken.
+/// The wake-ups that a sleeper wants: those by arrivals, too, or only explicit ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Listens {
     Yes,

@@ -55,7 +55,7 @@ impl SendSlots {
         !self.free.lock().is_empty()
     }
 
-    /// Whether more than half of the slots are free.
+    /// Returns whether more than half of the slots are free.
     #[inline]
     pub(crate) fn is_mostly_free(&self) -> bool {
         self.free_count.load(Relaxed) > self.count / 2

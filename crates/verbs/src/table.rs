@@ -1,8 +1,8 @@
 //! The extents that this rank registered, by key.
 //!
 //! The upper half of a key is the NIC's rkey, by which a peer's NIC finds the memory. The lower
-//! half is the index of the extent's slot in this table, by which the local side finds it without a
-//! search, and a few check bits.
+//! half is the index of the extent's slot in this table, and a few check bits. The local side finds
+//! the slot by this index, without a search.
 //!
 //! A NIC answers a wrong key by breaking the connection. The check bits allow the sender to refuse
 //! a key that was never made.
@@ -38,7 +38,7 @@ pub(crate) struct RegisteredExtent {
 }
 
 impl RegisteredExtent {
-    /// Whether an access stays within the extent.
+    /// Returns whether an access stays within the extent.
     pub(crate) fn covers(&self, addr: u64, len: u64) -> bool {
         addr >= self.start && len <= self.len && addr - self.start <= self.len - len
     }

@@ -23,7 +23,7 @@ pub(crate) enum FastOutcome {
 }
 
 impl Connection {
-    /// Whether only unsignaled messages are in flight, and there is room for a request.
+    /// Returns whether only unsignaled messages are in flight, and there is room for a request.
     #[inline(always)]
     pub(crate) fn can_post_fast(&self, pool: &SendPool) -> bool {
         self.state == ConnectionState::Ready

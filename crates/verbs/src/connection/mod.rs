@@ -67,7 +67,7 @@ pub(crate) enum ConnectionProgress {
         number: u32,
         /// Bytes of this request and of the requests that may complete with it.
         bytes: u64,
-        /// Whether this request and all later ones are unsignaled, so that no completion will come.
+        /// True if this request and all later ones are unsignaled, so that no completion will come.
         unsignaled: bool,
     },
 }
@@ -81,7 +81,7 @@ pub(crate) struct Connection {
     pair: Option<Arc<QueuePair>>,
     /// The access that the peer's NIC refused, while the peer is asked why.
     refused: Option<RdmaAccess>,
-    /// Whether the connection is listed for the next flush.
+    /// True if the connection is listed for the next flush.
     listed: bool,
     /// The peer's rank.
     peer: u32,
@@ -146,13 +146,13 @@ impl Connection {
         }
     }
 
-    /// Whether the peer is gone, so that no request can be posted.
+    /// Returns whether the peer is gone, so that no request can be posted.
     #[inline]
     pub(crate) fn has_ended(&self) -> bool {
         self.state == ConnectionState::Ended
     }
 
-    /// Whether the connection was never used.
+    /// Returns whether the connection was never used.
     pub(crate) fn is_unused(&self) -> bool {
         self.state == ConnectionState::Idle
     }
@@ -190,7 +190,7 @@ impl Connection {
         (self.state == ConnectionState::Unclear).then_some(self.epoch)
     }
 
-    /// Whether a completion with this epoch, modulo 256, belongs to the current connection.
+    /// Returns whether a completion with this epoch, modulo 256, belongs to the current connection.
     #[inline]
     pub(crate) fn has_epoch(&self, epoch: u32) -> bool {
         self.epoch & 0xff == epoch && self.pair.is_some()
@@ -218,12 +218,12 @@ impl Connection {
         self.mtu = mtu.max(256);
     }
 
-    /// Whether nothing is outstanding but unsignaled messages.
+    /// Returns whether nothing is outstanding but unsignaled messages.
     pub(crate) fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.posted.len() == self.unsignaled && self.refused.is_none()
     }
 
-    /// Whether every request is known to be done.
+    /// Returns whether every request is known to be done.
     pub(crate) fn is_empty(&self) -> bool {
         self.is_idle() && self.unsignaled == 0
     }
@@ -245,7 +245,7 @@ impl Connection {
         }
     }
 
-    /// Whether a queued request waits for the doorbell.
+    /// Returns whether a queued request waits for the doorbell.
     fn awaits_doorbell(&self) -> bool {
         !self.queue.is_empty() && self.state == ConnectionState::Ready
     }
@@ -442,7 +442,7 @@ impl Connection {
         alone
     }
 
-    /// Whether the first `count` posted requests are messages.
+    /// Returns whether the first `count` posted requests are messages.
     fn are_messages(&self, count: usize) -> bool {
         let is_message =
             |posted: &PostedRequest| matches!(posted.operation, RdmaOperation::Send { .. });
@@ -460,7 +460,7 @@ impl Connection {
     ) -> ConnectionFailure {
         let before = number.wrapping_sub(self.first) as usize;
         if before >= self.posted.len() {
-            return ConnectionFailure::Lost("a completion of what was not asked for");
+            return ConnectionFailure::Lost("a completion of an unknown request");
         }
         if before > 0 {
             self.complete_through(pool, number.wrapping_sub(1), ended);
@@ -509,7 +509,7 @@ impl Connection {
                 pool.slots().give_back(slot);
                 return ConnectionFailure::Lost("it refused a message");
             }
-            None => return ConnectionFailure::Lost("it refused what was not asked"),
+            None => return ConnectionFailure::Lost("it refused a request that was not sent"),
         };
         self.refused = Some(access);
         let again = self.posted.drain(..).map(|posted| posted.operation);
@@ -609,7 +609,7 @@ pub(crate) fn parse_id(id: u64) -> (u32, u32, u32) {
 
 fn describe(status: ffi::ibv_wc_status) -> &'static str {
     match status {
-        ffi::IBV_WC_LOC_PROT_ERR => "own memory was not registered as it should be",
+        ffi::IBV_WC_LOC_PROT_ERR => "local memory was not registered as it should be",
         _ => "the connection failed",
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct RdmaAtomic {
     pub(crate) ticket: Ticket,
     /// The value to add; or the expected and the new value.
     pub(crate) operands: [u64; 2],
-    /// Whether this is a compare-and-swap.
+    /// True if this is a compare-and-swap.
     pub(crate) swaps: bool,
     pub(crate) remote: u64,
     pub(crate) key: u64,
@@ -56,9 +56,9 @@ pub(crate) enum Opcode {
 pub(crate) struct RdmaAccess {
     pub(crate) ticket: Ticket,
     pub(crate) opcode: Opcode,
-    /// Whether this is the last part.
+    /// True if this is the last part.
     pub(crate) last: bool,
-    /// Whether the operation keeps a copy of its data, which is sent inline. Then its local memory
+    /// True if the operation keeps a copy of its data, which is sent inline. Then its local memory
     /// is not registered, and the caller may reuse it as soon as the access is posted.
     pub(crate) copied: bool,
     pub(crate) addr: u64,

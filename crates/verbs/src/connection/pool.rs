@@ -59,13 +59,13 @@ impl SendPool {
         &self.copies
     }
 
-    /// Whether the completion queue has room for one more work request.
+    /// Returns whether the completion queue has room for one more work request.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.posted.load(Relaxed) < self.limits.posted
     }
 
-    /// Whether most slots and most of the completion queue are free. An unsignaled message holds
+    /// Returns whether most slots and most of the completion queue are free. An unsignaled message holds
     /// both for longer.
     #[inline]
     pub(super) fn has_plenty(&self) -> bool {

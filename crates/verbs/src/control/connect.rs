@@ -116,7 +116,7 @@ impl Control {
         self.send(from, answer);
     }
 
-    /// Whether a connection that could not be made may be tried again. While a link is down, for
+    /// Returns whether a connection that could not be made may be tried again. While a link is down, for
     /// example, there is no route, not even to this rank itself.
     fn may_retry(&mut self, rank: Rank, cause: &std::io::Error) -> bool {
         let since = *self.failing_since.entry(rank.0).or_insert_with(|| {
@@ -216,7 +216,7 @@ impl Control {
             ..Datagram::new(DatagramKind::QueryPsn, shared.endpoint.rank().0)
         };
         drop(connection);
-        tracing::info!(%rank, "a connection broke: it is made anew");
+        tracing::info!(%rank, "a connection broke: it is made again");
         if rank == shared.endpoint.rank() {
             return self.tell_psn(rank, &question);
         }
@@ -252,7 +252,7 @@ impl Control {
                 self.send(from, answer);
             }
             Some(Err(cause)) => {
-                tracing::error!(%cause, %from, "how far a connection got cannot be told");
+                tracing::error!(%cause, %from, "the expected PSN of a connection is unknown");
                 self.lose(from, "its connection broke");
             }
         }

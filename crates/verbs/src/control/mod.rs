@@ -76,7 +76,7 @@ struct Control {
     /// The number of this rank's last announcement about its program's end, by peer that has not
     /// acknowledged.
     unacked_endings: Unanswered<u32, u32>,
-    /// Whether this rank leaves in good order, by peer that has not acknowledged.
+    /// True if this rank leaves in good order, by peer that has not acknowledged.
     unacked_leaves: Unanswered<u32, bool>,
     /// The number of the last wake, by peer that has not acknowledged.
     unacked_wakes: Unanswered<u32, u32>,
@@ -96,7 +96,7 @@ impl Control {
     fn run(&mut self) {
         while !self.is_over() {
             if let Err(cause) = self.step() {
-                tracing::error!(%cause, "connections are no longer looked after: peers are lost");
+                tracing::error!(%cause, "the control thread failed: all peers are lost");
                 let present: Vec<u32> = self.present().collect();
                 for rank in present {
                     self.end(Rank(rank), false);
@@ -171,7 +171,7 @@ impl Control {
             ControlCommand::Lose(rank, why) => self.lose(rank, why),
             ControlCommand::Expel(rank) => {
                 self.expelled.insert(rank.0);
-                self.lose(rank, "a message of it follows no rule");
+                self.lose(rank, "its message breaks the protocol");
             }
             ControlCommand::ComeToEnd(number) => {
                 for rank in self.present() {

@@ -143,7 +143,7 @@ impl Control {
                 StallVerdict::Stalled => {
                     connection.mark_unclear(self.shared.peers.pool());
                     drop(connection);
-                    tracing::info!(%rank, "a connection stands still");
+                    tracing::info!(%rank, "a connection stalls");
                     self.query_psn(Rank(rank));
                 }
             }

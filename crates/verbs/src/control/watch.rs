@@ -4,7 +4,7 @@
 //! that it is connected with, and the next rank in the ring. A peer that is silent for long is lost.
 //! The ring guarantees that some rank sees each death, and that rank tells all.
 //!
-//! While the local port is down, the silence of ranks on this host means nothing: they are cut off
+//! While the local port is down, the silence of ranks on this host means nothing. They are cut off
 //! together, and may reach each other by other conduits. Such a rank is lost like any other only if
 //! a request or a message to it through that port is outstanding.
 
@@ -148,7 +148,7 @@ impl Control {
             }
         }
         for rank in silent {
-            self.lose(Rank(rank), "it answers nothing");
+            self.lose(Rank(rank), "it does not answer");
         }
         // The ring skips ranks that ended.
         let (size, own) = (self.shared.endpoint.size(), self.shared.endpoint.rank().0);

@@ -17,7 +17,7 @@ pub(crate) struct AddressHandle {
 
 // SAFETY: an object of libibverbs, which any thread may use.
 unsafe impl Send for AddressHandle {}
-// SAFETY: as above.
+// SAFETY: an object of libibverbs, which any thread may use.
 unsafe impl Sync for AddressHandle {}
 
 impl AddressHandle {

@@ -20,7 +20,7 @@ pub(crate) struct CompletionChannel {
 
 // SAFETY: an object of libibverbs, which any thread may use.
 unsafe impl Send for CompletionChannel {}
-// SAFETY: as above.
+// SAFETY: an object of libibverbs, which any thread may use.
 unsafe impl Sync for CompletionChannel {}
 
 impl CompletionChannel {
@@ -83,7 +83,7 @@ pub(crate) struct CompletionQueue {
 
 // SAFETY: an object of libibverbs, which any thread may use.
 unsafe impl Send for CompletionQueue {}
-// SAFETY: as above.
+// SAFETY: an object of libibverbs, which any thread may use.
 unsafe impl Sync for CompletionQueue {}
 
 impl CompletionQueue {

@@ -38,7 +38,7 @@ pub(crate) struct Nic {
 
 // SAFETY: libibverbs' functions may be called from any thread (ibv_fork_init(3), verbs(7)).
 unsafe impl Send for Nic {}
-// SAFETY: as above.
+// SAFETY: libibverbs' functions may be called from several threads at once (verbs(7)).
 unsafe impl Sync for Nic {}
 
 /// The limits and features of a device.
@@ -62,9 +62,9 @@ pub(crate) struct DeviceLimits {
     pub(crate) reads_answered: u8,
     /// The atomicity of the device's atomic operations, if it has any.
     pub(crate) atomics: Option<Atomicity>,
-    /// Whether the device supports on-demand paging.
+    /// True if the device supports on-demand paging.
     pub(crate) paging: bool,
-    /// Whether the device is made by software. Such a device drops packets under load.
+    /// True if the device is made by software. Such a device drops packets under load.
     pub(crate) software: bool,
 }
 
@@ -100,7 +100,7 @@ impl Nic {
         }))
     }
 
-    /// Whether the port is up, as far as the device knows.
+    /// Returns whether the port is up, as far as the device knows.
     pub(crate) fn is_up(&self) -> bool {
         let port = self.opened.port(self.port.port);
         port.is_ok_and(|attr| attr.state == crate::ffi::IBV_PORT_ACTIVE)

@@ -34,7 +34,7 @@ pub(crate) struct QueuePair {
 
 // SAFETY: an object of libibverbs, which any thread may use.
 unsafe impl Send for QueuePair {}
-// SAFETY: as above.
+// SAFETY: an object of libibverbs, which any thread may use.
 unsafe impl Sync for QueuePair {}
 
 /// The parameters to connect a queue pair.
@@ -360,7 +360,7 @@ pub(crate) struct WorkRequest {
     /// The address of the peer's memory, for writes and reads.
     pub(crate) remote: u64,
     pub(crate) rkey: u32,
-    /// Whether the request carries its data inline.
+    /// True if the request carries its data inline.
     pub(crate) inline: bool,
     /// Of atomic operations: the value to add or to expect, and the value to set.
     pub(crate) operands: Option<[u64; 2]>,

@@ -18,7 +18,7 @@ pub(crate) struct SharedQueue {
 
 // SAFETY: an object of libibverbs, which any thread may use.
 unsafe impl Send for SharedQueue {}
-// SAFETY: as above.
+// SAFETY: an object of libibverbs, which any thread may use.
 unsafe impl Sync for SharedQueue {}
 
 impl SharedQueue {

@@ -26,14 +26,14 @@ pub(crate) struct Credits {
 }
 
 impl Credits {
-    /// Whether `window` requests are unhandled at the peer.
+    /// Returns whether `window` requests are unhandled at the peer.
     #[inline]
     pub(crate) fn is_full(&self, window: u32) -> bool {
         let unhandled = (self.sent.load(Relaxed)).saturating_sub(self.handled.load(Relaxed));
         unhandled >= u64::from(window)
     }
 
-    /// Whether the peer has an unhandled request that may bring a reply. Returns `false` if a
+    /// Returns whether the peer has an unhandled request that may bring a reply. Returns `false` if a
     /// thread here only waits for the requests to be handled, since the peer may wait for the same.
     pub(crate) fn may_bring_reply(&self) -> bool {
         let (handled, sent) = self.progress();

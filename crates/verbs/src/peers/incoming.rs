@@ -17,7 +17,7 @@ pub(crate) struct IncomingConnection {
     pair: Option<QueuePair>,
     /// The PSN that the pair expected when the peer first asked after the connection broke.
     expected_psn: Option<u32>,
-    /// Whether receive slots were made for the peer's messages.
+    /// True if receive slots were made for the peer's messages.
     has_slots: bool,
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct IncomingPairs {
     ranks: RwLock<FxHashMap<u32, u32>>,
     /// Queue pairs that no longer answer, whose messages may still be unread.
     retired: Mutex<Vec<QueuePair>>,
-    /// Whether `retired` has entries.
+    /// True if `retired` has entries.
     any_retired: AtomicBool,
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct Peers {
     /// Ranks whose connections wait for the doorbell. Each is listed once: its connection is
     /// `listed`.
     doorbells_due: Mutex<Vec<u32>>,
-    /// Whether `doorbells_due` has entries.
+    /// True if `doorbells_due` has entries.
     any_doorbell_due: AtomicBool,
     /// The next ticket. Tickets count from 1; ticket 0 names no operation.
     next_ticket: AtomicU64,
@@ -141,7 +141,7 @@ impl Peers {
 
     #[cold]
     pub(crate) fn report_refusal(&self, rank: Rank, cause: &io::Error) {
-        tracing::error!(%cause, peer = %rank, "the NIC does not take what is asked of it");
+        tracing::error!(%cause, peer = %rank, "the NIC refused a request");
         let why = "the NIC refused a request";
         self.commands.push(ControlCommand::Lose(rank, why));
     }
@@ -240,7 +240,7 @@ impl Peers {
         self.any_doorbell_due.store(!due.is_empty(), Relaxed);
     }
 
-    /// Whether no signaled request to a peer is in flight or queued.
+    /// Returns whether no signaled request to a peer is in flight or queued.
     pub(crate) fn is_idle(&self, rank: u32) -> bool {
         let is_idle = |peer: &PeerLink| peer.connection.lock().is_idle();
         self.known(rank).is_none_or(is_idle)
