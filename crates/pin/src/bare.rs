@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use hydrant_conduit::{Error, Rank};
 
-use crate::{limits::Limits, ring::Ring};
+use crate::{limits::PinLimits, ring::Ring};
 
 /// An `io_uring` whose table of registered buffers has one entry.
-pub struct Bare(Ring);
+pub struct BareRing(Ring);
 
-impl Bare {
+impl BareRing {
     /// # Errors
     /// [`Error::Unreachable`] where the system has no `io_uring` or forbids it.
     pub fn open() -> Result<Self, Error> {
@@ -25,7 +25,7 @@ impl Bare {
         let (addr, len) = (memory.as_ptr().addr(), memory.len());
         let pinned = self.0.pin(0, addr, len);
         let registered = start.elapsed();
-        pinned.map_err(|cause| Limits::here().refused(cause, Rank(0), addr, len))?;
+        pinned.map_err(|cause| PinLimits::here().registration_error(cause, Rank(0), addr, len))?;
         self.0.unpin(0);
         Ok([registered, start.elapsed() - registered])
     }
@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn memory_is_pinned_again_and_again() {
-        let bare = Bare::open().expect("io_uring");
+        let bare = BareRing::open().expect("io_uring");
         let mut memory = vec![1; 5 * 4096];
         for _ in 0..3 {
             let [pinned, let_go] = bare.register(&mut memory[4096..]).expect("own memory");

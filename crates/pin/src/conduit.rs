@@ -13,11 +13,11 @@ use hydrant_smp::upon::{self, BadAddress, SelfCopy, Way, available_memory};
 use parking_lot::Mutex;
 
 use crate::{
-    core::Core,
-    initiator::{Local, Operation},
-    listener::Listener,
+    core::PinCore,
+    initiator::{LocalMemory, PinOperation},
+    listener::NicListener,
     pipe::{Pipe, discard},
-    table::{Refusal, Span},
+    table::{AccessRefusal, Span},
     thread,
 };
 /// Most bytes of a write that the processor hands to the NIC, as NICs take some along with the
@@ -27,7 +27,7 @@ pub(crate) const INLINE: usize = 128;
 /// The conduit of ranks whose memory is reached through played NICs.
 pub struct Pinned {
     /// What the threads share.
-    core: Arc<Core>,
+    core: Arc<PinCore>,
     /// What the conduit can do.
     caps: Caps,
     /// The rank's own segment.
@@ -35,15 +35,15 @@ pub struct Pinned {
     /// For operations with the own rank.
     loopback: Mutex<Option<Pipe>>,
     /// Where peers call that want to reach memory here.
-    listener: Arc<Listener>,
+    listener: Arc<NicListener>,
     /// The thread that plays the NIC, and the one that takes calls; joined when this is dropped.
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Pinned {
     pub(crate) fn start(
-        core: Arc<Core>,
-        listener: Listener,
+        core: Arc<PinCore>,
+        listener: NicListener,
         segment: Segment,
         caps: Caps,
     ) -> Result<Self, Error> {
@@ -61,14 +61,14 @@ impl Pinned {
         let (core, listener) = (Arc::clone(&pinned.core), Arc::clone(&pinned.listener));
         let calls = spawn("hydrant-calls", move || {
             while let Some(caller) = listener.next() {
-                core.call(caller);
+                core.add_caller(caller);
             }
         })?;
         pinned.threads.push(calls);
         Ok(pinned)
     }
 
-    fn own(&self, refusal: Refusal, key: Key, addr: usize, len: usize) -> Error {
+    fn local_error(&self, refusal: AccessRefusal, key: Key, addr: usize, len: usize) -> Error {
         refusal.error(self.core.rank(), key, addr as u64, len as u64)
     }
 
@@ -92,40 +92,43 @@ impl Pinned {
         len: usize,
         key: Key,
     ) -> Result<Posted, Error> {
-        self.core.alive(peer)?;
+        self.core.check_alive(peer)?;
         if len == 0 {
             return Ok(Posted::Done);
         }
-        let oneself = peer == self.core.rank();
-        if oneself && remote.key == Key::ANY {
+        let is_own = peer == self.core.rank();
+        if is_own && remote.key == Key::ANY {
             // SAFETY: handed on.
             return unsafe { self.copy(way, remote.offset, local, len) };
         }
-        let goes_along = way == Way::Out && key == Key::ANY && len <= INLINE;
-        if !goes_along {
+        let is_inline = way == Way::Out && key == Key::ANY && len <= INLINE;
+        if !is_inline {
             let span = Span::whole(local.addr() as u64, len);
             (self.core.table.check(key, way, span))
-                .map_err(|refusal| self.own(refusal, key, local.addr(), len))?;
+                .map_err(|refusal| self.local_error(refusal, key, local.addr(), len))?;
         }
-        let operation = Operation {
+        let operation = PinOperation {
             ticket: self.core.ticket(),
             way,
             remote,
-            local: Local(local),
+            local: LocalMemory(local),
             key,
-            along: None,
+            inline_data: None,
             len,
         };
-        if oneself {
+        if is_own {
             // SAFETY: handed on.
             unsafe { self.loop_back(&operation)? };
             return Ok(Posted::Done);
         }
-        let along = goes_along.then(|| {
+        let inline_data = is_inline.then(|| {
             // SAFETY: readable for `len` bytes until this returns, says the caller.
             unsafe { take(local, len) }
         });
-        let operation = Operation { along, ..operation };
+        let operation = PinOperation {
+            inline_data,
+            ..operation
+        };
         let ticket = operation.ticket;
         self.core.post(peer, operation)?;
         Ok(Posted::Pending(ticket))
@@ -135,8 +138,8 @@ impl Pinned {
     ///
     /// # Safety
     /// The operation's memory is valid until this returns.
-    unsafe fn loop_back(&self, operation: &Operation) -> Result<(), Error> {
-        let &Operation {
+    unsafe fn loop_back(&self, operation: &PinOperation) -> Result<(), Error> {
+        let &PinOperation {
             way,
             remote,
             local,
@@ -152,8 +155,8 @@ impl Pinned {
         let table = &self.core.table;
         let local_span = Span::whole(local.0.addr() as u64, len);
         let remote_span = Span::whole(remote.offset, len);
-        let own = |refusal| self.own(refusal, key, local.0.addr(), len);
-        let other = |refusal: Refusal| {
+        let local_error = |refusal| self.local_error(refusal, key, local.0.addr(), len);
+        let remote_error = |refusal: AccessRefusal| {
             refusal.error(self.core.rank(), remote.key, remote.offset, len as u64)
         };
         let mut at = 0;
@@ -165,23 +168,25 @@ impl Pinned {
                 Way::Out if key == Key::ANY => {
                     // SAFETY: readable for `len` bytes, says the caller.
                     if !unsafe { pipe.fill(local.0.wrapping_add(at), bytes) } {
-                        return Err(own(Refusal::BadAddress));
+                        return Err(local_error(AccessRefusal::BadAddress));
                     }
                     table
                         .pull(remote.key, remote_part, &pipe.ends)
-                        .map_err(other)
+                        .map_err(remote_error)
                 }
                 Way::Out => {
-                    table.push(key, local_part, &pipe.ends).map_err(own)?;
+                    table
+                        .push(key, local_part, &pipe.ends)
+                        .map_err(local_error)?;
                     table
                         .pull(remote.key, remote_part, &pipe.ends)
-                        .map_err(other)
+                        .map_err(remote_error)
                 }
                 Way::In => {
                     table
                         .push(remote.key, remote_part, &pipe.ends)
-                        .map_err(other)?;
-                    table.pull(key, local_part, &pipe.ends).map_err(own)
+                        .map_err(remote_error)?;
+                    table.pull(key, local_part, &pipe.ends).map_err(local_error)
                 }
             };
             if let Err(error) = landed {
@@ -395,7 +400,7 @@ impl Sleep for Pinned {
     fn wait(&self, sleeper: Sleeper, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool) {
         // In this order, as where messages are waited for.
         self.core.smp.wait(sleeper, timeout, &mut || {
-            sleeper != Sleeper::Nap && self.core.has_news() || ready()
+            sleeper != Sleeper::Nap && self.core.has_events() || ready()
         });
     }
 

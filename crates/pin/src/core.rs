@@ -16,25 +16,25 @@ use hydrant_smp::{
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
-    initiator::{Initiator, Operation},
-    listener::{Caller, Invitation},
-    queue::Queue,
-    table::Table,
+    initiator::{PinOperation, PipeInitiator},
+    listener::{NicCaller, NicInvitation},
+    queue::AccessQueue,
+    table::PinnedTable,
 };
 /// What the caller's threads and the NIC's share.
-pub(crate) struct Core {
+pub(crate) struct PinCore {
     /// The conduit below: messages, standings and sleep.
     pub(crate) smp: Smp,
     /// What is registered here.
-    pub(crate) table: Table,
+    pub(crate) table: PinnedTable,
     /// What this rank asks of each peer, by rank; made when it first asks.
-    initiators: Vec<OnceLock<Box<Initiator>>>,
+    initiators: Vec<OnceLock<Box<PipeInitiator>>>,
     /// Peers with whom operations are under way: set when one begins, cleared when none is left.
-    pub(crate) busy: Ranks,
+    pub(crate) busy: RankSet,
     /// Those of them with whom some operation waits for room: the NIC's thread goes on with it.
-    pub(crate) held_up: Ranks,
+    pub(crate) held_up: RankSet,
     /// What happened to operations, until a poll delivers it.
-    events: Mutex<Vec<Event>>,
+    events: Mutex<Vec<OperationEvent>>,
     /// Held by the thread that delivers, so that events are delivered in order.
     delivering: Latch<()>,
     /// Operations whose end was not delivered yet. Counted up by who begins one.
@@ -42,7 +42,7 @@ pub(crate) struct Core {
     /// Counts operations, for their tickets.
     tickets: AtomicU64,
     /// Who called since the NIC's thread last looked.
-    callers: Mutex<Vec<Caller>>,
+    callers: Mutex<Vec<NicCaller>>,
     /// Whether there are such.
     called: AtomicBool,
     /// Whether the NIC's thread is to end. Set once, when the conduit is dropped.
@@ -50,23 +50,23 @@ pub(crate) struct Core {
 }
 
 /// What happened to an operation.
-pub(crate) enum Event {
+pub(crate) enum OperationEvent {
     Local(Ticket),
     Complete(Ticket, Result<(), Error>),
 }
 
 /// A set of ranks.
-pub(crate) struct Ranks(Vec<AtomicU64>);
+pub(crate) struct RankSet(Vec<AtomicU64>);
 
-impl Core {
-    pub(crate) fn new(smp: Smp, table: Table) -> Self {
+impl PinCore {
+    pub(crate) fn new(smp: Smp, table: PinnedTable) -> Self {
         let ranks = smp.size() as usize;
         Self {
             smp,
             table,
             initiators: (0..ranks).map(|_| OnceLock::new()).collect(),
-            busy: Ranks::new(ranks),
-            held_up: Ranks::new(ranks),
+            busy: RankSet::new(ranks),
+            held_up: RankSet::new(ranks),
             events: Mutex::new(Vec::new()),
             delivering: Latch::new(()),
             open: AtomicUsize::new(0),
@@ -85,13 +85,13 @@ impl Core {
         self.smp.size() as usize
     }
 
-    pub(crate) fn alive(&self, peer: Rank) -> Result<(), Error> {
+    pub(crate) fn check_alive(&self, peer: Rank) -> Result<(), Error> {
         self.smp.alive(peer)
     }
 
     /// # Errors
     /// [`Error::PeerLost`] unless the peer and this rank take part.
-    pub(crate) fn both_alive(&self, peer: Rank) -> Result<(), Error> {
+    pub(crate) fn check_both_alive(&self, peer: Rank) -> Result<(), Error> {
         self.smp.both_alive(peer)
     }
 
@@ -104,7 +104,7 @@ impl Core {
     }
 
     /// Where `from` asks the NIC of `to`.
-    pub(crate) fn queue(&self, to: Rank, from: Rank) -> Mapped<Queue> {
+    pub(crate) fn queue(&self, to: Rank, from: Rank) -> Mapped<AccessQueue> {
         self.smp.areas().of_pair(to, from)
     }
 
@@ -134,17 +134,17 @@ impl Core {
     }
 
     /// An operation with this peer begins.
-    pub(crate) fn begun(&self, peer: Rank) {
+    pub(crate) fn note_begun(&self, peer: Rank) {
         self.open.fetch_add(1, Relaxed);
         self.busy.set(peer, true);
     }
 
     /// Begins an operation with a peer, and does what can be done now.
-    pub(crate) fn post(&self, peer: Rank, operation: Operation) -> Result<(), Error> {
+    pub(crate) fn post(&self, peer: Rank, operation: PinOperation) -> Result<(), Error> {
         let initiator = self.initiators[peer.index()].get_or_init(|| {
-            let invitation = Invitation::read(&self.smp.areas().of_rank(peer));
+            let invitation = NicInvitation::read(&self.smp.areas().of_rank(peer));
             let queue = self.queue(peer, self.rank());
-            Box::new(Initiator::new(peer, queue, invitation))
+            Box::new(PipeInitiator::new(peer, queue, invitation))
         });
         initiator.begin(self, operation)?;
         initiator.advance(self);
@@ -152,7 +152,7 @@ impl Core {
     }
 
     /// Keeps what happened until it is delivered.
-    pub(crate) fn keep(&self, events: Vec<Event>) {
+    pub(crate) fn keep_events(&self, events: Vec<OperationEvent>) {
         if !events.is_empty() {
             self.events().extend(events);
             // It may be another thread's operation, and that one asleep.
@@ -160,11 +160,11 @@ impl Core {
         }
     }
 
-    fn events(&self) -> MutexGuard<'_, Vec<Event>> {
+    fn events(&self) -> MutexGuard<'_, Vec<OperationEvent>> {
         self.events.lock()
     }
 
-    fn initiator(&self, rank: usize) -> Option<&Initiator> {
+    fn initiator(&self, rank: usize) -> Option<&PipeInitiator> {
         self.initiators
             .get(rank)?
             .get()
@@ -196,8 +196,8 @@ impl Core {
         let mut ended = 0;
         for event in events {
             match event {
-                Event::Local(ticket) => sink.local(ticket),
-                Event::Complete(ticket, result) => {
+                OperationEvent::Local(ticket) => sink.local(ticket),
+                OperationEvent::Complete(ticket, result) => {
                     ended += 1;
                     self.open.fetch_sub(1, Relaxed);
                     sink.complete(ticket, result);
@@ -209,17 +209,17 @@ impl Core {
 
     /// Whether there is something to deliver. What another thread was delivering has been
     /// delivered when this returns.
-    pub(crate) fn has_news(&self) -> bool {
+    pub(crate) fn has_events(&self) -> bool {
         let _turn = self.delivering.lock();
         self.is_open()
             && (!self.events().is_empty()
                 || (self.busy.iter())
                     .filter_map(|rank| self.initiator(rank))
-                    .any(|initiator| initiator.has_news(self)))
+                    .any(|initiator| initiator.can_advance(self)))
     }
 
     /// Goes on with what there was no room for; whether there was anything to do.
-    pub(crate) fn go_on(&self) -> bool {
+    pub(crate) fn advance_held_up(&self) -> bool {
         let mut moved = false;
         for initiator in self.held_up.iter().filter_map(|rank| self.initiator(rank)) {
             moved |= initiator.advance(self);
@@ -227,18 +227,18 @@ impl Core {
         moved
     }
 
-    /// Whether [`go_on`](Self::go_on) would find something.
-    pub(crate) fn can_go_on(&self) -> bool {
+    /// Whether [`advance_held_up`](Self::advance_held_up) would find something.
+    pub(crate) fn can_advance_held_up(&self) -> bool {
         (self.held_up.iter())
             .filter_map(|rank| self.initiator(rank))
-            .any(|initiator| initiator.has_news(self))
+            .any(|initiator| initiator.can_advance(self))
     }
 
     /// Ends what waits for peers that ended, and closes the pipes to them: to all, if this rank
     /// has ended itself.
-    pub(crate) fn forget_the_lost(&self) {
+    pub(crate) fn close_ended(&self) {
         for rank in (0..self.ranks() as u32).map(Rank) {
-            if self.both_alive(rank).is_err()
+            if self.check_both_alive(rank).is_err()
                 && let Some(initiator) = self.initiator(rank.index())
             {
                 initiator.advance(self);
@@ -247,7 +247,7 @@ impl Core {
     }
 
     /// Somebody wants to reach memory here.
-    pub(crate) fn call(&self, caller: Caller) {
+    pub(crate) fn add_caller(&self, caller: NicCaller) {
         let mut callers = self.callers.lock();
         callers.push(caller);
         self.called.store(true, Release);
@@ -259,7 +259,7 @@ impl Core {
         self.called.load(Acquire)
     }
 
-    pub(crate) fn callers(&self) -> Vec<Caller> {
+    pub(crate) fn take_callers(&self) -> Vec<NicCaller> {
         if !self.has_callers() {
             return Vec::new();
         }
@@ -279,7 +279,7 @@ impl Core {
     }
 }
 
-impl Ranks {
+impl RankSet {
     fn new(ranks: usize) -> Self {
         Self((0..ranks.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
     }
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn sets_of_ranks_hold_what_was_put_in() {
-        let ranks = Ranks::new(200);
+        let ranks = RankSet::new(200);
         assert!(!ranks.any());
         for rank in [0, 63, 64, 199] {
             ranks.set(Rank(rank), true);

@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use hydrant_conduit::{Cost, Permission, Registration, measure, memory::PAGE};
 
-use crate::{ring::MOST_BYTES, table::Table};
+use crate::{ring::MOST_BYTES, table::PinnedTable};
 
 /// What rank 0 finds and tells the others: all ranks are to say the same.
 #[derive(Debug, Clone, Copy, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-pub(crate) struct Found {
+pub(crate) struct MeasuredCosts {
     /// For each operation and each page, of registering and of deregistering.
     register: [f64; 2],
     deregister: [f64; 2],
@@ -20,10 +20,10 @@ pub(crate) struct Found {
     bytes: u64,
 }
 
-impl Found {
+impl MeasuredCosts {
     /// Costs are measured now, in a millisecond or two.
-    pub(crate) fn by_trying(table: &Table, ranks: usize) -> Self {
-        let (register, deregister, copy) = measure(table).unwrap_or(UNKNOWN);
+    pub(crate) fn measure(table: &PinnedTable, ranks: usize) -> Self {
+        let (register, deregister, copy) = measure_all(table).unwrap_or(UNKNOWN);
         Self {
             register: [register.per_op_ns, register.per_page_ns],
             deregister: [deregister.per_op_ns, deregister.per_page_ns],
@@ -65,7 +65,7 @@ const UNKNOWN: (Cost, Cost, f64) = (
 );
 
 /// Costs of registering, deregistering and copying.
-fn measure(table: &Table) -> Option<(Cost, Cost, f64)> {
+fn measure_all(table: &PinnedTable) -> Option<(Cost, Cost, f64)> {
     let once = |addr: *mut u8, len: usize| {
         let begun = Instant::now();
         // SAFETY: no one is told the key, so nothing is written to the memory.

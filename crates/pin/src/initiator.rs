@@ -21,75 +21,75 @@ use hydrant_smp::upon::{Mapped, Way};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
-    core::{Core, Event},
-    listener::Invitation,
+    core::{OperationEvent, PinCore},
+    listener::NicInvitation,
     pipe::{self, Pipe},
-    queue::{Answer, Piece, Queue, REQUESTS},
-    table::{Refusal, Span},
+    queue::{AccessPiece, AccessQueue, PieceAnswer, REQUESTS},
+    table::{AccessRefusal, Span},
 };
 /// An operation to be done.
-pub(crate) struct Operation {
+pub(crate) struct PinOperation {
     pub(crate) ticket: Ticket,
     pub(crate) way: Way,
     pub(crate) remote: Remote,
-    pub(crate) local: Local,
+    pub(crate) local: LocalMemory,
     /// The own extent; [`Key::ANY`] for a few bytes that go along.
     pub(crate) key: Key,
     /// A copy of these, whose source is the caller's again before there is room for them.
-    pub(crate) along: Option<Box<[u8]>>,
+    pub(crate) inline_data: Option<Box<[u8]>>,
     pub(crate) len: usize,
 }
 
 /// Own memory that the caller vouched for until the operation is complete.
 #[derive(Clone, Copy)]
-pub(crate) struct Local(pub(crate) *mut u8);
+pub(crate) struct LocalMemory(pub(crate) *mut u8);
 // SAFETY: the conduit's contract: valid until complete, whichever thread completes it.
-unsafe impl Send for Local {}
+unsafe impl Send for LocalMemory {}
 
 /// What this rank asks of one peer.
-pub(crate) struct Initiator {
+pub(crate) struct PipeInitiator {
     /// Whose memory it is about.
     peer: Rank,
     /// Where the peer's NIC is asked.
-    queue: Mapped<Queue>,
+    queue: Mapped<AccessQueue>,
     /// How the peer's NIC is called the first time.
-    invitation: Invitation,
+    invitation: NicInvitation,
     /// Held by who begins an operation or takes answers.
-    state: Mutex<State>,
+    state: Mutex<InitiatorState>,
 }
 
-struct State {
+struct InitiatorState {
     /// None before the first operation, and after the peer is lost.
-    pipes: Option<Pipes>,
-    /// Operations under way, in order. Those before `asking` have all their pieces asked for.
-    under_way: VecDeque<UnderWay>,
+    pipes: Option<PeerPipes>,
+    /// Operations under way, in order. Those before `next_to_ask` have all their pieces asked for.
+    in_flight: VecDeque<OperationInFlight>,
     /// The index of the first operation with pieces that were not asked for.
-    asking: usize,
+    next_to_ask: usize,
     /// Pieces asked for and not answered, in order.
-    asked: VecDeque<Asked>,
+    asked: VecDeque<PieceInFlight>,
     /// The number of the next piece to be asked for.
     next: u64,
     /// Why no operation can begin any more.
     broken: Option<Error>,
 }
 
-struct Pipes {
+struct PeerPipes {
     /// What is written goes through it.
-    out: Filled,
+    out: MeteredPipe,
     /// What is read comes through it.
-    back: Filled,
+    back: MeteredPipe,
     /// The peer's NIC has its ends, or will have.
     called: bool,
 }
 
 /// A pipe, and how many of its pages may be in use.
-struct Filled {
+struct MeteredPipe {
     pipe: Pipe,
     used: usize,
 }
 
-struct UnderWay {
-    operation: Operation,
+struct OperationInFlight {
+    operation: PinOperation,
     /// Bytes asked for, and answered.
     asked: usize,
     answered: usize,
@@ -97,23 +97,23 @@ struct UnderWay {
     failed: Option<Error>,
 }
 
-struct Asked {
+struct PieceInFlight {
     /// Where in the operation it begins, in bytes.
     at: usize,
     /// How long it is.
     bytes: usize,
 }
 
-impl Initiator {
-    pub(crate) fn new(peer: Rank, queue: Mapped<Queue>, invitation: Invitation) -> Self {
+impl PipeInitiator {
+    pub(crate) fn new(peer: Rank, queue: Mapped<AccessQueue>, invitation: NicInvitation) -> Self {
         Self {
             peer,
             queue,
             invitation,
-            state: Mutex::new(State {
+            state: Mutex::new(InitiatorState {
                 pipes: None,
-                under_way: VecDeque::new(),
-                asking: 0,
+                in_flight: VecDeque::new(),
+                next_to_ask: 0,
                 asked: VecDeque::new(),
                 next: 0,
                 broken: None,
@@ -121,25 +121,25 @@ impl Initiator {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, InitiatorState> {
         self.state.lock()
     }
 
     /// Begins an operation; [`advance`](Self::advance) does it.
-    pub(crate) fn begin(&self, core: &Core, operation: Operation) -> Result<(), Error> {
+    pub(crate) fn begin(&self, core: &PinCore, operation: PinOperation) -> Result<(), Error> {
         let mut state = self.state();
         if let Some(broken) = &state.broken {
             return Err(broken.clone());
         }
         if state.pipes.is_none() {
-            state.pipes = Some(Pipes {
-                out: Filled::new()?,
-                back: Filled::new()?,
+            state.pipes = Some(PeerPipes {
+                out: MeteredPipe::new()?,
+                back: MeteredPipe::new()?,
                 called: false,
             });
         }
-        core.begun(self.peer);
-        state.under_way.push_back(UnderWay {
+        core.note_begun(self.peer);
+        state.in_flight.push_back(OperationInFlight {
             operation,
             asked: 0,
             answered: 0,
@@ -149,21 +149,21 @@ impl Initiator {
     }
 
     /// Takes answers and asks for more; whether there was anything to do.
-    pub(crate) fn advance(&self, core: &Core) -> bool {
+    pub(crate) fn advance(&self, core: &PinCore) -> bool {
         let mut state = self.state();
         let mut events = Vec::new();
         let mut moved = false;
         loop {
             // A peer's NIC looks no longer after a rank that has ended, though threads of it live.
-            let lost = core.both_alive(self.peer).err();
+            let lost = core.check_both_alive(self.peer).err();
             // What the peer did before it ended still counts.
-            let done = self.go_on(core, &mut state, &mut events, &mut moved, lost);
+            let done = self.advance_once(core, &mut state, &mut events, &mut moved, lost);
             if let Err(broken) = done {
                 state.end(broken.clone(), &mut events);
                 state.pipes = None;
                 state.broken = Some(broken);
             }
-            let more = state.asking < state.under_way.len();
+            let more = state.next_to_ask < state.in_flight.len();
             self.queue.more.store(u64::from(more), Relaxed);
             core.held_up.set(self.peer, more);
             // Between the look and the word that there is more, an answer may have come.
@@ -174,23 +174,23 @@ impl Initiator {
                 break;
             }
         }
-        if state.under_way.is_empty() {
+        if state.in_flight.is_empty() {
             core.busy.set(self.peer, false);
         }
         moved |= !events.is_empty();
         // With the lock held, so that what happened to an operation is kept in order.
-        core.keep(events);
+        core.keep_events(events);
         moved
     }
 
     /// Whether [`advance`](Self::advance) would find something.
-    pub(crate) fn has_news(&self, core: &Core) -> bool {
+    pub(crate) fn can_advance(&self, core: &PinCore) -> bool {
         let state = self.state();
         self.is_answered(&state)
-            || !state.under_way.is_empty() && core.both_alive(self.peer).is_err()
+            || !state.in_flight.is_empty() && core.check_both_alive(self.peer).is_err()
     }
 
-    fn is_answered(&self, state: &State) -> bool {
+    fn is_answered(&self, state: &InitiatorState) -> bool {
         !state.asked.is_empty()
             && self
                 .queue
@@ -199,11 +199,11 @@ impl Initiator {
 
     /// # Errors
     /// What makes further operations with this peer impossible.
-    fn go_on(
+    fn advance_once(
         &self,
-        core: &Core,
-        state: &mut State,
-        events: &mut Vec<Event>,
+        core: &PinCore,
+        state: &mut InitiatorState,
+        events: &mut Vec<OperationEvent>,
         moved: &mut bool,
         lost: Option<Error>,
     ) -> Result<(), Error> {
@@ -213,7 +213,7 @@ impl Initiator {
         if let Some(lost) = lost {
             return Err(lost);
         }
-        while self.ask(core, state, events)? {
+        while self.request_next(core, state, events)? {
             *moved = true;
         }
         Ok(())
@@ -222,36 +222,36 @@ impl Initiator {
     /// Takes the answer to the oldest piece, if it came.
     fn take_answer(
         &self,
-        core: &Core,
-        state: &mut State,
-        events: &mut Vec<Event>,
+        core: &PinCore,
+        state: &mut InitiatorState,
+        events: &mut Vec<OperationEvent>,
     ) -> Result<bool, Error> {
         let Some(piece) = state.asked.front() else {
             return Ok(false);
         };
         let number = state.next - state.asked.len() as u64;
-        let Some(answer) = self.queue.answered(number) else {
+        let Some(answer) = self.queue.read_answer(number) else {
             return Ok(false);
         };
-        let &Asked { at, bytes } = piece;
+        let &PieceInFlight { at, bytes } = piece;
         state.asked.pop_front();
-        let (Some(current), Some(pipes)) = (state.under_way.front_mut(), &mut state.pipes) else {
+        let (Some(current), Some(pipes)) = (state.in_flight.front_mut(), &mut state.pipes) else {
             return Err(Error::Malformed {
                 peer: self.peer,
                 what: "an answer to a question that was not asked",
             });
         };
-        let Operation {
+        let PinOperation {
             way, remote, len, ..
         } = current.operation;
         pipes.to(way).used -= pipe::pages(bytes);
-        let outcome: Result<(), Refusal> = answer.into();
+        let outcome: Result<(), AccessRefusal> = answer.into();
         let outcome = outcome
             .map_err(|refusal| refusal.error(self.peer, remote.key, remote.offset, len as u64));
-        if matches!(answer, Answer::Broken | Answer::NoDescriptors(_)) {
+        if matches!(answer, PieceAnswer::Broken | PieceAnswer::NoDescriptors(_)) {
             return outcome.map(|()| true);
         }
-        if way == Way::In && answer == Answer::Done {
+        if way == Way::In && answer == PieceAnswer::Done {
             current.land(core, &pipes.back.pipe, at, bytes)?;
         }
         current.answered += bytes;
@@ -261,25 +261,30 @@ impl Initiator {
         let over = current.asked == len || current.failed.is_some();
         if over
             && current.answered == current.asked
-            && let Some(ended) = state.under_way.pop_front()
+            && let Some(ended) = state.in_flight.pop_front()
         {
-            state.asking = state.asking.saturating_sub(1);
+            state.next_to_ask = state.next_to_ask.saturating_sub(1);
             events.push(ended.end());
         }
         Ok(true)
     }
 
     /// Asks for the next piece, if there is one and room for it.
-    fn ask(&self, core: &Core, state: &mut State, events: &mut Vec<Event>) -> Result<bool, Error> {
-        let index = state.asking;
-        let (Some(current), Some(pipes)) = (state.under_way.get_mut(index), &mut state.pipes)
+    fn request_next(
+        &self,
+        core: &PinCore,
+        state: &mut InitiatorState,
+        events: &mut Vec<OperationEvent>,
+    ) -> Result<bool, Error> {
+        let index = state.next_to_ask;
+        let (Some(current), Some(pipes)) = (state.in_flight.get_mut(index), &mut state.pipes)
         else {
             return Ok(false);
         };
         if current.failed.is_some() || !pipes.call(&self.invitation, core.rank())? {
             return Ok(false); // it ends with its last answer; or the peer takes no call now
         }
-        let Operation {
+        let PinOperation {
             way, remote, len, ..
         } = current.operation;
         let filled = pipes.to(way);
@@ -292,13 +297,13 @@ impl Initiator {
         if way == Way::Out {
             match current.load(core, &filled.pipe, at, bytes) {
                 Ok(()) => {}
-                Err(Refusal::Broken(cause)) => {
+                Err(AccessRefusal::Broken(cause)) => {
                     return Err(Error::system("moving data through io_uring", cause));
                 }
                 Err(refusal) => {
                     current.fail(core.rank(), refusal);
                     if current.answered == at
-                        && let Some(ended) = state.under_way.remove(index)
+                        && let Some(ended) = state.in_flight.remove(index)
                     {
                         events.push(ended.end());
                     }
@@ -309,7 +314,7 @@ impl Initiator {
         filled.used += pages;
         current.asked += bytes;
         let last = current.asked == len;
-        let piece = Piece {
+        let piece = AccessPiece {
             way,
             last,
             key: remote.key.0,
@@ -319,33 +324,33 @@ impl Initiator {
             bytes,
         };
         if last {
-            state.asking += 1;
+            state.next_to_ask += 1;
             if way == Way::Out {
-                events.push(Event::Local(current.operation.ticket));
+                events.push(OperationEvent::Local(current.operation.ticket));
             }
         }
-        self.queue.ask(state.next, &piece);
+        self.queue.request(state.next, &piece);
         state.next += 1;
-        state.asked.push_back(Asked { at, bytes });
+        state.asked.push_back(PieceInFlight { at, bytes });
         core.wake_nic(self.peer);
         Ok(true)
     }
 }
 
-impl State {
+impl InitiatorState {
     /// Ends every operation.
-    fn end(&mut self, cause: Error, events: &mut Vec<Event>) {
-        for mut ended in self.under_way.drain(..) {
+    fn end(&mut self, cause: Error, events: &mut Vec<OperationEvent>) {
+        for mut ended in self.in_flight.drain(..) {
             ended.failed.get_or_insert_with(|| cause.clone());
             events.push(ended.end());
         }
-        self.asking = 0;
+        self.next_to_ask = 0;
         self.asked.clear();
     }
 }
 
-impl Pipes {
-    fn to(&mut self, way: Way) -> &mut Filled {
+impl PeerPipes {
+    fn to(&mut self, way: Way) -> &mut MeteredPipe {
         match way {
             Way::Out => &mut self.out,
             Way::In => &mut self.back,
@@ -357,7 +362,7 @@ impl Pipes {
     ///
     /// # Errors
     /// [`Error::Exhausted`] if this process has no descriptor left to call with.
-    fn call(&mut self, invitation: &Invitation, me: Rank) -> Result<bool, Error> {
+    fn call(&mut self, invitation: &NicInvitation, me: Rank) -> Result<bool, Error> {
         if !self.called {
             let (out, back) = (&self.out.pipe, &self.back.pipe);
             match invitation.call(me, [out.ends.as_fd(), back.ends.as_fd()]) {
@@ -372,35 +377,43 @@ impl Pipes {
     }
 }
 
-impl Filled {
+impl MeteredPipe {
     fn new() -> Result<Self, Error> {
         let pipe = Pipe::new()?;
         Ok(Self { pipe, used: 0 })
     }
 }
 
-impl UnderWay {
+impl OperationInFlight {
     /// The part of own memory that a piece is about.
     fn span(&self, at: usize, bytes: usize) -> Span {
-        let Operation { local, len, .. } = &self.operation;
+        let PinOperation { local, len, .. } = &self.operation;
         Span::whole(local.0.addr() as u64, *len).part(at, bytes)
     }
 
     /// Moves a piece of a write into the pipe.
-    fn load(&self, core: &Core, pipe: &Pipe, at: usize, bytes: usize) -> Result<(), Refusal> {
-        let Operation { key, along, .. } = &self.operation;
-        let Some(along) = along else {
+    fn load(
+        &self,
+        core: &PinCore,
+        pipe: &Pipe,
+        at: usize,
+        bytes: usize,
+    ) -> Result<(), AccessRefusal> {
+        let PinOperation {
+            key, inline_data, ..
+        } = &self.operation;
+        let Some(inline_data) = inline_data else {
             return core.table.push(*key, self.span(at, bytes), &pipe.ends);
         };
-        let Some(part) = along.get(at..at + bytes) else {
-            return Err(Refusal::BadAddress);
+        let Some(part) = inline_data.get(at..at + bytes) else {
+            return Err(AccessRefusal::BadAddress);
         };
         // SAFETY: the part is borrowed, and as long.
         let filled = unsafe { pipe.fill(part.as_ptr(), bytes) };
         if filled {
             Ok(())
         } else {
-            Err(Refusal::BadAddress)
+            Err(AccessRefusal::BadAddress)
         }
     }
 
@@ -408,12 +421,12 @@ impl UnderWay {
     ///
     /// # Errors
     /// What leaves the pipe in doubt.
-    fn land(&mut self, core: &Core, pipe: &Pipe, at: usize, bytes: usize) -> Result<(), Error> {
+    fn land(&mut self, core: &PinCore, pipe: &Pipe, at: usize, bytes: usize) -> Result<(), Error> {
         if self.failed.is_none() {
             let span = self.span(at, bytes);
             match core.table.pull(self.operation.key, span, &pipe.ends) {
                 Ok(()) => return Ok(()),
-                Err(Refusal::Broken(cause)) => {
+                Err(AccessRefusal::Broken(cause)) => {
                     return Err(Error::system("moving data through io_uring", cause));
                 }
                 Err(refusal) => self.fail(core.rank(), refusal),
@@ -424,16 +437,16 @@ impl UnderWay {
     }
 
     /// Its own memory was refused.
-    fn fail(&mut self, me: Rank, refusal: Refusal) {
-        let Operation {
+    fn fail(&mut self, me: Rank, refusal: AccessRefusal) {
+        let PinOperation {
             local, key, len, ..
         } = &self.operation;
         let error = refusal.error(me, *key, local.0.addr() as u64, *len as u64);
         self.failed.get_or_insert(error);
     }
 
-    fn end(self) -> Event {
+    fn end(self) -> OperationEvent {
         let result = self.failed.map_or(Ok(()), Err);
-        Event::Complete(self.operation.ticket, result)
+        OperationEvent::Complete(self.operation.ticket, result)
     }
 }

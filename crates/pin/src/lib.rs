@@ -42,14 +42,14 @@ use hydrant_smp::{Options, upon::join};
 use self::{
     area::{COSTS, DESCRIPTORS, EXTRA},
     conduit::INLINE,
-    core::Core,
-    costs::Found,
-    limits::Limits,
-    listener::Listener,
-    table::Table,
+    core::PinCore,
+    costs::MeasuredCosts,
+    limits::PinLimits,
+    listener::NicListener,
+    table::PinnedTable,
 };
 
-pub use bare::Bare;
+pub use bare::BareRing;
 pub use conduit::Pinned;
 pub use table::MOST_EXTENTS;
 
@@ -62,7 +62,7 @@ pub use table::MOST_EXTENTS;
 /// [`Error::Unreachable`] if a rank is on another host or does not come in time, and where the
 /// system has no `io_uring` or forbids it.
 pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Pinned, Error> {
-    without_huge_pages();
+    disable_huge_pages();
     let segment = Segment::new(options.segment.next_multiple_of(4096))?;
     let rank = Rank(bootstrap.rank());
     let messages = Options {
@@ -70,15 +70,15 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Pinned
         ..options.clone()
     };
     let (smp, (table, listener)) = join(bootstrap, &messages, EXTRA, DESCRIPTORS, |areas| {
-        let table = Table::new(rank, areas.extents(), Limits::here())?;
+        let table = PinnedTable::new(rank, areas.extents(), PinLimits::here())?;
         if rank == Rank(0) {
-            let found = Found::by_trying(&table, areas.ranks());
+            let found = MeasuredCosts::measure(&table, areas.ranks());
             let stored = areas.of_rank(rank).store(COSTS, found);
             debug_assert!(stored.is_ok(), "an area is as long as it was asked for");
         }
-        Ok((table, Listener::open(&areas.of_rank(rank))?))
+        Ok((table, NicListener::open(&areas.of_rank(rank))?))
     })?;
-    let found: Found = (smp.areas().of_rank(Rank(0)).load(COSTS))
+    let found: MeasuredCosts = (smp.areas().of_rank(Rank(0)).load(COSTS))
         .map_err(|_| Error::Unreachable("an area out of bounds".to_owned()))?;
     let caps = Caps {
         name: "smp+pin",
@@ -90,7 +90,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Pinned
         segment: segment.window.len(),
         ..smp.caps().clone()
     };
-    Pinned::start(Arc::new(Core::new(smp, table)), listener, segment, caps)
+    Pinned::start(Arc::new(PinCore::new(smp, table)), listener, segment, caps)
 }
 
 /// Whether this system plays NICs, and what registration costs with them.
@@ -98,12 +98,12 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Pinned
 /// # Errors
 /// [`Error::Unreachable`] where the system has no `io_uring` or forbids it.
 pub fn probe() -> Result<Registration, Error> {
-    let table = Table::new(Rank(0), MOST_EXTENTS, Limits::here())?;
-    Ok(Found::by_trying(&table, 1).registration(INLINE))
+    let table = PinnedTable::new(Rank(0), MOST_EXTENTS, PinLimits::here())?;
+    Ok(MeasuredCosts::measure(&table, 1).registration(INLINE))
 }
 
 /// From now on no memory of this process becomes a huge page.
-fn without_huge_pages() {
+fn disable_huge_pages() {
     // SAFETY: changes how later page faults are served, and nothing that a program can see.
     let refused = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) } != 0;
     if refused {

@@ -17,7 +17,7 @@ const PLENTY: u64 = 64 << 20;
 
 /// What may be pinned.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
+pub(crate) struct PinLimits {
     /// `RLIMIT_MEMLOCK`, if it applies to this process. The kernel counts all that a user
     /// pins for `io_uring` against it, in whatever process.
     locked: Option<u64>,
@@ -25,7 +25,7 @@ pub(crate) struct Limits {
     physical: u64,
 }
 
-impl Limits {
+impl PinLimits {
     /// Those of this process.
     pub(crate) fn here() -> Self {
         Self {
@@ -53,14 +53,20 @@ impl Limits {
     }
 
     /// Why memory of a rank was not pinned.
-    pub(crate) fn refused(&self, cause: Unpinnable, rank: Rank, addr: usize, len: usize) -> Error {
+    pub(crate) fn registration_error(
+        &self,
+        cause: Unpinnable,
+        rank: Rank,
+        addr: usize,
+        len: usize,
+    ) -> Error {
         match cause {
             Unpinnable::Address => Error::BadAddress {
                 peer: rank,
                 addr: addr as u64,
                 len: len as u64,
             },
-            Unpinnable::Memory => self.exceeded(),
+            Unpinnable::Memory => self.limit_error(),
             Unpinnable::Other(cause) => {
                 Error::system("pinning memory", io::Error::from_raw_os_error(cause))
             }
@@ -68,7 +74,7 @@ impl Limits {
     }
 
     /// There is no more.
-    fn exceeded(&self) -> Error {
+    fn limit_error(&self) -> Error {
         match self.locked {
             Some(limit) => Error::Exhausted {
                 what: "memory that may be pinned",
@@ -91,13 +97,13 @@ mod tests {
 
     #[test]
     fn the_lesser_limit_is_shared() {
-        let limits = Limits {
+        let limits = PinLimits {
             locked: Some(8 << 20),
             physical: 16 << 30,
         };
         assert_eq!(limits.share(4), (2 << 20) - OWN_PAGES * PAGE);
-        assert!(limits.exceeded().to_string().contains("ulimit -l"));
-        let free = Limits {
+        assert!(limits.limit_error().to_string().contains("ulimit -l"));
+        let free = PinLimits {
             locked: None,
             ..limits
         };

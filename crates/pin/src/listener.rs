@@ -20,9 +20,9 @@ const _: () = assert!(PIPES <= MOST_DESCRIPTORS);
 
 /// Where to call, and what to show there.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Invitation(upon::Invitation);
+pub(crate) struct NicInvitation(upon::Invitation);
 
-impl Invitation {
+impl NicInvitation {
     /// What is in a NIC's area.
     pub(crate) fn read(area: &Window) -> Self {
         Self(
@@ -42,10 +42,10 @@ impl Invitation {
 }
 
 /// The socket of a NIC.
-pub(crate) struct Listener(Callee);
+pub(crate) struct NicListener(Callee);
 
 /// Somebody who wants to reach memory here.
-pub(crate) struct Caller {
+pub(crate) struct NicCaller {
     pub(crate) from: Rank,
     /// What it writes comes out of the first pipe; what it reads goes into the second. `None` if
     /// they did not both arrive: the kernel leaves out those for which this process has no
@@ -53,7 +53,7 @@ pub(crate) struct Caller {
     pub(crate) pipes: Option<[OwnedFd; PIPES]>,
 }
 
-impl Listener {
+impl NicListener {
     /// Opens the socket and says so in the area.
     pub(crate) fn open(area: &Window) -> Result<Self, Error> {
         let (callee, invitation) = Callee::open()?;
@@ -63,9 +63,9 @@ impl Listener {
     }
 
     /// Waits for a caller; `None` once it is shut.
-    pub(crate) fn next(&self) -> Option<Caller> {
+    pub(crate) fn next(&self) -> Option<NicCaller> {
         match self.0.next() {
-            Ok(call) => call.map(|call| Caller {
+            Ok(call) => call.map(|call| NicCaller {
                 from: call.from,
                 pipes: call.descriptors.try_into().ok(),
             }),
@@ -91,10 +91,10 @@ mod tests {
     #[test]
     fn what_a_caller_brings_comes_out_as_it_went_in() {
         let area = Window::private(crate::area::BYTES);
-        let listener = Listener::open(&area).unwrap();
+        let listener = NicListener::open(&area).unwrap();
         let pipe = rustix::pipe::pipe().unwrap();
         let pipes = [pipe.0.as_fd(), pipe.1.as_fd()];
-        Invitation::read(&area).call(Rank(3), pipes).unwrap();
+        NicInvitation::read(&area).call(Rank(3), pipes).unwrap();
         let caller = listener.next().unwrap();
         assert_eq!(caller.from, Rank(3));
         rustix::io::write(&pipe.1, b"x").unwrap();
@@ -106,9 +106,9 @@ mod tests {
     #[test]
     fn a_full_listener_lets_nobody_wait() {
         let area = Window::private(crate::area::BYTES);
-        let _listener = Listener::open(&area).unwrap();
+        let _listener = NicListener::open(&area).unwrap();
         let pipe = rustix::pipe::pipe().unwrap();
-        let invitation = Invitation::read(&area);
+        let invitation = NicInvitation::read(&area);
         let call = || invitation.call(Rank(1), [pipe.0.as_fd(), pipe.1.as_fd()]);
         let refused = (0..100_000).find_map(|_| call().err()).expect("no end");
         assert_eq!(refused.kind(), io::ErrorKind::WouldBlock, "{refused}");

@@ -18,25 +18,25 @@ use hydrant_smp::upon::{Shareable, Way};
 pub(crate) const REQUESTS: usize = 32;
 
 /// Bytes of a queue.
-pub(crate) const BYTES: usize = size_of::<Queue>();
+pub(crate) const BYTES: usize = size_of::<AccessQueue>();
 
 /// The queue of one pair, one way.
 #[repr(C, align(64))]
-pub(crate) struct Queue {
+pub(crate) struct AccessQueue {
     /// Not zero while the initiator has more to ask than there was room for.
     pub(crate) more: AtomicU64,
     _spare: [AtomicU64; 7],
-    lines: [Request; REQUESTS],
+    lines: [QueueLine; REQUESTS],
 }
 
 // SAFETY: a struct of atomics.
-unsafe impl Shareable for Queue {}
+unsafe impl Shareable for AccessQueue {}
 
 #[repr(C, align(64))]
-struct Request {
+struct QueueLine {
     turn: AtomicU64,
     /// Way, whether it is the last of an operation, and bytes of the piece.
-    what: AtomicU64,
+    bits: AtomicU64,
     key: AtomicU64,
     offset: AtomicU64,
     len: AtomicU64,
@@ -48,7 +48,7 @@ struct Request {
 
 /// A piece of an operation, as asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Piece {
+pub(crate) struct AccessPiece {
     pub(crate) way: Way,
     /// The operation's last.
     pub(crate) last: bool,
@@ -65,7 +65,7 @@ pub(crate) struct Piece {
 
 /// How a piece ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Answer {
+pub(crate) enum PieceAnswer {
     Done,
     Revoked,
     /// With the length of the extent.
@@ -82,17 +82,17 @@ const READ: u64 = 1;
 const LAST: u64 = 2;
 const BYTES_SHIFT: u32 = 8;
 
-impl Queue {
-    fn line(&self, n: u64) -> &Request {
+impl AccessQueue {
+    fn line(&self, n: u64) -> &QueueLine {
         &self.lines[(n % REQUESTS as u64) as usize]
     }
 
     /// Asks for the piece of number `n`; the one of `n - REQUESTS` was taken.
-    pub(crate) fn ask(&self, n: u64, piece: &Piece) {
+    pub(crate) fn request(&self, n: u64, piece: &AccessPiece) {
         let line = self.line(n);
         let way = if piece.way == Way::In { READ } else { 0 };
         let last = if piece.last { LAST } else { 0 };
-        line.what
+        line.bits
             .store(way | last | (piece.bytes as u64) << BYTES_SHIFT, Relaxed);
         line.key.store(piece.key, Relaxed);
         line.offset.store(piece.offset, Relaxed);
@@ -103,25 +103,25 @@ impl Queue {
 
     /// Whether the piece of number `n` was asked for.
     #[inline]
-    pub(crate) fn is_asked(&self, n: u64) -> bool {
+    pub(crate) fn is_requested(&self, n: u64) -> bool {
         self.line(n).turn.load(Acquire) == 2 * n + 1
     }
 
     /// The piece of number `n`, once it was asked for; `Err` if it is none.
-    pub(crate) fn asked(&self, n: u64, most: usize) -> Option<Result<Piece, ()>> {
-        if !self.is_asked(n) {
+    pub(crate) fn read_request(&self, n: u64, most: usize) -> Option<Result<AccessPiece, ()>> {
+        if !self.is_requested(n) {
             return None;
         }
         let line = self.line(n);
-        let what = line.what.load(Relaxed);
-        let piece = Piece {
-            way: if what & READ != 0 { Way::In } else { Way::Out },
-            last: what & LAST != 0,
+        let bits = line.bits.load(Relaxed);
+        let piece = AccessPiece {
+            way: if bits & READ != 0 { Way::In } else { Way::Out },
+            last: bits & LAST != 0,
             key: line.key.load(Relaxed),
             offset: line.offset.load(Relaxed),
             len: line.len.load(Relaxed),
             at: line.at.load(Relaxed),
-            bytes: (what >> BYTES_SHIFT) as usize,
+            bytes: (bits >> BYTES_SHIFT) as usize,
         };
         let fits = piece.bytes <= most
             && (piece.at.checked_add(piece.bytes as u64)).is_some_and(|end| end <= piece.len);
@@ -129,14 +129,14 @@ impl Queue {
     }
 
     /// Answers the piece of number `n`.
-    pub(crate) fn answer(&self, n: u64, answer: Answer) {
+    pub(crate) fn answer(&self, n: u64, answer: PieceAnswer) {
         let (status, extent) = match answer {
-            Answer::Done => (0, 0),
-            Answer::Revoked => (1, 0),
-            Answer::OutOfExtent(extent) => (2, extent),
-            Answer::BadAddress => (3, 0),
-            Answer::Broken => (4, 0),
-            Answer::NoDescriptors(limit) => (5, limit),
+            PieceAnswer::Done => (0, 0),
+            PieceAnswer::Revoked => (1, 0),
+            PieceAnswer::OutOfExtent(extent) => (2, extent),
+            PieceAnswer::BadAddress => (3, 0),
+            PieceAnswer::Broken => (4, 0),
+            PieceAnswer::NoDescriptors(limit) => (5, limit),
         };
         let line = self.line(n);
         line.status.store(status, Relaxed);
@@ -151,18 +151,18 @@ impl Queue {
     }
 
     /// How the piece of number `n` ended, once it did.
-    pub(crate) fn answered(&self, n: u64) -> Option<Answer> {
+    pub(crate) fn read_answer(&self, n: u64) -> Option<PieceAnswer> {
         if !self.is_answered(n) {
             return None;
         }
         let line = self.line(n);
         Some(match line.status.load(Relaxed) {
-            0 => Answer::Done,
-            1 => Answer::Revoked,
-            2 => Answer::OutOfExtent(line.extent.load(Relaxed)),
-            3 => Answer::BadAddress,
-            5 => Answer::NoDescriptors(line.extent.load(Relaxed)),
-            _ => Answer::Broken,
+            0 => PieceAnswer::Done,
+            1 => PieceAnswer::Revoked,
+            2 => PieceAnswer::OutOfExtent(line.extent.load(Relaxed)),
+            3 => PieceAnswer::BadAddress,
+            5 => PieceAnswer::NoDescriptors(line.extent.load(Relaxed)),
+            _ => PieceAnswer::Broken,
         })
     }
 }
@@ -172,14 +172,14 @@ mod tests {
     use super::*;
 
     /// As the shared file has it.
-    fn queue() -> Queue {
+    fn queue() -> AccessQueue {
         let zero = || AtomicU64::new(0);
-        Queue {
+        AccessQueue {
             more: zero(),
             _spare: std::array::from_fn(|_| zero()),
-            lines: std::array::from_fn(|_| Request {
+            lines: std::array::from_fn(|_| QueueLine {
                 turn: zero(),
-                what: zero(),
+                bits: zero(),
                 key: zero(),
                 offset: zero(),
                 len: zero(),
@@ -194,15 +194,15 @@ mod tests {
     fn pieces_and_answers_come_as_sent() {
         let queue = queue();
         let answers = [
-            Answer::Done,
-            Answer::Revoked,
-            Answer::OutOfExtent(77),
-            Answer::BadAddress,
-            Answer::Broken,
-            Answer::NoDescriptors(1024),
+            PieceAnswer::Done,
+            PieceAnswer::Revoked,
+            PieceAnswer::OutOfExtent(77),
+            PieceAnswer::BadAddress,
+            PieceAnswer::Broken,
+            PieceAnswer::NoDescriptors(1024),
         ];
         for n in 0..200 {
-            let piece = Piece {
+            let piece = AccessPiece {
                 way: if n % 3 == 0 { Way::In } else { Way::Out },
                 last: n % 2 == 0,
                 key: n << 32 | 5,
@@ -211,21 +211,21 @@ mod tests {
                 at: n * 4096,
                 bytes: 65536 - n as usize,
             };
-            assert_eq!(queue.asked(n, 65536), None);
-            queue.ask(n, &piece);
-            assert_eq!(queue.asked(n, 65536), Some(Ok(piece)));
-            assert_eq!(queue.answered(n), None);
+            assert_eq!(queue.read_request(n, 65536), None);
+            queue.request(n, &piece);
+            assert_eq!(queue.read_request(n, 65536), Some(Ok(piece)));
+            assert_eq!(queue.read_answer(n), None);
             let answer = answers[n as usize % answers.len()];
             queue.answer(n, answer);
-            assert_eq!(queue.asked(n, 65536), None, "answered is not asked");
-            assert_eq!(queue.answered(n), Some(answer));
+            assert_eq!(queue.read_request(n, 65536), None, "answered is not asked");
+            assert_eq!(queue.read_answer(n), Some(answer));
         }
     }
 
     #[test]
     fn what_is_no_piece_is_seen() {
         let queue = queue();
-        let piece = Piece {
+        let piece = AccessPiece {
             way: Way::Out,
             last: true,
             key: 1,
@@ -235,12 +235,12 @@ mod tests {
             bytes: 10,
         };
         for (n, bad) in [
-            Piece { bytes: 11, ..piece },
-            Piece {
+            AccessPiece { bytes: 11, ..piece },
+            AccessPiece {
                 at: u64::MAX,
                 ..piece
             },
-            Piece {
+            AccessPiece {
                 len: 9000,
                 at: 0,
                 bytes: 8193,
@@ -250,8 +250,8 @@ mod tests {
         .into_iter()
         .enumerate()
         {
-            queue.ask(n as u64, &bad);
-            assert_eq!(queue.asked(n as u64, 8192), Some(Err(())), "{bad:?}");
+            queue.request(n as u64, &bad);
+            assert_eq!(queue.read_request(n as u64, 8192), Some(Err(())), "{bad:?}");
         }
     }
 }

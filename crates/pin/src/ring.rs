@@ -46,7 +46,10 @@ impl Ring {
     /// # Errors
     /// [`Error::Unreachable`] where the system has no `io_uring`, or forbids it.
     pub(crate) fn new(entries: usize) -> Result<Self, Error> {
-        let ring = IoUring::builder().dontfork().build(4).map_err(absent)?;
+        let ring = IoUring::builder()
+            .dontfork()
+            .build(4)
+            .map_err(setup_error)?;
         (ring.submitter().register_buffers_sparse(entries as u32)).map_err(|cause| {
             if cause.raw_os_error() == Some(libc::EINVAL) {
                 let what = "smp+pin needs io_uring with sparse tables of buffers: Linux 5.19";
@@ -190,7 +193,7 @@ impl Drop for Ring {
 }
 
 /// Why there is no ring.
-fn absent(cause: io::Error) -> Error {
+fn setup_error(cause: io::Error) -> Error {
     let why = match cause.raw_os_error() {
         Some(libc::ENOSYS) => {
             "this kernel has none, or a container hides it (seccomp): run outside, or allow the \

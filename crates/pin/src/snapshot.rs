@@ -52,7 +52,7 @@ impl Snapshot {
         };
         // SAFETY: lead + len are within the mapping just made, which is zeroed and not shared.
         let copy = unsafe { std::slice::from_raw_parts_mut(base.as_ptr().add(lead), len) };
-        by_the_kernel(addr as u64, copy)?;
+        copy_checked(addr as u64, copy)?;
         Ok(snapshot)
     }
 
@@ -70,7 +70,7 @@ impl Drop for Snapshot {
 }
 
 /// Copies what is at an address, or says that nothing is.
-fn by_the_kernel(addr: u64, copy: &mut [u8]) -> Result<(), Unpinnable> {
+fn copy_checked(addr: u64, copy: &mut [u8]) -> Result<(), Unpinnable> {
     static PIPE: OnceLock<Option<Mutex<SelfCopy>>> = OnceLock::new();
     let pipe = PIPE.get_or_init(|| SelfCopy::new().ok().map(Mutex::new));
     let Some(pipe) = pipe else {

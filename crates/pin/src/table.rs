@@ -3,7 +3,7 @@
 //! A key is an index and a generation, so one that was revoked, or forged, matches nothing. The
 //! extents are spread over a few rings with a lock each: the kernel pins under a lock of the
 //! ring, and the data of other extents need not wait for that. Every access is checked and done
-//! under the lock, and [`Table::deregister`] takes it, so nothing is touched after that returned.
+//! under the lock, and [`PinnedTable::deregister`] takes it, so nothing is touched after that returned.
 
 #![allow(unsafe_code)] // has memory pinned that its callers vouch for
 
@@ -18,8 +18,8 @@ use hydrant_smp::upon::{Handle, Way};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
-    limits::{Limits, SHARDS},
-    queue::Answer,
+    limits::{PinLimits, SHARDS},
+    queue::PieceAnswer,
     ring::{MOST_BYTES, MOST_ENTRIES, Ring, Unpinnable},
     snapshot::Snapshot,
 };
@@ -28,13 +28,13 @@ use crate::{
 pub const MOST_EXTENTS: usize = SHARDS * MOST_ENTRIES;
 
 /// What a rank has registered.
-pub(crate) struct Table {
+pub(crate) struct PinnedTable {
     /// This rank, for errors.
     rank: Rank,
     /// Most extents.
     extents: usize,
     /// What the system lets the process pin.
-    limits: Limits,
+    limits: PinLimits,
     /// The extents, spread by index.
     shards: Vec<Mutex<Shard>>,
     /// Where the next extent goes, if there is room.
@@ -44,7 +44,7 @@ pub(crate) struct Table {
 struct Shard {
     /// Whose table of registered buffers it is.
     ring: Ring,
-    entries: Vec<Entry>,
+    entries: Vec<PinnedExtent>,
     /// Entries given back.
     free: Vec<u32>,
     most: usize,
@@ -52,7 +52,7 @@ struct Shard {
 
 /// An extent, or room for one.
 #[derive(Default)]
-struct Entry {
+struct PinnedExtent {
     /// Odd while in force; counts up with every change.
     generation: u32,
     addr: usize,
@@ -76,7 +76,7 @@ pub(crate) struct Span {
 
 /// Why an access was refused.
 #[derive(Debug)]
-pub(crate) enum Refusal {
+pub(crate) enum AccessRefusal {
     Revoked,
     /// With the length of the extent.
     OutOfExtent(u64),
@@ -88,10 +88,10 @@ pub(crate) enum Refusal {
     NoDescriptors(u64),
 }
 
-impl Table {
+impl PinnedTable {
     /// # Errors
     /// [`Error::Unreachable`] where the system has no `io_uring`, or forbids it.
-    pub(crate) fn new(rank: Rank, extents: usize, limits: Limits) -> Result<Self, Error> {
+    pub(crate) fn new(rank: Rank, extents: usize, limits: PinLimits) -> Result<Self, Error> {
         let shards = limits.rings().min(extents.max(1));
         let extents = extents.clamp(1, shards * MOST_ENTRIES);
         let shards = (0..shards)
@@ -114,7 +114,7 @@ impl Table {
         })
     }
 
-    pub(crate) fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &PinLimits {
         &self.limits
     }
 
@@ -147,17 +147,19 @@ impl Table {
         let first = self.next.fetch_add(1, Relaxed);
         for number in first..first + self.shards.len() {
             let mut shard = self.shard(number);
-            let Some(index) = shard.room() else { continue };
+            let Some(index) = shard.free_entry() else {
+                continue;
+            };
             let placed = shard.pin(index, addr, len, permission);
             let (pinned, snapshot) = match placed {
                 Ok(placed) => placed,
                 Err(cause) => {
                     shard.free.push(index);
-                    return Err(self.limits.refused(cause, self.rank, addr, len));
+                    return Err(self.limits.registration_error(cause, self.rank, addr, len));
                 }
             };
             let entry = &mut shard.entries[index as usize];
-            *entry = Entry {
+            *entry = PinnedExtent {
                 generation: entry.generation.wrapping_add(1),
                 addr,
                 len,
@@ -200,52 +202,52 @@ impl Table {
     }
 
     /// Whether an access would be let through now.
-    pub(crate) fn check(&self, key: Key, way: Way, span: Span) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, key: Key, way: Way, span: Span) -> Result<(), AccessRefusal> {
         let handle = Handle::from_word(key.0);
         let mut shard = self.shard_of(handle);
         let index = handle.index / self.shards.len() as u32;
-        (shard.find(index, handle).ok_or(Refusal::Revoked)?)
-            .place(way, span)
+        (shard.find(index, handle).ok_or(AccessRefusal::Revoked)?)
+            .pinned_address(way, span)
             .map(drop)
     }
 
     /// Moves a part of an extent into a pipe that has room for it. If refused, nothing was
     /// moved.
-    pub(crate) fn push(&self, key: Key, span: Span, pipe: &OwnedFd) -> Result<(), Refusal> {
+    pub(crate) fn push(&self, key: Key, span: Span, pipe: &OwnedFd) -> Result<(), AccessRefusal> {
         self.access(key, Way::Out, span, pipe)
     }
 
     /// Moves a part of an extent out of a pipe. If refused, it is still in the pipe.
-    pub(crate) fn pull(&self, key: Key, span: Span, pipe: &OwnedFd) -> Result<(), Refusal> {
+    pub(crate) fn pull(&self, key: Key, span: Span, pipe: &OwnedFd) -> Result<(), AccessRefusal> {
         self.access(key, Way::In, span, pipe)
     }
 
     /// `way` is as the extent's NIC sees it: out of the extent, or into it.
-    fn access(&self, key: Key, way: Way, span: Span, pipe: &OwnedFd) -> Result<(), Refusal> {
+    fn access(&self, key: Key, way: Way, span: Span, pipe: &OwnedFd) -> Result<(), AccessRefusal> {
         let handle = Handle::from_word(key.0);
         let mut shard = self.shard_of(handle);
         let index = handle.index / self.shards.len() as u32;
-        let entry = shard.find(index, handle).ok_or(Refusal::Revoked)?;
-        let place = entry.place(way, span)?;
+        let entry = shard.find(index, handle).ok_or(AccessRefusal::Revoked)?;
+        let place = entry.pinned_address(way, span)?;
         let ring = &mut shard.ring;
         match way {
             Way::Out => ring.push(pipe, index, place, span.bytes),
             // SAFETY: the extent is in force and for writing; who registered it vouched for that.
             Way::In => unsafe { ring.pull(pipe, index, place, span.bytes) },
         }
-        .map_err(Refusal::Broken)
+        .map_err(AccessRefusal::Broken)
     }
 }
 
 impl Shard {
     /// An entry that is not in force.
-    fn room(&mut self) -> Option<u32> {
+    fn free_entry(&mut self) -> Option<u32> {
         if let Some(index) = self.free.pop() {
             return Some(index);
         }
         let index = self.entries.len();
         (index < self.most).then(|| {
-            self.entries.push(Entry::default());
+            self.entries.push(PinnedExtent::default());
             index as u32
         })
     }
@@ -273,23 +275,23 @@ impl Shard {
         }
     }
 
-    fn find(&mut self, index: u32, handle: Handle) -> Option<&mut Entry> {
+    fn find(&mut self, index: u32, handle: Handle) -> Option<&mut PinnedExtent> {
         let entry = self.entries.get_mut(index as usize)?;
         (handle.generation % 2 == 1 && entry.generation == handle.generation).then_some(entry)
     }
 }
 
-impl Entry {
+impl PinnedExtent {
     /// Where the part begins, as an address of what was pinned.
-    fn place(&self, way: Way, span: Span) -> Result<usize, Refusal> {
+    fn pinned_address(&self, way: Way, span: Span) -> Result<usize, AccessRefusal> {
         let (start, extent) = (self.addr as u64, self.len as u64);
         let into = (span.offset.checked_sub(start))
             .filter(|into| span.len <= extent && *into <= extent - span.len);
         let Some(into) = into else {
-            return Err(Refusal::OutOfExtent(extent));
+            return Err(AccessRefusal::OutOfExtent(extent));
         };
         if way == Way::In && !self.writable {
-            return Err(Refusal::BadAddress);
+            return Err(AccessRefusal::BadAddress);
         }
         debug_assert!(span.at + span.bytes as u64 <= span.len);
         Ok(self.pinned + (into + span.at) as usize)
@@ -317,7 +319,7 @@ impl Span {
     }
 }
 
-impl Refusal {
+impl AccessRefusal {
     /// As the NIC's owner says it.
     pub(crate) fn error(self, owner: Rank, key: Key, offset: u64, len: u64) -> Error {
         match self {
@@ -345,26 +347,26 @@ impl Refusal {
     }
 
     /// As the NIC says it to the one that asked.
-    pub(crate) fn answer(&self) -> Answer {
+    pub(crate) fn answer(&self) -> PieceAnswer {
         match self {
-            Self::Revoked => Answer::Revoked,
-            Self::OutOfExtent(extent) => Answer::OutOfExtent(*extent),
-            Self::BadAddress => Answer::BadAddress,
-            Self::Broken(_) => Answer::Broken,
-            Self::NoDescriptors(limit) => Answer::NoDescriptors(*limit),
+            Self::Revoked => PieceAnswer::Revoked,
+            Self::OutOfExtent(extent) => PieceAnswer::OutOfExtent(*extent),
+            Self::BadAddress => PieceAnswer::BadAddress,
+            Self::Broken(_) => PieceAnswer::Broken,
+            Self::NoDescriptors(limit) => PieceAnswer::NoDescriptors(*limit),
         }
     }
 }
 
-impl From<Answer> for Result<(), Refusal> {
-    fn from(answer: Answer) -> Self {
+impl From<PieceAnswer> for Result<(), AccessRefusal> {
+    fn from(answer: PieceAnswer) -> Self {
         Err(match answer {
-            Answer::Done => return Ok(()),
-            Answer::Revoked => Refusal::Revoked,
-            Answer::OutOfExtent(extent) => Refusal::OutOfExtent(extent),
-            Answer::BadAddress => Refusal::BadAddress,
-            Answer::NoDescriptors(limit) => Refusal::NoDescriptors(limit),
-            Answer::Broken => Refusal::Broken(io::Error::other("the peer's NIC failed")),
+            PieceAnswer::Done => return Ok(()),
+            PieceAnswer::Revoked => AccessRefusal::Revoked,
+            PieceAnswer::OutOfExtent(extent) => AccessRefusal::OutOfExtent(extent),
+            PieceAnswer::BadAddress => AccessRefusal::BadAddress,
+            PieceAnswer::NoDescriptors(limit) => AccessRefusal::NoDescriptors(limit),
+            PieceAnswer::Broken => AccessRefusal::Broken(io::Error::other("the peer's NIC failed")),
         })
     }
 }

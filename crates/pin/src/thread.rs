@@ -20,10 +20,10 @@ use rustix::{
 };
 
 use crate::{
-    core::Core,
-    listener::{Caller, PIPES},
+    core::PinCore,
+    listener::{NicCaller, PIPES},
     pipe::{self, PIECE},
-    queue::{Answer, Piece, Queue},
+    queue::{AccessPiece, AccessQueue, PieceAnswer},
     table::Span,
 };
 
@@ -41,11 +41,11 @@ const CALL_TICK: Timespec = Timespec {
 };
 
 /// What one peer asks.
-struct Served {
+struct ServedPeer {
     /// Which peer.
     from: Rank,
     /// What it asks.
-    queue: Mapped<Queue>,
+    queue: Mapped<AccessQueue>,
     /// `None` if this process had no descriptors left for them.
     pipes: Option<[OwnedFd; PIPES]>,
     /// The number of the next piece.
@@ -55,30 +55,30 @@ struct Served {
 }
 
 /// Plays the NIC until the core is stopped.
-pub(crate) fn run(core: &Core) {
-    let mut peers: Vec<Served> = Vec::new();
+pub(crate) fn run(core: &PinCore) {
+    let mut peers: Vec<ServedPeer> = Vec::new();
     let mut changes = core.changes();
     let mut backoff = match core.is_crowded() {
         true => Backoff::new(0, CROWDED_LOOKS),
         false => Backoff::new(LOOKS, 0),
     };
     while !core.is_stopped() {
-        for caller in core.callers() {
-            peers.extend(Served::new(core, caller, &peers));
+        for caller in core.take_callers() {
+            peers.extend(ServedPeer::new(core, caller, &peers));
         }
         let mut busy = false;
         for peer in &mut peers {
             busy |= peer.serve(core);
         }
-        busy |= core.go_on();
+        busy |= core.advance_held_up();
         if busy {
             backoff.renew();
             continue;
         }
         if changes != core.changes() {
             changes = core.changes();
-            peers.retain(|peer| peer.is_there(core));
-            core.forget_the_lost();
+            peers.retain(|peer| peer.is_still_served(core));
+            core.close_ended();
             continue;
         }
         if !backoff.pause() {
@@ -89,15 +89,15 @@ pub(crate) fn run(core: &Core) {
                 core.is_stopped()
                     || core.has_callers()
                     || changes != core.changes()
-                    || peers.iter().any(Served::waits)
-                    || core.can_go_on()
+                    || peers.iter().any(ServedPeer::has_request)
+                    || core.can_advance_held_up()
             });
         }
     }
 }
 
-impl Served {
-    fn new(core: &Core, caller: Caller, known: &[Self]) -> Option<Self> {
+impl ServedPeer {
+    fn new(core: &PinCore, caller: NicCaller, known: &[Self]) -> Option<Self> {
         let from = caller.from;
         let odd = from.index() >= core.ranks() || known.iter().any(|peer| peer.from == from);
         if odd {
@@ -114,26 +114,26 @@ impl Served {
     }
 
     /// Whether it still takes part, or has something waiting.
-    fn is_there(&self, core: &Core) -> bool {
-        core.standing(self.from) == Standing::Present || self.waits()
+    fn is_still_served(&self, core: &PinCore) -> bool {
+        core.standing(self.from) == Standing::Present || self.has_request()
     }
 
-    fn waits(&self) -> bool {
-        self.queue.is_asked(self.next)
+    fn has_request(&self) -> bool {
+        self.queue.is_requested(self.next)
     }
 
     /// Does some of what is asked; whether there was anything.
-    fn serve(&mut self, core: &Core) -> bool {
+    fn serve(&mut self, core: &PinCore) -> bool {
         for count in 0..TURN {
-            let Some(piece) = self.queue.asked(self.next, PIECE) else {
+            let Some(piece) = self.queue.read_request(self.next, PIECE) else {
                 return count > 0;
             };
             let answer = match piece {
                 Ok(piece) if !self.broken => self.answer(core, &piece),
-                _ => Answer::Broken,
+                _ => PieceAnswer::Broken,
             };
-            self.broken |= answer == Answer::Broken;
-            let last = piece.is_ok_and(|piece| piece.last) || answer != Answer::Done;
+            self.broken |= answer == PieceAnswer::Broken;
+            let last = piece.is_ok_and(|piece| piece.last) || answer != PieceAnswer::Done;
             self.queue.answer(self.next, answer);
             self.next += 1;
             if last {
@@ -147,11 +147,11 @@ impl Served {
         true
     }
 
-    fn answer(&self, core: &Core, piece: &Piece) -> Answer {
+    fn answer(&self, core: &PinCore, piece: &AccessPiece) -> PieceAnswer {
         let Some([out, back]) = &self.pipes else {
             // The caller would wait for ever for pieces that nobody can fetch.
             let limit = getrlimit(Resource::Nofile).current;
-            return Answer::NoDescriptors(limit.unwrap_or(u64::MAX));
+            return PieceAnswer::NoDescriptors(limit.unwrap_or(u64::MAX));
         };
         let span = Span {
             offset: piece.offset,
@@ -166,7 +166,7 @@ impl Served {
             Way::In => core.table.push(key, span, back),
         };
         let Err(refusal) = done else {
-            return Answer::Done;
+            return PieceAnswer::Done;
         };
         if piece.way == Way::Out {
             pipe::discard(out, piece.bytes);

@@ -37,8 +37,8 @@ fn main() -> ExitCode {
         }
         let conduit = hydrant_pin::attach(&mut child, &options()).expect("ranks of one host");
         match role.as_str() {
-            "target" => pinned::death::of_the_target(&conduit, &mut child),
-            "asker" => pinned::death::of_the_asker(&conduit, &mut child),
+            "target" => pinned::death::kill_the_target(&conduit, &mut child),
+            "asker" => pinned::death::kill_the_initiator(&conduit, &mut child),
             "copy_descriptors" => pinned::limits::descriptors(&conduit, &mut child),
             "copy_few_descriptors" => pinned::limits::few_descriptors(&conduit, &mut child),
             "copy" => pinned::memory::between_processes(&conduit, &mut child),
@@ -56,11 +56,11 @@ fn main() -> ExitCode {
     let tests = vec![
         test(
             "the_kernel_counts_what_is_registered",
-            pinned::memory::counted,
+            pinned::memory::the_kernel_counts_registered_pages,
         ),
         test(
             "a_key_names_pages_and_not_addresses",
-            pinned::memory::remapped,
+            pinned::memory::a_key_names_pages,
         ),
         test("memory_of_other_processes", || orderly("copy", 3)),
         test("strangers_keep_nobody_from_memory", || {

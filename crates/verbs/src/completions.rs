@@ -158,7 +158,7 @@ impl Completions {
     /// As [`poll_sent`](Self::poll_sent), but waits for other threads and takes everything that has
     /// arrived. For a thread that has nothing else to do.
     pub(crate) fn poll_all_sent(&self, peers: &Peers) -> bool {
-        // No deadlock: a thread that holds a connection never waits for a poller.
+        // This cannot deadlock: a thread that holds a connection never waits for a poller.
         let mut poller = self.poller.lock();
         self.poll_with(peers, &mut poller, |connection| Some(connection.lock()))
     }

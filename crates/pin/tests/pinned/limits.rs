@@ -9,7 +9,7 @@ use rustix::{
     thread::{CapabilitySet, capabilities, set_capabilities},
 };
 
-use super::{PAGE, Pages, announced, get, heard, pinned_pages, put};
+use super::{MappedPages, PAGE, format_remote, get, parse_remote, pinned_pages, put};
 use crate::options;
 
 /// With few bytes that may be locked, they run out with an error that names the limit.
@@ -32,7 +32,7 @@ pub(crate) fn memlock(child: &mut Child) -> ExitCode {
         "it says that {all} pages may be pinned"
     );
     assert_eq!(pinned_pages(), 0);
-    match Pages::new(17).register(&conduit, Permission::ReadWrite) {
+    match MappedPages::new(17).register(&conduit, Permission::ReadWrite) {
         Err(Error::Exhausted { limit, remedy, .. }) => {
             assert_eq!(limit, LIMIT as u64);
             assert!(remedy.contains("ulimit -l"), "{remedy}");
@@ -42,7 +42,7 @@ pub(crate) fn memlock(child: &mut Child) -> ExitCode {
     for _ in 0..3 {
         let mut held = Vec::new();
         let refused = loop {
-            match Pages::new(1).register(&conduit, Permission::ReadWrite) {
+            match MappedPages::new(1).register(&conduit, Permission::ReadWrite) {
                 Ok(key) if held.len() <= 16 => held.push(key),
                 other => break other,
             }
@@ -113,14 +113,14 @@ pub(crate) fn forbidden(child: &mut Child) -> ExitCode {
 /// those by which others reach it. Both hear that, and which limit it was.
 pub(crate) fn descriptors(conduit: &dyn Conduit, child: &mut Child) {
     let log = &mut Log::new();
-    let memory = Pages::new(1);
+    let memory = MappedPages::new(1);
     let key = memory
         .register(conduit, Permission::ReadWrite)
         .expect("room");
     let full = (conduit.rank() == Rank(0)).then(take_all_descriptors);
-    let places = child.exchange(&announced(memory.remote(key)));
+    let places = child.exchange(&format_remote(memory.remote(key)));
     let other = Rank(1 - conduit.rank().0);
-    let there = heard(&places[other.index()]);
+    let there = parse_remote(&places[other.index()]);
     // Nothing of what was begun is in the way of what comes after.
     for _ in 0..3 {
         match put(log, conduit, other, there, memory, key) {
@@ -138,16 +138,16 @@ pub(crate) fn descriptors(conduit: &dyn Conduit, child: &mut Child) {
 /// it watches the process by from the start, and two pipes each way.
 pub(crate) fn few_descriptors(conduit: &dyn Conduit, child: &mut Child) {
     let log = &mut Log::new();
-    let memory = Pages::new(1);
+    let memory = MappedPages::new(1);
     let key = memory
         .register(conduit, Permission::ReadWrite)
         .expect("room");
-    let places = child.exchange(&announced(memory.remote(key)));
+    let places = child.exchange(&format_remote(memory.remote(key)));
     let before = open_pipes();
     child.meet(|| ());
     let peers = || (0..places.len()).filter(|peer| *peer != conduit.rank().index());
     for peer in peers() {
-        let (there, peer) = (heard(&places[peer]), Rank(peer as u32));
+        let (there, peer) = (parse_remote(&places[peer]), Rank(peer as u32));
         put(log, conduit, peer, there, memory, key).expect("a put");
         get(log, conduit, peer, there, memory, key).expect("a get");
     }

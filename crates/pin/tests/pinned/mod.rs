@@ -26,12 +26,12 @@ pub(crate) fn pinned_pages() -> usize {
 
 /// Private memory of so many pages, never unmapped by itself.
 #[derive(Clone, Copy)]
-pub(crate) struct Pages {
+pub(crate) struct MappedPages {
     pub(crate) base: *mut u8,
     pub(crate) len: usize,
 }
 
-impl Pages {
+impl MappedPages {
     pub(crate) fn new(pages: usize) -> Self {
         Self::at(ptr::null_mut(), pages, MapFlags::empty())
     }
@@ -49,7 +49,7 @@ impl Pages {
     }
 
     /// Unmaps the pages and maps new ones at the same place.
-    pub(crate) fn anew(self) {
+    pub(crate) fn remap(self) {
         // SAFETY: this test's own pages; no reference to them is held.
         unsafe { mm::munmap(self.base.cast(), self.len) }.expect("mapped");
         let again = Self::at(self.base, self.len / PAGE, MapFlags::FIXED_NOREPLACE);
@@ -62,7 +62,7 @@ impl Pages {
     }
 
     /// Whether each byte is `value`.
-    pub(crate) fn all(self, value: u8) -> bool {
+    pub(crate) fn all_bytes_are(self, value: u8) -> bool {
         (0..self.len).all(|at| {
             // SAFETY: mapped; a byte at a time, whoever writes meanwhile.
             unsafe { ptr::read_volatile(self.base.add(at)) == value }
@@ -99,7 +99,7 @@ pub(crate) fn put(
     conduit: &dyn Conduit,
     peer: Rank,
     to: Remote,
-    from: Pages,
+    from: MappedPages,
     key: Key,
 ) -> Result<(), Error> {
     let posted = post_put(conduit, peer, to, from, key);
@@ -112,7 +112,7 @@ pub(crate) fn get(
     conduit: &dyn Conduit,
     peer: Rank,
     from: Remote,
-    to: Pages,
+    to: MappedPages,
     key: Key,
 ) -> Result<(), Error> {
     let posted = post_get(conduit, peer, from, to, key);
@@ -124,7 +124,7 @@ pub(crate) fn post_put(
     conduit: &dyn Conduit,
     peer: Rank,
     to: Remote,
-    from: Pages,
+    from: MappedPages,
     key: Key,
 ) -> Result<Posted, Error> {
     // SAFETY: test pages are never unmapped while in use; `to` is memory of a test.
@@ -136,7 +136,7 @@ pub(crate) fn post_get(
     conduit: &dyn Conduit,
     peer: Rank,
     from: Remote,
-    to: Pages,
+    to: MappedPages,
     key: Key,
 ) -> Result<Posted, Error> {
     // SAFETY: as above; nobody else uses `to`.
@@ -144,12 +144,12 @@ pub(crate) fn post_get(
 }
 
 /// A place, as ranks tell it each other.
-pub(crate) fn announced(remote: Remote) -> String {
+pub(crate) fn format_remote(remote: Remote) -> String {
     format!("{} {}", remote.key.0, remote.offset)
 }
 
 /// A place that was announced.
-pub(crate) fn heard(text: &str) -> Remote {
+pub(crate) fn parse_remote(text: &str) -> Remote {
     let (key, offset) = text.split_once(' ').expect("two numbers");
     Remote {
         key: Key(key.parse().expect("a key")),
