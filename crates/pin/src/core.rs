@@ -1,4 +1,4 @@
-//! What the caller's threads and the NIC's share.
+//! The state that the NIC thread and the application's threads share.
 
 use std::sync::{
     OnceLock,
@@ -21,35 +21,37 @@ use crate::{
     queue::AccessQueue,
     table::PinnedTable,
 };
-/// What the caller's threads and the NIC's share.
+/// The state that the NIC thread and the application's threads share.
 pub(crate) struct PinCore {
-    /// The conduit below: messages, standings and sleep.
+    /// The conduit below, for messages, standings and sleep.
     pub(crate) smp: Smp,
-    /// What is registered here.
+    /// The registered extents of this rank.
     pub(crate) table: PinnedTable,
-    /// What this rank asks of each peer, by rank; made when it first asks.
+    /// The operations of this rank on each peer, by rank, made on first use.
     initiators: Vec<OnceLock<Box<PipeInitiator>>>,
-    /// Peers with whom operations are under way: set when one begins, cleared when none is left.
+    /// Peers with operations in flight. An operation sets the bit when it begins; the last one
+    /// clears it.
     pub(crate) busy: RankSet,
-    /// Those of them with whom some operation waits for room: the NIC's thread goes on with it.
+    /// Those peers with an operation that waits for room; the NIC thread continues it.
     pub(crate) held_up: RankSet,
-    /// What happened to operations, until a poll delivers it.
+    /// Events of operations, until a poll delivers them.
     events: Mutex<Vec<OperationEvent>>,
     /// Held by the thread that delivers, so that events are delivered in order.
     delivering: Latch<()>,
-    /// Operations whose end was not delivered yet. Counted up by who begins one.
+    /// The number of operations whose end was not delivered yet. The thread that begins one counts
+    /// it.
     open: AtomicUsize,
-    /// Counts operations, for their tickets.
+    /// The next ticket.
     tickets: AtomicU64,
-    /// Who called since the NIC's thread last looked.
+    /// Callers since the NIC thread last took them.
     callers: Mutex<Vec<NicCaller>>,
-    /// Whether there are such.
+    /// True if `callers` has entries.
     called: AtomicBool,
-    /// Whether the NIC's thread is to end. Set once, when the conduit is dropped.
+    /// True if the NIC thread is to end. Set once, when the conduit is dropped.
     stopped: AtomicBool,
 }
 
-/// What happened to an operation.
+/// An event of an operation.
 pub(crate) enum OperationEvent {
     Local(Ticket),
     Complete(Ticket, Result<(), Error>),
@@ -90,7 +92,7 @@ impl PinCore {
     }
 
     /// # Errors
-    /// [`Error::PeerLost`] unless the peer and this rank take part.
+    /// [`Error::PeerLost`] unless both the peer and this rank are present.
     pub(crate) fn check_both_alive(&self, peer: Rank) -> Result<(), Error> {
         self.smp.both_alive(peer)
     }
@@ -103,27 +105,27 @@ impl PinCore {
         self.smp.changes()
     }
 
-    /// Where `from` asks the NIC of `to`.
+    /// The queue of requests from rank `from` to the NIC of rank `to`.
     pub(crate) fn queue(&self, to: Rank, from: Rank) -> Mapped<AccessQueue> {
         self.smp.areas().of_pair(to, from)
     }
 
-    /// Wakes who sleeps in a rank's wait.
+    /// Wakes the threads that sleep in a rank's `wait`.
     pub(crate) fn notify(&self, rank: Rank) {
         self.smp.notify_message(rank);
     }
 
-    /// What the own NIC's thread sleeps on.
+    /// The word that the local NIC thread sleeps on.
     pub(crate) fn wake_word(&self) -> &AtomicU32 {
         self.smp.area_wake_word(self.rank())
     }
 
-    /// Wakes a NIC if it sleeps. Called after what it is to see was stored.
+    /// Wakes a NIC thread if it sleeps. Call this after storing what it must see.
     pub(crate) fn wake_nic(&self, rank: Rank) {
         upon::wake(self.smp.area_wake_word(rank));
     }
 
-    /// Whether NICs and ranks have fewer cores than would keep them all running.
+    /// Returns whether there are too few cores to run all ranks and NIC threads at once.
     pub(crate) fn is_crowded(&self) -> bool {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         2 * self.ranks() > cores
@@ -133,13 +135,13 @@ impl PinCore {
         Ticket(self.tickets.fetch_add(1, Relaxed))
     }
 
-    /// An operation with this peer begins.
+    /// Counts an operation on a peer that begins.
     pub(crate) fn note_begun(&self, peer: Rank) {
         self.open.fetch_add(1, Relaxed);
         self.busy.set(peer, true);
     }
 
-    /// Begins an operation with a peer, and does what can be done now.
+    /// Begins an operation on a peer, and does what can be done now.
     pub(crate) fn post(&self, peer: Rank, operation: PinOperation) -> Result<(), Error> {
         let initiator = self.initiators[peer.index()].get_or_init(|| {
             let invitation = NicInvitation::read(&self.smp.areas().of_rank(peer));
@@ -151,11 +153,11 @@ impl PinCore {
         Ok(())
     }
 
-    /// Keeps what happened until it is delivered.
+    /// Stores events until a poll delivers them.
     pub(crate) fn keep_events(&self, events: Vec<OperationEvent>) {
         if !events.is_empty() {
             self.events().extend(events);
-            // It may be another thread's operation, and that one asleep.
+            // The operation may belong to another thread, which may be asleep.
             self.notify(self.rank());
         }
     }
@@ -171,16 +173,16 @@ impl PinCore {
             .map(|initiator| &**initiator)
     }
 
-    /// Whether an operation is open.
+    /// Returns whether the end of any operation is still to be delivered.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.open.load(Relaxed) != 0
     }
 
-    /// Delivers what happened: how many operations ended. `patient`: also if another thread is
-    /// at it, once that is done.
+    /// Delivers events. Returns how many operations ended. `patient`: if another thread delivers,
+    /// waits for it.
     pub(crate) fn deliver(&self, sink: &mut dyn Sink, patient: bool) -> usize {
-        // One at a time, so that what happened is told in order.
+        // One thread at a time, so that events are delivered in order.
         let _turn = if patient {
             self.delivering.lock()
         } else {
@@ -207,8 +209,8 @@ impl PinCore {
         ended
     }
 
-    /// Whether there is something to deliver. What another thread was delivering has been
-    /// delivered when this returns.
+    /// Returns whether there is an event to deliver. Waits for a delivery by another thread to
+    /// finish.
     pub(crate) fn has_events(&self) -> bool {
         let _turn = self.delivering.lock();
         self.is_open()
@@ -218,7 +220,7 @@ impl PinCore {
                     .any(|initiator| initiator.can_advance(self)))
     }
 
-    /// Goes on with what there was no room for; whether there was anything to do.
+    /// Continues operations that waited for room. Returns whether any progressed.
     pub(crate) fn advance_held_up(&self) -> bool {
         let mut moved = false;
         for initiator in self.held_up.iter().filter_map(|rank| self.initiator(rank)) {
@@ -227,15 +229,15 @@ impl PinCore {
         moved
     }
 
-    /// Whether [`advance_held_up`](Self::advance_held_up) would find something.
+    /// Returns whether [`advance_held_up`](Self::advance_held_up) would make progress.
     pub(crate) fn can_advance_held_up(&self) -> bool {
         (self.held_up.iter())
             .filter_map(|rank| self.initiator(rank))
             .any(|initiator| initiator.can_advance(self))
     }
 
-    /// Ends what waits for peers that ended, and closes the pipes to them: to all, if this rank
-    /// has ended itself.
+    /// Ends operations on peers that ended, and closes the pipes to them: to all peers, if this
+    /// rank has ended.
     pub(crate) fn close_ended(&self) {
         for rank in (0..self.ranks() as u32).map(Rank) {
             if self.check_both_alive(rank).is_err()
@@ -246,7 +248,7 @@ impl PinCore {
         }
     }
 
-    /// Somebody wants to reach memory here.
+    /// Adds a caller that wants to access memory of this rank.
     pub(crate) fn add_caller(&self, caller: NicCaller) {
         let mut callers = self.callers.lock();
         callers.push(caller);
@@ -272,7 +274,7 @@ impl PinCore {
         self.stopped.load(SeqCst)
     }
 
-    /// Ends the NIC's thread.
+    /// Ends the NIC thread.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, SeqCst);
         self.wake_nic(self.rank());
@@ -317,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_of_ranks_hold_what_was_put_in() {
+    fn sets_of_ranks_contain_the_ranks_that_were_set() {
         let ranks = RankSet::new(200);
         assert!(!ranks.any());
         for rank in [0, 63, 64, 199] {

@@ -1,11 +1,11 @@
-//! The side that writes and reads: its NIC, as far as that concerns one peer.
+//! The initiator's side of the operations on one peer.
 //!
-//! An operation goes in pieces. A write's piece goes into the pipe first and is asked for then,
-//! so that it is all there or was never asked for, whenever its rank dies; a read's piece is in
-//! the pipe when it is answered. Whoever calls does what can be done now; when there is no room
-//! for more, the NIC's thread goes on as room comes.
+//! An operation is split into pieces. A piece of a write goes into the pipe before it is requested.
+//! So a piece was moved whole or never requested, whenever its rank dies. A piece of a read is in
+//! the pipe when the peer answers. The calling thread does what can be done now. When there is no
+//! room for more, the NIC thread continues as room becomes free.
 
-#![allow(unsafe_code)] // hands memory on to the pipe
+#![allow(unsafe_code)] // passes memory to the pipe
 
 use std::{
     collections::VecDeque,
@@ -27,62 +27,64 @@ use crate::{
     queue::{AccessPiece, AccessQueue, PieceAnswer, REQUESTS},
     table::{AccessRefusal, Span},
 };
-/// An operation to be done.
+/// An operation on a peer.
 pub(crate) struct PinOperation {
     pub(crate) ticket: Ticket,
     pub(crate) way: Way,
     pub(crate) remote: Remote,
     pub(crate) local: LocalMemory,
-    /// The own extent; [`Key::ANY`] for a few bytes that go along.
+    /// The key of the local extent, or [`Key::ANY`] for inline data.
     pub(crate) key: Key,
-    /// A copy of these, whose source is the caller's again before there is room for them.
+    /// A copy of the inline data, so that the caller may reuse the source before there is room in
+    /// the pipe.
     pub(crate) inline_data: Option<Box<[u8]>>,
     pub(crate) len: usize,
 }
 
-/// Own memory that the caller vouched for until the operation is complete.
+/// Local memory that the caller vouched for until the operation is complete.
 #[derive(Clone, Copy)]
 pub(crate) struct LocalMemory(pub(crate) *mut u8);
-// SAFETY: the conduit's contract: valid until complete, whichever thread completes it.
+// SAFETY: the memory stays valid until the operation is complete, whichever thread completes it
+// (condition 1 of `Conduit::post`).
 unsafe impl Send for LocalMemory {}
 
-/// What this rank asks of one peer.
+/// The operations of this rank on one peer.
 pub(crate) struct PipeInitiator {
-    /// Whose memory it is about.
+    /// The peer whose memory is accessed.
     peer: Rank,
-    /// Where the peer's NIC is asked.
+    /// The queue of requests to the peer's NIC.
     queue: Mapped<AccessQueue>,
-    /// How the peer's NIC is called the first time.
+    /// The address to which the pipes are sent on first use.
     invitation: NicInvitation,
-    /// Held by who begins an operation or takes answers.
+    /// Locked by a thread that begins an operation or takes answers.
     state: Mutex<InitiatorState>,
 }
 
 struct InitiatorState {
-    /// None before the first operation, and after the peer is lost.
+    /// `None` before the first operation, and after the peer is lost.
     pipes: Option<PeerPipes>,
-    /// Operations under way, in order. Those before `next_to_ask` have all their pieces asked for.
+    /// Operations in flight, in order. Those before `next_to_request` have requested all their pieces.
     in_flight: VecDeque<OperationInFlight>,
-    /// The index of the first operation with pieces that were not asked for.
-    next_to_ask: usize,
-    /// Pieces asked for and not answered, in order.
-    asked: VecDeque<PieceInFlight>,
-    /// The number of the next piece to be asked for.
+    /// The index of the first operation with pieces to request.
+    next_to_request: usize,
+    /// Pieces requested and not answered, in order.
+    requested: VecDeque<PieceInFlight>,
+    /// The number of the next piece to request.
     next: u64,
-    /// Why no operation can begin any more.
+    /// The error that prevents further operations.
     broken: Option<Error>,
 }
 
 struct PeerPipes {
-    /// What is written goes through it.
+    /// The pipe for data of writes.
     out: MeteredPipe,
-    /// What is read comes through it.
+    /// The pipe for data of reads.
     back: MeteredPipe,
-    /// The peer's NIC has its ends, or will have.
+    /// True if the peer's NIC was sent its ends.
     called: bool,
 }
 
-/// A pipe, and how many of its pages may be in use.
+/// A pipe, and the number of its pages that may be in use.
 struct MeteredPipe {
     pipe: Pipe,
     used: usize,
@@ -90,17 +92,18 @@ struct MeteredPipe {
 
 struct OperationInFlight {
     operation: PinOperation,
-    /// Bytes asked for, and answered.
-    asked: usize,
+    /// Bytes that were requested.
+    requested: usize,
+    /// Bytes that were answered.
     answered: usize,
-    /// Why it failed, if a piece did: nothing more is asked for then.
+    /// The error of a piece that failed. No further piece is requested then.
     failed: Option<Error>,
 }
 
 struct PieceInFlight {
-    /// Where in the operation it begins, in bytes.
+    /// The offset of the piece in the operation, in bytes.
     at: usize,
-    /// How long it is.
+    /// Its length in bytes.
     bytes: usize,
 }
 
@@ -113,8 +116,8 @@ impl PipeInitiator {
             state: Mutex::new(InitiatorState {
                 pipes: None,
                 in_flight: VecDeque::new(),
-                next_to_ask: 0,
-                asked: VecDeque::new(),
+                next_to_request: 0,
+                requested: VecDeque::new(),
                 next: 0,
                 broken: None,
             }),
@@ -125,7 +128,7 @@ impl PipeInitiator {
         self.state.lock()
     }
 
-    /// Begins an operation; [`advance`](Self::advance) does it.
+    /// Begins an operation. [`advance`](Self::advance) then moves its data.
     pub(crate) fn begin(&self, core: &PinCore, operation: PinOperation) -> Result<(), Error> {
         let mut state = self.state();
         if let Some(broken) = &state.broken {
@@ -141,32 +144,33 @@ impl PipeInitiator {
         core.note_begun(self.peer);
         state.in_flight.push_back(OperationInFlight {
             operation,
-            asked: 0,
+            requested: 0,
             answered: 0,
             failed: None,
         });
         Ok(())
     }
 
-    /// Takes answers and asks for more; whether there was anything to do.
+    /// Takes answers and requests more pieces. Returns whether there was progress.
     pub(crate) fn advance(&self, core: &PinCore) -> bool {
         let mut state = self.state();
         let mut events = Vec::new();
         let mut moved = false;
         loop {
-            // A peer's NIC looks no longer after a rank that has ended, though threads of it live.
+            // A peer's NIC no longer serves a rank that has ended, though threads of that rank
+            // still run.
             let lost = core.check_both_alive(self.peer).err();
-            // What the peer did before it ended still counts.
+            // Answers from before the peer's end still count.
             let done = self.advance_once(core, &mut state, &mut events, &mut moved, lost);
             if let Err(broken) = done {
                 state.end(broken.clone(), &mut events);
                 state.pipes = None;
                 state.broken = Some(broken);
             }
-            let more = state.next_to_ask < state.in_flight.len();
+            let more = state.next_to_request < state.in_flight.len();
             self.queue.more.store(u64::from(more), Relaxed);
             core.held_up.set(self.peer, more);
-            // Between the look and the word that there is more, an answer may have come.
+            // An answer may have come between the last check and the store to `more`.
             if more {
                 fence(SeqCst);
             }
@@ -178,12 +182,12 @@ impl PipeInitiator {
             core.busy.set(self.peer, false);
         }
         moved |= !events.is_empty();
-        // With the lock held, so that what happened to an operation is kept in order.
+        // The lock is held, so that the events of an operation are stored in order.
         core.keep_events(events);
         moved
     }
 
-    /// Whether [`advance`](Self::advance) would find something.
+    /// Returns whether [`advance`](Self::advance) would make progress.
     pub(crate) fn can_advance(&self, core: &PinCore) -> bool {
         let state = self.state();
         self.is_answered(&state)
@@ -191,14 +195,16 @@ impl PipeInitiator {
     }
 
     fn is_answered(&self, state: &InitiatorState) -> bool {
-        !state.asked.is_empty()
+        !state.requested.is_empty()
             && self
                 .queue
-                .is_answered(state.next - state.asked.len() as u64)
+                .is_answered(state.next - state.requested.len() as u64)
     }
 
+    /// Takes all answers, then requests all pieces for which there is room.
+    ///
     /// # Errors
-    /// What makes further operations with this peer impossible.
+    /// An error that makes further operations on this peer impossible.
     fn advance_once(
         &self,
         core: &PinCore,
@@ -219,26 +225,26 @@ impl PipeInitiator {
         Ok(())
     }
 
-    /// Takes the answer to the oldest piece, if it came.
+    /// Takes the answer to the oldest piece. Returns whether there was one.
     fn take_answer(
         &self,
         core: &PinCore,
         state: &mut InitiatorState,
         events: &mut Vec<OperationEvent>,
     ) -> Result<bool, Error> {
-        let Some(piece) = state.asked.front() else {
+        let Some(piece) = state.requested.front() else {
             return Ok(false);
         };
-        let number = state.next - state.asked.len() as u64;
+        let number = state.next - state.requested.len() as u64;
         let Some(answer) = self.queue.read_answer(number) else {
             return Ok(false);
         };
         let &PieceInFlight { at, bytes } = piece;
-        state.asked.pop_front();
+        state.requested.pop_front();
         let (Some(current), Some(pipes)) = (state.in_flight.front_mut(), &mut state.pipes) else {
             return Err(Error::Malformed {
                 peer: self.peer,
-                what: "an answer to a question that was not asked",
+                what: "an answer to a piece that was not requested",
             });
         };
         let PinOperation {
@@ -258,40 +264,41 @@ impl PipeInitiator {
         if let Err(error) = outcome {
             current.failed.get_or_insert(error);
         }
-        let over = current.asked == len || current.failed.is_some();
-        if over
-            && current.answered == current.asked
+        let is_over = current.requested == len || current.failed.is_some();
+        if is_over
+            && current.answered == current.requested
             && let Some(ended) = state.in_flight.pop_front()
         {
-            state.next_to_ask = state.next_to_ask.saturating_sub(1);
+            state.next_to_request = state.next_to_request.saturating_sub(1);
             events.push(ended.end());
         }
         Ok(true)
     }
 
-    /// Asks for the next piece, if there is one and room for it.
+    /// Requests the next piece, if there is one and room for it. Returns whether there was
+    /// progress.
     fn request_next(
         &self,
         core: &PinCore,
         state: &mut InitiatorState,
         events: &mut Vec<OperationEvent>,
     ) -> Result<bool, Error> {
-        let index = state.next_to_ask;
+        let index = state.next_to_request;
         let (Some(current), Some(pipes)) = (state.in_flight.get_mut(index), &mut state.pipes)
         else {
             return Ok(false);
         };
         if current.failed.is_some() || !pipes.call(&self.invitation, core.rank())? {
-            return Ok(false); // it ends with its last answer; or the peer takes no call now
+            return Ok(false); // the operation ends with its last answer, or the peer takes no call now
         }
         let PinOperation {
             way, remote, len, ..
         } = current.operation;
         let filled = pipes.to(way);
-        let at = current.asked;
+        let at = current.requested;
         let bytes = filled.pipe.piece().min(len - at);
         let pages = pipe::pages(bytes);
-        if state.asked.len() == REQUESTS || filled.used + pages > filled.pipe.pages() {
+        if state.requested.len() == REQUESTS || filled.used + pages > filled.pipe.pages() {
             return Ok(false);
         }
         if way == Way::Out {
@@ -312,8 +319,8 @@ impl PipeInitiator {
             }
         }
         filled.used += pages;
-        current.asked += bytes;
-        let last = current.asked == len;
+        current.requested += bytes;
+        let last = current.requested == len;
         let piece = AccessPiece {
             way,
             last,
@@ -324,14 +331,14 @@ impl PipeInitiator {
             bytes,
         };
         if last {
-            state.next_to_ask += 1;
+            state.next_to_request += 1;
             if way == Way::Out {
                 events.push(OperationEvent::Local(current.operation.ticket));
             }
         }
         self.queue.request(state.next, &piece);
         state.next += 1;
-        state.asked.push_back(PieceInFlight { at, bytes });
+        state.requested.push_back(PieceInFlight { at, bytes });
         core.wake_nic(self.peer);
         Ok(true)
     }
@@ -344,8 +351,8 @@ impl InitiatorState {
             ended.failed.get_or_insert_with(|| cause.clone());
             events.push(ended.end());
         }
-        self.next_to_ask = 0;
-        self.asked.clear();
+        self.next_to_request = 0;
+        self.requested.clear();
     }
 }
 
@@ -357,11 +364,11 @@ impl PeerPipes {
         }
     }
 
-    /// Gives the peer's NIC its ends; `false` if that could not be now: its listener is full, or
-    /// gone, of which the peer's standing will tell.
+    /// Sends the peer's NIC its ends of the pipes. Returns `false` if that is not possible now.
+    /// Then the listener is full, or the peer is gone, which its standing shows.
     ///
     /// # Errors
-    /// [`Error::Exhausted`] if this process has no descriptor left to call with.
+    /// [`Error::Exhausted`] if this process has no free descriptor.
     fn call(&mut self, invitation: &NicInvitation, me: Rank) -> Result<bool, Error> {
         if !self.called {
             let (out, back) = (&self.out.pipe, &self.back.pipe);
@@ -385,7 +392,7 @@ impl MeteredPipe {
 }
 
 impl OperationInFlight {
-    /// The part of own memory that a piece is about.
+    /// The local memory of a piece.
     fn span(&self, at: usize, bytes: usize) -> Span {
         let PinOperation { local, len, .. } = &self.operation;
         Span::whole(local.0.addr() as u64, *len).part(at, bytes)
@@ -408,7 +415,7 @@ impl OperationInFlight {
         let Some(part) = inline_data.get(at..at + bytes) else {
             return Err(AccessRefusal::BadAddress);
         };
-        // SAFETY: the part is borrowed, and as long.
+        // SAFETY: `part` is borrowed and `bytes` long.
         let filled = unsafe { pipe.fill(part.as_ptr(), bytes) };
         if filled {
             Ok(())
@@ -417,10 +424,11 @@ impl OperationInFlight {
         }
     }
 
-    /// Moves a piece of a read out of the pipe, where it goes, or away.
+    /// Moves a piece of a read out of the pipe to its destination, or discards it if the operation
+    /// failed.
     ///
     /// # Errors
-    /// What leaves the pipe in doubt.
+    /// An error that leaves unknown data in the pipe.
     fn land(&mut self, core: &PinCore, pipe: &Pipe, at: usize, bytes: usize) -> Result<(), Error> {
         if self.failed.is_none() {
             let span = self.span(at, bytes);
@@ -436,7 +444,7 @@ impl OperationInFlight {
         Ok(())
     }
 
-    /// Its own memory was refused.
+    /// Fails the operation, because its local memory was refused.
     fn fail(&mut self, me: Rank, refusal: AccessRefusal) {
         let PinOperation {
             local, key, len, ..
