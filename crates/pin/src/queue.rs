@@ -1,11 +1,11 @@
-//! What one rank asks the NIC of another: a queue in shared memory for each pair.
+//! The requests of one rank to the NIC of another: a queue in shared memory for each ordered pair.
 //!
-//! A request is one cache line, and its answer comes back in the same line. The word `turn`
-//! says whose it is: for the request of number `n`, `2n + 1` once it was asked and `2n + 2`
-//! once it was answered. The initiator uses a line again only after it took the answer, so neither
-//! side ever writes to a line that is the other's.
+//! A request is one cache line, and its answer comes back in the same line. The word `turn` tells
+//! which side owns the line. For request `n` it is `2n + 1` once requested, and `2n + 2` once
+//! answered. The initiator reuses a line only after it read the answer. So neither side ever writes
+//! to a line that the other side owns.
 
-#![allow(unsafe_code)] // says what lies in shared memory
+#![allow(unsafe_code)] // declares a type shareable
 
 use std::sync::atomic::{
     AtomicU64,
@@ -14,67 +14,68 @@ use std::sync::atomic::{
 
 use hydrant_smp::upon::{Shareable, Way};
 
-/// Requests that may be under way between two ranks.
+/// Most requests in flight between two ranks.
 pub(crate) const REQUESTS: usize = 32;
 
 /// Bytes of a queue.
 pub(crate) const BYTES: usize = size_of::<AccessQueue>();
 
-/// The queue of one pair, one way.
+/// The queue of one ordered pair of ranks.
 #[repr(C, align(64))]
 pub(crate) struct AccessQueue {
-    /// Not zero while the initiator has more to ask than there was room for.
+    /// Non-zero while the initiator has more to request than there was room for.
     pub(crate) more: AtomicU64,
     _spare: [AtomicU64; 7],
     lines: [QueueLine; REQUESTS],
 }
 
-// SAFETY: a struct of atomics.
+// SAFETY: a struct of atomic integers, for which any bits are valid.
 unsafe impl Shareable for AccessQueue {}
 
 #[repr(C, align(64))]
 struct QueueLine {
     turn: AtomicU64,
-    /// Way, whether it is the last of an operation, and bytes of the piece.
+    /// The direction, a mark of the operation's last piece, and the bytes of the piece.
     bits: AtomicU64,
     key: AtomicU64,
     offset: AtomicU64,
     len: AtomicU64,
     at: AtomicU64,
     status: AtomicU64,
-    /// The limit that a status tells of.
+    /// The extent's length or the descriptor limit that belongs to the status.
     extent: AtomicU64,
 }
 
-/// A piece of an operation, as asked for.
+/// A piece of an operation, as requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct AccessPiece {
     pub(crate) way: Way,
-    /// The operation's last.
+    /// True for the operation's last piece.
     pub(crate) last: bool,
-    /// The extent at the NIC's side.
+    /// The key of the extent at the NIC's side.
     pub(crate) key: u64,
-    /// Where the whole operation begins, and how long it is: keys are checked for all of it,
-    /// so that of what is refused nothing lands.
+    /// The address at which the whole operation begins. Keys are checked for all of the operation,
+    /// so that a refused operation changes nothing.
     pub(crate) offset: u64,
+    /// The length of the whole operation.
     pub(crate) len: u64,
-    /// Where in it the piece begins.
+    /// The offset of the piece in the operation.
     pub(crate) at: u64,
     pub(crate) bytes: usize,
 }
 
-/// How a piece ended.
+/// The outcome of a piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PieceAnswer {
     Done,
     Revoked,
-    /// With the length of the extent.
+    /// Carries the length of the extent.
     OutOfExtent(u64),
     BadAddress,
     /// The NIC itself failed.
     Broken,
-    /// The NIC could not take its ends of the pipes: its process has as many descriptors as it
-    /// may, so many.
+    /// The NIC could not take its ends of the pipes, because its process reached its limit on
+    /// descriptors. Carries the limit.
     NoDescriptors(u64),
 }
 
@@ -87,7 +88,7 @@ impl AccessQueue {
         &self.lines[(n % REQUESTS as u64) as usize]
     }
 
-    /// Asks for the piece of number `n`; the one of `n - REQUESTS` was taken.
+    /// Requests piece `n`. The answer to piece `n - REQUESTS` was read before.
     pub(crate) fn request(&self, n: u64, piece: &AccessPiece) {
         let line = self.line(n);
         let way = if piece.way == Way::In { READ } else { 0 };
@@ -101,13 +102,13 @@ impl AccessQueue {
         line.turn.store(2 * n + 1, Release);
     }
 
-    /// Whether the piece of number `n` was asked for.
+    /// Returns whether piece `n` was requested.
     #[inline]
     pub(crate) fn is_requested(&self, n: u64) -> bool {
         self.line(n).turn.load(Acquire) == 2 * n + 1
     }
 
-    /// The piece of number `n`, once it was asked for; `Err` if it is none.
+    /// Returns piece `n` once it was requested. Returns `Err` if the request is malformed.
     pub(crate) fn read_request(&self, n: u64, most: usize) -> Option<Result<AccessPiece, ()>> {
         if !self.is_requested(n) {
             return None;
@@ -128,7 +129,7 @@ impl AccessQueue {
         Some(if fits { Ok(piece) } else { Err(()) })
     }
 
-    /// Answers the piece of number `n`.
+    /// Answers piece `n`.
     pub(crate) fn answer(&self, n: u64, answer: PieceAnswer) {
         let (status, extent) = match answer {
             PieceAnswer::Done => (0, 0),
@@ -144,13 +145,13 @@ impl AccessQueue {
         line.turn.store(2 * n + 2, Release);
     }
 
-    /// Whether the piece of number `n` was answered.
+    /// Returns whether piece `n` was answered.
     #[inline]
     pub(crate) fn is_answered(&self, n: u64) -> bool {
         self.line(n).turn.load(Acquire) == 2 * n + 2
     }
 
-    /// How the piece of number `n` ended, once it did.
+    /// Returns the outcome of piece `n` once it was answered.
     pub(crate) fn read_answer(&self, n: u64) -> Option<PieceAnswer> {
         if !self.is_answered(n) {
             return None;
@@ -171,7 +172,7 @@ impl AccessQueue {
 mod tests {
     use super::*;
 
-    /// As the shared file has it.
+    /// An empty queue, as it is in the shared file at first.
     fn queue() -> AccessQueue {
         let zero = || AtomicU64::new(0);
         AccessQueue {
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_and_answers_come_as_sent() {
+    fn pieces_and_answers_arrive_as_sent() {
         let queue = queue();
         let answers = [
             PieceAnswer::Done,
@@ -217,13 +218,17 @@ mod tests {
             assert_eq!(queue.read_answer(n), None);
             let answer = answers[n as usize % answers.len()];
             queue.answer(n, answer);
-            assert_eq!(queue.read_request(n, 65536), None, "answered is not asked");
+            assert_eq!(
+                queue.read_request(n, 65536),
+                None,
+                "an answered piece is not requested"
+            );
             assert_eq!(queue.read_answer(n), Some(answer));
         }
     }
 
     #[test]
-    fn what_is_no_piece_is_seen() {
+    fn malformed_requests_are_recognised() {
         let queue = queue();
         let piece = AccessPiece {
             way: Way::Out,

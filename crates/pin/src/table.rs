@@ -1,11 +1,13 @@
-//! The extents of a rank: what its NIC may touch.
+//! The registered extents of a rank, which its NIC may access.
 //!
-//! A key is an index and a generation, so one that was revoked, or forged, matches nothing. The
-//! extents are spread over a few rings with a lock each: the kernel pins under a lock of the
+//! A key is an index and a generation, so that a revoked or forged key matches no extent.
+//!
+//! The extents are spread over several rings with a lock each. The kernel pins under a lock of the
 //! ring, and the data of other extents need not wait for that. Every access is checked and done
-//! under the lock, and [`PinnedTable::deregister`] takes it, so nothing is touched after that returned.
+//! under the lock. [`PinnedTable::deregister`] takes the lock, too, so nothing is accessed after it
+//! returned.
 
-#![allow(unsafe_code)] // has memory pinned that its callers vouch for
+#![allow(unsafe_code)] // pins memory that the caller vouches for
 
 use std::{
     io,
@@ -27,64 +29,67 @@ use crate::{
 /// Most extents of a rank that the kernel's tables hold.
 pub const MOST_EXTENTS: usize = SHARDS * MOST_ENTRIES;
 
-/// What a rank has registered.
+/// The registered extents of a rank.
 pub(crate) struct PinnedTable {
     /// This rank, for errors.
     rank: Rank,
     /// Most extents.
     extents: usize,
-    /// What the system lets the process pin.
+    /// The limits on pinned memory.
     limits: PinLimits,
     /// The extents, spread by index.
     shards: Vec<Mutex<Shard>>,
-    /// Where the next extent goes, if there is room.
+    /// The shard to try first for the next extent.
     next: AtomicUsize,
 }
 
 struct Shard {
-    /// Whose table of registered buffers it is.
+    /// The ring whose table of registered buffers pins the extents.
     ring: Ring,
     entries: Vec<PinnedExtent>,
-    /// Entries given back.
+    /// Indices of free entries.
     free: Vec<u32>,
+    /// Most entries.
     most: usize,
 }
 
-/// An extent, or room for one.
+/// An entry: an extent, or room for one.
 #[derive(Default)]
 struct PinnedExtent {
-    /// Odd while in force; counts up with every change.
+    /// Odd while the extent is in force. Every change increments it.
     generation: u32,
     addr: usize,
     len: usize,
     writable: bool,
-    /// The address that was pinned: its own, or that of the snapshot.
+    /// The address that was pinned: the extent's, or that of its snapshot.
     pinned: usize,
     snapshot: Option<Snapshot>,
 }
 
-/// A part of an operation that an extent is accessed for. It is checked for all of it.
+/// A part of an operation on an extent. The whole operation is checked for each part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
-    /// Where the operation begins, as an address.
+    /// The address at which the operation begins.
     pub(crate) offset: u64,
+    /// The length of the operation.
     pub(crate) len: u64,
-    /// Where in it the part begins, and how long it is.
+    /// The offset of the part in the operation.
     pub(crate) at: u64,
+    /// The length of the part.
     pub(crate) bytes: usize,
 }
 
-/// Why an access was refused.
+/// The cause why an access was refused.
 #[derive(Debug)]
 pub(crate) enum AccessRefusal {
     Revoked,
-    /// With the length of the extent.
+    /// Carries the length of the extent.
     OutOfExtent(u64),
-    /// The extent is for reading.
+    /// The extent is read-only.
     BadAddress,
-    /// The kernel did not do it.
+    /// The kernel failed to move the data.
     Broken(io::Error),
-    /// The NIC's process has no descriptors left, with their limit.
+    /// The NIC's process has no descriptors left. Carries their limit.
     NoDescriptors(u64),
 }
 
@@ -126,11 +131,11 @@ impl PinnedTable {
         self.shard(handle.index as usize)
     }
 
-    /// Registers memory; nothing is known of it yet but its addresses.
+    /// Registers memory. Returns an error if the memory is not mapped.
     ///
     /// # Safety
-    /// With [`Permission::ReadWrite`], until it is deregistered: the memory that is there now bears
-    /// being written to by who uses the key.
+    /// With [`Permission::ReadWrite`], the memory mapped now bears writes by users of the key until
+    /// it is deregistered.
     pub(crate) unsafe fn register(
         &self,
         addr: usize,
@@ -180,7 +185,7 @@ impl PinnedTable {
         })
     }
 
-    /// Revokes a key. The memory is no longer pinned.
+    /// Revokes a key and unpins its memory.
     pub(crate) fn deregister(&self, key: Key) -> Result<(), Error> {
         let handle = Handle::from_word(key.0);
         let index = handle.index / self.shards.len() as u32;
@@ -201,7 +206,7 @@ impl PinnedTable {
         Ok(())
     }
 
-    /// Whether an access would be let through now.
+    /// Returns whether an access would be allowed now.
     pub(crate) fn check(&self, key: Key, way: Way, span: Span) -> Result<(), AccessRefusal> {
         let handle = Handle::from_word(key.0);
         let mut shard = self.shard_of(handle);
@@ -211,18 +216,18 @@ impl PinnedTable {
             .map(drop)
     }
 
-    /// Moves a part of an extent into a pipe that has room for it. If refused, nothing was
-    /// moved.
+    /// Moves a part of an extent into a pipe that has room for it. A refused access moves nothing.
     pub(crate) fn push(&self, key: Key, span: Span, pipe: &OwnedFd) -> Result<(), AccessRefusal> {
         self.access(key, Way::Out, span, pipe)
     }
 
-    /// Moves a part of an extent out of a pipe. If refused, it is still in the pipe.
+    /// Moves a part of an extent out of a pipe. A refused access leaves the data in the pipe.
     pub(crate) fn pull(&self, key: Key, span: Span, pipe: &OwnedFd) -> Result<(), AccessRefusal> {
         self.access(key, Way::In, span, pipe)
     }
 
-    /// `way` is as the extent's NIC sees it: out of the extent, or into it.
+    /// Moves a part of an extent. `way` is seen from the extent's NIC: out of the extent, or into
+    /// it.
     fn access(&self, key: Key, way: Way, span: Span, pipe: &OwnedFd) -> Result<(), AccessRefusal> {
         let handle = Handle::from_word(key.0);
         let mut shard = self.shard_of(handle);
@@ -232,7 +237,8 @@ impl PinnedTable {
         let ring = &mut shard.ring;
         match way {
             Way::Out => ring.push(pipe, index, place, span.bytes),
-            // SAFETY: the extent is in force and for writing; who registered it vouched for that.
+            // SAFETY: the extent is in force and writable. Its owner vouched at registration that
+            // the memory bears writes.
             Way::In => unsafe { ring.pull(pipe, index, place, span.bytes) },
         }
         .map_err(AccessRefusal::Broken)
@@ -240,7 +246,7 @@ impl PinnedTable {
 }
 
 impl Shard {
-    /// An entry that is not in force.
+    /// Returns the index of a free entry.
     fn free_entry(&mut self) -> Option<u32> {
         if let Some(index) = self.free.pop() {
             return Some(index);
@@ -252,7 +258,7 @@ impl Shard {
         })
     }
 
-    /// Pins memory, or a snapshot of it: at which address.
+    /// Pins memory, or a snapshot of it. Returns the pinned address.
     fn pin(
         &self,
         index: u32,
@@ -265,7 +271,7 @@ impl Shard {
         }
         match self.ring.pin(index, addr, len) {
             Ok(()) => Ok((addr, None)),
-            // The kernel pins for writing alone.
+            // The kernel pins memory for writing only.
             Err(Unpinnable::Address) if permission == Permission::Read => {
                 let snapshot = Snapshot::take(addr, len)?;
                 self.ring.pin(index, snapshot.addr(), len)?;
@@ -282,24 +288,24 @@ impl Shard {
 }
 
 impl PinnedExtent {
-    /// Where the part begins, as an address of what was pinned.
+    /// Checks an access to a part. Returns the pinned address at which the part begins.
     fn pinned_address(&self, way: Way, span: Span) -> Result<usize, AccessRefusal> {
         let (start, extent) = (self.addr as u64, self.len as u64);
-        let into = (span.offset.checked_sub(start))
-            .filter(|into| span.len <= extent && *into <= extent - span.len);
-        let Some(into) = into else {
+        let offset = (span.offset.checked_sub(start))
+            .filter(|offset| span.len <= extent && *offset <= extent - span.len);
+        let Some(offset) = offset else {
             return Err(AccessRefusal::OutOfExtent(extent));
         };
         if way == Way::In && !self.writable {
             return Err(AccessRefusal::BadAddress);
         }
         debug_assert!(span.at + span.bytes as u64 <= span.len);
-        Ok(self.pinned + (into + span.at) as usize)
+        Ok(self.pinned + (offset + span.at) as usize)
     }
 }
 
 impl Span {
-    /// All of an operation.
+    /// Returns the span of a whole operation.
     pub(crate) fn whole(offset: u64, len: usize) -> Self {
         Self {
             offset,
@@ -309,7 +315,7 @@ impl Span {
         }
     }
 
-    /// A part of the operation.
+    /// Returns the span of a part of the operation.
     pub(crate) fn part(self, at: usize, bytes: usize) -> Self {
         Self {
             at: at as u64,
@@ -320,7 +326,7 @@ impl Span {
 }
 
 impl AccessRefusal {
-    /// As the NIC's owner says it.
+    /// Returns the refusal as an error about memory of `owner`.
     pub(crate) fn error(self, owner: Rank, key: Key, offset: u64, len: u64) -> Error {
         match self {
             Self::Revoked => Error::Revoked {
@@ -346,7 +352,7 @@ impl AccessRefusal {
         }
     }
 
-    /// As the NIC says it to the one that asked.
+    /// Returns the refusal as the NIC's answer to the initiator.
     pub(crate) fn answer(&self) -> PieceAnswer {
         match self {
             Self::Revoked => PieceAnswer::Revoked,

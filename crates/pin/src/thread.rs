@@ -1,7 +1,7 @@
 //! The thread that plays a rank's NIC.
 //!
-//! It does what peers ask of the rank's memory, and goes on with what the rank asked of peers
-//! where that is more than went at once. It looks for a while when there is nothing to do, then
+//! The thread serves the requests of peers to the rank's memory. It also continues the rank's own
+//! operations that did not fit at once. It polls for a while when there is nothing to do, then
 //! sleeps on its wake word.
 
 use std::{
@@ -27,30 +27,29 @@ use crate::{
     table::Span,
 };
 
-/// Looks in vain before it sleeps, where there are cores to spare.
-const LOOKS: u32 = 1999;
-/// Looks, with the core given away after each, where there are none.
-const CROWDED_LOOKS: u32 = 7;
-/// Pieces done for one peer before the next one's turn.
+/// Polls in vain before the thread sleeps, if there are idle cores.
+const POLLS: u32 = 1999;
+/// Polls in vain before the thread sleeps, each followed by a yield, if there are not.
+const CROWDED_POLLS: u32 = 7;
+/// Pieces served for one peer before the next peer.
 const TURN: usize = 8;
 
-/// How often a NIC looks whether a peer takes calls again.
+/// How often a NIC tries whether a peer takes calls again.
 const CALL_TICK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 1_000_000,
 };
 
-/// What one peer asks.
+/// A peer whose requests are served.
 struct ServedPeer {
-    /// Which peer.
     from: Rank,
-    /// What it asks.
+    /// The peer's requests.
     queue: Mapped<AccessQueue>,
-    /// `None` if this process had no descriptors left for them.
+    /// The peer's pipes. `None` if this process had no descriptors left for them.
     pipes: Option<[OwnedFd; PIPES]>,
     /// The number of the next piece.
     next: u64,
-    /// What is in the pipes is in doubt: every answer is no.
+    /// True if the data in the pipes is unknown. Every further request is refused then.
     broken: bool,
 }
 
@@ -58,9 +57,10 @@ struct ServedPeer {
 pub(crate) fn run(core: &PinCore) {
     let mut peers: Vec<ServedPeer> = Vec::new();
     let mut changes = core.changes();
-    let mut backoff = match core.is_crowded() {
-        true => Backoff::new(0, CROWDED_LOOKS),
-        false => Backoff::new(LOOKS, 0),
+    let mut backoff = if core.is_crowded() {
+        Backoff::new(0, CROWDED_POLLS)
+    } else {
+        Backoff::new(POLLS, 0)
     };
     while !core.is_stopped() {
         for caller in core.take_callers() {
@@ -83,7 +83,7 @@ pub(crate) fn run(core: &PinCore) {
         }
         if !backoff.pause() {
             backoff.renew();
-            // A peer whose listener is full tells nobody when it has room.
+            // A peer with a full listener does not report when it has room.
             let time = core.held_up.any().then_some(CALL_TICK);
             sleep(core.wake_word(), time, &mut || {
                 core.is_stopped()
@@ -99,9 +99,10 @@ pub(crate) fn run(core: &PinCore) {
 impl ServedPeer {
     fn new(core: &PinCore, caller: NicCaller, known: &[Self]) -> Option<Self> {
         let from = caller.from;
-        let odd = from.index() >= core.ranks() || known.iter().any(|peer| peer.from == from);
-        if odd {
-            tracing::warn!(%from, "a rank called that is known, or none");
+        let is_unexpected =
+            from.index() >= core.ranks() || known.iter().any(|peer| peer.from == from);
+        if is_unexpected {
+            tracing::warn!(%from, "an unknown rank called, or a rank called twice");
             return None;
         }
         Some(Self {
@@ -113,7 +114,7 @@ impl ServedPeer {
         })
     }
 
-    /// Whether it still takes part, or has something waiting.
+    /// Returns whether the peer is present, or has a request left.
     fn is_still_served(&self, core: &PinCore) -> bool {
         core.standing(self.from) == Standing::Present || self.has_request()
     }
@@ -122,7 +123,7 @@ impl ServedPeer {
         self.queue.is_requested(self.next)
     }
 
-    /// Does some of what is asked; whether there was anything.
+    /// Serves up to [`TURN`] requests. Returns whether there was any.
     fn serve(&mut self, core: &PinCore) -> bool {
         for count in 0..TURN {
             let Some(piece) = self.queue.read_request(self.next, PIECE) else {
@@ -149,7 +150,7 @@ impl ServedPeer {
 
     fn answer(&self, core: &PinCore, piece: &AccessPiece) -> PieceAnswer {
         let Some([out, back]) = &self.pipes else {
-            // The caller would wait for ever for pieces that nobody can fetch.
+            // Without an answer, the initiator would wait for ever.
             let limit = getrlimit(Resource::Nofile).current;
             return PieceAnswer::NoDescriptors(limit.unwrap_or(u64::MAX));
         };
@@ -161,7 +162,7 @@ impl ServedPeer {
         };
         let key = Key(piece.key);
         let done = match piece.way {
-            // What the peer writes is read out of its pipe, and the other way round.
+            // The data of a peer's write comes out of its pipe; the data of a read goes into it.
             Way::Out => core.table.pull(key, span, out),
             Way::In => core.table.push(key, span, back),
         };

@@ -1,4 +1,4 @@
-//! The conformance suite on pinned memory: as it comes, and with little of everything.
+//! The conformance suite on pinned memory: with the default options, and with little of everything.
 
 use std::{process::ExitCode, sync::Arc};
 

@@ -1,16 +1,16 @@
-//! Ranks that are killed while data moves.
+//! Tests of ranks that are killed while data moves.
 
 use hydrant_conduit::{Conduit, Error, Permission, Posted, Rank, Standing, conformance::Log};
 use hydrant_testing::family::Child;
 
 use super::{MappedPages, format_remote, parse_remote, pinned_pages, post_get, post_put, put};
 
-/// Pages of a transfer: some pieces, more than a pipe holds.
+/// Pages of a transfer: several pieces, and more than a pipe holds.
 const PAGES: usize = 256;
 const VICTIM: Rank = Rank(2);
 
-/// Rank 2 is killed while the others write to it and read from it, many at once: each operation
-/// ends once, and the others go on among themselves.
+/// Rank 2 is killed while the others write to it and read from it, many operations at once. Each
+/// operation ends once, and the others continue to reach each other.
 pub(crate) fn kill_the_target(conduit: &dyn Conduit, child: &mut Child) {
     let log = &mut Log::new();
     let (memory, buffer) = (MappedPages::new(PAGES), MappedPages::new(PAGES));
@@ -22,7 +22,7 @@ pub(crate) fn kill_the_target(conduit: &dyn Conduit, child: &mut Child) {
         .expect("room");
     let places = child.exchange(&format_remote(memory.remote(key)));
     if conduit.rank() == VICTIM {
-        // Its application does nothing at all.
+        // The victim's application does nothing.
         loop {
             std::thread::park();
         }
@@ -68,14 +68,14 @@ pub(crate) fn kill_the_target(conduit: &dyn Conduit, child: &mut Child) {
     assert_eq!(pinned_pages(), 0, "something is left pinned");
 }
 
-/// Waits for the other that was not killed.
+/// Reports survival, and waits for the other survivor.
 fn note_survival(child: &Child) {
     child.say("survived");
     child.read_line();
 }
 
-/// Rank 2 is killed while it writes to and reads from the others, which then take their memory
-/// back: no piece lands that was not whole, and none later.
+/// Rank 2 is killed while it writes to and reads from the others, which then deregister their
+/// memory. No piece lands in part, and none lands later.
 pub(crate) fn kill_the_initiator(conduit: &dyn Conduit, child: &mut Child) {
     let log = &mut Log::new();
     let memory = MappedPages::new(PAGES);

@@ -1,4 +1,4 @@
-//! What is pinned, and what a key names.
+//! Tests of the pages that are pinned, and that a key names.
 
 use hydrant_conduit::{Conduit, Permission, Rank, conformance::Log};
 use hydrant_testing::{family::Child, ranks};
@@ -6,14 +6,14 @@ use hydrant_testing::{family::Child, ranks};
 use super::{MappedPages, PAGE, format_remote, get, parse_remote, pinned_pages, put};
 use crate::options;
 
-/// Ranks as threads of this process.
+/// Starts ranks as threads of this process.
 fn start(count: u32) -> Vec<hydrant_pin::Pinned> {
     ranks::joined(count, |mut bootstrap| {
         hydrant_pin::attach(&mut bootstrap, &options()).expect("ranks of one host")
     })
 }
 
-/// The kernel counts the pages of each registration, and no others.
+/// The kernel counts the pages of each registration, and no other pages.
 pub(crate) fn the_kernel_counts_registered_pages() {
     let conduit = start(1).remove(0);
     assert_eq!(pinned_pages(), 0, "something is pinned from the start");
@@ -21,16 +21,16 @@ pub(crate) fn the_kernel_counts_registered_pages() {
     let mut sum = 0;
     for (number, pages) in [1, 7, 512, 2000, 64].into_iter().enumerate() {
         let memory = MappedPages::new(pages);
-        // Touched or not, and for whatever permission.
+        // The pages are untouched; the permission varies.
         let permission = [Permission::Read, Permission::ReadWrite][number % 2];
         held.push((memory.register(&conduit, permission).expect("room"), pages));
         sum += pages;
         assert_eq!(pinned_pages(), sum, "{pages} pages more");
     }
-    // Memory that cannot be written is pinned as a copy.
+    // Read-only memory is pinned as a copy.
     let constant = MappedPages::new(3);
     constant.fill(1);
-    // SAFETY: this test's own pages.
+    // SAFETY: the pages belong to this test, which holds no reference to them.
     unsafe {
         rustix::mm::mprotect(
             constant.base.cast(),
@@ -46,7 +46,7 @@ pub(crate) fn the_kernel_counts_registered_pages() {
     sum += 3;
     assert_eq!(pinned_pages(), sum, "a copy");
     assert!(constant.register(&conduit, Permission::ReadWrite).is_err());
-    // A part of a page takes all of it.
+    // A part of a page pins the whole page.
     let part = MappedPages {
         len: 100,
         ..MappedPages::new(1)
@@ -73,7 +73,7 @@ pub(crate) fn the_kernel_counts_registered_pages() {
     );
 }
 
-/// Addresses that are unmapped and mapped anew are other memory; the key opens the old pages.
+/// Addresses that are unmapped and mapped again are other memory. The key accesses the old pages.
 pub(crate) fn a_key_names_pages() {
     let mut conduits = start(2);
     let (owner, peer) = (conduits.remove(0), conduits.remove(0));
@@ -104,7 +104,7 @@ pub(crate) fn a_key_names_pages() {
         let done = get(log, &peer, owner.rank(), remote, buffer, local);
         done.expect("a key in force");
         assert!(buffer.all_bytes_are(2), "a write was lost");
-        // The same for the side that asks.
+        // The same holds for the initiator's memory.
         buffer.fill(3);
         buffer.remap();
         let done = put(log, &peer, owner.rank(), remote, buffer, local);
@@ -113,7 +113,7 @@ pub(crate) fn a_key_names_pages() {
         let done = get(log, &peer, owner.rank(), remote, buffer, local);
         done.expect("a key in force");
         assert!(buffer.all_bytes_are(4), "a read landed in the new pages");
-        // By address, the new pages are found: what a NIC does not do.
+        // A copy by address finds the new pages, unlike a NIC.
         let address = hydrant_conduit::Remote {
             key: hydrant_conduit::Key::ANY,
             ..remote
@@ -153,7 +153,7 @@ pub(crate) fn between_processes(conduit: &dyn Conduit, child: &mut Child) {
         buffer.fill(0);
         get(log, conduit, right, to, buffer, local).expect("a key in force");
         assert!(buffer.all_bytes_are(value(me)), "round {round}");
-        // Nobody polls here meanwhile: the peer's NIC needs nobody.
+        // The target does not poll meanwhile: its NIC needs no help.
         child.meet(|| ());
         assert!(memory.all_bytes_are(value((me + 2) % 3)), "round {round}");
         child.meet(|| ());
@@ -165,7 +165,7 @@ pub(crate) fn between_processes(conduit: &dyn Conduit, child: &mut Child) {
     child.meet(|| ());
 }
 
-/// The child of a fork writes to its own copy of what is pinned; peers see the parent's.
+/// The child of a fork writes to its own copy of pinned pages. Peers access the parent's pages.
 pub(crate) fn fork(conduit: &dyn Conduit, child: &mut Child) {
     let log = &mut Log::new();
     let (memory, buffer) = (MappedPages::new(4), MappedPages::new(4));
@@ -177,15 +177,15 @@ pub(crate) fn fork(conduit: &dyn Conduit, child: &mut Child) {
         .register(conduit, Permission::ReadWrite)
         .expect("room");
     let places = child.exchange(&format_remote(memory.remote(key)));
-    // SAFETY: the child stores to memory of its own and exits, no more.
+    // SAFETY: the child only stores to its own memory and exits.
     match unsafe { libc::fork() } {
         0 => {
             memory.fill(8);
-            // SAFETY: ends the child without running anything of its parent's.
+            // SAFETY: `_exit` ends the child without running any code of the parent.
             unsafe { libc::_exit(0) };
         }
         pid => {
-            // SAFETY: waits for the child just made.
+            // SAFETY: `waitpid` with a null status waits for the child just made.
             let waited = unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
             assert_eq!(waited, pid);
         }
