@@ -6,8 +6,8 @@
 //! - Registration has the kernel pin the pages, as buffers of an `io_uring` (`ring`, `table`).
 //! - A thread of each rank plays its NIC (`thread`).
 //! - A request travels in a queue in shared memory (`queue`).
-//! - A write moves from the pinned pages of one rank through a pipe (`pipe`) into those of the
-//!   other; a read moves the other way (`initiator`).
+//! - A write moves through a pipe (`pipe`) from the pinned pages of one rank into those of the
+//!   other. A read moves the other way (`initiator`).
 //!
 //! Both sides check the keys at each access. A key names pages, not addresses. After memory is
 //! unmapped and mapped again, an old key still accesses the old pages, as with a NIC.
