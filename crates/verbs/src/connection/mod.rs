@@ -176,8 +176,8 @@ impl Connection {
 
     /// Returns the queue pair with which the connection of this epoch is being made.
     pub(crate) fn connecting_pair(&self, epoch: u32) -> Option<Arc<QueuePair>> {
-        let asked = self.state == ConnectionState::Connecting && self.epoch == epoch;
-        self.pair.clone().filter(|_| asked)
+        let is_pending = self.state == ConnectionState::Connecting && self.epoch == epoch;
+        self.pair.clone().filter(|_| is_pending)
     }
 
     /// Takes the access that broke the connection before this one.
@@ -200,9 +200,9 @@ impl Connection {
     /// listed before.
     #[inline]
     pub(crate) fn mark_listed(&mut self) -> bool {
-        let news = self.awaits_doorbell() && !self.listed;
-        self.listed |= news;
-        news
+        let is_new = self.awaits_doorbell() && !self.listed;
+        self.listed |= is_new;
+        is_new
     }
 
     /// Updates the mark after a flush. Returns whether the connection stays listed.
