@@ -1,4 +1,4 @@
-//! Scratch memory for the teams of a job, at one rank.
+//! PeerScratch memory for the teams of a job, at one rank.
 //!
 //! A team's piece may be read and written to by every member, at the end even after this rank is
 //! done with the team (what it gave last, and the last credits). So a piece is reused only when every member has
@@ -14,13 +14,13 @@ use super::{layout::DROPPED, stores};
 use crate::{Error, Rank, Result, memory::Heap, progress::Progress, segment::SCRATCH};
 
 /// The system area of this rank's segment.
-pub(super) struct Area {
-    state: Mutex<State>,
+pub(super) struct ScratchArea {
+    state: Mutex<AreaState>,
 }
 
-struct State {
+struct AreaState {
     heap: Heap,
-    retired: Vec<Retired>,
+    retired: Vec<RetiredPiece>,
     /// Members, by rank, at which this one has yet to count itself off, and the word to count in.
     uncounted: Vec<(Rank, usize)>,
     /// Members at which it lately counted itself off, by messages that they may not have handled.
@@ -29,15 +29,15 @@ struct State {
 
 /// A piece of the area.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
+pub(super) struct ScratchPiece {
     /// From the segment's start.
     pub(super) offset: usize,
     pub(super) len: usize,
 }
 
 /// A piece that this rank has dropped.
-struct Retired {
-    piece: Piece,
+struct RetiredPiece {
+    piece: ScratchPiece,
     ledger: Line,
     members: u64,
 }
@@ -50,10 +50,10 @@ fn unless_lost(outcome: Result<()>) -> Result<()> {
     }
 }
 
-impl Area {
+impl ScratchArea {
     pub(super) fn new() -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(AreaState {
                 heap: Heap::new(SCRATCH),
                 retired: Vec::new(),
                 uncounted: Vec::new(),
@@ -63,11 +63,11 @@ impl Area {
     }
 
     /// A piece of `len` bytes, or how many bytes the largest would have.
-    pub(super) fn take(&self, len: usize) -> Result<Piece, usize> {
+    pub(super) fn take(&self, len: usize) -> Result<ScratchPiece, usize> {
         let mut state = self.state();
-        let State { heap, retired, .. } = &mut *state;
+        let AreaState { heap, retired, .. } = &mut *state;
         retired.retain(
-            |Retired {
+            |RetiredPiece {
                  piece,
                  ledger,
                  members,
@@ -80,7 +80,7 @@ impl Area {
             },
         );
         let taken = Heap::footprint(len.max(1), 1).and_then(|len| {
-            Some(Piece {
+            Some(ScratchPiece {
                 offset: heap.take(len, 1)?,
                 len,
             })
@@ -89,13 +89,13 @@ impl Area {
     }
 
     /// Gives back a piece that nobody else knows.
-    pub(super) fn give(&self, piece: Piece) {
+    pub(super) fn give(&self, piece: ScratchPiece) {
         self.state().heap.give(piece.offset, piece.len);
     }
 
     /// Gives back a piece once all `members` have counted themselves off in its ledger.
-    pub(super) fn retire(&self, piece: Piece, ledger: Line, members: u64) {
-        self.state().retired.push(Retired {
+    pub(super) fn retire(&self, piece: ScratchPiece, ledger: Line, members: u64) {
+        self.state().retired.push(RetiredPiece {
             piece,
             ledger,
             members,
@@ -131,7 +131,7 @@ impl Area {
         (counted.into_iter()).try_for_each(|rank| unless_lost(progress.wait_handled(rank)))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, AreaState> {
         self.state.lock()
     }
 }

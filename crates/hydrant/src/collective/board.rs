@@ -2,7 +2,7 @@
 //!
 //! A member has a board in its scratch, which all map. What it gives is a [stream](super::streams) that it
 //! writes to slots of its board, for one reader or for all others; each reader copies the slots to
-//! where they belong. So a byte is copied twice, however many read it, and where all fits the board
+//! where they belong. So a byte is copied twice, however many read it, and where all fits_piggyback the board
 //! nobody waits for room. What lies in the segment of its member, and is only read, is not copied to the board: readers
 //! are told where it lies. Where that is faster, the reader of something long in private memory is told its address, too,
 //! and has the system copy it, if the system does that (cross-memory attach, `process_vm_readv`).
@@ -12,7 +12,7 @@
 //! What goes to one reader goes through the caches where that shares one with the writer, which the writer
 //! [finds out](Stores), and past them where not. The first is faster only if the slot is in the shared cache and not in
 //! the reader's own any more: so the boards of the team of all ranks, if these are two, are larger than that, and each
-//! stream [begins](spread) at another slot. Other boards are written past the caches unless the reader has the writer's
+//! stream [begins](first_slot) at another slot. Other boards are written past the caches unless the reader has the writer's
 //! very processor. What more than one reads is written past them.
 //!
 //! # Words
@@ -42,7 +42,7 @@ use hydrant_conduit::{
 
 use super::{
     layout::{BOARD, Layout},
-    peer::Peer,
+    peer::TeamPeer,
 };
 use crate::progress::Progress;
 
@@ -50,9 +50,9 @@ use crate::progress::Progress;
 const SHOWN: usize = 0;
 /// And those of this member's stream that it has read.
 const READ: usize = 1;
-/// Where its stream lies, as [`Place::word`] says. A word for each phase and each parity: another may still be reading
+/// Where its stream lies, as [`StreamLocation::word`] says. A word for each phase and each parity: another may still be reading
 /// where the one before lies.
-const PLACES: usize = 2;
+const LOCATIONS: usize = 2;
 /// Whether it went back on a stream that was not on the board.
 const WITHDRAWN: usize = 6;
 /// Whether it reads private memory of this member.
@@ -65,7 +65,7 @@ const ADDRESS: u64 = 1 << 63;
 /// number the agreement.
 const PHASE: u32 = 24;
 
-/// Slots of a stream that are there at once, where there is room for them: while one is read, the next is
+/// StreamSlots of a stream that are there at once, where there is room for them: while one is read, the next is
 /// written.
 const SLOTS: usize = 4;
 /// What a slot has, a number of cache lines.
@@ -88,17 +88,17 @@ pub(super) struct Board {
     /// What readers of this member reach without a board.
     segments: Vec<Window>,
     /// By member: whether this one has found out if it reads its private memory.
-    asked: Vec<AtomicBool>,
+    attach_announced: Vec<AtomicBool>,
     me: usize,
     /// By member: which stores to this one's board are faster, where that member alone reads them.
     stores: Vec<Stores>,
-    /// By member: how often this one asked whether that is [near](Self::is_near).
-    asked_near: Vec<AtomicU32>,
+    /// By member: how often this one attach_announced whether that is [near](Self::prefers_board).
+    board_trials: Vec<AtomicU32>,
 }
 
 /// A phase of a collective.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Phase {
+pub(super) enum DataPhase {
     /// The only one.
     Only,
     /// The first of two.
@@ -109,7 +109,7 @@ pub(super) enum Phase {
 
 /// Who reads a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Readers {
+pub(super) enum StreamReaders {
     /// All others.
     All,
     /// This member.
@@ -118,7 +118,7 @@ pub(super) enum Readers {
 
 /// Where the slots of a stream lie on a board: both ends find the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Slots {
+pub(super) struct StreamSlots {
     at: usize,
     each: usize,
     pub(super) count: usize,
@@ -128,7 +128,7 @@ pub(super) struct Slots {
 
 /// Where a stream lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
+pub(super) enum StreamLocation {
     /// On its member's board, in slots.
     Board,
     /// In its member's segment, from this byte on.
@@ -142,7 +142,7 @@ impl Board {
     pub(super) fn new(
         progress: &Progress,
         layout: &Layout,
-        peers: &[Peer],
+        peers: &[TeamPeer],
         own: &Window,
         me: usize,
     ) -> Result<Option<Self>, Fault> {
@@ -150,11 +150,11 @@ impl Board {
             return Ok(None);
         }
         let len = layout.board_len();
-        let scratch = |peer: &Peer| peer.mapped().cloned().ok_or(Fault::OutOfBounds);
+        let scratch = |peer: &TeamPeer| peer.mapped().cloned().ok_or(Fault::OutOfBounds);
         let windows = peers.iter().map(scratch).collect::<Result<Vec<_>, _>>()?;
         let part =
             |window: &Window| (window.part(layout.board(), 2 * len)).ok_or(Fault::OutOfBounds);
-        let segment = |peer: &Peer| {
+        let segment = |peer: &TeamPeer| {
             let window = progress.conduit().window(peer.rank);
             window.cloned().ok_or(Fault::OutOfBounds)
         };
@@ -167,7 +167,7 @@ impl Board {
                 .collect::<Result<_, _>>()?,
             boards: windows.iter().map(part).collect::<Result<_, _>>()?,
             segments: peers.iter().map(segment).collect::<Result<_, _>>()?,
-            asked: peers.iter().map(|_| AtomicBool::new(false)).collect(),
+            attach_announced: peers.iter().map(|_| AtomicBool::new(false)).collect(),
             me,
             stores: (peers.iter())
                 .map(|_| match len > BOARD {
@@ -175,13 +175,13 @@ impl Board {
                     false => Stores::to_own_cache(),
                 })
                 .collect(),
-            asked_near: peers.iter().map(|_| AtomicU32::new(0)).collect(),
+            board_trials: peers.iter().map(|_| AtomicU32::new(0)).collect(),
         }))
     }
 
     /// Tells two states of this member's words apart: each change of a word is one of this.
     #[inline]
-    pub(super) fn stand(&self) -> u64 {
+    pub(super) fn version(&self) -> u64 {
         (self.mine.iter()).fold(0, |sum, line| {
             let words = [SHOWN, READ].map(|word| line[word].load(Acquire));
             sum.wrapping_add(words[0]).wrapping_add(words[1])
@@ -189,17 +189,17 @@ impl Board {
     }
 
     /// The members that read.
-    pub(super) fn readers(&self, readers: Readers) -> impl Iterator<Item = usize> + use<> {
+    pub(super) fn readers(&self, readers: StreamReaders) -> impl Iterator<Item = usize> + use<> {
         let members = match readers {
-            Readers::All => 0..self.mine.len(),
-            Readers::One(member) => member..member + 1,
+            StreamReaders::All => 0..self.mine.len(),
+            StreamReaders::One(member) => member..member + 1,
         };
         let me = self.me;
         members.filter(move |member| *member != me)
     }
 
     /// How many of `all` slots of a stream of this member all its readers have read.
-    pub(super) fn read_by_all(&self, readers: Readers, base: u64, all: usize) -> usize {
+    pub(super) fn slots_read_by_all(&self, readers: StreamReaders, base: u64, all: usize) -> usize {
         (self.readers(readers))
             .map(|reader| count(self.mine[reader][READ].load(Acquire), base, all))
             .min()
@@ -207,14 +207,17 @@ impl Board {
     }
 
     /// How many of `all` slots of a member's stream are there, and where.
-    pub(super) fn shown_by(&self, member: usize, base: u64, all: usize) -> (usize, Place) {
+    pub(super) fn shown_by(&self, member: usize, base: u64, all: usize) -> (usize, StreamLocation) {
         let line = &self.mine[member];
         let shown = count(line[SHOWN].load(Acquire), base, all);
-        (shown, Place::of(line[place_word(base)].load(Relaxed)))
+        (
+            shown,
+            StreamLocation::of(line[location_word(base)].load(Relaxed)),
+        )
     }
 
     /// Writes to a slot of this member's stream.
-    fn write(&self, at: usize, data: &[u8], readers: Readers) -> Result<(), Fault> {
+    fn write(&self, at: usize, data: &[u8], readers: StreamReaders) -> Result<(), Fault> {
         let (board, mut readers) = (&self.boards[self.me], self.readers(readers));
         match (readers.next(), readers.next()) {
             (Some(reader), None) => board.write_for_reader(at, data, &self.stores[reader]),
@@ -226,27 +229,27 @@ impl Board {
     /// Whether there is room for slot `shown` of all the slots of a stream of this member.
     pub(super) fn has_room(
         &self,
-        readers: Readers,
-        slots: Slots,
+        readers: StreamReaders,
+        slots: StreamSlots,
         base: u64,
         (shown, all): (usize, usize),
     ) -> bool {
-        let unread = || shown - self.read_by_all(readers, base, all);
+        let unread = || shown - self.slots_read_by_all(readers, base, all);
         shown < slots.count || unread() < slots.count
     }
 
     /// Writes slot `shown` of a stream of this member, for which there [is room](Self::has_room), and shows it.
-    pub(super) fn show_copied(
+    pub(super) fn copy_and_show(
         &self,
-        readers: Readers,
-        slots: Slots,
+        readers: StreamReaders,
+        slots: StreamSlots,
         base: u64,
         shown: usize,
         chunk: &[u8],
     ) -> Result<(), Fault> {
         self.write(slots.place(shown), chunk, readers)?;
         for reader in self.readers(readers) {
-            self.show(reader, base, shown + 1, Place::Board);
+            self.show(reader, base, shown + 1, StreamLocation::Board);
         }
         Ok(())
     }
@@ -255,36 +258,36 @@ impl Board {
     pub(super) fn read(
         &self,
         from: usize,
-        slots: Slots,
-        place: Place,
+        slots: StreamSlots,
+        place: StreamLocation,
         number: usize,
         into: &mut [u8],
     ) -> Result<(), Fault> {
         match place {
-            Place::Board => self.boards[from].read(slots.place(number), into),
-            Place::Segment(start) => {
+            StreamLocation::Board => self.boards[from].read(slots.place(number), into),
+            StreamLocation::Segment(start) => {
                 let at = start.saturating_add(slots.start(number));
                 self.segments[from].read(at, into)
             }
-            Place::Private(_) => Err(Fault::OutOfBounds),
+            StreamLocation::Private(_) => Err(Fault::OutOfBounds),
         }
     }
 
     /// Says that so many slots are there, in such a place.
-    pub(super) fn show(&self, reader: usize, base: u64, shown: usize, place: Place) {
+    pub(super) fn show(&self, reader: usize, base: u64, shown: usize, place: StreamLocation) {
         let line = &self.theirs[reader];
-        line[place_word(base)].store(place.word(), Relaxed);
+        line[location_word(base)].store(place.word(), Relaxed);
         line[SHOWN].store(base.wrapping_add(shown as u64), Release);
     }
 
     /// Says that so many slots of a member's stream were read.
-    pub(super) fn say_read(&self, from: usize, base: u64, read: usize) {
+    pub(super) fn report_read(&self, from: usize, base: u64, read: usize) {
         self.theirs[from][READ].store(base.wrapping_add(read as u64), Release);
     }
 
     /// Says that what was shown without a board may change from now on. That is for good: the team has
     /// lost a member.
-    pub(super) fn withdraw(&self, readers: Readers) {
+    pub(super) fn withdraw(&self, readers: StreamReaders) {
         for reader in self.readers(readers) {
             self.theirs[reader][WITHDRAWN].store(1, Release);
         }
@@ -300,21 +303,21 @@ impl Board {
     }
 
     /// Where in this member's segment some bytes lie, if they do.
-    pub(super) fn place_of(&self, data: &[u8]) -> Place {
+    pub(super) fn locate(&self, data: &[u8]) -> StreamLocation {
         let segment = &self.segments[self.me];
         let start = data.as_ptr().addr().wrapping_sub(segment.addr());
         match start.checked_add(data.len()) {
-            Some(end) if end <= segment.len() => Place::Segment(start),
-            _ => Place::Board,
+            Some(end) if end <= segment.len() => StreamLocation::Segment(start),
+            _ => StreamLocation::Board,
         }
     }
 
     /// Whether a member has what is written to the board sooner than the system could copy it, for it reads that out of a
     /// cache: as far as was found out, for which it says so now and then.
-    pub(super) fn is_near(&self, reader: usize) -> bool {
+    pub(super) fn prefers_board(&self, reader: usize) -> bool {
         const TRIAL: u32 = 64;
-        let asked = self.asked_near[reader].fetch_add(1, Relaxed);
-        self.stores[reader].are_cached() || asked % TRIAL == TRIAL - 1
+        let attach_announced = self.board_trials[reader].fetch_add(1, Relaxed);
+        self.stores[reader].are_cached() || attach_announced % TRIAL == TRIAL - 1
     }
 
     /// Whether a member reads private memory of this one.
@@ -324,21 +327,24 @@ impl Board {
     }
 
     /// Tells a member, the first time, whether this one reads its private memory.
-    pub(super) fn attach(&self, from: usize, attaches: impl FnOnce() -> bool) {
-        if !self.asked[from].load(Relaxed) && !self.asked[from].swap(true, Relaxed) && attaches() {
+    pub(super) fn announce_attach(&self, from: usize, attaches: impl FnOnce() -> bool) {
+        if !self.attach_announced[from].load(Relaxed)
+            && !self.attach_announced[from].swap(true, Relaxed)
+            && attaches()
+        {
             self.theirs[from][ATTACHES].store(1, Relaxed);
         }
     }
 
     /// Asks a member for all slots of its stream on the board, the words of which count from `base` and all slots: the
     /// system does not let this one read its memory, or not that.
-    pub(super) fn refuse(&self, from: usize, base: u64, all: usize) {
+    pub(super) fn refuse_private(&self, from: usize, base: u64, all: usize) {
         self.theirs[from][ATTACHES].store(0, Relaxed);
-        self.say_read(from, base, all);
+        self.report_read(from, base, all);
     }
 }
 
-impl Place {
+impl StreamLocation {
     fn of(word: u64) -> Self {
         match word {
             0 => Self::Board,
@@ -356,15 +362,15 @@ impl Place {
     }
 }
 
-fn place_word(base: u64) -> usize {
-    PLACES + (base >> PHASE & 3) as usize
+fn location_word(base: u64) -> usize {
+    LOCATIONS + (base >> PHASE & 3) as usize
 }
 
 /// How many of `all` slots a word counts.
 #[inline]
 fn count(word: u64, base: u64, all: usize) -> usize {
     // What is of an earlier phase is behind, what is of a later one far ahead: whoever is there has shown
-    // all of this one. Who gave this one up shows nothing of a later one (`streams::GoesOut`).
+    // all of this one. Who gave this one up shows nothing of a later one (`streams::DataGuard`).
     match word.wrapping_sub(base) {
         ahead if ahead.cast_signed() > 0 => ahead.min(all as u64) as usize,
         _ => 0,
@@ -372,19 +378,24 @@ fn count(word: u64, base: u64, all: usize) -> usize {
 }
 
 /// A phase of the collective that is agreed on by the agreement of this number.
-pub(super) type At = (u64, Phase);
+pub(super) type PhaseId = (u64, DataPhase);
 
 /// From where the words of a phase count. There is room for 2^24 slots: no stream has half as many, for a slot
 /// has a KiB or more, and none is shown more than twice.
-pub(super) fn base(sequence: u64, phase: Phase) -> u64 {
+pub(super) fn base(sequence: u64, phase: DataPhase) -> u64 {
     // What falls off at the top is the same for all, and nobody compares words that are far apart.
-    sequence << (PHASE + 1) | u64::from(phase == Phase::Second) << PHASE
+    sequence << (PHASE + 1) | u64::from(phase == DataPhase::Second) << PHASE
 }
 
-impl Slots {
+impl StreamSlots {
     /// The slots of stream `number` of `streams` on a board of `len` bytes, in the agreement `sequence`. The length
     /// of a slot is a multiple of `unit`.
-    pub(super) fn new(len: usize, at: At, stream: (usize, usize), unit: usize) -> Option<Self> {
+    pub(super) fn new(
+        len: usize,
+        at: PhaseId,
+        stream: (usize, usize),
+        unit: usize,
+    ) -> Option<Self> {
         Self::up_to(LONGEST, len, at, stream, unit)
     }
 
@@ -394,9 +405,9 @@ impl Slots {
     /// Until a member has passed on its first slot, those behind it have nothing to do; so short slots are better, but
     /// every slot takes the time to be [passed on](PASSING). With slots of `s` bytes the last is done after
     /// `(hops + bytes / s) * (PASSING + s)`, which is least for `s` as here.
-    pub(super) fn passed_on(
+    pub(super) fn forwarded(
         len: usize,
-        at: At,
+        at: PhaseId,
         (bytes, hops): (usize, usize),
         unit: usize,
     ) -> Option<Self> {
@@ -409,14 +420,14 @@ impl Slots {
     fn up_to(
         longest: usize,
         len: usize,
-        (sequence, phase): At,
+        (sequence, phase): PhaseId,
         (number, streams): (usize, usize),
         unit: usize,
     ) -> Option<Self> {
         let (start, room) = match phase {
-            Phase::Only => (0, len),
-            Phase::First => (0, len / 2),
-            Phase::Second => (len / 2, len / 2),
+            DataPhase::Only => (0, len),
+            DataPhase::First => (0, len / 2),
+            DataPhase::Second => (len / 2, len / 2),
         };
         let room = room / streams / LINE * LINE;
         let each = (room / SLOTS / LINE * LINE).clamp(LINE, longest);
@@ -428,7 +439,7 @@ impl Slots {
                 each,
                 count,
                 first: match len > BOARD {
-                    true => spread(sequence >> 1, count),
+                    true => first_slot(sequence >> 1, count),
                     false => 0,
                 },
             }
@@ -468,7 +479,7 @@ impl Slots {
 
 /// Which of `count` slots the stream of a turn begins with: far from those before, so that short streams use all of the
 /// board, too, and what is written is not in the reader's own cache any more.
-fn spread(turn: u64, count: usize) -> usize {
+fn first_slot(turn: u64, count: usize) -> usize {
     const GOLDEN: u32 = 0x9E37_79B9;
     let part = (turn as u32).wrapping_mul(GOLDEN);
     ((u64::from(part) * count as u64) >> u32::BITS) as usize
@@ -478,7 +489,7 @@ fn spread(turn: u64, count: usize) -> usize {
 mod tests {
     use super::{super::layout::BOARD_OF_TWO, *};
 
-    const PHASES: [Phase; 3] = [Phase::Only, Phase::First, Phase::Second];
+    const PHASES: [DataPhase; 3] = [DataPhase::Only, DataPhase::First, DataPhase::Second];
 
     #[test]
     fn slots_of_streams_do_not_overlap() {
@@ -486,9 +497,13 @@ mod tests {
             (1..=15).flat_map(|streams| [(streams, BOARD), (streams, BOARD_OF_TWO)])
         {
             let mut parts = Vec::new();
-            for at in [(4, Phase::First), (4, Phase::Second), (5, Phase::Only)] {
+            for at in [
+                (4, DataPhase::First),
+                (4, DataPhase::Second),
+                (5, DataPhase::Only),
+            ] {
                 for number in 0..streams {
-                    let slots = Slots::new(len, at, (number, streams), 1).unwrap();
+                    let slots = StreamSlots::new(len, at, (number, streams), 1).unwrap();
                     assert!(slots.count >= SLOTS, "{slots:?}");
                     parts.extend((0..slots.count).map(|slot| (slots.place(slot), slots.each)));
                     assert_eq!(slots.place(0), slots.place(slots.count));
@@ -509,7 +524,7 @@ mod tests {
             for first in 0..1000 {
                 let begins: Vec<usize> = (first..)
                     .take(count / 2)
-                    .map(|turn| spread(turn, count))
+                    .map(|turn| first_slot(turn, count))
                     .collect();
                 assert!(begins.iter().all(|slot| *slot < count));
                 assert!(
@@ -527,7 +542,7 @@ mod tests {
     #[test]
     fn slots_hold_whole_elements_or_there_are_none() {
         for (unit, is_there) in [(1, true), (24, true), (1000, true), (BOARD, false)] {
-            let slots = Slots::new(BOARD, (0, Phase::First), (0, 3), unit);
+            let slots = StreamSlots::new(BOARD, (0, DataPhase::First), (0, 3), unit);
             assert_eq!(slots.is_some(), is_there, "{unit}");
             assert!(slots.is_none_or(|slots| slots.each.is_multiple_of(unit)));
         }
@@ -536,11 +551,11 @@ mod tests {
     #[test]
     fn what_is_passed_on_goes_in_slots_that_are_shorter_the_more_members_pass_it_on() {
         let each = |bytes, hops, unit| {
-            let slots = Slots::passed_on(BOARD, (0, Phase::Only), (bytes, hops), unit);
+            let slots = StreamSlots::forwarded(BOARD, (0, DataPhase::Only), (bytes, hops), unit);
             slots.map(|slots| slots.each)
         };
         for unit in [1, 8, 24, 40_000, BOARD] {
-            let usual = Slots::new(BOARD, (0, Phase::Only), (0, 1), unit);
+            let usual = StreamSlots::new(BOARD, (0, DataPhase::Only), (0, 1), unit);
             for (bytes, hops) in [(0, 1), (4096, 3), (1 << 20, 7), (usize::MAX, 1)] {
                 let each = each(bytes, hops, unit);
                 assert_eq!(each.is_some(), usual.is_some(), "{unit}");
@@ -556,8 +571,8 @@ mod tests {
     #[test]
     fn words_count_in_their_own_phase_alone() {
         for sequence in [1, 2, u64::MAX >> 25, u64::MAX >> 20] {
-            let bases = [Phase::First, Phase::Second].map(|phase| base(sequence, phase));
-            let next = base(sequence + 1, Phase::Only);
+            let bases = [DataPhase::First, DataPhase::Second].map(|phase| base(sequence, phase));
+            let next = base(sequence + 1, DataPhase::Only);
             for (at, base) in bases.into_iter().enumerate() {
                 let counted = |word| count(word, base, 10);
                 assert_eq!(
@@ -573,9 +588,9 @@ mod tests {
                 assert_eq!(count(base.wrapping_add(7), next, 10), 0);
             }
         }
-        assert_eq!(count(0, base(1, Phase::Only), 10), 0);
+        assert_eq!(count(0, base(1, DataPhase::Only), 10), 0);
         assert_eq!(
-            PHASES.map(|phase| base(3, phase) == base(3, Phase::Only)),
+            PHASES.map(|phase| base(3, phase) == base(3, DataPhase::Only)),
             [true, true, false]
         );
     }

@@ -10,9 +10,9 @@
 //! modulo 256: sender and receiver are never further apart than the slots.
 
 use super::{
-    direct::{Cleared, Sink, Source},
+    awaited::Awaited,
+    direct::{Cleared, IncomingData, OutgoingData},
     layout::SLOTS,
-    sought::Sought,
     team::{Team, outside},
 };
 use crate::{Error, Result};
@@ -56,7 +56,7 @@ impl<'a> Outbound<'a> {
 
     /// Sends what the other side receives by one [`Inbound::receive`] of the same length.
     pub(super) async fn send(&mut self, data: &[u8]) -> Result<()> {
-        let mut source = Source::new(data);
+        let mut source = OutgoingData::new(data);
         while !source.is_over() {
             source.send_one(self).await?;
         }
@@ -66,18 +66,18 @@ impl<'a> Outbound<'a> {
     /// Waits until the receiver lets this member send a unit.
     pub(super) async fn until_credited(&self) -> Result<()> {
         let team = self.team;
-        let credit = Sought::Beyond(team.layout.credit(self.to), word(self.epoch, self.sent));
+        let credit = Awaited::CountBeyond(team.layout.credit(self.to), word(self.epoch, self.sent));
         team.until_data(credit).await
     }
 
     /// Sends a chunk as the next unit.
     pub(super) fn send_chunk(&mut self, chunk: &[u8]) -> Result<()> {
         let at = self.team.layout.slot(self.channel, self.sent % SLOTS);
-        self.say_sent(at, chunk)
+        self.store_unit(at, chunk)
     }
 
     /// Counts a unit, after `data` was stored at byte `at` of the receiver's scratch.
-    pub(super) fn say_sent(&mut self, at: usize, data: &[u8]) -> Result<()> {
+    pub(super) fn store_unit(&mut self, at: usize, data: &[u8]) -> Result<()> {
         let (team, flag) = (self.team, self.team.layout.flag(self.channel));
         self.sent += 1;
         team.store(self.to, at, data, (flag, &[word(self.epoch, self.sent)]))
@@ -100,13 +100,13 @@ impl<'a> Inbound<'a> {
 
     /// Receives what the other side sent by one [`Outbound::send`] of the same length.
     pub(super) async fn receive(&mut self, into: &mut [u8]) -> Result<()> {
-        Sink::new(into).receive_all(self).await
+        IncomingData::new(into).receive_all(self).await
     }
 
     /// Waits until the next unit has come.
     pub(super) async fn until_filled(&self) -> Result<()> {
         let team = self.team;
-        let filled = Sought::Beyond(
+        let filled = Awaited::CountBeyond(
             team.layout.flag(self.channel),
             word(self.epoch, self.received),
         );
@@ -117,11 +117,11 @@ impl<'a> Inbound<'a> {
     pub(super) fn read_chunk(&mut self, chunk: &mut [u8]) -> Result<()> {
         let at = self.team.layout.slot(self.channel, self.received % SLOTS);
         self.team.scratch.read(at, chunk).map_err(outside)?;
-        self.took()
+        self.count_taken()
     }
 
     /// Counts a unit that was taken.
-    pub(super) fn took(&mut self) -> Result<()> {
+    pub(super) fn count_taken(&mut self) -> Result<()> {
         self.received += 1;
         match self.received.is_multiple_of(CREDITED) {
             true => self.give_credit(),
@@ -154,9 +154,9 @@ pub(super) async fn shift(
     into: impl IntoIterator<Item = &mut [u8]>,
 ) -> Result<()> {
     let mut sinks = (into.into_iter()).filter(|into| !into.is_empty());
-    let mut sink = sinks.next().map(Sink::new);
+    let mut sink = sinks.next().map(IncomingData::new);
     let mut sources = (data.iter()).filter(|data| !data.is_empty());
-    let mut source = sources.next().map(|data| Source::new(data));
+    let mut source = sources.next().map(|data| OutgoingData::new(data));
     while source.is_some() || sink.is_some() {
         if let Some(sink) = &mut sink {
             sink.clear(&inbound)?;
@@ -164,13 +164,13 @@ pub(super) async fn shift(
         if let Some(sending) = &mut source {
             sending.send_one(&mut outbound).await?;
             if sending.is_over() {
-                source = sources.next().map(|data| Source::new(data));
+                source = sources.next().map(|data| OutgoingData::new(data));
             }
         }
         if let Some(receiving) = &mut sink {
             receiving.receive_one(&mut inbound).await?;
             if receiving.is_over() {
-                sink = sinks.next().map(Sink::new);
+                sink = sinks.next().map(IncomingData::new);
             }
         }
     }

@@ -19,9 +19,9 @@ use std::{mem, ops::Range, sync::atomic::Ordering::Acquire};
 use hydrant_conduit::{Key, Remote};
 
 use super::{
+    awaited::Awaited,
     channel::{Inbound, Outbound},
     layout::{CHUNK, DIRECT, PIECE},
-    sought::Sought,
     team::{Team, outside},
 };
 use crate::{
@@ -50,7 +50,7 @@ pub(super) struct Cleared {
 }
 
 /// What a member sends by one call.
-pub(super) struct Source<'a> {
+pub(super) struct OutgoingData<'a> {
     data: &'a [u8],
     /// Bytes that were sent.
     at: usize,
@@ -61,16 +61,16 @@ pub(super) struct Source<'a> {
 }
 
 /// Where a member receives by one call.
-pub(super) struct Sink<'a> {
+pub(super) struct IncomingData<'a> {
     /// What is behind the landing.
     rest: &'a mut [u8],
-    landing: Option<Landing<'a>>,
+    landing: Option<RegisteredBuffer<'a>>,
     /// All of it is one landing, which stays to be looked at.
     is_looked_at: bool,
 }
 
 /// A buffer that was registered to be cleared, if there was room.
-struct Landing<'a> {
+struct RegisteredBuffer<'a> {
     buffer: Buffer<'a>,
     /// Bytes of it that were received.
     at: usize,
@@ -86,7 +86,7 @@ fn chunk_of(cleared: usize, before: usize) -> usize {
 }
 
 /// What has come as a unit.
-enum Unit {
+enum ReceivedUnit {
     Chunk,
     /// So many bytes were written.
     Written(usize),
@@ -122,7 +122,7 @@ impl Team {
     }
 }
 
-impl<'a> Source<'a> {
+impl<'a> OutgoingData<'a> {
     pub(super) fn new(data: &'a [u8]) -> Self {
         Self::in_units(data, usize::MAX)
     }
@@ -171,18 +171,18 @@ impl<'a> Source<'a> {
         if let Some(place) = cleared.and_then(|cleared| cleared.to)
             && let Some(written) = self.write(outbound, place).await?
         {
-            self.went(outbound, written);
-            return outbound.say_written(written);
+            self.advance(outbound, written);
+            return outbound.report_written(written);
         }
         let most = (outbound.cleared).map_or(CHUNK, |it| chunk_of(it.left, it.before));
         let len = most.min(self.left());
         let chunk = &self.data[self.at..self.at + len];
-        self.went(outbound, len);
+        self.advance(outbound, len);
         outbound.send_chunk(chunk)
     }
 
     /// So many bytes go as the next unit.
-    fn went(&mut self, outbound: &mut Outbound<'_>, len: usize) {
+    fn advance(&mut self, outbound: &mut Outbound<'_>, len: usize) {
         self.at += len;
         if let Some(cleared) = &mut outbound.cleared {
             cleared.left -= len;
@@ -208,7 +208,7 @@ impl<'a> Source<'a> {
         let failed = loop {
             let written = match buffer.write(start + gone, (peer, place), most - gone) {
                 Ok(None) => break None,
-                Ok(Some((write, len))) => team.until_written(write).await.map(|()| len),
+                Ok(Some((write, len))) => team.until_write_ends(write).await.map(|()| len),
                 Err(cause) => Err(cause),
             };
             match written {
@@ -224,8 +224,8 @@ impl<'a> Source<'a> {
         };
         match failed {
             Some(cause @ (Error::PeerLost(_) | Error::JobOver | Error::Expelled(_))) => {
-                team.give_up();
-                Err(team.lost_first(cause))
+                team.abandon();
+                Err(team.blame_first_lost(cause))
             }
             Some(cause) => {
                 tracing::debug!(%cause, "a part of a collective is copied: it could not be written");
@@ -236,7 +236,7 @@ impl<'a> Source<'a> {
     }
 }
 
-impl<'a> Sink<'a> {
+impl<'a> IncomingData<'a> {
     pub(super) fn new(into: &'a mut [u8]) -> Self {
         Self {
             rest: into,
@@ -298,7 +298,7 @@ impl<'a> Sink<'a> {
             };
             let (next, rest) = mem::take(&mut self.rest).split_at_mut(len);
             self.rest = rest;
-            self.landing = Some(Landing {
+            self.landing = Some(RegisteredBuffer {
                 buffer: transfer.to_be_written(next),
                 at: 0,
                 cleared: 0,
@@ -314,7 +314,7 @@ impl<'a> Sink<'a> {
             None => (None, 0, all),
         };
         (landing.cleared, landing.before) = (len, before);
-        inbound.say_cleared(place, len, before)
+        inbound.report_cleared(place, len, before)
     }
 
     /// Receives all that is left.
@@ -338,12 +338,12 @@ impl<'a> Sink<'a> {
         let (at, cleared, before) = (landing.at, landing.cleared, landing.before);
         let left = landing.buffer.len() - at;
         let came = match inbound.unit()? {
-            Unit::Written(len) if before == 0 && (1..=cleared).contains(&len) => {
-                inbound.took()?;
+            ReceivedUnit::Written(len) if before == 0 && (1..=cleared).contains(&len) => {
+                inbound.count_taken()?;
                 len
             }
-            Unit::Written(_) => return Err(inbound.malformed()),
-            Unit::Chunk => {
+            ReceivedUnit::Written(_) => return Err(inbound.malformed()),
+            ReceivedUnit::Chunk => {
                 let len = chunk_of(if cleared > 0 { cleared } else { left }, before);
                 inbound.read_chunk(landing.buffer.part(at..at + len))?;
                 len
@@ -366,7 +366,7 @@ impl Outbound<'_> {
     /// Waits until the other side has said what it clears.
     async fn until_cleared(&self) -> Result<Cleared> {
         let (team, at) = (self.team, self.team.layout.cleared(self.to));
-        let said = Sought::Word(at, number(self.epoch, self.sent));
+        let said = Awaited::Word(at, number(self.epoch, self.sent));
         team.until_data(said).await?;
         let word = |index: usize| team.word(at + index * size_of::<u64>());
         let (key, offset) = (Key(word(1)?), word(2)?);
@@ -381,16 +381,16 @@ impl Outbound<'_> {
     }
 
     /// Says that the next unit was written: so many bytes.
-    fn say_written(&mut self, len: usize) -> Result<()> {
+    fn report_written(&mut self, len: usize) -> Result<()> {
         let at = self.team.layout.written(self.channel, self.sent);
         let words = [number(self.epoch, self.sent + 1), len as u64];
-        self.say_sent(at, bytemuck::cast_slice(&words))
+        self.store_unit(at, bytemuck::cast_slice(&words))
     }
 }
 
 impl Inbound<'_> {
     /// Clears a buffer for what comes next, or says that it goes in chunks.
-    fn say_cleared(&self, place: Option<Remote>, len: usize, before: usize) -> Result<()> {
+    fn report_cleared(&self, place: Option<Remote>, len: usize, before: usize) -> Result<()> {
         let team = self.team;
         let Remote { key, offset } = place.unwrap_or(Remote {
             key: Key::ANY,
@@ -406,13 +406,15 @@ impl Inbound<'_> {
     }
 
     /// What the next unit is, which has come.
-    fn unit(&self) -> Result<Unit> {
+    fn unit(&self) -> Result<ReceivedUnit> {
         let at = self.team.layout.written(self.channel, self.received);
         match self.team.word(at)? == number(self.epoch, self.received + 1) {
-            false => Ok(Unit::Chunk),
+            false => Ok(ReceivedUnit::Chunk),
             true => {
                 let len = self.team.word(at + size_of::<u64>())?;
-                Ok(Unit::Written(usize::try_from(len).unwrap_or(usize::MAX)))
+                Ok(ReceivedUnit::Written(
+                    usize::try_from(len).unwrap_or(usize::MAX),
+                ))
             }
         }
     }
@@ -421,6 +423,6 @@ impl Inbound<'_> {
     fn malformed(&self) -> Error {
         let rank = self.team.members[self.from];
         (self.team.progress).malformed(rank, "it wrote more than a collective cleared");
-        self.team.lost_first(Error::PeerLost(rank))
+        self.team.blame_first_lost(Error::PeerLost(rank))
     }
 }

@@ -4,7 +4,7 @@
 use std::pin::Pin;
 
 use super::{
-    board::Phase,
+    board::DataPhase,
     channel::{Inbound, Outbound, shift},
     team::Team,
 };
@@ -15,7 +15,7 @@ impl Team {
     /// the same. The own goes to its place, too, if there is one.
     pub(super) fn share(
         &self,
-        phase: Phase,
+        phase: DataPhase,
         mine: &[u8],
         mut into: Vec<&mut [u8]>,
     ) -> Pin<Box<impl Future<Output = Result<()>>>> {
@@ -30,7 +30,7 @@ impl Team {
                     if !into[self.me].is_empty() {
                         into[self.me].copy_from_slice(mine);
                     }
-                    self.exchange_apart(|_| mine, &mut into).await
+                    self.exchange_pairwise(|_| mine, &mut into).await
                 }
             }
         })
@@ -40,7 +40,7 @@ impl Team {
     /// two know to be the same. The own block is copied.
     pub(super) fn exchange<'a>(
         &self,
-        phase: Phase,
+        phase: DataPhase,
         block: impl Fn(usize) -> &'a [u8],
         mut into: Vec<&mut [u8]>,
     ) -> Pin<Box<impl Future<Output = Result<()>>>> {
@@ -52,12 +52,12 @@ impl Team {
                     .await;
             }
             into[self.me].copy_from_slice(block(self.me));
-            self.exchange_apart(block, &mut into).await
+            self.exchange_pairwise(block, &mut into).await
         })
     }
 
     /// The exchange with the other members, by channels.
-    fn exchange_apart<'a>(
+    fn exchange_pairwise<'a>(
         &self,
         block: impl Fn(usize) -> &'a [u8],
         into: &mut [&mut [u8]],

@@ -21,14 +21,14 @@
 //! Where blocks have different lengths the members tell each other how long they are, compare that
 //! with what they have room for, and agree once more, before any data moves.
 //!
-//! Scratch that is not mapped here is stored to by [messages](stores) instead. What is long goes around it, by a
+//! PeerScratch that is not mapped here is stored to by [messages](stores) instead. What is long goes around it, by a
 //! [write](direct) from buffer to buffer, where the network registers memory and there is room for that. The rest is
 //! the same.
 //!
 //! # Blocking or not
 //!
 //! Each algorithm is written once, as a future that awaits the words that others store
-//! ([`sought`]). A blocking call polls it once and waits, in that poll, as for anything else; so
+//! ([`awaited`]). A blocking call polls it once and waits, in that poll, as for anything else; so
 //! there is neither a waker nor an allocation. A call that does not block leaves it to the team's
 //! [queue].
 //!
@@ -56,53 +56,53 @@
 //! that no collective used take no memory. So some 30 teams of 4 can be at once, or 35 of 64. When
 //! a split finds no room every caller gets [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 
-mod affair;
 mod agree;
 mod all_gather;
 mod all_to_all;
 mod area;
+mod awaited;
 mod barrier;
-mod begin;
-mod begin_reductions;
 mod blocks;
 mod board;
+mod board_scan;
 mod broadcast;
 mod by_team;
 mod channel;
+mod channel_fold;
 #[cfg(feature = "num-complex")]
 mod complex;
 mod direct;
 mod exchange;
-mod folding;
 mod gather;
 #[cfg(feature = "half")]
 mod half_precision;
 mod header;
+mod job_collective;
 mod kind;
 mod layout;
 mod located;
-mod on_boards;
+mod non_blocking;
+mod non_blocking_reductions;
 mod op;
 mod peer;
 mod piggyback;
+mod piggybacked_blocks;
 mod queue;
 mod reduce;
 mod reduce_scatter;
-mod ride;
 mod scan;
-mod scanning;
 mod scatter;
-mod sought;
 mod split;
 mod stores;
+mod stream_plans;
 mod streams;
 mod team;
 mod tree;
 
-pub(crate) use affair::Affair;
 pub use blocks::Blocks;
 pub use by_team::ByTeam;
-pub(crate) use header::Operation;
+pub(crate) use header::CollectiveKind;
+pub(crate) use job_collective::JobCollective;
 pub use located::Located;
 pub use op::{Op, Reducible};
 pub(crate) use stores::Stores;

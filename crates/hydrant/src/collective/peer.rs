@@ -9,21 +9,21 @@ use std::sync::atomic::{
 use hydrant_conduit::{Line, WakeWord, Window, Word32, memory::Fault};
 
 use super::{
-    area::Area,
+    area::ScratchArea,
     layout::{AGREED, DROPPED, LEDGER, Layout, SMALL},
-    stores::{self, Flag},
+    stores::{self, FlagStore},
     team::{Team, outside},
 };
 use crate::{Error, Rank, Result, progress::Progress};
 
 /// A member as seen from this one.
-pub(super) struct Peer {
+pub(super) struct TeamPeer {
     pub(super) rank: Rank,
-    scratch: Scratch,
+    scratch: PeerScratch,
 }
 
 /// A member's scratch.
-enum Scratch {
+enum PeerScratch {
     Mapped {
         window: Window,
         wake_bits: Word32,
@@ -33,12 +33,12 @@ enum Scratch {
 }
 
 /// A round of the agreement: memory of both sides, looked up once. Pairs are by parity.
-pub(super) struct Round {
+pub(super) struct AgreementRound {
     /// The member that this one sends to.
     pub(super) to: usize,
     /// The member that this one hears.
     pub(super) from: usize,
-    pub(super) out: [Outlet; 2],
+    pub(super) out: [RoundTarget; 2],
     pub(super) hear: [Line; 2],
     pub(super) piggyback_in: [Window; 2],
     /// In a flat team: where the member that this one hears shows what is for all.
@@ -46,13 +46,13 @@ pub(super) struct Round {
 }
 
 /// Where a round's message goes.
-pub(super) enum Outlet {
+pub(super) enum RoundTarget {
     Mapped {
         line: Line,
         /// Of a flat team, in this member's own scratch.
         piggyback: Window,
     },
-    /// At these bytes of the member's segment.
+    /// PhaseId these bytes of the member's segment.
     Unmapped { line: usize, piggyback: usize },
 }
 
@@ -62,12 +62,12 @@ pub(super) fn is_mapped(progress: &Progress, rank: Rank) -> bool {
     conduit.window(rank).is_some() && conduit.wake_word(rank).is_some()
 }
 
-impl Peer {
+impl TeamPeer {
     /// Its scratch, if it is mapped here.
     pub(super) fn mapped(&self) -> Option<&Window> {
         match &self.scratch {
-            Scratch::Mapped { window, .. } => Some(window),
-            Scratch::Unmapped(_) => None,
+            PeerScratch::Mapped { window, .. } => Some(window),
+            PeerScratch::Unmapped(_) => None,
         }
     }
 
@@ -76,40 +76,40 @@ impl Peer {
             progress.conduit().window(rank),
             progress.conduit().wake_word(rank),
         ) {
-            (Some(window), Some(wake_word)) => Scratch::Mapped {
+            (Some(window), Some(wake_word)) => PeerScratch::Mapped {
                 window: (window.part(offset, len)).ok_or_else(|| outside(Fault::OutOfBounds))?,
                 wake_bits: wake_word.bits.clone(),
             },
-            _ => Scratch::Unmapped(offset),
+            _ => PeerScratch::Unmapped(offset),
         };
         Ok(Self { rank, scratch })
     }
 
     /// Tells the member that this one is done with the team, once there is room for that.
-    pub(super) fn count_off(&self, progress: &Progress, area: &Area) {
+    pub(super) fn count_off(&self, progress: &Progress, area: &ScratchArea) {
         match &self.scratch {
-            Scratch::Mapped { window, .. } => {
+            PeerScratch::Mapped { window, .. } => {
                 if let Ok(ledger) = window.line(LEDGER) {
                     ledger[DROPPED].fetch_add(1, AcqRel);
                 }
             }
-            Scratch::Unmapped(offset) if !progress.is_stopped() => {
+            PeerScratch::Unmapped(offset) if !progress.is_stopped() => {
                 area.count_off(
                     progress,
                     self.rank,
                     offset + LEDGER + DROPPED * size_of::<u64>(),
                 );
             }
-            Scratch::Unmapped(_) => {}
+            PeerScratch::Unmapped(_) => {}
         }
     }
 }
 
-impl Round {
+impl AgreementRound {
     pub(super) fn new(
         layout: &Layout,
         round: usize,
-        peers: &[Peer],
+        peers: &[TeamPeer],
         own: &Window,
         me: usize,
     ) -> Result<Self, Fault> {
@@ -128,14 +128,14 @@ impl Round {
         let out = |parity| {
             let at = layout.line(parity, round);
             Ok(match &peers[to].scratch {
-                Scratch::Mapped { window, .. } => Outlet::Mapped {
+                PeerScratch::Mapped { window, .. } => RoundTarget::Mapped {
                     line: window.line(at)?,
                     piggyback: match layout.is_flat() {
                         true => piggyback_of(own, parity, round)?,
                         false => piggyback_of(window, parity, round)?,
                     },
                 },
-                Scratch::Unmapped(offset) => Outlet::Unmapped {
+                PeerScratch::Unmapped(offset) => RoundTarget::Unmapped {
                     line: offset + at,
                     piggyback: offset + layout.piggyback(parity, round),
                 },
@@ -156,13 +156,13 @@ impl Round {
     }
 }
 
-impl Round {
+impl AgreementRound {
     /// Writes to this member's own scratch what rides on an agreement of a flat team.
     #[inline]
     pub(super) fn show(&self, sequence: u64, data: &[u8]) -> Result<()> {
         match &self.out[(sequence & 1) as usize] {
-            Outlet::Mapped { piggyback, .. } => piggyback.write(0, data).map_err(outside),
-            Outlet::Unmapped { .. } => Err(outside(Fault::OutOfBounds)),
+            RoundTarget::Mapped { piggyback, .. } => piggyback.write(0, data).map_err(outside),
+            RoundTarget::Unmapped { .. } => Err(outside(Fault::OutOfBounds)),
         }
     }
 }
@@ -181,17 +181,17 @@ impl Team {
             return Ok(());
         };
         match &self.peers[member].scratch {
-            Scratch::Mapped { window, .. } => {
+            PeerScratch::Mapped { window, .. } => {
                 window.write(at, data).map_err(outside)?;
                 let behind = flag + size_of::<u64>();
                 (window.write(behind, bytemuck::cast_slice(beside))).map_err(outside)?;
                 let flag = window.atomic_u64(flag).map_err(outside)?;
                 flag.store(*value, Release);
-                self.touched(member);
+                self.notify_after_store(member);
                 Ok(())
             }
-            Scratch::Unmapped(offset) => {
-                let flag = Flag {
+            PeerScratch::Unmapped(offset) => {
+                let flag = FlagStore {
                     at: offset + flag,
                     value: *value,
                     beside,
@@ -207,14 +207,14 @@ impl Team {
         member: usize,
         at: usize,
         data: &[u8],
-        flag: Flag<'_>,
+        flag: FlagStore<'_>,
     ) -> Result<()> {
         let stored = stores::store(&self.progress, self.peers[member].rank, at, data, flag);
-        stored.map_err(|error| self.lost_first(error))
+        stored.map_err(|error| self.blame_first_lost(error))
     }
 
     /// A member that was found to be lost may only have given up for the sake of the one lost first.
-    pub(super) fn lost_first(&self, error: Error) -> Error {
+    pub(super) fn blame_first_lost(&self, error: Error) -> Error {
         match error {
             Error::PeerLost(rank) => {
                 let first = self.progress.conduit().first_lost();
@@ -227,8 +227,10 @@ impl Team {
     /// The last agreement that a member is known to have brought to its end.
     pub(super) fn agreed(&self, member: usize) -> Option<u64> {
         match &self.peers[member].scratch {
-            Scratch::Mapped { window, .. } => Some(window.line(LEDGER).ok()?[AGREED].load(Acquire)),
-            Scratch::Unmapped(_) => {
+            PeerScratch::Mapped { window, .. } => {
+                Some(window.line(LEDGER).ok()?[AGREED].load(Acquire))
+            }
+            PeerScratch::Unmapped(_) => {
                 let word = self.scratch.atomic_u64(self.layout.mismatch(member)).ok()?;
                 Some(word.load(Acquire))
             }
@@ -240,10 +242,10 @@ impl Team {
     #[cold]
     pub(super) fn report_mismatch(&self, sequence: u64) {
         let reached = self.peers.iter().filter(|peer| {
-            let Scratch::Unmapped(offset) = peer.scratch else {
+            let PeerScratch::Unmapped(offset) = peer.scratch else {
                 return false;
             };
-            let flag = Flag {
+            let flag = FlagStore {
                 at: offset + self.layout.mismatch(self.me),
                 value: sequence,
                 beside: &[],
@@ -260,9 +262,9 @@ impl Team {
 
     /// Called after a store to mapped scratch of `member`: wakes who waits for that.
     #[inline]
-    pub(super) fn touched(&self, member: usize) {
+    pub(super) fn notify_after_store(&self, member: usize) {
         let peer = &self.peers[member];
-        let Scratch::Mapped { wake_bits, .. } = &peer.scratch else {
+        let PeerScratch::Mapped { wake_bits, .. } = &peer.scratch else {
             return;
         };
         // The sleeper's side has the fence.

@@ -1,11 +1,11 @@
-//! What rides on the agreement.
+//! What payloads on the agreement.
 
 use std::ops::Range;
 
 use super::layout::{Layout, SMALL};
 
-/// What rides on the agreement.
-pub(super) enum Piggyback<'a> {
+/// What payloads on the agreement.
+pub(super) enum PiggybackData<'a> {
     Nothing,
     /// In a [flat](Layout::is_flat) team: this member's bytes, for who wants them.
     Shown {
@@ -18,19 +18,19 @@ pub(super) enum Piggyback<'a> {
         each: usize,
     },
     /// In any other: a block of `each` bytes from every member. Mine is first; at the end that of the
-    /// member p places after me is at place p, if it is `wanted` here.
+    /// member p positions after me is at position p, if it is `wanted` here.
     Blocks {
         all: &'a mut [u8],
         each: usize,
         wanted: Wanted,
     },
-    /// In any other: one member's bytes, to all. It is `distance` places after me.
+    /// In any other: one member's bytes, to all. It is `distance` positions after me.
     Spread {
         data: &'a mut [u8],
         distance: usize,
     },
-    /// In any other: one member's parts of `each` bytes, to each its own, which lies at its [place](place_of). The member
-    /// is `distance` places after me.
+    /// In any other: one member's parts of `each` bytes, to each its own, which lies at its [position](dealt_position). The member
+    /// is `distance` positions after me.
     Dealt {
         parts: &'a mut [u8],
         each: usize,
@@ -44,7 +44,7 @@ pub(super) enum Wanted {
     /// Every member.
     ByAll,
     /// This one.
-    By(usize),
+    ByMember(usize),
     /// Those behind it in the team.
     Behind,
 }
@@ -52,20 +52,20 @@ pub(super) enum Wanted {
 impl Wanted {
     /// Whether a member needs the block of member `of`.
     #[inline]
-    fn by(self, member: usize, of: usize) -> bool {
+    fn is_wanted_by(self, member: usize, of: usize) -> bool {
         match self {
             Wanted::ByAll => true,
-            Wanted::By(one) => one == member,
+            Wanted::ByMember(wanting) => wanting == member,
             Wanted::Behind => of < member,
         }
     }
 
     /// Whether any other of so many members needs the block of member `of`.
     #[inline]
-    fn by_another(self, of: usize, members: usize) -> bool {
+    fn is_wanted_by_another(self, of: usize, members: usize) -> bool {
         match self {
             Wanted::ByAll => true,
-            Wanted::By(one) => one != of,
+            Wanted::ByMember(wanting) => wanting != of,
             Wanted::Behind => of + 1 < members,
         }
     }
@@ -74,9 +74,9 @@ impl Wanted {
     /// which somebody has no other way to it. If one member wants them, that is a tree below it: in the round of this
     /// reach, who is an odd multiple of it after that one tells what it gathered.
     #[inline]
-    fn told(self, me: usize, reach: usize, members: usize) -> usize {
+    fn blocks_to_send(self, me: usize, reach: usize, members: usize) -> usize {
         match self {
-            Wanted::By(one) => match (me + members - one) % members {
+            Wanted::ByMember(wanting) => match (me + members - wanting) % members {
                 distance if distance % (2 * reach) == reach => reach.min(members - distance),
                 _ => 0,
             },
@@ -86,50 +86,52 @@ impl Wanted {
     }
 }
 
-impl Piggyback<'_> {
+impl PiggybackData<'_> {
     /// What this member, `me` of so many of a flat team, shows once for all who need it.
     #[inline]
-    pub(super) fn shown(&self, me: usize, members: usize) -> &[u8] {
+    pub(super) fn shown_to_all(&self, me: usize, members: usize) -> &[u8] {
         match self {
-            Piggyback::Shown { data, wanted } if wanted.by_another(me, members) => data,
+            PiggybackData::Shown { data, wanted } if wanted.is_wanted_by_another(me, members) => {
+                data
+            }
             _ => &[],
         }
     }
 
     /// What this member of a flat team gives another: what it shows, or a part.
     #[inline]
-    pub(super) fn given(&self, me: usize, to: usize) -> &[u8] {
+    pub(super) fn for_member(&self, me: usize, to: usize) -> &[u8] {
         match self {
-            Piggyback::Shown { data, wanted } if wanted.by(to, me) => data,
-            Piggyback::Parts { data, each } => &data[to * each..][..*each],
+            PiggybackData::Shown { data, wanted } if wanted.is_wanted_by(to, me) => data,
+            PiggybackData::Parts { data, each } => &data[to * each..][..*each],
             _ => &[],
         }
     }
 
     /// Whether each member is given something of its own.
     #[inline]
-    pub(super) fn is_apart(&self) -> bool {
-        matches!(self, Piggyback::Parts { .. })
+    pub(super) fn has_parts(&self) -> bool {
+        matches!(self, PiggybackData::Parts { .. })
     }
 
     /// What goes out from `me` in the round of this reach, among `members`.
     #[inline]
     pub(super) fn outgoing(&self, me: usize, reach: usize, members: usize) -> &[u8] {
         match self {
-            Piggyback::Blocks { all, each, wanted } => {
-                &all[..wanted.told(me, reach, members) * each]
+            PiggybackData::Blocks { all, each, wanted } => {
+                &all[..wanted.blocks_to_send(me, reach, members) * each]
             }
-            Piggyback::Spread { data, distance }
+            PiggybackData::Spread { data, distance }
                 if *distance < reach && distance + reach < members =>
             {
                 data
             }
-            Piggyback::Dealt {
+            PiggybackData::Dealt {
                 parts,
                 each,
                 distance,
             } if *distance < reach && distance + reach < members => {
-                &parts[passed_on(distance + reach, reach, members, *each)]
+                &parts[forwarded(distance + reach, reach, members, *each)]
             }
             _ => &[],
         }
@@ -139,17 +141,19 @@ impl Piggyback<'_> {
     #[inline]
     pub(super) fn incoming(&mut self, me: usize, reach: usize, members: usize) -> &mut [u8] {
         match self {
-            Piggyback::Blocks { all, each, wanted } => {
-                let told = wanted.told((me + reach) % members, reach, members);
-                &mut all[reach * *each..][..told * *each]
+            PiggybackData::Blocks { all, each, wanted } => {
+                let count = wanted.blocks_to_send((me + reach) % members, reach, members);
+                &mut all[reach * *each..][..count * *each]
             }
-            Piggyback::Spread { data, distance } if (reach..2 * reach).contains(distance) => data,
-            Piggyback::Dealt {
+            PiggybackData::Spread { data, distance } if (reach..2 * reach).contains(distance) => {
+                data
+            }
+            PiggybackData::Dealt {
                 parts,
                 each,
                 distance,
             } if (reach..2 * reach).contains(distance) => {
-                &mut parts[passed_on(*distance, reach, members, *each)]
+                &mut parts[forwarded(*distance, reach, members, *each)]
             }
             _ => &mut [],
         }
@@ -158,16 +162,16 @@ impl Piggyback<'_> {
 
 /// Where the parts lie that a member gets in the round of this reach, `distance` before the one that deals them: its own
 /// and those that it passes on, which are to go to every second reach before it.
-fn passed_on(distance: usize, reach: usize, members: usize, each: usize) -> Range<usize> {
-    let first = place_of(distance, members);
+fn forwarded(distance: usize, reach: usize, members: usize, each: usize) -> Range<usize> {
+    let first = dealt_position(distance, members);
     let count = (members - distance).div_ceil(2 * reach);
     first * each..(first + count) * each
 }
 
-/// The place, among parts that are [dealt](Piggyback::Dealt) to so many members, of that for the one at this distance
+/// The position, among parts that are [dealt](PiggybackData::Dealt) to so many members, of that for the one at this distance
 /// before who deals them. They are in the order of their distances with the lowest bit as the highest: so what one
 /// member passes on lies together, itself first.
-pub(super) fn place_of(distance: usize, members: usize) -> usize {
+pub(super) fn dealt_position(distance: usize, members: usize) -> usize {
     let bits = (0..usize::BITS - distance.leading_zeros()).map(|bit| 1 << bit);
     bits.filter(|bit| distance & bit != 0)
         // Those who have this bit not, and those below it alike, are all before it.
@@ -175,8 +179,8 @@ pub(super) fn place_of(distance: usize, members: usize) -> usize {
         .sum()
 }
 
-/// Whether so many bytes of each of `members` can ride.
-pub(super) fn can_ride(layout: &Layout, members: usize, each: usize) -> bool {
+/// Whether so many bytes of each of `members` can payload.
+pub(super) fn fits(layout: &Layout, members: usize, each: usize) -> bool {
     match layout.is_flat() {
         true => each <= SMALL,
         // No message carries more than half of the blocks.
@@ -189,16 +193,16 @@ mod tests {
     use super::*;
 
     /// Has every member of a team that is not flat do its rounds.
-    fn do_rounds(mut rides: Vec<Piggyback<'_>>) {
-        let members = rides.len();
+    fn do_rounds(mut payloads: Vec<PiggybackData<'_>>) {
+        let members = payloads.len();
         let mut reach = 1;
         while reach < members {
-            let said: Vec<Vec<u8>> = (rides.iter().enumerate())
-                .map(|(me, ride)| ride.outgoing(me, reach, members).to_vec())
+            let sent: Vec<Vec<u8>> = (payloads.iter().enumerate())
+                .map(|(me, payload)| payload.outgoing(me, reach, members).to_vec())
                 .collect();
-            for (me, ride) in rides.iter_mut().enumerate() {
-                let came = ride.incoming(me, reach, members);
-                came.copy_from_slice(&said[(me + reach) % members]);
+            for (me, payload) in payloads.iter_mut().enumerate() {
+                let incoming = payload.incoming(me, reach, members);
+                incoming.copy_from_slice(&sent[(me + reach) % members]);
             }
             reach *= 2;
         }
@@ -218,19 +222,21 @@ mod tests {
                         all
                     })
                     .collect();
-                let rides = (blocks.iter_mut())
-                    .map(|all| Piggyback::Blocks {
+                let payloads = (blocks.iter_mut())
+                    .map(|all| PiggybackData::Blocks {
                         all,
                         each: EACH,
                         wanted,
                     })
                     .collect();
-                do_rounds(rides);
+                do_rounds(payloads);
                 for (me, all) in blocks.iter().enumerate() {
                     let by_place = all.chunks(EACH).enumerate();
-                    for (of, got) in by_place.map(|(place, got)| ((me + place) % members, got)) {
+                    for (of, got) in
+                        by_place.map(|(position, got)| ((me + position) % members, got))
+                    {
                         assert!(
-                            !wanted.by(me, of) || got == block(of),
+                            !wanted.is_wanted_by(me, of) || got == block(of),
                             "{wanted:?} {me} {of}"
                         );
                     }
@@ -243,27 +249,28 @@ mod tests {
     fn parts_that_are_dealt_come_to_their_members() {
         const EACH: usize = 2;
         for members in 1..=20 {
-            let mut places: Vec<usize> = (0..members).map(|at| place_of(at, members)).collect();
-            places.sort_unstable();
-            assert!(places.into_iter().eq(0..members));
+            let mut positions: Vec<usize> =
+                (0..members).map(|at| dealt_position(at, members)).collect();
+            positions.sort_unstable();
+            assert!(positions.into_iter().eq(0..members));
             for root in 0..members {
                 let mut parts = vec![vec![0; members * EACH]; members];
                 let distance = |member: usize| (root + members - member) % members;
                 for member in 0..members {
-                    let place = place_of(distance(member), members);
-                    parts[root][place * EACH..][..EACH].fill(member as u8 + 1);
+                    let position = dealt_position(distance(member), members);
+                    parts[root][position * EACH..][..EACH].fill(member as u8 + 1);
                 }
-                let rides = (parts.iter_mut().enumerate())
-                    .map(|(me, parts)| Piggyback::Dealt {
+                let payloads = (parts.iter_mut().enumerate())
+                    .map(|(me, parts)| PiggybackData::Dealt {
                         parts,
                         each: EACH,
                         distance: distance(me),
                     })
                     .collect();
-                do_rounds(rides);
+                do_rounds(payloads);
                 for (me, parts) in parts.iter().enumerate() {
-                    let place = place_of(distance(me), members);
-                    assert_eq!(parts[place * EACH..][..EACH], [me as u8 + 1; EACH]);
+                    let position = dealt_position(distance(me), members);
+                    assert_eq!(parts[position * EACH..][..EACH], [me as u8 + 1; EACH]);
                 }
             }
         }
@@ -271,9 +278,21 @@ mod tests {
 
     #[test]
     fn of_two_only_who_is_to_give_something_tells_it() {
-        assert_eq!([0, 1].map(|me| Wanted::By(0).told(me, 1, 2)), [0, 1]);
-        assert_eq!([0, 1].map(|me| Wanted::By(1).told(me, 1, 2)), [1, 0]);
-        assert_eq!([0, 1].map(|me| Wanted::Behind.told(me, 1, 2)), [1, 0]);
-        assert_eq!([0, 1].map(|me| Wanted::ByAll.told(me, 1, 2)), [1, 1]);
+        assert_eq!(
+            [0, 1].map(|me| Wanted::ByMember(0).blocks_to_send(me, 1, 2)),
+            [0, 1]
+        );
+        assert_eq!(
+            [0, 1].map(|me| Wanted::ByMember(1).blocks_to_send(me, 1, 2)),
+            [1, 0]
+        );
+        assert_eq!(
+            [0, 1].map(|me| Wanted::Behind.blocks_to_send(me, 1, 2)),
+            [1, 0]
+        );
+        assert_eq!(
+            [0, 1].map(|me| Wanted::ByAll.blocks_to_send(me, 1, 2)),
+            [1, 1]
+        );
     }
 }

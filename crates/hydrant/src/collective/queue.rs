@@ -43,8 +43,8 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
-    sought::Sought,
-    team::{IDLE, QUEUED, Shared, Team, out_of_turn},
+    awaited::Awaited,
+    team::{IDLE, QUEUED, Team, TeamShared, out_of_turn},
 };
 use crate::{
     Result,
@@ -52,23 +52,23 @@ use crate::{
 };
 
 /// A collective that is not over: goes on with it as far as it can; at its end, who is to be told.
-type Step = Box<dyn FnMut() -> Poll<Option<Waker>> + Send>;
+type QueuedStep = Box<dyn FnMut() -> Poll<Option<Waker>> + Send>;
 
 #[derive(Default)]
-pub(super) struct Queue {
+pub(super) struct CollectiveQueue {
     /// Under way; locked by who advances it.
-    first: Mutex<Option<Step>>,
+    first: Mutex<Option<QueuedStep>>,
     /// Begun behind it. The team's state changes from and to that of having a queue under this lock.
-    behind: Mutex<VecDeque<Step>>,
+    behind: Mutex<VecDeque<QueuedStep>>,
     /// What the one under way waits for, and how often standings had changed when it began to.
-    sought: Mutex<Option<(Sought, u64)>>,
+    sought: Mutex<Option<(Awaited, u64)>>,
     /// The one under way could have gone on when it was advanced last.
     pauses: AtomicBool,
 }
 
-impl Queue {
+impl CollectiveQueue {
     /// The one under way waits for a word, since standings had changed so often.
-    pub(super) fn seek(&self, sought: Sought, changes: u64) {
+    pub(super) fn set_awaited(&self, sought: Awaited, changes: u64) {
         *self.sought.lock() = Some((sought, changes));
     }
 
@@ -96,7 +96,7 @@ impl Team {
         progress::may_wait(what)?;
         self.progress.check_running()?;
         let slot = Slot::new();
-        let step = step(Box::pin(collective(self.again())), &slot);
+        let step = step(Box::pin(collective(self.clone_handle())), &slot);
         {
             let mut behind = self.queue.behind.lock();
             let is_first = match self.turn.compare_exchange(IDLE, QUEUED, Acquire, Relaxed) {
@@ -118,7 +118,7 @@ impl Team {
 fn step<R: Send + 'static>(
     mut collective: std::pin::Pin<Box<impl Future<Output = Result<R>> + Send + 'static>>,
     slot: &Arc<Slot<R>>,
-) -> Step {
+) -> QueuedStep {
     let slot = Arc::clone(slot);
     Box::new(move || {
         let mut context = Context::from_waker(Waker::noop());
@@ -131,7 +131,7 @@ fn step<R: Send + 'static>(
     })
 }
 
-impl Shared {
+impl TeamShared {
     /// Goes on with the first collective as far as it can. Whether the queue may have more to do.
     fn advance_first(&self) -> bool {
         let Some(mut first) = self.queue.first.try_lock() else {
@@ -177,7 +177,7 @@ impl Shared {
     }
 }
 
-impl Errand for Shared {
+impl Errand for TeamShared {
     fn advance(&self) {
         while self.advance_first() {}
     }

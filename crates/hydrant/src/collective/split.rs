@@ -5,18 +5,18 @@ use std::sync::Arc;
 use bytemuck::{Pod, Zeroable};
 
 use super::{
-    area::Piece,
-    header::Operation,
+    area::ScratchPiece,
+    header::CollectiveKind,
     layout::{BOARD, Layout},
     peer::is_mapped,
-    team::{IDLE, Team, at_once, outside},
+    team::{IDLE, Team, outside, poll_once},
 };
 use crate::{Error, Result};
 
 /// What a member wants.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-struct Choice {
+struct SplitChoice {
     /// A colour, or none.
     color: u64,
     key: u64,
@@ -25,7 +25,7 @@ struct Choice {
 /// Where a member's scratch of its new team is.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-struct Offer {
+struct ScratchOffer {
     /// From the segment's start; or not to be had.
     offset: u64,
     wanted: u64,
@@ -44,12 +44,12 @@ impl Team {
     /// its new team; nothing is kept then. And as for every collective of a [`Team`].
     pub fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Team>> {
         let _turn = self.enter("split", IDLE)?;
-        let choice = Choice {
+        let choice = SplitChoice {
             color: color.map_or(NONE, u64::from),
             key: u64::from(key),
         };
         self.area.settle(&self.progress, &self.members)?;
-        let choices = at_once(self.records(Operation::Split, &choice))?;
+        let choices = poll_once(self.all_gather_one(CollectiveKind::Split, &choice))?;
         let mut chosen: Vec<usize> = match color {
             None => Vec::new(),
             Some(_) => (0..choices.len())
@@ -58,7 +58,7 @@ impl Team {
         };
         chosen.sort_by_key(|member| choices[*member].key);
         let (piece, offer) = self.find_room(&chosen)?;
-        let offers = at_once(self.records(Operation::Split, &offer));
+        let offers = poll_once(self.all_gather_one(CollectiveKind::Split, &offer));
         let offers = match offers.and_then(|offers| self.check_offers(offers)) {
             Ok(offers) => offers,
             Err(error) => {
@@ -86,8 +86,8 @@ impl Team {
     }
 
     /// A piece of the system area for a team of these members, if there are any.
-    fn find_room(&self, members: &[usize]) -> Result<(Option<Piece>, Offer)> {
-        let mut offer = Offer {
+    fn find_room(&self, members: &[usize]) -> Result<(Option<ScratchPiece>, ScratchOffer)> {
+        let mut offer = ScratchOffer {
             offset: 0,
             wanted: 0,
             available: 0,
@@ -126,7 +126,7 @@ impl Team {
     }
 
     /// Whether every member has room.
-    fn check_offers(&self, offers: Vec<Offer>) -> Result<Vec<Offer>> {
+    fn check_offers(&self, offers: Vec<ScratchOffer>) -> Result<Vec<ScratchOffer>> {
         match offers.iter().position(|offer| offer.offset == NONE) {
             None => Ok(offers),
             Some(member) => Err(Error::OutOfMemory {

@@ -1,4 +1,4 @@
-//! Scratch that is not mapped here: stores into it are messages.
+//! PeerScratch that is not mapped here: stores into it are messages.
 //!
 //! A store is bytes and then a flag, as where scratch is mapped; the member's own rank does
 //! both when the message arrives. Messages from one rank to another arrive in order, so what
@@ -39,7 +39,7 @@ const FLAGGED: usize = 3;
 
 /// A flag set once the bytes are there. Places count from the start of the segment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Flag<'a> {
+pub(super) struct FlagStore<'a> {
     pub(super) at: usize,
     pub(super) value: u64,
     /// Words that follow the flag, set before it: [`BESIDE`] at most.
@@ -55,7 +55,7 @@ pub(super) fn store(
     rank: Rank,
     mut at: usize,
     mut data: &[u8],
-    flag: Flag<'_>,
+    flag: FlagStore<'_>,
 ) -> Result<()> {
     let caps = progress.conduit().caps();
     let mut beside = flag.beside;
@@ -117,7 +117,10 @@ impl Route for Stores {
         let done =
             (progress.conduit().window(progress.rank)).and_then(|window| apply(window, delivery));
         if done.is_none() {
-            return progress.malformed(delivery.from, "a store that fits no team's scratch");
+            return progress.malformed(
+                delivery.from,
+                "a store that fits_piggyback no team's scratch",
+            );
         }
         // If another thread sleeps while this one polls, no message wakes it. The sleeper's side
         // has the fence.

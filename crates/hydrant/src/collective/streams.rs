@@ -1,4 +1,4 @@
-//! Streams: what a member of a flat team gives to others in one phase of a collective, and what it gets,
+//! BoardStreams: what a member of a flat team gives to others in one phase of a collective, and what it gets,
 //! slot by slot by way of [boards](super::board).
 //!
 //! A member shows and reads whatever it can, one slot of each stream in turn, and waits when it can do
@@ -13,17 +13,17 @@
 //! not be the stream any more.
 //!
 //! What lies in private memory is read there by the system, if that lets the reader. If it does not, or not this memory
-//! (a device's, say), the reader says that it has read all and that it does not [attach](Board::refuse); then all
+//! (a device's, say), the reader says that it has read all and that it does not [attach](Board::refuse_private); then all
 //! is shown once more, on the board, by words that go on from there.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{
-    board::{Board, Phase, Place, Readers, Slots, base},
-    header::Header,
-    piggyback::Piggyback,
-    sought::Sought,
-    team::{Shared, Team, outside},
+    awaited::Awaited,
+    board::{Board, DataPhase, StreamLocation, StreamReaders, StreamSlots, base},
+    header::CallHeader,
+    piggyback::PiggybackData,
+    team::{Team, TeamShared, outside},
 };
 use crate::{
     Error, Pod, Result,
@@ -39,71 +39,71 @@ const ATTACHED_CROWDED: usize = 64 << 10;
 const PIECE: usize = 1 << 20;
 
 /// A stream that this member shows.
-struct Outgoing<'a> {
+struct OutgoingStream<'a> {
     data: &'a [u8],
-    readers: Readers,
-    slots: Slots,
-    place: Place,
+    readers: StreamReaders,
+    slots: StreamSlots,
+    place: StreamLocation,
     /// Words count from here.
     base: u64,
     shown: usize,
 }
 
 /// A stream that this member reads.
-struct Incoming<'a> {
+struct IncomingStream<'a> {
     from: usize,
     into: &'a mut [u8],
-    slots: Slots,
+    slots: StreamSlots,
     /// Words count from here.
     base: u64,
     read: usize,
 }
 
 /// The streams of this member in one phase.
-pub(super) struct Streams<'a> {
+pub(super) struct BoardStreams<'a> {
     board: &'a Board,
     team: &'a Team,
     base: u64,
-    outgoing: Vec<Outgoing<'a>>,
-    incoming: Vec<Incoming<'a>>,
+    outgoing: Vec<OutgoingStream<'a>>,
+    incoming: Vec<IncomingStream<'a>>,
     /// What only moves within this member, and where to, as far as it is not there.
     own: Option<(&'a [u8], &'a mut [u8])>,
     /// Bytes copied since this member last looked after messages.
-    since_look: usize,
+    bytes_since_poll: usize,
 }
 
-/// The data of a collective goes out: if this is dropped before that is [over](Self::over), others wait for what they
+/// The data of a collective goes out: if this is dropped before that is [over](Self::finish), others wait for what they
 /// will never get. They would take anything shown in a later collective for the end of it, so that this member
-/// [gives up](Shared::give_up).
-pub(super) struct GoesOut<'a>(&'a Shared);
+/// [gives up](TeamShared::abandon).
+pub(super) struct DataGuard<'a>(&'a TeamShared);
 
-impl<'a> GoesOut<'a> {
-    pub(super) fn new(team: &'a Shared) -> Self {
+impl<'a> DataGuard<'a> {
+    pub(super) fn new(team: &'a TeamShared) -> Self {
         Self(team)
     }
 
     /// All of it was shown, and what this member was to get is here.
-    pub(super) fn over(self) {
+    pub(super) fn finish(self) {
         std::mem::forget(self);
     }
 }
 
-impl Drop for GoesOut<'_> {
+impl Drop for DataGuard<'_> {
     fn drop(&mut self) {
-        self.0.give_up();
+        self.0.abandon();
     }
 }
 
-/// Streams that are folded as they come: each slot of this member's part, from the first member to the last.
-pub(super) struct Folding<'f, T, F> {
+/// BoardStreams that are folded as they come: each slot of this member's part, from the first member to the last.
+pub(super) struct StreamFold<'f, T, F> {
     fold: &'f F,
     /// This member's part of what it gives, in whose place the result goes.
     own: &'f mut [T],
     /// By member; that of the own is not used.
-    slots: Vec<Slots>,
-    /// Elements of a slot.
+    slots: Vec<StreamSlots>,
+    /// ElementBuffer of a slot.
     each: usize,
-    /// Slots that are folded.
+    /// StreamSlots that are folded.
     folded: usize,
     /// The member whose slot is next.
     member: usize,
@@ -112,9 +112,9 @@ pub(super) struct Folding<'f, T, F> {
     next: Vec<T>,
 }
 
-impl<'a> Streams<'a> {
+impl<'a> BoardStreams<'a> {
     /// No streams yet.
-    pub(super) fn new(team: &'a Team, board: &'a Board, sequence: u64, phase: Phase) -> Self {
+    pub(super) fn new(team: &'a Team, board: &'a Board, sequence: u64, phase: DataPhase) -> Self {
         Self {
             board,
             team,
@@ -122,45 +122,56 @@ impl<'a> Streams<'a> {
             outgoing: Vec::new(),
             incoming: Vec::new(),
             own: None,
-            since_look: 0,
+            bytes_since_poll: 0,
         }
     }
 
     /// Data to show, which readers reach without a board if it lies in the segment.
-    pub(super) fn give(&mut self, data: &'a [u8], readers: Readers, slots: Slots) {
-        self.give_from(self.board.place_of(data), data, readers, slots);
+    pub(super) fn give(&mut self, data: &'a [u8], readers: StreamReaders, slots: StreamSlots) {
+        self.give_from(self.board.locate(data), data, readers, slots);
     }
 
     /// Data to show on the board wherever it lies. That is for what a collective changes in place: what others
     /// have read is in their caches, too, and is slower to write to than to copy.
-    pub(super) fn give_copied(&mut self, data: &'a [u8], readers: Readers, slots: Slots) {
-        self.give_from(Place::Board, data, readers, slots);
+    pub(super) fn give_copied(
+        &mut self,
+        data: &'a [u8],
+        readers: StreamReaders,
+        slots: StreamSlots,
+    ) {
+        self.give_from(StreamLocation::Board, data, readers, slots);
     }
 
     /// Data to show to one member, which reads it wherever it lies if it can and there is enough of it. That is for
     /// where both have as much to copy: if this member would wait meanwhile, it is faster to have it do its part. So it is
-    /// for the other of two that is [near](Board::is_near).
-    pub(super) fn give_attached(&mut self, data: &'a [u8], reader: usize, slots: Slots) {
+    /// for the other of two that is [near](Board::prefers_board).
+    pub(super) fn give_attached(&mut self, data: &'a [u8], reader: usize, slots: StreamSlots) {
         let enough = match self.team.progress.is_crowded() {
             true => ATTACHED_CROWDED,
             false => ATTACHED,
         };
-        let place = match self.board.place_of(data) {
-            Place::Board
+        let place = match self.board.locate(data) {
+            StreamLocation::Board
                 if data.len() >= enough
                     && self.board.is_attached(reader)
-                    && !(self.team.members.len() == 2 && self.board.is_near(reader)) =>
+                    && !(self.team.members.len() == 2 && self.board.prefers_board(reader)) =>
             {
-                Place::Private(data.as_ptr().addr() as u64)
+                StreamLocation::Private(data.as_ptr().addr() as u64)
             }
             place => place,
         };
-        self.give_from(place, data, Readers::One(reader), slots);
+        self.give_from(place, data, StreamReaders::One(reader), slots);
     }
 
-    fn give_from(&mut self, place: Place, data: &'a [u8], readers: Readers, slots: Slots) {
+    fn give_from(
+        &mut self,
+        place: StreamLocation,
+        data: &'a [u8],
+        readers: StreamReaders,
+        slots: StreamSlots,
+    ) {
         if !data.is_empty() {
-            self.outgoing.push(Outgoing {
+            self.outgoing.push(OutgoingStream {
                 data,
                 readers,
                 slots,
@@ -172,11 +183,11 @@ impl<'a> Streams<'a> {
     }
 
     /// Room for what another member shows.
-    pub(super) fn get(&mut self, from: usize, into: &'a mut [u8], slots: Slots) {
+    pub(super) fn get(&mut self, from: usize, into: &'a mut [u8], slots: StreamSlots) {
         if into.is_empty() {
             return;
         }
-        self.incoming.push(Incoming {
+        self.incoming.push(IncomingStream {
             from,
             into,
             slots,
@@ -192,10 +203,10 @@ impl<'a> Streams<'a> {
 
     /// Shows on the board what can be shown before the others are there: where a member is soon to lose its
     /// core, all there is room for; else what they can begin with.
-    fn show_ahead(&mut self) -> Result<()> {
+    fn show_early(&mut self) -> Result<()> {
         let board = self.board;
         for outgoing in &mut self.outgoing {
-            if outgoing.place == Place::Board {
+            if outgoing.place == StreamLocation::Board {
                 while outgoing.show_one(board)? && self.team.progress.is_crowded() {}
             }
         }
@@ -204,54 +215,54 @@ impl<'a> Streams<'a> {
 
     /// Shows and reads to the end.
     pub(super) async fn run(mut self) -> Result<()> {
-        let goes_out = GoesOut::new(self.team);
+        let guard = DataGuard::new(self.team);
         loop {
-            let stood = self.board.stand();
+            let version = self.board.version();
             if !self.advance()? {
                 if self.is_over() {
-                    goes_out.over();
+                    guard.finish();
                     return Ok(());
                 }
-                self.until_changed(stood).await?;
+                self.until_changed(version).await?;
             }
-            self.look_now_and_then().await;
+            self.poll_now_and_then().await;
         }
     }
 
     /// As [`run`](Self::run), and folds what comes.
     pub(super) async fn fold<T: Pod, F: Fn(&mut [T], &[T])>(
         mut self,
-        mut folding: Folding<'_, T, F>,
+        mut folding: StreamFold<'_, T, F>,
     ) -> Result<()> {
-        let goes_out = GoesOut::new(self.team);
+        let guard = DataGuard::new(self.team);
         loop {
-            let stood = self.board.stand();
+            let version = self.board.version();
             let folded = folding.advance(self.team, self.board, self.base)?;
-            self.since_look += if folded { folding.slot() } else { 0 };
+            self.bytes_since_poll += if folded { folding.slot() } else { 0 };
             let moved = self.advance()? | folded;
             if !moved {
                 if self.is_over() && folding.is_over() {
-                    goes_out.over();
+                    guard.finish();
                     return Ok(());
                 }
-                self.until_changed(stood).await?;
+                self.until_changed(version).await?;
             }
-            self.look_now_and_then().await;
+            self.poll_now_and_then().await;
         }
     }
 
-    /// Waits until something was shown or read since the board stood so.
-    async fn until_changed(&mut self, stood: u64) -> Result<()> {
-        self.since_look = 0;
-        let change = Sought::Change(stood);
+    /// Waits until something was shown or read since the board version so.
+    async fn until_changed(&mut self, version: u64) -> Result<()> {
+        self.bytes_since_poll = 0;
+        let change = Awaited::BoardChange(version);
         self.team.until_data(change).await
     }
 
     /// Who has much to copy and need not wait for it looks after messages meanwhile.
-    async fn look_now_and_then(&mut self) {
-        if self.since_look >= PIECE {
-            self.since_look = 0;
-            self.team.look_round().await;
+    async fn poll_now_and_then(&mut self) {
+        if self.bytes_since_poll >= PIECE {
+            self.bytes_since_poll = 0;
+            self.team.poll_between_copies().await;
         }
     }
 
@@ -267,20 +278,20 @@ impl<'a> Streams<'a> {
             if outgoing.show_one(board)? {
                 board
                     .readers(outgoing.readers)
-                    .for_each(|m| team.touched(m));
+                    .for_each(|m| team.notify_after_store(m));
                 moved = true;
             }
         }
         for incoming in &mut self.incoming {
             let read = incoming.read_one(team, board)?;
-            self.since_look += read;
+            self.bytes_since_poll += read;
             moved |= read > 0;
         }
         if let Some((data, into)) = self.own.take() {
             let (data, later) = data.split_at(data.len().min(PIECE));
             let (into, room) = into.split_at_mut(data.len());
             into.copy_from_slice(data);
-            self.since_look += data.len();
+            self.bytes_since_poll += data.len();
             self.own = (!later.is_empty()).then_some((later, room));
             moved = true;
         }
@@ -290,17 +301,17 @@ impl<'a> Streams<'a> {
     }
 }
 
-impl Drop for Streams<'_> {
+impl Drop for BoardStreams<'_> {
     fn drop(&mut self) {
         for outgoing in &self.outgoing {
-            if outgoing.place != Place::Board && outgoing.shown > 0 {
+            if outgoing.place != StreamLocation::Board && outgoing.shown > 0 {
                 self.board.withdraw(outgoing.readers);
             }
         }
     }
 }
 
-impl Outgoing<'_> {
+impl OutgoingStream<'_> {
     fn all(&self) -> usize {
         self.slots.of(self.data.len())
     }
@@ -309,14 +320,14 @@ impl Outgoing<'_> {
     fn is_over(&self, board: &Board) -> bool {
         let all = self.all();
         self.shown == all
-            && (self.place == Place::Board
-                || board.read_by_all(self.readers, self.base, all) == all
+            && (self.place == StreamLocation::Board
+                || board.slots_read_by_all(self.readers, self.base, all) == all
                     && !self.is_refused(board))
     }
 
     /// Of a stream that its readers are through with: whether one of them is because it could not read private memory.
     fn is_refused(&self, board: &Board) -> bool {
-        matches!(self.place, Place::Private(_))
+        matches!(self.place, StreamLocation::Private(_))
             && !(board.readers(self.readers)).all(|reader| board.is_attached(reader))
     }
 
@@ -324,27 +335,28 @@ impl Outgoing<'_> {
     fn show_one(&mut self, board: &Board) -> Result<bool> {
         let all = self.all();
         if self.shown == all {
-            let is_through = board.read_by_all(self.readers, self.base, all) == all;
+            let is_through = board.slots_read_by_all(self.readers, self.base, all) == all;
             if !is_through || !self.is_refused(board) {
                 return Ok(false);
             }
-            (self.place, self.base, self.shown) = (Place::Board, self.base + all as u64, 0);
+            (self.place, self.base, self.shown) =
+                (StreamLocation::Board, self.base + all as u64, 0);
         }
         let base = self.base;
         match self.place {
-            Place::Segment(_) | Place::Private(_) => {
+            StreamLocation::Segment(_) | StreamLocation::Private(_) => {
                 self.shown = all;
                 for reader in board.readers(self.readers) {
                     board.show(reader, base, all, self.place);
                 }
             }
-            Place::Board => {
+            StreamLocation::Board => {
                 let (readers, slots, shown) = (self.readers, self.slots, self.shown);
                 if !board.has_room(readers, slots, base, (shown, all)) {
                     return Ok(false);
                 }
                 let chunk = &self.data[slots.range(shown, self.data.len())];
-                (board.show_copied(readers, slots, base, shown, chunk)).map_err(outside)?;
+                (board.copy_and_show(readers, slots, base, shown, chunk)).map_err(outside)?;
                 self.shown += 1;
             }
         }
@@ -352,7 +364,7 @@ impl Outgoing<'_> {
     }
 }
 
-impl Incoming<'_> {
+impl IncomingStream<'_> {
     fn is_over(&self) -> bool {
         self.read == self.slots.of(self.into.len())
     }
@@ -364,17 +376,17 @@ impl Incoming<'_> {
         if self.read >= shown {
             return Ok(0);
         }
-        board.attach(self.from, || {
+        board.announce_attach(self.from, || {
             (team.progress.conduit()).attaches(team.members[self.from])
         });
-        if let Place::Private(addr) = place {
+        if let StreamLocation::Private(addr) = place {
             return self.read_private(team, board, addr);
         }
         let chunk = &mut self.into[self.slots.range(self.read, len)];
         let bytes = chunk.len();
         team.read_slot(board, (self.from, self.slots, place), self.read, chunk)?;
         self.read += 1;
-        team.say_read(
+        team.report_read(
             board,
             (self.from, self.slots, place),
             base,
@@ -384,7 +396,7 @@ impl Incoming<'_> {
     }
 }
 
-impl Incoming<'_> {
+impl IncomingStream<'_> {
     /// Has the system read a piece of all that another member shows at an address of its own.
     fn read_private(&mut self, team: &Team, board: &Board, addr: u64) -> Result<usize> {
         let (from, slots, len) = (self.from, self.slots, self.into.len());
@@ -394,18 +406,18 @@ impl Incoming<'_> {
         let bytes = chunk.len();
         let at = addr.wrapping_add(start as u64);
         let copied = (team.progress.conduit()).read_attached(team.members[from], at, chunk);
-        team.unless_withdrawn(board, from)?;
+        team.check_not_withdrawn(board, from)?;
         // Also if the other seems to be gone: if it is, nothing comes any more, and that is noticed.
         if copied.is_err() {
-            board.refuse(from, self.base, all);
-            team.touched(from);
+            board.refuse_private(from, self.base, all);
+            team.notify_after_store(from);
             (self.base, self.read) = (self.base + all as u64, 0);
             return Ok(bytes);
         }
         self.read = read;
-        team.say_read(
+        team.report_read(
             board,
-            (from, slots, Place::Private(addr)),
+            (from, slots, StreamLocation::Private(addr)),
             self.base,
             (read, all),
         );
@@ -413,9 +425,9 @@ impl Incoming<'_> {
     }
 }
 
-impl<'f, T: Pod, F: Fn(&mut [T], &[T])> Folding<'f, T, F> {
+impl<'f, T: Pod, F: Fn(&mut [T], &[T])> StreamFold<'f, T, F> {
     /// Folds a slot of each member into `own`, which is this member's, by slots of so many elements.
-    pub(super) fn new(own: &'f mut [T], slots: Vec<Slots>, fold: &'f F) -> Self {
+    pub(super) fn new(own: &'f mut [T], slots: Vec<StreamSlots>, fold: &'f F) -> Self {
         let each = slots
             .first()
             .map_or(1, |slots| slots.elements(size_of::<T>()));
@@ -469,7 +481,7 @@ impl<'f, T: Pod, F: Fn(&mut [T], &[T])> Folding<'f, T, F> {
             let member = self.member;
             if member == me {
                 if me > 0 {
-                    team.or_leave(|| (self.fold)(so_far, own));
+                    team.run_user_function(|| (self.fold)(so_far, own));
                 }
             } else {
                 let (shown, place) = board.shown_by(member, base, all);
@@ -485,10 +497,10 @@ impl<'f, T: Pod, F: Fn(&mut [T], &[T])> Folding<'f, T, F> {
                 let stream = (member, self.slots[member], place);
                 let bytes = bytemuck::cast_slice_mut(into);
                 team.read_slot(board, stream, self.folded, bytes)?;
-                team.say_read(board, stream, base, (self.folded + 1, all));
+                team.report_read(board, stream, base, (self.folded + 1, all));
                 if member > 0 {
                     let into = if me == 0 { &mut *own } else { &mut *so_far };
-                    team.or_leave(|| (self.fold)(into, next));
+                    team.run_user_function(|| (self.fold)(into, next));
                 }
             }
             moved = true;
@@ -508,21 +520,21 @@ impl Team {
     /// well so far.
     pub(super) async fn agree_on(
         &self,
-        header: Header,
+        header: CallHeader,
         checked: Result<()>,
-        streams: &mut Streams<'_>,
+        streams: &mut BoardStreams<'_>,
     ) -> Result<()> {
-        if self.may_show_ahead(&checked) {
-            streams.show_ahead()?;
+        if self.may_show_early(&checked) {
+            streams.show_early()?;
         }
-        self.agree(header, checked, Piggyback::Nothing).await
+        self.agree(header, checked, PiggybackData::Nothing).await
     }
 
     /// Whether this member may show something before it has agreed on it.
-    pub(super) fn may_show_ahead(&self, checked: &Result<()>) -> bool {
+    pub(super) fn may_show_early(&self, checked: &Result<()>) -> bool {
         // Else an earlier collective did not end, and somebody may be in it still: reading what it showed, or
         // waiting for more.
-        let all_ended = !self.gave_up.load(Relaxed) && self.has_ended(self.last_agreement());
+        let all_ended = !self.is_abandoned.load(Relaxed) && self.has_agreed(self.last_agreement());
         checked.is_ok() && all_ended
     }
 
@@ -530,20 +542,20 @@ impl Team {
     pub(super) fn read_slot(
         &self,
         board: &Board,
-        (from, slots, place): (usize, Slots, Place),
+        (from, slots, place): (usize, StreamSlots, StreamLocation),
         number: usize,
         into: &mut [u8],
     ) -> Result<()> {
         (board.read(from, slots, place, number, into)).map_err(outside)?;
         match place {
-            Place::Board => Ok(()),
-            _ => self.unless_withdrawn(board, from),
+            StreamLocation::Board => Ok(()),
+            _ => self.check_not_withdrawn(board, from),
         }
     }
 
     /// # Errors
     /// What was read of another member's stream without a board may be anything: it gave up.
-    fn unless_withdrawn(&self, board: &Board, from: usize) -> Result<()> {
+    fn check_not_withdrawn(&self, board: &Board, from: usize) -> Result<()> {
         // It was read to the end, or not: that cannot be told.
         if !board.is_withdrawn(from) {
             return Ok(());
@@ -553,30 +565,30 @@ impl Team {
     }
 
     /// Says that so many of all slots of another member's stream were read, if it waits for that.
-    pub(super) fn say_read(
+    pub(super) fn report_read(
         &self,
         board: &Board,
-        (from, slots, place): (usize, Slots, Place),
+        (from, slots, place): (usize, StreamSlots, StreamLocation),
         base: u64,
         (read, all): (usize, usize),
     ) {
         // Of the last slots nobody needs the room.
         let is_needed = match place {
-            Place::Board => read + slots.count <= all,
-            Place::Segment(_) | Place::Private(_) => read == all,
+            StreamLocation::Board => read + slots.count <= all,
+            StreamLocation::Segment(_) | StreamLocation::Private(_) => read == all,
         };
         if is_needed {
-            board.say_read(from, base, read);
-            self.touched(from);
+            board.report_read(from, base, read);
+            self.notify_after_store(from);
         }
     }
 }
 
-impl Shared {
+impl TeamShared {
     /// Ends a collective here before all of its data is where it belongs. That is for good, for a member is lost: nothing is
-    /// shown [ahead](Team::may_show_ahead) any more, and nothing told.
-    pub(super) fn give_up(&self) {
-        self.gave_up.store(true, Relaxed);
+    /// shown [ahead](Team::may_show_early) any more, and nothing told.
+    pub(super) fn abandon(&self) {
+        self.is_abandoned.store(true, Relaxed);
     }
 
     /// The number of the last agreement.

@@ -16,11 +16,11 @@ use std::{
 use hydrant_conduit::{Line, Window, memory::Fault};
 
 use super::{
-    area::{Area, Piece},
+    area::{ScratchArea, ScratchPiece},
     board::Board,
     layout::{BOARD, BOARD_OF_TWO, LEDGER, Layout},
-    peer::{Peer, Round, is_mapped},
-    queue::Queue,
+    peer::{AgreementRound, TeamPeer, is_mapped},
+    queue::CollectiveQueue,
 };
 use crate::{
     Error, Rank, Result, TeamRank,
@@ -45,7 +45,7 @@ use crate::{
 /// - One thread of a rank at a time; another gets [`Error::OutOfTurn`].
 /// - A root is a rank of the team, a [`TeamRank`]. One that does not exist is
 ///   [`Error::TeamRankOutOfRange`], in the team of all [`Error::RankOutOfRange`].
-/// - Elements have a size above zero ([`Error::ZeroSized`]).
+/// - ElementBuffer have a size above zero ([`Error::ZeroSized`]).
 /// - Not in handlers ([`Error::InHandler`]), and not after the job ([`Error::JobOver`]).
 /// - A member that ends is [`Error::PeerLost`] for those that still need it.
 ///   It ends when its process does. A finished rank waits at the end of the job for the others. In the team of all
@@ -94,25 +94,25 @@ use crate::{
 /// keeps the memory of its job mapped, so one kept in a handler keeps it until the process ends. A
 /// team whose collectives are under way goes with the last of them.
 pub struct Team {
-    shared: Arc<Shared>,
+    shared: Arc<TeamShared>,
 }
 
 /// What the handle of a team and the collectives under way share; the last of them counts the team
 /// off.
 #[doc(hidden)]
-pub struct Shared {
+pub struct TeamShared {
     pub(super) progress: Arc<Progress>,
     /// By which long data is written to members whose memory is not mapped; the job's.
     pub(super) transfer: Weak<Transfer>,
-    pub(super) area: Arc<Area>,
+    pub(super) area: Arc<ScratchArea>,
     /// Ranks of the job, by member.
     pub(super) members: Vec<Rank>,
     pub(super) me: usize,
     pub(super) layout: Layout,
     /// What the members store into for this one.
     pub(super) scratch: Window,
-    pub(super) peers: Vec<Peer>,
-    pub(super) rounds: Vec<Round>,
+    pub(super) peers: Vec<TeamPeer>,
+    pub(super) rounds: Vec<AgreementRound>,
     /// Of a flat team.
     pub(super) board: Option<Board>,
     /// What this member tells of itself.
@@ -122,14 +122,14 @@ pub struct Shared {
     pub(super) sequence: AtomicU64,
     /// The name of the barrier notified.
     pub(super) notified: AtomicU64,
-    /// A collective [ended here](Self::give_up) before all of its data was where it belongs.
-    pub(super) gave_up: AtomicBool,
+    /// A collective [ended here](Self::abandon) before all of its data was where it belongs.
+    pub(super) is_abandoned: AtomicBool,
     /// Uses of channels so far; alike at every member.
     epoch: AtomicU64,
     /// To be given back; the team of all has none.
-    piece: Option<Piece>,
+    piece: Option<ScratchPiece>,
     /// Collectives that go on while the program computes.
-    pub(super) queue: Queue,
+    pub(super) queue: CollectiveQueue,
 }
 
 /// No collective is under way.
@@ -147,7 +147,7 @@ impl Team {
     /// The team of all ranks. No communication: every rank knows where its scratch lies.
     pub(crate) fn world(transfer: &Arc<Transfer>) -> Result<Self> {
         let progress = &transfer.progress;
-        let area = Arc::new(Area::new());
+        let area = Arc::new(ScratchArea::new());
         let members: Vec<Rank> = (0..progress.size).map(Rank).collect();
         let layout = Layout::new(
             members.len(),
@@ -179,23 +179,23 @@ impl Team {
     /// A team whose members' scratch lies at `offsets`.
     pub(super) fn new(
         (progress, transfer): (&Arc<Progress>, Weak<Transfer>),
-        area: Arc<Area>,
+        area: Arc<ScratchArea>,
         members: Vec<Rank>,
         me: usize,
         (layout, offsets): (Layout, &[usize]),
-        piece: Option<Piece>,
+        piece: Option<ScratchPiece>,
     ) -> Result<Self> {
         let peers = (members.iter().zip(offsets))
-            .map(|(rank, offset)| Peer::new(progress, *rank, *offset, layout.total()))
+            .map(|(rank, offset)| TeamPeer::new(progress, *rank, *offset, layout.total()))
             .collect::<Result<Vec<_>>>()?;
         let scratch = (progress.conduit().window(progress.rank))
             .and_then(|window| window.part(offsets[me], layout.total()))
             .ok_or_else(|| outside(Fault::OutOfBounds))?;
         let rounds = (0..layout.rounds)
-            .map(|round| Round::new(&layout, round, &peers, &scratch, me).map_err(outside))
+            .map(|round| AgreementRound::new(&layout, round, &peers, &scratch, me).map_err(outside))
             .collect::<Result<Vec<_>>>()?;
         let board = Board::new(progress, &layout, &peers, &scratch, me).map_err(outside)?;
-        let shared = Shared {
+        let shared = TeamShared {
             ledger: scratch.line(LEDGER).map_err(outside)?,
             scratch,
             progress: Arc::clone(progress),
@@ -210,10 +210,10 @@ impl Team {
             turn: AtomicU8::new(IDLE),
             sequence: AtomicU64::new(0),
             notified: AtomicU64::new(0),
-            gave_up: AtomicBool::new(false),
+            is_abandoned: AtomicBool::new(false),
             epoch: AtomicU64::new(1),
             piece,
-            queue: Queue::default(),
+            queue: CollectiveQueue::default(),
         };
         Ok(Self {
             shared: Arc::new(shared),
@@ -260,41 +260,41 @@ impl Team {
     }
 
     /// The same team, for a collective that outlives the call that begins it.
-    pub(super) fn again(&self) -> Self {
+    pub(super) fn clone_handle(&self) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
         }
     }
 
-    pub(super) fn shared(&self) -> &Arc<Shared> {
+    pub(super) fn shared(&self) -> &Arc<TeamShared> {
         &self.shared
     }
 
     /// Does a collective while the caller waits.
     #[inline]
-    pub(super) fn now<R>(
+    pub(super) fn run_blocking<R>(
         &self,
         what: &'static str,
         collective: impl Future<Output = Result<R>>,
     ) -> Result<R> {
         let _turn = self.enter(what, IDLE)?;
-        at_once(collective)
+        poll_once(collective)
     }
 
     /// Begins a collective that may begin when the team is in state `from`. It comes after those that
     /// go on while the program computes.
     #[inline]
-    pub(super) fn enter(&self, what: &'static str, from: u8) -> Result<Turn<'_>> {
+    pub(super) fn enter(&self, what: &'static str, from: u8) -> Result<TeamTurn<'_>> {
         progress::may_wait(what)?;
         self.progress.check_running()?;
         let found = match self.turn.compare_exchange(from, BUSY, Acquire, Relaxed) {
-            Err(QUEUED) if from == IDLE => self.enter_behind()?,
+            Err(QUEUED) if from == IDLE => self.enter_after_queue()?,
             Ok(found) | Err(found) => found,
         };
         if found != from {
             return Err(out_of_turn(what, found));
         }
-        Ok(Turn {
+        Ok(TeamTurn {
             shared: &self.shared,
             after: IDLE,
         })
@@ -303,7 +303,7 @@ impl Team {
     /// Begins a collective when those that go on by themselves are over: what the team's state was
     /// then.
     #[cold]
-    fn enter_behind(&self) -> Result<u8> {
+    fn enter_after_queue(&self) -> Result<u8> {
         let mut found = QUEUED;
         // Whatever becomes of the members, those before end.
         self.progress.wait(On::Nobody, For::Message, || {
@@ -346,23 +346,23 @@ impl Team {
 }
 
 impl Deref for Team {
-    type Target = Shared;
+    type Target = TeamShared;
 
     #[inline]
-    fn deref(&self) -> &Shared {
+    fn deref(&self) -> &TeamShared {
         &self.shared
     }
 }
 
-impl Shared {
-    /// How the team stands, for a wait that fits several states.
+impl TeamShared {
+    /// How the team stands, for a wait that fits_piggyback several states.
     #[inline]
     pub(super) fn state(&self) -> u8 {
         self.turn.load(Relaxed)
     }
 }
 
-impl Drop for Shared {
+impl Drop for TeamShared {
     fn drop(&mut self) {
         let Some(piece) = self.piece else { return };
         if self.progress.is_forked() {
@@ -382,13 +382,13 @@ impl std::fmt::Debug for Team {
 }
 
 /// The right to do a collective; given back when dropped.
-pub(super) struct Turn<'a> {
-    shared: &'a Shared,
+pub(super) struct TeamTurn<'a> {
+    shared: &'a TeamShared,
     /// The state that the team is left in.
     pub(super) after: u8,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for TeamTurn<'_> {
     #[inline]
     fn drop(&mut self) {
         self.shared.turn.store(self.after, Release);
@@ -398,7 +398,7 @@ impl Drop for Turn<'_> {
 /// The result of a collective by which the caller waits: it is there when it was polled once, for
 /// what a collective waits for is waited for then ([`Team::until`]).
 #[inline]
-pub(super) fn at_once<R>(collective: impl Future<Output = R>) -> R {
+pub(super) fn poll_once<R>(collective: impl Future<Output = R>) -> R {
     match pin!(collective).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,
         Poll::Pending => unreachable!("a collective that blocks has waited for what it needs"),

@@ -1,4 +1,4 @@
-//! Elements that one member of two sends and the other folds as they come, over a channel: in chunks, or, where the
+//! ElementBuffer that one member of two sends and the other folds as they come, over a channel: in chunks, or, where the
 //! receiver clears its buffer, in what was [written](super::direct) of it so far.
 
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::{
     all_gather::{bytes, bytes_mut},
     channel::{Inbound, Outbound},
-    direct::{Sink, Source},
+    direct::{IncomingData, OutgoingData},
     layout::{CHUNK, DIRECT},
 };
 use crate::{Pod, Result};
@@ -16,12 +16,12 @@ const BUFFER: usize = 1 << 20;
 /// Bytes that are written before the other side is told: it folds them while the next ones are written.
 const UNIT: usize = DIRECT;
 
-/// Elements that are folded as they come, chunk by chunk.
+/// ElementBuffer that are folded as they come, chunk by chunk.
 pub(super) fn in_chunk<T>() -> usize {
     (CHUNK / size_of::<T>()).max(1)
 }
 
-/// Elements that are received into one buffer.
+/// ElementBuffer that are received into one buffer.
 pub(super) fn in_buffer<T>() -> usize {
     (BUFFER / size_of::<T>()).max(1)
 }
@@ -31,7 +31,7 @@ impl Outbound<'_> {
     pub(super) async fn send_to_fold<T: Pod>(&mut self, data: &[T]) -> Result<()> {
         for data in data.chunks(in_buffer::<T>()) {
             if self.team.clears(self.to, size_of_val(data)) {
-                let mut source = Source::in_units(bytes(data), UNIT);
+                let mut source = OutgoingData::in_units(bytes(data), UNIT);
                 while !source.is_over() {
                     source.send_one(self).await?;
                 }
@@ -58,7 +58,7 @@ impl Inbound<'_> {
             let len = into.len();
             match self.team.clears(self.from, size_of_val(into)) {
                 true => {
-                    let mut sink = Sink::looked_at(bytes_mut(into));
+                    let mut sink = IncomingData::looked_at(bytes_mut(into));
                     let mut seen = 0;
                     while !sink.is_over() {
                         sink.receive_one(self).await?;

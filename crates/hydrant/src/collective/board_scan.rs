@@ -5,21 +5,21 @@ use std::ops::Range;
 
 use super::{
     all_gather::{bytes, bytes_mut},
-    board::{Board, Phase, Readers, Slots, base},
-    header::Header,
-    piggyback::Piggyback,
-    sought::Sought,
-    streams::GoesOut,
+    awaited::Awaited,
+    board::{Board, DataPhase, StreamReaders, StreamSlots, base},
+    header::CallHeader,
+    piggyback::PiggybackData,
+    streams::DataGuard,
     team::{Team, outside},
 };
 use crate::{Pod, Result};
 
 /// A scan of many elements, as far as this member has come.
-pub(super) struct Scanning<'a, T, F> {
+pub(super) struct BoardScan<'a, T, F> {
     team: &'a Team,
     board: &'a Board,
     base: u64,
-    slots: Slots,
+    slots: StreamSlots,
     /// What this member gave, and in its place, up to slot `done`, the result.
     data: &'a mut [T],
     /// What the first member gets, if the scan is exclusive.
@@ -31,7 +31,7 @@ pub(super) struct Scanning<'a, T, F> {
     with_mine: Vec<T>,
 }
 
-impl<'a, T: Pod, F: Fn(&mut [T], &[T])> Scanning<'a, T, F> {
+impl<'a, T: Pod, F: Fn(&mut [T], &[T])> BoardScan<'a, T, F> {
     /// A scan by the next agreement. `T` has a size for which [there is room](Team::board_for).
     pub(super) fn new(
         team: &'a Team,
@@ -40,7 +40,7 @@ impl<'a, T: Pod, F: Fn(&mut [T], &[T])> Scanning<'a, T, F> {
         first: Option<T>,
         fold: &'a F,
     ) -> Result<Self> {
-        let at = team.next(Phase::Only);
+        let at = team.next(DataPhase::Only);
         let stream = (size_of_val(data), team.members.len() - 1);
         let slots = team.chained(at, stream, size_of::<T>())?;
         Ok(Self {
@@ -67,22 +67,24 @@ impl<'a, T: Pod, F: Fn(&mut [T], &[T])> Scanning<'a, T, F> {
     }
 
     /// Agrees, and scans.
-    pub(super) async fn run(mut self, header: Header, checked: Result<()>) -> Result<()> {
+    pub(super) async fn run(mut self, header: CallHeader, checked: Result<()>) -> Result<()> {
         let checked = checked.and_then(|()| self.make_room());
         // The others wait for the first; who has none before it changes nothing of its own by showing it.
-        if self.team.me == 0 && self.first.is_none() && self.team.may_show_ahead(&checked) {
+        if self.team.me == 0 && self.first.is_none() && self.team.may_show_early(&checked) {
             while self.advance()? && self.team.progress.is_crowded() {}
         }
-        self.team.agree(header, checked, Piggyback::Nothing).await?;
-        let goes_out = GoesOut::new(self.team);
+        self.team
+            .agree(header, checked, PiggybackData::Nothing)
+            .await?;
+        let guard = DataGuard::new(self.team);
         loop {
-            let stood = self.board.stand();
+            let version = self.board.version();
             if !self.advance()? {
                 if self.done == self.all() {
-                    goes_out.over();
+                    guard.finish();
                     return Ok(());
                 }
-                let change = Sought::Change(stood);
+                let change = Awaited::BoardChange(version);
                 self.team.until_data(change).await?;
             }
         }
@@ -121,7 +123,7 @@ impl<'a, T: Pod, F: Fn(&mut [T], &[T])> Scanning<'a, T, F> {
                 let stream = (previous, self.slots, place);
                 let bytes = bytes_mut(&mut self.before[..range.len()]);
                 team.read_slot(board, stream, number, bytes)?;
-                team.say_read(board, stream, base, (number + 1, all));
+                team.report_read(board, stream, base, (number + 1, all));
                 self.combine(range)?;
             }
         }
@@ -137,14 +139,14 @@ impl<'a, T: Pod, F: Fn(&mut [T], &[T])> Scanning<'a, T, F> {
             &mut self.before[..range.len()],
         );
         if self.first.is_none() {
-            self.team.or_leave(|| fold(before, mine));
+            self.team.run_user_function(|| fold(before, mine));
             mine.copy_from_slice(before);
             return self.show(&self.before[..range.len()]);
         }
         if !is_last {
             let with_mine = &mut self.with_mine[..range.len()];
             with_mine.copy_from_slice(before);
-            self.team.or_leave(|| fold(with_mine, mine));
+            self.team.run_user_function(|| fold(with_mine, mine));
         }
         mine.copy_from_slice(before);
         self.show(&self.with_mine[..range.len()])
@@ -154,7 +156,7 @@ impl<'a, T: Pod, F: Fn(&mut [T], &[T])> Scanning<'a, T, F> {
     fn has_room(&self) -> bool {
         let room = |next| {
             let shown = (self.done, self.all());
-            (self.board).has_room(Readers::One(next), self.slots, self.base, shown)
+            (self.board).has_room(StreamReaders::One(next), self.slots, self.base, shown)
         };
         self.next().is_none_or(room)
     }
@@ -164,11 +166,11 @@ impl<'a, T: Pod, F: Fn(&mut [T], &[T])> Scanning<'a, T, F> {
         let Some(next) = self.next() else {
             return Ok(());
         };
-        let readers = Readers::One(next);
+        let readers = StreamReaders::One(next);
         (self.board)
-            .show_copied(readers, self.slots, self.base, self.done, bytes(slot))
+            .copy_and_show(readers, self.slots, self.base, self.done, bytes(slot))
             .map_err(outside)?;
-        self.team.touched(next);
+        self.team.notify_after_store(next);
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use std::{future::poll_fn, sync::atomic::Ordering::Acquire, task::Poll};
 
 use hydrant_conduit::Ticket;
 
-use super::team::{QUEUED, Shared, Team};
+use super::team::{QUEUED, Team, TeamShared};
 use crate::{
     Rank, Result,
     progress::{For, On},
@@ -17,15 +17,15 @@ use crate::{
 
 /// What is to be in a team's scratch.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Sought {
+pub(super) enum Awaited {
     /// This value, in the word at this place.
     Word(usize, u64),
     /// A count of chunks beyond that of this value, in the same use of a channel.
-    Beyond(usize, u64),
+    CountBeyond(usize, u64),
     /// The end of a write of this member's own.
-    End(Ticket),
-    /// On a board, something else than when it [stood](super::board::Board::stand) so.
-    Change(u64),
+    WriteEnd(Ticket),
+    /// On a board, something else than when it [version](super::board::Board::version) so.
+    BoardChange(u64),
 }
 
 impl Team {
@@ -34,36 +34,36 @@ impl Team {
     /// # Errors
     /// [`Error::PeerLost`](crate::Error::PeerLost) if one of them ended first.
     #[inline]
-    pub(super) async fn until(&self, members: &[Rank], sought: Sought) -> Result<()> {
-        self.until_on(On::Ranks(members), sought).await
+    pub(super) async fn until(&self, members: &[Rank], sought: Awaited) -> Result<()> {
+        self.until_with(On::Ranks(members), sought).await
     }
 
     /// As [`until`](Self::until).
     #[inline]
-    pub(super) async fn until_on(&self, on: On<'_>, sought: Sought) -> Result<()> {
-        let come = || self.has(sought);
+    pub(super) async fn until_with(&self, on: On<'_>, sought: Awaited) -> Result<()> {
+        let is_here = || self.has(sought);
         if self.state() != QUEUED {
-            let waited = (self.progress).wait(on, For::Flag, come);
+            let waited = (self.progress).wait(on, For::Flag, is_here);
             return waited.or_else(|cause| {
                 // What was done before the end still counts.
                 self.progress.drain();
-                if come() { Ok(()) } else { Err(cause) }
+                if is_here() { Ok(()) } else { Err(cause) }
             });
         }
         poll_fn(|_| {
-            if come() {
+            if is_here() {
                 return Poll::Ready(Ok(()));
             }
             let changes = self.progress.conduit().changes();
             match self.progress.in_vain(on, For::Flag) {
                 None => {
-                    self.queue.seek(sought, changes);
+                    self.queue.set_awaited(sought, changes);
                     Poll::Pending
                 }
                 Some(cause) => {
                     // What was done before the end still counts.
                     self.progress.drain();
-                    Poll::Ready(if come() { Ok(()) } else { Err(cause) })
+                    Poll::Ready(if is_here() { Ok(()) } else { Err(cause) })
                 }
             }
         })
@@ -73,21 +73,21 @@ impl Team {
 
 impl Team {
     /// Waits for what all members bring about of the data of a collective that was agreed on. If one of them ended first, this
-    /// member [gives it up](Shared::give_up).
+    /// member [gives it up](TeamShared::abandon).
     ///
     /// # Errors
     /// As of [`until`](Self::until).
     #[inline]
-    pub(super) async fn until_data(&self, sought: Sought) -> Result<()> {
-        let come = self.until(&self.members, sought).await;
-        come.inspect_err(|_| self.give_up())
+    pub(super) async fn until_data(&self, sought: Awaited) -> Result<()> {
+        let outcome = self.until(&self.members, sought).await;
+        outcome.inspect_err(|_| self.abandon())
     }
 
     /// Waits until a write of this member's own is over.
     ///
     /// # Errors
     /// What befell it.
-    pub(super) async fn until_written(&self, mut write: Write<'_>) -> Result<()> {
+    pub(super) async fn until_write_ends(&self, mut write: Write<'_>) -> Result<()> {
         if self.state() != QUEUED {
             return write.finish();
         }
@@ -101,7 +101,7 @@ impl Team {
                     Poll::Ready(write.finish())
                 }
                 (None, Some(ticket)) => {
-                    self.queue.seek(Sought::End(ticket), changes);
+                    self.queue.set_awaited(Awaited::WriteEnd(ticket), changes);
                     Poll::Pending
                 }
             }
@@ -111,7 +111,7 @@ impl Team {
 
     /// Looks after messages, in the midst of a long copy; or has who goes on with the collective do so first.
     #[cold]
-    pub(super) async fn look_round(&self) {
+    pub(super) async fn poll_between_copies(&self) {
         if self.state() != QUEUED {
             self.progress.look_round();
             return;
@@ -128,23 +128,23 @@ impl Team {
     }
 }
 
-impl Shared {
+impl TeamShared {
     /// Whether it is there.
     #[inline]
-    pub(super) fn has(&self, sought: Sought) -> bool {
+    pub(super) fn has(&self, sought: Awaited) -> bool {
         let at = |at| self.scratch.atomic_u64(at).map(|word| word.load(Acquire));
         match sought {
-            Sought::Word(place, value) => at(place) == Ok(value),
-            Sought::Beyond(place, value) => {
-                at(place).is_ok_and(|found| found >> 8 == value >> 8 && found != value)
+            Awaited::Word(place, value) => at(place) == Ok(value),
+            Awaited::CountBeyond(place, value) => {
+                at(place).is_ok_and(|count| count >> 8 == value >> 8 && count != value)
             }
-            Sought::End(ticket) => {
+            Awaited::WriteEnd(ticket) => {
                 (self.transfer.upgrade()).is_none_or(|transfer| transfer.has_ended(ticket))
             }
-            Sought::Change(stood) => self
+            Awaited::BoardChange(version) => self
                 .board
                 .as_ref()
-                .is_some_and(|board| board.stand() != stood),
+                .is_some_and(|board| board.version() != version),
         }
     }
 }
