@@ -310,9 +310,10 @@ impl Team {
     /// [`Error::PeerLost`].
     #[inline]
     pub(super) fn check_last_agreed(&self, sequence: u64) -> Result<()> {
-        match self.has_agreed(sequence - 1) && !self.is_abandoned.load(Relaxed) {
-            true => Ok(()),
-            false => Err(self.not_agreed_error()),
+        if self.has_agreed(sequence - 1) && !self.is_abandoned.load(Relaxed) {
+            Ok(())
+        } else {
+            Err(self.not_agreed_error())
         }
     }
 
@@ -424,9 +425,10 @@ impl Team {
 
     /// The number of messages that wait for none of another member.
     pub(super) fn messages_sent_at_start(&self) -> usize {
-        match self.layout.is_flat() {
-            true => self.rounds.len(),
-            false => self.rounds.len().min(1),
+        if self.layout.is_flat() {
+            self.rounds.len()
+        } else {
+            self.rounds.len().min(1)
         }
     }
 

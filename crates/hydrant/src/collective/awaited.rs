@@ -117,12 +117,13 @@ impl Team {
             return;
         }
         let mut is_first = true;
-        poll_fn(|_| match std::mem::take(&mut is_first) {
-            true => {
+        poll_fn(|_| {
+            if std::mem::take(&mut is_first) {
                 self.queue.pause();
                 Poll::Pending
+            } else {
+                Poll::Ready(())
             }
-            false => Poll::Ready(()),
         })
         .await;
     }

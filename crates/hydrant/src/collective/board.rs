@@ -170,9 +170,12 @@ impl Board {
             attach_announced: peers.iter().map(|_| AtomicBool::new(false)).collect(),
             me,
             stores: (peers.iter())
-                .map(|_| match len > BOARD {
-                    true => Stores::default(),
-                    false => Stores::to_own_cache(),
+                .map(|_| {
+                    if len > BOARD {
+                        Stores::default()
+                    } else {
+                        Stores::to_own_cache()
+                    }
                 })
                 .collect(),
             board_trials: peers.iter().map(|_| AtomicU32::new(0)).collect(),
@@ -438,9 +441,10 @@ impl StreamSlots {
                 at: (sequence & 1) as usize * len + start + number * room,
                 each,
                 count,
-                first: match len > BOARD {
-                    true => first_slot(sequence >> 1, count),
-                    false => 0,
+                first: if len > BOARD {
+                    first_slot(sequence >> 1, count)
+                } else {
+                    0
                 },
             }
         })

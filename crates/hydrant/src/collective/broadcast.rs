@@ -90,9 +90,10 @@ impl Team {
             let (root, blocks) = self
                 .piggyback_from_root(header, root, shown_to_all(data), each)
                 .await?;
-            return match root == self.me {
-                true => Ok(()),
-                false => blocks.read(root, data),
+            return if root == self.me {
+                Ok(())
+            } else {
+                blocks.read(root, data)
             };
         }
         // Not to be changed unless all agree.

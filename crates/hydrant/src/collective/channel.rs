@@ -123,9 +123,10 @@ impl<'a> Inbound<'a> {
     /// Counts a unit that was taken.
     pub(super) fn count_taken(&mut self) -> Result<()> {
         self.received += 1;
-        match self.received.is_multiple_of(CREDITED) {
-            true => self.give_credit(),
-            false => Ok(()),
+        if self.received.is_multiple_of(CREDITED) {
+            self.give_credit()
+        } else {
+            Ok(())
         }
     }
 

@@ -56,25 +56,22 @@ impl Inbound<'_> {
         let mut before = 0;
         for into in into.chunks_mut(in_buffer::<T>()) {
             let len = into.len();
-            match self.team.clears(self.from, size_of_val(into)) {
-                true => {
-                    let mut sink = IncomingData::looked_at(bytes_mut(into));
-                    let mut seen = 0;
-                    while !sink.is_over() {
-                        sink.receive_one(self).await?;
-                        let here = sink.received() / size_of::<T>();
-                        let new = sink.part(seen * size_of::<T>()..here * size_of::<T>());
-                        came(before + seen..before + here, bytemuck::cast_slice_mut(new));
-                        seen = here;
-                    }
+            if self.team.clears(self.from, size_of_val(into)) {
+                let mut sink = IncomingData::looked_at(bytes_mut(into));
+                let mut seen = 0;
+                while !sink.is_over() {
+                    sink.receive_one(self).await?;
+                    let here = sink.received() / size_of::<T>();
+                    let new = sink.part(seen * size_of::<T>()..here * size_of::<T>());
+                    came(before + seen..before + here, bytemuck::cast_slice_mut(new));
+                    seen = here;
                 }
-                false => {
-                    let mut at = before;
-                    for chunk in into.chunks_mut(in_chunk::<T>()) {
-                        self.receive(bytes_mut(chunk)).await?;
-                        came(at..at + chunk.len(), chunk);
-                        at += chunk.len();
-                    }
+            } else {
+                let mut at = before;
+                for chunk in into.chunks_mut(in_chunk::<T>()) {
+                    self.receive(bytes_mut(chunk)).await?;
+                    came(at..at + chunk.len(), chunk);
+                    at += chunk.len();
                 }
             }
             before += len;

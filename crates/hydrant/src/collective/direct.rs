@@ -105,10 +105,7 @@ impl Team {
 
     /// Bytes of what is passed on at once.
     pub(super) fn piece(&self) -> usize {
-        match self.registers() {
-            true => PIECE,
-            false => CHUNK,
-        }
+        if self.registers() { PIECE } else { CHUNK }
     }
 
     fn transfer(&self) -> Result<std::sync::Arc<Transfer>> {
@@ -408,14 +405,13 @@ impl Inbound<'_> {
     /// What the next unit is, which has come.
     fn unit(&self) -> Result<ReceivedUnit> {
         let at = self.team.layout.written(self.channel, self.received);
-        match self.team.word(at)? == number(self.epoch, self.received + 1) {
-            false => Ok(ReceivedUnit::Chunk),
-            true => {
-                let len = self.team.word(at + size_of::<u64>())?;
-                Ok(ReceivedUnit::Written(
-                    usize::try_from(len).unwrap_or(usize::MAX),
-                ))
-            }
+        if self.team.word(at)? == number(self.epoch, self.received + 1) {
+            let len = self.team.word(at + size_of::<u64>())?;
+            Ok(ReceivedUnit::Written(
+                usize::try_from(len).unwrap_or(usize::MAX),
+            ))
+        } else {
+            Ok(ReceivedUnit::Chunk)
         }
     }
 

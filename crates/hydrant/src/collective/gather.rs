@@ -52,13 +52,12 @@ impl Team {
         mine: &[T],
         into: Option<&mut [T]>,
     ) -> Result<()> {
-        let (into, checked) = match root == self.rank() {
-            true => {
-                let into = into.unwrap_or_default();
-                let checked = self.room_for_all(mine.len(), into.len());
-                (into, checked)
-            }
-            false => (&mut [][..], Ok(())),
+        let (into, checked) = if root == self.rank() {
+            let into = into.unwrap_or_default();
+            let checked = self.room_for_all(mine.len(), into.len());
+            (into, checked)
+        } else {
+            (&mut [][..], Ok(()))
         };
         let _turn = self.enter("gather_into", IDLE)?;
         if !self.fits_piggyback(bytes(mine).len()) {
@@ -108,9 +107,12 @@ impl Team {
             .unwrap_or((&mut [], Blocks::packed(&[])));
         let ranges = sized::<T>()
             .and_then(|()| self.check_member(root))
-            .and_then(|root| match root == self.me {
-                true => blocks.ranges_apart(self.members.len(), into.len()),
-                false => Ok(Vec::new()),
+            .and_then(|root| {
+                if root == self.me {
+                    blocks.ranges_apart(self.members.len(), into.len())
+                } else {
+                    Ok(Vec::new())
+                }
             });
         let (ranges, checked) = apart(ranges);
         let counts = self

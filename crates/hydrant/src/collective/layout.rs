@@ -72,9 +72,10 @@ impl Layout {
     /// The layout of a team, `mapped`: of which each member maps the scratch of each. Boards have `board_len` bytes.
     pub(super) fn new(members: usize, mapped: bool, board_len: usize) -> Self {
         let is_flat = mapped && (2..=FLAT).contains(&members);
-        let rounds = match is_flat {
-            true => members - 1,
-            false => members.max(1).next_power_of_two().trailing_zeros() as usize,
+        let rounds = if is_flat {
+            members - 1
+        } else {
+            members.max(1).next_power_of_two().trailing_zeros() as usize
         };
         Self {
             members,
@@ -92,10 +93,7 @@ impl Layout {
     /// How far the members of a round version from this one.
     #[inline]
     pub(super) fn distance(&self, round: usize) -> usize {
-        match self.is_flat {
-            true => round + 1,
-            false => 1 << round,
-        }
+        if self.is_flat { round + 1 } else { 1 << round }
     }
 
     pub(super) fn line(&self, parity: usize, round: usize) -> usize {
@@ -156,9 +154,10 @@ impl Layout {
 
     /// Bytes in all.
     pub(super) fn total(&self) -> usize {
-        match self.is_flat {
-            true => self.board() + 2 * self.board_len,
-            false => self.slot(self.rounds, 0),
+        if self.is_flat {
+            self.board() + 2 * self.board_len
+        } else {
+            self.slot(self.rounds, 0)
         }
     }
 }
@@ -179,18 +178,15 @@ mod tests {
         }) {
             let layout = Layout::new(members, mapped, board_len);
             let mut parts = vec![(LEDGER, ALONE)];
-            match layout.is_flat() {
-                true => {
-                    assert!(mapped && members <= FLAT);
-                    assert_eq!(layout.rounds, members - 1);
-                    parts.push((layout.board(), 2 * board_len));
-                }
-                false => {
-                    assert!(1 << layout.rounds >= members && (1 << layout.rounds) < 2 * members);
-                    for channel in 0..layout.rounds {
-                        parts.push((layout.flag(channel), ALONE));
-                        parts.extend((0..SLOTS).map(|slot| (layout.slot(channel, slot), CHUNK)));
-                    }
+            if layout.is_flat() {
+                assert!(mapped && members <= FLAT);
+                assert_eq!(layout.rounds, members - 1);
+                parts.push((layout.board(), 2 * board_len));
+            } else {
+                assert!(1 << layout.rounds >= members && (1 << layout.rounds) < 2 * members);
+                for channel in 0..layout.rounds {
+                    parts.push((layout.flag(channel), ALONE));
+                    parts.extend((0..SLOTS).map(|slot| (layout.slot(channel, slot), CHUNK)));
                 }
             }
             for round in 0..layout.rounds {

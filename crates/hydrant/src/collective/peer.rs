@@ -130,9 +130,10 @@ impl AgreementRound {
             Ok(match &peers[to].scratch {
                 PeerScratch::Mapped { window, .. } => RoundTarget::Mapped {
                     line: window.line(at)?,
-                    piggyback: match layout.is_flat() {
-                        true => piggyback_of(own, parity, round)?,
-                        false => piggyback_of(window, parity, round)?,
+                    piggyback: if layout.is_flat() {
+                        piggyback_of(own, parity, round)?
+                    } else {
+                        piggyback_of(window, parity, round)?
                     },
                 },
                 PeerScratch::Unmapped(offset) => RoundTarget::Unmapped {

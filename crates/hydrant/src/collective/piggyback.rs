@@ -181,10 +181,11 @@ pub(super) fn dealt_position(distance: usize, members: usize) -> usize {
 
 /// Whether so many bytes of each of `members` can payload.
 pub(super) fn fits(layout: &Layout, members: usize, each: usize) -> bool {
-    match layout.is_flat() {
-        true => each <= SMALL,
+    if layout.is_flat() {
+        each <= SMALL
+    } else {
         // No message carries more than half of the blocks.
-        false => (each.checked_mul(members)).is_some_and(|bytes| bytes <= 2 * SMALL),
+        (each.checked_mul(members)).is_some_and(|bytes| bytes <= 2 * SMALL)
     }
 }
 

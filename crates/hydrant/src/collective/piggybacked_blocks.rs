@@ -44,9 +44,10 @@ impl<T: Pod> ElementBuffer<T> {
         let is_inline = len * size_of::<T>() <= IN_PLACE && align_of::<T>() <= ALIGNMENT;
         Self {
             inline: [0; IN_PLACE / ALIGNMENT],
-            heap: match is_inline {
-                true => Vec::new(),
-                false => vec![T::zeroed(); len],
+            heap: if is_inline {
+                Vec::new()
+            } else {
+                vec![T::zeroed(); len]
             },
             len,
         }
@@ -326,9 +327,10 @@ impl Team {
     /// Whether parts of so heap bytes, for all members together, can ride on the agreement.
     #[inline]
     pub(super) fn parts_fit_piggyback(&self, all: usize) -> bool {
-        match self.layout.is_flat() || self.members.len() == 2 {
-            true => all <= SMALL * self.members.len(),
-            false => self.fits_piggyback(all),
+        if self.layout.is_flat() || self.members.len() == 2 {
+            all <= SMALL * self.members.len()
+        } else {
+            self.fits_piggyback(all)
         }
     }
 }

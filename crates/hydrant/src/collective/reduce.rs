@@ -207,9 +207,10 @@ impl Team {
     ) -> Result<()> {
         let (len, header) = (data.len(), header.of::<T>(data.len()));
         if let Some(board) = self.board_for_few(data) {
-            let (mine, own): (&[T], &mut [T]) = match root == self.rank() {
-                true => (&[], data),
-                false => (data, &mut []),
+            let (mine, own): (&[T], &mut [T]) = if root == self.rank() {
+                (&[], data)
+            } else {
+                (data, &mut [])
             };
             return self
                 .reduce_few_members(board, root, (header, checked), mine, own, fold)

@@ -128,9 +128,10 @@ impl Team {
             };
             let room = checked.and_then(|()| self.buffer(Some(room)));
             let room = self.agree(header, room, PiggybackData::Nothing).await?;
-            return match is_of_two {
-                true => self.scan_two_members(data, room, first, &fold).await,
-                false => self.scan_by_channel(data, room, first, &fold).await,
+            return if is_of_two {
+                self.scan_two_members(data, room, first, &fold).await
+            } else {
+                self.scan_by_channel(data, room, first, &fold).await
             };
         }
         // An element is longer than a slot of the board, and there are no channels: each member scans a slice for all.

@@ -57,12 +57,11 @@ impl Team {
             let (root, blocks) = self
                 .piggyback_from_root(header, checked, parts, each)
                 .await?;
-            return match root == self.me {
-                true => {
-                    mine.copy_from_slice(&all[root * each..][..each]);
-                    Ok(())
-                }
-                false => blocks.read(root, mine),
+            return if root == self.me {
+                mine.copy_from_slice(&all[root * each..][..each]);
+                Ok(())
+            } else {
+                blocks.read(root, mine)
             };
         }
         if self.fits_piggyback(each) {
@@ -134,9 +133,12 @@ impl Team {
         let (all, blocks) = all.unwrap_or((&[], Blocks::packed(&[])));
         let ranges = sized::<T>()
             .and_then(|()| self.check_member(root))
-            .and_then(|root| match root == self.me {
-                true => blocks.ranges(self.members.len(), all.len()),
-                false => Ok(Vec::new()),
+            .and_then(|root| {
+                if root == self.me {
+                    blocks.ranges(self.members.len(), all.len())
+                } else {
+                    Ok(Vec::new())
+                }
             });
         let (ranges, checked) = apart(ranges);
         let counts = self

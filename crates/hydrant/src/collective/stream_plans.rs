@@ -38,9 +38,10 @@ impl Team {
             streams.give_attached(block(to), to, self.pair(at, me, to, 1)?);
         }
         for (from, into) in into.into_iter().enumerate() {
-            match from == me {
-                true => streams.keep(block(from), into),
-                false => streams.get(from, into, self.pair(at, from, me, 1)?),
+            if from == me {
+                streams.keep(block(from), into)
+            } else {
+                streams.get(from, into, self.pair(at, from, me, 1)?)
             }
         }
         Ok(streams)
@@ -83,9 +84,10 @@ impl Team {
         data: &'a mut [u8],
     ) -> Result<BoardStreams<'a>> {
         let (mut streams, slots) = (self.no_streams(board, at), self.whole_board(at, 1)?);
-        match root == self.me {
-            true => streams.give_copied(data, StreamReaders::All, slots),
-            false => streams.get(root, data, slots),
+        if root == self.me {
+            streams.give_copied(data, StreamReaders::All, slots)
+        } else {
+            streams.get(root, data, slots)
         }
         Ok(streams)
     }
@@ -105,9 +107,10 @@ impl Team {
             return Ok(streams);
         }
         for (from, into) in into.into_iter().enumerate() {
-            match from == self.me {
-                true => streams.keep(mine, into),
-                false => streams.get(from, into, slots),
+            if from == self.me {
+                streams.keep(mine, into)
+            } else {
+                streams.get(from, into, slots)
             }
         }
         Ok(streams)
@@ -129,10 +132,11 @@ impl Team {
         }
         for to in board.readers(StreamReaders::All) {
             let slots = self.pair(at, root, to, 1)?;
-            match self.progress.is_crowded() {
+            if self.progress.is_crowded() {
                 // Others have this one's core for what it would copy.
-                true => streams.give_attached(block(to), to, slots),
-                false => streams.give(block(to), StreamReaders::One(to), slots),
+                streams.give_attached(block(to), to, slots)
+            } else {
+                streams.give(block(to), StreamReaders::One(to), slots)
             }
         }
         streams.keep(block(root), mine);

@@ -146,9 +146,10 @@ impl<'a> BoardStreams<'a> {
     /// where both have as much to copy: if this member would wait meanwhile, it is faster to have it do its part. So it is
     /// for the other of two that is [near](Board::prefers_board).
     pub(super) fn give_attached(&mut self, data: &'a [u8], reader: usize, slots: StreamSlots) {
-        let enough = match self.team.progress.is_crowded() {
-            true => ATTACHED_CROWDED,
-            false => ATTACHED,
+        let enough = if self.team.progress.is_crowded() {
+            ATTACHED_CROWDED
+        } else {
+            ATTACHED
         };
         let place = match self.board.locate(data) {
             StreamLocation::Board

@@ -64,9 +64,10 @@ impl Mutexes {
         let (next, granted) = (self.next(number), self.granted(number));
         let asked = words.compare_swap_nb(rank, mutex, name, 0)?;
         self.go_on(number, async move {
-            match asked.await? == name {
-                true => Ok(Passed::Wholly),
-                false => pass_on(&words, own, next, granted).await,
+            if asked.await? == name {
+                Ok(Passed::Wholly)
+            } else {
+                pass_on(&words, own, next, granted).await
             }
         })
     }
