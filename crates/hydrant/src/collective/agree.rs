@@ -1,22 +1,22 @@
-//! The agreement: who is here, and whether all called the same.
+//! The agreement: every member learns that all members are here and that all made the same call.
 //!
-//! In round r a member tells the one 2^r before it (around the ring) and hears the one 2^r
-//! after it. What it tells is its header and, once it has heard of any, a header that
-//! does not fit. Each member so hears from every other over a chain of members: if two
-//! headers differ, some link of the two chains to a member differs, whoever is first to
-//! see it passes it on, and all know at the end.
+//! In round r a member sends a message to the member 2^r before it (around the ring) and receives one from
+//! the member 2^r after it. The message holds the member's header and, once it has found one, a header that
+//! does not fit. So each member hears from every other member through a chain of members. If two headers
+//! differ, some link of the chains between them connects two different headers. The member at that link
+//! finds the difference and passes it on, so that all members know it at the end.
 //!
-//! Where each member maps the scratch of each, and they are few, there is one round, in which a member
-//! tells all others and hears all: what that saves is the time in which a member waits for its
-//! core, once for each round, where there are more ranks than cores. What rides lies in the scratch of who gives
-//! it, once for all who need it or in parts, one for each; or, if it is short, in the lines themselves. It is
-//! [read](super::piggybacked_blocks) when the agreement has ended.
+//! A flat team has 16 members at most, and each maps the scratch of all others. Its agreement has one step,
+//! in which a member sends to all others and hears all others. This saves waiting for a core once per round
+//! where there are more ranks than cores. Piggybacked data lies in the scratch of its sender: once for all
+//! readers, or in parts, one for each reader. Short data lies in the lines themselves. Members
+//! [read](super::piggybacked_blocks) the data after the agreement has ended.
 //!
-//! A message is one cache line, the sequence number last. Lines alternate by the parity of
-//! the sequence number: the one written two agreements ago has been read, for its reader has
-//! since entered the next. That is so if the next has come to its end here. One that has not, for
-//! want of a lost member, is the last in which this member tells anything, and so is one whose data it gave up
-//! ([`Team::check_last_agreed`]).
+//! A message is one cache line, and its last word to be written is the sequence number. Lines alternate by
+//! the parity of the sequence number. A member may overwrite the line of two agreements ago, because its
+//! reader has since entered the next agreement. This holds only if the previous agreement ended here. After
+//! an agreement that did not end for want of a lost member, or whose data this member abandoned, this
+//! member sends nothing more ([`Team::check_last_agreed`]).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -37,15 +37,16 @@ use crate::{
     progress::{For, On},
 };
 
-/// Where in a line the header is that does not fit. If all is well, what rides may be there.
+/// Word of a line at which the header that does not fit begins. If all fit, short piggybacked data takes
+/// its place.
 const MISFIT: usize = 5;
-/// Bytes for which there is room in its place.
+/// Bytes of piggybacked data that fit in these words.
 const BESIDE: usize = 3 * size_of::<u64>();
 
-/// What this member says, and what it heard that does not fit.
+/// The header that this member sends, and the first header found that does not fit.
 pub(super) struct HeaderComparison {
     said: CallHeader,
-    /// May have taken on a barrier's name.
+    /// The header to compare with and to send; an unnamed barrier takes on the name of another one.
     known: CallHeader,
     misfit: Option<(Rank, CallHeader)>,
 }
@@ -60,7 +61,8 @@ impl HeaderComparison {
         }
     }
 
-    /// With so few bytes that they go [beside](BESIDE) a comparison that all is well.
+    /// Writes a message into a line. `beside` is at most [`BESIDE`] bytes of piggybacked data; it is sent
+    /// if all fit.
     #[inline]
     fn write_line(&self, line: &Line, sequence: u64, beside: &[u8]) {
         let [a, b, c] = self.known.0;
@@ -86,7 +88,7 @@ impl HeaderComparison {
         line[0].store(sequence, Release);
     }
 
-    /// What follows the sequence number in a line; how many words of it say anything.
+    /// The words that follow the sequence number in a line, and how many of them are used.
     fn message_words(&self) -> ([u64; 7], usize) {
         let [a, b, c] = self.known.0;
         match self.misfit {
@@ -95,7 +97,7 @@ impl HeaderComparison {
         }
     }
 
-    /// Takes in what `from` sent. Whether all is well so far.
+    /// Compares with the message of `from`. Returns whether all headers fit so far.
     #[inline]
     fn compare(&mut self, line: &Line, from: Rank) -> bool {
         let words = |at: usize| CallHeader([at, at + 1, at + 2].map(|at| line[at].load(Relaxed)));
@@ -105,7 +107,7 @@ impl HeaderComparison {
             return true;
         }
         if self.misfit.is_none() {
-            // Of two headers that differ, one differs from mine.
+            // Of two headers that differ, at least one differs from this member's.
             self.misfit = Some(if misfit == 0 || !self.known.agrees(theirs) {
                 (theirs.origin().unwrap_or(from), theirs)
             } else {
@@ -125,7 +127,7 @@ impl HeaderComparison {
 
     #[cold]
     fn mismatch(&self, rank: Rank, theirs: CallHeader, own: Rank) -> Error {
-        // A name taken on is whose it was.
+        // A name that was taken on belongs to the rank that gave it.
         let (own, ours) = match self.known.origin() {
             Some(origin) if self.said.origin().is_none() => (origin, self.known),
             _ => (own, self.said),
@@ -140,12 +142,12 @@ impl HeaderComparison {
     }
 }
 
-/// An agreement under way: what is written once for those who wait and for those who do not.
+/// An agreement in flight: the steps that blocking and queued collectives share.
 pub(super) struct Agreement<'a> {
     sequence: u64,
     comparison: HeaderComparison,
     piggyback: PiggybackData<'a>,
-    /// This member has sent its messages of the rounds before this one.
+    /// The first round whose message is still to be sent.
     next_to_send: usize,
 }
 
@@ -164,12 +166,13 @@ impl<'a> Agreement<'a> {
         }
     }
 
-    /// The messages that [`Team::send_first_messages`] sends have been sent.
+    /// Notes that [`Team::send_first_messages`] has sent the first messages.
     pub(super) fn skip_first_messages(&mut self, team: &Team) {
         self.next_to_send = team.messages_sent_at_start();
     }
 
-    /// Sends the messages up to that of a round. Whether the one to hear is there already.
+    /// Sends the messages up to that of round `number`. Returns whether the message of that round has
+    /// arrived.
     #[inline]
     fn send(&mut self, team: &Team, number: usize) -> Result<bool> {
         if self.next_to_send == 0 {
@@ -190,7 +193,7 @@ impl<'a> Agreement<'a> {
         Ok(line[0].load(Acquire) == self.sequence)
     }
 
-    /// Takes in the message of a round, which is there.
+    /// Takes the message of round `number`, which has arrived.
     #[inline]
     fn take_message(&mut self, team: &Team, number: usize) -> Result<()> {
         let (round, parity) = (&team.rounds[number], (self.sequence & 1) as usize);
@@ -202,7 +205,7 @@ impl<'a> Agreement<'a> {
         Ok(())
     }
 
-    /// All rounds are over.
+    /// Ends the agreement after its last round.
     #[inline]
     fn end(&self, team: &Team) -> Result<()> {
         team.ledger[AGREED].store(self.sequence, Release);
@@ -214,8 +217,9 @@ impl<'a> Agreement<'a> {
 }
 
 impl Team {
-    /// Agrees with the other members on a collective, with what rides on it. `checked` is what this
-    /// member found about its own arguments; it is returned if all agree.
+    /// Agrees with the other members on a collective and exchanges its piggybacked data. `checked` is the
+    /// outcome of checking this member's own arguments; it is returned if all agree. Serves blocking and
+    /// queued collectives.
     ///
     /// # Errors
     /// [`Error::CollectiveMismatch`] on every member if headers differ; [`Error::PeerLost`].
@@ -230,12 +234,12 @@ impl Team {
         }
         let mut agreement = self.new_agreement(header, &checked, piggyback);
         let outcome = self.run_rounds_queued(&mut agreement).await;
-        // One's own error says more than that the others differ.
+        // A member's own error says more than the mismatch that follows from it.
         let checked = checked?;
         outcome.map(|()| checked)
     }
 
-    /// As [`agree`](Self::agree), while the caller waits.
+    /// As [`agree`](Self::agree), for a blocking collective only: no future is made.
     #[inline]
     pub(super) fn agree_blocking<R>(
         &self,
@@ -268,7 +272,7 @@ impl Team {
         )
     }
 
-    /// The number of a new agreement.
+    /// Counts a new agreement and returns its number.
     #[inline]
     pub(super) fn begin_agreement(&self) -> u64 {
         self.progress.tally.one(Count::Collectives);
@@ -277,7 +281,7 @@ impl Team {
         sequence
     }
 
-    /// Does the rounds of an agreement while the caller waits.
+    /// Runs the rounds of an agreement while the caller waits.
     #[inline]
     pub(super) fn run_rounds_blocking(&self, agreement: &mut Agreement<'_>) -> Result<()> {
         self.check_last_agreed(agreement.sequence)?;
@@ -290,7 +294,7 @@ impl Team {
         agreement.end(self)
     }
 
-    /// As [`run_rounds_blocking`](Self::run_rounds_blocking), of a collective that goes on while the program computes.
+    /// As [`run_rounds_blocking`](Self::run_rounds_blocking), for a queued collective.
     pub(super) async fn run_rounds_queued(&self, agreement: &mut Agreement<'_>) -> Result<()> {
         self.check_last_agreed(agreement.sequence)?;
         for number in 0..self.rounds.len() {
@@ -302,9 +306,9 @@ impl Team {
         agreement.end(self)
     }
 
-    /// Before this member tells anything in agreement `sequence`: whether the one before it has come
-    /// to its end, and the data of all before. If not, a member is lost, and what this member told two
-    /// agreements ago may not have been read.
+    /// Checks that this member may send in agreement `sequence`: the previous agreement ended here, and the
+    /// data of all earlier ones arrived. Otherwise a member is lost, and a line of two agreements ago may
+    /// still be unread.
     ///
     /// # Errors
     /// [`Error::PeerLost`].
@@ -317,7 +321,7 @@ impl Team {
         }
     }
 
-    /// Whether an agreement has come to its end here.
+    /// Returns whether agreement `sequence` was the last to end here.
     #[inline]
     pub(super) fn has_agreed(&self, sequence: u64) -> bool {
         self.ledger[AGREED].load(Relaxed) == sequence
@@ -330,7 +334,7 @@ impl Team {
             .unwrap_or_else(|| Error::other("an earlier collective of the team did not end"))
     }
 
-    /// Waits for the line of round `number`, in the agreement of this number.
+    /// Waits for the line of round `number` in agreement `sequence`.
     #[inline]
     fn wait_for_line_blocking(&self, sequence: u64, number: usize) -> Result<()> {
         let line = &self.rounds[number].hear[(sequence & 1) as usize];
@@ -348,8 +352,7 @@ impl Team {
         }
     }
 
-    /// As [`wait_for_line_blocking`](Self::wait_for_line_blocking), of a collective that goes on while the program
-    /// computes.
+    /// As [`wait_for_line_blocking`](Self::wait_for_line_blocking), for a queued collective.
     async fn until_line_queued(&self, sequence: u64, number: usize) -> Result<()> {
         let arrived = self.line_of(sequence, number);
         let missing_member = || self.missing_member(sequence, number);
@@ -360,10 +363,10 @@ impl Team {
         }
     }
 
-    /// The reason why an agreement never ends, while its line of that round is waited for. A member's program has
-    /// come to its end, and did not take part. Otherwise its lines would be here; mapped memory would show that it
-    /// has agreed. The end of the job is itself an agreement of the team of all ranks, and reports this as a
-    /// mismatch.
+    /// Returns why the line of round `number` never arrives, if that is so. The program of a member has
+    /// ended without taking part in the agreement. Otherwise its line would be here, or mapped memory would
+    /// show that it has agreed. The end of the job is itself an agreement of the team of all ranks, and
+    /// reports this as a mismatch.
     #[cold]
     fn missing_member(&self, sequence: u64, number: usize) -> Option<Error> {
         if self.is_of_all() || !self.progress.any_has_come_to_end() {
@@ -391,11 +394,11 @@ impl Team {
         Awaited::Word(self.layout.line(parity, number), sequence)
     }
 
-    /// Goes on waiting for a line when a member was lost.
+    /// Continues to wait for a line after `lost` was lost.
     ///
-    /// A member that has agreed and ended since, in good order or not, has sent all it had
-    /// to send. What rides is read from its scratch, which stays mapped. Any other that ended is missing, to this member
-    /// or to one that waits for it.
+    /// A member that agreed before its end has sent all its messages, and its scratch with piggybacked data
+    /// stays mapped. Any other member that ended leaves a gap, for this member or for one that waits for
+    /// it.
     async fn until_survivors_send(
         &self,
         mut lost: Rank,
@@ -423,7 +426,7 @@ impl Team {
         }
     }
 
-    /// The number of messages that wait for none of another member.
+    /// The number of messages that depend on no message of another member.
     pub(super) fn messages_sent_at_start(&self) -> usize {
         if self.layout.is_flat() {
             self.rounds.len()
@@ -432,7 +435,7 @@ impl Team {
         }
     }
 
-    /// Tells what needs nothing of another member, and returns.
+    /// Sends the messages that depend on no other member, and returns.
     pub(super) fn send_first_messages(
         &self,
         sequence: u64,
@@ -443,7 +446,7 @@ impl Team {
         })
     }
 
-    /// Shows all other members of a flat team what is the same for those who need it.
+    /// In a flat team, writes the piggybacked data that is the same for all readers.
     #[inline]
     fn show_piggyback(
         &self,
@@ -460,8 +463,8 @@ impl Team {
         }
     }
 
-    /// Takes what another member of a flat team gave in an agreement that ended here, before this one tells anything
-    /// in the next: a part of its own, or what is shown to all.
+    /// Reads piggybacked data of another member of a flat team, after the agreement ended here and before
+    /// this member sends in the next. The data is a part for this member alone or shown to all.
     #[inline]
     pub(super) fn read_piggyback(
         &self,
@@ -471,7 +474,7 @@ impl Team {
         into: &mut [u8],
     ) -> Result<()> {
         let (size, parity) = (self.members.len(), (sequence & 1) as usize);
-        // The one at this distance before it is told in the round before that of its number.
+        // Round r of a flat team connects members at distance r + 1.
         let round = &self.rounds[(from + size - self.me) % size - 1];
         if into.len() > BESIDE {
             let window = if in_parts {
@@ -488,7 +491,7 @@ impl Team {
         Ok(())
     }
 
-    /// Tells the member of a round.
+    /// Sends the message of round `number`.
     #[inline]
     pub(super) fn send_message(
         &self,
@@ -506,16 +509,20 @@ impl Team {
         match &round.out[parity] {
             RoundTarget::Mapped {
                 line,
-                piggyback: place,
+                piggyback: window,
             } => {
-                let (beside, in_parts) = match self.layout.is_flat() {
-                    true if outgoing.len() <= BESIDE => (outgoing, &[][..]),
-                    // It was shown to all.
-                    true if !piggyback.has_parts() => (&[][..], &[][..]),
-                    _ => (&[][..], outgoing),
+                let (beside, in_window) = if !self.layout.is_flat() {
+                    (&[][..], outgoing)
+                } else if outgoing.len() <= BESIDE {
+                    (outgoing, &[][..])
+                } else if piggyback.has_parts() {
+                    (&[][..], outgoing)
+                } else {
+                    // `show_piggyback` wrote it for all readers.
+                    (&[][..], &[][..])
                 };
-                if !in_parts.is_empty() {
-                    place.write(0, in_parts).map_err(outside)?;
+                if !in_window.is_empty() {
+                    window.write(0, in_window).map_err(outside)?;
                 }
                 comparison.write_line(line, sequence, beside);
                 self.notify_after_store(round.to);

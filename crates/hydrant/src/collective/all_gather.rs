@@ -97,7 +97,7 @@ impl Team {
     }
 
     /// As [`all_gather_into`](Self::all_gather_into), with blocks of any length, as MPI's
-    /// `Allgatherv`: what member m gives is block m of `into`. ElementBuffer outside the blocks stay as they
+    /// `Allgatherv`: what member m gives is block m of `into`. Elements outside the blocks stay as they
     /// are.
     ///
     /// # Errors

@@ -107,7 +107,7 @@ impl Team {
     }
 
     /// As [`all_to_all`](Self::all_to_all), with blocks of any length in flat buffers, as MPI's
-    /// `Alltoallv`: block m of `from` goes to member m, block m of `into` comes from member m. ElementBuffer
+    /// `Alltoallv`: block m of `from` goes to member m, block m of `into` comes from member m. Elements
     /// of `into` outside its blocks stay as they are. The blocks of `from` may overlap.
     ///
     /// ```

@@ -1,4 +1,4 @@
-//! PeerScratch memory for the teams of a job, at one rank.
+//! Scratch memory for the teams of a job, at one rank.
 //!
 //! A team's piece may be read and written to by every member, at the end even after this rank is
 //! done with the team (what it gave last, and the last credits). So a piece is reused only when every member has

@@ -13,18 +13,17 @@ use crate::{Error, Result};
 impl Team {
     /// Waits for every member.
     ///
-    /// What a member put with a blocking put before, every member sees after.
+    /// After the barrier, every member sees the data of each blocking put that a member made before it.
     ///
     /// # Errors
-    /// [`Error::CollectiveMismatch`], [`Error::OutOfTurn`], [`Error::InHandler`],
-    /// [`Error::PeerLost`].
+    /// [`Error::CollectiveMismatch`], [`Error::OutOfTurn`], [`Error::InHandler`], [`Error::PeerLost`].
     #[inline]
     pub fn barrier(&self) -> Result<()> {
         self.barrier_blocking("barrier", None)
     }
 
-    /// As [`barrier`](Self::barrier), and checks that every member gave the same name. A
-    /// barrier without a name fits_piggyback any.
+    /// As [`barrier`](Self::barrier), and checks that every member gave the same name. A barrier without a
+    /// name fits any name.
     ///
     /// # Errors
     /// As there.
@@ -33,8 +32,8 @@ impl Team {
         self.barrier_blocking("barrier_named", Some(name))
     }
 
-    /// Begins the end of the job at this rank, which does nothing else with the team until the returned value is
-    /// dropped.
+    /// Begins the end of the job at this rank. The rank does nothing else with the team until the returned
+    /// value is dropped.
     ///
     /// # Errors
     /// [`Error::OutOfTurn`], [`Error::InHandler`], [`Error::JobOver`].
@@ -52,7 +51,7 @@ impl Team {
         self.run_rounds_blocking(&mut self.barrier_agreement(name))
     }
 
-    /// As part of a barrier that goes on while the program computes.
+    /// A barrier as part of a queued collective.
     pub(super) async fn barrier_async(&self, name: Option<u64>) -> Result<()> {
         self.run_rounds_queued(&mut self.barrier_agreement(name))
             .await
@@ -64,8 +63,8 @@ impl Team {
         Agreement::new(self.begin_agreement(), comparison, PiggybackData::Nothing)
     }
 
-    /// Says that this member has come to a barrier, and returns. [`wait`](Self::wait) is to
-    /// follow, with no other collective of this team in between.
+    /// Notifies the other members that this one has reached a barrier, and returns. [`wait`](Self::wait)
+    /// must follow, with no other collective of this team in between.
     ///
     /// # Errors
     /// [`Error::OutOfTurn`] if the last barrier was not waited for; [`Error::InHandler`].
@@ -86,10 +85,10 @@ impl Team {
     /// Waits until every member has [notified](Self::notify) the barrier.
     ///
     /// # Errors
-    /// [`Error::CollectiveMismatch`] on every member if they notified by different names; on
-    /// this one alone if it notified by another name than it waits by. The barrier is over
-    /// then, too. [`Error::OutOfTurn`] if it was not notified; [`Error::InHandler`],
-    /// [`Error::PeerLost`].
+    /// - [`Error::CollectiveMismatch`] on every member if they notified by different names.
+    /// - [`Error::CollectiveMismatch`] on this member alone if it notified by another name than it waits
+    ///   by. The barrier is over then, too.
+    /// - [`Error::OutOfTurn`] if this member did not notify; [`Error::InHandler`], [`Error::PeerLost`].
     pub fn wait(&self, name: Option<u64>) -> Result<()> {
         let state = match self.state() {
             NOTIFIED_BY_NAME => NOTIFIED_BY_NAME,
@@ -123,7 +122,7 @@ pub(crate) struct AtEnd<'a> {
 }
 
 impl AtEnd<'_> {
-    /// Waits until every rank is here. It matches no other barrier.
+    /// Waits until every rank is here. This matches no other barrier.
     ///
     /// # Errors
     /// [`Error::CollectiveMismatch`], [`Error::PeerLost`].
@@ -133,7 +132,7 @@ impl AtEnd<'_> {
             .agree_blocking(header, Ok(()), PiggybackData::Nothing)
     }
 
-    /// As [`meet`](Self::meet), and returns whether `so` is true of every rank.
+    /// As [`meet`](Self::meet), and returns whether `so` is true at every rank.
     ///
     /// # Errors
     /// [`Error::PeerLost`].

@@ -2,7 +2,7 @@
 //!
 //! A member has a board in its scratch, which all map. What it gives is a [stream](super::streams) that it
 //! writes to slots of its board, for one reader or for all others; each reader copies the slots to
-//! where they belong. So a byte is copied twice, however many read it, and where all fits_piggyback the board
+//! where they belong. So a byte is copied twice, however many read it, and where all fits the board
 //! nobody waits for room. What lies in the segment of its member, and is only read, is not copied to the board: readers
 //! are told where it lies. Where that is faster, the reader of something long in private memory is told its address, too,
 //! and has the system copy it, if the system does that (cross-memory attach, `process_vm_readv`).
@@ -65,7 +65,7 @@ const ADDRESS: u64 = 1 << 63;
 /// number the agreement.
 const PHASE: u32 = 24;
 
-/// StreamSlots of a stream that are there at once, where there is room for them: while one is read, the next is
+/// Slots of a stream that are there at once, where there is room for them: while one is read, the next is
 /// written.
 const SLOTS: usize = 4;
 /// What a slot has, a number of cache lines.
@@ -92,7 +92,7 @@ pub(super) struct Board {
     me: usize,
     /// By member: which stores to this one's board are faster, where that member alone reads them.
     stores: Vec<Stores>,
-    /// By member: how often this one attach_announced whether that is [near](Self::prefers_board).
+    /// By member: how often this one asked whether that is [near](Self::prefers_board).
     board_trials: Vec<AtomicU32>,
 }
 

@@ -1,4 +1,4 @@
-//! ElementBuffer that one member of two sends and the other folds as they come, over a channel: in chunks, or, where the
+//! Elements that one member of two sends and the other folds as they come, over a channel: in chunks, or, where the
 //! receiver clears its buffer, in what was [written](super::direct) of it so far.
 
 use std::ops::Range;
@@ -16,12 +16,12 @@ const BUFFER: usize = 1 << 20;
 /// Bytes that are written before the other side is told: it folds them while the next ones are written.
 const UNIT: usize = DIRECT;
 
-/// ElementBuffer that are folded as they come, chunk by chunk.
+/// Elements that are folded as they come, chunk by chunk.
 pub(super) fn in_chunk<T>() -> usize {
     (CHUNK / size_of::<T>()).max(1)
 }
 
-/// ElementBuffer that are received into one buffer.
+/// Elements that are received into one buffer.
 pub(super) fn in_buffer<T>() -> usize {
     (BUFFER / size_of::<T>()).max(1)
 }

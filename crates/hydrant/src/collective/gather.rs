@@ -74,7 +74,7 @@ impl Team {
     }
 
     /// As [`gather_into`](Self::gather_into), with blocks of any length, as MPI's `Gatherv`: what
-    /// member m gives is block m of the buffer at the root. ElementBuffer outside the blocks stay as they are.
+    /// member m gives is block m of the buffer at the root. Elements outside the blocks stay as they are.
     ///
     /// # Errors
     /// As [`gather`](Self::gather); and on the root, while the others get a

@@ -102,7 +102,7 @@ impl CallHeader {
         self
     }
 
-    /// ElementBuffer of which members may have different numbers.
+    /// Elements of which members may have different numbers.
     pub(super) fn of_uneven<T>(mut self) -> Self {
         self.0[1] = UNEVEN;
         self.0[2] = size_of::<T>() as u64;
@@ -147,7 +147,7 @@ impl CallHeader {
         (self.is_barrier() && self.0[0] & NAMED != 0).then_some(Rank((self.0[0] >> ROOT) as u32))
     }
 
-    /// Whether the two fit together. A barrier without a name fits_piggyback any, and takes on its name.
+    /// Whether the two fit together. A barrier without a name fits any, and takes on its name.
     #[inline]
     pub(super) fn agrees(&mut self, other: CallHeader) -> bool {
         *self == other || self.agrees_as_barrier(other)

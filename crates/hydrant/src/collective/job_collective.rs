@@ -1,4 +1,4 @@
-//! The job's own affairs that all ranks see to together: allocations, handlers.
+//! Collectives that the job itself needs: allocations, frees, handler registration, exclusive phases.
 
 use super::{
     Team,
@@ -8,9 +8,9 @@ use super::{
 };
 use crate::{Pod, Result};
 
-/// An affair of the job's, under way. No other collective of the team begins before this is
-/// dropped, so that what a rank numbers or places in it is numbered and placed alike everywhere,
-/// whatever other threads of the rank try meanwhile.
+/// A collective of the job in progress. It keeps the team's turn until it is dropped, so that no other
+/// thread of a rank begins a collective of the team meanwhile. So offsets and numbers that a rank assigns
+/// in between are the same at every rank.
 pub(crate) struct JobCollective<'a> {
     team: &'a Team,
     operation: CollectiveKind,
@@ -18,7 +18,7 @@ pub(crate) struct JobCollective<'a> {
 }
 
 impl Team {
-    /// Begins an affair.
+    /// Begins a collective of the job.
     ///
     /// # Errors
     /// [`Error::OutOfTurn`](crate::Error::OutOfTurn), [`Error::InHandler`](crate::Error::InHandler),
@@ -33,12 +33,12 @@ impl Team {
 }
 
 impl JobCollective<'_> {
-    /// What every member gave, by member.
+    /// Gathers one value from each member, in the order of members, on all.
     pub(crate) fn all_gather<T: Pod>(&self, mine: &T) -> Result<Vec<T>> {
         poll_once(self.team.all_gather_one(self.operation, mine))
     }
 
-    /// Waits until every member has come so far.
+    /// Waits until every member has reached this point.
     pub(crate) fn barrier(&self) -> Result<()> {
         let header = CallHeader::new(self.operation);
         poll_once(self.team.agree(header, Ok(()), PiggybackData::Nothing))

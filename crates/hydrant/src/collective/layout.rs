@@ -45,7 +45,7 @@ pub(super) const BOARD_OF_TWO: usize = 1 << 20;
 /// Members of a team in which each tells each other by itself: more would take longer than rounds do.
 const FLAT: usize = 16;
 
-/// Words that one side spins on version alone: two lines, for processors that fetch the
+/// Words that one side spins on stand alone: two lines, for processors that fetch the
 /// neighbour too.
 const ALONE: usize = 128;
 /// Credits are looked at once a chunk.
@@ -90,7 +90,7 @@ impl Layout {
         self.is_flat
     }
 
-    /// How far the members of a round version from this one.
+    /// How far the members of a round stand from this one.
     #[inline]
     pub(super) fn distance(&self, round: usize) -> usize {
         if self.is_flat { round + 1 } else { 1 << round }

@@ -52,7 +52,7 @@ pub(super) enum RoundTarget {
         /// Of a flat team, in this member's own scratch.
         piggyback: Window,
     },
-    /// PhaseId these bytes of the member's segment.
+    /// At these bytes of the member's segment.
     Unmapped { line: usize, piggyback: usize },
 }
 

@@ -1,36 +1,38 @@
-//! What payloads on the agreement.
+//! Data that is piggybacked on the messages of the agreement: which bytes go out and come in with each
+//! round.
 
 use std::ops::Range;
 
 use super::layout::{Layout, SMALL};
 
-/// What payloads on the agreement.
+/// Data that is piggybacked on an agreement. `Shown` and `Parts` are for [flat](Layout::is_flat) teams,
+/// `Blocks`, `Spread` and `Dealt` for all other teams.
 pub(super) enum PiggybackData<'a> {
     Nothing,
-    /// In a [flat](Layout::is_flat) team: this member's bytes, for who wants them.
+    /// This member's bytes, which every member that wants them reads.
     Shown {
         data: &'a [u8],
         wanted: Wanted,
     },
-    /// In a flat team: for each member a part of its own, of `each` bytes; by member.
+    /// A part of `each` bytes for each member, in the order of members.
     Parts {
         data: &'a [u8],
         each: usize,
     },
-    /// In any other: a block of `each` bytes from every member. Mine is first; at the end that of the
-    /// member p positions after me is at position p, if it is `wanted` here.
+    /// A block of `each` bytes from every member. This member's block is first. At the end the block of the
+    /// member p positions after this one is at position p, if it is `wanted` here.
     Blocks {
         all: &'a mut [u8],
         each: usize,
         wanted: Wanted,
     },
-    /// In any other: one member's bytes, to all. It is `distance` positions after me.
+    /// The bytes of one member, for all. That member is `distance` positions after this one.
     Spread {
         data: &'a mut [u8],
         distance: usize,
     },
-    /// In any other: one member's parts of `each` bytes, to each its own, which lies at its [position](dealt_position). The member
-    /// is `distance` positions after me.
+    /// The parts of one member, `each` bytes long, one for each member. A member's part lies at its
+    /// [position](dealt_position). The dealing member is `distance` positions after this one.
     Dealt {
         parts: &'a mut [u8],
         each: usize,
@@ -38,19 +40,19 @@ pub(super) enum PiggybackData<'a> {
     },
 }
 
-/// Who needs a member's block.
+/// The members that need a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wanted {
     /// Every member.
     ByAll,
-    /// This one.
+    /// The member of this number.
     ByMember(usize),
-    /// Those behind it in the team.
+    /// The members after the block's own.
     Behind,
 }
 
 impl Wanted {
-    /// Whether a member needs the block of member `of`.
+    /// Returns whether `member` needs the block of member `of`.
     #[inline]
     fn is_wanted_by(self, member: usize, of: usize) -> bool {
         match self {
@@ -60,7 +62,7 @@ impl Wanted {
         }
     }
 
-    /// Whether any other of so many members needs the block of member `of`.
+    /// Returns whether any other of `members` members needs the block of member `of`.
     #[inline]
     fn is_wanted_by_another(self, of: usize, members: usize) -> bool {
         match self {
@@ -70,9 +72,9 @@ impl Wanted {
         }
     }
 
-    /// How many blocks, from its own on, a member that is not of a flat team tells the one `reach` before it: those of
-    /// which somebody has no other way to it. If one member wants them, that is a tree below it: in the round of this
-    /// reach, who is an odd multiple of it after that one tells what it gathered.
+    /// Returns how many blocks, beginning with its own, `me` sends to the member `reach` before it: those
+    /// that the receiver's subtree still lacks. If one member wants the blocks, they move up a binomial
+    /// tree to it. In this round the members at an odd multiple of `reach` from it send what they gathered.
     #[inline]
     fn blocks_to_send(self, me: usize, reach: usize, members: usize) -> usize {
         match self {
@@ -87,7 +89,7 @@ impl Wanted {
 }
 
 impl PiggybackData<'_> {
-    /// What this member, `me` of so many of a flat team, shows once for all who need it.
+    /// The bytes that `me`, one of `members` in a flat team, shows once for all readers.
     #[inline]
     pub(super) fn shown_to_all(&self, me: usize, members: usize) -> &[u8] {
         match self {
@@ -98,7 +100,7 @@ impl PiggybackData<'_> {
         }
     }
 
-    /// What this member of a flat team gives another: what it shows, or a part.
+    /// The bytes that `me` has for member `to` of a flat team: those shown to all, or a part.
     #[inline]
     pub(super) fn for_member(&self, me: usize, to: usize) -> &[u8] {
         match self {
@@ -108,13 +110,13 @@ impl PiggybackData<'_> {
         }
     }
 
-    /// Whether each member is given something of its own.
+    /// Returns whether each member gets a part of its own.
     #[inline]
     pub(super) fn has_parts(&self) -> bool {
         matches!(self, PiggybackData::Parts { .. })
     }
 
-    /// What goes out from `me` in the round of this reach, among `members`.
+    /// The bytes that `me` sends in the round of this reach, among `members`.
     #[inline]
     pub(super) fn outgoing(&self, me: usize, reach: usize, members: usize) -> &[u8] {
         match self {
@@ -137,7 +139,7 @@ impl PiggybackData<'_> {
         }
     }
 
-    /// Where what comes in to `me` goes.
+    /// Where `me` stores the bytes that it receives in the round of this reach.
     #[inline]
     pub(super) fn incoming(&mut self, me: usize, reach: usize, members: usize) -> &mut [u8] {
         match self {
@@ -160,26 +162,27 @@ impl PiggybackData<'_> {
     }
 }
 
-/// Where the parts lie that a member gets in the round of this reach, `distance` before the one that deals them: its own
-/// and those that it passes on, which are to go to every second reach before it.
+/// The range of the parts that a member receives in the round of this reach; it is `distance` before the
+/// dealing member. They are its own part and those that it forwards, to every second multiple of the reach
+/// before it.
 fn forwarded(distance: usize, reach: usize, members: usize, each: usize) -> Range<usize> {
     let first = dealt_position(distance, members);
     let count = (members - distance).div_ceil(2 * reach);
     first * each..(first + count) * each
 }
 
-/// The position, among parts that are [dealt](PiggybackData::Dealt) to so many members, of that for the one at this distance
-/// before who deals them. They are in the order of their distances with the lowest bit as the highest: so what one
-/// member passes on lies together, itself first.
+/// The position of the part for the member `distance` before the [dealing](PiggybackData::Dealt) member.
+/// Parts are sorted by distance with its bits reversed. So the parts that a member forwards are contiguous,
+/// and its own is the first of them.
 pub(super) fn dealt_position(distance: usize, members: usize) -> usize {
     let bits = (0..usize::BITS - distance.leading_zeros()).map(|bit| 1 << bit);
     bits.filter(|bit| distance & bit != 0)
-        // Those who have this bit not, and those below it alike, are all before it.
+        // All distances with this bit clear and the same lower bits come first.
         .map(|bit| (members - distance % bit).div_ceil(2 * bit))
         .sum()
 }
 
-/// Whether so many bytes of each of `members` can payload.
+/// Returns whether blocks of `each` bytes from each of `members` fit on an agreement.
 pub(super) fn fits(layout: &Layout, members: usize, each: usize) -> bool {
     if layout.is_flat() {
         each <= SMALL
@@ -193,7 +196,7 @@ pub(super) fn fits(layout: &Layout, members: usize, each: usize) -> bool {
 mod tests {
     use super::*;
 
-    /// Has every member of a team that is not flat do its rounds.
+    /// Runs the rounds of all members of a team that is not flat.
     fn do_rounds(mut payloads: Vec<PiggybackData<'_>>) {
         let members = payloads.len();
         let mut reach = 1;

@@ -1,7 +1,8 @@
-//! Blocks of all members that ride on an agreement.
+//! Blocks of members that were piggybacked on an agreement.
 //!
-//! In a flat team a block stays where its member gave it until this one needs it, which is after the agreement and
-//! before it tells anything in the next: as long as that, nobody [writes](super::agree) there. Elsewhere it storage along.
+//! In a flat team a block stays in the scratch of its owner. A member reads it after the agreement and
+//! before it sends anything in the next one. Until then nobody [overwrites](super::agree) the block. In
+//! other teams the messages of the agreement bring the blocks.
 
 use super::{
     header::CallHeader,
@@ -11,12 +12,12 @@ use super::{
 };
 use crate::{Pod, Result};
 
-/// Bytes of elements for which no memory is asked.
-const IN_PLACE: usize = 256;
-/// What the memory for them is aligned to.
+/// Bytes of elements that need no allocation.
+const INLINE: usize = 256;
+/// Alignment of these bytes.
 const ALIGNMENT: usize = align_of::<u128>();
 
-/// A block of each member, or of each that this one wants the block of.
+/// A block of each member, or of each member whose block this one wants.
 pub(super) struct PiggybackedBlocks<'a> {
     team: &'a Team,
     each: usize,
@@ -25,15 +26,15 @@ pub(super) struct PiggybackedBlocks<'a> {
 
 /// Where the blocks are.
 enum BlockStorage {
-    /// Where each member gave it.
+    /// In the scratch of their owners: in flat teams.
     InScratch { sequence: u64, in_parts: bool },
-    /// Here; mine is first.
+    /// Here, this member's first.
     Local(Vec<u8>),
 }
 
-/// Room for elements.
+/// Room for elements, without an allocation if they are few.
 struct ElementBuffer<T> {
-    inline: [u128; IN_PLACE / ALIGNMENT],
+    inline: [u128; INLINE / ALIGNMENT],
     heap: Vec<T>,
     len: usize,
 }
@@ -41,9 +42,9 @@ struct ElementBuffer<T> {
 impl<T: Pod> ElementBuffer<T> {
     #[inline]
     fn new(len: usize) -> Self {
-        let is_inline = len * size_of::<T>() <= IN_PLACE && align_of::<T>() <= ALIGNMENT;
+        let is_inline = len * size_of::<T>() <= INLINE && align_of::<T>() <= ALIGNMENT;
         Self {
-            inline: [0; IN_PLACE / ALIGNMENT],
+            inline: [0; INLINE / ALIGNMENT],
             heap: if is_inline {
                 Vec::new()
             } else {
@@ -55,20 +56,20 @@ impl<T: Pod> ElementBuffer<T> {
 
     #[inline]
     fn get(&mut self) -> &mut [T] {
-        match self.heap.is_empty() {
-            // There are places that fit no element.
-            true if self.len == 0 => &mut [],
-            true => {
-                let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut self.inline);
-                bytemuck::cast_slice_mut(&mut bytes[..self.len * size_of::<T>()])
-            }
-            false => &mut self.heap,
+        if !self.heap.is_empty() {
+            &mut self.heap
+        } else if self.len == 0 {
+            // The inline bytes may not be aligned for an element of this type.
+            &mut []
+        } else {
+            let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut self.inline);
+            bytemuck::cast_slice_mut(&mut bytes[..self.len * size_of::<T>()])
         }
     }
 }
 
 impl<'a> PiggybackedBlocks<'a> {
-    /// Blocks that were sent on the agreement that just ended.
+    /// The blocks that were piggybacked on the agreement that just ended.
     #[inline]
     pub(super) fn in_scratch(team: &'a Team, each: usize, in_parts: bool) -> Self {
         let sequence = team.last_agreement();
@@ -100,21 +101,21 @@ impl<'a> PiggybackedBlocks<'a> {
         &all[position * self.each..][..self.each]
     }
 
-    /// Hands out the blocks, by member, if there is room; and what is to version in this member's position, if that is not
-    /// there.
+    /// Copies the blocks to `into`, by member, as far as there is room. `mine` goes to this member's
+    /// position; `None` leaves that position as it is.
     #[inline]
     pub(super) fn copy_blocks(&self, mine: Option<&[u8]>, into: &mut [u8]) -> Result<()> {
-        for (member, position) in into.chunks_mut(self.each.max(1)).enumerate() {
+        for (member, room) in into.chunks_mut(self.each.max(1)).enumerate() {
             match mine {
-                Some(mine) if member == self.team.me => position.copy_from_slice(mine),
+                Some(mine) if member == self.team.me => room.copy_from_slice(mine),
                 None if member == self.team.me => {}
-                _ => self.read(member, position)?,
+                _ => self.read(member, room)?,
             }
         }
         Ok(())
     }
 
-    /// Of blocks that storage along and are parts for each member, those for this one.
+    /// Keeps, of blocks that hold one part for each member, the parts for this member.
     fn select_own_parts(self) -> Self {
         let BlockStorage::Local(all) = &self.storage else {
             return self;
@@ -131,8 +132,8 @@ impl<'a> PiggybackedBlocks<'a> {
         }
     }
 
-    /// Folds the blocks of the first members, so heap and one at least, from the first one on. This member's is in
-    /// `own`, where the result goes.
+    /// Folds the blocks of the first `members` members, from the left; `members` is at least one. `own`
+    /// holds this member's block and gets the result.
     #[inline]
     pub(super) fn fold_prefix<T: Pod>(
         &self,
@@ -165,7 +166,7 @@ impl<'a> PiggybackedBlocks<'a> {
         Ok(())
     }
 
-    /// The same of all members.
+    /// Folds the blocks of all members, as [`fold_prefix`](Self::fold_prefix).
     #[inline]
     pub(super) fn fold_all<T: Pod>(
         &self,
@@ -177,7 +178,7 @@ impl<'a> PiggybackedBlocks<'a> {
 }
 
 impl Team {
-    /// Agrees, with a block of every member riding along: so inline bytes that they [fit](Self::fits_piggyback).
+    /// Agrees with a block of every member piggybacked. Blocks [fit](Self::fits_piggyback).
     pub(super) async fn piggyback_blocks(
         &self,
         header: CallHeader,
@@ -190,7 +191,7 @@ impl Team {
             self.agree(header, checked, shown).await?;
             return Ok(PiggybackedBlocks::in_scratch(self, mine.len(), false));
         }
-        let (mut all, each) = (self.room_for_all_after(mine), mine.len());
+        let (mut all, each) = (self.room_after_own(mine), mine.len());
         let blocks = PiggybackData::Blocks {
             all: &mut all,
             each,
@@ -200,7 +201,7 @@ impl Team {
         Ok(self.local_blocks(all, each))
     }
 
-    /// As [`ride`](Self::piggyback_blocks), while the caller waits.
+    /// As [`piggyback_blocks`](Self::piggyback_blocks), for a blocking collective only.
     #[inline]
     pub(super) fn piggyback_blocks_blocking(
         &self,
@@ -213,7 +214,7 @@ impl Team {
             self.agree_blocking(header, checked, PiggybackData::Shown { data: mine, wanted })?;
             return Ok(PiggybackedBlocks::in_scratch(self, mine.len(), false));
         }
-        let (mut all, each) = (self.room_for_all_after(mine), mine.len());
+        let (mut all, each) = (self.room_after_own(mine), mine.len());
         let blocks = PiggybackData::Blocks {
             all: &mut all,
             each,
@@ -223,8 +224,9 @@ impl Team {
         Ok(self.local_blocks(all, each))
     }
 
-    /// Agrees, with a part of every member for every member riding along: what this one gives, by member, so inline bytes
-    /// that the parts [fit](Self::parts_fit_piggyback). The blocks of the ride are the parts for this member.
+    /// Agrees with a part from every member for every member piggybacked. `data` holds this member's parts,
+    /// which [fit](Self::parts_fit_piggyback), in the order of members. The returned blocks are the parts
+    /// for this member.
     pub(super) async fn piggyback_parts(
         &self,
         header: CallHeader,
@@ -249,7 +251,7 @@ impl Team {
         }
     }
 
-    /// As [`piggyback_parts`](Self::piggyback_parts), while the caller waits.
+    /// As [`piggyback_parts`](Self::piggyback_parts), for a blocking collective only.
     #[inline]
     pub(super) fn piggyback_parts_blocking(
         &self,
@@ -271,33 +273,33 @@ impl Team {
         }
     }
 
-    /// Agrees in a flat team while the root's bytes, or its parts for each member, ride along: the ride from which
-    /// the others take them.
+    /// Agrees in a flat team with the root's data piggybacked: bytes for all, or a part for each member.
+    /// The returned blocks are read by the other members.
     pub(super) async fn piggyback_from_root(
         &self,
         header: CallHeader,
         root: Result<usize>,
-        sent: PiggybackData<'_>,
+        data: PiggybackData<'_>,
         each: usize,
     ) -> Result<(usize, PiggybackedBlocks<'_>)> {
-        let in_parts = sent.has_parts();
-        let sent = match &root {
-            Ok(root) if *root == self.me => sent,
+        let in_parts = data.has_parts();
+        let data = match &root {
+            Ok(root) if *root == self.me => data,
             _ => PiggybackData::Nothing,
         };
-        let root = self.agree(header, root, sent).await?;
+        let root = self.agree(header, root, data).await?;
         Ok((root, PiggybackedBlocks::in_scratch(self, each, in_parts)))
     }
 
-    /// Of two members, the part for the other: each tells nobody else.
+    /// Returns the part for the other member if there are two: a member's own part needs no message then.
     #[inline]
     fn part_for_other<'b>(&self, parts: &'b [u8]) -> Option<&'b [u8]> {
         let each = parts.len() / 2;
         (self.members.len() == 2).then(|| &parts[(1 - self.me) * each..][..each])
     }
 
-    /// Room for a block of every member, where this one's is the first.
-    fn room_for_all_after(&self, mine: &[u8]) -> Vec<u8> {
+    /// Room for a block of every member, filled with this member's block at the front.
+    fn room_after_own(&self, mine: &[u8]) -> Vec<u8> {
         let mut all = mine.to_vec();
         all.resize(mine.len() * self.members.len(), 0);
         all
@@ -311,20 +313,20 @@ impl Team {
         }
     }
 
-    /// This member's part of what has one for each.
+    /// This member's part of `parts`, which has one for each member.
     #[inline]
     pub(super) fn own_part<'a, T>(&self, parts: &'a [T]) -> &'a [T] {
         let each = parts.len() / self.members.len();
         &parts[self.me * each..][..each]
     }
 
-    /// Whether a block of so heap bytes from each member can ride on the agreement.
+    /// Returns whether a block of `each` bytes from each member can be piggybacked.
     #[inline]
     pub(super) fn fits_piggyback(&self, each: usize) -> bool {
         fits(&self.layout, self.members.len(), each)
     }
 
-    /// Whether parts of so heap bytes, for all members together, can ride on the agreement.
+    /// Returns whether parts of `all` bytes together, one for each member, can be piggybacked.
     #[inline]
     pub(super) fn parts_fit_piggyback(&self, all: usize) -> bool {
         if self.layout.is_flat() || self.members.len() == 2 {

@@ -1,4 +1,4 @@
-//! PeerScratch that is not mapped here: stores into it are messages.
+//! Scratch that is not mapped here: stores into it are messages.
 //!
 //! A store is bytes and then a flag, as where scratch is mapped; the member's own rank does
 //! both when the message arrives. Messages from one rank to another arrive in order, so what

@@ -173,7 +173,7 @@ impl Team {
         Ok((streams, StreamFold::new(own, incoming, fold)))
     }
 
-    /// ElementBuffer of all members to the root, which folds them into its own.
+    /// Elements of all members to the root, which folds them into its own.
     pub(super) fn fold_to_root_streams<'a, T: Pod, F: Fn(&mut [T], &[T])>(
         &'a self,
         board: &'a Board,

@@ -1,4 +1,4 @@
-//! BoardStreams: what a member of a flat team gives to others in one phase of a collective, and what it gets,
+//! Streams: what a member of a flat team gives to others in one phase of a collective, and what it gets,
 //! slot by slot by way of [boards](super::board).
 //!
 //! A member shows and reads whatever it can, one slot of each stream in turn, and waits when it can do
@@ -94,16 +94,16 @@ impl Drop for DataGuard<'_> {
     }
 }
 
-/// BoardStreams that are folded as they come: each slot of this member's part, from the first member to the last.
+/// Streams that are folded as they come: each slot of this member's part, from the first member to the last.
 pub(super) struct StreamFold<'f, T, F> {
     fold: &'f F,
     /// This member's part of what it gives, in whose place the result goes.
     own: &'f mut [T],
     /// By member; that of the own is not used.
     slots: Vec<StreamSlots>,
-    /// ElementBuffer of a slot.
+    /// Elements of a slot.
     each: usize,
-    /// StreamSlots that are folded.
+    /// Slots that are folded.
     folded: usize,
     /// The member whose slot is next.
     member: usize,
@@ -252,7 +252,7 @@ impl<'a> BoardStreams<'a> {
         }
     }
 
-    /// Waits until something was shown or read since the board version so.
+    /// Waits until something was shown or read since the board had this version.
     async fn until_changed(&mut self, version: u64) -> Result<()> {
         self.bytes_since_poll = 0;
         let change = Awaited::BoardChange(version);

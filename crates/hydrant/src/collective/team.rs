@@ -45,7 +45,7 @@ use crate::{
 /// - One thread of a rank at a time; another gets [`Error::OutOfTurn`].
 /// - A root is a rank of the team, a [`TeamRank`]. One that does not exist is
 ///   [`Error::TeamRankOutOfRange`], in the team of all [`Error::RankOutOfRange`].
-/// - ElementBuffer have a size above zero ([`Error::ZeroSized`]).
+/// - Elements have a size above zero ([`Error::ZeroSized`]).
 /// - Not in handlers ([`Error::InHandler`]), and not after the job ([`Error::JobOver`]).
 /// - A member that ends is [`Error::PeerLost`] for those that still need it.
 ///   It ends when its process does. A finished rank waits at the end of the job for the others. In the team of all
@@ -355,7 +355,7 @@ impl Deref for Team {
 }
 
 impl TeamShared {
-    /// How the team stands, for a wait that fits_piggyback several states.
+    /// How the team stands, for a wait that fits several states.
     #[inline]
     pub(super) fn state(&self) -> u8 {
         self.turn.load(Relaxed)
