@@ -1,9 +1,9 @@
-//! Scratch memory for the teams of a job, at one rank.
+//! Allocation of scratch memory for the teams of a job, at one rank.
 //!
-//! A team's piece may be read and written to by every member, at the end even after this rank is
-//! done with the team (what it gave last, and the last credits). So a piece is reused only when every member has
-//! dropped the team: each counts itself off in every member's piece and touches none of them
-//! afterwards. Nobody waits for that; the pieces are looked through when one is needed.
+//! Every member of a team may access this rank's piece, even after this rank has dropped the team: to read
+//! its last data or store a last credit. So a piece is reused only when every member has dropped the team.
+//! Each member counts itself off in every member's piece and does not touch it afterwards. Nobody waits for
+//! the count: [`ScratchArea::take`] frees the pieces that all members have dropped.
 
 use std::{mem, sync::atomic::Ordering::Acquire};
 
@@ -21,16 +21,16 @@ pub(super) struct ScratchArea {
 struct AreaState {
     heap: Heap,
     retired: Vec<RetiredPiece>,
-    /// Members, by rank, at which this one has yet to count itself off, and the word to count in.
+    /// Members at which this rank has yet to count itself off, with the offset of the word that counts.
     uncounted: Vec<(Rank, usize)>,
-    /// Members at which it lately counted itself off, by messages that they may not have handled.
+    /// Members at which this rank counted itself off by a message that they may not have handled yet.
     counted: Vec<Rank>,
 }
 
 /// A piece of the area.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ScratchPiece {
-    /// From the segment's start.
+    /// Bytes from the segment's start.
     pub(super) offset: usize,
     pub(super) len: usize,
 }
@@ -42,7 +42,7 @@ struct RetiredPiece {
     members: u64,
 }
 
-/// That a member is lost is for the collective to say.
+/// A lost member is reported by the collective, not here.
 fn unless_lost(outcome: Result<()>) -> Result<()> {
     match outcome {
         Err(Error::PeerLost(_)) => Ok(()),
@@ -62,7 +62,7 @@ impl ScratchArea {
         }
     }
 
-    /// A piece of `len` bytes, or how many bytes the largest would have.
+    /// Takes a piece of `len` bytes. If there is no room, returns the length of the largest gap.
     pub(super) fn take(&self, len: usize) -> Result<ScratchPiece, usize> {
         let mut state = self.state();
         let AreaState { heap, retired, .. } = &mut *state;
@@ -88,7 +88,7 @@ impl ScratchArea {
         taken.ok_or_else(|| heap.largest_gap())
     }
 
-    /// Gives back a piece that nobody else knows.
+    /// Gives back a piece that no other member knows.
     pub(super) fn give(&self, piece: ScratchPiece) {
         self.state().heap.give(piece.offset, piece.len);
     }
@@ -102,8 +102,8 @@ impl ScratchArea {
         });
     }
 
-    /// Counts this rank off at a member whose ledger is not mapped: now or, if there is no
-    /// room for the message, before the next split.
+    /// Counts this rank off at a member whose ledger is not mapped. If there is no room for the message,
+    /// the next split sends it.
     pub(super) fn count_off(&self, progress: &Progress, rank: Rank, at: usize) {
         let mut state = self.state();
         if stores::try_count(progress, rank, at) {
@@ -113,7 +113,7 @@ impl ScratchArea {
         }
     }
 
-    /// Whatever this rank has dropped, each of `members` knows when this returns.
+    /// Returns when each of `members` knows of all teams that this rank has dropped.
     pub(super) fn settle(&self, progress: &Progress, members: &[Rank]) -> Result<()> {
         let uncounted = mem::take(&mut self.state().uncounted);
         for (rank, at) in uncounted {

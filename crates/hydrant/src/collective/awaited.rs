@@ -34,14 +34,14 @@ impl Team {
     /// # Errors
     /// [`Error::PeerLost`](crate::Error::PeerLost) if one of them ended first.
     #[inline]
-    pub(super) async fn until(&self, members: &[Rank], sought: Awaited) -> Result<()> {
-        self.until_with(On::Ranks(members), sought).await
+    pub(super) async fn until(&self, members: &[Rank], awaited: Awaited) -> Result<()> {
+        self.until_with(On::Ranks(members), awaited).await
     }
 
     /// As [`until`](Self::until).
     #[inline]
-    pub(super) async fn until_with(&self, on: On<'_>, sought: Awaited) -> Result<()> {
-        let is_here = || self.has(sought);
+    pub(super) async fn until_with(&self, on: On<'_>, awaited: Awaited) -> Result<()> {
+        let is_here = || self.has(awaited);
         if self.state() != QUEUED {
             let waited = (self.progress).wait(on, For::Flag, is_here);
             return waited.or_else(|cause| {
@@ -57,7 +57,7 @@ impl Team {
             let changes = self.progress.conduit().changes();
             match self.progress.in_vain(on, For::Flag) {
                 None => {
-                    self.queue.set_awaited(sought, changes);
+                    self.queue.set_awaited(awaited, changes);
                     Poll::Pending
                 }
                 Some(cause) => {
@@ -78,8 +78,8 @@ impl Team {
     /// # Errors
     /// As of [`until`](Self::until).
     #[inline]
-    pub(super) async fn until_data(&self, sought: Awaited) -> Result<()> {
-        let outcome = self.until(&self.members, sought).await;
+    pub(super) async fn until_data(&self, awaited: Awaited) -> Result<()> {
+        let outcome = self.until(&self.members, awaited).await;
         outcome.inspect_err(|_| self.abandon())
     }
 
@@ -132,9 +132,9 @@ impl Team {
 impl TeamShared {
     /// Whether it is there.
     #[inline]
-    pub(super) fn has(&self, sought: Awaited) -> bool {
+    pub(super) fn has(&self, awaited: Awaited) -> bool {
         let at = |at| self.scratch.atomic_u64(at).map(|word| word.load(Acquire));
-        match sought {
+        match awaited {
             Awaited::Word(place, value) => at(place) == Ok(value),
             Awaited::CountBeyond(place, value) => {
                 at(place).is_ok_and(|count| count >> 8 == value >> 8 && count != value)

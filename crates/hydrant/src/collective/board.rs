@@ -1,33 +1,37 @@
-//! Boards: where members of a flat team show data to each other.
+//! Boards: memory in which members of a flat team show data to each other.
 //!
-//! A member has a board in its scratch, which all map. What it gives is a [stream](super::streams) that it
-//! writes to slots of its board, for one reader or for all others; each reader copies the slots to
-//! where they belong. So a byte is copied twice, however many read it, and where all fits the board
-//! nobody waits for room. What lies in the segment of its member, and is only read, is not copied to the board: readers
-//! are told where it lies. Where that is faster, the reader of something long in private memory is told its address, too,
-//! and has the system copy it, if the system does that (cross-memory attach, `process_vm_readv`).
+//! Each member has a board in its scratch, which all members map. It writes its data as a
+//! [stream](super::streams) to slots of its board, for one reader or for all others. Each reader copies the
+//! slots to their destination. So a byte is copied twice, however many members read it, and nobody waits
+//! for room if all data fits the board.
+//!
+//! Data that lies in its member's segment and is only read is not copied to the board: readers get its
+//! offset. Long data in private memory may be faster to read directly. Then the reader gets its address and
+//! has the system copy it, if the system can (cross-memory attach, `process_vm_readv`).
 //!
 //! # Caches
 //!
-//! What goes to one reader goes through the caches where that shares one with the writer, which the writer
-//! [finds out](Stores), and past them where not. The first is faster only if the slot is in the shared cache and not in
-//! the reader's own any more: so the boards of the team of all ranks, if these are two, are larger than that, and each
-//! stream [begins](first_slot) at another slot. Other boards are written past the caches unless the reader has the writer's
-//! very processor. What more than one reads is written past them.
+//! Data for one reader is written through the caches if writer and reader share one, which the writer
+//! [measures](Stores). Otherwise it is written past them, as is data for several readers. Writing through a
+//! shared cache is faster only if the slot is no longer in the reader's own cache. So the boards of the
+//! team of all ranks are larger than such a cache if there are two ranks, and each stream
+//! [begins](first_slot) at another slot. Other boards are written past the caches unless writer and reader
+//! have the same processor.
 //!
 //! # Words
 //!
-//! Two members have a line in the scratch of each, which the other writes: how many slots of its
-//! stream are there, and how many of this one's stream it has read. They count from a [base] that
-//! grows with each agreement and each phase of a collective, so none of them is ever set back, and what
-//! an earlier collective left says nothing in a later one.
+//! Each pair of members has a line in the scratch of both, which the other member writes. It says how many
+//! slots of the other's stream are shown, and how many slots of this member's stream are read. The words
+//! count from a [base] that grows with each agreement and each phase of a collective. So no word is ever
+//! reset, and a value of an earlier collective means nothing in a later one.
 //!
 //! # Why nothing is overwritten
 //!
-//! Within a phase, because a slot is written when all readers have read what was there. Phases of a
-//! collective have parts of the board of their own. A collective uses one half of the board, by the
-//! parity of its agreement: who shows something in agreement s was in s - 1 with all others, who so had
-//! ended s - 2. So a stream may even be shown before the agreement has ended.
+//! - Within a phase, a slot is written only after all readers have read its previous contents.
+//! - The phases of a collective use separate parts of the board.
+//! - A collective uses one half of the board, by the parity of its agreement. A member that shows data in
+//!   agreement s took part in s - 1 with all others, who so had ended s - 2. So a stream may be shown
+//!   before its agreement has ended.
 
 use std::sync::atomic::{
     AtomicBool, AtomicU32,
@@ -46,57 +50,56 @@ use super::{
 };
 use crate::progress::Progress;
 
-/// In the line of a member: the slots of its stream that are there.
+/// In the line of a member: slots of its stream that are shown.
 const SHOWN: usize = 0;
-/// And those of this member's stream that it has read.
+/// Slots of this member's stream that it has read.
 const READ: usize = 1;
-/// Where its stream lies, as [`StreamLocation::word`] says. A word for each phase and each parity: another may still be reading
-/// where the one before lies.
+/// The location of its stream, as [`StreamLocation::word`] encodes it. Each phase and parity has its own
+/// word, because another reader may still need the previous location.
 const LOCATIONS: usize = 2;
-/// Whether it went back on a stream that was not on the board.
+/// Not 0 if it withdrew a stream that was not on its board.
 const WITHDRAWN: usize = 6;
-/// Whether it reads private memory of this member.
+/// Not 0 if it reads private memory of this member.
 const ATTACHES: usize = 7;
 
-/// The bit of a place's word that tells an address from an offset in the segment.
+/// The bit that tells an address from an offset in the segment, in the word of a location.
 const ADDRESS: u64 = 1 << 63;
 
-/// The bit of a word that tells phases of a collective apart; those before it count, those behind it
+/// The bit of a word that tells the phases of a collective apart. Lower bits count slots; higher bits
 /// number the agreement.
 const PHASE: u32 = 24;
 
-/// Slots of a stream that are there at once, where there is room for them: while one is read, the next is
-/// written.
+/// Slots of a stream on the board at once, if there is room: one is read while the next is written.
 const SLOTS: usize = 4;
-/// What a slot has, a number of cache lines.
+/// Slots are multiples of a cache line.
 const LINE: usize = 64;
-/// A slot is no longer: until the first is full, readers have nothing to do.
+/// Most bytes of a slot: readers have nothing to do until the first slot is full.
 const LONGEST: usize = 32 << 10;
-/// Nor is one that is passed on from member to member shorter.
+/// Least bytes of a slot that members forward to each other.
 const SHORTEST: usize = 4 << 10;
-/// What it takes to pass a slot on, in bytes that are combined in that time.
+/// The cost of forwarding a slot, in bytes that are combined in that time.
 const PASSING: usize = 4 << 10;
 
-/// A flat team's words and boards, as one member sees them.
+/// The words and boards of a flat team, as one member sees them.
 pub(super) struct Board {
-    /// In my scratch, by the member that writes them.
+    /// Lines in this member's scratch, by the member that writes them.
     mine: Vec<Line>,
-    /// Those that I write, by the member in whose scratch they are.
+    /// Lines that this member writes, by the member in whose scratch they are.
     theirs: Vec<Line>,
-    /// By member.
+    /// The boards, by member.
     boards: Vec<Window>,
-    /// What readers of this member reach without a board.
+    /// The segments, by member: readers access them without a board.
     segments: Vec<Window>,
-    /// By member: whether this one has found out if it reads its private memory.
+    /// By member: whether this member has announced if it reads the other's private memory.
     attach_announced: Vec<AtomicBool>,
     me: usize,
-    /// By member: which stores to this one's board are faster, where that member alone reads them.
+    /// By member: the kind of store that is faster for data which that member alone reads.
     stores: Vec<Stores>,
-    /// By member: how often this one asked whether that is [near](Self::prefers_board).
+    /// By member: calls of [`prefers_board`](Self::prefers_board), for occasional trials.
     board_trials: Vec<AtomicU32>,
 }
 
-/// A phase of a collective.
+/// A phase in which a collective moves data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum DataPhase {
     /// The only one.
@@ -107,38 +110,38 @@ pub(super) enum DataPhase {
     Second,
 }
 
-/// Who reads a stream.
+/// The members that read a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum StreamReaders {
-    /// All others.
+    /// All other members.
     All,
-    /// This member.
+    /// The member of this number.
     One(usize),
 }
 
-/// Where the slots of a stream lie on a board: both ends find the same.
+/// Where the slots of a stream lie on a board. Writer and readers compute the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct StreamSlots {
     at: usize,
     each: usize,
     pub(super) count: usize,
-    /// Where the first slot of the stream is, of those `count`.
+    /// The slot, of `count`, with which the stream begins.
     first: usize,
 }
 
-/// Where a stream lies.
+/// Where the data of a stream lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum StreamLocation {
-    /// On its member's board, in slots.
+    /// In slots of its member's board.
     Board,
-    /// In its member's segment, from this byte on.
+    /// In its member's segment, from this offset.
     Segment(usize),
-    /// In its member's private memory, from this address on.
+    /// In its member's private memory, from this address.
     Private(u64),
 }
 
 impl Board {
-    /// The board of a team, if it is flat.
+    /// The board of a team, or `None` if the team is not flat.
     pub(super) fn new(
         progress: &Progress,
         layout: &Layout,
@@ -182,7 +185,7 @@ impl Board {
         }))
     }
 
-    /// Tells two states of this member's words apart: each change of a word is one of this.
+    /// A sum over this member's words that changes whenever one of them does.
     #[inline]
     pub(super) fn version(&self) -> u64 {
         (self.mine.iter()).fold(0, |sum, line| {
@@ -191,7 +194,7 @@ impl Board {
         })
     }
 
-    /// The members that read.
+    /// The other members among `readers`.
     pub(super) fn readers(&self, readers: StreamReaders) -> impl Iterator<Item = usize> + use<> {
         let members = match readers {
             StreamReaders::All => 0..self.mine.len(),
@@ -201,7 +204,7 @@ impl Board {
         members.filter(move |member| *member != me)
     }
 
-    /// How many of `all` slots of a stream of this member all its readers have read.
+    /// How many of `all` slots of this member's stream all readers have read.
     pub(super) fn slots_read_by_all(&self, readers: StreamReaders, base: u64, all: usize) -> usize {
         (self.readers(readers))
             .map(|reader| count(self.mine[reader][READ].load(Acquire), base, all))
@@ -209,7 +212,7 @@ impl Board {
             .unwrap_or(all)
     }
 
-    /// How many of `all` slots of a member's stream are there, and where.
+    /// How many of `all` slots of a member's stream are shown, and where they lie.
     pub(super) fn shown_by(&self, member: usize, base: u64, all: usize) -> (usize, StreamLocation) {
         let line = &self.mine[member];
         let shown = count(line[SHOWN].load(Acquire), base, all);
@@ -219,17 +222,17 @@ impl Board {
         )
     }
 
-    /// Writes to a slot of this member's stream.
+    /// Writes a slot of this member's stream.
     fn write(&self, at: usize, data: &[u8], readers: StreamReaders) -> Result<(), Fault> {
         let (board, mut readers) = (&self.boards[self.me], self.readers(readers));
         match (readers.next(), readers.next()) {
             (Some(reader), None) => board.write_for_reader(at, data, &self.stores[reader]),
-            // Some of them share a cache with this one, and some may not.
+            // Some readers may share a cache with this member, others not.
             _ => board.write_past_caches(at, data),
         }
     }
 
-    /// Whether there is room for slot `shown` of all the slots of a stream of this member.
+    /// Returns whether slot `shown` of this member's stream can be written now.
     pub(super) fn has_room(
         &self,
         readers: StreamReaders,
@@ -241,7 +244,8 @@ impl Board {
         shown < slots.count || unread() < slots.count
     }
 
-    /// Writes slot `shown` of a stream of this member, for which there [is room](Self::has_room), and shows it.
+    /// Writes slot `shown` of this member's stream, for which there [is room](Self::has_room), and shows
+    /// it.
     pub(super) fn copy_and_show(
         &self,
         readers: StreamReaders,
@@ -257,7 +261,7 @@ impl Board {
         Ok(())
     }
 
-    /// Reads slot `number` of a member's stream that is not in private memory.
+    /// Reads slot `number` of a member's stream, which is not in private memory.
     pub(super) fn read(
         &self,
         from: usize,
@@ -276,36 +280,36 @@ impl Board {
         }
     }
 
-    /// Says that so many slots are there, in such a place.
+    /// Tells a reader that `shown` slots are readable at `place`.
     pub(super) fn show(&self, reader: usize, base: u64, shown: usize, place: StreamLocation) {
         let line = &self.theirs[reader];
         line[location_word(base)].store(place.word(), Relaxed);
         line[SHOWN].store(base.wrapping_add(shown as u64), Release);
     }
 
-    /// Says that so many slots of a member's stream were read.
+    /// Tells a member that this one has read `read` slots of its stream.
     pub(super) fn report_read(&self, from: usize, base: u64, read: usize) {
         self.theirs[from][READ].store(base.wrapping_add(read as u64), Release);
     }
 
-    /// Says that what was shown without a board may change from now on. That is for good: the team has
-    /// lost a member.
+    /// Tells the readers that data shown without a board may change from now on. This is final: the team
+    /// has lost a member.
     pub(super) fn withdraw(&self, readers: StreamReaders) {
         for reader in self.readers(readers) {
             self.theirs[reader][WITHDRAWN].store(1, Release);
         }
-        // Before anything is changed that somebody may be reading.
+        // Before any change of memory that another member may be reading.
         fence(SeqCst);
     }
 
-    /// Whether a member withdrew what it showed: what was read of it before this may be anything.
+    /// Returns whether a member has withdrawn its data: bytes read from it earlier may be wrong.
     pub(super) fn is_withdrawn(&self, from: usize) -> bool {
-        // After what was read.
+        // After the reads that this call checks.
         fence(Acquire);
         self.mine[from][WITHDRAWN].load(Acquire) != 0
     }
 
-    /// Where in this member's segment some bytes lie, if they do.
+    /// Locates bytes in this member's segment; bytes elsewhere go on the board.
     pub(super) fn locate(&self, data: &[u8]) -> StreamLocation {
         let segment = &self.segments[self.me];
         let start = data.as_ptr().addr().wrapping_sub(segment.addr());
@@ -315,21 +319,22 @@ impl Board {
         }
     }
 
-    /// Whether a member has what is written to the board sooner than the system could copy it, for it reads that out of a
-    /// cache: as far as was found out, for which it says so now and then.
+    /// Returns whether a reader probably gets data sooner from the board, out of a shared cache, than by a
+    /// copy of the system. Returns true on every 64th call for a reader, so that the measurement stays
+    /// fresh.
     pub(super) fn prefers_board(&self, reader: usize) -> bool {
         const TRIAL: u32 = 64;
         let attach_announced = self.board_trials[reader].fetch_add(1, Relaxed);
         self.stores[reader].are_cached() || attach_announced % TRIAL == TRIAL - 1
     }
 
-    /// Whether a member reads private memory of this one.
+    /// Returns whether a member reads private memory of this one.
     pub(super) fn is_attached(&self, reader: usize) -> bool {
-        // After its word that all was read, which a refusal gives, too.
+        // Read after the member's count of slots read, which a refusal sets, too.
         self.mine[reader][ATTACHES].load(Relaxed) != 0
     }
 
-    /// Tells a member, the first time, whether this one reads its private memory.
+    /// On the first call for a member, tells it whether this one reads its private memory.
     pub(super) fn announce_attach(&self, from: usize, attaches: impl FnOnce() -> bool) {
         if !self.attach_announced[from].load(Relaxed)
             && !self.attach_announced[from].swap(true, Relaxed)
@@ -339,8 +344,8 @@ impl Board {
         }
     }
 
-    /// Asks a member for all slots of its stream on the board, the words of which count from `base` and all slots: the
-    /// system does not let this one read its memory, or not that.
+    /// Asks a member to show its stream again on the board, counted from `base + all`: the system does not
+    /// let this member read the other's memory.
     pub(super) fn refuse_private(&self, from: usize, base: u64, all: usize) {
         self.theirs[from][ATTACHES].store(0, Relaxed);
         self.report_read(from, base, all);
@@ -372,19 +377,20 @@ fn location_word(base: u64) -> usize {
 /// How many of `all` slots a word counts.
 #[inline]
 fn count(word: u64, base: u64, all: usize) -> usize {
-    // What is of an earlier phase is behind, what is of a later one far ahead: whoever is there has shown
-    // all of this one. Who gave this one up shows nothing of a later one (`streams::DataGuard`).
+    // A word of an earlier phase is behind `base`, one of a later phase far ahead. A member in a later
+    // phase has shown all of this one. A member that abandoned this phase shows nothing later
+    // (`streams::DataGuard`).
     match word.wrapping_sub(base) {
         ahead if ahead.cast_signed() > 0 => ahead.min(all as u64) as usize,
         _ => 0,
     }
 }
 
-/// A phase of the collective that is agreed on by the agreement of this number.
+/// A phase of the collective whose agreement has this number.
 pub(super) type PhaseId = (u64, DataPhase);
 
-/// From where the words of a phase count. There is room for 2^24 slots: no stream has half as many, for a slot
-/// has a KiB or more, and none is shown more than twice.
+/// The value from which the words of a phase count. It leaves room for 2^24 slots. No stream has half as
+/// many, because a slot has at least a KiB, and none is shown more than twice.
 pub(super) fn base(sequence: u64, phase: DataPhase) -> u64 {
     // What falls off at the top is the same for all, and nobody compares words that are far apart.
     sequence << (PHASE + 1) | u64::from(phase == DataPhase::Second) << PHASE

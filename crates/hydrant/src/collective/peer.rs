@@ -1,5 +1,5 @@
-//! The other members, and the two ways into their scratch: stores where it is mapped here,
-//! [messages](stores) where it is not.
+//! The other members and their scratch. Mapped scratch is stored to directly, other scratch by
+//! [messages](stores).
 
 use std::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
@@ -28,35 +28,35 @@ enum PeerScratch {
         window: Window,
         wake_bits: Word32,
     },
-    /// It begins at this byte of the member's segment.
+    /// Its offset in the member's segment.
     Unmapped(usize),
 }
 
-/// A round of the agreement: memory of both sides, looked up once. Pairs are by parity.
+/// A round of the agreement, with the memory of both sides looked up once. Pairs are by parity.
 pub(super) struct AgreementRound {
     /// The member that this one sends to.
     pub(super) to: usize,
-    /// The member that this one hears.
+    /// The member from which this one receives.
     pub(super) from: usize,
     pub(super) out: [RoundTarget; 2],
     pub(super) hear: [Line; 2],
     pub(super) piggyback_in: [Window; 2],
-    /// In a flat team: where the member that this one hears shows what is for all.
+    /// In a flat team: where that member writes data for all.
     pub(super) shown: [Window; 2],
 }
 
-/// Where a round's message goes.
+/// Where the message of a round goes.
 pub(super) enum RoundTarget {
     Mapped {
         line: Line,
-        /// Of a flat team, in this member's own scratch.
+        /// In a flat team, a part of this member's own scratch.
         piggyback: Window,
     },
-    /// At these bytes of the member's segment.
+    /// Offsets in the member's segment.
     Unmapped { line: usize, piggyback: usize },
 }
 
-/// Whether this rank maps the segment of `rank`, and can tell whether it sleeps.
+/// Returns whether this rank maps the segment and the wake word of `rank`.
 pub(super) fn is_mapped(progress: &Progress, rank: Rank) -> bool {
     let conduit = progress.conduit();
     conduit.window(rank).is_some() && conduit.wake_word(rank).is_some()
@@ -85,7 +85,7 @@ impl TeamPeer {
         Ok(Self { rank, scratch })
     }
 
-    /// Tells the member that this one is done with the team, once there is room for that.
+    /// Tells the member that this one has dropped the team, as soon as there is room for that.
     pub(super) fn count_off(&self, progress: &Progress, area: &ScratchArea) {
         match &self.scratch {
             PeerScratch::Mapped { window, .. } => {
@@ -119,8 +119,7 @@ impl AgreementRound {
             let part = window.part(layout.piggyback(parity, round), SMALL);
             part.ok_or(Fault::OutOfBounds)
         };
-        // Of a flat team each member's is where that member writes, at the number of the round, which is the same for
-        // both.
+        // In a flat team the sender writes in its own scratch, at the same round number.
         let theirs = match peers[from].mapped() {
             Some(window) if layout.is_flat() => window,
             _ => own,
@@ -158,7 +157,7 @@ impl AgreementRound {
 }
 
 impl AgreementRound {
-    /// Writes to this member's own scratch what rides on an agreement of a flat team.
+    /// In a flat team, writes piggybacked data for all to this member's own scratch.
     #[inline]
     pub(super) fn show(&self, sequence: u64, data: &[u8]) -> Result<()> {
         match &self.out[(sequence & 1) as usize] {
@@ -169,8 +168,8 @@ impl AgreementRound {
 }
 
 impl Team {
-    /// Stores `data` at byte `at` of the scratch of `member`, then sets the flag there, whose value is the first of
-    /// `words`, and those behind it, which are set before it.
+    /// Stores `data` at offset `at` of the scratch of `member`, then the words behind the flag, then the
+    /// flag. The first of `words` is the value of the flag.
     pub(super) fn store(
         &self,
         member: usize,
@@ -202,7 +201,7 @@ impl Team {
         }
     }
 
-    /// The same in scratch that is not mapped, by places from the start of the segment.
+    /// As [`store`](Self::store), into scratch that is not mapped; offsets count from the segment's start.
     pub(super) fn store_by_message(
         &self,
         member: usize,
@@ -214,7 +213,7 @@ impl Team {
         stored.map_err(|error| self.blame_first_lost(error))
     }
 
-    /// A member that was found to be lost may only have given up for the sake of the one lost first.
+    /// Blames the member that was lost first: another one may have ended because of it.
     pub(super) fn blame_first_lost(&self, error: Error) -> Error {
         match error {
             Error::PeerLost(rank) => {
@@ -225,7 +224,7 @@ impl Team {
         }
     }
 
-    /// The last agreement that a member is known to have brought to its end.
+    /// The last agreement that is known to have ended at a member.
     pub(super) fn agreed(&self, member: usize) -> Option<u64> {
         match &self.peers[member].scratch {
             PeerScratch::Mapped { window, .. } => {
@@ -238,8 +237,8 @@ impl Team {
         }
     }
 
-    /// Tells the members who cannot see it that this one ended an agreement that found a
-    /// mismatch: it may end for that, but has sent all it had to send.
+    /// Tells the members that do not map this member's ledger that an agreement with a mismatch ended here.
+    /// This member may end because of it, but has sent all its messages.
     #[cold]
     pub(super) fn report_mismatch(&self, sequence: u64) {
         let reached = self.peers.iter().filter(|peer| {
@@ -251,17 +250,17 @@ impl Team {
                 value: sequence,
                 beside: &[],
             };
-            // Who is lost need not know.
+            // A lost member need not know.
             stores::store(&self.progress, peer.rank, offset, &[], flag).is_ok()
         });
         let reached: Vec<Rank> = reached.map(|peer| peer.rank).collect();
-        // The news of an end may travel faster than messages.
+        // The news of an end may overtake messages.
         for rank in reached {
             let _ = self.progress.wait_handled(rank);
         }
     }
 
-    /// Called after a store to mapped scratch of `member`: wakes who waits for that.
+    /// Wakes `member` if it sleeps, after a store to its mapped scratch.
     #[inline]
     pub(super) fn notify_after_store(&self, member: usize) {
         let peer = &self.peers[member];

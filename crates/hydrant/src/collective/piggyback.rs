@@ -216,7 +216,7 @@ mod tests {
     fn blocks_come_to_all_who_want_them() {
         const EACH: usize = 3;
         for members in 1..=20 {
-            let wanted = (0..members).map(Wanted::By);
+            let wanted = (0..members).map(Wanted::ByMember);
             for wanted in wanted.chain([Wanted::ByAll, Wanted::Behind]) {
                 let block = |member: usize| [member as u8 + 1; EACH];
                 let mut blocks: Vec<Vec<u8>> = (0..members)
