@@ -13,7 +13,8 @@ use super::{
 use crate::{Error, Pod, Result};
 
 impl Team {
-    /// What every member gave, by member. All give equally many elements.
+    /// Gathers the elements of every member, in the order of members, on all. All members give equally
+    /// many.
     ///
     /// # Errors
     /// [`Error::CollectiveMismatch`], and as for every collective of a [`Team`].
@@ -48,7 +49,7 @@ impl Team {
         blocks.copy_blocks(Some(bytes(mine)), bytes_mut(into))
     }
 
-    /// As [`all_gather_into`](Self::all_gather_into), of many elements.
+    /// As [`all_gather_into`](Self::all_gather_into), for elements that are not piggybacked.
     async fn all_gather_long_into<T: Pod>(&self, mine: &[T], into: &mut [T]) -> Result<()> {
         let header = CallHeader::new(CollectiveKind::AllGather).of::<T>(mine.len());
         let checked = sized::<T>().and_then(|()| self.room_for_all(mine.len(), into.len()));
@@ -70,8 +71,8 @@ impl Team {
         self.all_gather_long(bytes_mut(into), each).await
     }
 
-    /// As [`all_gather`](Self::all_gather), in the buffer that gets the elements of every member:
-    /// this one's are in their place when it is called. Other members may call either.
+    /// As [`all_gather`](Self::all_gather), in the buffer that gets the elements of every member. This
+    /// member's elements are in their place when the call begins. Other members may call either.
     ///
     /// # Errors
     /// As there; and [`Error::LengthMismatch`] if the elements are not equally many for each member.
@@ -158,14 +159,14 @@ impl Team {
         data: &mut [T],
         blocks: Blocks<'_>,
     ) -> Result<()> {
-        // What does not fit is told where the blocks are agreed on.
+        // If the blocks do not fit, the agreement on them reports it.
         let own = (blocks.ranges_apart(self.members.len(), data.len()))
             .map_or(0..0, |ranges| ranges[self.me].clone());
         let mine = data[own].to_vec();
         self.all_gather_v_into_async(&mine, data, blocks).await
     }
 
-    /// Whether a buffer has room for `each` elements of every member and no more.
+    /// Checks that a buffer has room for exactly `each` elements of every member.
     ///
     /// # Errors
     /// [`Error::LengthMismatch`].
@@ -177,7 +178,7 @@ impl Team {
         )
     }
 
-    /// What every member gave, by member, as part of a collective.
+    /// Gathers one value of each member, in the order of members, as a step of a collective.
     pub(super) async fn all_gather_one<T: Pod>(
         &self,
         operation: CollectiveKind,
@@ -212,8 +213,8 @@ impl Team {
         Ok(all)
     }
 
-    /// As [`agree_and_all_gather`](Self::agree_and_all_gather), of so few elements that they fit, while the caller
-    /// waits.
+    /// As [`agree_and_all_gather`](Self::agree_and_all_gather), for blocks that fit on the agreement, in a
+    /// blocking call.
     #[inline]
     pub(super) fn all_gather_short_blocking<T: Pod>(
         &self,
@@ -227,7 +228,7 @@ impl Team {
         Ok(all)
     }
 
-    /// Room for a block of every member, unless something is wrong.
+    /// Room for a block of every member, unless an earlier check failed.
     #[inline]
     fn room_for_blocks<T: Pod>(&self, checked: Result<()>, mine: &[T]) -> (Vec<T>, Result<()>) {
         let all = checked
@@ -236,8 +237,8 @@ impl Team {
         apart(all)
     }
 
-    /// Brings the blocks of `each` bytes of all members to their places; the own is there. By boards or,
-    /// where there are none, by the rounds of the agreement once more, through channels.
+    /// Brings the blocks of all members, `each` bytes long, to their places; this member's is in its place.
+    /// A flat team uses boards, other teams the rounds of the agreement once more, over channels.
     fn all_gather_long(
         &self,
         all: &mut [u8],
@@ -258,8 +259,8 @@ impl Team {
                 let reach = 1 << channel;
                 let blocks = reach.min(size - reach);
                 let outbound = Outbound::new(self, channel, round.to, epoch);
-                // From me on, and round the end: the same places at each member, so that what is one piece here is
-                // one there.
+                // From this member on and around the end. Sender and receiver cut the blocks at the same
+                // places.
                 let have = around(all.len(), self.me * each, blocks * each);
                 let come = around(all.len(), (self.me + reach) % size * each, blocks * each);
                 let [have, come] = both(all, have, come)?;
@@ -270,7 +271,7 @@ impl Team {
         })
     }
 
-    /// Zeroed elements to receive into.
+    /// Allocates zeroed elements to receive into.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
@@ -293,13 +294,13 @@ impl Team {
     }
 }
 
-/// So many bytes from a place of a ring of `len` on, in the pieces before and behind its end.
+/// The two pieces of `bytes` bytes at `from` in a ring of `len`: before and after its end.
 fn around(len: usize, from: usize, bytes: usize) -> [Range<usize>; 2] {
     let before = bytes.min(len - from);
     [from..from + before, 0..bytes - before]
 }
 
-/// Both pairs of pieces of a buffer, which share no byte.
+/// Borrows two pairs of disjoint pieces of a buffer.
 fn both(
     buffer: &mut [u8],
     [a, b]: [Range<usize>; 2],
@@ -310,6 +311,8 @@ fn both(
     Ok([[a, b], [c, d]])
 }
 
+/// Checks that elements have a size.
+///
 /// # Errors
 /// [`Error::ZeroSized`].
 pub(super) fn sized<T: Pod>() -> Result<()> {

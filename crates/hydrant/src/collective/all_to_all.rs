@@ -12,12 +12,12 @@ use super::{
 use crate::{Error, Pod, Result};
 
 impl Team {
-    /// Gives each member its part of what this one has, and gets from each: part m of `parts`
-    /// goes to member m, part m of the result came from member m. All parts are equally long.
+    /// Sends part m of `parts` to each member m, and returns the parts from all members in their order. All
+    /// parts are equally long.
     ///
     /// # Errors
-    /// [`Error::CollectiveMismatch`]; [`Error::LengthMismatch`] if the elements are not equally
-    /// many for each member; and as for every collective of a [`Team`].
+    /// [`Error::CollectiveMismatch`]; [`Error::LengthMismatch`] if the elements are not equally many for
+    /// each member; and as for every collective of a [`Team`].
     pub fn all_to_all<T: Pod>(&self, parts: &[T]) -> Result<Vec<T>> {
         self.run_blocking("all_to_all", async {
             let header = CallHeader::new(CollectiveKind::AllToAll).of::<T>(parts.len());
@@ -98,7 +98,7 @@ impl Team {
         let results = (counts.into_iter())
             .map(|count| self.buffer(usize::try_from(count).ok()))
             .collect::<Result<Vec<Vec<T>>>>();
-        // Nobody sends before all have room.
+        // Nobody sends before all members have room.
         let mut results = self.agree(header, results, PiggybackData::Nothing).await?;
         let into = results.iter_mut().map(|part| bytes_mut(part)).collect();
         self.exchange(DataPhase::Only, |member| bytes(&parts[member]), into)
@@ -187,7 +187,7 @@ impl Team {
         .await
     }
 
-    /// Whether the elements are equally many for each member.
+    /// Checks that the elements are equally many for each member.
     ///
     /// # Errors
     /// [`Error::LengthMismatch`].
@@ -219,7 +219,7 @@ impl Team {
         Ok(result)
     }
 
-    /// As [`transpose`](Self::transpose), into a buffer of the same length if all was well so far.
+    /// As [`transpose`](Self::transpose), into a buffer of the same length if `checked` is well.
     async fn transpose_into<T: Pod>(
         &self,
         header: CallHeader,
@@ -236,7 +236,7 @@ impl Team {
         self.exchange_parts(header, checked, parts, into).await
     }
 
-    /// Agrees, gives each member its part, and gets from each: many elements.
+    /// Agrees, and exchanges parts that are not piggybacked.
     async fn exchange_parts<T: Pod>(
         &self,
         header: CallHeader,
@@ -246,7 +246,8 @@ impl Team {
     ) -> Result<()> {
         let size = self.members.len();
         let part = parts.len() / size;
-        // By the length of `into`: what was refused has no parts, and a place for each element would take more than they do.
+        // Cut by the length of `into`: a refused call has no parts, and a place for each element would take
+        // too much memory.
         let places = into
             .chunks_mut((into.len() / size).max(1))
             .map(bytes_mut)

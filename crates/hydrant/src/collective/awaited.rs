@@ -1,8 +1,8 @@
-//! What a collective waits for: a word of its scratch that another member stores, any of several, or the end
-//! of a write of its own.
+//! The conditions that a collective waits for: a word of its scratch that another member stores, a change
+//! of the board, or the end of its own write.
 //!
-//! Who blocks waits for it as for anything else. A collective that goes on while the program
-//! computes leaves it to the [queue](super::queue), which looks whether it has come.
+//! A blocking collective waits as any other call does. A collective in the background leaves the condition
+//! to the [queue](super::queue), which checks it.
 
 use std::{future::poll_fn, sync::atomic::Ordering::Acquire, task::Poll};
 
@@ -15,21 +15,21 @@ use crate::{
     transfer::Write,
 };
 
-/// What is to be in a team's scratch.
+/// A condition on a team's scratch or on a write.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Awaited {
-    /// This value, in the word at this place.
+    /// The word at this offset has this value.
     Word(usize, u64),
-    /// A count of chunks beyond that of this value, in the same use of a channel.
+    /// The count of units at this offset is beyond this value, in the same use of the channel.
     CountBeyond(usize, u64),
-    /// The end of a write of this member's own.
+    /// A write of this member has ended.
     WriteEnd(Ticket),
-    /// On a board, something else than when it [version](super::board::Board::version) so.
+    /// The board's [version](super::board::Board::version) is no longer this one.
     BoardChange(u64),
 }
 
 impl Team {
-    /// Waits for a word that some of `members` bring about.
+    /// Waits for a condition that `members` bring about.
     ///
     /// # Errors
     /// [`Error::PeerLost`](crate::Error::PeerLost) if one of them ended first.
@@ -38,14 +38,14 @@ impl Team {
         self.until_with(On::Ranks(members), awaited).await
     }
 
-    /// As [`until`](Self::until).
+    /// As [`until`](Self::until), for any reason to stop waiting.
     #[inline]
     pub(super) async fn until_with(&self, on: On<'_>, awaited: Awaited) -> Result<()> {
         let is_here = || self.has(awaited);
         if self.state() != QUEUED {
             let waited = (self.progress).wait(on, For::Flag, is_here);
             return waited.or_else(|cause| {
-                // What was done before the end still counts.
+                // Messages that were sent before the end still count.
                 self.progress.drain();
                 if is_here() { Ok(()) } else { Err(cause) }
             });
@@ -61,7 +61,7 @@ impl Team {
                     Poll::Pending
                 }
                 Some(cause) => {
-                    // What was done before the end still counts.
+                    // Messages that were sent before the end still count.
                     self.progress.drain();
                     Poll::Ready(if is_here() { Ok(()) } else { Err(cause) })
                 }
@@ -72,21 +72,21 @@ impl Team {
 }
 
 impl Team {
-    /// Waits for what all members bring about of the data of a collective that was agreed on. If one of them ended first, this
-    /// member [gives it up](TeamShared::abandon).
+    /// Waits for data of the other members after an agreement. On an error, this member
+    /// [abandons](TeamShared::abandon) the collective.
     ///
     /// # Errors
-    /// As of [`until`](Self::until).
+    /// As [`until`](Self::until).
     #[inline]
     pub(super) async fn until_data(&self, awaited: Awaited) -> Result<()> {
         let outcome = self.until(&self.members, awaited).await;
         outcome.inspect_err(|_| self.abandon())
     }
 
-    /// Waits until a write of this member's own is over.
+    /// Waits until a write of this member has ended.
     ///
     /// # Errors
-    /// What befell it.
+    /// The error of the write.
     pub(super) async fn until_write_ends(&self, mut write: Write<'_>) -> Result<()> {
         if self.state() != QUEUED {
             return write.finish();
@@ -96,7 +96,7 @@ impl Team {
             match (write.end(), write.ticket()) {
                 (Some(end), _) => Poll::Ready(end),
                 (None, None) => Poll::Ready(Ok(())),
-                // Nobody polls any more, but to have this end.
+                // Nobody polls any more, so the write is ended here.
                 _ if self.progress.is_stopped() || self.progress.is_lost_itself() => {
                     Poll::Ready(write.finish())
                 }
@@ -109,7 +109,8 @@ impl Team {
         .await
     }
 
-    /// Looks after messages, in the midst of a long copy; or has who goes on with the collective do so first.
+    /// Polls for messages in the middle of a long copy. In the background, it lets the advancing thread
+    /// poll first.
     #[cold]
     pub(super) async fn poll_between_copies(&self) {
         if self.state() != QUEUED {
@@ -130,7 +131,7 @@ impl Team {
 }
 
 impl TeamShared {
-    /// Whether it is there.
+    /// Returns whether the condition holds.
     #[inline]
     pub(super) fn has(&self, awaited: Awaited) -> bool {
         let at = |at| self.scratch.atomic_u64(at).map(|word| word.load(Acquire));

@@ -392,13 +392,13 @@ pub(super) type PhaseId = (u64, DataPhase);
 /// The value from which the words of a phase count. It leaves room for 2^24 slots. No stream has half as
 /// many, because a slot has at least a KiB, and none is shown more than twice.
 pub(super) fn base(sequence: u64, phase: DataPhase) -> u64 {
-    // What falls off at the top is the same for all, and nobody compares words that are far apart.
+    // Bits lost at the top are lost alike everywhere, and only words close to each other are compared.
     sequence << (PHASE + 1) | u64::from(phase == DataPhase::Second) << PHASE
 }
 
 impl StreamSlots {
-    /// The slots of stream `number` of `streams` on a board of `len` bytes, in the agreement `sequence`. The length
-    /// of a slot is a multiple of `unit`.
+    /// The slots of stream `stream.0` of `stream.1` on a board of `len` bytes, in phase `at`. The length of
+    /// a slot is a multiple of `unit`.
     pub(super) fn new(
         len: usize,
         at: PhaseId,
@@ -408,12 +408,12 @@ impl StreamSlots {
         Self::up_to(LONGEST, len, at, stream, unit)
     }
 
-    /// The slots of a stream of `bytes` that has a board of `len` bytes for itself, and that each member but the first
-    /// takes from the one before it, combines, and passes on, `hops` times in all.
+    /// The slots of a stream of `bytes` that has a whole board of `len` bytes. Each member but the first
+    /// takes it from its predecessor, combines it, and forwards it, `hops` times in all.
     ///
-    /// Until a member has passed on its first slot, those behind it have nothing to do; so short slots are better, but
-    /// every slot takes the time to be [passed on](PASSING). With slots of `s` bytes the last is done after
-    /// `(hops + bytes / s) * (PASSING + s)`, which is least for `s` as here.
+    /// Until a member has forwarded its first slot, its successors idle, so slots should be short. But
+    /// every slot costs the time to [forward](PASSING) it. With slots of `s` bytes, the last one is done
+    /// after `(hops + bytes / s) * (PASSING + s)`. The length chosen here minimizes this.
     pub(super) fn forwarded(
         len: usize,
         at: PhaseId,
@@ -425,7 +425,7 @@ impl StreamSlots {
         Self::up_to(longest.max(unit.min(LONGEST)), len, at, (0, 1), unit)
     }
 
-    /// As [`new`](Self::new), with slots up to a length.
+    /// As [`new`](Self::new), with slots of `longest` bytes at most.
     fn up_to(
         longest: usize,
         len: usize,
@@ -456,39 +456,40 @@ impl StreamSlots {
         })
     }
 
-    /// Where slot `number` begins in what is shown.
+    /// Start of slot `number` in the stream's data.
     pub(super) fn start(&self, number: usize) -> usize {
         number * self.each
     }
 
-    /// How many slots so many bytes have, but one at least.
+    /// The number of whole slots in `bytes`, but at least one.
     pub(super) fn within(&self, bytes: usize) -> usize {
         (bytes / self.each).max(1)
     }
 
-    /// How many slots so many bytes take.
+    /// The number of slots for `len` bytes.
     pub(super) fn of(&self, len: usize) -> usize {
         len.div_ceil(self.each)
     }
 
-    /// Where the slot of a number is.
+    /// Offset of slot `number` on the board.
     pub(super) fn place(&self, number: usize) -> usize {
         self.at + (self.first + number) % self.count * self.each
     }
 
-    /// How many elements a slot has, each of so many bytes.
+    /// The number of elements of `size` bytes in a slot.
     pub(super) fn elements(&self, size: usize) -> usize {
         self.each / size
     }
 
-    /// The bytes of a slot, of so many.
+    /// The bytes of slot `number`, of `len` in all.
     pub(super) fn range(&self, number: usize, len: usize) -> std::ops::Range<usize> {
         self.start(number)..len.min(self.start(number + 1))
     }
 }
 
-/// Which of `count` slots the stream of a turn begins with: far from those before, so that short streams use all of the
-/// board, too, and what is written is not in the reader's own cache any more.
+/// The slot, of `count`, with which the stream of turn `turn` begins. It is far from those of recent turns.
+/// So short streams use the whole board, and a slot has left the reader's own cache when it is written
+/// again.
 fn first_slot(turn: u64, count: usize) -> usize {
     const GOLDEN: u32 = 0x9E37_79B9;
     let part = (turn as u32).wrapping_mul(GOLDEN);
@@ -589,7 +590,7 @@ mod tests {
                     [0, 1, 9, 10].map(|slots| counted(base + slots)),
                     [0, 1, 9, 10]
                 );
-                // A member that is in a later phase has done all of this one.
+                // A member in a later phase has finished this one.
                 assert_eq!(counted(next.wrapping_add(3)), 10);
                 assert_eq!(
                     counted(bases[1].wrapping_add(3)),

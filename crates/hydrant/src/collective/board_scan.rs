@@ -1,5 +1,5 @@
-//! Scans of flat teams, on [boards](super::board): a member reads, slot by slot, what those before it reduce
-//! to, combines that with what it gave, and shows the next member the outcome while it goes on.
+//! Scans of flat teams, on [boards](super::board). A member reads, slot by slot, the reduction of the
+//! members before it, combines it with its own elements, and shows the next member the outcome.
 
 use std::ops::Range;
 
@@ -14,25 +14,26 @@ use super::{
 };
 use crate::{Pod, Result};
 
-/// A scan of many elements, as far as this member has come.
+/// A scan of many elements in progress.
 pub(super) struct BoardScan<'a, T, F> {
     team: &'a Team,
     board: &'a Board,
     base: u64,
     slots: StreamSlots,
-    /// What this member gave, and in its place, up to slot `done`, the result.
+    /// This member's elements; up to slot `done`, the result.
     data: &'a mut [T],
-    /// What the first member gets, if the scan is exclusive.
+    /// The value for the first member, if the scan is exclusive.
     first: Option<T>,
     fold: &'a F,
     done: usize,
-    /// A slot of what the members before this one reduce to, and of that with what this one gave.
+    /// A slot of the reduction of the members before this one; the same combined with this member's
+    /// elements.
     before: Vec<T>,
     with_mine: Vec<T>,
 }
 
 impl<'a, T: Pod, F: Fn(&mut [T], &[T])> BoardScan<'a, T, F> {
-    /// A scan by the next agreement. `T` has a size for which [there is room](Team::board_for).
+    /// A scan of the next agreement. A slot [has room](Team::board_for) for an element of type `T`.
     pub(super) fn new(
         team: &'a Team,
         board: &'a Board,
@@ -57,7 +58,7 @@ impl<'a, T: Pod, F: Fn(&mut [T], &[T])> BoardScan<'a, T, F> {
         })
     }
 
-    /// Makes room for a slot, where there are members before this one.
+    /// Allocates room for a slot, if there are members before this one.
     fn make_room(&mut self) -> Result<()> {
         if self.team.me > 0 {
             let room = Some(self.slots.elements(size_of::<T>()).min(self.data.len()));
@@ -69,7 +70,8 @@ impl<'a, T: Pod, F: Fn(&mut [T], &[T])> BoardScan<'a, T, F> {
     /// Agrees, and scans.
     pub(super) async fn run(mut self, header: CallHeader, checked: Result<()>) -> Result<()> {
         let checked = checked.and_then(|()| self.make_room());
-        // The others wait for the first; who has none before it changes nothing of its own by showing it.
+        // The others wait for the first member. In an inclusive scan its elements do not change, so it may
+        // show them early.
         if self.team.me == 0 && self.first.is_none() && self.team.may_show_early(&checked) {
             while self.advance()? && self.team.progress.is_crowded() {}
         }
@@ -98,7 +100,8 @@ impl<'a, T: Pod, F: Fn(&mut [T], &[T])> BoardScan<'a, T, F> {
         Some(self.team.me + 1).filter(|next| *next < self.team.members.len())
     }
 
-    /// Scans one more slot, if what is before it is there, and room for what comes of it: whether that was done.
+    /// Scans one more slot, if its predecessor is shown and there is room for the outcome. Returns whether
+    /// it did.
     fn advance(&mut self) -> Result<bool> {
         let (team, board, base, all) = (self.team, self.board, self.base, self.all());
         let number = self.done;
@@ -131,7 +134,7 @@ impl<'a, T: Pod, F: Fn(&mut [T], &[T])> BoardScan<'a, T, F> {
         Ok(true)
     }
 
-    /// Combines a slot with what is before it, for this member and for those behind it.
+    /// Combines a slot with the reduction before it, for this member and its successors.
     fn combine(&mut self, range: Range<usize>) -> Result<()> {
         let (fold, is_last) = (self.fold, self.next().is_none());
         let (mine, before) = (
@@ -152,7 +155,7 @@ impl<'a, T: Pod, F: Fn(&mut [T], &[T])> BoardScan<'a, T, F> {
         self.show(&self.with_mine[..range.len()])
     }
 
-    /// Whether the next member, if there is one, has read so much that this one may show it more.
+    /// Returns whether the next member, if any, has read enough for another slot.
     fn has_room(&self) -> bool {
         let room = |next| {
             let shown = (self.done, self.all());

@@ -12,9 +12,9 @@ use super::{
 use crate::{Pod, Result, TeamRank};
 
 impl Team {
-    /// Brings the elements of `root` to every member.
+    /// Sends the elements of `root` to every member.
     ///
-    /// Returns at the root when they are on their way; `data` may be used again.
+    /// At the root, the call returns when the elements are in flight, and `data` may be reused.
     ///
     /// # Errors
     /// [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch),
@@ -40,7 +40,7 @@ impl Team {
         }
     }
 
-    /// A broadcast, as part of one that is blocking or not.
+    /// A broadcast, for blocking and background calls.
     pub(super) async fn broadcast_async<T: Pod>(
         &self,
         root: TeamRank,
@@ -50,7 +50,7 @@ impl Team {
         self.broadcast_bytes(header, root, bytes_mut(data)).await
     }
 
-    /// What a member says of a broadcast, and the root if it is one.
+    /// The header of a broadcast, and the checked root.
     fn broadcast_call<T: Pod>(&self, root: TeamRank, len: usize) -> (CallHeader, Result<usize>) {
         let header = CallHeader::new(CollectiveKind::Broadcast)
             .of::<T>(len)
@@ -59,13 +59,13 @@ impl Team {
         (header, checked)
     }
 
-    /// How many places after me the root is.
+    /// The distance from this member to the root.
     pub(super) fn distance_to(&self, root: &Result<usize>) -> usize {
         let size = self.members.len();
         (root.as_ref()).map_or(0, |root| (root + size - self.me) % size)
     }
 
-    /// Agrees, and brings the root's bytes to all.
+    /// Agrees, and sends the root's bytes to all.
     async fn broadcast_bytes(
         &self,
         header: CallHeader,
@@ -96,7 +96,7 @@ impl Team {
                 blocks.read(root, data)
             };
         }
-        // Not to be changed unless all agree.
+        // `data` stays unchanged unless all agree.
         let mut copy = data.to_vec();
         let root = self.piggyback_spread(header, root, &mut copy).await?;
         if root != self.me {
@@ -105,7 +105,7 @@ impl Team {
         Ok(())
     }
 
-    /// Agrees while the root's bytes spread: few.
+    /// Agrees with the root's bytes piggybacked, in a team that is not flat.
     pub(super) async fn piggyback_spread(
         &self,
         header: CallHeader,

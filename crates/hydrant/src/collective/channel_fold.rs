@@ -1,5 +1,5 @@
-//! Elements that one member of two sends and the other folds as they come, over a channel: in chunks, or, where the
-//! receiver clears its buffer, in what was [written](super::direct) of it so far.
+//! Elements that one member of two sends and the other folds as they arrive, over a channel. They arrive in
+//! chunks or, where the receiver clears its buffer, by [direct writes](super::direct).
 
 use std::ops::Range;
 
@@ -11,23 +11,23 @@ use super::{
 };
 use crate::{Pod, Result};
 
-/// Bytes that are received into one buffer, at most, before they are folded to the end.
+/// Most bytes that one receive buffer holds before they are all folded.
 const BUFFER: usize = 1 << 20;
-/// Bytes that are written before the other side is told: it folds them while the next ones are written.
+/// Bytes of a direct write: the receiver folds them while the next ones are written.
 const UNIT: usize = DIRECT;
 
-/// Elements that are folded as they come, chunk by chunk.
+/// Elements of a chunk.
 pub(super) fn in_chunk<T>() -> usize {
     (CHUNK / size_of::<T>()).max(1)
 }
 
-/// Elements that are received into one buffer.
+/// Elements of a receive buffer.
 pub(super) fn in_buffer<T>() -> usize {
     (BUFFER / size_of::<T>()).max(1)
 }
 
 impl Outbound<'_> {
-    /// Sends elements that the other side [folds](Inbound::receive_to_fold).
+    /// Sends elements that the receiver [folds](Inbound::receive_to_fold).
     pub(super) async fn send_to_fold<T: Pod>(&mut self, data: &[T]) -> Result<()> {
         for data in data.chunks(in_buffer::<T>()) {
             if self.team.clears(self.to, size_of_val(data)) {
@@ -46,8 +46,8 @@ impl Outbound<'_> {
 }
 
 impl Inbound<'_> {
-    /// Receives elements that the other side [sends](Outbound::send_to_fold). `came` gets them as they come:
-    /// which of all they are, and the elements.
+    /// Receives elements that the sender [sends](Outbound::send_to_fold). `came` gets them as they arrive,
+    /// with their range among all elements.
     pub(super) async fn receive_to_fold<T: Pod>(
         &mut self,
         into: &mut [T],

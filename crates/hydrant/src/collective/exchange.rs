@@ -1,5 +1,6 @@
-//! Exchanges between all members: by [boards](super::board) where they are mapped, else pairwise. In step s each member sends to the one s places after it and receives
-//! from the one s places before it. No member is a bottleneck, and every byte travels once.
+//! Exchanges between all members: on [boards](super::board) in flat teams, pairwise in others. In step s of
+//! a pairwise exchange, each member sends to the member s after it and receives from the member s before
+//! it. No member is a bottleneck, and every byte travels once.
 
 use std::pin::Pin;
 
@@ -11,8 +12,8 @@ use super::{
 use crate::Result;
 
 impl Team {
-    /// Sends `mine` to all and receives from each member m into `into[m]`, whose length the two know to be
-    /// the same. The own goes to its place, too, if there is one.
+    /// Sends `mine` to all and receives from each member m into `into[m]`. Both members know the length.
+    /// This member's own data goes to its place if the place is not empty.
     pub(super) fn share(
         &self,
         phase: DataPhase,
@@ -36,8 +37,8 @@ impl Team {
         })
     }
 
-    /// Sends `block(m)` to each member m and receives from m into `into[m]`, whose length the
-    /// two know to be the same. The own block is copied.
+    /// Sends `block(m)` to each member m and receives from m into `into[m]`. Both members know the length.
+    /// The own block is copied.
     pub(super) fn exchange<'a>(
         &self,
         phase: DataPhase,
@@ -56,7 +57,7 @@ impl Team {
         })
     }
 
-    /// The exchange with the other members, by channels.
+    /// Exchanges with all other members over channels.
     fn exchange_pairwise<'a>(
         &self,
         block: impl Fn(usize) -> &'a [u8],
@@ -66,7 +67,7 @@ impl Team {
             let (size, me) = (self.members.len(), self.me);
             let epoch = self.epochs(size);
             let before = |step| (me + size - step) % size;
-            // Steps take turns on two channels, so that the next sender need not wait to be let in.
+            // Steps alternate between two channels, so that the next sender has credit early.
             let channel = |step: usize| (step - 1) % 2;
             let open = |step: usize| {
                 (step < size)

@@ -1,10 +1,11 @@
 //! Reduce and all-reduce.
 //!
-//! Few elements blocks on the agreement, and who gets the result folds them. Many: each
-//! member folds a slice of the elements for all (by exchange), and the slices are gathered; of few members
-//! that are mapped, and of two that are not, the root folds all, while the others write what comes next: each byte moves
-//! once.
-//! Either way blocks are folded by rank from the left, so the result is the serial one.
+//! Few elements are piggybacked on the agreement, and the members that get the result fold them. Of many
+//! elements, each member folds a slice for all (by exchange), and the slices are gathered. In small flat
+//! teams, and in teams of two that are not flat, the root of a reduce folds everything while the others
+//! send the next elements. So each byte moves once.
+//!
+//! Blocks are always folded by rank from the left, so the result is that of a serial fold.
 
 use std::{
     ops::Range,
@@ -25,10 +26,10 @@ use super::{
 };
 use crate::{Pod, Result, TeamRank};
 
-/// So many members fold at the root: with more, it would be the only one to work for too long.
+/// Most members for which the root folds alone: with more members the others would idle too long.
 const FEW_MEMBERS: usize = 4;
 
-/// What a member says of a reduction, and whether it can be done.
+/// The header of a reduction, and the check of its operation.
 pub(super) type ReductionCall = (CallHeader, Result<()>);
 
 impl Team {
@@ -54,11 +55,11 @@ impl Team {
         self.run_blocking("reduce", reduced)
     }
 
-    /// As [`reduce`](Self::reduce), by a function of the left and the right element. It must
-    /// be associative; it need not be commutative, for members are combined by rank.
+    /// As [`reduce`](Self::reduce), by a function of the left and the right element. The function must be
+    /// associative. It need not be commutative, because members are combined by rank.
     ///
-    /// A rank whose function panics has left the job for the others, who may wait for its
-    /// result: they get [`PeerLost`](crate::Error::PeerLost).
+    /// If the function panics on a rank, the rank leaves the job, and the others get
+    /// [`PeerLost`](crate::Error::PeerLost).
     ///
     /// # Errors
     /// As there.
@@ -77,8 +78,8 @@ impl Team {
         self.run_blocking("reduce_with", reduced)
     }
 
-    /// As [`reduce`](Self::reduce), with the result in the place of what the root gave; what other
-    /// members gave stays as it is. Other members may call either.
+    /// As [`reduce`](Self::reduce), with the result in the root's `data`. The data of other members stays
+    /// as it is. Other members may call either.
     ///
     /// # Errors
     /// As there.
@@ -113,8 +114,8 @@ impl Team {
         )
     }
 
-    /// Reduces the members' elements, index by index, on every member. The result takes the
-    /// place of what was given; it is the same on all, bit for bit.
+    /// Reduces the members' elements, index by index, on every member. The result replaces `data`; it is
+    /// the same on all, bit for bit.
     ///
     /// # Errors
     /// As [`reduce`](Self::reduce).
@@ -177,7 +178,8 @@ impl Team {
         }
     }
 
-    /// As [`reduce_in_place_async`](Self::reduce_in_place_async), while the caller waits.
+    /// As [`reduce_in_place_async`](Self::reduce_in_place_async), for a blocking call: short data takes no
+    /// future.
     fn reduce_in_place_blocking<T: Pod>(
         &self,
         root: TeamRank,
@@ -229,14 +231,15 @@ impl Team {
         }
     }
 
-    /// The boards by which few members reduce so many elements, if they do.
+    /// The boards, if few members reduce more elements than can be piggybacked.
     fn board_for_few<T: Pod>(&self, elements: &[T]) -> Option<&Board> {
         let are_many = !self.fits_piggyback(bytes(elements).len());
         let board = self.board_for::<T>();
         board.filter(|_| self.members.len() <= FEW_MEMBERS && are_many)
     }
 
-    /// Agrees, and reduces at the root, whose elements are `own`, for the result; the other members give `mine`.
+    /// Agrees, and reduces at the root: `own` holds the root's elements and gets the result. The other
+    /// members give `mine`.
     async fn reduce_few_members<T: Pod>(
         &self,
         board: &Board,
@@ -257,8 +260,8 @@ impl Team {
         streams.fold(folding).await
     }
 
-    /// Agrees, after having made room for the result of many elements, and folds what is this
-    /// member's to fold: at the root all of few, nothing elsewhere, and a slice of many.
+    /// Agrees, after it has made room for a long result, and folds this member's share. The root folds all
+    /// of few elements, or all of two members; every member folds a slice of many.
     async fn fold_for_root<T: Pod, R>(
         &self,
         root: TeamRank,
@@ -321,8 +324,8 @@ impl Team {
         ))
     }
 
-    /// Folds what two members gave, as it [comes](super::channel_fold) from the one into `folded` at the root, the other:
-    /// it has room for all there, and for nothing at the one that gives. The first member has room for a chunk.
+    /// Folds the elements of two members at the root, as they [arrive](super::channel_fold). `folded` has
+    /// room for all elements at the root, and none at the other member. Member 0 has room for a chunk.
     async fn fold_two_members<T: Pod>(
         &self,
         mine: &[T],
@@ -340,7 +343,7 @@ impl Team {
         let mut inbound = Inbound::open(self, CHANNEL, other, epoch)?;
         let mut fold = |range: Range<usize>, came: &mut [T]| {
             let mine = &mine[range];
-            // The first member's is on the left.
+            // The first member's elements go on the left.
             if self.me != 0 {
                 return fold(came, mine);
             }
@@ -357,7 +360,7 @@ impl Team {
         Ok(folded)
     }
 
-    /// Brings the members' slices, of `len` elements in all, to the root.
+    /// Gathers the members' slices, of `len` elements together, at the root.
     async fn gather_slices<T: Pod>(
         &self,
         root: TeamRank,
@@ -366,7 +369,7 @@ impl Team {
         result: &mut [T],
     ) -> Result<()> {
         let bytes_of = |member| self.slice_range(len, member).len() * size_of::<T>();
-        // Places without room, where this is not the root, are not looked at.
+        // Members other than the root have empty places, which are not used.
         let places = self.byte_slices_mut(result);
         self.gather_long(
             DataPhase::Second,
@@ -378,7 +381,7 @@ impl Team {
         .await
     }
 
-    /// As [`all_reduce_async`](Self::all_reduce_async), while the caller waits.
+    /// As [`all_reduce_async`](Self::all_reduce_async), for a blocking call: short data takes no future.
     fn all_reduce_blocking<T: Pod>(
         &self,
         (header, checked): ReductionCall,
@@ -433,14 +436,14 @@ impl Team {
         self.share(DataPhase::Second, mine, slices).await
     }
 
-    /// The elements that a member folds, of `len`.
+    /// The range of elements, of `len`, that a member folds.
     pub(super) fn slice_range(&self, len: usize, member: usize) -> Range<usize> {
         let each = len.div_ceil(self.members.len());
         let from = len.min(member * each);
         from..len.min(from + each)
     }
 
-    /// The places of the members' slices.
+    /// The bytes of the members' slices.
     pub(super) fn byte_slices_mut<'a, T: Pod>(&self, data: &'a mut [T]) -> Vec<&'a mut [u8]> {
         let slices = self.slices_mut(data);
         slices.into_iter().map(bytes_mut).collect()
@@ -458,7 +461,7 @@ impl Team {
             .collect()
     }
 
-    /// Room for my slice from every member.
+    /// Room for this member's slice from every member.
     pub(super) fn slices_to_fold<T: Pod>(&self, len: usize) -> Result<Vec<T>> {
         self.buffer(
             self.slice_range(len, self.me)
@@ -467,12 +470,12 @@ impl Team {
         )
     }
 
-    /// Room for a chunk of `len` elements, for a member that needs it.
+    /// Room for a chunk of `len` elements, if `needs`.
     fn room_to_fold<T: Pod>(&self, len: usize, needs: bool) -> Result<Vec<T>> {
         self.buffer(Some(if needs { in_chunk::<T>().min(len) } else { 0 }))
     }
 
-    /// My slice from every member, by member.
+    /// Gets this member's slice from every member, in the order of members.
     pub(super) async fn exchange_slices<T: Pod>(&self, data: &[T], slices: &mut [T]) -> Result<()> {
         self.exchange(
             DataPhase::First,
@@ -482,7 +485,7 @@ impl Team {
         .await
     }
 
-    /// The places of one part for each member, all equally long.
+    /// Splits elements into equally long parts, one for each member.
     pub(super) fn equal_parts_mut<'a, T: Pod>(&self, mut data: &'a mut [T]) -> Vec<&'a mut [u8]> {
         let each = data.len() / self.members.len();
         (self.members.iter())
@@ -494,7 +497,7 @@ impl Team {
             .collect()
     }
 
-    /// My slice, folded for all.
+    /// Gets this member's slice from all members and folds it.
     async fn exchange_and_fold_slice<T: Pod>(
         &self,
         data: &[T],
@@ -508,11 +511,11 @@ impl Team {
         Ok(slices)
     }
 
-    /// Runs a user's function on which the others wait. If it panics they cannot be
-    /// told but by this rank's end.
+    /// Runs a user's function while the other members wait. If the function panics, only the end of this
+    /// rank can tell them.
     pub(super) fn run_user_function<R>(&self, run: impl FnOnce() -> R) -> R {
         catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|cause| {
-            // Perhaps between two phases.
+            // The panic may fall between two phases.
             self.abandon();
             self.progress.conduit().leave(false);
             resume_unwind(cause)
@@ -520,11 +523,11 @@ impl Team {
     }
 }
 
-/// What a member has folded for a root.
+/// The elements that a member has folded for a root.
 enum FoldResult<T, R> {
-    /// Everything, at the root.
+    /// All elements, at the root.
     All(Vec<T>),
-    /// A slice; and the room for the result.
+    /// A slice, and the room for the result.
     Slice(Vec<T>, R),
 }
 
@@ -539,8 +542,8 @@ pub(super) fn reduction_by_function(operation: CollectiveKind) -> ReductionCall 
     (CallHeader::new(operation).reduction(None, 0), Ok(()))
 }
 
-/// A fold by a function of two elements: combines the second slice into the first, element by
-/// element, the first on the left.
+/// A fold by a function of two elements: combines the second slice into the first, element by element, with
+/// the first on the left.
 pub(super) fn fold_with<T: Pod>(combine: impl Fn(T, T) -> T) -> impl Fn(&mut [T], &[T]) {
     move |into, with| {
         for (into, with) in into.iter_mut().zip(with) {
@@ -549,7 +552,7 @@ pub(super) fn fold_with<T: Pod>(combine: impl Fn(T, T) -> T) -> impl Fn(&mut [T]
     }
 }
 
-/// All blocks of `len` elements in the place of the first, from the left.
+/// Folds all blocks of `len` elements into the first, from the left.
 pub(super) fn fold_blocks<T: Pod>(blocks: &mut [T], len: usize, fold: &impl Fn(&mut [T], &[T])) {
     let (first, rest) = blocks.split_at_mut(len);
     for block in rest.chunks(len.max(1)) {

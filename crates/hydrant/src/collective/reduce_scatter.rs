@@ -1,7 +1,7 @@
-//! Reduce-scatter: each member gets a part of what all reduce to.
+//! Reduce-scatter: each member gets a part of the reduction of all.
 //!
-//! As reductions go: few elements ride on the agreement; of many, each member gets its part from
-//! all, and folds it.
+//! Few elements are piggybacked on the agreement. Of many elements, each member gets its part from all
+//! members and folds it.
 
 use super::{
     Op, Reducible,
@@ -147,7 +147,7 @@ impl Team {
         };
         let counts: Vec<u64> = counts.iter().map(|count| *count as u64).collect();
         let counts = self.transpose(header, Ok(()), &counts).await?;
-        // If all find their own column right, all counts are alike.
+        // If every member finds its own column right, all counts are equal.
         let checked = (counts.iter().enumerate())
             .try_for_each(|(m, sent)| self.same_count(m, self.me, *sent, mine.len() as u64));
         self.agree(header, checked, PiggybackData::Nothing).await?;
@@ -160,7 +160,7 @@ impl Team {
         .await
     }
 
-    /// Gets this member's part from all into `parts`, and folds it.
+    /// Gets this member's part from all members into `parts`, and folds it.
     async fn fold_parts<'a, T: Pod>(
         &self,
         part_of: impl Fn(usize) -> &'a [u8],

@@ -1,8 +1,9 @@
-//! Scans: what the members up to this one, or before it, reduce to.
+//! Scans: the reduction of the members up to this one, or before it.
 //!
-//! Few elements blocks on the agreement. Of many, what the members before it reduce to comes to a member from the one
-//! before it, chunk by chunk: in a flat team on [boards](super::board_scan), else by a channel; between two
-//! as they [come](super::channel_fold).
+//! Few elements are piggybacked on the agreement. Of many elements, each member gets the reduction of the
+//! members before it from its predecessor, chunk by chunk. In a flat team this uses
+//! [boards](super::board_scan), in other teams a channel. A team of two [folds chunks as they
+//! arrive](super::channel_fold).
 
 use std::ops::Range;
 
@@ -52,8 +53,8 @@ impl Team {
         )
     }
 
-    /// Reduces, index by index, the elements of the members before this one. The first
-    /// member gets what changes nothing: 0 for a sum, the largest value for a minimum.
+    /// Reduces, index by index, the elements of the members before this one. The first member gets the
+    /// identity of the operation: 0 for a sum, the largest value for a minimum.
     ///
     /// # Errors
     /// As [`reduce`](Self::reduce).
@@ -79,7 +80,7 @@ impl Team {
         self.scan_blocking(reduction, data, Some(first), fold_with(combine))
     }
 
-    /// As [`scan_async`](Self::scan_async), while the caller waits.
+    /// As [`scan_async`](Self::scan_async), for a blocking call: short data takes no future.
     fn scan_blocking<T: Pod>(
         &self,
         (header, checked): ReductionCall,
@@ -99,7 +100,7 @@ impl Team {
         self.scan_piggybacked(&blocks, data, first, fold)
     }
 
-    /// With `first`, the scan is exclusive.
+    /// A scan; an exclusive one if `first` is given.
     pub(super) async fn scan_async<T: Pod>(
         &self,
         (header, checked): ReductionCall,
@@ -134,7 +135,8 @@ impl Team {
                 self.scan_by_channel(data, room, first, &fold).await
             };
         }
-        // An element is longer than a slot of the board, and there are no channels: each member scans a slice for all.
+        // An element is longer than a slot of the board, and a flat team has no channels. So each member
+        // scans a slice for all.
         let each = self.slice_range(len, self.me).len();
         let checked = checked.and_then(|()| {
             let room = (self.buffer(Some(each))?, self.buffer(Some(each))?);
@@ -148,7 +150,7 @@ impl Team {
             .await
     }
 
-    /// Scans blocks that rode on the agreement; this member's is in `data`.
+    /// Scans piggybacked blocks; this member's is in `data`.
     fn scan_piggybacked<T: Pod>(
         &self,
         blocks: &PiggybackedBlocks<'_>,
@@ -166,8 +168,8 @@ impl Team {
         }
     }
 
-    /// Folds what the first of two members gave, as it comes, into what the second one has, which has room for as
-    /// much as is received into one buffer.
+    /// Scans in a team of two: the second member folds the first one's elements as they arrive. `room`
+    /// holds as many elements as one receive buffer.
     async fn scan_two_members<T: Pod>(
         &self,
         data: &mut [T],
@@ -200,8 +202,8 @@ impl Team {
         Ok(())
     }
 
-    /// Takes what is before this member from the one before it, and tells the one behind it what that is with this
-    /// one's, chunk by chunk. All but the first member have room for two chunks.
+    /// Receives the reduction of the members before this one from the predecessor, and sends it on with
+    /// this member's elements, chunk by chunk. All members but the first have room for two chunks.
     async fn scan_by_channel<T: Pod>(
         &self,
         data: &mut [T],
@@ -248,7 +250,8 @@ impl Team {
     }
 }
 
-/// Replaces each block by what those up to it, or before it, reduce to. There is room for two blocks more.
+/// Replaces each block by the reduction of the blocks up to it, or before it. The vectors are room for two
+/// blocks.
 fn scan_blocks<T: Pod>(
     blocks: &mut [T],
     (mut so_far, mut before): (Vec<T>, Vec<T>),

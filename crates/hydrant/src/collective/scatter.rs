@@ -11,13 +11,13 @@ use super::{
 use crate::{Error, Pod, Result, TeamRank};
 
 impl Team {
-    /// Gives each member its part of what `root` has: as many elements as `mine` holds, by
-    /// member. `all` is looked at on the root alone.
+    /// Gives each member its part of the root's elements: as many as `mine` holds, in the order of members.
+    /// `all` is read on the root alone.
     ///
     /// # Errors
-    /// [`Error::CollectiveMismatch`]; [`Error::LengthMismatch`] on a root whose elements are
-    /// not one part for each member; [`Error::TeamRankOutOfRange`] for the root; and as for every
-    /// collective of a [`Team`].
+    /// [`Error::CollectiveMismatch`]; [`Error::LengthMismatch`] on a root whose elements are not one part
+    /// for each member; [`Error::TeamRankOutOfRange`] for the root; and as for every collective of a
+    /// [`Team`].
     pub fn scatter<T: Pod>(&self, root: TeamRank, all: Option<&[T]>, mine: &mut [T]) -> Result<()> {
         self.run_blocking("scatter", self.scatter_async(root, all, mine))
     }
@@ -72,8 +72,8 @@ impl Team {
         self.scatter_long(root, block, |_| each, mine).await
     }
 
-    /// Agrees where others' scratch is not mapped, while the root's parts, which [fit](Self::fits_piggyback), go along: by members
-    /// that pass on those of others.
+    /// Agrees in a team that is not flat, with the root's parts piggybacked; members forward the parts of
+    /// others. The parts [fit](Self::fits_piggyback).
     async fn scatter_dealt(
         &self,
         header: CallHeader,
@@ -144,7 +144,7 @@ impl Team {
         let counts = self
             .agree_and_all_gather(header, checked, &[mine.len() as u64])
             .await?;
-        // None but the root has ranges.
+        // Only the root has ranges.
         let checked =
             (counts.iter().zip(&ranges).enumerate()).try_for_each(|(m, (room, range))| {
                 self.same_count(self.me, m, range.len() as u64, *room)

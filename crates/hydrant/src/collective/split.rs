@@ -1,4 +1,4 @@
-//! Making teams.
+//! Splitting a team into new teams.
 
 use std::sync::Arc;
 
@@ -13,35 +13,35 @@ use super::{
 };
 use crate::{Error, Result};
 
-/// What a member wants.
+/// The color and key that a member gives.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct SplitChoice {
-    /// A colour, or none.
+    /// A color, or `NONE`.
     color: u64,
     key: u64,
 }
 
-/// Where a member's scratch of its new team is.
+/// A member's scratch for its new team.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct ScratchOffer {
-    /// From the segment's start; or not to be had.
+    /// Bytes from the segment's start, or `NONE` if there is no room.
     offset: u64,
     wanted: u64,
-    /// Bytes there were, if not enough.
+    /// Bytes of the largest gap, if there is no room.
     available: u64,
 }
 
 const NONE: u64 = u64::MAX;
 
 impl Team {
-    /// Makes a team of the members that give the same color, numbered by `key` and, where
-    /// keys are equal, by their rank in this team. Who gives no color gets no team.
+    /// Makes a team of the members that give the same color. They are numbered by `key` and, where keys are
+    /// equal, by their rank in this team. A member that gives no color gets no team.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] on every caller if some member has no room for the scratch of
-    /// its new team; nothing is kept then. And as for every collective of a [`Team`].
+    /// [`Error::OutOfMemory`] on every caller if some member has no room for the scratch of its new team;
+    /// nothing is kept then. And as for every collective of a [`Team`].
     pub fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Team>> {
         let _turn = self.enter("split", IDLE)?;
         let choice = SplitChoice {
@@ -62,7 +62,7 @@ impl Team {
         let offers = match offers.and_then(|offers| self.check_offers(offers)) {
             Ok(offers) => offers,
             Err(error) => {
-                // If a member is lost the others may have gone on, and use it.
+                // If a member is lost, the others may have continued and use the piece.
                 if !matches!(error, Error::PeerLost(_)) {
                     piece.into_iter().for_each(|piece| self.area.give(piece));
                 }
@@ -85,7 +85,7 @@ impl Team {
         .map(Some)
     }
 
-    /// A piece of the system area for a team of these members, if there are any.
+    /// Takes a piece of the system area for a team of these members, if there are any.
     fn find_room(&self, members: &[usize]) -> Result<(Option<ScratchPiece>, ScratchOffer)> {
         let mut offer = ScratchOffer {
             offset: 0,
@@ -106,7 +106,7 @@ impl Team {
             }
         };
         offer.offset = piece.offset as u64;
-        // What a team before left there.
+        // Clears the words that an earlier team left.
         let window = self.progress.conduit().window(self.progress.rank);
         (window.map_or(Ok(()), |window| {
             window.fill(piece.offset, layout.control(), 0)
@@ -125,7 +125,7 @@ impl Team {
         )
     }
 
-    /// Whether every member has room.
+    /// Checks that every member has room.
     fn check_offers(&self, offers: Vec<ScratchOffer>) -> Result<Vec<ScratchOffer>> {
         match offers.iter().position(|offer| offer.offset == NONE) {
             None => Ok(offers),

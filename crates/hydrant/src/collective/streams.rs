@@ -1,20 +1,20 @@
-//! Streams: what a member of a flat team gives to others in one phase of a collective, and what it gets,
-//! slot by slot by way of [boards](super::board).
+//! Streams: the data that a member of a flat team shows and reads in one phase of a collective, slot by
+//! slot on [boards](super::board).
 //!
-//! A member shows and reads whatever it can, one slot of each stream in turn, and waits when it can do
-//! nothing. So no two members wait for each other: whoever has shown less than others have read has
-//! room, and whoever has read less than others have shown has something to read.
+//! A member moves one slot of each stream in turn, and waits when it can move none. No two members wait for
+//! each other. A member that has shown less than others have read has room, and a member that has read less
+//! than others have shown has a slot to read.
 //!
 //! # Without a board
 //!
-//! What lies in the segment of its member is read from there, and the member waits until all have read it.
-//! If it gives that up, for another member is lost, it [withdraws](Board::withdraw) the stream before
-//! it lets go of the memory; whoever read looks for that afterwards, and has an error then instead of what may
-//! not be the stream any more.
+//! Data in its member's segment is read there, and the member waits until all readers have read it. If the
+//! member stops because another one is lost, it [withdraws](Board::withdraw) the stream before it releases
+//! the memory. Readers check for that after each read and return an error, because the bytes may be wrong.
 //!
-//! What lies in private memory is read there by the system, if that lets the reader. If it does not, or not this memory
-//! (a device's, say), the reader says that it has read all and that it does not [attach](Board::refuse_private); then all
-//! is shown once more, on the board, by words that go on from there.
+//! Data in private memory is read there by the system, if the system lets the reader. Otherwise, or if this
+//! memory cannot be read (a device's, say), the reader [refuses](Board::refuse_private): it reports that it
+//! has read all and does not attach. Then the member shows all data once more, on the board, with words
+//! that count on from there.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -30,12 +30,13 @@ use crate::{
     progress::{For, On},
 };
 
-/// From how many bytes on a reader has them sooner out of private memory than by way of a board, as measured on two
-/// cores with two ranks.
+/// From this many bytes on, a reader gets data sooner out of private memory than from a board. Measured on
+/// two cores with two ranks.
 const ATTACHED: usize = 32 << 10;
 /// The same with more ranks than cores.
 const ATTACHED_CROWDED: usize = 64 << 10;
-/// Bytes that are copied between two looks at messages, and of private memory at once.
+/// Bytes that are copied between two polls for messages, and most bytes that are read from private memory
+/// at once.
 const PIECE: usize = 1 << 20;
 
 /// A stream that this member shows.
@@ -44,7 +45,7 @@ struct OutgoingStream<'a> {
     readers: StreamReaders,
     slots: StreamSlots,
     place: StreamLocation,
-    /// Words count from here.
+    /// The value from which its words count.
     base: u64,
     shown: usize,
 }
@@ -54,7 +55,7 @@ struct IncomingStream<'a> {
     from: usize,
     into: &'a mut [u8],
     slots: StreamSlots,
-    /// Words count from here.
+    /// The value from which its words count.
     base: u64,
     read: usize,
 }
@@ -66,15 +67,15 @@ pub(super) struct BoardStreams<'a> {
     base: u64,
     outgoing: Vec<OutgoingStream<'a>>,
     incoming: Vec<IncomingStream<'a>>,
-    /// What only moves within this member, and where to, as far as it is not there.
+    /// Data that this member keeps, and its destination; the rest that is not copied yet.
     own: Option<(&'a [u8], &'a mut [u8])>,
-    /// Bytes copied since this member last looked after messages.
+    /// Bytes copied since this member last polled.
     bytes_since_poll: usize,
 }
 
-/// The data of a collective goes out: if this is dropped before that is [over](Self::finish), others wait for what they
-/// will never get. They would take anything shown in a later collective for the end of it, so that this member
-/// [gives up](TeamShared::abandon).
+/// Guards the data phase of a collective. If it is dropped before [`finish`](Self::finish), this member
+/// leaves data unsent that others wait for. They would take data of a later collective for the end of this
+/// one. So the drop [abandons](TeamShared::abandon) the collectives of the team.
 pub(super) struct DataGuard<'a>(&'a TeamShared);
 
 impl<'a> DataGuard<'a> {
@@ -82,7 +83,7 @@ impl<'a> DataGuard<'a> {
         Self(team)
     }
 
-    /// All of it was shown, and what this member was to get is here.
+    /// All data of this member was shown, and all data for it has arrived.
     pub(super) fn finish(self) {
         std::mem::forget(self);
     }
@@ -94,26 +95,26 @@ impl Drop for DataGuard<'_> {
     }
 }
 
-/// Streams that are folded as they come: each slot of this member's part, from the first member to the last.
+/// Folds streams as they arrive: each slot of this member's part, from the first member to the last.
 pub(super) struct StreamFold<'f, T, F> {
     fold: &'f F,
-    /// This member's part of what it gives, in whose place the result goes.
+    /// This member's own part, which the result replaces.
     own: &'f mut [T],
-    /// By member; that of the own is not used.
+    /// By member; this member's entry is not used.
     slots: Vec<StreamSlots>,
     /// Elements of a slot.
     each: usize,
-    /// Slots that are folded.
+    /// Slots folded by all members.
     folded: usize,
-    /// The member whose slot is next.
+    /// The member whose slot is folded next.
     member: usize,
-    /// Those before this member, folded; and the slot of one.
+    /// The fold of the members before this one, and room for the slot of one member.
     so_far: Vec<T>,
     next: Vec<T>,
 }
 
 impl<'a> BoardStreams<'a> {
-    /// No streams yet.
+    /// Makes an empty set of streams.
     pub(super) fn new(team: &'a Team, board: &'a Board, sequence: u64, phase: DataPhase) -> Self {
         Self {
             board,
@@ -126,13 +127,13 @@ impl<'a> BoardStreams<'a> {
         }
     }
 
-    /// Data to show, which readers reach without a board if it lies in the segment.
+    /// Adds data to show; readers read it in the segment if it lies there.
     pub(super) fn give(&mut self, data: &'a [u8], readers: StreamReaders, slots: StreamSlots) {
         self.give_from(self.board.locate(data), data, readers, slots);
     }
 
-    /// Data to show on the board wherever it lies. That is for what a collective changes in place: what others
-    /// have read is in their caches, too, and is slower to write to than to copy.
+    /// Adds data to show on the board wherever it lies. This is for data that the collective changes in
+    /// place: memory that others have read is in their caches, and slower to write than to copy.
     pub(super) fn give_copied(
         &mut self,
         data: &'a [u8],
@@ -142,9 +143,9 @@ impl<'a> BoardStreams<'a> {
         self.give_from(StreamLocation::Board, data, readers, slots);
     }
 
-    /// Data to show to one member, which reads it wherever it lies if it can and there is enough of it. That is for
-    /// where both have as much to copy: if this member would wait meanwhile, it is faster to have it do its part. So it is
-    /// for the other of two that is [near](Board::prefers_board).
+    /// Adds data to show to one member, which reads it in private memory if that is possible and it is long
+    /// enough. This fits calls in which both members copy equally much, because this member would otherwise
+    /// idle. Of two members, the other gets the board if it [prefers](Board::prefers_board) that.
     pub(super) fn give_attached(&mut self, data: &'a [u8], reader: usize, slots: StreamSlots) {
         let enough = if self.team.progress.is_crowded() {
             ATTACHED_CROWDED
@@ -183,7 +184,7 @@ impl<'a> BoardStreams<'a> {
         }
     }
 
-    /// Room for what another member shows.
+    /// Adds room for the data that another member shows.
     pub(super) fn get(&mut self, from: usize, into: &'a mut [u8], slots: StreamSlots) {
         if into.is_empty() {
             return;
@@ -197,13 +198,13 @@ impl<'a> BoardStreams<'a> {
         });
     }
 
-    /// What this member gives itself.
+    /// Adds data that this member copies to itself.
     pub(super) fn keep(&mut self, data: &'a [u8], into: &'a mut [u8]) {
         self.own = Some((data, into));
     }
 
-    /// Shows on the board what can be shown before the others are there: where a member is soon to lose its
-    /// core, all there is room for; else what they can begin with.
+    /// Shows data on the board before the others have agreed. If this member is about to lose its core, it
+    /// fills the board; otherwise it shows one slot of each stream.
     fn show_early(&mut self) -> Result<()> {
         let board = self.board;
         for outgoing in &mut self.outgoing {
@@ -214,7 +215,7 @@ impl<'a> BoardStreams<'a> {
         Ok(())
     }
 
-    /// Shows and reads to the end.
+    /// Shows and reads until all streams have ended.
     pub(super) async fn run(mut self) -> Result<()> {
         let guard = DataGuard::new(self.team);
         loop {
@@ -230,7 +231,7 @@ impl<'a> BoardStreams<'a> {
         }
     }
 
-    /// As [`run`](Self::run), and folds what comes.
+    /// As [`run`](Self::run), and folds the slots that arrive.
     pub(super) async fn fold<T: Pod, F: Fn(&mut [T], &[T])>(
         mut self,
         mut folding: StreamFold<'_, T, F>,
@@ -252,14 +253,14 @@ impl<'a> BoardStreams<'a> {
         }
     }
 
-    /// Waits until something was shown or read since the board had this version.
+    /// Waits until a slot was shown or read since the board had this version.
     async fn until_changed(&mut self, version: u64) -> Result<()> {
         self.bytes_since_poll = 0;
         let change = Awaited::BoardChange(version);
         self.team.until_data(change).await
     }
 
-    /// Who has much to copy and need not wait for it looks after messages meanwhile.
+    /// Polls for messages after long copies without a wait.
     async fn poll_now_and_then(&mut self) {
         if self.bytes_since_poll >= PIECE {
             self.bytes_since_poll = 0;
@@ -271,7 +272,7 @@ impl<'a> BoardStreams<'a> {
         self.outgoing.is_empty() && self.incoming.is_empty()
     }
 
-    /// Moves a slot of each stream, if it can: whether anything was done.
+    /// Moves a slot of each stream that can move. Returns whether any did.
     fn advance(&mut self) -> Result<bool> {
         let (team, board) = (self.team, self.board);
         let mut moved = false;
@@ -317,7 +318,7 @@ impl OutgoingStream<'_> {
         self.slots.of(self.data.len())
     }
 
-    /// Whether this member needs the data no more.
+    /// Returns whether this member no longer needs the data.
     fn is_over(&self, board: &Board) -> bool {
         let all = self.all();
         self.shown == all
@@ -326,13 +327,15 @@ impl OutgoingStream<'_> {
                     && !self.is_refused(board))
     }
 
-    /// Of a stream that its readers are through with: whether one of them is because it could not read private memory.
+    /// Returns whether a reader refused private memory, of a stream whose readers have all reported its
+    /// end.
     fn is_refused(&self, board: &Board) -> bool {
         matches!(self.place, StreamLocation::Private(_))
             && !(board.readers(self.readers)).all(|reader| board.is_attached(reader))
     }
 
-    /// Shows one more slot, or all that need not be copied, if there is room: whether that was done.
+    /// Shows one more slot if there is room, or all data if it need not be copied. Returns whether anything
+    /// was shown.
     fn show_one(&mut self, board: &Board) -> Result<bool> {
         let all = self.all();
         if self.shown == all {
@@ -370,7 +373,7 @@ impl IncomingStream<'_> {
         self.read == self.slots.of(self.into.len())
     }
 
-    /// Reads one more slot, or a piece of private memory, if it is there: how many bytes that were.
+    /// Reads one more slot, or a piece of private memory, if it is shown. Returns the bytes read.
     fn read_one(&mut self, team: &Team, board: &Board) -> Result<usize> {
         let (len, all, base) = (self.into.len(), self.slots.of(self.into.len()), self.base);
         let (shown, place) = board.shown_by(self.from, base, all);
@@ -398,7 +401,7 @@ impl IncomingStream<'_> {
 }
 
 impl IncomingStream<'_> {
-    /// Has the system read a piece of all that another member shows at an address of its own.
+    /// Has the system read a piece of data at an address of another member.
     fn read_private(&mut self, team: &Team, board: &Board, addr: u64) -> Result<usize> {
         let (from, slots, len) = (self.from, self.slots, self.into.len());
         let (start, all) = (slots.start(self.read), slots.of(len));
@@ -408,7 +411,8 @@ impl IncomingStream<'_> {
         let at = addr.wrapping_add(start as u64);
         let copied = (team.progress.conduit()).read_attached(team.members[from], at, chunk);
         team.check_not_withdrawn(board, from)?;
-        // Also if the other seems to be gone: if it is, nothing comes any more, and that is noticed.
+        // This holds also if the other member seems to have ended: then nothing arrives any more, and the
+        // wait finds that.
         if copied.is_err() {
             board.refuse_private(from, self.base, all);
             team.notify_after_store(from);
@@ -427,7 +431,7 @@ impl IncomingStream<'_> {
 }
 
 impl<'f, T: Pod, F: Fn(&mut [T], &[T])> StreamFold<'f, T, F> {
-    /// Folds a slot of each member into `own`, which is this member's, by slots of so many elements.
+    /// Folds a slot of each member at a time into `own`, this member's part.
     pub(super) fn new(own: &'f mut [T], slots: Vec<StreamSlots>, fold: &'f F) -> Self {
         let each = slots
             .first()
@@ -444,7 +448,7 @@ impl<'f, T: Pod, F: Fn(&mut [T], &[T])> StreamFold<'f, T, F> {
         }
     }
 
-    /// Makes room for what is folded, which is needed before the first slot is.
+    /// Allocates room for the fold, before the first slot.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
@@ -458,7 +462,7 @@ impl<'f, T: Pod, F: Fn(&mut [T], &[T])> StreamFold<'f, T, F> {
         self.own.len().div_ceil(self.each)
     }
 
-    /// Bytes that are folded at once, of all members.
+    /// Bytes of all members that are folded at once.
     fn slot(&self) -> usize {
         self.each * size_of::<T>() * self.slots.len()
     }
@@ -467,7 +471,8 @@ impl<'f, T: Pod, F: Fn(&mut [T], &[T])> StreamFold<'f, T, F> {
         self.folded == self.all()
     }
 
-    /// Folds one slot of the part, as far as those of the members are there: whether anything was done.
+    /// Folds one slot of the part, as far as the members have shown theirs. Returns whether anything was
+    /// folded.
     fn advance(&mut self, team: &Team, board: &Board, base: u64) -> Result<bool> {
         let (all, me, members) = (self.all(), team.me, self.slots.len());
         if self.is_over() {
@@ -489,7 +494,7 @@ impl<'f, T: Pod, F: Fn(&mut [T], &[T])> StreamFold<'f, T, F> {
                 if self.folded >= shown {
                     return Ok(moved);
                 }
-                // The first of all is what the others are folded into.
+                // The other members are folded into the first one's slot.
                 let into = if member == 0 {
                     &mut *so_far
                 } else {
@@ -517,8 +522,8 @@ impl<'f, T: Pod, F: Fn(&mut [T], &[T])> StreamFold<'f, T, F> {
 }
 
 impl Team {
-    /// Agrees on a collective whose streams, of the next agreement, begin if `checked` says that all is
-    /// well so far.
+    /// Agrees on a collective. Its streams, which belong to the next agreement, begin early if `checked` is
+    /// well.
     pub(super) async fn agree_on(
         &self,
         header: CallHeader,
@@ -531,10 +536,9 @@ impl Team {
         self.agree(header, checked, PiggybackData::Nothing).await
     }
 
-    /// Whether this member may show something before it has agreed on it.
+    /// Returns whether this member may show data before it has agreed.
     pub(super) fn may_show_early(&self, checked: &Result<()>) -> bool {
-        // Else an earlier collective did not end, and somebody may be in it still: reading what it showed, or
-        // waiting for more.
+        // Otherwise an earlier collective did not end, and another member may still be in it.
         let all_ended = !self.is_abandoned.load(Relaxed) && self.has_agreed(self.last_agreement());
         checked.is_ok() && all_ended
     }
@@ -554,10 +558,12 @@ impl Team {
         }
     }
 
+    /// Checks that a member still vouches for data that was read without a board.
+    ///
     /// # Errors
-    /// What was read of another member's stream without a board may be anything: it gave up.
+    /// [`Error::PeerLost`] if the member has withdrawn the data.
     fn check_not_withdrawn(&self, board: &Board, from: usize) -> Result<()> {
-        // It was read to the end, or not: that cannot be told.
+        // The read may have ended before the withdrawal or not.
         if !board.is_withdrawn(from) {
             return Ok(());
         }
@@ -565,7 +571,7 @@ impl Team {
         Err(why.unwrap_or(Error::PeerLost(self.members[from])))
     }
 
-    /// Says that so many of all slots of another member's stream were read, if it waits for that.
+    /// Reports slots of another member's stream as read, if that member waits for the report.
     pub(super) fn report_read(
         &self,
         board: &Board,
@@ -573,7 +579,7 @@ impl Team {
         base: u64,
         (read, all): (usize, usize),
     ) {
-        // Of the last slots nobody needs the room.
+        // Nobody needs the room of the last slots.
         let is_needed = match place {
             StreamLocation::Board => read + slots.count <= all,
             StreamLocation::Segment(_) | StreamLocation::Private(_) => read == all,
@@ -586,8 +592,9 @@ impl Team {
 }
 
 impl TeamShared {
-    /// Ends a collective here before all of its data is where it belongs. That is for good, for a member is lost: nothing is
-    /// shown [ahead](Team::may_show_early) any more, and nothing told.
+    /// Marks that a collective ended here before all of its data arrived. This is final, because a member
+    /// is lost: this member shows nothing [early](Team::may_show_early) any more, and takes part in no
+    /// agreement.
     pub(super) fn abandon(&self) {
         self.is_abandoned.store(true, Relaxed);
     }

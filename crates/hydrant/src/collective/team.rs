@@ -1,4 +1,4 @@
-//! Teams: some of the ranks of a job, and what they need to do collectives.
+//! Teams: the state that some of the ranks of a job share for their collectives.
 
 use std::{
     ops::Deref,
@@ -97,54 +97,54 @@ pub struct Team {
     shared: Arc<TeamShared>,
 }
 
-/// What the handle of a team and the collectives under way share; the last of them counts the team
-/// off.
+/// The state of a team, shared by its handle and its collectives in the background. The last owner counts
+/// the team off.
 #[doc(hidden)]
 pub struct TeamShared {
     pub(super) progress: Arc<Progress>,
-    /// By which long data is written to members whose memory is not mapped; the job's.
+    /// Writes long data to members whose memory is not mapped. Owned by the job.
     pub(super) transfer: Weak<Transfer>,
     pub(super) area: Arc<ScratchArea>,
     /// Ranks of the job, by member.
     pub(super) members: Vec<Rank>,
     pub(super) me: usize,
     pub(super) layout: Layout,
-    /// What the members store into for this one.
+    /// This member's scratch, into which the members store.
     pub(super) scratch: Window,
     pub(super) peers: Vec<TeamPeer>,
     pub(super) rounds: Vec<AgreementRound>,
-    /// Of a flat team.
+    /// `Some` if the team is flat.
     pub(super) board: Option<Board>,
-    /// What this member tells of itself.
+    /// This member's ledger, which other members read.
     pub(super) ledger: Line,
     pub(super) turn: AtomicU8,
-    /// Agreements so far; alike at every member.
+    /// Agreements so far; the same at every member.
     pub(super) sequence: AtomicU64,
-    /// The name of the barrier notified.
+    /// The name of the notified barrier.
     pub(super) notified: AtomicU64,
-    /// A collective [ended here](Self::abandon) before all of its data was where it belongs.
+    /// Set if a collective [was abandoned](Self::abandon) here before all of its data arrived.
     pub(super) is_abandoned: AtomicBool,
-    /// Uses of channels so far; alike at every member.
+    /// Uses of channels so far; the same at every member.
     epoch: AtomicU64,
-    /// To be given back; the team of all has none.
+    /// Given back at the end; `None` in the team of all ranks.
     piece: Option<ScratchPiece>,
-    /// Collectives that go on while the program computes.
+    /// Collectives in the background.
     pub(super) queue: CollectiveQueue,
 }
 
-/// No collective is under way.
+/// No collective is in progress.
 pub(super) const IDLE: u8 = 0;
-/// One is.
+/// A blocking collective is in progress.
 const BUSY: u8 = 1;
 /// Between notify and wait of a barrier without a name.
 pub(super) const NOTIFIED: u8 = 2;
 /// Between notify and wait of one with a name.
 pub(super) const NOTIFIED_BY_NAME: u8 = 3;
-/// Collectives go on while the program computes.
+/// Collectives in the background are in progress.
 pub(super) const QUEUED: u8 = 4;
 
 impl Team {
-    /// The team of all ranks. No communication: every rank knows where its scratch lies.
+    /// The team of all ranks. This needs no communication: every rank knows the offset of its scratch.
     pub(crate) fn world(transfer: &Arc<Transfer>) -> Result<Self> {
         let progress = &transfer.progress;
         let area = Arc::new(ScratchArea::new());
@@ -249,8 +249,8 @@ impl Team {
         }
     }
 
-    /// The rank in the team of a rank of the job, if it is a member. Looks through the members,
-    /// except where `rank` has the same number in both, as all have in the team of all.
+    /// The team rank of a rank of the job, if it is a member. The call searches the members, unless `rank`
+    /// has the same number in both, as in the team of all ranks.
     pub fn team_rank(&self, rank: Rank) -> Option<TeamRank> {
         if self.members.get(rank.index()) == Some(&rank) {
             return Some(TeamRank(rank.0));
@@ -259,7 +259,7 @@ impl Team {
         Some(TeamRank(member as u32))
     }
 
-    /// The same team, for a collective that outlives the call that begins it.
+    /// A handle of the same team, for a collective in the background.
     pub(super) fn clone_handle(&self) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
@@ -270,7 +270,7 @@ impl Team {
         &self.shared
     }
 
-    /// Does a collective while the caller waits.
+    /// Takes the team's turn and runs a collective while the caller waits.
     #[inline]
     pub(super) fn run_blocking<R>(
         &self,
@@ -281,8 +281,8 @@ impl Team {
         poll_once(collective)
     }
 
-    /// Begins a collective that may begin when the team is in state `from`. It comes after those that
-    /// go on while the program computes.
+    /// Takes the team's turn if the team is in state `from`. Waits until all collectives in the background
+    /// have ended.
     #[inline]
     pub(super) fn enter(&self, what: &'static str, from: u8) -> Result<TeamTurn<'_>> {
         progress::may_wait(what)?;
@@ -300,12 +300,11 @@ impl Team {
         })
     }
 
-    /// Begins a collective when those that go on by themselves are over: what the team's state was
-    /// then.
+    /// Takes the turn after the collectives in the background. Returns the state that was found then.
     #[cold]
     fn enter_after_queue(&self) -> Result<u8> {
         let mut found = QUEUED;
-        // Whatever becomes of the members, those before end.
+        // The queued collectives end even if members are lost.
         self.progress.wait(On::Nobody, For::Message, || {
             found = (self.turn.compare_exchange(IDLE, BUSY, Acquire, Relaxed))
                 .unwrap_or_else(|found| found);
@@ -314,7 +313,7 @@ impl Team {
         Ok(found)
     }
 
-    /// The first of `count` new uses of channels.
+    /// Takes `count` new uses of channels, and returns the first.
     pub(super) fn epochs(&self, count: usize) -> u64 {
         self.epoch.fetch_add(count as u64, Relaxed)
     }
@@ -330,8 +329,8 @@ impl Team {
         self.piece.is_none()
     }
 
-    /// In the team of all it is said of the job, for that is what callers of the collectives of
-    /// [`Job`](crate::Job) know.
+    /// In the team of all ranks the error names a rank of the job, as callers of [`Job`](crate::Job)
+    /// expect.
     #[cold]
     fn no_member(&self, rank: TeamRank) -> Error {
         let size = self.size();
@@ -355,7 +354,7 @@ impl Deref for Team {
 }
 
 impl TeamShared {
-    /// How the team stands, for a wait that fits several states.
+    /// The state of the team, for calls that accept several states.
     #[inline]
     pub(super) fn state(&self) -> u8 {
         self.turn.load(Relaxed)
@@ -381,7 +380,7 @@ impl std::fmt::Debug for Team {
     }
 }
 
-/// The right to do a collective; given back when dropped.
+/// The turn to run a collective; given back when dropped.
 pub(super) struct TeamTurn<'a> {
     shared: &'a TeamShared,
     /// The state that the team is left in.
@@ -395,8 +394,8 @@ impl Drop for TeamTurn<'_> {
     }
 }
 
-/// The result of a collective by which the caller waits: it is there when it was polled once, for
-/// what a collective waits for is waited for then ([`Team::until`]).
+/// Polls a blocking collective once. The poll waits inside ([`Team::until`]), so that the result is there
+/// afterwards.
 #[inline]
 pub(super) fn poll_once<R>(collective: impl Future<Output = R>) -> R {
     match pin!(collective).poll(&mut Context::from_waker(Waker::noop())) {
@@ -405,7 +404,7 @@ pub(super) fn poll_once<R>(collective: impl Future<Output = R>) -> R {
     }
 }
 
-/// An access outside the scratch, which the layout rules out.
+/// The error of an access outside the scratch, which the layout rules out.
 #[cold]
 pub(super) fn outside(fault: Fault) -> Error {
     Error::other(format!("a team's scratch is not as laid out: {fault:?}"))

@@ -1,9 +1,9 @@
-//! One member to all and all to one: by [boards](super::board) where they are mapped, else by binomial
-//! trees, along which blocks stream chunk by chunk.
+//! Data from one member to all, and from all to one: on [boards](super::board) in flat teams, along
+//! binomial trees in others. Blocks move along a tree chunk by chunk.
 //!
-//! Members count from the root. Member v hangs below v with its lowest bit cleared; so the
-//! members below v are those that follow it, up to its lowest bit, and blocks in the order
-//! of members need not be sorted anywhere.
+//! Members count from the root. The parent of member v is v with its lowest bit cleared. So the subtree of
+//! v is the range of members that begins with v, as long as that bit. Blocks in the order of members need
+//! no sorting.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::Result;
 
-/// The tree, as its member `me` sees it.
+/// The tree as member `me` sees it.
 struct BinomialTree {
     size: usize,
     root: usize,
@@ -28,9 +28,9 @@ struct BinomialTree {
 struct TreeNeighbour {
     /// Rank in the team.
     member: usize,
-    /// The channel between the two.
+    /// The channel between the two members.
     channel: usize,
-    /// Members at and below it, counted from the root.
+    /// The members of its subtree, counted from the root.
     below: Range<usize>,
 }
 
@@ -57,7 +57,7 @@ impl BinomialTree {
         })
     }
 
-    /// The nearest first.
+    /// The children, the smallest subtree first.
     fn children(&self) -> impl DoubleEndedIterator<Item = TreeNeighbour> + '_ {
         let channels = match self.me {
             0 => self.size.next_power_of_two().trailing_zeros(),
@@ -75,7 +75,7 @@ impl BinomialTree {
 }
 
 impl Team {
-    /// Brings the root's data to all.
+    /// Sends the root's data to all.
     pub(super) fn broadcast_long(
         &self,
         root: usize,
@@ -86,7 +86,7 @@ impl Team {
             let mut parent = (tree.parent())
                 .map(|parent| Inbound::open(self, parent.channel, parent.member, epoch))
                 .transpose()?;
-            // The child with the most below it first.
+            // The child with the largest subtree first.
             let mut children: Vec<_> = (tree.children().rev())
                 .map(|child| Outbound::new(self, child.channel, child.member, epoch))
                 .collect();
@@ -102,8 +102,7 @@ impl Team {
         })
     }
 
-    /// Brings every member's block, of `len(member)` bytes, to the root, into `blocks` by
-    /// member.
+    /// Sends every member's block, of `len(member)` bytes, to the root, into `blocks` by member.
     pub(super) fn gather_long(
         &self,
         phase: DataPhase,
@@ -150,7 +149,7 @@ impl Team {
         })
     }
 
-    /// Brings from the root to every member its block, of `len(member)` bytes.
+    /// Sends each member its block, of `len(member)` bytes, from the root.
     pub(super) fn scatter_long<'a>(
         &self,
         root: usize,
@@ -195,7 +194,7 @@ impl Team {
         })
     }
 
-    /// Bytes that go on at once: all where nobody passes them on.
+    /// Bytes that are forwarded at once; no limit if nobody forwards.
     fn forwarded(&self) -> usize {
         match self.members.len() {
             0..=2 => usize::MAX,
@@ -218,7 +217,7 @@ impl Team {
     }
 }
 
-/// Passes a block on.
+/// Forwards a block.
 async fn pass(from: &mut Inbound<'_>, to: &mut Outbound<'_>, len: usize) -> Result<()> {
     let most = from.team.forwarded();
     let mut buffer = vec![0; len.min(most)];
