@@ -6,7 +6,7 @@ use crate::dose::Dose;
 use crate::error::Error;
 use crate::report::{Row, timed};
 use crate::tool::{Tool, lacking, missing};
-use crate::{cargo, deny, fuzz, instructions, models, rooms, runners, soak, verbs};
+use crate::{cargo, deny, fuzz, instructions, models, prose, rooms, runners, soak, verbs};
 
 /// One thing CI does. The doc comment of each is what `list` and `--help` say.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
@@ -15,6 +15,8 @@ pub(crate) enum Check {
     Fmt,
     /// No room of a crate imports a higher one, and no crate one that is not below it
     Rooms,
+    /// Sentences are short and begin with their subject, and a type name has one meaning
+    Prose(prose::Arguments),
     /// No lint warns, in any target of any crate
     Clippy,
     /// The documentation builds without a warning
@@ -63,6 +65,7 @@ impl Check {
         vec![
             Check::Fmt,
             Check::Rooms,
+            Check::Prose(prose::Arguments::default()),
             Check::Clippy,
             Check::Doc,
             Check::Deny,
@@ -87,6 +90,7 @@ impl Check {
         match self {
             Check::Fmt => "fmt",
             Check::Rooms => "rooms",
+            Check::Prose(_) => "prose",
             Check::Clippy => "clippy",
             Check::Doc => "doc",
             Check::Deny => "deny",
@@ -108,7 +112,7 @@ impl Check {
     pub(crate) fn needs(&self) -> &'static [Tool] {
         match self {
             Check::Fmt => &[Tool::Rustfmt],
-            Check::Rooms => &[],
+            Check::Rooms | Check::Prose(_) => &[],
             Check::Clippy => &[Tool::Cc, Tool::Clippy],
             Check::Doc | Check::Build { .. } | Check::DocTests | Check::Loom | Check::Soak(_) => {
                 &[Tool::Cc]
@@ -151,6 +155,7 @@ impl Check {
         match self {
             Check::Fmt => cargo::fmt(),
             Check::Rooms => rooms::rooms(),
+            Check::Prose(_) => prose::check(),
             Check::Clippy => cargo::clippy(),
             Check::Doc => cargo::doc(),
             Check::Deny => deny::dependencies(),

@@ -48,6 +48,12 @@ pub(crate) enum Error {
         /// A sentence for each, and a line about each crate.
         problems: Vec<String>,
     },
+    /// Sentences, names or subjects of commits are above their budgets.
+    #[error("words are not plain enough:{}", lines(.problems))]
+    Prose {
+        /// A sentence for each budget, the table, and the first places.
+        problems: Vec<String>,
+    },
     /// What the check looks at could not be read or understood.
     #[error("{what}")]
     NotRead {
@@ -104,6 +110,7 @@ impl Error {
             | Error::TestsFailed { .. }
             | Error::Counts { .. }
             | Error::Rooms { .. }
+            | Error::Prose { .. }
             | Error::Faults { .. }
             | Error::Soak { .. } => false,
             Error::NotRun { .. }

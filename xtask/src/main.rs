@@ -18,6 +18,7 @@ mod instructions;
 mod models;
 mod packages;
 mod programs;
+mod prose;
 mod quick;
 mod report;
 mod rooms;
@@ -40,8 +41,9 @@ use crate::report::Format;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let rows = match cli.task {
-        // By hand it has a table of its own.
+        // By hand these two have tables of their own.
         Task::Check(Check::Soak(arguments)) => return soak::report(&arguments, cli.format),
+        Task::Check(Check::Prose(arguments)) => return prose::report(&arguments, cli.format),
         Task::Check(check) => vec![check.report()],
         Task::Setup => vec![setup::report()],
         Task::Quick => quick::report(),
@@ -86,7 +88,7 @@ enum Task {
     Test,
     /// As test, with long doses of what is random: before a release, and before a large change lands
     Full,
-    /// For a change under way: formats, rooms, lints and unit tests of the crates it touches
+    /// For a change under way: formats, rooms, prose, lints and unit tests of the crates it touches
     Quick,
     /// Installs the ARMCI library, its headers and the hydrant command below a folder
     Install(install::Arguments),

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::packages::{self, Package};
 use crate::report::{Row, timed};
 use crate::tool::{Tool, lacking, missing};
-use crate::{cargo, runners};
+use crate::{cargo, prose, runners};
 
 /// What a change is compared with.
 const BRANCH: &str = "main";
@@ -19,7 +19,11 @@ const EVERYBODYS: [&str; 2] = ["Cargo.toml", "Cargo.lock"];
 
 /// Formats, orders, lints and tests what changed since the branch left `main`.
 pub(crate) fn report() -> Vec<Row> {
-    let mut rows = vec![Check::Fmt.report(), Check::Rooms.report()];
+    let mut rows = vec![
+        Check::Fmt.report(),
+        Check::Rooms.report(),
+        Check::Prose(prose::Arguments::default()).report(),
+    ];
     match touched() {
         Ok(touched) => {
             rows.push(on(Check::Clippy, &touched.linted, cargo::clippy_of));

@@ -1,5 +1,7 @@
 //! What can go wrong, and ARMCI's number for it.
 
+use hydrant_pinning::Size;
+
 /// What a call of this crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -26,7 +28,7 @@ pub enum Error {
     },
 
     /// What is handed over is longer than can be.
-    #[error("{what} has {bytes} bytes, and can have {most}")]
+    #[error("{what} has {}, and can have {}", Size(bytes.unsigned_abs()), Size(most.unsigned_abs()))]
     TooLong {
         /// What it is.
         what: &'static str,
@@ -63,7 +65,8 @@ pub enum Error {
 
     /// The bytes are not all in the allocation in which the first one is.
     #[error(
-        "{bytes} bytes at {addr:#x} of process {proc} reach past their allocation, which has {left} from there on"
+        "{} at {addr:#x} of process {proc} reach past their allocation, which has {} from there on",
+        Size(*bytes as u64), Size(*left as u64)
     )]
     PastAllocation {
         /// Whose memory was meant.
@@ -190,7 +193,8 @@ pub enum Error {
 
     /// There is not so much memory.
     #[error(
-        "no memory for {bytes} bytes on process {proc}: raise HYDRANT_HEAP, or ARMCI_DEFAULT_SHMMAX if it is set"
+        "no memory for {} on process {proc}: raise HYDRANT_HEAP, or ARMCI_DEFAULT_SHMMAX if it is set",
+        Size(*bytes as u64)
     )]
     OutOfMemory {
         /// Which process has it not.
@@ -200,7 +204,7 @@ pub enum Error {
     },
 
     /// A message does not fit the buffer it is received in.
-    #[error("a message of {bytes} bytes from process {from} does not fit a buffer of {room}")]
+    #[error("a message of {} from process {from} does not fit a buffer of {}", Size(*bytes as u64), Size(*room as u64))]
     Truncated {
         /// Who sent it.
         from: usize,

@@ -93,10 +93,12 @@ impl Armci {
         value: i64,
         proc: i32,
     ) -> Result<i64> {
-        let index = self.word_at(word, proc)?.map_err(|_| Error::UnknownAddress {
-            proc,
-            addr: word.addr(),
-        })?;
+        let index = self
+            .word_at(word, proc)?
+            .map_err(|_| Error::UnknownAddress {
+                proc,
+                addr: word.addr(),
+            })?;
         let (memory, rank) = (i64::memory(self), Memory::rank(proc as usize));
         Ok(memory.compare_swap(rank, index, expected, value)?)
     }

@@ -11,7 +11,7 @@ use std::{
     thread,
 };
 
-use armci::{Armci, Error, Handle, Result};
+use armci::{Armci, Error, Handle, Result, Strides, Vector};
 use hydrant::{ConduitKind, Job, Rank, Strategy};
 use parking_lot::Mutex;
 
@@ -45,6 +45,61 @@ fn a_procedure_that_panics_is_told_of() {
             assert_eq!(armci.execute(good, proc, &[], &[7], [0, 9])?.data, [7]);
         }
         Ok(job.barrier()?)
+    });
+}
+
+/// A section of one run, as Global Arrays gets an element, goes as a contiguous operation does: nothing is packed, and no
+/// task has to be woken for it. Sections of several short runs are packed.
+#[test]
+fn a_single_run_is_not_packed() {
+    const ROUNDS: usize = 20;
+    two(|job| {
+        let armci = Armci::new(job, None)?;
+        let all = armci.malloc(4096)?;
+        let proc = 1 - armci.me();
+        let there = all[proc as usize];
+        for (rows, packed) in [(1, 0), (3, 3)] {
+            let before = job.counters().packed;
+            for round in 0..ROUNDS as i32 {
+                let strides = Strides {
+                    src: &[16, 0],
+                    dst: &[16, 0],
+                    count: &[8, rows, 1],
+                };
+                let (put, mut got) = ([round; 64], [0; 64]);
+                let (mut to, mut from) = (Handle::default(), Handle::default());
+                let (source, target) = (put.as_ptr().cast(), got.as_mut_ptr().cast());
+                // SAFETY: the handles are waited for before the buffers go.
+                unsafe {
+                    armci.put_strided_nb(source, there, strides, proc, Some(&mut to))?;
+                    armci.get_strided_nb(there, target, strides, proc, Some(&mut from))?;
+                }
+                armci.wait(Some(&mut to))?;
+                armci.wait(Some(&mut from))?;
+                let right: Vec<i32> = (0..64)
+                    .map(|at| match at / 4 < rows && at % 4 < 2 {
+                        true => round,
+                        false => 0,
+                    })
+                    .collect();
+                assert_eq!(got[..], right[..]);
+                let run = [there.wrapping_add(1024)];
+                let (own, theirs) = ([source.cast_mut()], run);
+                let vector = Vector {
+                    src: &own,
+                    dst: &theirs,
+                    bytes: 8,
+                };
+                let mut handle = Handle::default();
+                // SAFETY: as above.
+                unsafe { armci.put_vector_nb(&[vector], proc, Some(&mut handle))? };
+                armci.wait(Some(&mut handle))?;
+            }
+            let packed_now = job.counters().packed - before;
+            assert_eq!(packed_now, 2 * packed * ROUNDS as u64, "of {rows} runs");
+            armci.barrier()?;
+        }
+        Ok(())
     });
 }
 

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use hydrant_pinning::Size;
+
 use crate::{Rank, memory::remedy};
 
 /// Why a conduit could not do what was asked.
@@ -24,7 +26,7 @@ pub enum Error {
     },
 
     /// The access leaves the extent.
-    #[error("{len} bytes at offset {offset} leave an extent of {extent} bytes of rank {peer}")]
+    #[error("{} at offset {offset} leave an extent of {} of rank {peer}", Size(*len), Size(*extent))]
     OutOfExtent {
         /// Whose memory was asked for.
         peer: Rank,
@@ -37,7 +39,7 @@ pub enum Error {
     },
 
     /// Memory that is not mapped, or not with the rights the access needs.
-    #[error("{len} bytes at address {addr:#x} of rank {peer} are not mapped or not permitted")]
+    #[error("{} at address {addr:#x} of rank {peer} are not mapped or not permitted", Size(*len))]
     BadAddress {
         /// Whose memory was asked for.
         peer: Rank,
@@ -78,7 +80,7 @@ pub enum Error {
     },
 
     /// No memory left for the segment.
-    #[error("no memory for {wanted} bytes: {available} bytes are available")]
+    #[error("no memory for {}: {} are available", Size(*wanted), Size(*available))]
     OutOfMemory {
         /// Bytes wanted.
         wanted: u64,
@@ -87,7 +89,7 @@ pub enum Error {
     },
 
     /// A message is longer than the conduit carries.
-    #[error("a message of {len} bytes is above the limit of {limit}")]
+    #[error("a message of {} is above the limit of {}", Size(*len as u64), Size(*limit as u64))]
     MessageTooLong {
         /// Bytes of payload.
         len: usize,

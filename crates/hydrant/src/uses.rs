@@ -83,8 +83,14 @@ pub(crate) trait Uses: Send + Sync {
     /// A peer's memory is used.
     fn reached(&self, it: &RemoteUse);
 
-    /// Own memory may be free that a peer used.
-    fn freed(&self);
+    /// Whether somebody waits for own memory that was in use.
+    fn waits_for_freed(&self) -> bool;
+
+    /// Own memory may be free that a peer used: these places, by their first byte and length.
+    fn freed(&self, places: &[(u64, u64)]);
+
+    /// All own memory may be free that peers used.
+    fn all_freed(&self);
 }
 
 /// Has what `body` asks for be known under a number of the caller's, for strategies that predict:

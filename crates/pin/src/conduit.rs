@@ -1,4 +1,4 @@
-//! The conduit of ranks whose memory is reached through played NICs.
+//! The conduit of ranks whose memory is accessed through simulated NICs.
 
 #![allow(unsafe_code)] // implements the contract's unsafe methods
 
@@ -13,37 +13,37 @@ use hydrant_smp::upon::{self, BadAddress, SelfCopy, Way, available_memory};
 use parking_lot::Mutex;
 
 use crate::{
-    core::Core,
-    initiator::{Local, Operation},
-    listener::Listener,
+    core::PinCore,
+    initiator::{LocalMemory, PinOperation},
+    listener::NicListener,
     pipe::{Pipe, discard},
-    table::{Refusal, Span},
+    table::{AccessRefusal, Span},
     thread,
 };
-/// Most bytes of a write that the processor hands to the NIC, as NICs take some along with the
-/// work request.
+/// Most bytes of a write whose data the processor hands to the NIC, like the inline data of a work
+/// request.
 pub(crate) const INLINE: usize = 128;
 
-/// The conduit of ranks whose memory is reached through played NICs.
+/// The conduit of ranks whose memory is accessed through simulated NICs.
 pub struct Pinned {
-    /// What the threads share.
-    core: Arc<Core>,
-    /// What the conduit can do.
+    /// The state that the threads share.
+    core: Arc<PinCore>,
+    /// The capabilities of the conduit.
     caps: Caps,
     /// The rank's own segment.
     segment: Segment,
-    /// For operations with the own rank.
+    /// The pipe for operations of the rank on itself, made on first use.
     loopback: Mutex<Option<Pipe>>,
-    /// Where peers call that want to reach memory here.
-    listener: Arc<Listener>,
-    /// The thread that plays the NIC, and the one that takes calls; joined when this is dropped.
+    /// The socket to which peers send their pipes.
+    listener: Arc<NicListener>,
+    /// The NIC thread and the thread that takes calls, joined on drop.
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Pinned {
     pub(crate) fn start(
-        core: Arc<Core>,
-        listener: Listener,
+        core: Arc<PinCore>,
+        listener: NicListener,
         segment: Segment,
         caps: Caps,
     ) -> Result<Self, Error> {
@@ -61,25 +61,25 @@ impl Pinned {
         let (core, listener) = (Arc::clone(&pinned.core), Arc::clone(&pinned.listener));
         let calls = spawn("hydrant-calls", move || {
             while let Some(caller) = listener.next() {
-                core.call(caller);
+                core.add_caller(caller);
             }
         })?;
         pinned.threads.push(calls);
         Ok(pinned)
     }
 
-    fn own(&self, refusal: Refusal, key: Key, addr: usize, len: usize) -> Error {
+    fn local_error(&self, refusal: AccessRefusal, key: Key, addr: usize, len: usize) -> Error {
         refusal.error(self.core.rank(), key, addr as u64, len as u64)
     }
 
     fn segment_part(&self, offset: usize, len: usize) -> Result<Place, Error> {
         self.segment.check(self.core.rank(), offset, len)?;
         let window = &self.segment.window;
-        // SAFETY: nothing is stored by way of this place.
+        // SAFETY: nothing is stored through this place.
         Ok(unsafe { Place::new((window.addr() + offset) as u64, len as u64) })
     }
 
-    /// One access to memory of any rank.
+    /// Posts an access to memory of any rank.
     ///
     /// # Safety
     /// As [`Conduit::post`].
@@ -92,51 +92,56 @@ impl Pinned {
         len: usize,
         key: Key,
     ) -> Result<Posted, Error> {
-        self.core.alive(peer)?;
+        self.core.check_alive(peer)?;
         if len == 0 {
             return Ok(Posted::Done);
         }
-        let oneself = peer == self.core.rank();
-        if oneself && remote.key == Key::ANY {
-            // SAFETY: handed on.
+        let is_own = peer == self.core.rank();
+        if is_own && remote.key == Key::ANY {
+            // SAFETY: the caller's conditions, which are those of `Conduit::post`.
             return unsafe { self.copy(way, remote.offset, local, len) };
         }
-        let goes_along = way == Way::Out && key == Key::ANY && len <= INLINE;
-        if !goes_along {
+        let is_inline = way == Way::Out && key == Key::ANY && len <= INLINE;
+        if !is_inline {
             let span = Span::whole(local.addr() as u64, len);
             (self.core.table.check(key, way, span))
-                .map_err(|refusal| self.own(refusal, key, local.addr(), len))?;
+                .map_err(|refusal| self.local_error(refusal, key, local.addr(), len))?;
         }
-        let operation = Operation {
+        let operation = PinOperation {
             ticket: self.core.ticket(),
             way,
             remote,
-            local: Local(local),
+            local: LocalMemory(local),
             key,
-            along: None,
+            inline_data: None,
             len,
         };
-        if oneself {
-            // SAFETY: handed on.
+        if is_own {
+            // SAFETY: the operation's memory is valid until it is complete, by the caller's
+            // condition 1 of `Conduit::post`. It is complete when this call returns.
             unsafe { self.loop_back(&operation)? };
             return Ok(Posted::Done);
         }
-        let along = goes_along.then(|| {
-            // SAFETY: readable for `len` bytes until this returns, says the caller.
+        let inline_data = is_inline.then(|| {
+            // SAFETY: the memory is readable for `len` bytes until this returns, by condition 1 of
+            // `Conduit::post`.
             unsafe { take(local, len) }
         });
-        let operation = Operation { along, ..operation };
+        let operation = PinOperation {
+            inline_data,
+            ..operation
+        };
         let ticket = operation.ticket;
         self.core.post(peer, operation)?;
         Ok(Posted::Pending(ticket))
     }
 
-    /// Has the own NIC do both sides.
+    /// Performs an operation of the rank on itself: the local NIC does both sides.
     ///
     /// # Safety
     /// The operation's memory is valid until this returns.
-    unsafe fn loop_back(&self, operation: &Operation) -> Result<(), Error> {
-        let &Operation {
+    unsafe fn loop_back(&self, operation: &PinOperation) -> Result<(), Error> {
+        let &PinOperation {
             way,
             remote,
             local,
@@ -152,8 +157,8 @@ impl Pinned {
         let table = &self.core.table;
         let local_span = Span::whole(local.0.addr() as u64, len);
         let remote_span = Span::whole(remote.offset, len);
-        let own = |refusal| self.own(refusal, key, local.0.addr(), len);
-        let other = |refusal: Refusal| {
+        let local_error = |refusal| self.local_error(refusal, key, local.0.addr(), len);
+        let remote_error = |refusal: AccessRefusal| {
             refusal.error(self.core.rank(), remote.key, remote.offset, len as u64)
         };
         let mut at = 0;
@@ -163,25 +168,27 @@ impl Pinned {
                 (local_span.part(at, bytes), remote_span.part(at, bytes));
             let landed = match way {
                 Way::Out if key == Key::ANY => {
-                    // SAFETY: readable for `len` bytes, says the caller.
+                    // SAFETY: the caller's condition: the memory is readable for `len` bytes.
                     if !unsafe { pipe.fill(local.0.wrapping_add(at), bytes) } {
-                        return Err(own(Refusal::BadAddress));
+                        return Err(local_error(AccessRefusal::BadAddress));
                     }
                     table
                         .pull(remote.key, remote_part, &pipe.ends)
-                        .map_err(other)
+                        .map_err(remote_error)
                 }
                 Way::Out => {
-                    table.push(key, local_part, &pipe.ends).map_err(own)?;
+                    table
+                        .push(key, local_part, &pipe.ends)
+                        .map_err(local_error)?;
                     table
                         .pull(remote.key, remote_part, &pipe.ends)
-                        .map_err(other)
+                        .map_err(remote_error)
                 }
                 Way::In => {
                     table
                         .push(remote.key, remote_part, &pipe.ends)
-                        .map_err(other)?;
-                    table.pull(key, local_part, &pipe.ends).map_err(own)
+                        .map_err(remote_error)?;
+                    table.pull(key, local_part, &pipe.ends).map_err(local_error)
                 }
             };
             if let Err(error) = landed {
@@ -193,7 +200,7 @@ impl Pinned {
         Ok(())
     }
 
-    /// A copy by the processor, to or from any address of this process.
+    /// Copies with the processor, to or from any address of this process.
     ///
     /// # Safety
     /// As [`Conduit::post`].
@@ -204,16 +211,22 @@ impl Pinned {
         local: *mut u8,
         len: usize,
     ) -> Result<Posted, Error> {
-        // SAFETY: handed on.
+        // SAFETY: the caller's conditions, which are those of `Conduit::post`.
         let copied = match unsafe { upon::copy(std::process::id(), way, local, addr, len) } {
             Err(upon::Refusal::Forbidden) => {
                 let pipe = SelfCopy::new()?;
                 match way {
-                    // SAFETY: readable for `len` bytes, and the change of what is at the address
-                    // can be borne, says the caller.
-                    Way::Out => unsafe { pipe.put(addr, std::slice::from_raw_parts(local, len)) },
+                    Way::Out => {
+                        // SAFETY: the memory is readable for `len` bytes, by condition 1 of
+                        // `Conduit::post`.
+                        let from = unsafe { std::slice::from_raw_parts(local, len) };
+                        // SAFETY: the process bears the change at the address, by condition 2 of
+                        // `Conduit::post`.
+                        unsafe { pipe.put(addr, from) }
+                    }
                     Way::In => {
-                        // SAFETY: writable for `len` bytes by nobody else, says the caller.
+                        // SAFETY: the memory is writable for `len` bytes and nobody else uses it,
+                        // by condition 1 of `Conduit::post`.
                         let to = unsafe { std::slice::from_raw_parts_mut(local, len) };
                         pipe.get(addr, to)
                     }
@@ -230,12 +243,12 @@ impl Pinned {
     }
 }
 
-// SAFETY: 1. An initiator forgets an operation before it keeps the event of its end, under a ticket
-//            counted up; what the own rank does is done when the call returns.
-//         2. The NIC's thread moves data only from and to pages of the table, which checks key,
-//            range and permission, and waits for who uses an extent before it is gone.
-//         3. `window` is the one segment, and `segment_part` checks what is decommitted.
-//         4. They come from the core and from `caps`, which do not change.
+// SAFETY: 1. An initiator removes an operation before it stores the event of its end. Tickets count
+//            up. Operations of the rank on itself are done when the call returns.
+//         2. NIC threads move data only from and to pages of the table. The table checks key, range
+//            and permission, and a deregistration waits for the users of the extent.
+//         3. `window` returns the one segment, and `segment_part` checks the range to decommit.
+//         4. These values come from the core and from `caps`, where they never change.
 unsafe impl Conduit for Pinned {
     fn rank(&self) -> Rank {
         self.core.rank()
@@ -259,7 +272,7 @@ unsafe impl Conduit for Pinned {
         len: usize,
         permission: Permission,
     ) -> Result<Key, Error> {
-        // SAFETY: the contract of the method: the memory bears what peers do with the key.
+        // SAFETY: the caller's condition: the memory bears what peers do with the key.
         unsafe { self.core.table.register(addr.addr(), len, permission) }
     }
 
@@ -275,7 +288,7 @@ unsafe impl Conduit for Pinned {
             Get => Way::In,
             Atomic(_) => return Err(self.caps.no_atomics()),
         };
-        // SAFETY: the same contract; `Way::Out` only reads local memory.
+        // SAFETY: the caller's conditions 1 and 2; `Way::Out` only reads local memory.
         unsafe { self.access(peer, way, access.remote, local.addr, len, local.key) }
     }
 
@@ -393,9 +406,9 @@ impl Sleep for Pinned {
     }
 
     fn wait(&self, sleeper: Sleeper, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool) {
-        // In this order, as where messages are waited for.
+        // The order matters: events first, as for messages.
         self.core.smp.wait(sleeper, timeout, &mut || {
-            sleeper != Sleeper::Nap && self.core.has_news() || ready()
+            sleeper != Sleeper::Nap && self.core.has_events() || ready()
         });
     }
 
@@ -419,7 +432,7 @@ impl Drop for Pinned {
         self.core.stop();
         self.listener.shut();
         for thread in self.threads.drain(..) {
-            // One that panicked has said so.
+            // A thread that panicked has printed its message.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! What the caller's threads and the NIC's share.
+//! The state that the NIC thread and the application's threads share.
 
 use std::sync::{
     OnceLock,
@@ -16,57 +16,59 @@ use hydrant_smp::{
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
-    initiator::{Initiator, Operation},
-    listener::{Caller, Invitation},
-    queue::Queue,
-    table::Table,
+    initiator::{PinOperation, PipeInitiator},
+    listener::{NicCaller, NicInvitation},
+    queue::AccessQueue,
+    table::PinnedTable,
 };
-/// What the caller's threads and the NIC's share.
-pub(crate) struct Core {
-    /// The conduit below: messages, standings and sleep.
+/// The state that the NIC thread and the application's threads share.
+pub(crate) struct PinCore {
+    /// The conduit below, for messages, standings and sleep.
     pub(crate) smp: Smp,
-    /// What is registered here.
-    pub(crate) table: Table,
-    /// What this rank asks of each peer, by rank; made when it first asks.
-    initiators: Vec<OnceLock<Box<Initiator>>>,
-    /// Peers with whom operations are under way: set when one begins, cleared when none is left.
-    pub(crate) busy: Ranks,
-    /// Those of them with whom some operation waits for room: the NIC's thread goes on with it.
-    pub(crate) held_up: Ranks,
-    /// What happened to operations, until a poll delivers it.
-    events: Mutex<Vec<Event>>,
+    /// The registered extents of this rank.
+    pub(crate) table: PinnedTable,
+    /// The operations of this rank on each peer, by rank, made on first use.
+    initiators: Vec<OnceLock<Box<PipeInitiator>>>,
+    /// Peers with operations in flight. An operation sets the bit when it begins; the last one
+    /// clears it.
+    pub(crate) busy: RankSet,
+    /// Those peers with an operation that waits for room; the NIC thread continues it.
+    pub(crate) held_up: RankSet,
+    /// Events of operations, until a poll delivers them.
+    events: Mutex<Vec<OperationEvent>>,
     /// Held by the thread that delivers, so that events are delivered in order.
     delivering: Latch<()>,
-    /// Operations whose end was not delivered yet. Counted up by who begins one.
+    /// The number of operations whose end was not delivered yet. The thread that begins one counts
+    /// it.
     open: AtomicUsize,
-    /// Counts operations, for their tickets.
+    /// The next ticket.
     tickets: AtomicU64,
-    /// Who called since the NIC's thread last looked.
-    callers: Mutex<Vec<Caller>>,
-    /// Whether there are such.
+    /// Callers since the NIC thread last took them.
+    callers: Mutex<Vec<NicCaller>>,
+    /// True if `callers` has entries.
     called: AtomicBool,
-    /// Whether the NIC's thread is to end. Set once, when the conduit is dropped.
+    /// True if the NIC thread is to end. Set once, when the conduit is dropped.
     stopped: AtomicBool,
 }
 
-/// What happened to an operation.
-pub(crate) enum Event {
+/// An event of an operation.
+pub(crate) enum OperationEvent {
     Local(Ticket),
     Complete(Ticket, Result<(), Error>),
 }
 
 /// A set of ranks.
-pub(crate) struct Ranks(Vec<AtomicU64>);
+pub(crate) struct RankSet(Vec<AtomicU64>);
 
-impl Core {
-    pub(crate) fn new(smp: Smp, table: Table) -> Self {
+impl PinCore {
+    pub(crate) fn new(smp: Smp, table: PinnedTable) -> Self {
         let ranks = smp.size() as usize;
         Self {
             smp,
             table,
             initiators: (0..ranks).map(|_| OnceLock::new()).collect(),
-            busy: Ranks::new(ranks),
-            held_up: Ranks::new(ranks),
+            busy: RankSet::new(ranks),
+            held_up: RankSet::new(ranks),
             events: Mutex::new(Vec::new()),
             delivering: Latch::new(()),
             open: AtomicUsize::new(0),
@@ -85,13 +87,13 @@ impl Core {
         self.smp.size() as usize
     }
 
-    pub(crate) fn alive(&self, peer: Rank) -> Result<(), Error> {
+    pub(crate) fn check_alive(&self, peer: Rank) -> Result<(), Error> {
         self.smp.alive(peer)
     }
 
     /// # Errors
-    /// [`Error::PeerLost`] unless the peer and this rank take part.
-    pub(crate) fn both_alive(&self, peer: Rank) -> Result<(), Error> {
+    /// [`Error::PeerLost`] unless both the peer and this rank are present.
+    pub(crate) fn check_both_alive(&self, peer: Rank) -> Result<(), Error> {
         self.smp.both_alive(peer)
     }
 
@@ -103,27 +105,27 @@ impl Core {
         self.smp.changes()
     }
 
-    /// Where `from` asks the NIC of `to`.
-    pub(crate) fn queue(&self, to: Rank, from: Rank) -> Mapped<Queue> {
+    /// The queue of requests from rank `from` to the NIC of rank `to`.
+    pub(crate) fn queue(&self, to: Rank, from: Rank) -> Mapped<AccessQueue> {
         self.smp.areas().of_pair(to, from)
     }
 
-    /// Wakes who sleeps in a rank's wait.
+    /// Wakes the threads that sleep in a rank's `wait`.
     pub(crate) fn notify(&self, rank: Rank) {
         self.smp.notify_message(rank);
     }
 
-    /// What the own NIC's thread sleeps on.
+    /// The word that the local NIC thread sleeps on.
     pub(crate) fn wake_word(&self) -> &AtomicU32 {
         self.smp.area_wake_word(self.rank())
     }
 
-    /// Wakes a NIC if it sleeps. Called after what it is to see was stored.
+    /// Wakes a NIC thread if it sleeps. Call this after storing what it must see.
     pub(crate) fn wake_nic(&self, rank: Rank) {
         upon::wake(self.smp.area_wake_word(rank));
     }
 
-    /// Whether NICs and ranks have fewer cores than would keep them all running.
+    /// Returns whether there are too few cores to run all ranks and NIC threads at once.
     pub(crate) fn is_crowded(&self) -> bool {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         2 * self.ranks() > cores
@@ -133,54 +135,54 @@ impl Core {
         Ticket(self.tickets.fetch_add(1, Relaxed))
     }
 
-    /// An operation with this peer begins.
-    pub(crate) fn begun(&self, peer: Rank) {
+    /// Counts an operation on a peer that begins.
+    pub(crate) fn note_begun(&self, peer: Rank) {
         self.open.fetch_add(1, Relaxed);
         self.busy.set(peer, true);
     }
 
-    /// Begins an operation with a peer, and does what can be done now.
-    pub(crate) fn post(&self, peer: Rank, operation: Operation) -> Result<(), Error> {
+    /// Begins an operation on a peer, and does what can be done now.
+    pub(crate) fn post(&self, peer: Rank, operation: PinOperation) -> Result<(), Error> {
         let initiator = self.initiators[peer.index()].get_or_init(|| {
-            let invitation = Invitation::read(&self.smp.areas().of_rank(peer));
+            let invitation = NicInvitation::read(&self.smp.areas().of_rank(peer));
             let queue = self.queue(peer, self.rank());
-            Box::new(Initiator::new(peer, queue, invitation))
+            Box::new(PipeInitiator::new(peer, queue, invitation))
         });
         initiator.begin(self, operation)?;
         initiator.advance(self);
         Ok(())
     }
 
-    /// Keeps what happened until it is delivered.
-    pub(crate) fn keep(&self, events: Vec<Event>) {
+    /// Stores events until a poll delivers them.
+    pub(crate) fn keep_events(&self, events: Vec<OperationEvent>) {
         if !events.is_empty() {
             self.events().extend(events);
-            // It may be another thread's operation, and that one asleep.
+            // The operation may belong to another thread, which may be asleep.
             self.notify(self.rank());
         }
     }
 
-    fn events(&self) -> MutexGuard<'_, Vec<Event>> {
+    fn events(&self) -> MutexGuard<'_, Vec<OperationEvent>> {
         self.events.lock()
     }
 
-    fn initiator(&self, rank: usize) -> Option<&Initiator> {
+    fn initiator(&self, rank: usize) -> Option<&PipeInitiator> {
         self.initiators
             .get(rank)?
             .get()
             .map(|initiator| &**initiator)
     }
 
-    /// Whether an operation is open.
+    /// Returns whether the end of any operation is still to be delivered.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.open.load(Relaxed) != 0
     }
 
-    /// Delivers what happened: how many operations ended. `patient`: also if another thread is
-    /// at it, once that is done.
+    /// Delivers events. Returns how many operations ended. `patient`: if another thread delivers,
+    /// waits for it.
     pub(crate) fn deliver(&self, sink: &mut dyn Sink, patient: bool) -> usize {
-        // One at a time, so that what happened is told in order.
+        // One thread at a time, so that events are delivered in order.
         let _turn = if patient {
             self.delivering.lock()
         } else {
@@ -196,8 +198,8 @@ impl Core {
         let mut ended = 0;
         for event in events {
             match event {
-                Event::Local(ticket) => sink.local(ticket),
-                Event::Complete(ticket, result) => {
+                OperationEvent::Local(ticket) => sink.local(ticket),
+                OperationEvent::Complete(ticket, result) => {
                     ended += 1;
                     self.open.fetch_sub(1, Relaxed);
                     sink.complete(ticket, result);
@@ -207,19 +209,19 @@ impl Core {
         ended
     }
 
-    /// Whether there is something to deliver. What another thread was delivering has been
-    /// delivered when this returns.
-    pub(crate) fn has_news(&self) -> bool {
+    /// Returns whether there is an event to deliver. Waits for a delivery by another thread to
+    /// finish.
+    pub(crate) fn has_events(&self) -> bool {
         let _turn = self.delivering.lock();
         self.is_open()
             && (!self.events().is_empty()
                 || (self.busy.iter())
                     .filter_map(|rank| self.initiator(rank))
-                    .any(|initiator| initiator.has_news(self)))
+                    .any(|initiator| initiator.can_advance(self)))
     }
 
-    /// Goes on with what there was no room for; whether there was anything to do.
-    pub(crate) fn go_on(&self) -> bool {
+    /// Continues operations that waited for room. Returns whether any progressed.
+    pub(crate) fn advance_held_up(&self) -> bool {
         let mut moved = false;
         for initiator in self.held_up.iter().filter_map(|rank| self.initiator(rank)) {
             moved |= initiator.advance(self);
@@ -227,18 +229,18 @@ impl Core {
         moved
     }
 
-    /// Whether [`go_on`](Self::go_on) would find something.
-    pub(crate) fn can_go_on(&self) -> bool {
+    /// Returns whether [`advance_held_up`](Self::advance_held_up) would make progress.
+    pub(crate) fn can_advance_held_up(&self) -> bool {
         (self.held_up.iter())
             .filter_map(|rank| self.initiator(rank))
-            .any(|initiator| initiator.has_news(self))
+            .any(|initiator| initiator.can_advance(self))
     }
 
-    /// Ends what waits for peers that ended, and closes the pipes to them: to all, if this rank
-    /// has ended itself.
-    pub(crate) fn forget_the_lost(&self) {
+    /// Ends operations on peers that ended, and closes the pipes to them: to all peers, if this
+    /// rank has ended.
+    pub(crate) fn close_ended(&self) {
         for rank in (0..self.ranks() as u32).map(Rank) {
-            if self.both_alive(rank).is_err()
+            if self.check_both_alive(rank).is_err()
                 && let Some(initiator) = self.initiator(rank.index())
             {
                 initiator.advance(self);
@@ -246,8 +248,8 @@ impl Core {
         }
     }
 
-    /// Somebody wants to reach memory here.
-    pub(crate) fn call(&self, caller: Caller) {
+    /// Adds a caller that wants to access memory of this rank.
+    pub(crate) fn add_caller(&self, caller: NicCaller) {
         let mut callers = self.callers.lock();
         callers.push(caller);
         self.called.store(true, Release);
@@ -259,7 +261,7 @@ impl Core {
         self.called.load(Acquire)
     }
 
-    pub(crate) fn callers(&self) -> Vec<Caller> {
+    pub(crate) fn take_callers(&self) -> Vec<NicCaller> {
         if !self.has_callers() {
             return Vec::new();
         }
@@ -272,14 +274,14 @@ impl Core {
         self.stopped.load(SeqCst)
     }
 
-    /// Ends the NIC's thread.
+    /// Ends the NIC thread.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, SeqCst);
         self.wake_nic(self.rank());
     }
 }
 
-impl Ranks {
+impl RankSet {
     fn new(ranks: usize) -> Self {
         Self((0..ranks.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
     }
@@ -317,8 +319,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_of_ranks_hold_what_was_put_in() {
-        let ranks = Ranks::new(200);
+    fn sets_of_ranks_contain_the_ranks_that_were_set() {
+        let ranks = RankSet::new(200);
         assert!(!ranks.any());
         for rank in [0, 63, 64, 199] {
             ranks.set(Rank(rank), true);

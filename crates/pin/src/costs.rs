@@ -1,4 +1,4 @@
-//! What pinning costs, found by trying.
+//! The measured costs of pinning.
 
 #![allow(unsafe_code)] // registers scratch memory
 
@@ -6,24 +6,26 @@ use std::time::Instant;
 
 use hydrant_conduit::{Cost, Permission, Registration, measure, memory::PAGE};
 
-use crate::{ring::MOST_BYTES, table::Table};
+use crate::{ring::MOST_BYTES, table::PinnedTable};
 
-/// What rank 0 finds and tells the others: all ranks are to say the same.
+/// The costs and limits that rank 0 measures and publishes, so that all ranks report the same.
 #[derive(Debug, Clone, Copy, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-pub(crate) struct Found {
-    /// For each operation and each page, of registering and of deregistering.
+pub(crate) struct MeasuredCosts {
+    /// Cost of registering in ns: per operation, and per page.
     register: [f64; 2],
+    /// Cost of deregistering in ns: per operation, and per page.
     deregister: [f64; 2],
+    /// Cost of copying a byte, in ns.
     copy: f64,
     /// Bytes that each rank may pin.
     bytes: u64,
 }
 
-impl Found {
-    /// Costs are measured now, in a millisecond or two.
-    pub(crate) fn by_trying(table: &Table, ranks: usize) -> Self {
-        let (register, deregister, copy) = measure(table).unwrap_or(UNKNOWN);
+impl MeasuredCosts {
+    /// Measures the costs, within a millisecond or two.
+    pub(crate) fn measure(table: &PinnedTable, ranks: usize) -> Self {
+        let (register, deregister, copy) = measure_all(table).unwrap_or(UNKNOWN);
         Self {
             register: [register.per_op_ns, register.per_page_ns],
             deregister: [deregister.per_op_ns, deregister.per_page_ns],
@@ -32,7 +34,7 @@ impl Found {
         }
     }
 
-    /// What the network says of registration.
+    /// The properties of registration that the conduit reports.
     pub(crate) fn registration(&self, inline: usize) -> Registration {
         let cost = |[per_op_ns, per_page_ns]: [f64; 2]| Cost {
             per_op_ns,
@@ -51,7 +53,7 @@ impl Found {
     }
 }
 
-/// What is said where nothing can be measured, because not even a page can be pinned now.
+/// The costs to report if nothing can be measured, because not even a page can be pinned now.
 const UNKNOWN: (Cost, Cost, f64) = (
     Cost {
         per_op_ns: 1000.0,
@@ -64,11 +66,11 @@ const UNKNOWN: (Cost, Cost, f64) = (
     0.1,
 );
 
-/// Costs of registering, deregistering and copying.
-fn measure(table: &Table) -> Option<(Cost, Cost, f64)> {
+/// Measures the costs of registering, deregistering and copying.
+fn measure_all(table: &PinnedTable) -> Option<(Cost, Cost, f64)> {
     let once = |addr: *mut u8, len: usize| {
         let begun = Instant::now();
-        // SAFETY: no one is told the key, so nothing is written to the memory.
+        // SAFETY: nobody learns the key, so nothing is written to the memory.
         let key = unsafe { table.register(addr.addr(), len, Permission::ReadWrite)? };
         let registered = begun.elapsed();
         let begun = Instant::now();

@@ -1,11 +1,11 @@
-//! The side that writes and reads: its NIC, as far as that concerns one peer.
+//! The initiator's side of the operations on one peer.
 //!
-//! An operation goes in pieces. A write's piece goes into the pipe first and is asked for then,
-//! so that it is all there or was never asked for, whenever its rank dies; a read's piece is in
-//! the pipe when it is answered. Whoever calls does what can be done now; when there is no room
-//! for more, the NIC's thread goes on as room comes.
+//! An operation is split into pieces. A piece of a write goes into the pipe before it is requested.
+//! So a piece was moved whole or never requested, whenever its rank dies. A piece of a read is in
+//! the pipe when the peer answers. The calling thread does what can be done now. When there is no
+//! room for more, the NIC thread continues as room becomes free.
 
-#![allow(unsafe_code)] // hands memory on to the pipe
+#![allow(unsafe_code)] // passes memory to the pipe
 
 use std::{
     collections::VecDeque,
@@ -21,152 +21,156 @@ use hydrant_smp::upon::{Mapped, Way};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
-    core::{Core, Event},
-    listener::Invitation,
+    core::{OperationEvent, PinCore},
+    listener::NicInvitation,
     pipe::{self, Pipe},
-    queue::{Answer, Piece, Queue, REQUESTS},
-    table::{Refusal, Span},
+    queue::{AccessPiece, AccessQueue, PieceAnswer, REQUESTS},
+    table::{AccessRefusal, Span},
 };
-/// An operation to be done.
-pub(crate) struct Operation {
+/// An operation on a peer.
+pub(crate) struct PinOperation {
     pub(crate) ticket: Ticket,
     pub(crate) way: Way,
     pub(crate) remote: Remote,
-    pub(crate) local: Local,
-    /// The own extent; [`Key::ANY`] for a few bytes that go along.
+    pub(crate) local: LocalMemory,
+    /// The key of the local extent, or [`Key::ANY`] for inline data.
     pub(crate) key: Key,
-    /// A copy of these, whose source is the caller's again before there is room for them.
-    pub(crate) along: Option<Box<[u8]>>,
+    /// A copy of the inline data, so that the caller may reuse the source before there is room in
+    /// the pipe.
+    pub(crate) inline_data: Option<Box<[u8]>>,
     pub(crate) len: usize,
 }
 
-/// Own memory that the caller vouched for until the operation is complete.
+/// Local memory that the caller vouched for until the operation is complete.
 #[derive(Clone, Copy)]
-pub(crate) struct Local(pub(crate) *mut u8);
-// SAFETY: the conduit's contract: valid until complete, whichever thread completes it.
-unsafe impl Send for Local {}
+pub(crate) struct LocalMemory(pub(crate) *mut u8);
+// SAFETY: the memory stays valid until the operation is complete, whichever thread completes it
+// (condition 1 of `Conduit::post`).
+unsafe impl Send for LocalMemory {}
 
-/// What this rank asks of one peer.
-pub(crate) struct Initiator {
-    /// Whose memory it is about.
+/// The operations of this rank on one peer.
+pub(crate) struct PipeInitiator {
+    /// The peer whose memory is accessed.
     peer: Rank,
-    /// Where the peer's NIC is asked.
-    queue: Mapped<Queue>,
-    /// How the peer's NIC is called the first time.
-    invitation: Invitation,
-    /// Held by who begins an operation or takes answers.
-    state: Mutex<State>,
+    /// The queue of requests to the peer's NIC.
+    queue: Mapped<AccessQueue>,
+    /// The address to which the pipes are sent on first use.
+    invitation: NicInvitation,
+    /// Locked by a thread that begins an operation or takes answers.
+    state: Mutex<InitiatorState>,
 }
 
-struct State {
-    /// None before the first operation, and after the peer is lost.
-    pipes: Option<Pipes>,
-    /// Operations under way, in order. Those before `asking` have all their pieces asked for.
-    under_way: VecDeque<UnderWay>,
-    /// The index of the first operation with pieces that were not asked for.
-    asking: usize,
-    /// Pieces asked for and not answered, in order.
-    asked: VecDeque<Asked>,
-    /// The number of the next piece to be asked for.
+struct InitiatorState {
+    /// `None` before the first operation, and after the peer is lost.
+    pipes: Option<PeerPipes>,
+    /// Operations in flight, in order. Those before `next_to_request` have requested all their pieces.
+    in_flight: VecDeque<OperationInFlight>,
+    /// The index of the first operation with pieces to request.
+    next_to_request: usize,
+    /// Pieces requested and not answered, in order.
+    requested: VecDeque<PieceInFlight>,
+    /// The number of the next piece to request.
     next: u64,
-    /// Why no operation can begin any more.
+    /// The error that prevents further operations.
     broken: Option<Error>,
 }
 
-struct Pipes {
-    /// What is written goes through it.
-    out: Filled,
-    /// What is read comes through it.
-    back: Filled,
-    /// The peer's NIC has its ends, or will have.
+struct PeerPipes {
+    /// The pipe for data of writes.
+    out: MeteredPipe,
+    /// The pipe for data of reads.
+    back: MeteredPipe,
+    /// True if the peer's NIC was sent its ends.
     called: bool,
 }
 
-/// A pipe, and how many of its pages may be in use.
-struct Filled {
+/// A pipe, and the number of its pages that may be in use.
+struct MeteredPipe {
     pipe: Pipe,
     used: usize,
 }
 
-struct UnderWay {
-    operation: Operation,
-    /// Bytes asked for, and answered.
-    asked: usize,
+struct OperationInFlight {
+    operation: PinOperation,
+    /// Bytes that were requested.
+    requested: usize,
+    /// Bytes that were answered.
     answered: usize,
-    /// Why it failed, if a piece did: nothing more is asked for then.
+    /// The error of a piece that failed. No further piece is requested then.
     failed: Option<Error>,
 }
 
-struct Asked {
-    /// Where in the operation it begins, in bytes.
+struct PieceInFlight {
+    /// The offset of the piece in the operation, in bytes.
     at: usize,
-    /// How long it is.
+    /// Its length in bytes.
     bytes: usize,
 }
 
-impl Initiator {
-    pub(crate) fn new(peer: Rank, queue: Mapped<Queue>, invitation: Invitation) -> Self {
+impl PipeInitiator {
+    pub(crate) fn new(peer: Rank, queue: Mapped<AccessQueue>, invitation: NicInvitation) -> Self {
         Self {
             peer,
             queue,
             invitation,
-            state: Mutex::new(State {
+            state: Mutex::new(InitiatorState {
                 pipes: None,
-                under_way: VecDeque::new(),
-                asking: 0,
-                asked: VecDeque::new(),
+                in_flight: VecDeque::new(),
+                next_to_request: 0,
+                requested: VecDeque::new(),
                 next: 0,
                 broken: None,
             }),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, InitiatorState> {
         self.state.lock()
     }
 
-    /// Begins an operation; [`advance`](Self::advance) does it.
-    pub(crate) fn begin(&self, core: &Core, operation: Operation) -> Result<(), Error> {
+    /// Begins an operation. [`advance`](Self::advance) then moves its data.
+    pub(crate) fn begin(&self, core: &PinCore, operation: PinOperation) -> Result<(), Error> {
         let mut state = self.state();
         if let Some(broken) = &state.broken {
             return Err(broken.clone());
         }
         if state.pipes.is_none() {
-            state.pipes = Some(Pipes {
-                out: Filled::new()?,
-                back: Filled::new()?,
+            state.pipes = Some(PeerPipes {
+                out: MeteredPipe::new()?,
+                back: MeteredPipe::new()?,
                 called: false,
             });
         }
-        core.begun(self.peer);
-        state.under_way.push_back(UnderWay {
+        core.note_begun(self.peer);
+        state.in_flight.push_back(OperationInFlight {
             operation,
-            asked: 0,
+            requested: 0,
             answered: 0,
             failed: None,
         });
         Ok(())
     }
 
-    /// Takes answers and asks for more; whether there was anything to do.
-    pub(crate) fn advance(&self, core: &Core) -> bool {
+    /// Takes answers and requests more pieces. Returns whether there was progress.
+    pub(crate) fn advance(&self, core: &PinCore) -> bool {
         let mut state = self.state();
         let mut events = Vec::new();
         let mut moved = false;
         loop {
-            // A peer's NIC looks no longer after a rank that has ended, though threads of it live.
-            let lost = core.both_alive(self.peer).err();
-            // What the peer did before it ended still counts.
-            let done = self.go_on(core, &mut state, &mut events, &mut moved, lost);
+            // A peer's NIC no longer serves a rank that has ended, though threads of that rank
+            // still run.
+            let lost = core.check_both_alive(self.peer).err();
+            // Answers from before the peer's end still count.
+            let done = self.advance_once(core, &mut state, &mut events, &mut moved, lost);
             if let Err(broken) = done {
                 state.end(broken.clone(), &mut events);
                 state.pipes = None;
                 state.broken = Some(broken);
             }
-            let more = state.asking < state.under_way.len();
+            let more = state.next_to_request < state.in_flight.len();
             self.queue.more.store(u64::from(more), Relaxed);
             core.held_up.set(self.peer, more);
-            // Between the look and the word that there is more, an answer may have come.
+            // An answer may have come between the last check and the store to `more`.
             if more {
                 fence(SeqCst);
             }
@@ -174,36 +178,38 @@ impl Initiator {
                 break;
             }
         }
-        if state.under_way.is_empty() {
+        if state.in_flight.is_empty() {
             core.busy.set(self.peer, false);
         }
         moved |= !events.is_empty();
-        // With the lock held, so that what happened to an operation is kept in order.
-        core.keep(events);
+        // The lock is held, so that the events of an operation are stored in order.
+        core.keep_events(events);
         moved
     }
 
-    /// Whether [`advance`](Self::advance) would find something.
-    pub(crate) fn has_news(&self, core: &Core) -> bool {
+    /// Returns whether [`advance`](Self::advance) would make progress.
+    pub(crate) fn can_advance(&self, core: &PinCore) -> bool {
         let state = self.state();
         self.is_answered(&state)
-            || !state.under_way.is_empty() && core.both_alive(self.peer).is_err()
+            || !state.in_flight.is_empty() && core.check_both_alive(self.peer).is_err()
     }
 
-    fn is_answered(&self, state: &State) -> bool {
-        !state.asked.is_empty()
+    fn is_answered(&self, state: &InitiatorState) -> bool {
+        !state.requested.is_empty()
             && self
                 .queue
-                .is_answered(state.next - state.asked.len() as u64)
+                .is_answered(state.next - state.requested.len() as u64)
     }
 
+    /// Takes all answers, then requests all pieces for which there is room.
+    ///
     /// # Errors
-    /// What makes further operations with this peer impossible.
-    fn go_on(
+    /// An error that makes further operations on this peer impossible.
+    fn advance_once(
         &self,
-        core: &Core,
-        state: &mut State,
-        events: &mut Vec<Event>,
+        core: &PinCore,
+        state: &mut InitiatorState,
+        events: &mut Vec<OperationEvent>,
         moved: &mut bool,
         lost: Option<Error>,
     ) -> Result<(), Error> {
@@ -213,92 +219,98 @@ impl Initiator {
         if let Some(lost) = lost {
             return Err(lost);
         }
-        while self.ask(core, state, events)? {
+        while self.request_next(core, state, events)? {
             *moved = true;
         }
         Ok(())
     }
 
-    /// Takes the answer to the oldest piece, if it came.
+    /// Takes the answer to the oldest piece. Returns whether there was one.
     fn take_answer(
         &self,
-        core: &Core,
-        state: &mut State,
-        events: &mut Vec<Event>,
+        core: &PinCore,
+        state: &mut InitiatorState,
+        events: &mut Vec<OperationEvent>,
     ) -> Result<bool, Error> {
-        let Some(piece) = state.asked.front() else {
+        let Some(piece) = state.requested.front() else {
             return Ok(false);
         };
-        let number = state.next - state.asked.len() as u64;
-        let Some(answer) = self.queue.answered(number) else {
+        let number = state.next - state.requested.len() as u64;
+        let Some(answer) = self.queue.read_answer(number) else {
             return Ok(false);
         };
-        let &Asked { at, bytes } = piece;
-        state.asked.pop_front();
-        let (Some(current), Some(pipes)) = (state.under_way.front_mut(), &mut state.pipes) else {
+        let &PieceInFlight { at, bytes } = piece;
+        state.requested.pop_front();
+        let (Some(current), Some(pipes)) = (state.in_flight.front_mut(), &mut state.pipes) else {
             return Err(Error::Malformed {
                 peer: self.peer,
-                what: "an answer to a question that was not asked",
+                what: "an answer to a piece that was not requested",
             });
         };
-        let Operation {
+        let PinOperation {
             way, remote, len, ..
         } = current.operation;
         pipes.to(way).used -= pipe::pages(bytes);
-        let outcome: Result<(), Refusal> = answer.into();
+        let outcome: Result<(), AccessRefusal> = answer.into();
         let outcome = outcome
             .map_err(|refusal| refusal.error(self.peer, remote.key, remote.offset, len as u64));
-        if matches!(answer, Answer::Broken | Answer::NoDescriptors(_)) {
+        if matches!(answer, PieceAnswer::Broken | PieceAnswer::NoDescriptors(_)) {
             return outcome.map(|()| true);
         }
-        if way == Way::In && answer == Answer::Done {
+        if way == Way::In && answer == PieceAnswer::Done {
             current.land(core, &pipes.back.pipe, at, bytes)?;
         }
         current.answered += bytes;
         if let Err(error) = outcome {
             current.failed.get_or_insert(error);
         }
-        let over = current.asked == len || current.failed.is_some();
-        if over
-            && current.answered == current.asked
-            && let Some(ended) = state.under_way.pop_front()
+        let is_over = current.requested == len || current.failed.is_some();
+        if is_over
+            && current.answered == current.requested
+            && let Some(ended) = state.in_flight.pop_front()
         {
-            state.asking = state.asking.saturating_sub(1);
+            state.next_to_request = state.next_to_request.saturating_sub(1);
             events.push(ended.end());
         }
         Ok(true)
     }
 
-    /// Asks for the next piece, if there is one and room for it.
-    fn ask(&self, core: &Core, state: &mut State, events: &mut Vec<Event>) -> Result<bool, Error> {
-        let index = state.asking;
-        let (Some(current), Some(pipes)) = (state.under_way.get_mut(index), &mut state.pipes)
+    /// Requests the next piece, if there is one and room for it. Returns whether there was
+    /// progress.
+    fn request_next(
+        &self,
+        core: &PinCore,
+        state: &mut InitiatorState,
+        events: &mut Vec<OperationEvent>,
+    ) -> Result<bool, Error> {
+        let index = state.next_to_request;
+        let (Some(current), Some(pipes)) = (state.in_flight.get_mut(index), &mut state.pipes)
         else {
             return Ok(false);
         };
         if current.failed.is_some() || !pipes.call(&self.invitation, core.rank())? {
-            return Ok(false); // it ends with its last answer; or the peer takes no call now
+            return Ok(false); // the operation ends with its last answer, or the peer takes no call now
         }
-        let Operation {
+        let PinOperation {
             way, remote, len, ..
         } = current.operation;
         let filled = pipes.to(way);
-        let at = current.asked;
+        let at = current.requested;
         let bytes = filled.pipe.piece().min(len - at);
         let pages = pipe::pages(bytes);
-        if state.asked.len() == REQUESTS || filled.used + pages > filled.pipe.pages() {
+        if state.requested.len() == REQUESTS || filled.used + pages > filled.pipe.pages() {
             return Ok(false);
         }
         if way == Way::Out {
             match current.load(core, &filled.pipe, at, bytes) {
                 Ok(()) => {}
-                Err(Refusal::Broken(cause)) => {
+                Err(AccessRefusal::Broken(cause)) => {
                     return Err(Error::system("moving data through io_uring", cause));
                 }
                 Err(refusal) => {
                     current.fail(core.rank(), refusal);
                     if current.answered == at
-                        && let Some(ended) = state.under_way.remove(index)
+                        && let Some(ended) = state.in_flight.remove(index)
                     {
                         events.push(ended.end());
                     }
@@ -307,9 +319,9 @@ impl Initiator {
             }
         }
         filled.used += pages;
-        current.asked += bytes;
-        let last = current.asked == len;
-        let piece = Piece {
+        current.requested += bytes;
+        let last = current.requested == len;
+        let piece = AccessPiece {
             way,
             last,
             key: remote.key.0,
@@ -319,45 +331,45 @@ impl Initiator {
             bytes,
         };
         if last {
-            state.asking += 1;
+            state.next_to_request += 1;
             if way == Way::Out {
-                events.push(Event::Local(current.operation.ticket));
+                events.push(OperationEvent::Local(current.operation.ticket));
             }
         }
-        self.queue.ask(state.next, &piece);
+        self.queue.request(state.next, &piece);
         state.next += 1;
-        state.asked.push_back(Asked { at, bytes });
+        state.requested.push_back(PieceInFlight { at, bytes });
         core.wake_nic(self.peer);
         Ok(true)
     }
 }
 
-impl State {
+impl InitiatorState {
     /// Ends every operation.
-    fn end(&mut self, cause: Error, events: &mut Vec<Event>) {
-        for mut ended in self.under_way.drain(..) {
+    fn end(&mut self, cause: Error, events: &mut Vec<OperationEvent>) {
+        for mut ended in self.in_flight.drain(..) {
             ended.failed.get_or_insert_with(|| cause.clone());
             events.push(ended.end());
         }
-        self.asking = 0;
-        self.asked.clear();
+        self.next_to_request = 0;
+        self.requested.clear();
     }
 }
 
-impl Pipes {
-    fn to(&mut self, way: Way) -> &mut Filled {
+impl PeerPipes {
+    fn to(&mut self, way: Way) -> &mut MeteredPipe {
         match way {
             Way::Out => &mut self.out,
             Way::In => &mut self.back,
         }
     }
 
-    /// Gives the peer's NIC its ends; `false` if that could not be now: its listener is full, or
-    /// gone, of which the peer's standing will tell.
+    /// Sends the peer's NIC its ends of the pipes. Returns `false` if that is not possible now.
+    /// Then the listener is full, or the peer is gone, which its standing shows.
     ///
     /// # Errors
-    /// [`Error::Exhausted`] if this process has no descriptor left to call with.
-    fn call(&mut self, invitation: &Invitation, me: Rank) -> Result<bool, Error> {
+    /// [`Error::Exhausted`] if this process has no free descriptor.
+    fn call(&mut self, invitation: &NicInvitation, me: Rank) -> Result<bool, Error> {
         if !self.called {
             let (out, back) = (&self.out.pipe, &self.back.pipe);
             match invitation.call(me, [out.ends.as_fd(), back.ends.as_fd()]) {
@@ -372,48 +384,57 @@ impl Pipes {
     }
 }
 
-impl Filled {
+impl MeteredPipe {
     fn new() -> Result<Self, Error> {
         let pipe = Pipe::new()?;
         Ok(Self { pipe, used: 0 })
     }
 }
 
-impl UnderWay {
-    /// The part of own memory that a piece is about.
+impl OperationInFlight {
+    /// The local memory of a piece.
     fn span(&self, at: usize, bytes: usize) -> Span {
-        let Operation { local, len, .. } = &self.operation;
+        let PinOperation { local, len, .. } = &self.operation;
         Span::whole(local.0.addr() as u64, *len).part(at, bytes)
     }
 
     /// Moves a piece of a write into the pipe.
-    fn load(&self, core: &Core, pipe: &Pipe, at: usize, bytes: usize) -> Result<(), Refusal> {
-        let Operation { key, along, .. } = &self.operation;
-        let Some(along) = along else {
+    fn load(
+        &self,
+        core: &PinCore,
+        pipe: &Pipe,
+        at: usize,
+        bytes: usize,
+    ) -> Result<(), AccessRefusal> {
+        let PinOperation {
+            key, inline_data, ..
+        } = &self.operation;
+        let Some(inline_data) = inline_data else {
             return core.table.push(*key, self.span(at, bytes), &pipe.ends);
         };
-        let Some(part) = along.get(at..at + bytes) else {
-            return Err(Refusal::BadAddress);
+        let Some(part) = inline_data.get(at..at + bytes) else {
+            return Err(AccessRefusal::BadAddress);
         };
-        // SAFETY: the part is borrowed, and as long.
+        // SAFETY: `part` is borrowed and `bytes` long.
         let filled = unsafe { pipe.fill(part.as_ptr(), bytes) };
         if filled {
             Ok(())
         } else {
-            Err(Refusal::BadAddress)
+            Err(AccessRefusal::BadAddress)
         }
     }
 
-    /// Moves a piece of a read out of the pipe, where it goes, or away.
+    /// Moves a piece of a read out of the pipe to its destination, or discards it if the operation
+    /// failed.
     ///
     /// # Errors
-    /// What leaves the pipe in doubt.
-    fn land(&mut self, core: &Core, pipe: &Pipe, at: usize, bytes: usize) -> Result<(), Error> {
+    /// An error that leaves unknown data in the pipe.
+    fn land(&mut self, core: &PinCore, pipe: &Pipe, at: usize, bytes: usize) -> Result<(), Error> {
         if self.failed.is_none() {
             let span = self.span(at, bytes);
             match core.table.pull(self.operation.key, span, &pipe.ends) {
                 Ok(()) => return Ok(()),
-                Err(Refusal::Broken(cause)) => {
+                Err(AccessRefusal::Broken(cause)) => {
                     return Err(Error::system("moving data through io_uring", cause));
                 }
                 Err(refusal) => self.fail(core.rank(), refusal),
@@ -423,17 +444,17 @@ impl UnderWay {
         Ok(())
     }
 
-    /// Its own memory was refused.
-    fn fail(&mut self, me: Rank, refusal: Refusal) {
-        let Operation {
+    /// Fails the operation, because its local memory was refused.
+    fn fail(&mut self, me: Rank, refusal: AccessRefusal) {
+        let PinOperation {
             local, key, len, ..
         } = &self.operation;
         let error = refusal.error(me, *key, local.0.addr() as u64, *len as u64);
         self.failed.get_or_insert(error);
     }
 
-    fn end(self) -> Event {
+    fn end(self) -> OperationEvent {
         let result = self.failed.map_or(Ok(()), Err);
-        Event::Complete(self.operation.ticket, result)
+        OperationEvent::Complete(self.operation.ticket, result)
     }
 }

@@ -1,22 +1,25 @@
-//! Ranks of one host as if a NIC that needs registration joined them: `smp+pin`.
+//! The conduit `smp+pin`: ranks of one host, connected as by a NIC that needs registration.
 //!
-//! Messages go through the rings of [`Smp`](hydrant_smp::Smp). Memory does not: each rank's segment is
-//! its own, and a peer reaches only what was registered. Registering has the kernel pin the
-//! pages, as buffers of an `io_uring` (`ring`, `table`); a thread of each rank plays its NIC
-//! (`thread`). A write goes from the pinned pages of one rank through a pipe (`pipe`) into those of
-//! the other, a read the other way (`initiator`), at the request of a queue in shared memory
-//! (`queue`); keys are checked at each access and on both sides. What a key names are pages and
-//! not addresses: memory that was unmapped and mapped anew is not reached under an old key, but
-//! the old pages are, as with a NIC. `docs/pinned.md` says how far the likeness goes.
+//! Messages go through the rings of [`Smp`](hydrant_smp::Smp). Memory does not: each rank has its
+//! own segment, and a peer accesses only registered memory.
 //!
-//! The kernel counts a huge page whole however little of it is pinned, so that what is counted
-//! (`VmPin`) would not be what was registered: the process goes without huge pages from
-//! [`attach`] on.
+//! - Registration has the kernel pin the pages, as buffers of an `io_uring` (`ring`, `table`).
+//! - A thread of each rank plays its NIC (`thread`).
+//! - A request travels in a queue in shared memory (`queue`).
+//! - A write moves through a pipe (`pipe`) from the pinned pages of one rank into those of the
+//!   other. A read moves the other way (`initiator`).
 //!
-//! After `fork`, the child has no part in the conduit. Pinned pages stay those of the parent:
-//! the child gets copies of them.
+//! Both sides check the keys at each access. A key names pages, not addresses. After memory is
+//! unmapped and mapped again, an old key still accesses the old pages, as with a NIC.
+//! `docs/pinned.md` describes how far the likeness goes.
+//!
+//! The kernel counts a whole huge page even if only a part of it is pinned. Then its count
+//! (`VmPin`) would exceed the registered bytes. So [`attach`] disables huge pages for the process.
+//!
+//! After `fork`, the child has no part in the conduit. Pinned pages stay with the parent; the child
+//! gets copies of them.
 
-#![allow(unsafe_code)] // a system call that libc alone knows
+#![allow(unsafe_code)] // a system call that only libc offers
 
 mod area;
 mod bare;
@@ -42,27 +45,27 @@ use hydrant_smp::{Options, upon::join};
 use self::{
     area::{COSTS, DESCRIPTORS, EXTRA},
     conduit::INLINE,
-    core::Core,
-    costs::Found,
-    limits::Limits,
-    listener::Listener,
-    table::Table,
+    core::PinCore,
+    costs::MeasuredCosts,
+    limits::PinLimits,
+    listener::NicListener,
+    table::PinnedTable,
 };
 
-pub use bare::Bare;
+pub use bare::BareRing;
 pub use conduit::Pinned;
 pub use table::MOST_EXTENTS;
 
 /// Joins the ranks that `bootstrap` knows, all on this host. Collective.
 ///
-/// Of `options`, the way to foreign memory has no meaning, and there may be as many extents as
-/// the kernel's tables hold, 65536.
+/// The option for the access to foreign memory has no effect. There may be as many extents as the
+/// kernel's tables hold, 65536.
 ///
 /// # Errors
-/// [`Error::Unreachable`] if a rank is on another host or does not come in time, and where the
-/// system has no `io_uring` or forbids it.
+/// [`Error::Unreachable`] if a rank is on another host or does not join in time, or if the system
+/// has no `io_uring` or forbids it.
 pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Pinned, Error> {
-    without_huge_pages();
+    disable_huge_pages();
     let segment = Segment::new(options.segment.next_multiple_of(4096))?;
     let rank = Rank(bootstrap.rank());
     let messages = Options {
@@ -70,43 +73,43 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Pinned
         ..options.clone()
     };
     let (smp, (table, listener)) = join(bootstrap, &messages, EXTRA, DESCRIPTORS, |areas| {
-        let table = Table::new(rank, areas.extents(), Limits::here())?;
+        let table = PinnedTable::new(rank, areas.extents(), PinLimits::here())?;
         if rank == Rank(0) {
-            let found = Found::by_trying(&table, areas.ranks());
+            let found = MeasuredCosts::measure(&table, areas.ranks());
             let stored = areas.of_rank(rank).store(COSTS, found);
             debug_assert!(stored.is_ok(), "an area is as long as it was asked for");
         }
-        Ok((table, Listener::open(&areas.of_rank(rank))?))
+        Ok((table, NicListener::open(&areas.of_rank(rank))?))
     })?;
-    let found: Found = (smp.areas().of_rank(Rank(0)).load(COSTS))
+    let found: MeasuredCosts = (smp.areas().of_rank(Rank(0)).load(COSTS))
         .map_err(|_| Error::Unreachable("an area out of bounds".to_owned()))?;
     let caps = Caps {
         name: "smp+pin",
         registration: Some(found.registration(INLINE)),
         any_address: false,
         stores_wake: false,
-        // The kernel moves data between pinned pages and changes nothing there.
+        // The kernel moves data between pinned pages and has no atomic operation on them.
         atomics: None,
         segment: segment.window.len(),
         ..smp.caps().clone()
     };
-    Pinned::start(Arc::new(Core::new(smp, table)), listener, segment, caps)
+    Pinned::start(Arc::new(PinCore::new(smp, table)), listener, segment, caps)
 }
 
-/// Whether this system plays NICs, and what registration costs with them.
+/// Returns the costs and limits of registration on this system.
 ///
 /// # Errors
 /// [`Error::Unreachable`] where the system has no `io_uring` or forbids it.
 pub fn probe() -> Result<Registration, Error> {
-    let table = Table::new(Rank(0), MOST_EXTENTS, Limits::here())?;
-    Ok(Found::by_trying(&table, 1).registration(INLINE))
+    let table = PinnedTable::new(Rank(0), MOST_EXTENTS, PinLimits::here())?;
+    Ok(MeasuredCosts::measure(&table, 1).registration(INLINE))
 }
 
-/// From now on no memory of this process becomes a huge page.
-fn without_huge_pages() {
-    // SAFETY: changes how later page faults are served, and nothing that a program can see.
+/// Disables huge pages for this process.
+fn disable_huge_pages() {
+    // SAFETY: the call changes only how later page faults are served.
     let refused = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) } != 0;
     if refused {
-        tracing::debug!("huge pages stay: pinned memory is counted by them");
+        tracing::debug!("huge pages stay enabled: the kernel counts pinned memory by them");
     }
 }

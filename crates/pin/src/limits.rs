@@ -1,4 +1,4 @@
-//! How much may be pinned.
+//! Limits on pinned memory.
 
 use std::io;
 
@@ -9,24 +9,24 @@ use hydrant_conduit::{
 
 use crate::ring::{OWN_PAGES, Unpinnable};
 
-/// Rings that a rank has, where much may be locked.
+/// The number of rings of a rank, where much memory may be locked.
 pub(crate) const SHARDS: usize = 4;
 
-/// What may be locked before a rank has several rings.
+/// Bytes that must be lockable before a rank has several rings.
 const PLENTY: u64 = 64 << 20;
 
-/// What may be pinned.
+/// The limits on pinned memory.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
-    /// `RLIMIT_MEMLOCK`, if it applies to this process. The kernel counts all that a user
-    /// pins for `io_uring` against it, in whatever process.
+pub(crate) struct PinLimits {
+    /// `RLIMIT_MEMLOCK`, if it applies to this process. The kernel counts all memory that a user
+    /// pins for `io_uring` against it, in all processes together.
     locked: Option<u64>,
-    /// What is taken of physical memory.
+    /// Bytes of physical memory that may be pinned.
     physical: u64,
 }
 
-impl Limits {
-    /// Those of this process.
+impl PinLimits {
+    /// Returns the limits of this process.
     pub(crate) fn here() -> Self {
         Self {
             locked: memlock(),
@@ -34,7 +34,7 @@ impl Limits {
         }
     }
 
-    /// Bytes that each of so many ranks of this host may pin.
+    /// Returns the bytes that each of `ranks` ranks on this host may pin.
     pub(crate) fn share(&self, ranks: usize) -> usize {
         let ranks = ranks.max(1) as u64;
         let physical = self.physical / ranks;
@@ -43,7 +43,8 @@ impl Limits {
         locked.map_or(physical, |locked| locked.min(physical)) as usize / PAGE * PAGE
     }
 
-    /// Rings that a rank has: few where each takes of what little may be locked.
+    /// Returns the number of rings of a rank: one where little memory may be locked, because each
+    /// ring takes some.
     pub(crate) fn rings(&self) -> usize {
         if self.locked.is_none_or(|locked| locked > PLENTY) {
             SHARDS
@@ -52,23 +53,29 @@ impl Limits {
         }
     }
 
-    /// Why memory of a rank was not pinned.
-    pub(crate) fn refused(&self, cause: Unpinnable, rank: Rank, addr: usize, len: usize) -> Error {
+    /// Returns the error for memory of a rank that was not pinned.
+    pub(crate) fn registration_error(
+        &self,
+        cause: Unpinnable,
+        rank: Rank,
+        addr: usize,
+        len: usize,
+    ) -> Error {
         match cause {
             Unpinnable::Address => Error::BadAddress {
                 peer: rank,
                 addr: addr as u64,
                 len: len as u64,
             },
-            Unpinnable::Memory => self.exceeded(),
+            Unpinnable::Memory => self.limit_error(),
             Unpinnable::Other(cause) => {
                 Error::system("pinning memory", io::Error::from_raw_os_error(cause))
             }
         }
     }
 
-    /// There is no more.
-    fn exceeded(&self) -> Error {
+    /// Returns the error of the limit that was reached.
+    fn limit_error(&self) -> Error {
         match self.locked {
             Some(limit) => Error::Exhausted {
                 what: "memory that may be pinned",
@@ -90,14 +97,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lesser_limit_is_shared() {
-        let limits = Limits {
+    fn the_smaller_limit_is_shared_among_the_ranks() {
+        let limits = PinLimits {
             locked: Some(8 << 20),
             physical: 16 << 30,
         };
         assert_eq!(limits.share(4), (2 << 20) - OWN_PAGES * PAGE);
-        assert!(limits.exceeded().to_string().contains("ulimit -l"));
-        let free = Limits {
+        assert!(limits.limit_error().to_string().contains("ulimit -l"));
+        let free = PinLimits {
             locked: None,
             ..limits
         };

@@ -1,10 +1,10 @@
-//! Pipes: the pipes between NICs.
+//! The pipes between NICs.
 //!
-//! Bytes go from pinned pages into a pipe and out of it into other pinned pages. The kernel
-//! does both at once, without a worker of its own, as long as there is room, or data: who
-//! writes counts the pages that a pipe has, so that there always is.
+//! Bytes move from pinned pages into a pipe, and from there into other pinned pages. The kernel
+//! does either step at once, without a worker thread, if the pipe has room, or data. A writer
+//! counts the pages in a pipe, so that there always is room.
 
-#![allow(unsafe_code)] // system calls on addresses of the caller
+#![allow(unsafe_code)] // system calls on the caller's addresses
 
 use std::{
     io,
@@ -17,17 +17,18 @@ use rustix::{
     pipe::{PipeFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with},
 };
 
-/// What a pipe is to hold. The system may give less: to users who have many, two pages.
+/// The wanted capacity of a pipe. The system may grant less: two pages to users with many pipes.
 const WANTED: usize = 256 << 10;
 
-/// Most bytes of a piece. Small enough to stay in a core's cache between going in and out.
+/// Most bytes of a piece. A piece is small enough to stay in a core's cache while it is in the
+/// pipe.
 pub(crate) const PIECE: usize = 64 << 10;
 
-/// A pipe. Both ends are held on each side, so that nobody is signalled when a peer dies, and
-/// both are one descriptor, for each rank has pipes to all others.
+/// A pipe. Each side holds both ends, so that a peer's death raises no signal. Both ends are one
+/// descriptor, because each rank has pipes to all others.
 pub(crate) struct Pipe {
     pub(crate) ends: OwnedFd,
-    /// Pages it holds. A piece takes as many as it has, rounded up, wherever it begins.
+    /// The capacity in pages. A piece takes its length in pages, rounded up, wherever it begins.
     pages: usize,
 }
 
@@ -35,12 +36,13 @@ impl Pipe {
     pub(crate) fn new() -> Result<Self, Error> {
         let failed = |cause| Error::system("making a pipe", cause);
         let (read, _write) = pipe_with(PipeFlags::CLOEXEC).map_err(failed)?;
-        // Only as a file can a pipe be opened for both; its ends are not needed then.
+        // Only opening the pipe as a file gives one descriptor for both ends. The original ends are
+        // not needed then.
         let path = format!("/proc/self/fd/{}", read.as_raw_fd());
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let ends = open(path, flags, Mode::empty())
             .map_err(|cause| Error::system("opening a pipe by /proc/self/fd", cause))?;
-        // As it is, if it cannot be larger.
+        // The capacity stays as it is if it cannot be raised.
         let _ = fcntl_setpipe_size(&ends, WANTED);
         let pages = fcntl_getpipe_size(&ends).map_err(failed)? / PAGE;
         Ok(Self {
@@ -49,23 +51,23 @@ impl Pipe {
         })
     }
 
-    /// Pages that it holds.
+    /// Returns the capacity in pages.
     pub(crate) fn pages(&self) -> usize {
         self.pages
     }
 
-    /// Most bytes that go through at once.
+    /// Returns the most bytes of one piece.
     pub(crate) fn piece(&self) -> usize {
         PIECE.min(self.pages * PAGE)
     }
 
-    /// Writes memory of this process, of any kind, into the pipe; `false` if it is not
-    /// readable. There is room.
+    /// Writes memory of this process, of any kind, into the pipe, which has room. Returns `false`
+    /// if the memory is not readable.
     ///
     /// # Safety
     /// `from` is readable for `len` bytes, or not mapped.
     pub(crate) unsafe fn fill(&self, from: *const u8, len: usize) -> bool {
-        // SAFETY: the kernel reads at the address, or says EFAULT.
+        // SAFETY: the caller's condition: the address is readable, or the kernel returns EFAULT.
         let count = unsafe { libc::write(self.ends.as_raw_fd(), from.cast(), len) };
         if usize::try_from(count) == Ok(len) {
             return true;
@@ -77,7 +79,7 @@ impl Pipe {
     }
 }
 
-/// Throws away what is in a pipe: so many bytes, or fewer if there are no more.
+/// Discards `bytes` bytes from a pipe, or all if there are fewer.
 pub(crate) fn discard(pipe: &OwnedFd, mut bytes: usize) {
     let mut sink = [0_u8; PAGE];
     while bytes > 0 {
@@ -91,7 +93,7 @@ pub(crate) fn discard(pipe: &OwnedFd, mut bytes: usize) {
     }
 }
 
-/// Pages of a pipe that a piece may take.
+/// Returns the pages of a pipe that a piece may take.
 pub(crate) fn pages(bytes: usize) -> usize {
     bytes.div_ceil(PAGE)
 }
@@ -101,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_pages_as_said_fit_wherever_pieces_begin() {
+    fn a_pipe_holds_its_capacity_wherever_pieces_begin() {
         let pipe = Pipe::new().unwrap();
         let data = vec![7_u8; PIECE];
         let mut inside = 0;
@@ -111,7 +113,7 @@ mod tests {
             if inside + pages(len) > pipe.pages() {
                 break;
             }
-            // SAFETY: `data` is ours.
+            // SAFETY: `data` is a local array of sufficient length.
             assert!(unsafe { pipe.fill(data.as_ptr(), len) }, "{inside} pages");
             inside += pages(len);
             sum += len;

@@ -1,11 +1,11 @@
-//! What one rank asks the NIC of another: a queue in shared memory for each pair.
+//! The requests of one rank to the NIC of another: a queue in shared memory for each ordered pair.
 //!
-//! A request is one cache line, and its answer comes back in the same line. The word `turn`
-//! says whose it is: for the request of number `n`, `2n + 1` once it was asked and `2n + 2`
-//! once it was answered. The initiator uses a line again only after it took the answer, so neither
-//! side ever writes to a line that is the other's.
+//! A request is one cache line, and its answer comes back in the same line. The word `turn` tells
+//! which side owns the line. For request `n` it is `2n + 1` once requested, and `2n + 2` once
+//! answered. The initiator reuses a line only after it read the answer. So neither side ever writes
+//! to a line that the other side owns.
 
-#![allow(unsafe_code)] // says what lies in shared memory
+#![allow(unsafe_code)] // declares a type shareable
 
 use std::sync::atomic::{
     AtomicU64,
@@ -14,67 +14,68 @@ use std::sync::atomic::{
 
 use hydrant_smp::upon::{Shareable, Way};
 
-/// Requests that may be under way between two ranks.
+/// Most requests in flight between two ranks.
 pub(crate) const REQUESTS: usize = 32;
 
 /// Bytes of a queue.
-pub(crate) const BYTES: usize = size_of::<Queue>();
+pub(crate) const BYTES: usize = size_of::<AccessQueue>();
 
-/// The queue of one pair, one way.
+/// The queue of one ordered pair of ranks.
 #[repr(C, align(64))]
-pub(crate) struct Queue {
-    /// Not zero while the initiator has more to ask than there was room for.
+pub(crate) struct AccessQueue {
+    /// Non-zero while the initiator has more to request than there was room for.
     pub(crate) more: AtomicU64,
     _spare: [AtomicU64; 7],
-    lines: [Request; REQUESTS],
+    lines: [QueueLine; REQUESTS],
 }
 
-// SAFETY: a struct of atomics.
-unsafe impl Shareable for Queue {}
+// SAFETY: a struct of atomic integers, for which any bits are valid.
+unsafe impl Shareable for AccessQueue {}
 
 #[repr(C, align(64))]
-struct Request {
+struct QueueLine {
     turn: AtomicU64,
-    /// Way, whether it is the last of an operation, and bytes of the piece.
-    what: AtomicU64,
+    /// The direction, a mark of the operation's last piece, and the bytes of the piece.
+    bits: AtomicU64,
     key: AtomicU64,
     offset: AtomicU64,
     len: AtomicU64,
     at: AtomicU64,
     status: AtomicU64,
-    /// The limit that a status tells of.
+    /// The extent's length or the descriptor limit that belongs to the status.
     extent: AtomicU64,
 }
 
-/// A piece of an operation, as asked for.
+/// A piece of an operation, as requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Piece {
+pub(crate) struct AccessPiece {
     pub(crate) way: Way,
-    /// The operation's last.
+    /// True for the operation's last piece.
     pub(crate) last: bool,
-    /// The extent at the NIC's side.
+    /// The key of the extent at the NIC's side.
     pub(crate) key: u64,
-    /// Where the whole operation begins, and how long it is: keys are checked for all of it,
-    /// so that of what is refused nothing lands.
+    /// The address at which the whole operation begins. Keys are checked for all of the operation,
+    /// so that a refused operation changes nothing.
     pub(crate) offset: u64,
+    /// The length of the whole operation.
     pub(crate) len: u64,
-    /// Where in it the piece begins.
+    /// The offset of the piece in the operation.
     pub(crate) at: u64,
     pub(crate) bytes: usize,
 }
 
-/// How a piece ended.
+/// The outcome of a piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Answer {
+pub(crate) enum PieceAnswer {
     Done,
     Revoked,
-    /// With the length of the extent.
+    /// Carries the length of the extent.
     OutOfExtent(u64),
     BadAddress,
     /// The NIC itself failed.
     Broken,
-    /// The NIC could not take its ends of the pipes: its process has as many descriptors as it
-    /// may, so many.
+    /// The NIC could not take its ends of the pipes, because its process reached its limit on
+    /// descriptors. Carries the limit.
     NoDescriptors(u64),
 }
 
@@ -82,17 +83,17 @@ const READ: u64 = 1;
 const LAST: u64 = 2;
 const BYTES_SHIFT: u32 = 8;
 
-impl Queue {
-    fn line(&self, n: u64) -> &Request {
+impl AccessQueue {
+    fn line(&self, n: u64) -> &QueueLine {
         &self.lines[(n % REQUESTS as u64) as usize]
     }
 
-    /// Asks for the piece of number `n`; the one of `n - REQUESTS` was taken.
-    pub(crate) fn ask(&self, n: u64, piece: &Piece) {
+    /// Requests piece `n`. The answer to piece `n - REQUESTS` was read before.
+    pub(crate) fn request(&self, n: u64, piece: &AccessPiece) {
         let line = self.line(n);
         let way = if piece.way == Way::In { READ } else { 0 };
         let last = if piece.last { LAST } else { 0 };
-        line.what
+        line.bits
             .store(way | last | (piece.bytes as u64) << BYTES_SHIFT, Relaxed);
         line.key.store(piece.key, Relaxed);
         line.offset.store(piece.offset, Relaxed);
@@ -101,42 +102,42 @@ impl Queue {
         line.turn.store(2 * n + 1, Release);
     }
 
-    /// Whether the piece of number `n` was asked for.
+    /// Returns whether piece `n` was requested.
     #[inline]
-    pub(crate) fn is_asked(&self, n: u64) -> bool {
+    pub(crate) fn is_requested(&self, n: u64) -> bool {
         self.line(n).turn.load(Acquire) == 2 * n + 1
     }
 
-    /// The piece of number `n`, once it was asked for; `Err` if it is none.
-    pub(crate) fn asked(&self, n: u64, most: usize) -> Option<Result<Piece, ()>> {
-        if !self.is_asked(n) {
+    /// Returns piece `n` once it was requested. Returns `Err` if the request is malformed.
+    pub(crate) fn read_request(&self, n: u64, most: usize) -> Option<Result<AccessPiece, ()>> {
+        if !self.is_requested(n) {
             return None;
         }
         let line = self.line(n);
-        let what = line.what.load(Relaxed);
-        let piece = Piece {
-            way: if what & READ != 0 { Way::In } else { Way::Out },
-            last: what & LAST != 0,
+        let bits = line.bits.load(Relaxed);
+        let piece = AccessPiece {
+            way: if bits & READ != 0 { Way::In } else { Way::Out },
+            last: bits & LAST != 0,
             key: line.key.load(Relaxed),
             offset: line.offset.load(Relaxed),
             len: line.len.load(Relaxed),
             at: line.at.load(Relaxed),
-            bytes: (what >> BYTES_SHIFT) as usize,
+            bytes: (bits >> BYTES_SHIFT) as usize,
         };
         let fits = piece.bytes <= most
             && (piece.at.checked_add(piece.bytes as u64)).is_some_and(|end| end <= piece.len);
         Some(if fits { Ok(piece) } else { Err(()) })
     }
 
-    /// Answers the piece of number `n`.
-    pub(crate) fn answer(&self, n: u64, answer: Answer) {
+    /// Answers piece `n`.
+    pub(crate) fn answer(&self, n: u64, answer: PieceAnswer) {
         let (status, extent) = match answer {
-            Answer::Done => (0, 0),
-            Answer::Revoked => (1, 0),
-            Answer::OutOfExtent(extent) => (2, extent),
-            Answer::BadAddress => (3, 0),
-            Answer::Broken => (4, 0),
-            Answer::NoDescriptors(limit) => (5, limit),
+            PieceAnswer::Done => (0, 0),
+            PieceAnswer::Revoked => (1, 0),
+            PieceAnswer::OutOfExtent(extent) => (2, extent),
+            PieceAnswer::BadAddress => (3, 0),
+            PieceAnswer::Broken => (4, 0),
+            PieceAnswer::NoDescriptors(limit) => (5, limit),
         };
         let line = self.line(n);
         line.status.store(status, Relaxed);
@@ -144,25 +145,25 @@ impl Queue {
         line.turn.store(2 * n + 2, Release);
     }
 
-    /// Whether the piece of number `n` was answered.
+    /// Returns whether piece `n` was answered.
     #[inline]
     pub(crate) fn is_answered(&self, n: u64) -> bool {
         self.line(n).turn.load(Acquire) == 2 * n + 2
     }
 
-    /// How the piece of number `n` ended, once it did.
-    pub(crate) fn answered(&self, n: u64) -> Option<Answer> {
+    /// Returns the outcome of piece `n` once it was answered.
+    pub(crate) fn read_answer(&self, n: u64) -> Option<PieceAnswer> {
         if !self.is_answered(n) {
             return None;
         }
         let line = self.line(n);
         Some(match line.status.load(Relaxed) {
-            0 => Answer::Done,
-            1 => Answer::Revoked,
-            2 => Answer::OutOfExtent(line.extent.load(Relaxed)),
-            3 => Answer::BadAddress,
-            5 => Answer::NoDescriptors(line.extent.load(Relaxed)),
-            _ => Answer::Broken,
+            0 => PieceAnswer::Done,
+            1 => PieceAnswer::Revoked,
+            2 => PieceAnswer::OutOfExtent(line.extent.load(Relaxed)),
+            3 => PieceAnswer::BadAddress,
+            5 => PieceAnswer::NoDescriptors(line.extent.load(Relaxed)),
+            _ => PieceAnswer::Broken,
         })
     }
 }
@@ -171,15 +172,15 @@ impl Queue {
 mod tests {
     use super::*;
 
-    /// As the shared file has it.
-    fn queue() -> Queue {
+    /// An empty queue, as it is in the shared file at first.
+    fn queue() -> AccessQueue {
         let zero = || AtomicU64::new(0);
-        Queue {
+        AccessQueue {
             more: zero(),
             _spare: std::array::from_fn(|_| zero()),
-            lines: std::array::from_fn(|_| Request {
+            lines: std::array::from_fn(|_| QueueLine {
                 turn: zero(),
-                what: zero(),
+                bits: zero(),
                 key: zero(),
                 offset: zero(),
                 len: zero(),
@@ -191,18 +192,18 @@ mod tests {
     }
 
     #[test]
-    fn pieces_and_answers_come_as_sent() {
+    fn pieces_and_answers_arrive_as_sent() {
         let queue = queue();
         let answers = [
-            Answer::Done,
-            Answer::Revoked,
-            Answer::OutOfExtent(77),
-            Answer::BadAddress,
-            Answer::Broken,
-            Answer::NoDescriptors(1024),
+            PieceAnswer::Done,
+            PieceAnswer::Revoked,
+            PieceAnswer::OutOfExtent(77),
+            PieceAnswer::BadAddress,
+            PieceAnswer::Broken,
+            PieceAnswer::NoDescriptors(1024),
         ];
         for n in 0..200 {
-            let piece = Piece {
+            let piece = AccessPiece {
                 way: if n % 3 == 0 { Way::In } else { Way::Out },
                 last: n % 2 == 0,
                 key: n << 32 | 5,
@@ -211,21 +212,25 @@ mod tests {
                 at: n * 4096,
                 bytes: 65536 - n as usize,
             };
-            assert_eq!(queue.asked(n, 65536), None);
-            queue.ask(n, &piece);
-            assert_eq!(queue.asked(n, 65536), Some(Ok(piece)));
-            assert_eq!(queue.answered(n), None);
+            assert_eq!(queue.read_request(n, 65536), None);
+            queue.request(n, &piece);
+            assert_eq!(queue.read_request(n, 65536), Some(Ok(piece)));
+            assert_eq!(queue.read_answer(n), None);
             let answer = answers[n as usize % answers.len()];
             queue.answer(n, answer);
-            assert_eq!(queue.asked(n, 65536), None, "answered is not asked");
-            assert_eq!(queue.answered(n), Some(answer));
+            assert_eq!(
+                queue.read_request(n, 65536),
+                None,
+                "an answered piece is not requested"
+            );
+            assert_eq!(queue.read_answer(n), Some(answer));
         }
     }
 
     #[test]
-    fn what_is_no_piece_is_seen() {
+    fn malformed_requests_are_recognised() {
         let queue = queue();
-        let piece = Piece {
+        let piece = AccessPiece {
             way: Way::Out,
             last: true,
             key: 1,
@@ -235,12 +240,12 @@ mod tests {
             bytes: 10,
         };
         for (n, bad) in [
-            Piece { bytes: 11, ..piece },
-            Piece {
+            AccessPiece { bytes: 11, ..piece },
+            AccessPiece {
                 at: u64::MAX,
                 ..piece
             },
-            Piece {
+            AccessPiece {
                 len: 9000,
                 at: 0,
                 bytes: 8193,
@@ -250,8 +255,8 @@ mod tests {
         .into_iter()
         .enumerate()
         {
-            queue.ask(n as u64, &bad);
-            assert_eq!(queue.asked(n as u64, 8192), Some(Err(())), "{bad:?}");
+            queue.request(n as u64, &bad);
+            assert_eq!(queue.read_request(n as u64, 8192), Some(Err(())), "{bad:?}");
         }
     }
 }

@@ -1,11 +1,13 @@
-//! An `io_uring` and the memory that the kernel pinned for it.
+//! An `io_uring` and the memory that the kernel pins for it.
 //!
-//! Its table of registered buffers is what a NIC's translation table is: an entry holds the
-//! pages that were there when it was made, whatever its addresses are mapped to by now, and
-//! they count as pinned (`VmPin`). Fixed reads and writes move bytes between an entry and a
-//! pipe; each is done when [`Ring::pull`] or [`Ring::push`] returns.
+//! The ring's table of registered buffers works like the translation table of a NIC. An entry holds
+//! the pages that were mapped when it was made, whatever its addresses are mapped to later. The
+//! pages count as pinned (`VmPin`).
+//!
+//! Fixed reads and writes move bytes between an entry and a pipe. Each has ended when
+//! [`Ring::pull`] or [`Ring::push`] returns.
 
-#![allow(unsafe_code)] // registers memory with the kernel and has it read and written there
+#![allow(unsafe_code)] // has the kernel pin, read and write memory
 
 use std::{
     io,
@@ -17,36 +19,39 @@ use io_uring::{IoUring, opcode, squeue, types::Fd};
 
 /// Most entries of a table: the kernel's limit.
 pub(crate) const MOST_ENTRIES: usize = 1 << 14;
-/// Pages that a ring takes itself. Kernels from 6.13 on count them as locked.
+/// Pages of a ring itself. Kernels from 6.13 on count them as locked.
 pub(crate) const OWN_PAGES: usize = 2;
 /// Most bytes of an entry: the kernel's limit.
 pub(crate) const MOST_BYTES: usize = 1 << 30;
 
-/// A ring and its table.
+/// A ring and its table of registered buffers.
 pub(crate) struct Ring {
     ring: IoUring,
-    /// An operation did not end at once, and may not have ended yet.
+    /// True if an operation did not end at once, and may still be running.
     lost: bool,
 }
 
-/// Why memory was not pinned.
+/// The cause why memory was not pinned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unpinnable {
-    /// It is not mapped, or not so that it could be written to.
+    /// The memory is not mapped, or not writable.
     Address,
-    /// More than may be pinned, or than there is.
+    /// The limit on pinned memory is reached, or the system has no memory left.
     Memory,
-    /// Something else, by its number.
+    /// Another error number.
     Other(i32),
 }
 
 impl Ring {
-    /// A ring whose table has so many entries, all empty.
+    /// Makes a ring whose table has `entries` empty entries.
     ///
     /// # Errors
-    /// [`Error::Unreachable`] where the system has no `io_uring`, or forbids it.
+    /// [`Error::Unreachable`] if the system has no `io_uring`, or forbids it.
     pub(crate) fn new(entries: usize) -> Result<Self, Error> {
-        let ring = IoUring::builder().dontfork().build(4).map_err(absent)?;
+        let ring = IoUring::builder()
+            .dontfork()
+            .build(4)
+            .map_err(setup_error)?;
         (ring.submitter().register_buffers_sparse(entries as u32)).map_err(|cause| {
             if cause.raw_os_error() == Some(libc::EINVAL) {
                 let what = "smp+pin needs io_uring with sparse tables of buffers: Linux 5.19";
@@ -58,21 +63,21 @@ impl Ring {
         Ok(Self { ring, lost: false })
     }
 
-    /// Pins memory under an entry. The addresses need not be mapped: that is an error.
+    /// Pins memory under an entry. Returns an error if the memory is not mapped.
     pub(crate) fn pin(&self, entry: u32, addr: usize, len: usize) -> Result<(), Unpinnable> {
         let buffer = libc::iovec {
             iov_base: std::ptr::without_provenance_mut(addr),
             iov_len: len,
         };
         loop {
-            // SAFETY: the kernel looks up the pages itself and keeps them; nothing here relies
-            // on the addresses. They are read and written by `move_bytes` alone.
+            // SAFETY: the kernel looks up the pages itself and keeps them. Only `move_bytes`
+            // accesses the pages.
             let done =
                 unsafe { (self.ring.submitter()).register_buffers_update(entry, &[buffer], None) };
             let Err(cause) = done else { return Ok(()) };
             return Err(match cause.raw_os_error() {
                 Some(libc::EINTR) => continue,
-                // Not supported: pages of a file, to kernels up to 6.1.
+                // Kernels up to 6.1 do not support pages of a file.
                 Some(libc::EFAULT | libc::EINVAL | libc::EOVERFLOW | libc::EOPNOTSUPP) => {
                     Unpinnable::Address
                 }
@@ -82,7 +87,7 @@ impl Ring {
         }
     }
 
-    /// Empties an entry: its pages are no longer pinned.
+    /// Empties an entry, which unpins its pages.
     pub(crate) fn unpin(&self, entry: u32) {
         let nothing = libc::iovec {
             iov_base: std::ptr::null_mut(),
@@ -96,10 +101,10 @@ impl Ring {
         }
     }
 
-    /// Moves bytes out of a pipe into an entry, at an address of when it was pinned.
+    /// Moves bytes out of a pipe into an entry. `addr` is an address of the time of pinning.
     ///
     /// # Safety
-    /// The pinned pages bear being written to there.
+    /// The pinned pages bear being written to in this range.
     pub(crate) unsafe fn pull(
         &mut self,
         pipe: &OwnedFd,
@@ -146,21 +151,21 @@ impl Ring {
         Ok(())
     }
 
-    /// Has one operation done.
+    /// Runs one operation to its end.
     fn run(&mut self, request: &squeue::Entry) -> io::Result<usize> {
         if self.lost {
             return Err(io::Error::other("an earlier operation never ended"));
         }
-        // SAFETY: it names an entry, whose pages the kernel holds, and a pipe, which is open
-        // until this returns, when the operation is over.
+        // SAFETY: the request names an entry, whose pages the kernel holds, and a pipe, which stays
+        // open until the operation has ended.
         let pushed = unsafe { self.ring.submission().push(request) };
         if pushed.is_err() {
-            return Err(io::Error::other("a submission is left over"));
+            return Err(io::Error::other("the submission queue is full"));
         }
         let mut submitted = 0;
         loop {
-            // Once submitted, what is left is to wait; a pipe with room, or data, is done with
-            // before the call returns.
+            // Once submitted, the operation only needs waiting. It ends before the call returns,
+            // because the pipe has room, or data.
             match self.ring.submit_and_wait(1) {
                 Ok(count) => submitted += count,
                 Err(cause) => match cause.raw_os_error() {
@@ -182,15 +187,15 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // The kernel takes its time with a ring that is closed; its pages are let go now.
+        // The kernel frees a closed ring late. This call unpins its pages at once.
         if let Err(cause) = self.ring.submitter().unregister_buffers() {
-            tracing::error!(%cause, "pinned memory is let go later");
+            tracing::error!(%cause, "pinned memory is freed later");
         }
     }
 }
 
-/// Why there is no ring.
-fn absent(cause: io::Error) -> Error {
+/// Returns the error for a ring that could not be made.
+fn setup_error(cause: io::Error) -> Error {
     let why = match cause.raw_os_error() {
         Some(libc::ENOSYS) => {
             "this kernel has none, or a container hides it (seccomp): run outside, or allow the \

@@ -1,11 +1,13 @@
-//! The extents of a rank: what its NIC may touch.
+//! The registered extents of a rank, which its NIC may access.
 //!
-//! A key is an index and a generation, so one that was revoked, or forged, matches nothing. The
-//! extents are spread over a few rings with a lock each: the kernel pins under a lock of the
+//! A key is an index and a generation, so that a revoked or forged key matches no extent.
+//!
+//! The extents are spread over several rings with a lock each. The kernel pins under a lock of the
 //! ring, and the data of other extents need not wait for that. Every access is checked and done
-//! under the lock, and [`Table::deregister`] takes it, so nothing is touched after that returned.
+//! under the lock. [`PinnedTable::deregister`] takes the lock, too, so nothing is accessed after it
+//! returned.
 
-#![allow(unsafe_code)] // has memory pinned that its callers vouch for
+#![allow(unsafe_code)] // pins memory that the caller vouches for
 
 use std::{
     io,
@@ -18,8 +20,8 @@ use hydrant_smp::upon::{Handle, Way};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
-    limits::{Limits, SHARDS},
-    queue::Answer,
+    limits::{PinLimits, SHARDS},
+    queue::PieceAnswer,
     ring::{MOST_BYTES, MOST_ENTRIES, Ring, Unpinnable},
     snapshot::Snapshot,
 };
@@ -27,71 +29,74 @@ use crate::{
 /// Most extents of a rank that the kernel's tables hold.
 pub const MOST_EXTENTS: usize = SHARDS * MOST_ENTRIES;
 
-/// What a rank has registered.
-pub(crate) struct Table {
+/// The registered extents of a rank.
+pub(crate) struct PinnedTable {
     /// This rank, for errors.
     rank: Rank,
     /// Most extents.
     extents: usize,
-    /// What the system lets the process pin.
-    limits: Limits,
+    /// The limits on pinned memory.
+    limits: PinLimits,
     /// The extents, spread by index.
     shards: Vec<Mutex<Shard>>,
-    /// Where the next extent goes, if there is room.
+    /// The shard to try first for the next extent.
     next: AtomicUsize,
 }
 
 struct Shard {
-    /// Whose table of registered buffers it is.
+    /// The ring whose table of registered buffers pins the extents.
     ring: Ring,
-    entries: Vec<Entry>,
-    /// Entries given back.
+    entries: Vec<PinnedExtent>,
+    /// Indices of free entries.
     free: Vec<u32>,
+    /// Most entries.
     most: usize,
 }
 
-/// An extent, or room for one.
+/// An entry: an extent, or room for one.
 #[derive(Default)]
-struct Entry {
-    /// Odd while in force; counts up with every change.
+struct PinnedExtent {
+    /// Odd while the extent is in force. Every change increments it.
     generation: u32,
     addr: usize,
     len: usize,
     writable: bool,
-    /// The address that was pinned: its own, or that of the snapshot.
+    /// The address that was pinned: the extent's, or that of its snapshot.
     pinned: usize,
     snapshot: Option<Snapshot>,
 }
 
-/// A part of an operation that an extent is accessed for. It is checked for all of it.
+/// A part of an operation on an extent. The whole operation is checked for each part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
-    /// Where the operation begins, as an address.
+    /// The address at which the operation begins.
     pub(crate) offset: u64,
+    /// The length of the operation.
     pub(crate) len: u64,
-    /// Where in it the part begins, and how long it is.
+    /// The offset of the part in the operation.
     pub(crate) at: u64,
+    /// The length of the part.
     pub(crate) bytes: usize,
 }
 
-/// Why an access was refused.
+/// The cause why an access was refused.
 #[derive(Debug)]
-pub(crate) enum Refusal {
+pub(crate) enum AccessRefusal {
     Revoked,
-    /// With the length of the extent.
+    /// Carries the length of the extent.
     OutOfExtent(u64),
-    /// The extent is for reading.
+    /// The extent is read-only.
     BadAddress,
-    /// The kernel did not do it.
+    /// The kernel failed to move the data.
     Broken(io::Error),
-    /// The NIC's process has no descriptors left, with their limit.
+    /// The NIC's process has no descriptors left. Carries their limit.
     NoDescriptors(u64),
 }
 
-impl Table {
+impl PinnedTable {
     /// # Errors
     /// [`Error::Unreachable`] where the system has no `io_uring`, or forbids it.
-    pub(crate) fn new(rank: Rank, extents: usize, limits: Limits) -> Result<Self, Error> {
+    pub(crate) fn new(rank: Rank, extents: usize, limits: PinLimits) -> Result<Self, Error> {
         let shards = limits.rings().min(extents.max(1));
         let extents = extents.clamp(1, shards * MOST_ENTRIES);
         let shards = (0..shards)
@@ -114,7 +119,7 @@ impl Table {
         })
     }
 
-    pub(crate) fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &PinLimits {
         &self.limits
     }
 
@@ -126,11 +131,11 @@ impl Table {
         self.shard(handle.index as usize)
     }
 
-    /// Registers memory; nothing is known of it yet but its addresses.
+    /// Registers memory. Returns an error if the memory is not mapped.
     ///
     /// # Safety
-    /// With [`Permission::ReadWrite`], until it is deregistered: the memory that is there now bears
-    /// being written to by who uses the key.
+    /// With [`Permission::ReadWrite`], the memory mapped now bears writes by users of the key until
+    /// it is deregistered.
     pub(crate) unsafe fn register(
         &self,
         addr: usize,
@@ -147,17 +152,19 @@ impl Table {
         let first = self.next.fetch_add(1, Relaxed);
         for number in first..first + self.shards.len() {
             let mut shard = self.shard(number);
-            let Some(index) = shard.room() else { continue };
+            let Some(index) = shard.free_entry() else {
+                continue;
+            };
             let placed = shard.pin(index, addr, len, permission);
             let (pinned, snapshot) = match placed {
                 Ok(placed) => placed,
                 Err(cause) => {
                     shard.free.push(index);
-                    return Err(self.limits.refused(cause, self.rank, addr, len));
+                    return Err(self.limits.registration_error(cause, self.rank, addr, len));
                 }
             };
             let entry = &mut shard.entries[index as usize];
-            *entry = Entry {
+            *entry = PinnedExtent {
                 generation: entry.generation.wrapping_add(1),
                 addr,
                 len,
@@ -178,7 +185,7 @@ impl Table {
         })
     }
 
-    /// Revokes a key. The memory is no longer pinned.
+    /// Revokes a key and unpins its memory.
     pub(crate) fn deregister(&self, key: Key) -> Result<(), Error> {
         let handle = Handle::from_word(key.0);
         let index = handle.index / self.shards.len() as u32;
@@ -199,58 +206,59 @@ impl Table {
         Ok(())
     }
 
-    /// Whether an access would be let through now.
-    pub(crate) fn check(&self, key: Key, way: Way, span: Span) -> Result<(), Refusal> {
+    /// Returns whether an access would be allowed now.
+    pub(crate) fn check(&self, key: Key, way: Way, span: Span) -> Result<(), AccessRefusal> {
         let handle = Handle::from_word(key.0);
         let mut shard = self.shard_of(handle);
         let index = handle.index / self.shards.len() as u32;
-        (shard.find(index, handle).ok_or(Refusal::Revoked)?)
-            .place(way, span)
+        (shard.find(index, handle).ok_or(AccessRefusal::Revoked)?)
+            .pinned_address(way, span)
             .map(drop)
     }
 
-    /// Moves a part of an extent into a pipe that has room for it. If refused, nothing was
-    /// moved.
-    pub(crate) fn push(&self, key: Key, span: Span, pipe: &OwnedFd) -> Result<(), Refusal> {
+    /// Moves a part of an extent into a pipe that has room for it. A refused access moves nothing.
+    pub(crate) fn push(&self, key: Key, span: Span, pipe: &OwnedFd) -> Result<(), AccessRefusal> {
         self.access(key, Way::Out, span, pipe)
     }
 
-    /// Moves a part of an extent out of a pipe. If refused, it is still in the pipe.
-    pub(crate) fn pull(&self, key: Key, span: Span, pipe: &OwnedFd) -> Result<(), Refusal> {
+    /// Moves a part of an extent out of a pipe. A refused access leaves the data in the pipe.
+    pub(crate) fn pull(&self, key: Key, span: Span, pipe: &OwnedFd) -> Result<(), AccessRefusal> {
         self.access(key, Way::In, span, pipe)
     }
 
-    /// `way` is as the extent's NIC sees it: out of the extent, or into it.
-    fn access(&self, key: Key, way: Way, span: Span, pipe: &OwnedFd) -> Result<(), Refusal> {
+    /// Moves a part of an extent. `way` is seen from the extent's NIC: out of the extent, or into
+    /// it.
+    fn access(&self, key: Key, way: Way, span: Span, pipe: &OwnedFd) -> Result<(), AccessRefusal> {
         let handle = Handle::from_word(key.0);
         let mut shard = self.shard_of(handle);
         let index = handle.index / self.shards.len() as u32;
-        let entry = shard.find(index, handle).ok_or(Refusal::Revoked)?;
-        let place = entry.place(way, span)?;
+        let entry = shard.find(index, handle).ok_or(AccessRefusal::Revoked)?;
+        let place = entry.pinned_address(way, span)?;
         let ring = &mut shard.ring;
         match way {
             Way::Out => ring.push(pipe, index, place, span.bytes),
-            // SAFETY: the extent is in force and for writing; who registered it vouched for that.
+            // SAFETY: the extent is in force and writable. Its owner vouched at registration that
+            // the memory bears writes.
             Way::In => unsafe { ring.pull(pipe, index, place, span.bytes) },
         }
-        .map_err(Refusal::Broken)
+        .map_err(AccessRefusal::Broken)
     }
 }
 
 impl Shard {
-    /// An entry that is not in force.
-    fn room(&mut self) -> Option<u32> {
+    /// Returns the index of a free entry.
+    fn free_entry(&mut self) -> Option<u32> {
         if let Some(index) = self.free.pop() {
             return Some(index);
         }
         let index = self.entries.len();
         (index < self.most).then(|| {
-            self.entries.push(Entry::default());
+            self.entries.push(PinnedExtent::default());
             index as u32
         })
     }
 
-    /// Pins memory, or a snapshot of it: at which address.
+    /// Pins memory, or a snapshot of it. Returns the pinned address.
     fn pin(
         &self,
         index: u32,
@@ -263,7 +271,7 @@ impl Shard {
         }
         match self.ring.pin(index, addr, len) {
             Ok(()) => Ok((addr, None)),
-            // The kernel pins for writing alone.
+            // The kernel pins memory for writing only.
             Err(Unpinnable::Address) if permission == Permission::Read => {
                 let snapshot = Snapshot::take(addr, len)?;
                 self.ring.pin(index, snapshot.addr(), len)?;
@@ -273,31 +281,31 @@ impl Shard {
         }
     }
 
-    fn find(&mut self, index: u32, handle: Handle) -> Option<&mut Entry> {
+    fn find(&mut self, index: u32, handle: Handle) -> Option<&mut PinnedExtent> {
         let entry = self.entries.get_mut(index as usize)?;
         (handle.generation % 2 == 1 && entry.generation == handle.generation).then_some(entry)
     }
 }
 
-impl Entry {
-    /// Where the part begins, as an address of what was pinned.
-    fn place(&self, way: Way, span: Span) -> Result<usize, Refusal> {
+impl PinnedExtent {
+    /// Checks an access to a part. Returns the pinned address at which the part begins.
+    fn pinned_address(&self, way: Way, span: Span) -> Result<usize, AccessRefusal> {
         let (start, extent) = (self.addr as u64, self.len as u64);
-        let into = (span.offset.checked_sub(start))
-            .filter(|into| span.len <= extent && *into <= extent - span.len);
-        let Some(into) = into else {
-            return Err(Refusal::OutOfExtent(extent));
+        let offset = (span.offset.checked_sub(start))
+            .filter(|offset| span.len <= extent && *offset <= extent - span.len);
+        let Some(offset) = offset else {
+            return Err(AccessRefusal::OutOfExtent(extent));
         };
         if way == Way::In && !self.writable {
-            return Err(Refusal::BadAddress);
+            return Err(AccessRefusal::BadAddress);
         }
         debug_assert!(span.at + span.bytes as u64 <= span.len);
-        Ok(self.pinned + (into + span.at) as usize)
+        Ok(self.pinned + (offset + span.at) as usize)
     }
 }
 
 impl Span {
-    /// All of an operation.
+    /// Returns the span of a whole operation.
     pub(crate) fn whole(offset: u64, len: usize) -> Self {
         Self {
             offset,
@@ -307,7 +315,7 @@ impl Span {
         }
     }
 
-    /// A part of the operation.
+    /// Returns the span of a part of the operation.
     pub(crate) fn part(self, at: usize, bytes: usize) -> Self {
         Self {
             at: at as u64,
@@ -317,8 +325,8 @@ impl Span {
     }
 }
 
-impl Refusal {
-    /// As the NIC's owner says it.
+impl AccessRefusal {
+    /// Returns the refusal as an error about memory of `owner`.
     pub(crate) fn error(self, owner: Rank, key: Key, offset: u64, len: u64) -> Error {
         match self {
             Self::Revoked => Error::Revoked {
@@ -344,27 +352,27 @@ impl Refusal {
         }
     }
 
-    /// As the NIC says it to the one that asked.
-    pub(crate) fn answer(&self) -> Answer {
+    /// Returns the refusal as the NIC's answer to the initiator.
+    pub(crate) fn answer(&self) -> PieceAnswer {
         match self {
-            Self::Revoked => Answer::Revoked,
-            Self::OutOfExtent(extent) => Answer::OutOfExtent(*extent),
-            Self::BadAddress => Answer::BadAddress,
-            Self::Broken(_) => Answer::Broken,
-            Self::NoDescriptors(limit) => Answer::NoDescriptors(*limit),
+            Self::Revoked => PieceAnswer::Revoked,
+            Self::OutOfExtent(extent) => PieceAnswer::OutOfExtent(*extent),
+            Self::BadAddress => PieceAnswer::BadAddress,
+            Self::Broken(_) => PieceAnswer::Broken,
+            Self::NoDescriptors(limit) => PieceAnswer::NoDescriptors(*limit),
         }
     }
 }
 
-impl From<Answer> for Result<(), Refusal> {
-    fn from(answer: Answer) -> Self {
+impl From<PieceAnswer> for Result<(), AccessRefusal> {
+    fn from(answer: PieceAnswer) -> Self {
         Err(match answer {
-            Answer::Done => return Ok(()),
-            Answer::Revoked => Refusal::Revoked,
-            Answer::OutOfExtent(extent) => Refusal::OutOfExtent(extent),
-            Answer::BadAddress => Refusal::BadAddress,
-            Answer::NoDescriptors(limit) => Refusal::NoDescriptors(limit),
-            Answer::Broken => Refusal::Broken(io::Error::other("the peer's NIC failed")),
+            PieceAnswer::Done => return Ok(()),
+            PieceAnswer::Revoked => AccessRefusal::Revoked,
+            PieceAnswer::OutOfExtent(extent) => AccessRefusal::OutOfExtent(extent),
+            PieceAnswer::BadAddress => AccessRefusal::BadAddress,
+            PieceAnswer::NoDescriptors(limit) => AccessRefusal::NoDescriptors(limit),
+            PieceAnswer::Broken => AccessRefusal::Broken(io::Error::other("the peer's NIC failed")),
         })
     }
 }

@@ -1,7 +1,7 @@
 //! The thread that plays a rank's NIC.
 //!
-//! It does what peers ask of the rank's memory, and goes on with what the rank asked of peers
-//! where that is more than went at once. It looks for a while when there is nothing to do, then
+//! The thread serves the requests of peers to the rank's memory. It also continues the rank's own
+//! operations that did not fit at once. It polls for a while when there is nothing to do, then
 //! sleeps on its wake word.
 
 use std::{
@@ -20,88 +20,89 @@ use rustix::{
 };
 
 use crate::{
-    core::Core,
-    listener::{Caller, PIPES},
+    core::PinCore,
+    listener::{NicCaller, PIPES},
     pipe::{self, PIECE},
-    queue::{Answer, Piece, Queue},
+    queue::{AccessPiece, AccessQueue, PieceAnswer},
     table::Span,
 };
 
-/// Looks in vain before it sleeps, where there are cores to spare.
-const LOOKS: u32 = 1999;
-/// Looks, with the core given away after each, where there are none.
-const CROWDED_LOOKS: u32 = 7;
-/// Pieces done for one peer before the next one's turn.
+/// Polls in vain before the thread sleeps, if there are idle cores.
+const POLLS: u32 = 1999;
+/// Polls in vain before the thread sleeps, each followed by a yield, if there are not.
+const CROWDED_POLLS: u32 = 7;
+/// Pieces served for one peer before the next peer.
 const TURN: usize = 8;
 
-/// How often a NIC looks whether a peer takes calls again.
+/// How often a NIC tries whether a peer takes calls again.
 const CALL_TICK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 1_000_000,
 };
 
-/// What one peer asks.
-struct Served {
-    /// Which peer.
+/// A peer whose requests are served.
+struct ServedPeer {
     from: Rank,
-    /// What it asks.
-    queue: Mapped<Queue>,
-    /// `None` if this process had no descriptors left for them.
+    /// The peer's requests.
+    queue: Mapped<AccessQueue>,
+    /// The peer's pipes. `None` if this process had no descriptors left for them.
     pipes: Option<[OwnedFd; PIPES]>,
     /// The number of the next piece.
     next: u64,
-    /// What is in the pipes is in doubt: every answer is no.
+    /// True if the data in the pipes is unknown. Every further request is refused then.
     broken: bool,
 }
 
 /// Plays the NIC until the core is stopped.
-pub(crate) fn run(core: &Core) {
-    let mut peers: Vec<Served> = Vec::new();
+pub(crate) fn run(core: &PinCore) {
+    let mut peers: Vec<ServedPeer> = Vec::new();
     let mut changes = core.changes();
-    let mut backoff = match core.is_crowded() {
-        true => Backoff::new(0, CROWDED_LOOKS),
-        false => Backoff::new(LOOKS, 0),
+    let mut backoff = if core.is_crowded() {
+        Backoff::new(0, CROWDED_POLLS)
+    } else {
+        Backoff::new(POLLS, 0)
     };
     while !core.is_stopped() {
-        for caller in core.callers() {
-            peers.extend(Served::new(core, caller, &peers));
+        for caller in core.take_callers() {
+            peers.extend(ServedPeer::new(core, caller, &peers));
         }
         let mut busy = false;
         for peer in &mut peers {
             busy |= peer.serve(core);
         }
-        busy |= core.go_on();
+        busy |= core.advance_held_up();
         if busy {
             backoff.renew();
             continue;
         }
         if changes != core.changes() {
             changes = core.changes();
-            peers.retain(|peer| peer.is_there(core));
-            core.forget_the_lost();
+            peers.retain(|peer| peer.is_still_served(core));
+            core.close_ended();
             continue;
         }
         if !backoff.pause() {
             backoff.renew();
-            // A peer whose listener is full tells nobody when it has room.
+            // A peer with a full listener does not report when it has room.
             let time = core.held_up.any().then_some(CALL_TICK);
             sleep(core.wake_word(), time, &mut || {
                 core.is_stopped()
                     || core.has_callers()
                     || changes != core.changes()
-                    || peers.iter().any(Served::waits)
-                    || core.can_go_on()
+                    || peers.iter().any(ServedPeer::has_request)
+                    || core.can_advance_held_up()
             });
         }
     }
 }
 
-impl Served {
-    fn new(core: &Core, caller: Caller, known: &[Self]) -> Option<Self> {
+impl ServedPeer {
+    fn new(core: &PinCore, caller: NicCaller, known: &[Self]) -> Option<Self> {
         let from = caller.from;
-        let odd = from.index() >= core.ranks() || known.iter().any(|peer| peer.from == from);
-        if odd {
-            tracing::warn!(%from, "a rank called that is known, or none");
+        let is_unexpected =
+            from.index() >= core.ranks() || known.iter().any(|peer| peer.from == from);
+        if is_unexpected {
+            tracing::warn!(%from, "an unknown rank called, or a rank called twice");
             return None;
         }
         Some(Self {
@@ -113,27 +114,27 @@ impl Served {
         })
     }
 
-    /// Whether it still takes part, or has something waiting.
-    fn is_there(&self, core: &Core) -> bool {
-        core.standing(self.from) == Standing::Present || self.waits()
+    /// Returns whether the peer is present, or has a request left.
+    fn is_still_served(&self, core: &PinCore) -> bool {
+        core.standing(self.from) == Standing::Present || self.has_request()
     }
 
-    fn waits(&self) -> bool {
-        self.queue.is_asked(self.next)
+    fn has_request(&self) -> bool {
+        self.queue.is_requested(self.next)
     }
 
-    /// Does some of what is asked; whether there was anything.
-    fn serve(&mut self, core: &Core) -> bool {
+    /// Serves up to [`TURN`] requests. Returns whether there was any.
+    fn serve(&mut self, core: &PinCore) -> bool {
         for count in 0..TURN {
-            let Some(piece) = self.queue.asked(self.next, PIECE) else {
+            let Some(piece) = self.queue.read_request(self.next, PIECE) else {
                 return count > 0;
             };
             let answer = match piece {
                 Ok(piece) if !self.broken => self.answer(core, &piece),
-                _ => Answer::Broken,
+                _ => PieceAnswer::Broken,
             };
-            self.broken |= answer == Answer::Broken;
-            let last = piece.is_ok_and(|piece| piece.last) || answer != Answer::Done;
+            self.broken |= answer == PieceAnswer::Broken;
+            let last = piece.is_ok_and(|piece| piece.last) || answer != PieceAnswer::Done;
             self.queue.answer(self.next, answer);
             self.next += 1;
             if last {
@@ -147,11 +148,11 @@ impl Served {
         true
     }
 
-    fn answer(&self, core: &Core, piece: &Piece) -> Answer {
+    fn answer(&self, core: &PinCore, piece: &AccessPiece) -> PieceAnswer {
         let Some([out, back]) = &self.pipes else {
-            // The caller would wait for ever for pieces that nobody can fetch.
+            // Without an answer, the initiator would wait for ever.
             let limit = getrlimit(Resource::Nofile).current;
-            return Answer::NoDescriptors(limit.unwrap_or(u64::MAX));
+            return PieceAnswer::NoDescriptors(limit.unwrap_or(u64::MAX));
         };
         let span = Span {
             offset: piece.offset,
@@ -161,12 +162,12 @@ impl Served {
         };
         let key = Key(piece.key);
         let done = match piece.way {
-            // What the peer writes is read out of its pipe, and the other way round.
+            // The data of a peer's write comes out of its pipe; the data of a read goes into it.
             Way::Out => core.table.pull(key, span, out),
             Way::In => core.table.push(key, span, back),
         };
         let Err(refusal) = done else {
-            return Answer::Done;
+            return PieceAnswer::Done;
         };
         if piece.way == Way::Out {
             pipe::discard(out, piece.bytes);

@@ -1,4 +1,4 @@
-//! The conformance suite on pinned memory: as it comes, and with little of everything.
+//! The conformance suite on pinned memory: with the default options, and with little of everything.
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -7,9 +7,9 @@ use hydrant_pin::attach;
 use hydrant_smp::Options;
 use hydrant_testing::ranks;
 
-struct Pinned(Options);
+struct PinnedFixture(Options);
 
-impl Fixture for Pinned {
+impl Fixture for PinnedFixture {
     fn start(&self, ranks: u32) -> Vec<Arc<dyn Conduit>> {
         let joined = ranks::joined(ranks, |mut bootstrap| {
             attach(&mut bootstrap, &self.0).expect("ranks of one host")
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         ..plain.clone()
     };
     hydrant_conduit::conformance::main(vec![
-        ("plain", Box::new(Pinned(plain))),
-        ("little", Box::new(Pinned(little))),
+        ("plain", Box::new(PinnedFixture(plain))),
+        ("little", Box::new(PinnedFixture(little))),
     ])
 }

@@ -1,6 +1,6 @@
-//! What pinned memory is to the kernel, and what only processes of their own can show of it:
-//! death in mid-flight, limits, a system that forbids it. One test at a time: they look at what
-//! their process has pinned. The test starts itself again for every rank.
+//! Tests of pinned memory that need processes of their own: the kernel's count, death in mid-flight,
+//! limits, and systems that forbid `io_uring`. The tests run one at a time, because each checks the
+//! pinned memory of its process. The program starts itself again for every rank.
 
 #![allow(unsafe_code)] // maps and registers memory, and forks
 
@@ -37,8 +37,8 @@ fn main() -> ExitCode {
         }
         let conduit = hydrant_pin::attach(&mut child, &options()).expect("ranks of one host");
         match role.as_str() {
-            "target" => pinned::death::of_the_target(&conduit, &mut child),
-            "asker" => pinned::death::of_the_asker(&conduit, &mut child),
+            "target" => pinned::death::kill_the_target(&conduit, &mut child),
+            "initiator" => pinned::death::kill_the_initiator(&conduit, &mut child),
             "copy_descriptors" => pinned::limits::descriptors(&conduit, &mut child),
             "copy_few_descriptors" => pinned::limits::few_descriptors(&conduit, &mut child),
             "copy" => pinned::memory::between_processes(&conduit, &mut child),
@@ -56,53 +56,58 @@ fn main() -> ExitCode {
     let tests = vec![
         test(
             "the_kernel_counts_what_is_registered",
-            pinned::memory::counted,
+            pinned::memory::the_kernel_counts_registered_pages,
         ),
         test(
             "a_key_names_pages_and_not_addresses",
-            pinned::memory::remapped,
+            pinned::memory::a_key_names_pages,
         ),
-        test("memory_of_other_processes", || orderly("copy", 3)),
-        test("strangers_keep_nobody_from_memory", || {
+        test("ranks_access_memory_of_other_processes", || {
+            orderly("copy", 3);
+        }),
+        test("strangers_on_the_socket_do_not_block_accesses", || {
             orderly("copy_besieged", 3);
         }),
         test("a_fork_leaves_the_pages_to_the_parent", || {
             orderly("copy_fork", 2);
         }),
-        test("the_limit_of_locked_memory_is_named", || {
+        test("an_error_names_the_limit_of_locked_memory", || {
             orderly("memlock", 1);
         }),
-        test("the_limit_of_descriptors_is_named", || {
+        test("an_error_names_the_limit_of_descriptors", || {
             orderly("copy_descriptors", 2);
         }),
         test("a_peer_takes_few_descriptors", || {
             orderly("copy_few_descriptors", 3);
         }),
-        test("a_system_without_io_uring_is_named", || {
+        test("an_error_explains_a_system_without_io_uring", || {
             orderly("forbidden", 1);
         }),
         test(
-            "a_target_killed_in_mid_flight_ends_what_waits_for_it",
+            "a_target_killed_in_mid_flight_ends_the_operations_on_it",
             || {
                 (0..10).for_each(|_| victim("target"));
             },
         ),
-        test("an_asker_killed_in_mid_flight_leaves_nothing", || {
-            (0..10).for_each(|_| victim("asker"));
-        }),
+        test(
+            "an_initiator_killed_in_mid_flight_leaves_nothing_pinned",
+            || {
+                (0..10).for_each(|_| victim("initiator"));
+            },
+        ),
     ];
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
     libtest_mimic::run(&arguments, tests).exit_code()
 }
 
-/// A job of three whose last rank is killed when the others have said that they are at it.
+/// Runs a job of three ranks. Kills the last rank once the others report that they wait.
 fn victim(role: &str) {
     let mut family = Family::start(role, 3);
     family.serve();
     family.expect_line(0, "waiting");
     family.expect_line(1, "waiting");
-    // In the middle of one thing or another.
+    // The kill comes in the middle of some operation.
     thread::sleep(Duration::from_micros(u64::from(std::process::id() % 1000)));
     family.kill(2);
     family.expect_line(0, "survived");

@@ -1,32 +1,32 @@
-//! Writes and reads: what is checked, the request, and the look for its end.
+//! Writes and reads: their checks, their request, and the polls for their end.
 
-#![allow(unsafe_code)] // copies within own memory
+#![allow(unsafe_code)] // copies within local memory
 
 use hydrant_conduit::{Error, Key, Posted, Rank, Remote, Ticket, memory::Place as Memory};
 
 use crate::{
     conduit::Verbs,
-    connection::{Access, Opcode, Operation, Whole},
+    connection::{Opcode, RdmaAccess, RdmaOperation, RemoteRange},
     table,
 };
 
-/// Bytes of an access that takes so little time that nobody minds if completions and the connection are
-/// left to it meanwhile.
+/// Most bytes of an access that may use the fast path. The fast path holds the completion queue and
+/// the connection, so it must be short.
 const SHORT: u64 = 4096;
 
-/// The ticket of what ends before anybody needs one.
+/// The ticket of an access that may end before it needs one.
 const UNNAMED: Ticket = Ticket(0);
 
 impl Verbs {
-    /// A write or a read; `WATCHED`: and looks a moment whether it has ended.
+    /// Posts a write or a read. With `WAITS`, polls a moment for its end.
     ///
     /// # Safety
     /// As [`Conduit::post`](hydrant_conduit::Conduit::post):
-    /// 1. Until the operation is complete, or until this returns if it goes along with the request,
-    ///    `local` stays as it is for a write, and is written to by nobody else for a read.
-    /// 2. Under [`Key::ANY`] the peer bears the change of what is at `remote`.
-    #[inline(always)] // all that a hit costs, in one function for each kind
-    pub(crate) unsafe fn access<const WATCHED: bool>(
+    /// 1. Nobody writes to `local` for a write, and nobody else uses it for a read. This holds until
+    ///    the operation is complete, or until this returns if the data is sent inline.
+    /// 2. Under [`Key::ANY`] the peer bears the change of its memory at `remote`.
+    #[inline(always)] // the whole path of a hit, in one function for each kind
+    pub(crate) unsafe fn access<const WAITS: bool>(
         &self,
         peer: Rank,
         opcode: Opcode,
@@ -37,15 +37,15 @@ impl Verbs {
         let shared = &*self.shared;
         shared.peers.standings().present(peer)?;
         if peer == shared.endpoint.rank() {
-            return self.copy(opcode, remote, local, local_key);
+            return self.copy_own(opcode, remote, local, local_key);
         }
-        let lkey = self.own_side(opcode, local, local_key)?;
-        let along = lkey.is_none();
+        let lkey = self.find_lkey(opcode, local, local_key)?;
+        let copied = lkey.is_none();
         let rkey = match remote.key {
             Key::ANY if shared.endpoint.caps().any_address => {
                 Some(shared.endpoint.addresses()[peer.index()].everything)
             }
-            key => table::remote(key),
+            key => table::rkey_in(key),
         };
         let Some(rkey) = rkey else {
             let key = remote.key.0;
@@ -54,29 +54,29 @@ impl Verbs {
         if local.len == 0 {
             return Ok(Posted::Done);
         }
-        let mut whole = Access {
+        let mut whole = RdmaAccess {
             ticket: UNNAMED,
             opcode,
             last: true,
-            along,
+            copied,
             addr: local.addr,
             len: local.len as u32,
             lkey: lkey.unwrap_or(0),
             remote: remote.offset,
             rkey,
-            whole: Whole {
+            whole: RemoteRange {
                 key: remote.key.0,
                 addr: remote.offset,
                 len: local.len,
             },
         };
         let connection = shared.peers.get(peer).connection();
-        if WATCHED
+        if WAITS
             && local.len <= SHORT
-            // SAFETY: the same contract, with memory that `own_side` found registered, or that is
-            // taken along with the request.
+            // SAFETY: 1. `find_lkey` found the memory registered, or its data is sent inline. 2. and
+            // 3. are the caller's conditions 1 and 2.
             && let Some(outcome) = unsafe {
-                (shared.completions).ask_alone(&shared.peers, peer, connection, &whole)
+                (shared.completions).post_fast(&shared.peers, peer, connection, &whole)
             }
         {
             return outcome;
@@ -87,33 +87,36 @@ impl Verbs {
             if connection.has_ended() {
                 return Err(Error::PeerLost(peer));
             }
-            // SAFETY: what goes along is readable, and unchanged, until this returns.
-            let operation = unsafe { Operation::access(whole, shared.peers.pool()) };
-            // SAFETY: as above, but for what goes along: of that the operation has a copy.
-            unsafe { (shared.peers).ask(peer, &mut connection, operation) }
+            // SAFETY: inline data is readable and unchanged until this returns, by the caller's
+            // condition 1.
+            let operation = unsafe { RdmaOperation::access(whole, shared.peers.pool()) };
+            // SAFETY: 1. `find_lkey` found the memory registered, or the operation has a copy of it.
+            // 2. and 3. are the caller's conditions 1 and 2.
+            unsafe { (shared.peers).post(peer, &mut connection, operation) }
         } else {
-            // SAFETY: as above.
-            unsafe { self.in_parts(peer, whole)? };
+            // SAFETY: 1. The access is too long to be inline, so `find_lkey` found its memory
+            // registered. 2. and 3. are the caller's conditions 1 and 2.
+            unsafe { self.post_in_parts(peer, whole)? };
             None
         };
-        if WATCHED
+        if WAITS
             && let Some(outcome) =
                 shared
                     .completions
-                    .watch(&shared.peers, connection, id, whole.ticket)
+                    .poll_for(&shared.peers, connection, id, whole.ticket)
         {
             return outcome.map(|()| Posted::Done);
         }
         Ok(Posted::Pending(whole.ticket))
     }
 
-    /// Asks for what is too long for one request.
+    /// Posts an access that is too long for one request, in parts.
     ///
     /// # Safety
-    /// As [`Connection::post_now`](crate::connection::Connection::post_now), of the whole, which is too
-    /// long to go along with a request.
+    /// 1., 2. and 3. as [`Connection::post_now`](crate::connection::Connection::post_now), for the
+    /// whole access, which is not inline.
     #[cold]
-    unsafe fn in_parts(&self, peer: Rank, access: Access) -> Result<(), Error> {
+    unsafe fn post_in_parts(&self, peer: Rank, access: RdmaAccess) -> Result<(), Error> {
         let shared = &*self.shared;
         let mut connection = shared.peers.get(peer).connection().lock();
         if connection.has_ended() {
@@ -122,23 +125,26 @@ impl Verbs {
         let (mut at, all) = (0, access.whole.len);
         while at < all {
             let len = shared.peers.pool().limits().longest.min(all - at);
-            let part = Access {
+            let part = RdmaAccess {
                 last: at + len == all,
                 addr: access.addr + at,
                 len: len as u32,
                 remote: access.remote.wrapping_add(at),
                 ..access
             };
-            // SAFETY: the same contract: the part lies within the whole.
-            unsafe { (shared.peers).ask(peer, &mut connection, Operation::Access(part, None)) };
+            // SAFETY: the caller's conditions 1, 2 and 3: the part lies within the whole.
+            unsafe {
+                (shared.peers).post(peer, &mut connection, RdmaOperation::Access(part, None))
+            };
             at += len;
         }
         Ok(())
     }
 
-    /// The NIC's key for the own side, if the extent covers it; none for what goes along with the request.
+    /// Returns the lkey of the local memory, if a registered extent covers it. `None` means that
+    /// the data is sent inline.
     #[inline]
-    fn own_side(&self, opcode: Opcode, local: Memory, key: Key) -> Result<Option<u32>, Error> {
+    fn find_lkey(&self, opcode: Opcode, local: Memory, key: Key) -> Result<Option<u32>, Error> {
         let shared = &*self.shared;
         let inline = shared.peers.pool().limits().inline.into();
         if key == Key::ANY && opcode == Opcode::Write && local.len <= inline {
@@ -164,8 +170,8 @@ impl Verbs {
         Ok(Some(extent.lkey))
     }
 
-    /// An access to own memory: a copy by the processor.
-    fn copy(
+    /// Performs an access of this rank to itself: a copy by the processor.
+    fn copy_own(
         &self,
         opcode: Opcode,
         remote: Remote,
@@ -174,11 +180,11 @@ impl Verbs {
     ) -> Result<Posted, Error> {
         let (peer, len, addr) = (self.shared.endpoint.rank(), local.len, remote.offset);
         if remote.key == Key::ANY {
-            return self.copy_to(opcode, addr, local);
+            return self.copy_bytes(opcode, addr, local);
         }
-        self.own_side(opcode, local, key)?;
+        self.find_lkey(opcode, local, key)?;
         let key = remote.key.0;
-        let copied = self.shared.table.with(remote.key, |extent| {
+        let copied = self.shared.table.with_extent(remote.key, |extent| {
             if !extent.covers(addr, len) {
                 return Err(Error::OutOfExtent {
                     peer,
@@ -190,12 +196,12 @@ impl Verbs {
             if opcode == Opcode::Write && !extent.writable {
                 return Err(Error::BadAddress { peer, addr, len });
             }
-            self.copy_to(opcode, addr, local)
+            self.copy_bytes(opcode, addr, local)
         });
         copied.unwrap_or(Err(Error::Revoked { peer, key }))
     }
 
-    /// Whether peers, and so the own NIC, may write there.
+    /// Checks that peers, and so the local NIC, may write to a range of this rank.
     pub(crate) fn check_own(&self, at: Remote, len: u64) -> Result<(), Error> {
         let (peer, key, addr) = (self.shared.endpoint.rank(), at.key.0, at.offset);
         let extent = self.shared.table.find_remote(at.key);
@@ -214,10 +220,10 @@ impl Verbs {
         Ok(())
     }
 
-    fn copy_to(&self, opcode: Opcode, addr: u64, local: Memory) -> Result<Posted, Error> {
+    fn copy_bytes(&self, opcode: Opcode, addr: u64, local: Memory) -> Result<Posted, Error> {
         let (peer, len) = (self.shared.endpoint.rank(), local.len);
-        // SAFETY: an extent's owner, or for `Key::ANY` the caller, promised that the memory
-        // bears it.
+        // SAFETY: the memory bears the access: its owner vouched for that when it registered the
+        // extent, or the caller did for `Key::ANY`.
         let there = unsafe { Memory::new(addr, len) };
         let mut bytes = vec![0; len as usize];
         let copied = match opcode {

@@ -1,14 +1,14 @@
-//! Where a rank is on the network: what it tells all others at the start.
+//! The address that each rank publishes at the start.
 
 use bytemuck::{Pod, Zeroable};
 use hydrant_conduit::Atomicity;
 
-/// A rank's address, in the launcher's key-value space.
+/// A rank's address, as published in the launcher's key-value space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct EndpointAddress {
     pub(crate) gid: [u8; 16],
-    /// Names the kernel it runs on, so that ranks of one host see each other's end at once.
+    /// Identifies the host. Ranks of one host learn from the kernel when another's process ends.
     pub(crate) host: [u8; 16],
     /// The queue pair for datagrams.
     pub(crate) datagrams: u32,
@@ -16,30 +16,32 @@ pub(crate) struct EndpointAddress {
     pub(crate) mtu: u32,
     pub(crate) pid: u32,
     pub(crate) lid: u16,
-    /// Reads under way at once that it answers on one connection.
+    /// Most reads in flight that the rank answers on one connection.
     pub(crate) reads: u16,
-    /// The key of its whole address space, if its NIC pages; zero otherwise.
+    /// The rkey of the whole address space if the NIC supports on-demand paging; zero otherwise.
     pub(crate) everything: u32,
     pub(crate) version: u32,
-    /// Bytes that all ranks of its host together may pin, and that it may by itself.
+    /// Bytes that all ranks of the host together may pin.
     pub(crate) pinnable: u64,
+    /// Bytes that this rank may pin by itself.
     pub(crate) memlock: u64,
     /// Most bytes of an extent.
     pub(crate) extent_bytes: u64,
-    /// Extents it may register, and bytes its NIC takes along with a request.
+    /// Most extents that the rank may register.
     pub(crate) extents: u32,
+    /// Most bytes that the NIC sends inline.
     pub(crate) inline: u32,
-    /// Whether its NIC has atomic operations: see [`EndpointAddress::code_of`].
+    /// The code of the NIC's atomic operations; see [`EndpointAddress::code_of`].
     pub(crate) atomics: u32,
-    /// What a datagram shows so that its NIC takes it.
+    /// The queue key of the queue pair for datagrams. The NIC drops datagrams with another key.
     pub(crate) datagrams_key: u32,
 }
 
 impl EndpointAddress {
-    /// Changes with what ranks say to each other.
+    /// The version of the protocol between ranks: addresses, datagrams and messages.
     pub(crate) const VERSION: u32 = 4;
 
-    /// What it says of atomic operations, for a NIC.
+    /// Encodes the atomicity that a NIC offers.
     pub(crate) fn code_of(atomics: Option<Atomicity>) -> u32 {
         match atomics {
             None => 0,
@@ -48,9 +50,9 @@ impl EndpointAddress {
         }
     }
 
-    /// What all NICs have.
-    pub(crate) fn atomics_of(places: &[Self]) -> Option<Atomicity> {
-        match places.iter().map(|place| place.atomics).min() {
+    /// Returns the atomicity that all NICs offer.
+    pub(crate) fn atomics_of(addresses: &[Self]) -> Option<Atomicity> {
+        match addresses.iter().map(|address| address.atomics).min() {
             Some(1) => Some(Atomicity::Network),
             Some(2) => Some(Atomicity::Everything),
             _ => None,

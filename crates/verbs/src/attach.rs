@@ -1,6 +1,6 @@
 //! Joining the ranks of a job over RDMA.
 
-#![allow(unsafe_code)] // registers everything where the NIC pages
+#![allow(unsafe_code)] // registers the whole address space where the NIC supports paging
 
 use std::{io, sync::Arc};
 
@@ -16,35 +16,37 @@ use crate::{
     Options, Verbs,
     address::EndpointAddress,
     completions::Completions,
-    connection::{Limits, SendPool},
+    connection::{SendLimits, SendPool},
     control,
-    copies::Copies,
     datagrams::Datagrams,
     device,
-    endpoint::{Endpoint, Parts},
-    memlock::pinned_out,
+    endpoint::{Endpoint, EndpointParts},
+    inline_copies::InlineCopies,
+    memlock::memlock_error,
     message::{MAX_ARGS, MAX_WINDOW},
-    nic::{Channel, CompletionQueue, Nic, QueuePair, Region, SharedQueue},
+    nic::{CompletionChannel, CompletionQueue, MemoryRegion, Nic, QueuePair, SharedQueue},
     options, probe,
-    shared::Shared,
+    result_words::ResultWords,
+    shared::VerbsShared,
     slots::{ReceiveSlots, SendSlots},
-    table::Table,
-    words::Words,
+    table::ExtentTable,
 };
 
-/// Requests with the NIC on one connection, and on all.
+/// Most requests with the NIC on one connection.
 const DEPTH: u32 = 128;
+/// Most requests with the NIC on all connections.
 const ALL_DEPTH: u32 = 4096;
-/// Bytes that a NIC is asked to take along with a request, the most it grants first.
-const INLINE: [u32; 4] = [Copies::BYTES as u32, 128, 64, 0];
-/// Acknowledgements: a fabric in hardware loses next to nothing; soft-RoCE drops under load.
+/// Sizes of inline data to request of the NIC, the largest first.
+const INLINE: [u32; 4] = [InlineCopies::BYTES as u32, 128, 64, 0];
+/// The acknowledgement timeout in hardware, where a fabric loses next to nothing.
 const ACK_TIMEOUT: u8 = 18;
+/// The shorter timeout of soft-RoCE, which drops packets under load.
 const ACK_TIMEOUT_SOFTWARE: u8 = 14;
 
 /// Joins the ranks that `bootstrap` knows. Collective.
 ///
 /// # Errors
-/// [`Error::Unreachable`] if there is no RDMA here, or ranks do not fit together;
+/// [`Error::Unreachable`] if there is no RDMA here, or if ranks are not compatible;
 /// [`Error::System`].
 pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs, Error> {
     let (rank, ranks) = (bootstrap.rank(), bootstrap.size());
@@ -55,13 +57,13 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
         let (most, port) = (nic.limits.queue_pairs, &nic.port);
         tracing::warn!(%port, most, "the NIC has no queue pairs for a rank that speaks to all");
     }
-    let datagrams =
-        Datagrams::new(&nic, ranks).map_err(|cause| made("the queue pair for datagrams", cause))?;
-    // SAFETY: peers are told the key; that they may change any memory is what the user of
-    // `Key::ANY` vouches for, and nobody else is told it.
-    let everything = (nic.limits.paging).then(|| unsafe { Region::everything(&nic) });
+    let datagrams = Datagrams::new(&nic, ranks)
+        .map_err(|cause| setup_error("the queue pair for datagrams", cause))?;
+    // SAFETY: only peers are told the key, and users of `Key::ANY` vouch for any change of memory.
+    let everything = (nic.limits.paging).then(|| unsafe { MemoryRegion::everything(&nic) });
     let everything = everything.and_then(Result::ok);
-    let channel = Channel::new(&nic).map_err(|cause| made("a completion channel", cause))?;
+    let channel =
+        CompletionChannel::new(&nic).map_err(|cause| setup_error("a completion channel", cause))?;
     let completions = ALL_DEPTH.min(nic.limits.completions);
     let sent = queue(&channel, completions)?;
     let depth = DEPTH.min(nic.limits.work_requests);
@@ -75,27 +77,27 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
     let (addresses, parameters) = exchange(bootstrap, own, costs(&nic)?)?;
     let slot = options.slot();
     let sends = SendSlots::new(&nic, options.sends.max(4), slot)
-        .map_err(|cause| made("the slots that messages are sent from", cause))?;
-    let words = Words::new(&nic)
-        .map_err(|cause| made("the words for the results of atomic operations", cause))?;
+        .map_err(|cause| setup_error("the slots that messages are sent from", cause))?;
+    let words = ResultWords::new(&nic)
+        .map_err(|cause| setup_error("the words for the results of atomic operations", cause))?;
     let window = window(
         options.window,
         ranks,
         nic.limits.shared_requests.min(nic.limits.completions),
     );
     let in_chunk = options::slots_for(window);
-    let housed = in_chunk * ranks.saturating_sub(1).max(1);
-    let received = queue(&channel, housed)?;
-    let shared_queue = SharedQueue::new(&nic, housed)
-        .map_err(|cause| made("the shared receive queue", cause))
+    let receive_slots = in_chunk * ranks.saturating_sub(1).max(1);
+    let received = queue(&channel, receive_slots)?;
+    let shared_queue = SharedQueue::new(&nic, receive_slots)
+        .map_err(|cause| setup_error("the shared receive queue", cause))
         .map(Arc::new)?;
     let receives = ReceiveSlots::new(&nic, Arc::clone(&shared_queue), ranks, in_chunk, slot);
     let fixed =
-        pages(options.sends as usize * slot) + pages(Words::MEMORY) + pages(Datagrams::BYTES);
-    let of_a_pair = options.buffers_for_a_peer(window);
+        pages(options.sends as usize * slot) + pages(ResultWords::MEMORY) + pages(Datagrams::BYTES);
+    let per_pair = options.buffers_for_a_peer(window);
     let registration = registration(&addresses, &parameters);
     let inline = registration.inline as u32;
-    // As many as every rank's NIC has room for.
+    // All ranks use the least number of extents that any NIC holds.
     let extents = (addresses.iter()).map(|address| address.extents).min();
     let extents = extents.unwrap_or(1);
     let caps = Caps {
@@ -112,7 +114,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
     };
     let footprint = Footprint {
         per_rank: fixed,
-        per_pair: 2 * of_a_pair,
+        per_pair: 2 * per_pair,
     };
     let ack_timeout = if nic.limits.software {
         ACK_TIMEOUT_SOFTWARE
@@ -120,7 +122,7 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
         ACK_TIMEOUT
     };
     let longest = nic.port.max_message.max(1 << 20).into();
-    let endpoint = Endpoint::new(Parts {
+    let endpoint = Endpoint::new(EndpointParts {
         rank: Rank(rank),
         caps,
         footprint,
@@ -133,33 +135,37 @@ pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Verbs,
         segment: Segment::new(options.segment)?,
         nic,
     });
-    let limits = Limits {
-        // One more may be on its way uncounted: see `Connection::post_alone`.
+    let limits = SendLimits {
+        // One more request may be in flight uncounted: see `Connection::post_fast`.
         posted: completions.saturating_sub(1).max(1),
         depth: depth as usize,
         inline,
         longest,
     };
     let pool = SendPool::new(sends, words, limits);
-    let table = Table::new(extents as usize);
+    let table = ExtentTable::new(extents as usize);
     let completions = Completions::new(sent, received, channel);
-    let shared = Shared::new(endpoint, table, pool, completions, datagrams)?;
+    let shared = VerbsShared::new(endpoint, table, pool, completions, datagrams)?;
     let shared = Arc::new(shared);
     let control = control::start(Arc::clone(&shared), options.peer_timeout)?;
     let verbs = Verbs::new(shared, control, everything);
-    // Nobody is called before there is somebody to answer.
+    // No rank sends requests before every rank can answer.
     bootstrap.fence().map_err(unreachable)?;
     Ok(verbs)
 }
 
-fn made(what: &'static str, cause: io::Error) -> Error {
-    pinned_out(&cause).unwrap_or_else(|| Error::System {
+fn setup_error(what: &'static str, cause: io::Error) -> Error {
+    memlock_error(&cause).unwrap_or_else(|| Error::System {
         what: "setting up the RDMA device",
         cause: format!("{what} could not be made: {cause}"),
     })
 }
 
-fn own_address(nic: &Nic, datagrams: &Datagrams, everything: Option<&Region>) -> EndpointAddress {
+fn own_address(
+    nic: &Nic,
+    datagrams: &Datagrams,
+    everything: Option<&MemoryRegion>,
+) -> EndpointAddress {
     EndpointAddress {
         gid: nic.port.gid,
         host: host_name(),
@@ -180,17 +186,18 @@ fn own_address(nic: &Nic, datagrams: &Datagrams, everything: Option<&Region>) ->
     }
 }
 
-/// What rank 0 tells all: the same holds for every rank.
+/// Parameters that rank 0 publishes, the same for every rank.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct JobParameters {
-    /// Drawn for the job: strangers do not know it.
+    /// The job's secret, drawn by rank 0.
     secret: [u8; 16],
-    /// What registering and deregistering costs, for each operation and page, and copying a byte.
+    /// Costs in ns: registering for each operation and page, deregistering likewise, and copying a
+    /// byte.
     costs: [f64; 5],
 }
 
-/// Where every rank is, and what rank 0 tells.
+/// Exchanges the addresses of all ranks, and the parameters of rank 0.
 fn exchange(
     bootstrap: &mut dyn Bootstrap,
     own: EndpointAddress,
@@ -210,7 +217,7 @@ fn exchange(
     for (rank, address) in (0..).zip(&mut addresses) {
         let value = bootstrap.get(rank, "verbs").map_err(unreachable)?;
         let bad = || {
-            let what = format!("rank {rank} says of its NIC what no rank can read");
+            let what = format!("the address that rank {rank} published is malformed");
             Error::Unreachable(what)
         };
         let (own, rest) = value
@@ -229,25 +236,26 @@ fn exchange(
     Ok((addresses.into(), parameters.ok_or_else(nobody)?))
 }
 
-/// Bytes of the whole pages that so many take: what is registered is pinned page by page.
+/// Rounds up to whole pages, since registration pins whole pages.
 fn pages(bytes: usize) -> usize {
     bytes.next_multiple_of(PAGE)
 }
 
-/// As many requests unhandled at a peer as the shared receive queue has room for.
+/// Returns how many requests a peer may have unhandled, with room for all of them in the shared
+/// receive queue.
 fn window(wanted: u32, ranks: u32, most: u32) -> u32 {
     let peers = ranks.saturating_sub(1).max(1);
-    let housed = (most / peers).saturating_sub(1) / 2;
-    wanted.min(MAX_WINDOW).min(housed).max(1)
+    let fitting = (most / peers).saturating_sub(1) / 2;
+    wanted.min(MAX_WINDOW).min(fitting).max(1)
 }
 
-fn queue(channel: &Arc<Channel>, depth: u32) -> Result<Arc<CompletionQueue>, Error> {
-    CompletionQueue::new(channel, depth).map_err(|cause| made("a completion queue", cause))
+fn queue(channel: &Arc<CompletionChannel>, depth: u32) -> Result<Arc<CompletionQueue>, Error> {
+    CompletionQueue::new(channel, depth).map_err(|cause| setup_error("a completion queue", cause))
 }
 
-/// The most that the NIC takes along with a request.
+/// Returns the most inline data that the NIC grants.
 fn granted_inline(nic: &Arc<Nic>, queue: &Arc<CompletionQueue>, depth: u32) -> Result<u32, Error> {
-    let shared = SharedQueue::new(nic, 1).map_err(|cause| made("a receive queue", cause))?;
+    let shared = SharedQueue::new(nic, 1).map_err(|cause| setup_error("a receive queue", cause))?;
     let shared = Arc::new(shared);
     let mut last = None;
     for inline in INLINE {
@@ -257,10 +265,10 @@ fn granted_inline(nic: &Arc<Nic>, queue: &Arc<CompletionQueue>, depth: u32) -> R
         }
     }
     let cause = last.unwrap_or_else(|| io::ErrorKind::Unsupported.into());
-    Err(made("a queue pair", cause))
+    Err(setup_error("a queue pair", cause))
 }
 
-/// What registering costs here, and copying, as ranks tell each other.
+/// Measures the costs of registering and copying here, in the format of [`JobParameters`].
 fn costs(nic: &Arc<Nic>) -> Result<[f64; 5], Error> {
     let [register, deregister] = probe::costs(nic)?;
     Ok([
@@ -272,14 +280,15 @@ fn costs(nic: &Arc<Nic>) -> Result<[f64; 5], Error> {
     ])
 }
 
-/// The number of ranks on the host of one.
+/// Returns the number of ranks on the host of `rank`.
 fn host_ranks(addresses: &[EndpointAddress], rank: u32) -> u32 {
     let host = addresses.get(rank as usize).map(|own| own.host);
     let mates = addresses.iter().filter(|other| Some(other.host) == host);
     mates.count().max(1) as u32
 }
 
-/// What registering costs and allows, the same at every rank: the least that one has.
+/// Returns the costs and limits of registration, the same at every rank: the least limit of any
+/// rank.
 fn registration(addresses: &[EndpointAddress], parameters: &JobParameters) -> Registration {
     let share = |address: &EndpointAddress| {
         let here = addresses
@@ -314,11 +323,11 @@ fn registration(addresses: &[EndpointAddress], parameters: &JobParameters) -> Re
     }
 }
 
-/// The host's identity, as short as an endpoint address has it.
+/// Returns a short identity of the host and its process namespace.
 fn host_name() -> [u8; 16] {
     use std::hash::{BuildHasher, BuildHasherDefault};
     let hasher = BuildHasherDefault::<FxHasher>::default();
-    // Processes are known by number only in their own namespace.
+    // Process ids are valid only in their own namespace.
     let processes = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     let id = (hydrant_launch::host_id(), processes);
     let halves = [hasher.hash_one(&id), hasher.hash_one((&id, 1))];

@@ -1,9 +1,9 @@
-//! The bare network, to compare with: one connected queue pair between two ranks, and nothing of
-//! the conduit.
+//! The bare network as a reference for benchmarks: one connected queue pair between two ranks,
+//! without the conduit.
 //!
-//! It does what perftest does: one thread posts and polls, nothing is locked, every wait spins.
-//! There is no flow control but what a loop keeps by itself, and a peer that ends is noticed only
-//! by the requests that it no longer answers. A benchmark's reference, and for nothing else.
+//! It works as perftest does: one thread posts and polls, nothing is locked, and every wait spins.
+//! A loop must limit its own requests, because there is no other flow control. A peer that ends is
+//! noticed only when requests to it fail.
 
 #![allow(unsafe_code)] // posts work on memory of its own
 
@@ -21,18 +21,18 @@ use crate::{
     address::EndpointAddress,
     device, ffi,
     nic::{
-        Batch, Buffer, Channel, CompletionQueue, Connect, Nic, QueuePair, Region, SharedQueue,
-        WorkRequest, blank,
+        CompletionChannel, CompletionQueue, ConnectAttributes, MemoryRegion, Nic, NicBuffer,
+        QueuePair, RequestBatch, SharedQueue, WorkRequest, blank,
     },
 };
 
-/// Requests under way at once, at most.
+/// Most requests in flight.
 const DEPTH: usize = 64;
-/// Bytes that the NIC is asked to take along, the most it grants first.
+/// Sizes of inline data to request of the NIC, the largest first.
 const INLINE: [u32; 4] = [220, 128, 64, 0];
 /// Receive buffers, of which a ping-pong uses one at a time.
 const RECEIVES: u64 = 4;
-/// Of so many messages one is signaled.
+/// One of so many messages is signaled.
 const UNSIGNALED: u32 = 16;
 /// Bytes of the longest message.
 const MESSAGE: usize = PAGE;
@@ -47,17 +47,17 @@ pub struct Bare {
     sends: Arc<CompletionQueue>,
     receives: Arc<CompletionQueue>,
     buffers: Arc<SharedQueue>,
-    /// The first half is read and written from here, the second by the peer.
-    memory: Buffer,
+    /// The first half is local memory of operations; the peer accesses the second half.
+    memory: NicBuffer,
     half: usize,
-    /// The buffers for messages: one to send from, then those to receive into.
-    messages: Buffer,
+    /// The buffers for messages: one to send from, then the buffers to receive into.
+    messages: NicBuffer,
     sent: u32,
     peer: Option<EndAddress>,
     nic: Arc<Nic>,
 }
 
-/// What an end tells the other.
+/// The address that an end tells the other end.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct EndAddress {
@@ -67,36 +67,36 @@ struct EndAddress {
     addr: u64,
 }
 
-/// What is done to the peer's memory.
+/// The direction of an operation on the peer's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
-    /// It is written.
+    /// Writes to the peer's memory.
     Write,
-    /// It is read.
+    /// Reads from the peer's memory.
     Read,
 }
 
 impl Bare {
-    /// Words of a [`address`](Self::address).
+    /// The number of words of an [`address`](Self::address).
     pub const ADDRESS_WORDS: usize = size_of::<EndAddress>() / size_of::<u64>();
 
-    /// An end with so many bytes of registered memory on each side of its operations, on the
-    /// device that a rank of this number uses.
+    /// Opens an end on the device that a rank of this number uses. Registers `bytes` bytes as local
+    /// memory of its operations, and as many for the peer to access.
     ///
     /// # Errors
-    /// Why there is no device, or what it refuses.
+    /// There is no RDMA device, or the device refuses a resource.
     pub fn open(options: &Options, rank: u32, bytes: usize) -> io::Result<Self> {
         let ports = device::ports(&options.devices, options.gid_index).map_err(io::Error::other)?;
         let nic = Nic::open(ports[rank as usize % ports.len()].clone())?;
-        let channel = Channel::new(&nic)?;
+        let channel = CompletionChannel::new(&nic)?;
         let sends = CompletionQueue::new(&channel, 2 * DEPTH as u32)?;
         let receives = CompletionQueue::new(&channel, 2 * RECEIVES as u32)?;
         let buffers = Arc::new(SharedQueue::new(&nic, RECEIVES as u32)?);
         let pair = connectable(&nic, &sends, &receives, &buffers)?;
         let half = bytes.next_multiple_of(PAGE);
         let bare = Self {
-            memory: Buffer::open_to_peers(&nic, 2 * half)?,
-            messages: Buffer::new(&nic, (1 + RECEIVES as usize) * MESSAGE)?,
+            memory: NicBuffer::open_to_peers(&nic, 2 * half)?,
+            messages: NicBuffer::new(&nic, (1 + RECEIVES as usize) * MESSAGE)?,
             pair,
             sends,
             receives,
@@ -107,17 +107,17 @@ impl Bare {
             nic,
         };
         for buffer in 0..RECEIVES {
-            bare.receive(buffer)?;
+            bare.post_receive(buffer)?;
         }
         Ok(bare)
     }
 
-    /// Bytes that it keeps registered.
+    /// Returns the bytes that the end keeps registered.
     pub fn registered_bytes(&self) -> usize {
         2 * self.half + (1 + RECEIVES as usize) * MESSAGE
     }
 
-    /// What the other end is to be told.
+    /// Returns the address to give the other end.
     pub fn address(&self) -> [u64; Self::ADDRESS_WORDS] {
         let exposed = self.memory.at(self.half, self.half);
         let port = &self.nic.port;
@@ -136,14 +136,13 @@ impl Bare {
         })
     }
 
-    /// Connects to the end whose address this is. Nothing may be asked of it before that has done
-    /// the same.
+    /// Connects to the end with this address. Operations may begin once both ends have connected.
     ///
     /// # Errors
-    /// What the device says.
+    /// The error of the device.
     pub fn connect(&mut self, end: [u64; Self::ADDRESS_WORDS]) -> io::Result<()> {
         let end: EndAddress = bytemuck::cast(end);
-        self.pair.connect(&Connect {
+        self.pair.connect(&ConnectAttributes {
             address: &end.address,
             number: end.pair,
             psn: FIRST_PSN,
@@ -153,64 +152,65 @@ impl Bare {
         Ok(())
     }
 
-    /// Writes or reads so many bytes, and waits for the completion.
+    /// Writes or reads `len` bytes, and waits for the completion.
     ///
     /// # Errors
-    /// What the network says.
+    /// The error of the network.
     #[inline]
     pub fn once(&mut self, direction: Direction, len: usize) -> io::Result<()> {
         self.post(direction, 0, len)?;
-        self.completed(1)
+        self.await_completions(1)
     }
 
-    /// Writes or reads `count` pieces of `len` bytes, one beside the other in both memories and
-    /// round again, as many at once as the queue and the memory have room for; waits for all.
+    /// Writes or reads `count` blocks of `len` bytes and waits for all. The blocks lie side by side
+    /// in both memories, and wrap around at the end. As many are in flight as the queue has room
+    /// for.
     ///
     /// # Errors
-    /// What the network says.
+    /// The error of the network.
     pub fn stream(&mut self, direction: Direction, len: usize, count: u64) -> io::Result<()> {
-        let places = (self.half / len.max(1)).max(1) as u64;
-        let mut under_way = 0;
+        let blocks = (self.half / len.max(1)).max(1) as u64;
+        let mut in_flight = 0;
         for index in 0..count {
-            if under_way == DEPTH {
-                self.completed(1)?;
-                under_way -= 1;
+            if in_flight == DEPTH {
+                self.await_completions(1)?;
+                in_flight -= 1;
             }
-            self.post(direction, (index % places) as usize * len, len)?;
-            under_way += 1;
+            self.post(direction, (index % blocks) as usize * len, len)?;
+            in_flight += 1;
         }
-        self.completed(under_way)
+        self.await_completions(in_flight)
     }
 
-    /// Sends so many bytes, and waits for as many back.
+    /// Sends `len` bytes, and waits for as many back.
     ///
     /// # Errors
-    /// What the network says.
+    /// The error of the network.
     #[inline]
     pub fn ping(&mut self, len: usize) -> io::Result<()> {
         self.send(len)?;
-        self.received()
+        self.await_message()
     }
 
-    /// The other end of [`ping`](Self::ping).
+    /// Answers a [`ping`](Self::ping) of the other end.
     ///
     /// # Errors
-    /// What the network says.
+    /// The error of the network.
     #[inline]
     pub fn pong(&mut self, len: usize) -> io::Result<()> {
-        self.received()?;
+        self.await_message()?;
         self.send(len)
     }
 
-    /// Registers memory of this process and gives it back: how long each took.
+    /// Registers memory of this process and deregisters it. Returns how long each took.
     ///
     /// # Errors
-    /// What the device says.
+    /// The error of the device.
     pub fn register(&self, memory: &mut [u8]) -> io::Result<[Duration; 2]> {
         let start = Instant::now();
-        // SAFETY: nobody is told the key, and the memory is borrowed until it is given back.
+        // SAFETY: nobody is told the key, and the memory stays borrowed until it is deregistered.
         let region = unsafe {
-            Region::new(
+            MemoryRegion::new(
                 &self.nic,
                 memory.as_mut_ptr(),
                 memory.len(),
@@ -229,7 +229,7 @@ impl Bare {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let inline = direction == Direction::Write && len <= self.pair.inline;
-        let mut batch = Batch::new();
+        let mut batch = RequestBatch::new();
         batch.push(&WorkRequest {
             id: 0,
             opcode: match direction {
@@ -246,14 +246,14 @@ impl Bare {
             immediate: 0,
         });
         batch.signal_last();
-        // SAFETY: memory of our own under its key, there until the completion, for `self` stays
-        // and its queue pair goes before its memory.
+        // SAFETY: 1. The memory is registered under its key as long as `self`, and its queue pair
+        // is dropped first. 2. Nobody else uses it: `self` hands out no reference to it.
         unsafe { self.pair.post(&mut batch) }
     }
 
-    /// Waits for so many completions of what was posted.
+    /// Waits for `count` completions of posted requests.
     #[inline]
-    fn completed(&self, count: usize) -> io::Result<()> {
+    fn await_completions(&self, count: usize) -> io::Result<()> {
         (0..count).try_for_each(|_| next(&self.sends).map(drop))
     }
 
@@ -261,7 +261,7 @@ impl Bare {
         if len > MESSAGE {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let mut batch = Batch::new();
+        let mut batch = RequestBatch::new();
         batch.push(&WorkRequest {
             id: 0,
             opcode: ffi::IBV_WR_SEND,
@@ -279,27 +279,32 @@ impl Bare {
         if signaled {
             batch.signal_last();
         }
-        // SAFETY: as in `once`; the buffer is only read.
+        // SAFETY: 1. and 2. as in `post`; the buffer is only read.
         unsafe { self.pair.post(&mut batch) }?;
-        if signaled { self.completed(1) } else { Ok(()) }
+        if signaled {
+            self.await_completions(1)
+        } else {
+            Ok(())
+        }
     }
 
-    /// Waits for a message, and gives its buffer to the NIC again.
+    /// Waits for a message, and gives its buffer back to the NIC.
     #[inline]
-    fn received(&self) -> io::Result<()> {
+    fn await_message(&self) -> io::Result<()> {
         let buffer = next(&self.receives)?;
-        self.receive(buffer)
+        self.post_receive(buffer)
     }
 
-    fn receive(&self, buffer: u64) -> io::Result<()> {
+    fn post_receive(&self, buffer: u64) -> io::Result<()> {
         let addr = self.messages.at((1 + buffer as usize) * MESSAGE, MESSAGE);
         let lkey = self.messages.lkey();
-        // SAFETY: registered under its key, and the NIC's alone until the completion.
+        // SAFETY: 1. The buffer is registered under its key. 2. Only the NIC uses it until the
+        // completion.
         unsafe { self.buffers.post(buffer, addr, MESSAGE as u32, lkey) }
     }
 }
 
-/// A queue pair that takes along as much as the NIC grants.
+/// Makes a queue pair with the most inline data that the NIC grants.
 fn connectable(
     nic: &Arc<Nic>,
     sends: &Arc<CompletionQueue>,
@@ -316,7 +321,7 @@ fn connectable(
     Err(last)
 }
 
-/// The next completion: what it names.
+/// Waits for the next completion. Returns the id that it carries.
 #[inline]
 fn next(queue: &CompletionQueue) -> io::Result<u64> {
     let mut completion = [blank()];

@@ -1,4 +1,4 @@
-//! What other threads have the control thread do.
+//! The queue of commands to the control thread.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -6,38 +6,39 @@ use hydrant_conduit::{Error, Rank};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 
-/// What other threads have the control thread do.
+/// A task that another thread gives the control thread.
 #[derive(Debug)]
-pub(crate) enum Command {
-    /// Makes the connection to a peer, or makes it anew.
+pub(crate) enum ControlCommand {
+    /// Makes the connection to a peer, for the first time or again.
     Connect(Rank),
-    /// Asks a peer how far it got before a connection broke.
-    Ask(Rank),
-    /// A peer is lost, and why.
+    /// Asks a peer for the PSN that it expects next on a connection that broke.
+    QueryPsn(Rank),
+    /// Declares a peer lost, for this reason.
     Lose(Rank, &'static str),
-    /// A peer sent what follows no rule.
+    /// Declares a peer lost that broke the protocol, and tells the peer.
     Expel(Rank),
-    /// This rank's program has come to its end, or goes on after all: the number of that announcement.
+    /// Announces that this rank's program has come to its end, or continues after all. Carries the
+    /// number of the announcement.
     ComeToEnd(u32),
-    /// This rank ends, in good order or not.
+    /// Announces that this rank leaves; `true` if in good order.
     Leave(bool),
-    /// A peer was asked to wake its sleepers: it is asked again until it says that it did.
-    SeeAwake(Rank, u32),
-    /// The conduit is dropped.
+    /// Resends the wake of this number to a peer until the peer acknowledges.
+    ConfirmWake(Rank, u32),
+    /// Ends the thread: the conduit is dropped.
     Stop,
 }
 
-/// Commands on their way to the control thread.
-pub(crate) struct Commands {
-    /// Given by any thread, taken by the control thread, in order.
-    queue: Mutex<Vec<Command>>,
-    /// Readable while commands wait: the control thread polls it.
+/// Commands that the control thread has not taken yet.
+pub(crate) struct CommandQueue {
+    /// Filled by any thread, emptied by the control thread, in order.
+    queue: Mutex<Vec<ControlCommand>>,
+    /// An eventfd, readable while commands wait. The control thread polls it.
     event: OwnedFd,
 }
 
-impl Commands {
+impl CommandQueue {
     /// # Errors
-    /// [`Error::System`] where the process has no descriptor left.
+    /// [`Error::System`] if the process has no descriptor left.
     pub(crate) fn new() -> Result<Self, Error> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let event = eventfd(0, flags).map_err(|cause| Error::system("making an eventfd", cause))?;
@@ -47,19 +48,19 @@ impl Commands {
         })
     }
 
-    pub(crate) fn give(&self, command: Command) {
+    pub(crate) fn push(&self, command: ControlCommand) {
         self.queue.lock().push(command);
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
     }
 
-    pub(crate) fn take(&self) -> Vec<Command> {
+    pub(crate) fn take_all(&self) -> Vec<ControlCommand> {
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.event, &mut count);
         std::mem::take(&mut *self.queue.lock())
     }
 }
 
-impl AsFd for Commands {
+impl AsFd for CommandQueue {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }

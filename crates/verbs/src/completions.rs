@@ -1,5 +1,5 @@
-//! The completion queues: what of that which peers' NICs were asked to do has ended, what has
-//! arrived, and who sleeps until there is something of either.
+//! The completion queues: operations that ended, messages that arrived, and the threads that sleep
+//! until either happens.
 
 use std::{
     io,
@@ -18,62 +18,64 @@ use hydrant_conduit::{Backoff, Error, Posted, Rank, Ticket};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
-    commands::Command,
-    connection::{Access, Alone, Connection, Ended, Failure, named},
+    commands::ControlCommand,
+    connection::{
+        Connection, ConnectionFailure, EndedOperation, FastOutcome, RdmaAccess, parse_id,
+    },
     endpoint::Endpoint,
     ffi,
-    nic::{Channel, CompletionQueue, QueuePair, blank},
-    peers::{OWN, Peers},
+    nic::{CompletionChannel, CompletionQueue, QueuePair, blank},
+    peers::{OWN_TICKET, Peers},
     sleepers::Sleepers,
 };
 
-/// How often who waits for an operation looks whether it has ended before doing anything else:
-/// about as long as a network takes.
-const LOOKS: u32 = 500;
+/// How many polls a waiter makes for its operation before it does anything else: about as long as a
+/// network takes.
+const POLLS: u32 = 500;
 
-/// Polls, with a spin after each, between two yields of who waits for one completion alone.
+/// Polls with a spin after each, between two yields of a thread that waits for one completion.
 const SPINS: u32 = 15;
 
-/// Completions taken at once.
+/// Completions taken by one poll.
 const BATCH: usize = 16;
 
-/// The completion queues, and what is known from them that nobody was handed yet.
+/// The completion queues, and the ended operations that no poll has handed up yet.
 pub(crate) struct Completions {
-    /// Where the work requests of all connections complete.
+    /// Completions of the work requests of all connections.
     sent: Arc<CompletionQueue>,
-    /// Where messages that arrived complete.
+    /// Completions of messages that arrived.
     received: Arc<CompletionQueue>,
-    /// Gets an event for the next completion of either queue, once they are armed.
-    channel: Arc<Channel>,
-    /// One thread at a time takes completions of `sent`.
+    /// Receives an event for the next completion of either queue, once they are armed.
+    channel: Arc<CompletionChannel>,
+    /// Held by the thread that takes completions of `sent`.
     poller: Mutex<Poller>,
     /// Operations that ended, by completion or otherwise, until a poll hands them up.
-    ended: Mutex<Vec<Ended>>,
-    /// Whether there are such.
+    ended: Mutex<Vec<EndedOperation>>,
+    /// True if `ended` has entries.
     any_ended: AtomicBool,
-    /// Of what this rank asked of itself: who asked takes it from here.
-    own: Mutex<Vec<Ended>>,
-    /// Threads that sleep until something is told here, or until somebody wakes them.
+    /// Ended operations of this rank on itself, until their waiters take them.
+    own: Mutex<Vec<EndedOperation>>,
+    /// Threads that sleep until a completion arrives or another thread wakes them.
     sleepers: Sleepers,
 }
 
-/// What the thread that takes completions has of its own.
+/// State of the thread that takes completions.
 struct Poller {
-    /// Completions taken last.
+    /// The completions of the last poll.
     completions: [ffi::ibv_wc; BATCH],
-    /// Those of them that were taken and not looked at yet.
-    left: Range<usize>,
-    /// What these are the end of.
-    ended: Vec<Ended>,
+    /// The range of them that was not processed yet.
+    unread: Range<usize>,
+    /// The operations that they ended.
+    ended: Vec<EndedOperation>,
 }
 
 impl Completions {
-    /// Of the queues that connections send to and receive by, which tell of completions on one
-    /// channel.
+    /// Takes the queues that connections send to and receive by. Both report completions on
+    /// `channel`.
     pub(crate) fn new(
         sent: Arc<CompletionQueue>,
         received: Arc<CompletionQueue>,
-        channel: Arc<Channel>,
+        channel: Arc<CompletionChannel>,
     ) -> Self {
         Self {
             sent,
@@ -81,7 +83,7 @@ impl Completions {
             channel,
             poller: Mutex::new(Poller {
                 completions: [blank(); BATCH],
-                left: 0..0,
+                unread: 0..0,
                 ended: Vec::new(),
             }),
             ended: Mutex::default(),
@@ -91,7 +93,7 @@ impl Completions {
         }
     }
 
-    /// A queue pair that completes here, to be connected.
+    /// Makes a queue pair that completes here, to be connected.
     pub(crate) fn queue_pair(
         &self,
         endpoint: &Endpoint,
@@ -107,30 +109,30 @@ impl Completions {
         &self.sleepers
     }
 
-    /// Has the channel get an event for the next completion, of what was sent or of what arrives.
+    /// Arms both queues: the channel receives an event for the next completion of either.
     pub(crate) fn arm(&self) -> io::Result<()> {
         self.sent.arm()?;
         self.received.arm()
     }
 
-    /// The descriptor of the channel, to be polled for reading.
+    /// The descriptor of the channel, readable when an event is pending.
     pub(crate) fn channel(&self) -> BorrowedFd<'_> {
         self.channel.as_fd()
     }
 
-    /// Takes the events of the channel: whether there was any.
+    /// Takes the events of the channel. Returns whether there was any.
     pub(crate) fn clear_channel(&self) -> bool {
         self.channel.clear()
     }
 
-    /// Takes completions of messages that arrived: how many. For the one thread that has the
-    /// inbox.
+    /// Takes completions of messages that arrived. Returns how many. Only the thread that holds the
+    /// inbox calls this.
     #[inline]
     pub(crate) fn poll_received(&self, into: &mut [ffi::ibv_wc]) -> usize {
         self.received.poll(into)
     }
 
-    fn add(&self, list: &mut Vec<Ended>) {
+    fn add_ended(&self, list: &mut Vec<EndedOperation>) {
         if !list.is_empty() {
             let mut ended = self.ended.lock();
             ended.append(list);
@@ -138,12 +140,12 @@ impl Completions {
         }
     }
 
-    /// Takes completions of what was asked of peers' NICs; what ended can then be
-    /// [taken](Self::take_ended). Whether there may have been any: a slot, or room for a request,
-    /// can be what somebody waits for.
+    /// Takes completions of work requests; [`take_ended`](Self::take_ended) then returns the
+    /// operations that ended. Returns whether any completion may have been taken: a waiter may wait
+    /// for a slot, or for room for a request.
     ///
-    /// A thread may be busy for long with a connection, where the NIC's work is done in the call that
-    /// posts it: what is on that connection, and after it, is left for the next call.
+    /// Stops at a connection that another thread holds, and leaves the rest for the next call. Such
+    /// a thread may hold it for long, where the NIC does its work inside the call that posts it.
     pub(crate) fn poll_sent(&self, peers: &Peers) -> bool {
         match self.poller.try_lock() {
             Some(mut poller) => {
@@ -153,10 +155,10 @@ impl Completions {
         }
     }
 
-    /// As [`poll_sent`](Self::poll_sent), by a thread that has nothing else to do than wait for such others:
-    /// all that has come.
+    /// As [`poll_sent`](Self::poll_sent), but waits for other threads and takes everything that has
+    /// arrived. For a thread that has nothing else to do.
     pub(crate) fn poll_all_sent(&self, peers: &Peers) -> bool {
-        // Who holds a connection waits for nobody who polls.
+        // This cannot deadlock: a thread that holds a connection never waits for a poller.
         let mut poller = self.poller.lock();
         self.poll_with(peers, &mut poller, |connection| Some(connection.lock()))
     }
@@ -166,14 +168,14 @@ impl Completions {
         &self,
         peers: &'a Peers,
         poller: &mut Poller,
-        hold: impl Fn(&'a Mutex<Connection>) -> Option<MutexGuard<'a, Connection>>,
+        lock: impl Fn(&'a Mutex<Connection>) -> Option<MutexGuard<'a, Connection>>,
     ) -> bool {
         let mut any = false;
         loop {
             let mut last = false;
-            if poller.left.start == poller.left.end {
+            if poller.unread.start == poller.unread.end {
                 let count = self.sent.poll(&mut poller.completions);
-                poller.left = 0..count;
+                poller.unread = 0..count;
                 last = count < BATCH;
                 if count == 0 {
                     return any;
@@ -182,75 +184,80 @@ impl Completions {
             any = true;
             let Poller {
                 completions,
-                left,
+                unread,
                 ended,
             } = poller;
-            while left.start < left.end && complete(peers, &completions[left.start], &hold, ended) {
-                left.start += 1;
+            while unread.start < unread.end
+                && complete(peers, &completions[unread.start], &lock, ended)
+            {
+                unread.start += 1;
             }
-            let stopped = left.start < left.end;
-            self.add(ended);
+            let stopped = unread.start < unread.end;
+            self.add_ended(ended);
             if stopped || last {
                 return true;
             }
         }
     }
 
-    /// Posts an access, if nobody else takes completions or is at the connection and nothing is under way
-    /// there: then what there is to say of it, if that is known after a moment.
+    /// Posts an access by the fast path, if no other thread takes completions or holds the
+    /// connection, and nothing is in flight on the connection. Returns the outcome if it is known
+    /// after a moment.
     ///
     /// # Safety
-    /// As [`Connection::post_alone`].
+    /// 1. and 2. as [`Connection::post_fast`].
     #[allow(unsafe_code)] // posts a work request
     #[inline(always)]
-    pub(crate) unsafe fn ask_alone(
+    pub(crate) unsafe fn post_fast(
         &self,
         peers: &Peers,
         peer: Rank,
         connection: &Mutex<Connection>,
-        access: &Access,
+        access: &RdmaAccess,
     ) -> Option<Result<Posted, Error>> {
         let mut poller = self.poller.try_lock()?;
         let mut held = connection.try_lock()?;
-        if !poller.left.is_empty() || !held.is_free(peers.pool()) {
+        if !poller.unread.is_empty() || !held.can_post_fast(peers.pool()) {
             return None;
         }
-        let look = || {
+        let poll_once = || {
             let taken = &mut poller.completions[..1];
             (self.sent.poll(taken) > 0).then(|| taken[0])
         };
-        // SAFETY: the same contract.
-        let became = unsafe { held.post_alone(peers.pool(), access, look) };
-        if matches!(became, Alone::Done) {
+        // SAFETY: the caller's conditions 1 and 2.
+        let fast = unsafe { held.post_fast(peers.pool(), access, poll_once) };
+        if matches!(fast, FastOutcome::Done) {
             drop(held);
             drop(poller);
-            // Nobody waits for what that frees but operations that wait for the doorbell.
+            // Only operations that wait for the doorbell can use the freed room.
             peers.flush();
             return Some(Ok(Posted::Done));
         }
         let ticket = peers.ticket();
-        // SAFETY: the caller's memory is as it was when the access was posted: this call has not returned.
-        unsafe { held.not_alone(peers.pool(), Access { ticket, ..*access }, &became) };
+        // SAFETY: the caller's condition 2: inline data is still unchanged, because this call has
+        // not returned.
+        unsafe { held.leave_fast_path(peers.pool(), RdmaAccess { ticket, ..*access }, &fast) };
         drop(held);
-        let outcome = match became {
-            Alone::Unclear => self.watch_rest(peers, &mut poller, ticket),
-            Alone::UnderWay(id) => {
+        let outcome = match fast {
+            FastOutcome::Unclear => self.complete_polled(peers, &mut poller, ticket),
+            FastOutcome::InFlight(id) => {
                 drop(poller);
-                self.watch(peers, connection, Some(id), ticket)
+                self.poll_for(peers, connection, Some(id), ticket)
             }
-            Alone::Refused(cause) => {
-                peers.not_taken(peer, &cause);
+            FastOutcome::Refused(cause) => {
+                peers.report_refusal(peer, &cause);
                 None
             }
-            Alone::Done => None,
+            FastOutcome::Done => None,
         };
         Some(outcome.map_or(Ok(Posted::Pending(ticket)), |it| it.map(|()| Posted::Done)))
     }
 
-    /// Looks a moment whether one operation has ended, which no poll hands up then; others that
-    /// have are handed up by the next poll. `id`: the name of its completion, where that is known.
+    /// Polls a moment for one operation. Returns its outcome if it ended; then no poll hands it up.
+    /// Other operations that ended are handed up by the next poll. `id` is carried by its
+    /// completion, where that is known.
     #[inline]
-    pub(crate) fn watch(
+    pub(crate) fn poll_for(
         &self,
         peers: &Peers,
         connection: &Mutex<Connection>,
@@ -258,8 +265,8 @@ impl Completions {
         ticket: Ticket,
     ) -> Option<Result<(), Error>> {
         let mut poller = self.poller.try_lock()?;
-        if !poller.left.is_empty()
-            || !(0..LOOKS).any(|_| self.sent.poll(&mut poller.completions[..1]) > 0)
+        if !poller.unread.is_empty()
+            || !(0..POLLS).any(|_| self.sent.poll(&mut poller.completions[..1]) > 0)
         {
             return None;
         }
@@ -268,19 +275,20 @@ impl Completions {
             && completion.status == ffi::IBV_WC_SUCCESS
             && connection
                 .lock()
-                .done_alone(peers.pool(), completion.wr_id, ticket)
+                .complete_one(peers.pool(), completion.wr_id, ticket)
         {
-            // Nobody waits for what that frees but operations that wait for the doorbell.
+            // Only operations that wait for the doorbell can use the freed room.
             drop(poller);
             peers.flush();
             return Some(Ok(()));
         }
-        self.watch_rest(peers, &mut poller, ticket)
+        self.complete_polled(peers, &mut poller, ticket)
     }
 
-    /// The completion is not of that operation alone.
+    /// Processes the completion that was polled, which need not be of the operation with this
+    /// ticket.
     #[cold]
-    fn watch_rest(
+    fn complete_polled(
         &self,
         peers: &Peers,
         poller: &mut Poller,
@@ -297,15 +305,15 @@ impl Completions {
         );
         let found = ended.iter().position(|(it, _)| *it == ticket);
         let outcome = found.map(|at| ended.remove(at).1);
-        self.add(ended);
+        self.add_ended(ended);
         peers.flush();
-        self.sleepers.arrived();
+        self.sleepers.wake_listening();
         outcome
     }
 
-    /// What ended since this was last called.
+    /// Takes the operations that ended since the last call.
     #[inline]
-    pub(crate) fn take_ended(&self, into: &mut Vec<Ended>) {
+    pub(crate) fn take_ended(&self, into: &mut Vec<EndedOperation>) {
         if self.any_ended.load(Acquire) {
             let mut ended = self.ended.lock();
             std::mem::swap(&mut *ended, into);
@@ -313,20 +321,21 @@ impl Completions {
         }
     }
 
-    /// Keeps the end of what this rank asked of itself for who asked, if it is of that kind.
+    /// Keeps the outcome of an operation of this rank on itself for its waiter. Returns any other
+    /// outcome.
     #[inline]
-    pub(crate) fn keep_own(&self, ended: Ended) -> Option<Ended> {
-        if ended.0.0 & OWN == 0 {
+    pub(crate) fn keep_own(&self, ended: EndedOperation) -> Option<EndedOperation> {
+        if ended.0.0 & OWN_TICKET == 0 {
             return Some(ended);
         }
         self.own.lock().push(ended);
         None
     }
 
-    /// Waits until the own NIC has done what this rank asked of itself. No peer has a part in it,
-    /// and nothing is delivered meanwhile.
+    /// Waits until an operation of this rank on itself ends. It depends on no peer, and nothing is
+    /// delivered meanwhile.
     pub(crate) fn wait_for_own(&self, peers: &Peers, ticket: Ticket) -> Result<(), Error> {
-        let take = |list: &Mutex<Vec<Ended>>| {
+        let take_from = |list: &Mutex<Vec<EndedOperation>>| {
             let mut list = list.lock();
             let at = list.iter().position(|ended| ended.0 == ticket)?;
             Some(list.swap_remove(at).1)
@@ -334,7 +343,7 @@ impl Completions {
         let mut backoff = Backoff::new(SPINS, 1);
         loop {
             self.poll_sent(peers);
-            if let Some(outcome) = take(&self.ended).or_else(|| take(&self.own)) {
+            if let Some(outcome) = take_from(&self.ended).or_else(|| take_from(&self.own)) {
                 return outcome;
             }
             peers.flush();
@@ -346,41 +355,43 @@ impl Completions {
         self.any_ended.load(Acquire)
     }
 
-    /// Operations that ended otherwise than by a completion.
-    pub(crate) fn end_operations(&self, mut list: Vec<Ended>) {
-        self.add(&mut list);
+    /// Adds operations that ended without a completion, and wakes all sleepers.
+    pub(crate) fn end_operations(&self, mut list: Vec<EndedOperation>) {
+        self.add_ended(&mut list);
         self.sleepers.wake_all();
     }
 }
 
-/// Looks at a completion: `false` if its connection was not to be had.
+/// Processes a completion. Returns `false` if its connection could not be locked.
 #[inline]
 fn complete<'a>(
     peers: &'a Peers,
     completion: &ffi::ibv_wc,
-    hold: impl Fn(&'a Mutex<Connection>) -> Option<MutexGuard<'a, Connection>>,
-    ended: &mut Vec<Ended>,
+    lock: impl Fn(&'a Mutex<Connection>) -> Option<MutexGuard<'a, Connection>>,
+    ended: &mut Vec<EndedOperation>,
 ) -> bool {
-    let (rank, epoch, number) = named(completion.wr_id);
+    let (rank, epoch, number) = parse_id(completion.wr_id);
     let Some(peer) = peers.known(rank) else {
         return true;
     };
-    let Some(mut connection) = hold(peer.connection()) else {
+    let Some(mut connection) = lock(peer.connection()) else {
         return false;
     };
-    // What is left of a connection that is gone.
-    if !connection.is_of(epoch) {
+    // A late completion of a connection that was replaced.
+    if !connection.has_epoch(epoch) {
         return true;
     }
     if completion.status == ffi::IBV_WC_SUCCESS {
-        connection.done(peers.pool(), number, ended);
+        connection.complete_through(peers.pool(), number, ended);
         return true;
     }
     let status = completion.status;
-    match connection.failed(peers.pool(), number, status, ended) {
-        Failure::Broken => peers.commands().give(Command::Connect(Rank(rank))),
-        Failure::Unclear => peers.commands().give(Command::Ask(Rank(rank))),
-        Failure::Lost(why) => peers.commands().give(Command::Lose(Rank(rank), why)),
+    match connection.fail(peers.pool(), number, status, ended) {
+        ConnectionFailure::Broken => peers.commands().push(ControlCommand::Connect(Rank(rank))),
+        ConnectionFailure::Unclear => peers.commands().push(ControlCommand::QueryPsn(Rank(rank))),
+        ConnectionFailure::Lost(why) => {
+            peers.commands().push(ControlCommand::Lose(Rank(rank), why))
+        }
     }
     true
 }

@@ -20,56 +20,56 @@ use hydrant_conduit::{
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
-    commands::Command,
+    commands::ControlCommand,
     connection::{self, Opcode},
     datagram::Datagram,
-    inbox::Inbox,
-    memlock::pinned_out,
-    message::{self, Sort},
-    nic::Region,
-    shared::Shared,
-    sleepers::{Listens, Woken},
+    inbox::VerbsInbox,
+    memlock::memlock_error,
+    message::{self, MessageRole},
+    nic::MemoryRegion,
+    shared::VerbsShared,
+    sleepers::{Listens, WakeCause},
     table,
 };
 
-/// How long a rank that leaves in good order waits until peers have what it sent.
-const DELIVERY: Duration = Duration::from_secs(5);
+/// How long a rank that leaves in good order waits for the delivery of its messages.
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long to sleep at a time while another thread polls.
+/// How long a thread sleeps at a time while another thread polls.
 const MOMENT: Duration = Duration::from_micros(100);
-/// Polls that find another thread polling, for one that waits for it.
+/// How many polls find another thread polling before one waits for that thread.
 const FUTILE: u32 = 64;
 
 /// The conduit over an RDMA NIC.
 pub struct Verbs {
     /// What all threads of the rank share.
-    pub(crate) shared: Arc<Shared>,
-    /// Held by the thread that polls.
-    inbox: Mutex<Inbox>,
-    /// Polls that found another thread polling.
+    pub(crate) shared: Arc<VerbsShared>,
+    /// Locked by the thread that polls.
+    inbox: Mutex<VerbsInbox>,
+    /// Counts polls that found another thread polling.
     futile: AtomicU32,
-    /// The control thread; joined when this is dropped.
+    /// The control thread, joined on drop.
     control: Option<JoinHandle<()>>,
-    /// The registration of the whole address space, where the NIC pages.
-    pub(crate) everything: Option<Region>,
+    /// The registration of the whole address space, if the NIC supports on-demand paging.
+    pub(crate) everything: Option<MemoryRegion>,
 }
 
 impl Verbs {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<VerbsShared>,
         control: JoinHandle<()>,
-        everything: Option<Region>,
+        everything: Option<MemoryRegion>,
     ) -> Self {
         Self {
             shared,
-            inbox: Mutex::new(Inbox::new()),
+            inbox: Mutex::new(VerbsInbox::new()),
             futile: AtomicU32::new(0),
             control: Some(control),
             everything,
         }
     }
 
-    /// The port that this rank uses.
+    /// Returns the port that this rank uses.
     pub fn port(&self) -> &crate::Port {
         &self.shared.endpoint.nic().port
     }
@@ -79,27 +79,28 @@ impl Verbs {
         (endpoint.segment()).check(endpoint.rank(), offset, len)
     }
 
-    /// Whether something has arrived, or ended, that was not handed up; unless another thread is
-    /// about to find out.
-    fn has_news(&self) -> Option<bool> {
+    /// Polls for news to hand up: messages, credits to send, ended operations. Returns `None` if
+    /// another thread is polling.
+    fn poll_for_news(&self) -> Option<bool> {
         let shared = &*self.shared;
         let ended =
             shared.completions.poll_all_sent(&shared.peers) || shared.completions.has_ended();
         if ended || !shared.loopback.is_empty() {
             return Some(true);
         }
-        Some(self.try_inbox()?.has_arrived(shared))
+        Some(self.try_inbox()?.check_arrivals(shared))
     }
 
-    /// The inbox, unless another thread polls.
-    fn try_inbox(&self) -> Option<MutexGuard<'_, Inbox>> {
+    /// Locks the inbox, unless another thread polls.
+    fn try_inbox(&self) -> Option<MutexGuard<'_, VerbsInbox>> {
         self.inbox.try_lock()
     }
 
-    /// The inbox, which another thread has. That may have lost its core to this one, which would
-    /// then look for nothing as long as the scheduler lets it: now and then it waits.
+    /// Waits now and then for the thread that holds the inbox. That thread may have lost its core
+    /// to this one. Without the wait, this thread would poll in vain as long as the scheduler lets
+    /// it.
     #[cold]
-    fn patient_inbox(&self) -> Option<MutexGuard<'_, Inbox>> {
+    fn wait_for_inbox(&self) -> Option<MutexGuard<'_, VerbsInbox>> {
         let tries = self.futile.fetch_add(1, Relaxed);
         match tries % FUTILE {
             0 if tries > 0 => self.inbox.try_lock_for(MOMENT),
@@ -107,17 +108,23 @@ impl Verbs {
         }
     }
 
-    /// Why memory could not be registered.
-    fn refusal(&self, cause: &io::Error, addr: u64, len: u64, permission: Permission) -> Error {
+    /// Returns the error for memory that could not be registered.
+    fn registration_error(
+        &self,
+        cause: &io::Error,
+        addr: u64,
+        len: u64,
+        permission: Permission,
+    ) -> Error {
         let peer = self.shared.endpoint.rank();
-        // SAFETY: nothing is stored by way of this place.
+        // SAFETY: nothing is stored through this place.
         let memory = unsafe { Memory::new(addr, len) };
         match cause.raw_os_error() {
-            // The kernel calls what is not there by several names.
+            // The kernel has several error numbers for memory that is not mapped.
             Some(_) if !memory.pin(permission) => Error::BadAddress { peer, addr, len },
             Some(libc::EFAULT | libc::EINVAL) => Error::BadAddress { peer, addr, len },
             Some(libc::ENOMEM | libc::EPERM | libc::EAGAIN) => {
-                pinned_out(cause).unwrap_or(Error::Exhausted {
+                memlock_error(cause).unwrap_or(Error::Exhausted {
                     what: "memory regions of the NIC, or memory to pin",
                     limit: self.shared.endpoint.nic().limits.regions.into(),
                     remedy: "register less: HYDRANT_M, HYDRANT_MAXVICTIM",
@@ -130,10 +137,11 @@ impl Verbs {
         }
     }
 
-    /// An atomic operation of the NIC.
+    /// Posts an atomic operation of the NIC.
     ///
     /// # Safety
-    /// As [`Conduit::post`], 1: the NIC stores to `was` until the operation is complete.
+    /// As [`Conduit::post`], 1: until the operation is complete, `was` is writable and nobody else
+    /// uses it.
     unsafe fn atomic(
         &self,
         peer: Rank,
@@ -157,7 +165,7 @@ impl Verbs {
             self.check_own(word, 8)?;
         }
         let key = key.0;
-        let rkey = table::remote(word.key).ok_or(Error::Revoked { peer, key })?;
+        let rkey = table::rkey_in(word.key).ok_or(Error::Revoked { peer, key })?;
         let ticket = if own {
             shared.peers.own_ticket()
         } else {
@@ -171,12 +179,13 @@ impl Verbs {
         if connection.has_ended() {
             let what = "reaching own memory through the NIC";
             let cause = "it failed before".to_owned();
-            return Err(match own {
-                true => Error::System { what, cause },
-                false => Error::PeerLost(peer),
+            return Err(if own {
+                Error::System { what, cause }
+            } else {
+                Error::PeerLost(peer)
             });
         }
-        let atomic = connection::Atomic {
+        let atomic = connection::RdmaAtomic {
             ticket,
             operands,
             swaps,
@@ -186,8 +195,16 @@ impl Verbs {
             was: was.expose_provenance(),
             word: None,
         };
-        // SAFETY: `was` is writable by nobody else until the operation is complete, says the caller.
-        unsafe { (shared.peers).ask(peer, &mut connection, connection::Operation::Atomic(atomic)) };
+        // SAFETY: 1. The NIC writes to a registered word of the pool. 2. The operation owns that
+        // word, and the caller's condition holds for `was`. 3. `rkey` opens memory that its owner
+        // registered for writing.
+        unsafe {
+            (shared.peers).post(
+                peer,
+                &mut connection,
+                connection::RdmaOperation::Atomic(atomic),
+            )
+        };
         drop(connection);
         if own {
             return shared
@@ -200,10 +217,10 @@ impl Verbs {
 }
 
 // SAFETY: 1. An operation ends by its completion, or when its queue pair is in the error state and
-//            its work was flushed; then the NIC is done with it. Tickets are counted up.
+//            its work was flushed. In both cases the NIC is done with it. Tickets count up.
 //         2. The NIC checks key, range and access, and deregisters before `deregister` returns.
-//         3. `window` is the one segment, and what is decommitted is checked to lie in it.
-//         4. They come from `shared`, which does not change.
+//         3. `window` returns the one segment, and `decommit` checks that the range lies in it.
+//         4. These values come from `shared`, where they never change.
 unsafe impl Conduit for Verbs {
     fn rank(&self) -> Rank {
         self.shared.endpoint.rank()
@@ -232,24 +249,25 @@ unsafe impl Conduit for Verbs {
             limit: self.shared.table.limit() as u64,
             remedy: "raise HYDRANT_EXTENTS",
         };
-        let place = self.shared.table.reserve().ok_or_else(exhausted)?;
+        let slot = self.shared.table.reserve().ok_or_else(exhausted)?;
         let (start, bytes) = (addr.expose_provenance() as u64, len as u64);
         let region = (len > 0).then(|| {
-            // SAFETY: the same contract.
-            let region = unsafe { Region::new(self.shared.endpoint.nic(), addr, len, permission) };
-            region.map_err(|cause| self.refusal(&cause, start, bytes, permission))
+            // SAFETY: the caller's condition: the memory bears what peers do with the key.
+            let region =
+                unsafe { MemoryRegion::new(self.shared.endpoint.nic(), addr, len, permission) };
+            region.map_err(|cause| self.registration_error(&cause, start, bytes, permission))
         });
         let (region, writable) = (region.transpose()?, permission == Permission::ReadWrite);
-        (place.fill(region, start, bytes, writable)).ok_or_else(exhausted)
+        (slot.fill(region, start, bytes, writable)).ok_or_else(exhausted)
     }
 
     fn deregister(&self, key: Key) -> Result<(), Error> {
         let (peer, word) = (self.shared.endpoint.rank(), key.0);
         let removed = self.shared.table.remove(key);
-        let (region, place) = removed.ok_or(Error::Revoked { peer, key: word })?;
-        // When the NIC has let go of the memory, the place is free.
+        let (region, slot) = removed.ok_or(Error::Revoked { peer, key: word })?;
+        // The slot becomes free once the NIC has deregistered the memory.
         drop(region);
-        drop(place);
+        drop(slot);
         Ok(())
     }
 
@@ -257,22 +275,22 @@ unsafe impl Conduit for Verbs {
         let (peer, remote, key) = (access.peer, access.remote, access.local.key);
         if let Operation::Atomic(operation) = access.operation {
             let was = access.local.addr.cast();
-            // SAFETY: the same contract.
+            // SAFETY: the caller's condition 1.
             return unsafe { self.atomic(peer, remote, operation, was) };
         }
         let (addr, len) = (access.local.addr.expose_provenance(), access.len);
-        // SAFETY: a put only reads it, and for a get it is writable by nobody else until the
-        //         operation is complete, says the caller (1).
+        // SAFETY: the caller's condition 1: a put only reads the memory, and for a get nobody else
+        // uses it until the operation is complete.
         let memory = unsafe { Memory::new(addr as u64, len as u64) };
         let opcode = match access.operation {
             Operation::Put => Opcode::Write,
             _ => Opcode::Read,
         };
         if access.waits {
-            // SAFETY: the same contract.
+            // SAFETY: the caller's conditions 1 and 2.
             unsafe { self.access::<true>(peer, opcode, remote, memory, key) }
         } else {
-            // SAFETY: the same contract.
+            // SAFETY: the caller's conditions 1 and 2.
             unsafe { self.access::<false>(peer, opcode, remote, memory, key) }
         }
     }
@@ -285,14 +303,14 @@ unsafe impl Conduit for Verbs {
             let own = shared.peers.get(peer).credits();
             let sent = shared.loopback.send(own, shared.endpoint.window(), message);
             if sent == Sent::Yes {
-                shared.completions.sleepers().arrived();
+                shared.completions.sleepers().wake_listening();
             }
             return Ok(sent);
         }
-        let state = shared.peers.get(peer);
-        let (credits, window) = (state.credits(), shared.endpoint.window());
-        let full = || credits.is_full(window);
-        if full() {
+        let link = shared.peers.get(peer);
+        let (credits, window) = (link.credits(), shared.endpoint.window());
+        let is_full = || credits.is_full(window);
+        if is_full() {
             return Ok(Sent::Full);
         }
         let Some(mut slot) = shared.peers.pool().slots().take() else {
@@ -300,19 +318,19 @@ unsafe impl Conduit for Verbs {
         };
         let served = credits.served();
         let bytes = shared.peers.pool().slots().bytes(&mut slot);
-        let (front, len) = message::encode(Sort::Request, message, served, bytes);
-        let mut connection = state.connection().lock();
+        let (immediate, len) = message::encode(MessageRole::Request, message, served, bytes);
+        let mut connection = link.connection().lock();
         if connection.has_ended() {
             shared.peers.pool().slots().give_back(slot);
             return Err(Error::PeerLost(peer));
         }
-        if full() {
+        if is_full() {
             shared.peers.pool().slots().give_back(slot);
             return Ok(Sent::Full);
         }
         credits.note_credited(served);
         credits.note_sent();
-        (shared.peers).ask_send(peer, &mut connection, slot, len, front);
+        (shared.peers).post_send(peer, &mut connection, slot, len, immediate);
         Ok(Sent::Yes)
     }
 
@@ -324,7 +342,7 @@ unsafe impl Conduit for Verbs {
     }
 
     fn poll(&self, sink: &mut dyn Sink) -> usize {
-        let inbox = self.try_inbox().or_else(|| self.patient_inbox());
+        let inbox = self.try_inbox().or_else(|| self.wait_for_inbox());
         inbox.map_or(0, |mut inbox| inbox.poll(&self.shared, sink))
     }
 
@@ -332,7 +350,7 @@ unsafe impl Conduit for Verbs {
         self.shared.completions.poll_all_sent(&self.shared.peers);
         let mut inbox = self.inbox.lock();
         let mut count = 0;
-        // What can have arrived by now is bounded; what arrives meanwhile may wait.
+        // The messages that can have arrived by now are bounded. Later ones may wait.
         for _ in 0..=2 * self.shared.endpoint.window() * self.shared.endpoint.size() {
             match inbox.poll(&self.shared, sink) {
                 0 => break,
@@ -349,7 +367,8 @@ impl Segments for Verbs {
     }
 
     fn commit(&self, offset: usize, len: usize) -> Result<(), Error> {
-        // What was never committed, or was given back, is zero and becomes memory when touched.
+        // Pages that were never committed, or were given back, read as zero and become memory when
+        // touched.
         self.segment_part(offset, len)
     }
 
@@ -380,7 +399,10 @@ impl Membership for Verbs {
     fn come_to_end(&self, come: bool) {
         let shared = &*self.shared;
         if let Some(number) = (shared.peers.standings()).say(shared.endpoint.rank(), come) {
-            shared.peers.commands().give(Command::ComeToEnd(number));
+            shared
+                .peers
+                .commands()
+                .push(ControlCommand::ComeToEnd(number));
         }
     }
 
@@ -397,15 +419,15 @@ impl Membership for Verbs {
         if !shared.begin_to_leave() {
             return;
         }
-        // What was sent is delivered before the end is told.
+        // Sent messages are delivered before peers learn that this rank leaves.
         let since = Instant::now();
-        while orderly && since.elapsed() < DELIVERY {
+        while orderly && since.elapsed() < DELIVERY_TIMEOUT {
             shared.completions.poll_sent(&shared.peers);
             shared.peers.flush();
             let kept = self
                 .try_inbox()
                 .is_none_or(|mut inbox| inbox.send_kept(shared));
-            if !kept && shared.peers.is_quiet() {
+            if !kept && shared.peers.settle() {
                 break;
             }
             thread::sleep(Duration::from_micros(50));
@@ -414,12 +436,15 @@ impl Membership for Verbs {
             .peers
             .standings()
             .end(shared.endpoint.rank(), orderly);
-        shared.peers.commands().give(Command::Leave(orderly));
+        shared.peers.commands().push(ControlCommand::Leave(orderly));
         shared.completions.sleepers().wake_all();
     }
 
     fn expel(&self, peer: Rank) {
-        self.shared.peers.commands().give(Command::Expel(peer));
+        self.shared
+            .peers
+            .commands()
+            .push(ControlCommand::Expel(peer));
     }
 }
 
@@ -450,20 +475,21 @@ impl Sleep for Verbs {
             tracing::error!(%cause, "a thread that should sleep cannot");
             return thread::yield_now();
         }
-        let timeout = match self.has_news() {
+        let timeout = match self.poll_for_news() {
             Some(true) => return,
             Some(false) => timeout,
-            // Who polls now may have looked before the queues were armed; and perhaps it only needs
-            // this core to go on.
+            // The thread that polls now may have polled before the queues were armed. It may also
+            // need this core to continue.
             None => Some(timeout.unwrap_or(MOMENT).min(MOMENT)),
         };
-        // After that: what another thread was handing up, with the inbox held, is there to see.
+        // This check comes last: results that another thread handed up with the inbox locked are
+        // visible now.
         if ready() {
             return;
         }
         let completions = &self.shared.completions;
         let woken = waiter.sleep(Some(completions.channel()), timeout);
-        if woken == Woken::Channel && completions.clear_channel() {
+        if woken == WakeCause::Channel && completions.clear_channel() {
             waiter.notify_others();
         }
     }
@@ -480,13 +506,13 @@ impl Sleep for Verbs {
             shared.completions.sleepers().wake_all();
         } else if let Some(address) = shared.endpoint.addresses().get(peer.index()) {
             let number = shared.next_wake();
-            let wake =
-                Datagram::wake(shared.endpoint.rank().0, number).sealed(shared.endpoint.secret());
-            // Known before the answer can come.
+            let wake = Datagram::wake(shared.endpoint.rank().0, number)
+                .with_secret(shared.endpoint.secret());
+            // The control thread learns of the wake before the acknowledgement can arrive.
             shared
                 .peers
                 .commands()
-                .give(Command::SeeAwake(peer, number));
+                .push(ControlCommand::ConfirmWake(peer, number));
             shared.datagrams.send(peer.0, address, &wake);
         }
     }
@@ -501,7 +527,7 @@ impl Clock for Verbs {
 impl Drop for Verbs {
     fn drop(&mut self) {
         self.leave(false);
-        self.shared.peers.commands().give(Command::Stop);
+        self.shared.peers.commands().push(ControlCommand::Stop);
         if let Some(control) = self.control.take()
             && control.join().is_err()
         {

@@ -1,81 +1,82 @@
-//! What ranks say to each other beside their connections.
+//! The datagrams that ranks exchange beside their connections.
 
 use bytemuck::{Pod, Zeroable};
 
-/// Says that a datagram is ours.
+/// Marks a datagram as Hydrant's.
 const MAGIC: u64 = u64::from_le_bytes(*b"hydrantv");
 
-/// What a datagram is about.
+/// The kind of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    /// Answer me: make a queue pair for what I ask of you. May ask why a key was refused.
+pub(crate) enum DatagramKind {
+    /// Asks for a queue pair that answers the sender's requests. May carry a key that was refused,
+    /// to learn why.
     Connect,
-    /// The answer to it.
+    /// Answers `Connect`.
     Accept,
-    /// The connection broke: how far did you get?
-    HowFar,
-    /// The answer to it.
-    SoFar,
-    /// Are you there?
+    /// The sender's connection broke. Asks for the PSN that the receiver expects next.
+    QueryPsn,
+    /// Answers `QueryPsn`.
+    ExpectedPsn,
+    /// Asks whether the receiver is alive.
     Ping,
-    /// The answer to it.
+    /// Answers `Ping`.
     Pong,
-    /// My program has come to its end, or goes on after all.
+    /// The sender's program has come to its end, or continues after all.
     Ending,
-    /// The answer to it.
-    EndingSeen,
-    /// I end.
+    /// Answers `Ending`.
+    EndingAck,
+    /// The sender leaves the job.
     Leave,
-    /// The answer to it.
-    LeaveSeen,
-    /// A rank is lost; if it is the one that hears this: I cannot reach you.
+    /// Answers `Leave`.
+    LeaveAck,
+    /// A rank is lost. To the lost rank itself: the sender cannot reach it.
     Lost,
-    /// The answer to it.
-    LostSeen,
-    /// Wake your sleepers.
+    /// Answers `Lost`.
+    LostAck,
+    /// Asks the receiver to wake its sleeping threads.
     Wake,
-    /// The answer to it.
-    Awake,
-    /// You sent me what follows no rule: I tell everybody that you are lost.
+    /// Answers `Wake`.
+    WakeAck,
+    /// The receiver broke the protocol; the sender reports it lost to all ranks.
     Expelled,
 }
 
-const KINDS: [Kind; 15] = [
-    Kind::Connect,
-    Kind::Accept,
-    Kind::HowFar,
-    Kind::SoFar,
-    Kind::Ping,
-    Kind::Pong,
-    Kind::Ending,
-    Kind::EndingSeen,
-    Kind::Leave,
-    Kind::LeaveSeen,
-    Kind::Lost,
-    Kind::LostSeen,
-    Kind::Wake,
-    Kind::Awake,
-    Kind::Expelled,
+const KINDS: [DatagramKind; 15] = [
+    DatagramKind::Connect,
+    DatagramKind::Accept,
+    DatagramKind::QueryPsn,
+    DatagramKind::ExpectedPsn,
+    DatagramKind::Ping,
+    DatagramKind::Pong,
+    DatagramKind::Ending,
+    DatagramKind::EndingAck,
+    DatagramKind::Leave,
+    DatagramKind::LeaveAck,
+    DatagramKind::Lost,
+    DatagramKind::LostAck,
+    DatagramKind::Wake,
+    DatagramKind::WakeAck,
+    DatagramKind::Expelled,
 ];
 
-/// A datagram; what its kind does not use is zero.
+/// A datagram. Fields that its kind does not use are zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct Datagram {
     pub(crate) magic: u64,
-    /// Strangers do not know it.
+    /// The job's secret, which strangers do not know.
     pub(crate) secret: [u8; 16],
     pub(crate) kind: u32,
     pub(crate) from: u32,
-    /// The number of the connection that is made, of a wake, or of an announcement about a program's end.
+    /// The number of the connection, of a wake, or of an announcement about a program's end.
     pub(crate) epoch: u32,
-    /// The queue pair of who sends it.
+    /// The sender's queue pair.
     pub(crate) pair: u32,
-    /// The first PSN, or the one that is expected next.
+    /// The first PSN, or the PSN that is expected next.
     pub(crate) psn: u32,
-    /// The rank it is about, or 1 for yes.
+    /// The rank that the datagram is about, or 1 for yes.
     pub(crate) about: u32,
-    /// The key that was refused, and the extent it opens.
+    /// The key that was refused, and the bounds of the extent that it opens.
     pub(crate) key: u64,
     pub(crate) start: u64,
     pub(crate) len: u64,
@@ -84,7 +85,7 @@ pub(crate) struct Datagram {
 impl Datagram {
     pub(crate) const BYTES: usize = size_of::<Self>();
 
-    pub(crate) fn new(kind: Kind, from: u32) -> Self {
+    pub(crate) fn new(kind: DatagramKind, from: u32) -> Self {
         Self {
             magic: MAGIC,
             kind: kind as u32,
@@ -96,17 +97,21 @@ impl Datagram {
     pub(crate) fn wake(from: u32, number: u32) -> Self {
         Self {
             epoch: number,
-            ..Self::new(Kind::Wake, from)
+            ..Self::new(DatagramKind::Wake, from)
         }
     }
 
-    pub(crate) fn sealed(mut self, secret: [u8; 16]) -> Self {
+    pub(crate) fn with_secret(mut self, secret: [u8; 16]) -> Self {
         self.secret = secret;
         self
     }
 
-    /// What arrived, if it is of this job and makes sense.
-    pub(crate) fn read(bytes: &[u8], secret: [u8; 16], ranks: u32) -> Option<(Kind, Self)> {
+    /// Parses a datagram. Returns `None` if it is not of this job or is malformed.
+    pub(crate) fn parse(
+        bytes: &[u8],
+        secret: [u8; 16],
+        ranks: u32,
+    ) -> Option<(DatagramKind, Self)> {
         let datagram: Self = bytemuck::try_pod_read_unaligned(bytes).ok()?;
         let ours = datagram.magic == MAGIC && datagram.secret == secret && datagram.from < ranks;
         let kind = KINDS
@@ -121,28 +126,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strangers_are_not_heard() {
+    fn datagrams_of_strangers_are_ignored() {
         let (secret, wrong) = ([7; 16], [8; 16]);
-        let datagram = Datagram::new(Kind::Ping, 3).sealed(secret);
+        let datagram = Datagram::new(DatagramKind::Ping, 3).with_secret(secret);
         let bytes = bytemuck::bytes_of(&datagram);
         assert_eq!(
-            Datagram::read(bytes, secret, 4),
-            Some((Kind::Ping, datagram))
+            Datagram::parse(bytes, secret, 4),
+            Some((DatagramKind::Ping, datagram))
         );
-        assert_eq!(Datagram::read(bytes, wrong, 4), None);
-        assert_eq!(Datagram::read(bytes, secret, 3), None);
-        assert_eq!(Datagram::read(&bytes[1..], secret, 4), None);
+        assert_eq!(Datagram::parse(bytes, wrong, 4), None);
+        assert_eq!(Datagram::parse(bytes, secret, 3), None);
+        assert_eq!(Datagram::parse(&bytes[1..], secret, 4), None);
         let unknown = Datagram {
             kind: 99,
             ..datagram
         };
         assert_eq!(
-            Datagram::read(bytemuck::bytes_of(&unknown), secret, 4),
+            Datagram::parse(bytemuck::bytes_of(&unknown), secret, 4),
             None
         );
         for kind in KINDS {
-            let datagram = Datagram::new(kind, 0).sealed(secret);
-            let read = Datagram::read(bytemuck::bytes_of(&datagram), secret, 1);
+            let datagram = Datagram::new(kind, 0).with_secret(secret);
+            let read = Datagram::parse(bytemuck::bytes_of(&datagram), secret, 1);
             assert_eq!(read.map(|(kind, _)| kind), Some(kind));
         }
     }

@@ -1,10 +1,10 @@
-//! The queue pair for datagrams. They may get lost; who needs an answer asks again.
+//! The queue pair for datagrams. They may get lost; a sender that needs an answer resends.
 //!
-//! Its key is drawn by its rank, which tells it to the job's ranks alone. So NICs drop what strangers
-//! send before it takes a buffer, or breaks the queue pair by its length; and what guesses the key
-//! still lacks the job's secret, which each datagram shows.
+//! The queue key is drawn at random and told to the job's ranks alone. So NICs drop datagrams of
+//! strangers before these take a buffer, or break the queue pair by their length. A datagram that
+//! guesses the key still lacks the job's secret.
 
-#![allow(unsafe_code)] // lends parts of a buffer to the NIC
+#![allow(unsafe_code)] // passes parts of a buffer to the NIC
 
 use std::{
     io,
@@ -14,47 +14,47 @@ use std::{
 
 use crate::{
     address::EndpointAddress,
-    datagram::{Datagram, Kind},
-    nic::{AddressHandle, Buffer, Channel, CompletionQueue, Nic, QueuePair, blank},
+    datagram::{Datagram, DatagramKind},
+    nic::{AddressHandle, CompletionChannel, CompletionQueue, Nic, NicBuffer, QueuePair, blank},
 };
 use parking_lot::{Mutex, MutexGuard};
 
-/// Datagrams that may be on their way at once.
+/// Most datagrams in flight.
 const SENDS: u32 = 128;
-/// Buffers for datagrams that come.
+/// Buffers to receive datagrams into.
 const RECEIVES: u32 = 256;
-/// What the NIC puts before a datagram.
-const FRONT: usize = 40;
+/// Bytes of the global routing header that the NIC puts before a datagram.
+const GRH: usize = 40;
 const SLOT: usize = 128;
-const _: () = assert!(FRONT + Datagram::BYTES <= SLOT);
+const _: () = assert!(GRH + Datagram::BYTES <= SLOT);
 
 pub(crate) struct Datagrams {
-    /// The unreliable queue pair, under a number that all ranks know.
+    /// The unreliable queue pair. All ranks know its number.
     pair: QueuePair,
-    /// Where what was sent completes; polled by who needs a slot to send from.
+    /// Completions of sends. A thread polls it when it needs a slot to send from.
     sent: Arc<CompletionQueue>,
-    /// Where what arrived completes; polled by the control thread.
+    /// Completions of receives. The control thread polls it.
     received: Arc<CompletionQueue>,
-    /// Tells the control thread of what arrives.
-    channel: Arc<Channel>,
-    /// The slots: first those that are received into, then those that are sent from.
-    buffer: Buffer,
-    /// Slots to send from that are not with the NIC.
+    /// Wakes the control thread when a datagram arrives.
+    channel: Arc<CompletionChannel>,
+    /// The slots: first those to receive into, then those to send from.
+    buffer: NicBuffer,
+    /// Slots to send from that the NIC does not hold.
     free: Mutex<Vec<u32>>,
-    /// The queue key, drawn by this rank: what datagrams to it show.
+    /// The queue key, drawn by this rank, which datagrams to it must carry.
     key: u32,
-    /// By rank, made when the rank is first spoken to.
+    /// Address handles by rank, each made on the first send to the rank.
     handles: Box<[OnceLock<AddressHandle>]>,
-    /// What handles are made with.
+    /// The NIC that makes the handles.
     nic: Arc<Nic>,
 }
 
 impl Datagrams {
-    /// Registered for datagrams.
+    /// Bytes that are registered for datagrams.
     pub(crate) const BYTES: usize = (SENDS + RECEIVES) as usize * SLOT;
 
     pub(crate) fn new(nic: &Arc<Nic>, ranks: u32) -> io::Result<Self> {
-        let channel = Channel::new(nic)?;
+        let channel = CompletionChannel::new(nic)?;
         let sent = CompletionQueue::new(&channel, SENDS)?;
         let received = CompletionQueue::new(&channel, RECEIVES)?;
         let key = draw_key()?;
@@ -63,14 +63,14 @@ impl Datagrams {
             sent,
             received,
             channel,
-            buffer: Buffer::new(nic, (SENDS + RECEIVES) as usize * SLOT)?,
+            buffer: NicBuffer::new(nic, (SENDS + RECEIVES) as usize * SLOT)?,
             free: Mutex::new((RECEIVES..RECEIVES + SENDS).collect()),
             key,
             handles: (0..ranks).map(|_| OnceLock::new()).collect(),
             nic: Arc::clone(nic),
         };
         for slot in 0..RECEIVES {
-            datagrams.receive(slot)?;
+            datagrams.post_receive(slot)?;
         }
         Ok(datagrams)
     }
@@ -83,7 +83,7 @@ impl Datagrams {
         self.key
     }
 
-    /// Sends a datagram, if there is room.
+    /// Sends a datagram, or drops it if no slot is free.
     pub(crate) fn send(&self, rank: u32, address: &EndpointAddress, datagram: &Datagram) {
         if let Err(cause) = self.try_send(rank, address, datagram) {
             tracing::debug!(%cause, rank, "a datagram was not sent");
@@ -100,30 +100,31 @@ impl Datagrams {
         if handle.get().is_none() {
             let _ = handle.set(AddressHandle::new(&self.nic, address)?);
         }
-        // Held until it is posted: a queue pair that is renewed has nothing posted to it.
+        // Locked until the send is posted, so that a renewed queue pair has nothing posted to it.
         let mut free = self.free();
-        let (Some(handle), Some(slot)) = (handle.get(), self.slot(&mut free)) else {
+        let (Some(handle), Some(slot)) = (handle.get(), self.take_send_slot(&mut free)) else {
             return Err(io::ErrorKind::WouldBlock.into());
         };
         let at = self.buffer.at(slot as usize * SLOT, SLOT);
-        // SAFETY: within the buffer; the slot was free, so that nobody else reads or writes it.
+        // SAFETY: `at` is within the buffer. The slot was free, so nobody else reads or writes it.
         unsafe { at.cast::<Datagram>().write_unaligned(*datagram) };
-        let what = [
+        let data = [
             at.expose_provenance() as u64,
             Datagram::BYTES as u64,
             self.buffer.lkey().into(),
         ];
-        let whom = [address.datagrams, address.datagrams_key];
-        // SAFETY: registered as long as the queue pair lives; free again at its completion.
-        let sent = unsafe { self.pair.send_datagram(slot.into(), what, handle, whom) };
+        let receiver = [address.datagrams, address.datagrams_key];
+        // SAFETY: 1. The buffer is registered as long as the queue pair lives. 2. The slot is taken
+        // until its completion frees it.
+        let sent = unsafe { (self.pair).send_datagram(slot.into(), data, handle, receiver) };
         if sent.is_err() {
             free.push(slot);
         }
         sent
     }
 
-    /// A slot to send from. Those that were sent from are looked for when there is no other.
-    fn slot(&self, free: &mut Vec<u32>) -> Option<u32> {
+    /// Takes a slot to send from. Polls for completed sends if no slot is free.
+    fn take_send_slot(&self, free: &mut Vec<u32>) -> Option<u32> {
         if free.is_empty() {
             let mut done = [blank(); 16];
             loop {
@@ -137,12 +138,13 @@ impl Datagrams {
         free.pop()
     }
 
-    /// Takes what came, and no more at once than there are buffers; whether there may be more.
-    /// For the one thread that looks after datagrams, which has other things to do, too.
+    /// Passes the datagrams that arrived to `each`, at most as many as there are buffers. Returns
+    /// whether more may wait. Only the control thread calls this; the bound leaves it time for its
+    /// other work.
     pub(crate) fn take(
         &self,
         secret: [u8; 16],
-        mut each: impl FnMut(Kind, Datagram),
+        mut each: impl FnMut(DatagramKind, Datagram),
     ) -> io::Result<bool> {
         let mut done = [blank(); 16];
         let (mut failed, mut taken) = (false, 0);
@@ -155,13 +157,14 @@ impl Datagrams {
                 }
                 let slot = completion.wr_id as u32;
                 let len = (completion.byte_len as usize).min(SLOT);
-                let good = len > FRONT;
+                let good = len > GRH;
                 let at = self.buffer.at(slot as usize * SLOT, SLOT);
-                // SAFETY: within the buffer; the NIC gave the slot back with this completion.
+                // SAFETY: the range is within the buffer, and the NIC gave the slot back with this
+                // completion.
                 let bytes = unsafe { std::slice::from_raw_parts(at, len) };
                 let ranks = self.handles.len() as u32;
-                let read = good.then(|| Datagram::read(&bytes[FRONT..], secret, ranks));
-                self.receive(slot)?;
+                let read = good.then(|| Datagram::parse(&bytes[GRH..], secret, ranks));
+                self.post_receive(slot)?;
                 if let Some((kind, datagram)) = read.flatten() {
                     each(kind, datagram);
                 }
@@ -177,9 +180,9 @@ impl Datagrams {
         Ok(more)
     }
 
-    /// The queue pair failed, and will take nothing any more: soft-RoCE has it fail when there is
-    /// no way to a peer, as while the link is down. Peers know its number, so it stays the same
-    /// one; what was under way is lost, as datagrams may be.
+    /// Resets the queue pair after a failure. Soft-RoCE fails it when no route to a peer exists,
+    /// for example while the link is down. Peers know its number, so the queue pair keeps it.
+    /// Datagrams in flight are lost.
     fn renew(&self) -> io::Result<()> {
         tracing::debug!("the queue pair for datagrams failed: it is renewed");
         let mut free = self.free();
@@ -187,24 +190,24 @@ impl Datagrams {
         let mut done = [blank(); 16];
         while self.sent.poll(&mut done) + self.received.poll(&mut done) > 0 {}
         *free = (RECEIVES..RECEIVES + SENDS).collect();
-        (0..RECEIVES).try_for_each(|slot| self.receive(slot))
+        (0..RECEIVES).try_for_each(|slot| self.post_receive(slot))
     }
 
-    /// The descriptor that tells of datagrams, once armed.
+    /// The descriptor that becomes readable when a datagram arrives, once armed.
     pub(crate) fn channel(&self) -> BorrowedFd<'_> {
         self.channel.as_fd()
     }
 
-    /// Has the channel tell of the next datagram.
+    /// Arms the channel for the next datagram.
     pub(crate) fn arm(&self) -> io::Result<()> {
         self.channel.clear();
         self.received.arm()
     }
 
-    fn receive(&self, slot: u32) -> io::Result<()> {
+    fn post_receive(&self, slot: u32) -> io::Result<()> {
         let at = self.buffer.at(slot as usize * SLOT, SLOT);
-        // SAFETY: registered as long as the queue pair lives; the slot comes back with the
-        // completion that names it, and its bytes were read by then.
+        // SAFETY: 1. The buffer is registered as long as the queue pair lives. 2. The slot was read
+        // by now; it comes back with the completion that names it.
         unsafe { (self.pair).receive(slot.into(), at, SLOT as u32, self.buffer.lkey()) }
     }
 
@@ -213,7 +216,8 @@ impl Datagrams {
     }
 }
 
-/// A key that nobody guesses; the highest bit would say that it is the system's.
+/// Draws a queue key that nobody guesses. The highest bit is zero, because it marks keys of the
+/// system.
 fn draw_key() -> io::Result<u32> {
     let mut key = [0; 4];
     rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty())?;

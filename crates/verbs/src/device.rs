@@ -1,6 +1,6 @@
-//! Which RDMA devices there are, and which port of them a rank uses.
+//! The RDMA devices of this host, and the port that a rank uses.
 
-#![allow(unsafe_code)] // asks libibverbs
+#![allow(unsafe_code)] // calls libibverbs
 
 use std::{ffi::CStr, io, mem, ptr};
 
@@ -18,21 +18,21 @@ use crate::{
 pub struct Port {
     /// The device, such as `mlx5_0`.
     pub device: String,
-    /// The port, from 1.
+    /// The number of the port, from 1.
     pub port: u8,
-    /// Whether it is Ethernet below (RoCE), or InfiniBand.
+    /// True if the link layer is Ethernet (RoCE) and not InfiniBand.
     pub ethernet: bool,
-    /// The index of the address that peers are told, in the port's table.
+    /// The index of the port's GID that peers are told.
     pub gid_index: u8,
-    /// That address.
+    /// That GID.
     pub gid: [u8; 16],
-    /// The address within an InfiniBand subnet.
+    /// The local identifier within an InfiniBand subnet.
     pub lid: u16,
-    /// Bytes of a packet's data.
+    /// The path MTU: data bytes of a packet.
     pub mtu: u32,
     /// Most bytes of an operation.
     pub max_message: u32,
-    /// Among what its atomic operations are atomic, if it has any.
+    /// The atomicity of the NIC's atomic operations, if it has any.
     pub atomics: Option<Atomicity>,
 }
 
@@ -56,28 +56,30 @@ impl std::fmt::Display for Port {
     }
 }
 
-/// The ports that are up; an error says why there can be none.
+/// Returns the ports that are up.
 ///
-/// `filter` names devices, or ports as `device:port`, separated by commas; empty: all.
+/// `filter` names devices, or ports as `device:port`, separated by commas. An empty filter means
+/// all ports.
 ///
 /// # Errors
-/// A sentence for people: no library, no device, no port that is up, or none that was named.
+/// A sentence for users: no library, no device, no port that is up, or no port that the filter
+/// names.
 pub fn ports(filter: &str, gid_index: Option<u8>) -> Result<Vec<Port>, String> {
     let lib = library()?;
-    let list = List::new(lib).map_err(|cause| {
+    let list = DeviceList::new(lib).map_err(|cause| {
         format!("no RDMA device: {cause} (is the kernel's driver loaded, and ib_uverbs?)")
     })?;
     let mut down = Vec::new();
     let mut up = Vec::new();
     for device in list.devices() {
         let Ok(opened) = Opened::new(lib, *device) else {
-            down.push(format!("{} cannot be opened", name(lib, *device)));
+            down.push(format!("{} cannot be opened", device_name(lib, *device)));
             continue;
         };
         let atomics = opened.attributes().map(|attr| atomicity(&attr));
         for (port, attr) in opened.ports() {
-            let name = name(lib, *device);
-            if !named(filter, &name, port) {
+            let name = device_name(lib, *device);
+            if !matches_filter(filter, &name, port) {
                 continue;
             }
             if attr.state != ffi::IBV_PORT_ACTIVE {
@@ -122,8 +124,8 @@ fn atomicity(attr: &ibv_device_attr) -> Option<Atomicity> {
     }
 }
 
-/// Whether a filter means a port.
-fn named(filter: &str, device: &str, port: u8) -> bool {
+/// Returns whether a filter names a port.
+fn matches_filter(filter: &str, device: &str, port: u8) -> bool {
     let mut names = filter
         .split(',')
         .map(str::trim)
@@ -135,23 +137,25 @@ fn named(filter: &str, device: &str, port: u8) -> bool {
         })
 }
 
-fn name(lib: &Libibverbs, device: *mut ibv_device) -> String {
-    // SAFETY: a device of the list; its name ends with a zero.
-    let name = unsafe { CStr::from_ptr(lib.ibv_get_device_name(device)) };
+fn device_name(lib: &Libibverbs, device: *mut ibv_device) -> String {
+    // SAFETY: the device is of a list that is not freed.
+    let name = unsafe { lib.ibv_get_device_name(device) };
+    // SAFETY: the name is in the device and ends with a zero.
+    let name = unsafe { CStr::from_ptr(name) };
     name.to_string_lossy().into_owned()
 }
 
-/// All devices, until dropped.
-struct List {
+/// The list of all devices, until dropped.
+struct DeviceList {
     lib: &'static Libibverbs,
     first: *mut *mut ibv_device,
     len: usize,
 }
 
-impl List {
+impl DeviceList {
     fn new(lib: &'static Libibverbs) -> io::Result<Self> {
         let mut len = 0;
-        // SAFETY: `len` may be written to.
+        // SAFETY: `len` is a local variable.
         let first = unsafe { lib.ibv_get_device_list(&mut len) };
         if first.is_null() {
             return Err(io::Error::last_os_error());
@@ -161,14 +165,14 @@ impl List {
     }
 
     fn devices(&self) -> &[*mut ibv_device] {
-        // SAFETY: the list has so many until it is freed.
+        // SAFETY: the list has `len` devices until it is freed.
         unsafe { std::slice::from_raw_parts(self.first, self.len) }
     }
 }
 
-impl Drop for List {
+impl Drop for DeviceList {
     fn drop(&mut self) {
-        // SAFETY: of `ibv_get_device_list`, and not freed yet.
+        // SAFETY: `ibv_get_device_list` returned the list, and nothing freed it before.
         unsafe { self.lib.ibv_free_device_list(self.first) }
     }
 }
@@ -181,7 +185,7 @@ pub(crate) struct Opened {
 
 impl Opened {
     fn new(lib: &'static Libibverbs, device: *mut ibv_device) -> io::Result<Self> {
-        // SAFETY: a device of a list that is not freed yet.
+        // SAFETY: the device is of a list that is not freed.
         let context = unsafe { lib.ibv_open_device(device) };
         if context.is_null() {
             return Err(io::Error::last_os_error());
@@ -192,27 +196,30 @@ impl Opened {
     /// Opens the device of that name.
     pub(crate) fn named(device: &str) -> io::Result<Self> {
         let lib = library().map_err(io::Error::other)?;
-        let list = List::new(lib)?;
-        let found = list.devices().iter().find(|it| name(lib, **it) == device);
+        let list = DeviceList::new(lib)?;
+        let found = list
+            .devices()
+            .iter()
+            .find(|it| device_name(lib, **it) == device);
         let gone = || io::Error::other(format!("the device {device} is gone"));
         Self::new(lib, *found.ok_or_else(gone)?)
     }
 
     pub(crate) fn attributes(&self) -> io::Result<ibv_device_attr> {
-        // SAFETY: integers and arrays of them.
+        // SAFETY: all fields are integers and arrays of them, for which zero is valid.
         let mut attr: ibv_device_attr = unsafe { mem::zeroed() };
-        // SAFETY: an open context.
+        // SAFETY: the context is open as long as `self`.
         match unsafe { self.lib.ibv_query_device(self.context, &mut attr) } {
             0 => Ok(attr),
             errno => Err(io::Error::from_raw_os_error(errno)),
         }
     }
 
-    /// Whether the device brings pages in by itself, for writes and reads of connected queue pairs.
-    pub(crate) fn pages(&self) -> bool {
-        // SAFETY: integers and arrays of them.
+    /// Returns whether the device supports on-demand paging for writes and reads of connected queue pairs.
+    pub(crate) fn supports_paging(&self) -> bool {
+        // SAFETY: all fields are integers and arrays of them, for which zero is valid.
         let mut attr: ffi::ibv_device_attr_ex = unsafe { mem::zeroed() };
-        // SAFETY: an open context.
+        // SAFETY: the context is open as long as `self`.
         if unsafe { ffi::query_device_ex(self.context, &mut attr) } != 0 {
             return false;
         }
@@ -230,9 +237,9 @@ impl Opened {
     }
 
     pub(crate) fn port(&self, port: u8) -> io::Result<ibv_port_attr> {
-        // SAFETY: integers.
+        // SAFETY: all fields are integers, for which zero is valid.
         let mut attr: ibv_port_attr = unsafe { mem::zeroed() };
-        // SAFETY: an open context.
+        // SAFETY: the context is open as long as `self`.
         match unsafe { ffi::query_port(self.lib, self.context, port, &mut attr) } {
             0 => Ok(attr),
             errno => Err(io::Error::from_raw_os_error(errno)),
@@ -242,7 +249,7 @@ impl Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        // SAFETY: open, and whatever was made in it is gone.
+        // SAFETY: the context is open, and every object made in it is gone.
         unsafe { self.lib.ibv_close_device(self.context) };
         self.context = ptr::null_mut();
     }
@@ -250,15 +257,15 @@ impl Drop for Opened {
 
 #[cfg(test)]
 mod tests {
-    use super::named;
+    use super::matches_filter;
 
     #[test]
     fn a_filter_names_devices_and_ports() {
-        assert!(named("", "mlx5_0", 1));
-        assert!(named("mlx5_1, mlx5_0", "mlx5_0", 2));
-        assert!(named("mlx5_0:2", "mlx5_0", 2));
-        assert!(!named("mlx5_0:2", "mlx5_0", 1));
-        assert!(!named("mlx5", "mlx5_0", 1));
-        assert!(!named("mlx5_0:x", "mlx5_0", 1));
+        assert!(matches_filter("", "mlx5_0", 1));
+        assert!(matches_filter("mlx5_1, mlx5_0", "mlx5_0", 2));
+        assert!(matches_filter("mlx5_0:2", "mlx5_0", 2));
+        assert!(!matches_filter("mlx5_0:2", "mlx5_0", 1));
+        assert!(!matches_filter("mlx5", "mlx5_0", 1));
+        assert!(!matches_filter("mlx5_0:x", "mlx5_0", 1));
     }
 }

@@ -1,6 +1,5 @@
-//! The own end of the network: the device, where it and all others are, and what the device keeps
-//! for receiving. Nothing of it changes once the job is joined, but for the receive slots, which
-//! grow with the peers.
+//! This rank's end of the network: the device, the addresses of all ranks, and the receive slots.
+//! Only the receive slots change once the job is joined: they grow with the connected peers.
 
 use std::{
     io,
@@ -16,32 +15,32 @@ use crate::{
     slots::ReceiveSlots,
 };
 
-/// The own end of the network.
+/// This rank's end of the network.
 pub(crate) struct Endpoint {
     rank: Rank,
     caps: Caps,
     footprint: Footprint,
     /// The open device with its protection domain.
     nic: Arc<Nic>,
-    /// How long a packet waits to be acknowledged: 4.096 µs × 2 to this power.
+    /// How long a packet waits for its acknowledgement: 4.096 µs × 2 to this power.
     ack_timeout: u8,
-    /// Where each rank is, by rank.
+    /// The address of each rank, by rank.
     addresses: Box<[EndpointAddress]>,
-    /// Drawn for the job by rank 0: each datagram shows it.
+    /// The job's secret, drawn by rank 0. Every datagram carries it.
     secret: [u8; 16],
-    /// Requests that a peer may have unhandled here, and this rank at a peer.
+    /// Most unhandled requests, of a peer here and of this rank at a peer.
     window: u32,
-    /// Where the queue pairs of all peers take their receive buffers from.
+    /// The queue from which the queue pairs of all peers take their receive buffers.
     shared_queue: Arc<SharedQueue>,
-    /// Those buffers. They grow by a chunk when a peer first connects.
+    /// The receive buffers. A chunk is added when a peer first connects.
     receives: ReceiveSlots,
     segment: Segment,
-    /// When this rank joined: the zero of its clock.
+    /// The time of joining, the zero of this rank's clock.
     started: Instant,
 }
 
-/// What an [`Endpoint`] is made of, named.
-pub(crate) struct Parts {
+/// The named parts of an [`Endpoint`].
+pub(crate) struct EndpointParts {
     pub(crate) rank: Rank,
     pub(crate) caps: Caps,
     pub(crate) footprint: Footprint,
@@ -56,8 +55,8 @@ pub(crate) struct Parts {
 }
 
 impl Endpoint {
-    pub(crate) fn new(parts: Parts) -> Self {
-        let Parts {
+    pub(crate) fn new(parts: EndpointParts) -> Self {
+        let EndpointParts {
             rank,
             caps,
             footprint,
@@ -136,7 +135,7 @@ impl Endpoint {
         &self.receives
     }
 
-    /// Room for the messages of one peer more.
+    /// Makes receive slots for the messages of one more peer.
     pub(crate) fn grow_receives(&self) -> io::Result<()> {
         self.receives.grow()
     }

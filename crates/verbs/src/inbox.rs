@@ -1,9 +1,9 @@
-//! What arrives, and what it sets off: requests, replies, credits.
+//! The inbox: handles arriving requests, replies and credits.
 //!
-//! Nothing here can find its receiver without a buffer. A rank has at most `window` requests
-//! unhandled at a peer, and the peer answers each with one message at most, a reply or a credit
-//! that stands for several; so twice that many slots house all that one peer can have on its way,
-//! beside one that is read while its reply is already there.
+//! A message always finds a receive buffer. A rank has at most `window` requests unhandled at a
+//! peer. The peer answers each request with at most one message: a reply, or a credit that stands
+//! for several. So a peer has at most twice `window` messages on its way. One more slot is needed
+//! for a request that is being handled while its reply has already arrived.
 
 use std::collections::VecDeque;
 
@@ -11,73 +11,74 @@ use hydrant_conduit::{Delivery, Error, Message, Rank, ReplyPort, Sink, Standing}
 use rustc_hash::FxHashMap;
 
 use crate::{
-    connection::Ended,
+    connection::EndedOperation,
     ffi,
-    message::{self, Front, Sort},
+    message::{self, Immediate, MessageRole},
     nic::{QueuePair, blank},
-    peers::Peer,
-    shared::Shared,
+    peers::PeerLink,
+    shared::VerbsShared,
     slots::{ReceiveSlot, SendSlot},
 };
 
-/// Messages taken at once.
+/// Messages taken by one poll.
 const BATCH: usize = 16;
-/// Polls that find nothing before a peer is sent a message of its own that says how many of its
-/// requests were handled: most often there is something else to say before.
+/// Polls in a row that find nothing before a peer is sent a credit message. Usually another message
+/// carries the count earlier.
 const IDLE: u32 = 64;
-/// The same where the peer has a request of this rank to handle that it may answer: most often the answer is
-/// answered at once, and that carries the number along. A thread about to sleep does not wait for it.
-const EXPECTANT: u32 = 16 * IDLE;
+/// The same while the peer has a request to handle that may bring a reply. Usually that reply is
+/// answered at once, and the answer carries the count. A thread about to sleep does not wait for
+/// it.
+const IDLE_EXPECTING_REPLY: u32 = 16 * IDLE;
 
-/// No queue pair has this number.
+/// The sender for no queue pair: no pair has this number.
 const NOBODY: (u32, u32) = (u32::MAX, u32::MAX);
 
-/// What the thread that polls has of its own.
-pub(crate) struct Inbox {
-    /// Operations that ended, while they are handed up.
-    ended: Vec<Ended>,
-    /// Completions taken now.
+/// State of the thread that polls.
+pub(crate) struct VerbsInbox {
+    /// Ended operations while they are handed up.
+    ended: Vec<EndedOperation>,
+    /// The completions of the current poll.
     completions: [ffi::ibv_wc; BATCH],
-    /// Completions taken by a thread that was about to sleep.
+    /// Completions that a thread took before it went to sleep.
     stash: VecDeque<ffi::ibv_wc>,
-    /// The queue pair that a message came in by last, and its rank.
-    last: (u32, u32),
-    /// By rank: what waits between this rank and it.
-    backlogs: FxHashMap<u32, Backlog>,
-    /// Peers with a backlog in which something waits.
+    /// The queue pair of the last message, and its rank.
+    last_sender: (u32, u32),
+    /// The backlog of each peer, by rank.
+    backlogs: FxHashMap<u32, PeerBacklog>,
+    /// Peers whose backlog has entries.
     stuck: Vec<u32>,
     /// Peers that do not know yet how many of their requests were handled.
     owing: Vec<u32>,
-    /// Polls in a row that found nothing; a thread about to sleep counts for many.
+    /// Polls in a row that found nothing. A thread about to sleep raises it.
     idle: u32,
 }
 
-/// What waits between this rank and a peer.
+/// Replies and requests of a peer that wait.
 #[derive(Default)]
-struct Backlog {
+struct PeerBacklog {
     /// Replies that found no slot to be sent from.
-    kept: VecDeque<(Front, Vec<u8>)>,
-    /// Requests that wait until those have left.
+    kept: VecDeque<(Immediate, Vec<u8>)>,
+    /// Requests that wait until those replies are sent.
     waiting: VecDeque<Received>,
 }
 
-/// A message as it came.
+/// A message as it was received.
 struct Received {
-    /// Where it lies, until it is handled.
+    /// The slot that holds it, until it is handled.
     slot: ReceiveSlot,
-    /// Bytes of it.
+    /// Its length in bytes.
     len: usize,
-    /// What came along with it.
-    front: Front,
+    /// Its immediate data.
+    immediate: Immediate,
 }
 
-impl Inbox {
+impl VerbsInbox {
     pub(crate) fn new() -> Self {
         Self {
             ended: Vec::new(),
             completions: [blank(); BATCH],
             stash: VecDeque::new(),
-            last: NOBODY,
+            last_sender: NOBODY,
             backlogs: FxHashMap::default(),
             stuck: Vec::new(),
             owing: Vec::new(),
@@ -85,11 +86,11 @@ impl Inbox {
         }
     }
 
-    /// Delivers what has arrived: how many things.
-    pub(crate) fn poll(&mut self, shared: &Shared, sink: &mut dyn Sink) -> usize {
+    /// Delivers messages and ended operations. Returns how many.
+    pub(crate) fn poll(&mut self, shared: &VerbsShared, sink: &mut dyn Sink) -> usize {
         let retired = shared.incoming.take_retired();
-        // First what somebody may be waiting for at the other end.
-        let arrived = self.take(shared);
+        // Messages first: their senders may wait for the reply.
+        let arrived = self.take_arrivals(shared);
         for index in 0..arrived {
             let completion = self.completions[index];
             self.receive(shared, &completion, sink);
@@ -104,27 +105,29 @@ impl Inbox {
         }
         count += (shared.loopback).deliver(&shared.endpoint, &shared.peers, sink);
         if let Some(retired) = retired {
-            self.let_go(shared, retired, arrived == 0);
+            self.release_retired(shared, retired, arrived == 0);
         }
         if !self.stuck.is_empty() {
-            count += self.unstick(shared, sink);
+            count += self.resume_stuck(shared, sink);
         }
-        self.idle = match arrived {
-            0 => self.idle.saturating_add(1),
-            _ => 0,
+        self.idle = if arrived == 0 {
+            self.idle.saturating_add(1)
+        } else {
+            0
         };
         if !self.owing.is_empty() {
-            self.tell(shared);
+            self.send_credits(shared);
         }
         shared.peers.flush();
         if count > 0 || sent_some {
-            shared.completions.sleepers().arrived();
+            shared.completions.sleepers().wake_listening();
         }
         count
     }
 
-    /// Looks whether anything has arrived, without delivering it.
-    pub(crate) fn has_arrived(&mut self, shared: &Shared) -> bool {
+    /// Stashes arrived messages without delivering them. Returns whether there is work for a poll:
+    /// a message to deliver, or a credit to send.
+    pub(crate) fn check_arrivals(&mut self, shared: &VerbsShared) -> bool {
         if self.stash.is_empty() {
             let count = shared.completions.poll_received(&mut self.completions);
             self.stash.extend(&self.completions[..count]);
@@ -132,21 +135,26 @@ impl Inbox {
         if self.owing.is_empty() || !shared.peers.pool().slots().any_free() {
             return !self.stash.is_empty();
         }
-        self.idle = EXPECTANT;
+        self.idle = IDLE_EXPECTING_REPLY;
         true
     }
 
-    /// Queue pairs that retired before messages were last looked for go when none was left.
-    fn let_go(&mut self, shared: &Shared, retired: Vec<QueuePair>, nothing: bool) {
-        if !nothing || !self.stash.is_empty() {
-            return shared.incoming.keep_retired(retired);
+    /// Releases the queue pairs that had retired before this poll, if it found no message.
+    fn release_retired(
+        &mut self,
+        shared: &VerbsShared,
+        retired: Vec<QueuePair>,
+        found_nothing: bool,
+    ) {
+        if !found_nothing || !self.stash.is_empty() {
+            return shared.incoming.put_back_retired(retired);
         }
         shared.incoming.forget(&retired);
-        self.last = NOBODY;
+        self.last_sender = NOBODY;
     }
 
-    /// Sends replies that were kept, as far as there are slots: whether some are left.
-    pub(crate) fn send_kept(&mut self, shared: &Shared) -> bool {
+    /// Sends kept replies as far as slots are free. Returns whether some are left.
+    pub(crate) fn send_kept(&mut self, shared: &VerbsShared) -> bool {
         for (rank, backlog) in &mut self.backlogs {
             if !backlog.send_kept(shared, Rank(*rank)) {
                 return true;
@@ -155,9 +163,9 @@ impl Inbox {
         false
     }
 
-    /// Takes what has arrived: how many completions.
+    /// Takes the completions of arrived messages. Returns how many.
     #[inline]
-    fn take(&mut self, shared: &Shared) -> usize {
+    fn take_arrivals(&mut self, shared: &VerbsShared) -> usize {
         if self.stash.is_empty() {
             return shared.completions.poll_received(&mut self.completions);
         }
@@ -168,7 +176,7 @@ impl Inbox {
         count
     }
 
-    fn receive(&mut self, shared: &Shared, completion: &ffi::ibv_wc, sink: &mut dyn Sink) {
+    fn receive(&mut self, shared: &VerbsShared, completion: &ffi::ibv_wc, sink: &mut dyn Sink) {
         let slot = ReceiveSlot(completion.wr_id as u32);
         let from = self.sender(shared, completion.qp_num);
         let (Some(rank), true) = (from, completion.status == ffi::IBV_WC_SUCCESS) else {
@@ -177,49 +185,53 @@ impl Inbox {
         let message = Received {
             slot,
             len: completion.byte_len as usize,
-            front: Front(completion.immediate()),
+            immediate: Immediate(completion.immediate()),
         };
         if !self.stuck.is_empty()
             && let Some(backlog) = self.backlogs.get_mut(&rank)
             && backlog.is_stuck()
-            && message.front.is_request()
+            && message.immediate.is_request()
         {
             return backlog.waiting.push_back(message);
         }
         self.handle(shared, rank, message, sink);
     }
 
-    /// The rank whose messages come in by a queue pair.
+    /// Returns the rank whose messages arrive by a queue pair.
     #[inline]
-    fn sender(&mut self, shared: &Shared, pair: u32) -> Option<u32> {
-        if self.last.0 == pair {
-            return Some(self.last.1);
+    fn sender(&mut self, shared: &VerbsShared, pair: u32) -> Option<u32> {
+        if self.last_sender.0 == pair {
+            return Some(self.last_sender.1);
         }
         let rank = shared.incoming.sender(pair)?;
-        self.last = (pair, rank);
+        self.last_sender = (pair, rank);
         Some(rank)
     }
 
-    /// Hands a message up.
+    /// Passes a message to the sink, and sends the replies of its handler.
     fn handle(
         &mut self,
-        shared: &Shared,
+        shared: &VerbsShared,
         rank: u32,
-        Received { slot, len, front }: Received,
+        Received {
+            slot,
+            len,
+            immediate,
+        }: Received,
         sink: &mut dyn Sink,
     ) {
         let (from, peer) = (Rank(rank), shared.peers.get(Rank(rank)));
         let bytes = shared.endpoint.receives().bytes(&slot, len);
-        let mut port = Port {
+        let mut port = SlotReplyPort {
             shared,
             peer,
             reply: None,
             others: Vec::new(),
         };
-        let request = match message::decode(front, bytes) {
+        let request = match message::decode(immediate, bytes) {
             Err(what) => {
                 sink.malformed(Error::Malformed { peer: from, what });
-                front.is_request()
+                immediate.is_request()
             }
             Ok(message) => {
                 peer.credits().note_handled(message.handled);
@@ -230,38 +242,40 @@ impl Inbox {
                     args: message.args,
                     payload: message.payload,
                 };
-                match message.sort {
-                    Sort::Request => sink.request(delivery, &mut port),
-                    Sort::Reply => sink.reply(delivery),
-                    Sort::Credit => {}
+                match message.role {
+                    MessageRole::Request => sink.request(delivery, &mut port),
+                    MessageRole::Reply => sink.reply(delivery),
+                    MessageRole::Credit => {}
                 }
-                message.sort == Sort::Request
+                message.role == MessageRole::Request
             }
         };
-        let Port { reply, others, .. } = port;
+        let SlotReplyPort { reply, others, .. } = port;
         if request {
             peer.credits().note_served();
         }
         if let Some(reply) = reply {
-            self.send(shared, from, reply);
+            self.send_reply(shared, from, reply);
         }
         for reply in others {
-            self.send(shared, from, reply);
+            self.send_reply(shared, from, reply);
         }
         shared.endpoint.receives().give_back(slot);
-        // A reply has carried it.
+        // Nothing is owed if a reply carried the count.
         if request && peer.credits().owed() != 0 {
-            self.owe(rank);
+            self.note_owed(rank);
         }
     }
 
     #[inline]
-    fn send(&mut self, shared: &Shared, to: Rank, reply: Reply) {
+    fn send_reply(&mut self, shared: &VerbsShared, to: Rank, reply: OutgoingReply) {
         match reply {
-            Reply::Slot(slot, len, front) => send_slot(shared, to, slot, len, front),
-            Reply::Kept(front, bytes) => {
+            OutgoingReply::Slot(slot, len, immediate) => {
+                send_slot(shared, to, slot, len, immediate)
+            }
+            OutgoingReply::Kept(immediate, bytes) => {
                 let backlog = self.backlogs.entry(to.0).or_default();
-                backlog.kept.push_back((front, bytes));
+                backlog.kept.push_back((immediate, bytes));
                 if !self.stuck.contains(&to.0) {
                     self.stuck.push(to.0);
                 }
@@ -269,19 +283,19 @@ impl Inbox {
         }
     }
 
-    fn owe(&mut self, rank: u32) {
+    fn note_owed(&mut self, rank: u32) {
         if !self.owing.contains(&rank) {
             self.owing.push(rank);
         }
     }
 
-    /// Sends the replies that were kept, and then handles the requests that waited for that.
-    fn unstick(&mut self, shared: &Shared, sink: &mut dyn Sink) -> usize {
+    /// Sends the kept replies, then handles the requests that waited for them.
+    fn resume_stuck(&mut self, shared: &VerbsShared, sink: &mut dyn Sink) -> usize {
         let mut count = 0;
         let mut still = Vec::new();
         for rank in std::mem::take(&mut self.stuck) {
-            count += self.unstick_one(shared, rank, sink);
-            if self.backlogs.get(&rank).is_some_and(Backlog::is_stuck)
+            count += self.resume_peer(shared, rank, sink);
+            if self.backlogs.get(&rank).is_some_and(PeerBacklog::is_stuck)
                 && !self.stuck.contains(&rank)
             {
                 still.push(rank);
@@ -291,7 +305,7 @@ impl Inbox {
         count
     }
 
-    fn unstick_one(&mut self, shared: &Shared, rank: u32, sink: &mut dyn Sink) -> usize {
+    fn resume_peer(&mut self, shared: &VerbsShared, rank: u32, sink: &mut dyn Sink) -> usize {
         let here = shared.peers.standings().of(Rank(rank)) == Standing::Present;
         let mut count = 0;
         loop {
@@ -312,9 +326,9 @@ impl Inbox {
         }
     }
 
-    /// Tells peers how many of their requests were handled: if there was nothing else to do for a
-    /// while, else when they might wait for it.
-    fn tell(&mut self, shared: &Shared) {
+    /// Sends credits to peers: once the inbox was idle for a while, or once a peer may be blocked
+    /// without them.
+    fn send_credits(&mut self, shared: &VerbsShared) {
         let many = (shared.endpoint.window() / 2).max(1);
         let idle = self.idle;
         self.owing.retain(|rank| {
@@ -323,9 +337,10 @@ impl Inbox {
             if owed == 0 || shared.peers.standings().of(to) != Standing::Present {
                 return false;
             }
-            let patience = match credits.may_be_answered() {
-                true => EXPECTANT,
-                false => IDLE,
+            let patience = if credits.may_bring_reply() {
+                IDLE_EXPECTING_REPLY
+            } else {
+                IDLE
             };
             if idle < patience && owed < many {
                 return true;
@@ -335,32 +350,32 @@ impl Inbox {
             };
             let served = credits.served();
             let bytes = shared.peers.pool().slots().bytes(&mut slot);
-            let (front, len) = message::encode(Sort::Credit, &NOTHING, served, bytes);
+            let (immediate, len) = message::encode(MessageRole::Credit, &EMPTY, served, bytes);
             credits.note_credited(served);
-            send_slot(shared, to, slot, len, front);
+            send_slot(shared, to, slot, len, immediate);
             false
         });
     }
 }
 
-const NOTHING: Message<'static> = Message {
+const EMPTY: Message<'static> = Message {
     kind: 0,
     tag: 0,
     args: &[],
     payload: &[],
 };
 
-impl Backlog {
-    /// Sends what was kept, in order: whether there were slots for all.
-    fn send_kept(&mut self, shared: &Shared, to: Rank) -> bool {
-        while let Some((front, reply)) = self.kept.front() {
+impl PeerBacklog {
+    /// Sends the kept replies in order. Returns whether there were slots for all.
+    fn send_kept(&mut self, shared: &VerbsShared, to: Rank) -> bool {
+        while let Some((immediate, reply)) = self.kept.front() {
             let Some(mut slot) = shared.peers.pool().slots().take() else {
                 return false;
             };
-            let (front, len) = (*front, reply.len());
+            let (immediate, len) = (*immediate, reply.len());
             shared.peers.pool().slots().bytes(&mut slot)[..len].copy_from_slice(reply);
             self.kept.pop_front();
-            send_slot(shared, to, slot, len, front);
+            send_slot(shared, to, slot, len, immediate);
         }
         true
     }
@@ -370,48 +385,55 @@ impl Backlog {
     }
 }
 
-/// Sends what was written into a slot.
-pub(crate) fn send_slot(shared: &Shared, to: Rank, slot: SendSlot, len: usize, front: Front) {
+/// Sends a filled slot to a peer.
+pub(crate) fn send_slot(
+    shared: &VerbsShared,
+    to: Rank,
+    slot: SendSlot,
+    len: usize,
+    immediate: Immediate,
+) {
     let mut connection = shared.peers.get(to).connection().lock();
     if connection.has_ended() {
         shared.peers.pool().slots().give_back(slot);
         return;
     }
-    (shared.peers).ask_send(to, &mut connection, slot, len, front);
+    (shared.peers).post_send(to, &mut connection, slot, len, immediate);
 }
 
-enum Reply {
-    Slot(SendSlot, usize, Front),
-    Kept(Front, Vec<u8>),
+enum OutgoingReply {
+    Slot(SendSlot, usize, Immediate),
+    Kept(Immediate, Vec<u8>),
 }
 
-/// Where a handler puts its reply; it leaves when the handler has returned.
-struct Port<'a> {
-    shared: &'a Shared,
-    peer: &'a Peer,
-    reply: Option<Reply>,
-    /// After the first: few handlers have several.
-    others: Vec<Reply>,
+/// The reply port of a handler. Replies are sent once the handler has returned.
+struct SlotReplyPort<'a> {
+    shared: &'a VerbsShared,
+    peer: &'a PeerLink,
+    reply: Option<OutgoingReply>,
+    /// Replies after the first; few handlers send several.
+    others: Vec<OutgoingReply>,
 }
 
-impl ReplyPort for Port<'_> {
+impl ReplyPort for SlotReplyPort<'_> {
     fn reply(&mut self, message: &Message<'_>) -> Result<(), Error> {
         self.shared.endpoint.caps().check(message)?;
-        // The request is handled by the time this arrives.
+        // The count includes this request, which is handled before the reply is sent.
         let credits = self.peer.credits();
         let served = credits.served().wrapping_add(1);
         credits.note_credited(served);
         let reply = match self.shared.peers.pool().slots().take() {
             Some(mut slot) => {
                 let bytes = self.shared.peers.pool().slots().bytes(&mut slot);
-                let (front, len) = message::encode(Sort::Reply, message, served, bytes);
-                Reply::Slot(slot, len, front)
+                let (immediate, len) = message::encode(MessageRole::Reply, message, served, bytes);
+                OutgoingReply::Slot(slot, len, immediate)
             }
             None => {
-                let mut bytes = vec![0; message::FRONT + message.payload.len()];
-                let (front, len) = message::encode(Sort::Reply, message, served, &mut bytes);
+                let mut bytes = vec![0; message::MAX_ARGS_BYTES + message.payload.len()];
+                let (immediate, len) =
+                    message::encode(MessageRole::Reply, message, served, &mut bytes);
                 bytes.truncate(len);
-                Reply::Kept(front, bytes)
+                OutgoingReply::Kept(immediate, bytes)
             }
         };
         match self.reply {

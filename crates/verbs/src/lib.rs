@@ -1,21 +1,27 @@
 //! The conduit over RDMA NICs, through libibverbs opened at run time.
 //!
-//! It builds and starts where no RDMA package is installed; [`ports`] then says why there is no
-//! port. A rank opens one device and reaches every peer by reliable connections, one for each
-//! direction, made on first use.
+//! The crate builds and starts where no RDMA package is installed; [`ports`] then says why no port
+//! can be used. A rank opens one device. It reaches every peer by reliable connections, one for
+//! each direction, each made on first use.
 //!
-//! Each state has one owner, and imports run downward only: `nic` owns the objects of libibverbs
-//! (`ffi` has its C declarations); `endpoint` the own end of the network; `connection` what is asked
-//! of one peer, and what of that is with the NIC; `peers` the connections, how many requests are
-//! unhandled, and how each rank stands to the job; `completions` the completion queues, and who
-//! sleeps until they tell something; `table` what is registered. `shared` composes them. Above it,
-//! `inbox` handles what arrives, `control` is the thread that makes connections and watches peers by
-//! datagrams, and `conduit` is what users of the crate hold.
+//! Each piece of state has one owner, and imports run downward only. From the bottom up:
 //!
-//! The same code serves InfiniBand and RoCE: peers are addressed by GID, on InfiniBand within a subnet
-//! by LID. It was tried on soft-RoCE only, never on a hardware NIC. A message is a send into a shared
-//! receive queue, of which each peer can use a share and no more; small writes and messages are sent
-//! inline; requests that come while the NIC is busy share a doorbell and a completion.
+//! - `nic` owns the objects of libibverbs (`ffi` has its C declarations).
+//! - `endpoint` is this rank's end of the network.
+//! - `connection` holds the requests to one peer, queued or with the NIC.
+//! - `peers` owns the connections, the counts of unhandled requests and each rank's standing.
+//! - `completions` owns the completion queues and the threads that sleep on them.
+//! - `table` holds the registered extents; `shared` composes all of these.
+//! - `inbox` handles arriving messages.
+//! - `control` is the thread that makes connections and watches peers by datagrams.
+//! - `conduit` is the type that users of the crate hold.
+//!
+//! The same code serves InfiniBand and RoCE. Peers are addressed by GID, and by LID within an
+//! InfiniBand subnet. The crate was tried on soft-RoCE only, never on a hardware NIC.
+//!
+//! A message is a send into a shared receive queue, of which each peer may use a bounded share.
+//! Small writes and messages are sent inline. Requests that are posted while the NIC is busy share
+//! a doorbell and a completion.
 
 mod access;
 mod address;
@@ -26,7 +32,6 @@ mod completions;
 mod conduit;
 mod connection;
 mod control;
-mod copies;
 mod datagram;
 mod datagrams;
 mod device;
@@ -37,6 +42,7 @@ mod ffi;
 pub mod fuzzing;
 mod gid;
 mod inbox;
+mod inline_copies;
 mod library;
 mod loopback;
 mod memlock;
@@ -45,11 +51,11 @@ mod nic;
 mod options;
 mod peers;
 mod probe;
+mod result_words;
 mod shared;
 mod sleepers;
 mod slots;
 mod table;
-mod words;
 
 pub use attach::attach;
 pub use bare::{Bare, Direction};

@@ -16,18 +16,18 @@ use crate::{
     peers::{Credits, Peers},
 };
 
-/// Deliveries of one poll, at most.
+/// Most deliveries of one poll.
 const MAX_DELIVERIES: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct Loopback {
-    /// Sent by any thread, delivered by who polls, in order.
-    queue: Mutex<VecDeque<Queued>>,
-    /// How many are in it. Stored with the queue locked.
+    /// Filled by any thread, delivered by the thread that polls, in order.
+    queue: Mutex<VecDeque<LoopbackMessage>>,
+    /// The length of the queue. Stored while the queue is locked.
     count: AtomicUsize,
 }
 
-struct Queued {
+struct LoopbackMessage {
     request: bool,
     kind: u8,
     tag: u16,
@@ -35,7 +35,7 @@ struct Queued {
     payload: Vec<u8>,
 }
 
-impl Queued {
+impl LoopbackMessage {
     fn new(request: bool, message: &Message<'_>) -> Self {
         Self {
             request,
@@ -48,20 +48,20 @@ impl Queued {
 }
 
 impl Loopback {
-    /// Sends to oneself; the message was checked.
+    /// Sends a message to this rank. The caller has checked the message.
     pub(crate) fn send(&self, own: &Credits, window: u32, message: &Message<'_>) -> Sent {
         let mut queue = self.queue.lock();
         if own.is_full(window) {
             return Sent::Full;
         }
         own.note_sent();
-        queue.push_back(Queued::new(true, message));
+        queue.push_back(LoopbackMessage::new(true, message));
         self.count.store(queue.len(), Release);
         Sent::Yes
     }
 
     #[inline]
-    fn take(&self) -> Option<Queued> {
+    fn take(&self) -> Option<LoopbackMessage> {
         if self.is_empty() {
             return None;
         }
@@ -76,7 +76,7 @@ impl Loopback {
         self.count.load(Acquire) == 0
     }
 
-    /// Delivers what is there: how many things.
+    /// Delivers the queued messages. Returns how many.
     #[inline]
     pub(crate) fn deliver(&self, endpoint: &Endpoint, peers: &Peers, sink: &mut dyn Sink) -> usize {
         let rank = endpoint.rank();
@@ -93,12 +93,12 @@ impl Loopback {
             };
             count += 1;
             if message.kind >= Message::KINDS {
-                let what = "it is of a kind that there is not";
+                let what = "its kind is unknown";
                 sink.malformed(Error::Malformed { peer: rank, what });
             } else if message.request {
                 sink.request(
                     delivery,
-                    &mut Port {
+                    &mut LoopbackReplyPort {
                         endpoint,
                         loopback: self,
                     },
@@ -114,17 +114,17 @@ impl Loopback {
     }
 }
 
-struct Port<'a> {
+struct LoopbackReplyPort<'a> {
     endpoint: &'a Endpoint,
     loopback: &'a Loopback,
 }
 
-impl ReplyPort for Port<'_> {
+impl ReplyPort for LoopbackReplyPort<'_> {
     fn reply(&mut self, message: &Message<'_>) -> Result<(), Error> {
         self.endpoint.caps().check(message)?;
         let Loopback { queue, count } = self.loopback;
         let mut queue = queue.lock();
-        queue.push_back(Queued::new(false, message));
+        queue.push_back(LoopbackMessage::new(false, message));
         count.store(queue.len(), Release);
         Ok(())
     }

@@ -1,11 +1,12 @@
-//! The error of a process that may not pin as much as it wants.
+//! The error of a process that may not pin as much memory as it wants.
 
 use std::io;
 
 use hydrant_conduit::{Error, memory::memlock};
 
-/// The error of a process that is held to a limit of what it may pin, if that may be the cause.
-pub(crate) fn pinned_out(cause: &io::Error) -> Option<Error> {
+/// Returns the error that names the process's limit on pinned memory, if that limit may be the
+/// cause.
+pub(crate) fn memlock_error(cause: &io::Error) -> Option<Error> {
     let limit = match cause.raw_os_error() {
         Some(libc::ENOMEM | libc::EPERM | libc::EAGAIN) => memlock()?,
         _ => return None,

@@ -1,44 +1,44 @@
-//! How the conduit may be set.
+//! The options of the conduit.
 
 use std::time::Duration;
 
 use hydrant_conduit::memory::PAGE;
 
-use crate::message::FRONT;
+use crate::message::MAX_ARGS_BYTES;
 
-/// How the conduit may be set.
+/// The options of the conduit.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Bytes of the segment each rank owns: address space; memory follows use.
+    /// Bytes of the segment of each rank. This is address space; pages become memory when touched.
     pub segment: usize,
-    /// Devices, or ports as `device:port`, separated by commas; empty: any.
+    /// Devices, or ports as `device:port`, separated by commas; empty for any.
     pub devices: String,
-    /// The index of the port's address, if the best is not meant.
+    /// The index of the GID to use in the port's table, instead of the best one.
     pub gid_index: Option<u8>,
-    /// Most bytes of payload of a message.
+    /// Most payload bytes of a message.
     pub payload: usize,
-    /// Requests that a rank may have unhandled at a peer. Each connected peer costs twice as
+    /// Most requests that a rank may have unhandled at a peer. Each connected peer costs twice as
     /// many receive slots.
     pub window: u32,
-    /// Slots that messages are sent from.
+    /// The number of slots that messages are sent from.
     pub sends: u32,
-    /// Extents a rank may have registered at once.
+    /// Most extents that a rank may have registered at once.
     pub extents: usize,
-    /// How long a packet waits to be acknowledged before it is sent again, six times: 4.096 µs
-    /// × 2 to this power. None: what suits the device.
+    /// How long a packet waits for its acknowledgement: 4.096 µs × 2 to this power. The NIC then
+    /// retries, six times at most. `None` chooses by device.
     pub ack_timeout: Option<u8>,
-    /// How long a peer may answer nothing before it is lost; none: for ever.
+    /// How long a peer may be silent before it is lost; `None` for ever.
     pub peer_timeout: Option<Duration>,
 }
 
 impl Options {
-    /// Bytes of a slot for a message.
+    /// Bytes of the slot of one message.
     pub(crate) fn slot(&self) -> usize {
-        (FRONT + self.payload).next_multiple_of(64)
+        (MAX_ARGS_BYTES + self.payload).next_multiple_of(64)
     }
 
-    /// Bytes of registered buffers that stand ready for the messages of a peer, where so many requests of
-    /// it may be unhandled.
+    /// Returns the bytes of registered receive buffers for the messages of one peer, with `window`
+    /// unhandled requests at most.
     pub fn buffers_for_a_peer(&self, window: u32) -> usize {
         (slots_for(window) as usize * self.slot()).next_multiple_of(PAGE)
     }
@@ -60,7 +60,8 @@ impl Default for Options {
     }
 }
 
-/// Slots that house what one peer can have on its way, where so many of its requests may be unhandled.
+/// The number of slots for all messages that one peer can have on its way, with `window` unhandled
+/// requests at most.
 pub(crate) fn slots_for(window: u32) -> u32 {
     2 * window + 1
 }

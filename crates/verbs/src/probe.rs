@@ -1,4 +1,4 @@
-//! What registering memory costs on a device, measured on a scratch area.
+//! The cost of registering memory on a device, measured on scratch memory.
 
 #![allow(unsafe_code)] // registers memory
 
@@ -8,28 +8,28 @@ use hydrant_conduit::{Cost, Error, Permission, measure};
 
 use crate::{
     Options, device,
-    memlock::pinned_out,
-    nic::{Nic, Region},
+    memlock::memlock_error,
+    nic::{MemoryRegion, Nic},
 };
 
-/// What registering and deregistering cost on the first port that a rank here would use.
+/// Returns the costs of registering and deregistering on the first port that a rank here would use.
 ///
 /// # Errors
-/// [`Error::Unreachable`] if there is none; [`Error::System`].
+/// [`Error::Unreachable`] if there is no port; [`Error::System`].
 pub fn probe(options: &Options) -> Result<[Cost; 2], Error> {
     let ports = device::ports(&options.devices, options.gid_index).map_err(Error::Unreachable)?;
     let opened = Nic::open(ports[0].clone());
     costs(&opened.map_err(|cause| Error::system("opening a device", cause))?)
 }
 
-/// What registering and deregistering cost.
+/// Measures the costs of registering and deregistering.
 pub(crate) fn costs(nic: &Arc<Nic>) -> Result<[Cost; 2], Error> {
     measure::registration_costs(|addr, len| {
         let since = Instant::now();
-        // SAFETY: nobody is told the key.
-        let region = unsafe { Region::new(nic, addr, len, Permission::ReadWrite) };
+        // SAFETY: nobody is told the key, so nobody accesses the memory.
+        let region = unsafe { MemoryRegion::new(nic, addr, len, Permission::ReadWrite) };
         let region = region.map_err(|cause| {
-            pinned_out(&cause).unwrap_or_else(|| Error::system("registering memory", cause))
+            memlock_error(&cause).unwrap_or_else(|| Error::system("registering memory", cause))
         })?;
         let registered = since.elapsed();
         drop(region);

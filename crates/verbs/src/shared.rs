@@ -1,4 +1,4 @@
-//! What all threads of a rank share, composed of what owns it.
+//! The state that all threads of a rank share, composed of its owners.
 
 use std::sync::atomic::{
     AtomicBool, AtomicU32,
@@ -14,38 +14,38 @@ use crate::{
     endpoint::Endpoint,
     loopback::Loopback,
     peers::{IncomingPairs, Peers},
-    table::Table,
+    table::ExtentTable,
 };
 
-/// What all threads of a rank share. Each part owns its state; this has none but how the rank
-/// itself stands to its peers.
-pub(crate) struct Shared {
-    /// The connections to peers, and how each stands to the job.
+/// The state that all threads of a rank share. Each part owns its own state. This struct adds only
+/// whether the rank has left, and the number of its next wake.
+pub(crate) struct VerbsShared {
+    /// The connections to peers, and the standing of each.
     pub(crate) peers: Peers,
     /// The queue pairs by which peers reach this rank.
     pub(crate) incoming: IncomingPairs,
-    /// The completion queues, and who sleeps until they tell something.
+    /// The completion queues, and the threads that sleep on them.
     pub(crate) completions: Completions,
     /// Messages of the rank to itself.
     pub(crate) loopback: Loopback,
-    /// What ranks say to each other beside their connections.
+    /// The queue pair for datagrams.
     pub(crate) datagrams: Datagrams,
-    /// Whether this rank has ended. Set once, by who leaves first.
+    /// True if this rank has left. Set once, by the first thread that leaves.
     left: AtomicBool,
-    /// Counts the wakes sent to peers, from 1.
+    /// The number of the next wake sent to a peer, from 1.
     wakes: AtomicU32,
-    /// What is registered here.
-    pub(crate) table: Table,
-    /// Last, as queue pairs receive into its buffers: they go before.
+    /// The registered extents of this rank.
+    pub(crate) table: ExtentTable,
+    /// The last field: queue pairs receive into its buffers, so they are dropped first.
     pub(crate) endpoint: Endpoint,
 }
 
-impl Shared {
+impl VerbsShared {
     /// # Errors
     /// [`Error::System`].
     pub(crate) fn new(
         endpoint: Endpoint,
-        table: Table,
+        table: ExtentTable,
         pool: SendPool,
         completions: Completions,
         datagrams: Datagrams,
@@ -63,17 +63,17 @@ impl Shared {
         })
     }
 
-    /// This rank ends: whether it had not before.
+    /// Marks this rank as having left. Returns `false` if it had left before.
     pub(crate) fn begin_to_leave(&self) -> bool {
         !self.left.swap(true, SeqCst)
     }
 
-    /// The number of the next wake sent to a peer.
+    /// Returns the number of the next wake sent to a peer.
     pub(crate) fn next_wake(&self) -> u32 {
         self.wakes.fetch_add(1, Relaxed)
     }
 
-    /// Whether the own port is down, and a peer has nothing to do that was asked by way of it.
+    /// Returns whether the local port is down and no request to this peer is outstanding.
     pub(crate) fn is_cut_off_from(&self, rank: u32) -> bool {
         self.peers.is_idle(rank) && !self.endpoint.nic().is_up()
     }

@@ -1,8 +1,8 @@
-//! Threads that sleep, and how they are woken: by the NIC, by another thread, by a peer.
+//! Sleeping threads, and how the NIC, other threads and peers wake them.
 //!
-//! Every sleeper has an eventfd of its own, and looks at the completion channel beside it. The
-//! channel tells one event to one reader: who takes it wakes all others. A thread that takes
-//! completions without having slept wakes them, too, for it may have taken what they sleep for.
+//! Every sleeper has its own eventfd, and polls the completion channel beside it. The channel gives
+//! an event to one reader only. So that reader wakes all others. A thread that takes completions
+//! without sleeping wakes them, too, because it may have taken those that they sleep for.
 
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -17,53 +17,50 @@ use hydrant_conduit::Error;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-/// All that sleep, or are about to.
+/// All threads that sleep or are about to.
 #[derive(Default)]
 pub(crate) struct Sleepers {
-    /// Who they are.
-    state: Mutex<State>,
-    /// Of those, how many sleep until something arrives.
+    list: Mutex<SleeperList>,
+    /// How many of them listen for arrivals.
     listening: AtomicUsize,
 }
 
 #[derive(Default)]
-struct State {
-    /// The eventfd of each, and what it wants to know of.
+struct SleeperList {
+    /// The eventfd of each sleeper, and whether it listens for arrivals.
     waiters: Vec<(Arc<OwnedFd>, Listens)>,
-    /// Eventfds that nobody has now, emptied.
+    /// Emptied eventfds for later sleepers.
     spare: Vec<Arc<OwnedFd>>,
 }
 
-/// Whether a sleeper wants to know of what arrives, or only of being woken.
+/// The wake-ups that a sleeper wants: those by arrivals, too, or only explicit ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Listens {
     Yes,
     No,
 }
 
-/// A thread that sleeps, until dropped.
+/// A thread registered as a sleeper, until dropped.
 pub(crate) struct Waiter<'a> {
-    /// Those it is one of.
     all: &'a Sleepers,
-    /// What it sleeps on; written to by who wakes it.
+    /// The eventfd that it sleeps on. Other threads write to it to wake the sleeper.
     event: Arc<OwnedFd>,
-    /// What it wants to know of.
     listens: Listens,
 }
 
-/// Why a sleep ended.
+/// The cause of a wake-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Woken {
-    /// The channel has something to tell.
+pub(crate) enum WakeCause {
+    /// The completion channel has an event.
     Channel,
-    /// Somebody woke it, or the time is over.
+    /// Another thread woke the sleeper, or its timeout expired.
     Otherwise,
 }
 
 impl Sleepers {
-    /// From now on, whoever wakes anybody wakes this thread.
+    /// Registers this thread as a sleeper: from now on, wake-ups reach it.
     pub(crate) fn enter(&self, listens: Listens) -> Result<Waiter<'_>, Error> {
-        let spare = self.state().spare.pop();
+        let spare = self.list().spare.pop();
         let event = match spare {
             Some(event) => event,
             None => {
@@ -76,8 +73,9 @@ impl Sleepers {
         if listens == Listens::Yes {
             self.listening.fetch_add(1, SeqCst);
         }
-        self.state().waiters.push((Arc::clone(&event), listens));
-        // Then it looks; who brings something looks for sleepers after another one.
+        self.list().waiters.push((Arc::clone(&event), listens));
+        // Orders the registration before the sleeper's last check. A waker publishes its news,
+        // passes a fence and then looks for sleepers.
         fence(SeqCst);
         Ok(Waiter {
             all: self,
@@ -86,57 +84,59 @@ impl Sleepers {
         })
     }
 
-    /// Wakes everybody.
+    /// Wakes all sleepers.
     pub(crate) fn wake_all(&self) {
-        for (event, _) in &self.state().waiters {
+        for (event, _) in &self.list().waiters {
             notify(event);
         }
     }
 
-    /// Something was taken that sleepers may have waited for.
+    /// Wakes the sleepers that listen for arrivals, after the caller took something that they may
+    /// wait for.
     #[inline]
-    pub(crate) fn arrived(&self) {
-        // A sleeper enters before it looks; this looks for sleepers after what it took.
+    pub(crate) fn wake_listening(&self) {
+        // A sleeper registers before its last check. This fence orders the caller's news before the
+        // look for sleepers.
         fence(SeqCst);
         if self.listening.load(SeqCst) > 0 {
-            self.wake_listening(None);
+            self.wake_listening_except(None);
         }
     }
 
-    fn wake_listening(&self, but: Option<&Arc<OwnedFd>>) {
-        for (event, listens) in &self.state().waiters {
+    fn wake_listening_except(&self, but: Option<&Arc<OwnedFd>>) {
+        for (event, listens) in &self.list().waiters {
             if *listens == Listens::Yes && but.is_none_or(|but| !Arc::ptr_eq(but, event)) {
                 notify(event);
             }
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+    fn list(&self) -> MutexGuard<'_, SleeperList> {
+        self.list.lock()
     }
 }
 
 impl Waiter<'_> {
-    /// Sleeps.
+    /// Sleeps until woken, until `channel` has an event, or until the timeout.
     pub(crate) fn sleep(
         &self,
         channel: Option<BorrowedFd<'_>>,
         timeout: Option<Duration>,
-    ) -> Woken {
+    ) -> WakeCause {
         let mut fds = vec![PollFd::from_borrowed_fd(self.event.as_fd(), PollFlags::IN)];
         fds.extend(channel.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
-        // An interrupted sleep is one that ended early.
+        // An interrupted sleep just ends early.
         let _ = poll(&mut fds, timeout.as_ref());
         match fds.get(1) {
-            Some(fd) if !fd.revents().is_empty() => Woken::Channel,
-            _ => Woken::Otherwise,
+            Some(fd) if !fd.revents().is_empty() => WakeCause::Channel,
+            _ => WakeCause::Otherwise,
         }
     }
 
-    /// This thread took what the channel told: the others look, too.
+    /// Wakes the other listening sleepers, after this thread took the event of the channel.
     pub(crate) fn notify_others(&self) {
-        self.all.wake_listening(Some(&self.event));
+        self.all.wake_listening_except(Some(&self.event));
     }
 }
 
@@ -145,14 +145,13 @@ impl Drop for Waiter<'_> {
         if self.listens == Listens::Yes {
             self.all.listening.fetch_sub(1, SeqCst);
         }
-        let mut state = self.all.state();
-        state
-            .waiters
+        let mut list = self.all.list();
+        list.waiters
             .retain(|(event, _)| !Arc::ptr_eq(event, &self.event));
-        // Nobody has it in the list any more, so nobody notifies it after it is silenced.
+        // The list no longer has the eventfd, so nobody writes to it after it is emptied.
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.event, &mut count);
-        state.spare.push(Arc::clone(&self.event));
+        list.spare.push(Arc::clone(&self.event));
     }
 }
 
@@ -165,19 +164,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_woken_before_sleeping_does_not_sleep() {
+    fn a_wake_up_before_the_sleep_is_not_lost() {
         let sleepers = Sleepers::default();
         let waiter = sleepers.enter(Listens::No).unwrap();
-        sleepers.arrived();
+        sleepers.wake_listening();
         let brief = Some(Duration::from_millis(1));
-        assert_eq!(waiter.sleep(None, brief), Woken::Otherwise);
+        assert_eq!(waiter.sleep(None, brief), WakeCause::Otherwise);
         sleepers.wake_all();
-        assert_eq!(waiter.sleep(None, None), Woken::Otherwise);
+        assert_eq!(waiter.sleep(None, None), WakeCause::Otherwise);
         drop(waiter);
-        // Its eventfd is used again, emptied.
+        // Its eventfd is reused, emptied.
         let waiter = sleepers.enter(Listens::Yes).unwrap();
-        assert_eq!(sleepers.state().spare.len(), 0);
-        sleepers.arrived();
-        assert_eq!(waiter.sleep(None, None), Woken::Otherwise);
+        assert_eq!(sleepers.list().spare.len(), 0);
+        sleepers.wake_listening();
+        assert_eq!(waiter.sleep(None, None), WakeCause::Otherwise);
     }
 }

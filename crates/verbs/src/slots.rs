@@ -1,6 +1,6 @@
-//! Registered memory for messages: what they are sent from, and received into.
+//! Registered memory that messages are sent from and received into.
 
-#![allow(unsafe_code)] // lends parts of buffers as slices
+#![allow(unsafe_code)] // makes slices of parts of buffers
 
 use std::{
     io,
@@ -12,34 +12,34 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::nic::{Buffer, Nic, SharedQueue};
+use crate::nic::{Nic, NicBuffer, SharedQueue};
 
-/// Slots that messages are sent from. One is taken, filled, and free again when its message was
+/// Slots that messages are sent from. A slot is taken, filled, and given back once its message is
 /// acknowledged.
 pub(crate) struct SendSlots {
-    /// The registered memory of all.
-    buffer: Buffer,
+    /// The registered memory of all slots.
+    buffer: NicBuffer,
     bytes: usize,
-    /// Numbers of those that are free.
+    /// Numbers of the free slots.
     free: Mutex<Vec<u32>>,
-    /// How many are free, and how many there are.
-    left: AtomicU32,
-    /// How many there are.
-    all: u32,
+    /// The length of `free`, to be read without the lock.
+    free_count: AtomicU32,
+    /// The number of slots.
+    count: u32,
 }
 
-/// A slot that is somebody's.
+/// A slot that was taken.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SendSlot(pub(crate) u32);
 
 impl SendSlots {
     pub(crate) fn new(nic: &Arc<Nic>, count: u32, bytes: usize) -> io::Result<Self> {
         Ok(Self {
-            buffer: Buffer::new(nic, count as usize * bytes)?,
+            buffer: NicBuffer::new(nic, count as usize * bytes)?,
             bytes,
             free: Mutex::new((0..count).rev().collect()),
-            left: AtomicU32::new(count),
-            all: count,
+            free_count: AtomicU32::new(count),
+            count,
         })
     }
 
@@ -47,7 +47,7 @@ impl SendSlots {
     pub(crate) fn take(&self) -> Option<SendSlot> {
         let mut free = self.free.lock();
         let slot = free.pop()?;
-        self.left.store(free.len() as u32, Relaxed);
+        self.free_count.store(free.len() as u32, Relaxed);
         Some(SendSlot(slot))
     }
 
@@ -55,24 +55,24 @@ impl SendSlots {
         !self.free.lock().is_empty()
     }
 
-    /// Whether more than half of them are free.
+    /// Returns whether more than half of the slots are free.
     #[inline]
-    pub(crate) fn has_plenty(&self) -> bool {
-        self.left.load(Relaxed) > self.all / 2
+    pub(crate) fn is_mostly_free(&self) -> bool {
+        self.free_count.load(Relaxed) > self.count / 2
     }
 
     #[inline]
     pub(crate) fn give_back(&self, slot: SendSlot) {
         let mut free = self.free.lock();
         free.push(slot.0);
-        self.left.store(free.len() as u32, Relaxed);
+        self.free_count.store(free.len() as u32, Relaxed);
     }
 
-    /// The memory of a slot that is not with the NIC.
+    /// The memory of a slot that the NIC does not hold.
     pub(crate) fn bytes<'a>(&'a self, slot: &'a mut SendSlot) -> &'a mut [u8] {
         let at = self.address(slot);
-        // SAFETY: within the buffer, initialized by the kernel, aligned for bytes; the slot is
-        // borrowed mutably, and there is one for each part.
+        // SAFETY: the range is within the buffer, initialized by the kernel, and aligned for bytes.
+        // The slot is borrowed mutably, and no other `SendSlot` names it.
         unsafe { std::slice::from_raw_parts_mut(at, self.bytes) }
     }
 
@@ -85,27 +85,27 @@ impl SendSlots {
     }
 }
 
-/// Slots that messages are received into, with the NIC but while one is read.
+/// Slots that messages are received into. The NIC holds each one except while its message is read.
 pub(crate) struct ReceiveSlots {
-    /// What they are posted to.
+    /// The queue that the slots are posted to.
     queue: Arc<SharedQueue>,
-    /// Registered memory, a chunk for each peer that has connected.
-    chunks: Box<[OnceLock<Buffer>]>,
-    /// Slots of a chunk.
+    /// Registered memory: one chunk for each peer that has connected.
+    chunks: Box<[OnceLock<NicBuffer>]>,
+    /// The number of slots in a chunk.
     in_chunk: u32,
     bytes: usize,
-    /// Chunks that are there.
+    /// The number of chunks made so far.
     grown: Mutex<u32>,
-    /// What chunks are registered with.
+    /// The NIC that registers the chunks.
     nic: Arc<Nic>,
 }
 
-/// A slot that a message was received into.
+/// A slot that holds a received message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ReceiveSlot(pub(crate) u32);
 
 impl ReceiveSlots {
-    /// Room for `chunks` times `in_chunk` slots; none is there yet.
+    /// Prepares room for `chunks` times `in_chunk` slots. No chunk is made yet.
     pub(crate) fn new(
         nic: &Arc<Nic>,
         queue: Arc<SharedQueue>,
@@ -123,13 +123,13 @@ impl ReceiveSlots {
         }
     }
 
-    /// A chunk more, given to the NIC. When all are there it does nothing.
+    /// Makes one more chunk and gives its slots to the NIC. Does nothing once all chunks are made.
     pub(crate) fn grow(&self) -> io::Result<()> {
         let mut grown = self.grown.lock();
         let Some(chunk) = self.chunks.get(*grown as usize) else {
             return Ok(());
         };
-        let buffer = Buffer::new(&self.nic, self.in_chunk as usize * self.bytes)?;
+        let buffer = NicBuffer::new(&self.nic, self.in_chunk as usize * self.bytes)?;
         let _ = chunk.set(buffer);
         let first = *grown * self.in_chunk;
         *grown += 1;
@@ -139,7 +139,7 @@ impl ReceiveSlots {
         Ok(())
     }
 
-    /// A slot whose message was read.
+    /// Gives a slot back to the NIC after its message was read.
     pub(crate) fn give_back(&self, slot: ReceiveSlot) {
         if let Err(cause) = self.give_to_nic(slot) {
             tracing::error!(%cause, "a receive slot was lost");
@@ -151,23 +151,23 @@ impl ReceiveSlots {
             return Err(io::ErrorKind::NotFound.into());
         };
         let at = buffer.at(offset, self.bytes);
-        // SAFETY: registered as long as the slots live; the slot is moved to the NIC, and comes
-        // back with the completion that names it.
+        // SAFETY: 1. The chunk is registered as long as the slots live. 2. The slot is moved to the
+        // NIC, and comes back with the completion that names it.
         unsafe { (self.queue).post(slot.0.into(), at, self.bytes as u32, buffer.lkey()) }
     }
 
-    /// What a slot holds.
+    /// The first `len` bytes of a slot.
     pub(crate) fn bytes(&self, slot: &ReceiveSlot, len: usize) -> &[u8] {
         let Some((buffer, offset)) = self.part(slot) else {
             return &[];
         };
         let len = len.min(self.bytes);
-        // SAFETY: within the buffer, initialized by the kernel; the NIC gave it back, and nobody
-        // writes to it as long as the slot, which is borrowed, is not given to the NIC.
+        // SAFETY: the range is within the buffer and initialized by the kernel. The NIC gave the
+        // slot back, and nobody writes to it while it is borrowed.
         unsafe { std::slice::from_raw_parts(buffer.at(offset, len), len) }
     }
 
-    fn part(&self, slot: &ReceiveSlot) -> Option<(&Buffer, usize)> {
+    fn part(&self, slot: &ReceiveSlot) -> Option<(&NicBuffer, usize)> {
         let chunk = self.chunks.get((slot.0 / self.in_chunk) as usize)?.get()?;
         Some((chunk, (slot.0 % self.in_chunk) as usize * self.bytes))
     }

@@ -1,9 +1,11 @@
-//! What this rank registered, by key.
+//! The extents that this rank registered, by key.
 //!
-//! A key is the NIC's own in its upper half, by which the peer's NIC finds the memory. The lower
-//! half is the entry's place in this table, by which the own side is found without a search, and
-//! a few bits that follow from the rest, so that a key that was never made is refused before
-//! it is sent: a NIC answers a wrong key by breaking the connection.
+//! The upper half of a key is the NIC's rkey, by which a peer's NIC finds the memory. The lower
+//! half is the index of the extent's slot in this table, and a few check bits. The local side finds
+//! the slot by this index, without a search.
+//!
+//! A NIC answers a wrong key by breaking the connection. The check bits allow the sender to refuse
+//! a key that was never made.
 
 use std::sync::{
     OnceLock,
@@ -16,54 +18,55 @@ use std::sync::{
 use hydrant_conduit::{FreePlaces, Key};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::nic::Region;
+use crate::nic::MemoryRegion;
 
 const CHUNK: usize = 1024;
-/// Bits of a key for the entry's place, and for the check.
-const PLACE: u32 = 20;
-const CHECK: u32 = 32 - PLACE;
-/// Most extents at once.
-pub(crate) const MAX_EXTENTS: usize = 1 << PLACE;
+/// Bits of a key for the index of its slot.
+const INDEX_BITS: u32 = 20;
+/// Bits of a key for the check.
+const CHECK_BITS: u32 = 32 - INDEX_BITS;
+/// Most extents of a table.
+pub(crate) const MAX_EXTENTS: usize = 1 << INDEX_BITS;
 
-/// An extent as it is now.
+/// A registered extent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Extent {
+pub(crate) struct RegisteredExtent {
     pub(crate) start: u64,
     pub(crate) len: u64,
     pub(crate) lkey: u32,
     pub(crate) writable: bool,
 }
 
-impl Extent {
-    /// Whether an access stays within.
+impl RegisteredExtent {
+    /// Returns whether an access stays within the extent.
     pub(crate) fn covers(&self, addr: u64, len: u64) -> bool {
         addr >= self.start && len <= self.len && addr - self.start <= self.len - len
     }
 }
 
 #[derive(Default)]
-struct Entry {
-    /// Zero: free.
+struct ExtentSlot {
+    /// The extent's key, or zero if the slot is free.
     key: AtomicU64,
     start: AtomicU64,
     len: AtomicU64,
     lkey: AtomicU32,
     writable: AtomicBool,
-    /// The registration; none while the entry is free, or if it has no bytes.
-    region: Mutex<Option<Region>>,
+    /// The registration. `None` while the slot is free, or if the extent is empty.
+    region: Mutex<Option<MemoryRegion>>,
 }
 
-/// All extents of a rank.
-pub(crate) struct Table {
-    /// The entries, in chunks that are made when first needed.
-    chunks: Box<[OnceLock<Box<[Entry]>>]>,
-    /// Entries that may be taken.
+/// All registered extents of a rank.
+pub(crate) struct ExtentTable {
+    /// The slots, in chunks that are made on first use.
+    chunks: Box<[OnceLock<Box<[ExtentSlot]>>]>,
+    /// The free slots.
     free: Mutex<FreePlaces>,
-    /// Most entries.
+    /// The number of slots.
     limit: usize,
 }
 
-impl Table {
+impl ExtentTable {
     pub(crate) fn new(limit: usize) -> Self {
         let limit = limit.clamp(1, MAX_EXTENTS);
         Self {
@@ -75,62 +78,67 @@ impl Table {
         }
     }
 
-    /// A place for an extent, if there is one.
-    pub(crate) fn reserve(&self) -> Option<Place<'_>> {
+    /// Reserves a slot for an extent, if one is free.
+    pub(crate) fn reserve(&self) -> Option<ReservedSlot<'_>> {
         let index = self.free().take_oldest()?;
         let chunk = &self.chunks[index as usize / CHUNK];
-        chunk.get_or_init(|| (0..CHUNK).map(|_| Entry::default()).collect());
-        Some(Place { table: self, index })
+        chunk.get_or_init(|| (0..CHUNK).map(|_| ExtentSlot::default()).collect());
+        Some(ReservedSlot { table: self, index })
     }
 
-    /// The extent that a key opens.
+    /// Returns the extent of a key.
     #[inline]
-    pub(crate) fn find(&self, key: Key) -> Option<Extent> {
-        let entry = self.entry(place_in(key))?;
+    pub(crate) fn find(&self, key: Key) -> Option<RegisteredExtent> {
+        let entry = self.entry(index_in(key))?;
         if key.0 == 0 || entry.key.load(Acquire) != key.0 {
             return None;
         }
-        let extent = Extent {
+        let extent = RegisteredExtent {
             start: entry.start.load(Acquire),
             len: entry.len.load(Acquire),
             lkey: entry.lkey.load(Acquire),
             writable: entry.writable.load(Acquire),
         };
-        // Not of two extents, one after the other.
+        // A second look at the key: the values are not a mix of two extents.
         (entry.key.load(Relaxed) == key.0).then_some(extent)
     }
 
-    /// Does something with the extent that a key opens, which does not end meanwhile.
-    pub(crate) fn with<R>(&self, key: Key, work: impl FnOnce(Extent) -> R) -> Option<R> {
-        let entry = self.entry(place_in(key))?;
+    /// Runs `work` with the extent of a key, which cannot be deregistered meanwhile.
+    pub(crate) fn with_extent<R>(
+        &self,
+        key: Key,
+        work: impl FnOnce(RegisteredExtent) -> R,
+    ) -> Option<R> {
+        let entry = self.entry(index_in(key))?;
         let _region = entry.region.lock();
         self.find(key).map(work)
     }
 
-    /// The extent of which peers know this key of the NIC.
-    pub(crate) fn find_remote(&self, key: Key) -> Option<Extent> {
-        remote(key)?;
+    /// Returns the extent of a key that peers may hold.
+    pub(crate) fn find_remote(&self, key: Key) -> Option<RegisteredExtent> {
+        rkey_in(key)?;
         self.find(key)
     }
 
-    /// Ends a key: its region, to be dropped, and the place, free when that is.
-    pub(crate) fn remove(&self, key: Key) -> Option<(Option<Region>, Place<'_>)> {
-        let index = place_in(key);
+    /// Revokes a key. Returns its region, to be dropped, and its slot, which becomes free when it
+    /// is dropped.
+    pub(crate) fn remove(&self, key: Key) -> Option<(Option<MemoryRegion>, ReservedSlot<'_>)> {
+        let index = index_in(key);
         let entry = self.entry(index).filter(|_| key.0 != 0)?;
-        // Only one of two that remove it finds it there.
+        // Of two threads that remove the key, only one finds it.
         let mut region = entry.region.lock();
         entry
             .key
             .compare_exchange(key.0, 0, Release, Relaxed)
             .ok()?;
-        Some((region.take(), Place { table: self, index }))
+        Some((region.take(), ReservedSlot { table: self, index }))
     }
 
     pub(crate) fn limit(&self) -> usize {
         self.limit
     }
 
-    fn entry(&self, index: u32) -> Option<&Entry> {
+    fn entry(&self, index: u32) -> Option<&ExtentSlot> {
         let chunk = self.chunks.get(index as usize / CHUNK)?.get()?;
         chunk.get(index as usize % CHUNK)
     }
@@ -140,17 +148,17 @@ impl Table {
     }
 }
 
-/// A place in the table that is nobody else's; free again when dropped.
-pub(crate) struct Place<'a> {
-    table: &'a Table,
+/// A slot that nobody else uses. Dropping it frees the slot.
+pub(crate) struct ReservedSlot<'a> {
+    table: &'a ExtentTable,
     index: u32,
 }
 
-impl Place<'_> {
-    /// Puts an extent there: its key. One of no bytes has no region.
+impl ReservedSlot<'_> {
+    /// Stores an extent in the slot. Returns its key. An empty extent has no region.
     pub(crate) fn fill(
         self,
-        region: Option<Region>,
+        region: Option<MemoryRegion>,
         start: u64,
         len: u64,
         writable: bool,
@@ -159,7 +167,7 @@ impl Place<'_> {
         let (rkey, lkey) = region
             .as_ref()
             .map_or((0, 0), |region| (region.rkey, region.lkey));
-        let key = make(rkey, self.index);
+        let key = make_key(rkey, self.index);
         entry.start.store(start, Relaxed);
         entry.len.store(len, Relaxed);
         entry.lkey.store(lkey, Relaxed);
@@ -171,30 +179,30 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for ReservedSlot<'_> {
     fn drop(&mut self) {
         self.table.free().give_back(self.index);
     }
 }
 
-fn make(rkey: u32, index: u32) -> Key {
-    Key(u64::from(rkey) << 32 | u64::from(index) << CHECK | u64::from(check(rkey, index)))
+fn make_key(rkey: u32, index: u32) -> Key {
+    Key(u64::from(rkey) << 32 | u64::from(index) << CHECK_BITS | u64::from(check(rkey, index)))
 }
 
-fn place_in(key: Key) -> u32 {
-    key.0 as u32 >> CHECK
+fn index_in(key: Key) -> u32 {
+    key.0 as u32 >> CHECK_BITS
 }
 
 fn check(rkey: u32, index: u32) -> u32 {
     let word = u64::from(rkey) << 32 | u64::from(index) | 1 << 31;
-    (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - CHECK)) as u32
+    (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - CHECK_BITS)) as u32
 }
 
-/// The NIC's key of a peer's extent, if it can be one.
+/// Returns the rkey in a peer's key, if its check bits are right.
 #[inline]
-pub(crate) fn remote(key: Key) -> Option<u32> {
+pub(crate) fn rkey_in(key: Key) -> Option<u32> {
     let rkey = (key.0 >> 32) as u32;
-    (check(rkey, place_in(key)) == key.0 as u32 & ((1 << CHECK) - 1)).then_some(rkey)
+    (check(rkey, index_in(key)) == key.0 as u32 & ((1 << CHECK_BITS) - 1)).then_some(rkey)
 }
 
 #[cfg(test)]
@@ -202,20 +210,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_says_what_it_was_made_of() {
-        for (rkey, index) in [(0x1234_5678, 0), (1, 77), (u32::MAX, (1 << PLACE) - 1)] {
-            let key = make(rkey, index);
-            assert_eq!((remote(key), place_in(key)), (Some(rkey), index));
+    fn a_key_contains_its_rkey_and_index() {
+        for (rkey, index) in [(0x1234_5678, 0), (1, 77), (u32::MAX, (1 << INDEX_BITS) - 1)] {
+            let key = make_key(rkey, index);
+            assert_eq!((rkey_in(key), index_in(key)), (Some(rkey), index));
             assert!(![Key::SEGMENT, Key::ANY].contains(&key));
-            assert_eq!(remote(Key(key.0 ^ 1)), None);
+            assert_eq!(rkey_in(Key(key.0 ^ 1)), None);
         }
-        assert_eq!(remote(Key::SEGMENT), None);
-        assert_eq!(remote(Key::ANY), None);
+        assert_eq!(rkey_in(Key::SEGMENT), None);
+        assert_eq!(rkey_in(Key::ANY), None);
     }
 
     #[test]
-    fn an_extent_covers_what_lies_in_it() {
-        let extent = Extent {
+    fn an_extent_covers_the_ranges_within_it() {
+        let extent = RegisteredExtent {
             start: 100,
             len: 50,
             lkey: 0,
@@ -227,8 +235,8 @@ mod tests {
     }
 
     #[test]
-    fn places_run_out_and_come_back() {
-        let table = Table::new(2);
+    fn slots_run_out_and_are_reused() {
+        let table = ExtentTable::new(2);
         let (first, second) = (table.reserve().unwrap(), table.reserve().unwrap());
         assert!(table.reserve().is_none());
         let index = first.index;

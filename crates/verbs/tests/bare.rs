@@ -1,10 +1,10 @@
-//! The bare network between two threads, on a real RDMA device, if there is one.
+//! The bare network between two threads, on a real RDMA device. Skipped where there is none.
 
 use std::{io, thread};
 
 use hydrant_verbs::{Bare, Direction, Options, ports};
 
-/// Both ends, connected.
+/// Opens two ends and connects them.
 fn pair(bytes: usize) -> Option<[Bare; 2]> {
     if let Err(why) = ports("", None) {
         println!("left out: {why}");

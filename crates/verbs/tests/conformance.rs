@@ -1,6 +1,6 @@
-//! The conformance suite on a real RDMA device, if there is one: else its tests are ignored.
+//! The conformance suite on a real RDMA device. Without a device its tests are ignored.
 //!
-//! Twice: with room for everything, and with the smallest rings there are.
+//! It runs twice: with plenty of room, and with the smallest queues.
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -11,9 +11,9 @@ use hydrant_conduit::{
 use hydrant_testing::ranks;
 use hydrant_verbs::{Options, attach, ports};
 
-struct Verbs(Options);
+struct VerbsFixture(Options);
 
-impl Fixture for Verbs {
+impl Fixture for VerbsFixture {
     fn start(&self, ranks: u32) -> Vec<Arc<dyn Conduit>> {
         let joined = ranks::joined(ranks, |mut bootstrap| {
             attach(&mut bootstrap, &self.0).expect("an RDMA device")
@@ -21,7 +21,7 @@ impl Fixture for Verbs {
         joined.into_iter().map(|rank| Arc::new(rank) as _).collect()
     }
 
-    /// A device made by software shares two cores with all of them.
+    /// All ranks share two cores with a device made by software.
     fn most_ranks(&self) -> u32 {
         12
     }
@@ -52,6 +52,6 @@ fn main() -> ExitCode {
         segment: 8 << 20,
         ..plain.clone()
     };
-    let fixture = |options| Box::new(Verbs(options)) as Box<dyn Fixture>;
+    let fixture = |options| Box::new(VerbsFixture(options)) as Box<dyn Fixture>;
     conformance::main(vec![("plain", fixture(plain)), ("tiny", fixture(tiny))])
 }

@@ -1,14 +1,14 @@
-//! The structures of libibverbs as this crate has them, against a C compiler's.
+//! The layout of libibverbs' structures in the bindings, compared with a C compiler's.
 //!
-//! The generated bindings check themselves when they are compiled; this checks what they were
-//! generated from against the header that is installed, where one is.
+//! The generated bindings check themselves at compile time. This test checks the numbers that they
+//! expect against the installed header, if there is one.
 
 use std::{fs, path::Path, process::Command};
 
-/// What is compared: a structure and some of its fields, with where the bindings have them.
+/// The source of the bindings, which contains the expected sizes and offsets.
 const BINDINGS: &str = include_str!("../src/ffi/generated.rs");
 
-/// Structures that this crate hands to libibverbs or reads from it.
+/// Structures that this crate passes to libibverbs or reads from it.
 const STRUCTURES: [&str; 16] = [
     "ibv_context",
     "verbs_context",
@@ -28,7 +28,9 @@ const STRUCTURES: [&str; 16] = [
     "ibv_comp_channel",
 ];
 
+/// Parses lines such as
 /// `["Offset of field: ibv_wc::status"][::std::mem::offset_of!(ibv_wc, status) - 8usize];`
+/// into C expressions and their expected values.
 fn expectations() -> Vec<(String, u64)> {
     let text: String = BINDINGS.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut found = Vec::new();
@@ -62,7 +64,7 @@ fn expectations() -> Vec<(String, u64)> {
 }
 
 #[test]
-fn the_bindings_are_laid_out_as_c_has_it() {
+fn the_bindings_have_the_layout_of_the_c_header() {
     let header = Path::new("/usr/include/infiniband/verbs.h");
     if !header.exists() {
         eprintln!(

@@ -9,13 +9,15 @@ mod order;
 mod source;
 mod tree;
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 use crate::packages::{self, Root};
 use crate::rooms::graph::Graph;
 use crate::rooms::order::{Judged, Plan};
 use crate::rooms::source::Reader;
+use crate::rooms::tree::Tree;
 
 /// Where the orders are declared.
 const PLAN: &str = "xtask/rooms.toml";
@@ -47,10 +49,46 @@ pub(crate) fn rooms() -> Result<Vec<String>, Error> {
     Err(Error::Rooms { problems })
 }
 
+/// A type or a trait that a crate declares, tests apart.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Declared {
+    /// Its name.
+    pub(crate) name: String,
+    /// The file it is in, below the workspace.
+    pub(crate) file: PathBuf,
+    /// The line of its name.
+    pub(crate) line: usize,
+}
+
+/// The types and traits of every crate of the workspace, at most one of a name for each module.
+pub(crate) fn types() -> Result<BTreeSet<Declared>, Error> {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut types = BTreeSet::new();
+    for package in packages::all()? {
+        for root in &package.roots {
+            types.extend(declared(&tree(&workspace, root).map_err(refused)?));
+        }
+    }
+    Ok(types)
+}
+
+fn declared(tree: &Tree) -> impl Iterator<Item = Declared> {
+    tree.modules.iter().flat_map(|module| {
+        module.types.iter().map(|(name, &line)| Declared {
+            name: name.clone(),
+            file: tree.files[module.file].clone(),
+            line,
+        })
+    })
+}
+
 fn read(workspace: &Path, root: &Root) -> Result<Graph, String> {
+    Ok(Graph::of(&tree(workspace, root)?))
+}
+
+fn tree(workspace: &Path, root: &Root) -> Result<Tree, String> {
     let on_disk = |file: &Path| std::fs::read_to_string(workspace.join(file)).ok();
-    let tree = Reader::new(&on_disk).read(&root.file)?;
-    Ok(Graph::of(&tree))
+    Reader::new(&on_disk).read(&root.file)
 }
 
 /// What is worth saying of a crate, whether or not it is in order.
@@ -87,19 +125,22 @@ fn refused(what: String) -> Error {
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
-    use std::path::PathBuf;
 
     use super::*;
 
     /// The graph of a crate made of these files.
     fn graph(files: &[(&str, &str)]) -> Graph {
+        Graph::of(&tree(files))
+    }
+
+    /// The modules of a crate made of these files.
+    fn tree(files: &[(&str, &str)]) -> Tree {
         let files: HashMap<PathBuf, String> = files
             .iter()
             .map(|(name, text)| (PathBuf::from(name), (*text).to_owned()))
             .collect();
         let read = |file: &Path| files.get(file).cloned();
-        let tree = Reader::new(&read).read(Path::new("src/lib.rs")).unwrap();
-        Graph::of(&tree)
+        Reader::new(&read).read(Path::new("src/lib.rs")).unwrap()
     }
 
     fn judge(plan: &str, files: &[(&str, &str)]) -> Judged {
@@ -255,5 +296,25 @@ mod tests {
         let graph = graph(&files);
         assert_eq!(graph.edges.len(), 3);
         assert_eq!(graph.largest_cycle(), 2);
+    }
+
+    #[test]
+    fn types_are_listed_by_module_and_those_of_tests_are_not() {
+        let low = "pub struct A;\nfn f() {}\nmod inner { enum A {} }\n#[cfg(test)] mod tests { struct B; }";
+        let files = [
+            ROOT,
+            ("src/high.rs", "trait T {}\ntype L = A;"),
+            ("src/low.rs", low),
+        ];
+        let types: BTreeSet<_> = declared(&tree(&files)).collect();
+        let told = |it: Declared| format!("{} {}:{}", it.name, it.file.display(), it.line);
+        let types: Vec<_> = types.into_iter().map(told).collect();
+        let expected = [
+            "A src/low.rs:1",
+            "A src/low.rs:3",
+            "L src/high.rs:2",
+            "T src/high.rs:1",
+        ];
+        assert_eq!(types, expected);
     }
 }

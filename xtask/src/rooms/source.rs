@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
-use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
+use syn::{Attribute, Ident, Item, ItemMod, ItemUse, UseTree, Visibility};
 
 use crate::rooms::tree::{Import, Module, Tree};
 
@@ -60,7 +60,13 @@ impl<'a> Reader<'a> {
             match item {
                 Item::Mod(item) => self.child(module, item, folder)?,
                 Item::Use(item) => self.names(module, item),
-                other => self.tree.modules[module].items.extend(name(other)),
+                other => {
+                    let module = &mut self.tree.modules[module];
+                    module.items.extend(name(other).map(ToString::to_string));
+                    let declared = type_name(other);
+                    let line = |it: &Ident| (it.to_string(), it.span().start().line);
+                    module.types.extend(declared.map(line));
+                }
             }
             let mut paths = Paths {
                 tree: &mut self.tree,
@@ -300,18 +306,23 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-fn name(item: &Item) -> Option<String> {
-    let ident = match item {
-        Item::Const(it) => &it.ident,
-        Item::Enum(it) => &it.ident,
-        Item::Fn(it) => &it.sig.ident,
-        Item::Macro(it) => it.ident.as_ref()?,
-        Item::Static(it) => &it.ident,
-        Item::Struct(it) => &it.ident,
-        Item::Trait(it) => &it.ident,
-        Item::Type(it) => &it.ident,
-        Item::Union(it) => &it.ident,
-        _ => return None,
-    };
-    Some(ident.to_string())
+fn name(item: &Item) -> Option<&Ident> {
+    match item {
+        Item::Const(it) => Some(&it.ident),
+        Item::Fn(it) => Some(&it.sig.ident),
+        Item::Macro(it) => it.ident.as_ref(),
+        Item::Static(it) => Some(&it.ident),
+        other => type_name(other),
+    }
+}
+
+fn type_name(item: &Item) -> Option<&Ident> {
+    match item {
+        Item::Enum(it) => Some(&it.ident),
+        Item::Struct(it) => Some(&it.ident),
+        Item::Trait(it) => Some(&it.ident),
+        Item::Type(it) => Some(&it.ident),
+        Item::Union(it) => Some(&it.ident),
+        _ => None,
+    }
 }

@@ -34,6 +34,8 @@ pub(super) struct Module {
     pub(super) globs: Vec<Vec<String>>,
     /// The names it defines.
     pub(super) items: BTreeSet<String>,
+    /// The types and traits among them, each with its line.
+    pub(super) types: BTreeMap<String, usize>,
 }
 
 /// A path that code of a module goes.

@@ -471,7 +471,9 @@ impl Armci {
             };
             (here.wrapping_add(local), offset + remote, bytes)
         });
-        if !gathers && (bytes < LONG || remote.len() / bytes > FEW) {
+        // A single run goes by itself, however short: there is nothing to pack it with.
+        let is_many = remote.len() > bytes;
+        if !gathers && is_many && (bytes < LONG || remote.len() / bytes > FEW) {
             // SAFETY: the caller's promise: all runs lie in its memory.
             unsafe { self.begin_packed(direction, number, runs, handle)? };
             return Ok(true);

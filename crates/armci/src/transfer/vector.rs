@@ -313,7 +313,9 @@ impl Armci {
         let gathers = handle
             .as_ref()
             .is_some_and(|handle| handle.is_aggregate != 0);
-        let few = far.runs.len() <= FEW && far.runs.iter().all(|(.., bytes)| *bytes >= LONG);
+        // As of a section: a single run goes by itself, and a few long ones.
+        let few = far.runs.len() <= 1
+            || far.runs.len() <= FEW && far.runs.iter().all(|(.., bytes)| *bytes >= LONG);
         if !gathers && !few {
             let runs = far.runs.iter().copied();
             // SAFETY: the caller's promise.

@@ -2,6 +2,7 @@
 
 use std::{fmt::Write, fs, io};
 
+use hydrant_pinning::Size;
 use rustix::process::{Resource, getrlimit};
 
 use super::group_limit;
@@ -38,8 +39,9 @@ pub fn remedy(cause: &io::Error) -> String {
 fn for_memory(address_space: Option<u64>) -> String {
     address_space.map_or_else(String::new, |bytes| {
         format!(
-            "; the address space of this process is limited to {bytes} bytes: raise that (ulimit -v), \
-             or ask for less memory"
+            "; the address space of this process is limited to {}: raise that (ulimit -v), \
+             or ask for less memory",
+            Size(bytes)
         )
     })
 }
@@ -52,7 +54,7 @@ fn for_threads(address_space: Option<u64>, processes: Option<u64>) -> String {
         ));
     }
     if let Some(bytes) = address_space {
-        limits.push(format!("{bytes} bytes of address space (ulimit -v)"));
+        limits.push(format!("{} of address space (ulimit -v)", Size(bytes)));
     }
     let mut text = String::from("; a limit was reached: raise ");
     for limit in &limits {

@@ -25,8 +25,10 @@ impl Plan {
             return None;
         }
         let again_ns = self.again_ns(id);
-        if !self.worth.affords(self.in_vain_ns(id), now) {
-            self.regions.at_mut(id).is_spared = true;
+        let in_vain_ns = self.in_vain_ns(id);
+        if !self.worth.affords(in_vain_ns, now) {
+            let region = self.regions.at_mut(id);
+            (region.is_spared, region.spared_ns) = (true, in_vain_ns);
             self.regions.settle(id);
             return None;
         }
@@ -42,7 +44,7 @@ impl Plan {
 
     /// The cost of giving a region up if no next use is foreseen: its own, and that of the regions that it tears. The pages
     /// that long ones share are apart.
-    pub(super) fn in_vain_ns(&self, id: RegionId) -> u64 {
+    fn in_vain_ns(&self, id: RegionId) -> u64 {
         let mut all_ns = self.again_ns(id);
         if self.worth.is_bounded() && !self.is_worth_parting(self.regions.at(id).memory) {
             for (other, _) in self.regions.registered_beside(id, MOST_TORN) {
@@ -63,7 +65,7 @@ impl Plan {
     /// Gives up the regions that were spared, once that is worth it.
     pub(super) fn give_up_spared(&mut self, now: Time) -> Option<Action> {
         while let Some(id) = self.regions.first_spared()
-            && self.worth.affords(self.in_vain_ns(id), now)
+            && self.worth.affords(self.regions.at(id).spared_ns, now)
         {
             self.regions.at_mut(id).is_spared = false;
             self.requeue(id);

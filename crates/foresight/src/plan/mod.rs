@@ -220,7 +220,8 @@ impl Plan {
         });
         let expires = self.regions.first_look().map(|it| it.0);
         let spared = self.regions.first_spared();
-        let is_worth_it = spared.and_then(|id| self.worth.affords_from(self.in_vain_ns(id)));
+        let spared_ns = spared.map(|id| self.regions.at(id).spared_ns);
+        let is_worth_it = spared_ns.and_then(|ns| self.worth.affords_from(ns));
         due.into_iter().chain(expires).chain(is_worth_it).min()
     }
 

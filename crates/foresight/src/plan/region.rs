@@ -46,6 +46,8 @@ pub(super) struct Known {
     pub(super) is_ahead: bool,
     /// It was due to be given up, but that may have cost more than is [worth it](super::worth).
     pub(super) is_spared: bool,
+    /// The cost of giving it up in vain, as of then.
+    pub(super) spared_ns: u64,
     /// The charge for giving it up.
     pub(super) charged_ns: u64,
     /// When that was.
@@ -68,6 +70,7 @@ impl Known {
             is_held: false,
             is_ahead: false,
             is_spared: false,
+            spared_ns: 0,
             charged_ns: 0,
             charged_at: Time::default(),
             is_postponed: false,

@@ -38,6 +38,8 @@ pub(super) struct Places {
     postponed: Option<Time>,
     /// The time of its last use, if it is to be given up once that is worth it.
     spared: Option<Time>,
+    /// Whether it was in use when it was to be given up.
+    is_held: bool,
 }
 
 /// The last bytes of regions, by their state. Zero means that there is none.
@@ -48,6 +50,8 @@ struct Ends {
     busy: u64,
     /// Of those that are registered and not in use.
     registered: u64,
+    /// Of those that were in use when they were to be given up.
+    held: u64,
 }
 
 impl Weight for Ends {
@@ -56,6 +60,7 @@ impl Weight for Ends {
             any: self.any.max(later.any),
             busy: self.busy.max(later.busy),
             registered: self.registered.max(later.registered),
+            held: self.held.max(later.held),
         }
     }
 }
@@ -163,6 +168,7 @@ impl Regions {
             can_go: (region.can_go()).then(|| region.earliest().unwrap_or(Time::NEVER)),
             postponed: (region.is_postponed).then(|| region.due().unwrap_or(Time::NEVER)),
             spared: (region.can_go() && region.is_spared).then_some(region.last_used),
+            is_held: region.is_held,
         };
         let before = std::mem::replace(&mut region.places, now);
         if before == now {
@@ -187,10 +193,8 @@ impl Regions {
                 self.can_go.insert((at, id), Bytes(bytes));
             }
         }
-        let is_there = |it: &Places| (it.idle.is_none(), it.can_go.is_some());
-        if is_there(&before) != is_there(&now) {
-            let ends = ends(end, now.idle.is_none(), now.can_go.is_some());
-            self.by_start.set(&(start, id), ends);
+        if ends(end, &before) != ends(end, &now) {
+            self.by_start.set(&(start, id), ends(end, &now));
         }
     }
 
@@ -214,8 +218,8 @@ impl Regions {
         self.next += 1;
         self.all.insert(id, Known::new(memory, now));
         self.exact.insert(memory, id);
-        self.by_start
-            .insert((memory.addr, id), ends(memory.end(), true, false));
+        let ends = ends(memory.end(), &Places::default());
+        self.by_start.insert((memory.addr, id), ends);
         self.settle(id);
         self.longest = self.longest.max(memory.bytes);
         Found {
@@ -292,6 +296,16 @@ impl Regions {
                 found.push((other, self.at(other).memory));
             }
             found.len() < most
+        });
+        found
+    }
+
+    /// The regions that overlap this memory and were in use when they were to be given up.
+    pub(super) fn held_within(&self, memory: Region) -> Vec<RegionId> {
+        let mut found = Vec::new();
+        self.show(memory, |it| it.held, &mut |id| {
+            found.push(id);
+            true
         });
         found
     }
@@ -425,10 +439,12 @@ impl Regions {
     }
 }
 
-fn ends(end: u64, is_busy: bool, is_registered: bool) -> Ends {
+fn ends(end: u64, places: &Places) -> Ends {
+    let of = |is_there: bool| if is_there { end } else { 0 };
     Ends {
         any: end,
-        busy: if is_busy { end } else { 0 },
-        registered: if is_registered { end } else { 0 },
+        busy: of(places.idle.is_none()),
+        registered: of(places.can_go.is_some()),
+        held: of(places.is_held),
     }
 }

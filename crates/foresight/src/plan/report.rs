@@ -8,6 +8,9 @@ use crate::time::Time;
 /// The most regions put off for want of room that are tried again when room comes.
 const MOST_RETRIED: usize = 4;
 
+/// The most neighbours of a region that was deregistered that are looked at. Others are found torn by their next use.
+const MOST_MENDED: usize = 16;
+
 impl Plan {
     /// A region was registered, or found to be.
     ///
@@ -83,9 +86,9 @@ impl Plan {
 
     /// Those that share memory with a region that was deregistered, and are registered and not in use: where a NIC
     /// registers whole pages once, buffers that lie side by side share a page, which went with it. The driver looks
-    /// which of them are [torn](Self::torn).
+    /// which of them are [torn](Self::torn). They are 16 at most: where more overlap, the others cost their next use.
     pub fn neighbours(&self, id: RegionId) -> Vec<(RegionId, Region)> {
-        self.regions.registered_beside(id, usize::MAX)
+        self.regions.registered_beside(id, MOST_MENDED)
     }
 
     /// A part of a registered region was deregistered with another one: it is to be registered again, if it is expected.
@@ -141,6 +144,11 @@ impl Plan {
     /// Whether a region was still used when it was to be deregistered, and nothing came of it since.
     pub fn is_in_use(&self, id: RegionId) -> bool {
         (self.regions.get(id)).is_some_and(|it| it.state == State::Registered && it.is_held)
+    }
+
+    /// The regions that were still used when they were to be deregistered, and that overlap this memory.
+    pub fn in_use_within(&self, memory: Region) -> Vec<RegionId> {
+        self.regions.held_within(memory)
     }
 
     /// A region is not registered any more, though the helper did not give it up: nothing changes if that is known, or

@@ -1,11 +1,5 @@
 //! Bounds the cost of giving memory up. The helper steps back when giving up is not worth it.
 //!
-//! A region that is given up costs its registration if the next use was not foreseen, or came too early. As much is
-//! charged when it is given up, and refunded when the next use finds it registered; so is what tears with it, because it
-//! shares a page. No more is charged than a part of the time so far: beyond that regions stay registered, as if they were
-//! left pinned, and are given up once enough time has passed. So a program whose uses are foreseen gets back what it is
-//! charged; one that computes little between uses, or whose uses nobody foresees, loses a small part of its time at most,
-//! and is tried again all along.
 //! A region that is given up costs its registration if the next use was not foreseen, or came too early. That cost is
 //! charged when it is given up, and refunded when the next use finds it registered. No more is charged than a part of
 //! the time so far. Beyond that, regions stay registered, as if they were left pinned, and are given up once enough

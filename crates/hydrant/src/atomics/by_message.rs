@@ -19,8 +19,8 @@ use bytemuck::Pod;
 use hydrant_conduit::{Delivery, Message, Remote, ReplyPort, Window};
 
 use super::{
-    Way,
-    sealed::{Bits, Sealed},
+    AtomicsExecutor,
+    sealed::{BitOperations, Sealed},
 };
 use crate::{
     Error, Rank, Result,
@@ -31,7 +31,7 @@ use crate::{
     transfer::Transfer,
 };
 
-/// What is done.
+/// The operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verb {
     Load,
@@ -44,18 +44,18 @@ pub(crate) enum Verb {
     Xor,
 }
 
-/// What the word holds.
+/// The type of the word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum WordKind {
     Word32,
     Word64,
     Float32,
     Float64,
 }
 
-impl Kind {
+impl WordKind {
     fn is_wide(self) -> bool {
-        matches!(self, Kind::Word64 | Kind::Float64)
+        matches!(self, WordKind::Word64 | WordKind::Float64)
     }
 }
 
@@ -69,22 +69,27 @@ const VERBS: [Verb; 8] = [
     Verb::Or,
     Verb::Xor,
 ];
-const KINDS: [Kind; 4] = [Kind::Word32, Kind::Word64, Kind::Float32, Kind::Float64];
+const KINDS: [WordKind; 4] = [
+    WordKind::Word32,
+    WordKind::Word64,
+    WordKind::Float32,
+    WordKind::Float64,
+];
 
-/// Beside the kind: the word lies in an exposed buffer, and not in an allocation.
+/// Flag beside the kind: the word lies in an exposed buffer, not in an allocation.
 const EXPOSED: u16 = 0x8000;
 
 const DONE: u16 = 0;
 const UNKNOWN: u16 = 1;
-/// The exposed buffer has gone.
+/// The exposed buffer is no longer exposed.
 const REVOKED: u16 = 2;
-/// It is so long, and there is no such word in it.
+/// The word is beyond the end of the buffer.
 const OUTSIDE: u16 = 3;
-/// It has no such word that a processor changes at once.
+/// The offset is not aligned, so that no processor changes the word in one step.
 const MISALIGNED: u16 = 4;
 
 impl<T: Pod + Sealed> Symmetric<T> {
-    /// Has the owner do it; done there when this returns.
+    /// Has the owner operate on the word. The operation is done there on return.
     #[cold]
     pub(super) fn ask(&self, rank: Rank, offset: usize, what: (Verb, [T; 2])) -> Result<T> {
         let block = self.block();
@@ -94,10 +99,11 @@ impl<T: Pod + Sealed> Symmetric<T> {
         }
         let progress = &transfer.progress;
         progress::may_wait("an atomic operation that goes through the network")?;
-        let question = Question::of_allocation(block.number, offset, what);
+        let question = AtomicRequest::of_allocation(block.number, offset, what);
         loop {
             match question.ask(progress, &block.calls, rank) {
-                // It lives here: it is not known there yet, or about to be freed here too.
+                // The allocation exists here: its owner does not know it yet, or this rank is about to free
+                // it, too.
                 Err(Error::Freed) => {
                     block.check()?;
                     thread::yield_now();
@@ -108,15 +114,15 @@ impl<T: Pod + Sealed> Symmetric<T> {
     }
 }
 
-/// What the owner of a word is asked.
+/// A request to the owner of a word.
 #[derive(Clone, Copy)]
-pub(super) struct Question {
+pub(super) struct AtomicRequest {
     tag: u16,
-    /// All arguments but the number of the question.
+    /// All arguments except the number of the request.
     args: [u64; 4],
 }
 
-impl Question {
+impl AtomicRequest {
     pub(super) fn of_allocation<T: Sealed>(
         number: u64,
         offset: usize,
@@ -137,7 +143,7 @@ impl Question {
         }
     }
 
-    /// Asks, and waits for what the word was.
+    /// Sends the request and waits for the old value of the word.
     fn ask(&self, progress: &Progress, calls: &Calls, rank: Rank) -> Result<u64> {
         let answer = calls.ask(progress, rank, |id| {
             self.with_message(id, |message| progress.send(rank, message))
@@ -145,7 +151,7 @@ impl Question {
         answer.map(word_of)
     }
 
-    /// Asks: the number of the question. In a handler, too.
+    /// Sends the request and returns its number. Works in a handler, too.
     pub(super) fn begin(&self, progress: &Progress, calls: &Calls, rank: Rank) -> Result<u64> {
         calls.begin(rank, None, |id| {
             self.with_message(id, |message| match progress::may_wait("a message") {
@@ -166,12 +172,12 @@ impl Question {
     }
 }
 
-/// What the word was that an answer says.
+/// The old value of the word in an answer.
 pub(super) fn word_of(answer: Vec<u8>) -> u64 {
     answer.try_into().map_or(0, u64::from_le_bytes)
 }
 
-/// Has the owner of an exposed buffer change a word of it; done there when this returns.
+/// Has the owner of an exposed buffer change a word of it. The operation is done there on return.
 pub(super) fn ask_exposed<T: Pod + Sealed>(
     transfer: &Transfer,
     memory: &Registry,
@@ -187,12 +193,12 @@ pub(super) fn ask_exposed<T: Pod + Sealed>(
         on_own_exposed(memory, rank, place, what)
     } else {
         progress::may_wait("an atomic operation that goes through the network")?;
-        Question::of_exposed(place, what).ask(progress, calls, rank)
+        AtomicRequest::of_exposed(place, what).ask(progress, calls, rank)
     };
     answer_of(place.offset, answer)
 }
 
-/// Changes a word of an exposed buffer of this rank: what it was.
+/// Changes a word of an exposed buffer of this rank. Returns the old value.
 pub(super) fn on_own_exposed<T: Sealed>(
     memory: &Registry,
     own: Rank,
@@ -207,7 +213,7 @@ pub(super) fn on_own_exposed<T: Sealed>(
     }
 }
 
-/// What the owner of an exposed buffer answered about the word at `offset`, as it was asked.
+/// Converts the answer about the word at `offset` of an exposed buffer to the caller's terms.
 pub(super) fn answer_of<T: Pod + Sealed>(offset: u64, answer: Result<u64>) -> Result<T> {
     let size = size_of::<T>();
     answer.map(T::of_bits).map_err(|cause| match cause {
@@ -225,7 +231,7 @@ pub(super) fn answer_of<T: Pod + Sealed>(offset: u64, answer: Result<u64>) -> Re
     })
 }
 
-/// What a status means that says that nothing was done. Who asked says of which element.
+/// The error of a status that says that nothing was done. The caller adds the element.
 fn refused(rank: Rank, status: u16, len: u64) -> Error {
     match status {
         REVOKED => Error::Revoked { rank },
@@ -243,27 +249,31 @@ fn refused(rank: Rank, status: u16, len: u64) -> Error {
     }
 }
 
-/// Who does atomic operations for peers, and hears what words of theirs were.
+/// Does atomic operations for peers, and takes the answers of peers.
 pub(crate) struct ByMessage {
-    /// Where words are looked up.
+    /// The memory of this rank in which words are looked up.
     memory: Arc<Registry>,
-    /// Who waits for what words of peers were.
+    /// The calls that wait for answers.
     calls: Arc<Calls>,
-    way: Way,
+    executor: AtomicsExecutor,
 }
 
 impl ByMessage {
-    pub(crate) fn new(memory: &Arc<Registry>, calls: &Arc<Calls>, way: Way) -> Self {
+    pub(crate) fn new(
+        memory: &Arc<Registry>,
+        calls: &Arc<Calls>,
+        executor: AtomicsExecutor,
+    ) -> Self {
         Self {
             memory: Arc::clone(memory),
             calls: Arc::clone(calls),
-            way,
+            executor,
         }
     }
 }
 
 impl Route for ByMessage {
-    /// A peer asks for an operation on a word of this rank.
+    /// Answers a peer's request for an operation on a word of this rank.
     fn request(&self, progress: &Progress, delivery: &Delivery<'_>, port: &mut dyn ReplyPort) {
         let &[id, block, offset, value, expected] = delivery.args else {
             return progress.malformed(delivery.from, "an atomic operation without its arguments");
@@ -281,7 +291,7 @@ impl Route for ByMessage {
             );
             return answer(port, delivery.from, id, status, old);
         }
-        if kind.is_wide() && self.way != Way::Processors {
+        if kind.is_wide() && self.executor != AtomicsExecutor::Processors {
             let what = "an atomic operation by a processor on a word that NICs change";
             return progress.malformed(delivery.from, what);
         }
@@ -293,7 +303,7 @@ impl Route for ByMessage {
         let (status, old) = match done {
             None => (UNKNOWN, 0),
             Some(Some((old, is_watched))) => {
-                // If another thread sleeps while this one polls, no message wakes it.
+                // A message wakes no thread that sleeps while this one polls.
                 if is_watched {
                     progress.conduit().notify(progress.rank);
                 }
@@ -307,7 +317,7 @@ impl Route for ByMessage {
         answer(port, delivery.from, id, status, old);
     }
 
-    /// The owner answered.
+    /// Takes the answer of an owner.
     fn reply(&self, progress: &Progress, delivery: &Delivery<'_>) {
         let &[id, old] = delivery.args else {
             return progress.malformed(
@@ -328,7 +338,7 @@ impl Route for ByMessage {
     }
 }
 
-/// Says what became of an operation.
+/// Answers with the status of an operation.
 fn answer(port: &mut dyn ReplyPort, to: Rank, id: u64, status: u16, old: u64) {
     let message = Message {
         kind: kind::ATOMIC,
@@ -341,12 +351,13 @@ fn answer(port: &mut dyn ReplyPort, to: Rank, id: u64, status: u16, old: u64) {
     }
 }
 
-/// Changes a word of an exposed buffer of this rank: a status, and what it was or how long the buffer
-/// is. What a peer asks for here its program may have made up, for it does not know the buffer.
+/// Changes a word of an exposed buffer of this rank. Returns a status, and the old value or the length of
+/// the buffer. A wrong offset is an ordinary error here, because the peer's program does not know the
+/// buffer.
 fn on_exposed(
     memory: &Registry,
     (key, offset): (u64, u64),
-    (kind, verb, operands): (Kind, Verb, [u64; 2]),
+    (kind, verb, operands): (WordKind, Verb, [u64; 2]),
 ) -> (u16, u64) {
     let size: u64 = if kind.is_wide() { 8 } else { 4 };
     let changed = memory.on_exposed(key, |window| {
@@ -360,43 +371,43 @@ fn on_exposed(
     changed.unwrap_or((REVOKED, 0))
 }
 
-/// Does it; what the word was, or nothing if there is no such word or operation.
+/// Operates on a word and returns its old value; `None` if there is no such word or operation.
 fn apply(
     window: &Window,
     offset: usize,
-    kind: Kind,
+    kind: WordKind,
     verb: Verb,
     operands: [u64; 2],
 ) -> Option<u64> {
     match kind {
-        Kind::Word32 => {
+        WordKind::Word32 => {
             bits::<u32>(u32::word(window, offset)?, verb, operands.map(u32::of_bits)).map(u64::from)
         }
-        Kind::Word64 | Kind::Float64 => {
+        WordKind::Word64 | WordKind::Float64 => {
             apply_wide(u64::word(window, offset)?, kind, verb, operands)
         }
-        Kind::Float32 => {
+        WordKind::Float32 => {
             let operands = operands.map(<f32 as Sealed>::of_bits);
             numbers::<f32>(f32::word(window, offset)?, verb, operands).map(Sealed::to_bits)
         }
     }
 }
 
-/// The same on a word of 64 bits.
+/// As [`apply`], on a word of 64 bits.
 pub(super) fn apply_wide(
     word: &AtomicU64,
-    kind: Kind,
+    kind: WordKind,
     verb: Verb,
     operands: [u64; 2],
 ) -> Option<u64> {
-    if kind == Kind::Float64 {
+    if kind == WordKind::Float64 {
         let operands = operands.map(<f64 as Sealed>::of_bits);
         return numbers::<f64>(word, verb, operands).map(Sealed::to_bits);
     }
     bits::<u64>(word, verb, operands)
 }
 
-/// What every type can.
+/// The operations of every type.
 fn numbers<T: Sealed>(word: &T::Word, verb: Verb, [value, expected]: [T; 2]) -> Option<T> {
     Some(match verb {
         Verb::Load => T::load(word),
@@ -407,8 +418,8 @@ fn numbers<T: Sealed>(word: &T::Word, verb: Verb, [value, expected]: [T; 2]) -> 
     })
 }
 
-/// What integers can.
-fn bits<T: Bits>(word: &T::Word, verb: Verb, operands: [T; 2]) -> Option<T> {
+/// The operations of integers.
+fn bits<T: BitOperations>(word: &T::Word, verb: Verb, operands: [T; 2]) -> Option<T> {
     Some(match verb {
         Verb::And => T::fetch_and(word, operands[0]),
         Verb::Or => T::fetch_or(word, operands[0]),
@@ -441,7 +452,7 @@ mod tests {
                 }
             }
         }
-        for kind in [Kind::Float32, Kind::Float64] {
+        for kind in [WordKind::Float32, WordKind::Float64] {
             for verb in [Verb::And, Verb::Or, Verb::Xor] {
                 assert_eq!(apply(&window, 0, kind, verb, [9, 9]), None);
             }
@@ -464,12 +475,12 @@ mod tests {
             (Verb::Xor, [2, 0], 7, 5),
             (Verb::Load, [0, 0], 5, 5),
         ] {
-            assert_eq!(at(Kind::Word64, verb, operands), Some(old), "{verb:?}");
+            assert_eq!(at(WordKind::Word64, verb, operands), Some(old), "{verb:?}");
             assert_eq!(window.load::<u64>(8), Ok(now), "{verb:?}");
         }
         window.store(8, 1.5_f32).unwrap();
         let two = u64::from(2_f32.to_bits());
-        let old = at(Kind::Float32, Verb::Add, [two, 0]);
+        let old = at(WordKind::Float32, Verb::Add, [two, 0]);
         assert_eq!(old, Some(u64::from(1.5_f32.to_bits())));
         assert_eq!(window.load::<f32>(8), Ok(3.5));
     }
@@ -480,14 +491,14 @@ mod tests {
         let ends = builder.heap(1 << 20).run_local(2, |job| {
             let memory = job.alloc::<u64>(4)?;
             let number = memory.block().number;
-            // A rank still in `alloc` says that it does not know the memory.
+            // A rank that is still in `alloc` would answer that it does not know the memory.
             job.barrier()?;
             let add = |number| {
                 let calls = job.core().messages.calls();
                 calls.ask(job.progress(), job.right(), |id| {
                     let message = Message {
                         kind: kind::ATOMIC,
-                        tag: Verb::Add as u16 | (Kind::Word64 as u16) << 8,
+                        tag: Verb::Add as u16 | (WordKind::Word64 as u16) << 8,
                         args: &[id, number, 8, 5, 0],
                         payload: &[],
                     };

@@ -1,13 +1,13 @@
 //! Atomic operations on elements of symmetric memory.
 //!
-//! A processor does them, on the mapped word, whoever asks, the owner included: so there
-//! is one answer. Where the word is not mapped, the asker's [message](by_message) has the owner's
-//! processor do it. All are sequentially consistent.
+//! Either processors change words, or NICs. A processor of a rank that maps the word changes it, the
+//! owner's included. For words that are not mapped, a [message](by_message) has the owner's processor do
+//! it. All operations are sequentially consistent.
 //!
-//! Or, for all words of 64 bits and at all ranks, [NICs](native) do. A NIC's operation is mostly
-//! no single step to a processor, so a word is never changed by both: [`Way`] is chosen for the
-//! job, and two allocations share no word. Elements of 32 bits stay with processors; they lie
-//! in allocations of their own.
+//! Or [NICs](native) change all words of 64 bits, at all ranks. A NIC's operation is mostly not a single
+//! step to a processor, so a word is never changed by both. The job chooses one [`AtomicsExecutor`], and
+//! two allocations share no word. Processors always change elements of 32 bits, which lie in allocations of
+//! their own.
 
 mod by_message;
 mod native;
@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use bytemuck::Pod;
 
 pub(crate) use by_message::{ByMessage, Verb};
-pub(crate) use native::Way;
-pub(crate) use non_blocking::ask_exposed as begin_exposed;
+pub(crate) use native::AtomicsExecutor;
+pub(crate) use non_blocking::begin_exposed;
 pub use pointed::GlobalAtomic;
 
 use crate::{Error, Rank, Result, memory::Symmetric};
@@ -29,10 +29,10 @@ mod sealed {
     pub trait Sealed: Copy + Send + Sync + 'static {
         /// An atomic of the element's width.
         type Word;
-        /// Whether it is of 64 bits, as the words are that NICs change.
+        /// Whether the word has 64 bits, as the words that NICs change.
         const WIDE: bool = size_of::<Self>() == 8;
-        /// How the owner is told what the word holds.
-        const KIND: super::by_message::Kind;
+        /// The type of the word, in requests to its owner.
+        const KIND: super::by_message::WordKind;
         fn to_bits(self) -> u64;
         fn of_bits(bits: u64) -> Self;
         fn word(window: &hydrant_conduit::Window, offset: usize) -> Option<&Self::Word>;
@@ -43,7 +43,7 @@ mod sealed {
         fn fetch_add(word: &Self::Word, value: Self) -> Self;
     }
 
-    pub trait Bits: Sealed {
+    pub trait BitOperations: Sealed {
         fn fetch_and(word: &Self::Word, value: Self) -> Self;
         fn fetch_or(word: &Self::Word, value: Self) -> Self;
         fn fetch_xor(word: &Self::Word, value: Self) -> Self;
@@ -51,7 +51,7 @@ mod sealed {
 }
 
 /// `u32`, `i32`, `u64` and `i64`: every atomic operation.
-pub trait AtomicInteger: Pod + sealed::Bits {}
+pub trait AtomicInteger: Pod + sealed::BitOperations {}
 
 /// `f32` and `f64`: load, store, swap, and addition by compare-and-swap.
 pub trait AtomicFloat: Pod + sealed::Sealed {}
@@ -60,7 +60,7 @@ macro_rules! integer {
     ($type:ty, $atomic:ty, $word:ident, $kind:ident) => {
         impl sealed::Sealed for $type {
             type Word = $atomic;
-            const KIND: by_message::Kind = by_message::Kind::$kind;
+            const KIND: by_message::WordKind = by_message::WordKind::$kind;
             fn to_bits(self) -> u64 {
                 self as u64
             }
@@ -94,7 +94,7 @@ macro_rules! integer {
                 word.fetch_add(value as _, SeqCst) as $type
             }
         }
-        impl sealed::Bits for $type {
+        impl sealed::BitOperations for $type {
             #[inline]
             fn fetch_and(word: &$atomic, value: Self) -> Self {
                 word.fetch_and(value as _, SeqCst) as $type
@@ -116,7 +116,7 @@ macro_rules! float {
     ($type:ty, $atomic:ty, $word:ident, $kind:ident) => {
         impl sealed::Sealed for $type {
             type Word = $atomic;
-            const KIND: by_message::Kind = by_message::Kind::$kind;
+            const KIND: by_message::WordKind = by_message::WordKind::$kind;
             fn to_bits(self) -> u64 {
                 self.to_bits().into()
             }
@@ -164,8 +164,8 @@ float!(f32, AtomicU32, atomic_u32, Float32);
 float!(f64, AtomicU64, atomic_u64, Float64);
 
 impl<T: Pod + sealed::Sealed> Symmetric<T> {
-    /// Does something to the word of an element and returns what it was: `act` where it is
-    /// mapped, `request` where its owner must.
+    /// Operates on the word of an element and returns its old value. `act` is run where the word is mapped;
+    /// otherwise `request` is sent to its owner or NIC.
     #[inline(always)]
     pub(crate) fn on_word(
         &self,
@@ -185,7 +185,7 @@ impl<T: Pod + sealed::Sealed> Symmetric<T> {
         }
     }
 
-    /// As [`on_word`](Self::on_word), for what changes it.
+    /// As [`on_word`](Self::on_word), for an operation that changes the word.
     #[inline(always)]
     pub(crate) fn change(
         &self,
@@ -199,7 +199,7 @@ impl<T: Pod + sealed::Sealed> Symmetric<T> {
         Ok(old)
     }
 
-    /// Reads an element atomically.
+    /// Loads an element atomically.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -208,7 +208,7 @@ impl<T: Pod + sealed::Sealed> Symmetric<T> {
         self.on_word(rank, index, (Verb::Load, [T::zeroed(); 2]), T::load)
     }
 
-    /// Sets an element atomically.
+    /// Stores an element atomically.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -221,7 +221,7 @@ impl<T: Pod + sealed::Sealed> Symmetric<T> {
         .map(drop)
     }
 
-    /// Sets an element and returns what it was.
+    /// Stores an element and returns its old value.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -232,7 +232,7 @@ impl<T: Pod + sealed::Sealed> Symmetric<T> {
         })
     }
 
-    /// Sets an element if it is `expected`, to the bit, and returns what it was.
+    /// Stores an element if it equals `expected`, bit for bit, and returns its old value.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -246,8 +246,8 @@ impl<T: Pod + sealed::Sealed> Symmetric<T> {
         )
     }
 
-    /// As [`compare_swap`](Self::compare_swap), if a processor of this host may do it; none if not, and
-    /// nothing is done.
+    /// As [`compare_swap`](Self::compare_swap), if a processor of this host may do it. Otherwise does
+    /// nothing and returns `None`.
     ///
     /// # Errors
     /// As there.
@@ -272,7 +272,7 @@ impl<T: Pod + sealed::Sealed> Symmetric<T> {
         Ok(Some(old))
     }
 
-    /// Adds to an element and returns what it was. Integers wrap.
+    /// Adds to an element and returns its old value. Integers wrap.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -290,8 +290,8 @@ impl<T: Pod + sealed::Sealed> Symmetric<T> {
     #[inline]
     pub fn add(&self, rank: Rank, index: usize, value: T) -> Result<()> {
         match self.fetch_add(rank, index, value) {
-            // It was made, and nobody wants to know what the element was.
-            Err(Error::ResultLost { .. }) if T::KIND == by_message::Kind::Word64 => Ok(()),
+            // The addition was done, and the caller needs no old value.
+            Err(Error::ResultLost { .. }) if T::KIND == by_message::WordKind::Word64 => Ok(()),
             added => added.map(drop),
         }
     }

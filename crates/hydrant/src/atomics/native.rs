@@ -1,9 +1,9 @@
 //! Atomic operations by NICs.
 //!
-//! They add and compare-and-swap; everything else is made of compare-and-swaps, the first of
-//! which is a guess that says what there is. Between all of them a word is whatever the last left
-//! there, to the bit. Loads are reads of eight bytes, on the own part by the processor: a word
-//! is never seen half changed.
+//! NICs add and compare-and-swap. All other operations are loops of compare-and-swaps, and the first one
+//! guesses the word to learn its value. Each operation sees exactly the bits that the previous one left. A
+//! load reads eight bytes; on this rank's own part a processor reads them. So nobody sees a word half
+//! changed.
 
 use std::{
     fmt,
@@ -14,29 +14,29 @@ use std::{
 use bytemuck::Pod;
 use hydrant_conduit::{Atomic, Atomicity, Caps};
 
-use super::{by_message, by_message::Kind, by_message::Verb, sealed::Sealed};
+use super::{by_message, by_message::Verb, by_message::WordKind, sealed::Sealed};
 use crate::{
     AtomicsKind, Error, Rank, Result, Settings, Strategy, memory::Symmetric, transfer::Transfer,
 };
 
-/// Who changes words of 64 bits in a job.
+/// The executor of atomic operations on words of 64 bits in a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Way {
+pub(crate) enum AtomicsExecutor {
     /// Processors.
     Processors,
-    /// The NIC of the owner, for everybody.
+    /// The owner's NIC, for all ranks.
     Nics,
-    /// The same, and processors where the word is mapped: the two respect each other.
+    /// NICs, and processors where the word is mapped: the two are atomic with each other.
     Both,
 }
 
-impl Way {
-    /// The way of a job: the same at every rank, as settings and capabilities are.
+impl AtomicsExecutor {
+    /// Chooses the executor of a job, from settings and capabilities that are the same at every rank.
     ///
     /// # Errors
-    /// [`Error::Setting`] if NICs are asked for and cannot.
+    /// [`Error::Setting`] if NICs are asked for and cannot do it.
     pub(crate) fn choose(settings: &Settings, caps: &Caps) -> Result<Self> {
-        let way = match able(settings, caps) {
+        let way = match network_atomicity(settings, caps) {
             Ok(Atomicity::Network) => Ok(Self::Nics),
             Ok(Atomicity::Everything) => Ok(Self::Both),
             Err(why) => Err(why),
@@ -52,18 +52,18 @@ impl Way {
         }
     }
 
-    /// Whether no processor changes a word of 64 bits.
+    /// Returns whether no processor changes a word of 64 bits.
     pub(crate) fn spares_processors(self) -> bool {
         self == Self::Nics
     }
 
-    /// What ranks compare.
+    /// The value that ranks compare at the start.
     pub(crate) fn code(self) -> u8 {
         self as u8
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for AtomicsExecutor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Processors => "words of 64 bits changed by processors",
@@ -73,8 +73,8 @@ impl fmt::Display for Way {
     }
 }
 
-/// Among what operations of the network would be atomic, or why there are none.
-fn able(settings: &Settings, caps: &Caps) -> Result<Atomicity, String> {
+/// Returns the operations with which those of the network are atomic, or why the network has none.
+fn network_atomicity(settings: &Settings, caps: &Caps) -> Result<Atomicity, String> {
     let conduit = caps.name;
     let atomics = (caps.atomics)
         .ok_or_else(|| format!("the conduit {conduit} has no atomic operations of its own"))?;
@@ -92,7 +92,7 @@ fn able(settings: &Settings, caps: &Caps) -> Result<Atomicity, String> {
 }
 
 impl<T: Pod + Sealed> Symmetric<T> {
-    /// Has the owner's NIC do it; done there when this returns.
+    /// Has the owner's NIC operate on the word. The operation is done there on return.
     pub(super) fn by_nic(
         &self,
         transfer: &Transfer,
@@ -111,7 +111,7 @@ impl<T: Pod + Sealed> Symmetric<T> {
         let [value, expected] = operands.map(T::to_bits);
         let was = match (verb, T::KIND) {
             (Verb::Load, _) => transfer.word(rank, at)?,
-            (Verb::Add, Kind::Word64) => transfer.atomic(rank, at, Atomic::Add(value))?,
+            (Verb::Add, WordKind::Word64) => transfer.atomic(rank, at, Atomic::Add(value))?,
             (Verb::CompareSwap, _) => {
                 transfer.atomic(rank, at, Atomic::CompareSwap { expected, value })?
             }
@@ -132,18 +132,18 @@ impl<T: Pod + Sealed> Symmetric<T> {
     }
 }
 
-/// Has the owner's NIC change the word at `at` of its segment, while the caller does something else:
-/// what it was.
-pub(super) async fn later(
+/// Has the owner's NIC change the word at offset `at` of its segment, without blocking. Returns the old
+/// value.
+pub(super) async fn change_later(
     transfer: Arc<Transfer>,
     rank: Rank,
     at: u64,
-    (verb, kind): (Verb, Kind),
+    (verb, kind): (Verb, WordKind),
     [value, expected]: [u64; 2],
 ) -> Result<u64> {
     match (verb, kind) {
         (Verb::Load, _) => transfer.word_later(rank, at).await,
-        (Verb::Add, Kind::Word64) => transfer.atomic_later(rank, at, Atomic::Add(value)).await,
+        (Verb::Add, WordKind::Word64) => transfer.atomic_later(rank, at, Atomic::Add(value)).await,
         (Verb::CompareSwap, _) => {
             let operation = Atomic::CompareSwap { expected, value };
             transfer.atomic_later(rank, at, operation).await
@@ -165,10 +165,10 @@ pub(super) async fn later(
     }
 }
 
-/// What an operation makes of a word.
-fn after(was: u64, kind: Kind, verb: Verb, operands: [u64; 2]) -> u64 {
+/// The value of a word after an operation.
+fn after(was: u64, kind: WordKind, verb: Verb, operands: [u64; 2]) -> u64 {
     let word = AtomicU64::new(was);
-    // What cannot be done, as the bitwise operations to a float, nobody can ask for.
+    // Types rule out operations that are not possible, such as bitwise ones on floats.
     let _ = by_message::apply_wide(&word, kind, verb, operands);
     word.load(Relaxed)
 }

@@ -1,4 +1,4 @@
-//! Atomic operations that go on while the program computes.
+//! Atomic operations in the background.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use hydrant_conduit::Remote;
 
 use super::{
     AtomicInteger,
-    by_message::{Question, Verb, answer_of, on_own_exposed, word_of},
+    by_message::{AtomicRequest, Verb, answer_of, on_own_exposed, word_of},
     native,
     sealed::Sealed,
 };
@@ -21,8 +21,8 @@ use crate::{
 };
 
 impl<T: Pod + Sealed> Symmetric<T> {
-    /// Begins to do something to the word of an element: `act` where it is mapped, `what` where its
-    /// owner must or its NIC.
+    /// Begins an operation on the word of an element. `act` is run where the word is mapped; otherwise its
+    /// owner or NIC does `what`.
     pub(crate) fn begin_on_word(
         &self,
         rank: Rank,
@@ -56,7 +56,7 @@ impl<T: Pod + Sealed> Symmetric<T> {
         }
         let at = (block.offset + offset) as u64;
         let (verb, operands) = what;
-        let done = native::later(
+        let done = native::change_later(
             Arc::clone(&transfer),
             rank,
             at,
@@ -66,15 +66,15 @@ impl<T: Pod + Sealed> Symmetric<T> {
         Ok(progress.begin(async move { done.await.map(T::of_bits) }))
     }
 
-    /// Begins to read an element atomically.
+    /// Begins to load an element atomically.
     ///
     /// # Errors
-    /// As [`atomic_load`](Self::atomic_load); what is found later, the handle says. In a handler, too.
+    /// As [`atomic_load`](Self::atomic_load); errors found later are the handle's. Works in a handler, too.
     pub fn atomic_load_nb(&self, rank: Rank, index: usize) -> Result<Begun<T>> {
         self.begin_on_word(rank, index, (Verb::Load, [T::zeroed(); 2]), T::load)
     }
 
-    /// Begins to set an element; the handle gives what it was.
+    /// Begins to store an element; the handle returns its old value.
     ///
     /// # Errors
     /// As [`atomic_load_nb`](Self::atomic_load_nb).
@@ -83,7 +83,7 @@ impl<T: Pod + Sealed> Symmetric<T> {
         self.begin_on_word(rank, index, what, |word| T::swap(word, value))
     }
 
-    /// Begins to set an element if it is `expected`, to the bit; the handle gives what it was.
+    /// Begins to store an element if it equals `expected`, bit for bit; the handle returns its old value.
     ///
     /// # Errors
     /// As [`atomic_load_nb`](Self::atomic_load_nb).
@@ -156,7 +156,7 @@ impl<T: AtomicInteger> Symmetric<T> {
     }
 }
 
-/// Has the owner of a word do it.
+/// Asks the owner of a word for an operation.
 fn ask<T: Pod + Sealed>(
     progress: &Arc<Progress>,
     block: &Arc<Block>,
@@ -164,13 +164,14 @@ fn ask<T: Pod + Sealed>(
     offset: usize,
     what: (Verb, [T; 2]),
 ) -> Result<Begun<T>> {
-    let question = Question::of_allocation(block.number, offset, what);
+    let question = AtomicRequest::of_allocation(block.number, offset, what);
     let mut id = question.begin(progress, &block.calls, rank)?;
     let (here, block) = (Arc::clone(progress), Arc::clone(block));
     Ok(progress.begin(async move {
         loop {
             match Call::new(&here, &block.calls, rank, id).await {
-                // It lives here: it is not known there yet, or about to be freed here too.
+                // The allocation exists here: its owner does not know it yet, or this rank is about to free
+                // it, too.
                 Err(Error::Freed) => {
                     block.check()?;
                     id = question.begin(&here, &block.calls, rank)?;
@@ -181,8 +182,8 @@ fn ask<T: Pod + Sealed>(
     }))
 }
 
-/// Begins to have the owner of an exposed buffer change a word of it.
-pub(crate) fn ask_exposed<T: Pod + Sealed>(
+/// Begins an operation of the owner on a word of its exposed buffer.
+pub(crate) fn begin_exposed<T: Pod + Sealed>(
     transfer: &Transfer,
     memory: &Registry,
     calls: &Arc<Calls>,
@@ -197,7 +198,7 @@ pub(crate) fn ask_exposed<T: Pod + Sealed>(
         let old = answer_of(place.offset, on_own_exposed(memory, rank, place, what))?;
         return Ok(Begun::done(progress, old));
     }
-    let id = Question::of_exposed(place, what).begin(progress, calls, rank)?;
+    let id = AtomicRequest::of_exposed(place, what).begin(progress, calls, rank)?;
     let call = Call::new(progress, calls, rank, id);
     Ok(progress.begin(async move { answer_of(place.offset, call.await.map(word_of)) }))
 }

@@ -18,18 +18,18 @@ use crate::{
     transfer::Transfer,
 };
 
-/// An element of some rank's memory, for atomic operations. Made of a pointer by
-/// [`Job::atomic`](crate::Job::atomic).
+/// An element of some rank's memory, for atomic operations. [`Job::atomic`](crate::Job::atomic) makes it of
+/// a pointer.
 ///
-/// On symmetric memory they are those of [`Symmetric`], and go together with them. On an exposed
-/// buffer its owner's processor does them, whoever asks: they are atomic among each other, and ones
-/// that race with the end of the loan are done as a whole or refused.
+/// On symmetric memory, operations are those of [`Symmetric`] and are atomic with them. On an exposed
+/// buffer, the owner's processor does all of them, so they are atomic among each other. An operation that
+/// races with the end of the loan is done as a whole or refused.
 pub struct GlobalAtomic<'job, T> {
     rank: Rank,
-    place: Place<'job, T>,
+    target: AtomicTarget<'job, T>,
 }
 
-enum Place<'job, T> {
+enum AtomicTarget<'job, T> {
     Symmetric(Symmetric<T>, usize),
     Exposed {
         transfer: &'job Transfer,
@@ -41,8 +41,8 @@ enum Place<'job, T> {
 
 impl<'job, T: Pod> GlobalAtomic<'job, T> {
     pub(crate) fn symmetric(memory: Symmetric<T>, rank: Rank, index: usize) -> Self {
-        let place = Place::Symmetric(memory, index);
-        Self { rank, place }
+        let target = AtomicTarget::Symmetric(memory, index);
+        Self { rank, target }
     }
 
     pub(crate) fn exposed(
@@ -52,22 +52,22 @@ impl<'job, T: Pod> GlobalAtomic<'job, T> {
         rank: Rank,
         remote: Remote,
     ) -> Self {
-        let place = Place::Exposed {
+        let target = AtomicTarget::Exposed {
             transfer,
             memory,
             calls,
             remote,
         };
-        Self { rank, place }
+        Self { rank, target }
     }
 
-    /// Whose memory it is.
+    /// The rank that owns the memory.
     pub fn rank(&self) -> Rank {
         self.rank
     }
 }
 
-/// What each operation can say.
+/// The documentation of a blocking operation, with its errors.
 macro_rules! errors {
     ($what:literal) => {
         concat!(
@@ -82,7 +82,7 @@ macro_rules! errors {
     };
 }
 
-/// What a handle gives, and what can be said at once and by it.
+/// The documentation of an operation in the background.
 macro_rules! begins {
     ($what:literal, $gives:literal) => {
         concat!(
@@ -98,15 +98,15 @@ macro_rules! begins {
 }
 
 impl<T: Pod + Sealed> GlobalAtomic<'_, T> {
-    /// Does it by what symmetric memory has for it, or has the owner do it.
+    /// Runs the operation of symmetric memory, or has the owner of the exposed buffer do it.
     fn act(
         &self,
         what: (Verb, [T; 2]),
         symmetric: impl FnOnce(&Symmetric<T>, usize) -> Result<T>,
     ) -> Result<T> {
-        match &self.place {
-            Place::Symmetric(memory, index) => symmetric(memory, *index),
-            Place::Exposed {
+        match &self.target {
+            AtomicTarget::Symmetric(memory, index) => symmetric(memory, *index),
+            AtomicTarget::Exposed {
                 transfer,
                 memory,
                 calls,
@@ -115,20 +115,20 @@ impl<T: Pod + Sealed> GlobalAtomic<'_, T> {
         }
     }
 
-    /// Begins it by what symmetric memory has for it, or has the owner do it.
+    /// Begins the operation of symmetric memory, or has the owner of the exposed buffer do it.
     fn begin(
         &self,
         what: (Verb, [T; 2]),
         symmetric: impl FnOnce(&Symmetric<T>, usize) -> Result<Begun<T>>,
     ) -> Result<Begun<T>> {
-        match &self.place {
-            Place::Symmetric(memory, index) => symmetric(memory, *index),
-            Place::Exposed {
+        match &self.target {
+            AtomicTarget::Symmetric(memory, index) => symmetric(memory, *index),
+            AtomicTarget::Exposed {
                 transfer,
                 memory,
                 calls,
                 remote,
-            } => non_blocking::ask_exposed(transfer, memory, calls, (self.rank, *remote), what),
+            } => non_blocking::begin_exposed(transfer, memory, calls, (self.rank, *remote), what),
         }
     }
 
@@ -243,9 +243,9 @@ impl<T: AtomicInteger> GlobalAtomic<'_, T> {
 
 impl<T> fmt::Debug for GlobalAtomic<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match &self.place {
-            Place::Symmetric(..) => "an allocation",
-            Place::Exposed { .. } => "an exposed buffer",
+        let what = match &self.target {
+            AtomicTarget::Symmetric(..) => "an allocation",
+            AtomicTarget::Exposed { .. } => "an exposed buffer",
         };
         write!(f, "GlobalAtomic(rank {}, {what})", self.rank)
     }

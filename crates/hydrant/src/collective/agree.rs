@@ -1,35 +1,35 @@
-//! The agreement: who is here, and whether all called the same.
+//! The agreement: every member learns that all members are here and that all made the same call.
 //!
-//! In round r a member tells the one 2^r before it (around the ring) and hears the one 2^r
-//! after it. What it tells is its header and, once it has heard of any, a header that
-//! does not fit. Each member so hears from every other over a chain of members: if two
-//! headers differ, some link of the two chains to a member differs, whoever is first to
-//! see it passes it on, and all know at the end.
+//! In round r a member sends a message to the member 2^r before it (around the ring) and receives one from
+//! the member 2^r after it. The message holds the member's header and, once it has found one, a header that
+//! does not fit. So each member hears from every other member through a chain of members. If two headers
+//! differ, some link of the chains between them connects two different headers. The member at that link
+//! finds the difference and passes it on, so that all members know it at the end.
 //!
-//! Where each member maps the scratch of each, and they are few, there is one round, in which a member
-//! tells all others and hears all: what that saves is the time in which a member waits for its
-//! core, once for each round, where there are more ranks than cores. What rides lies in the scratch of who gives
-//! it, once for all who need it or in parts, one for each; or, if it is short, in the lines themselves. It is
-//! [read](super::ride) when the agreement has ended.
+//! A flat team has 16 members at most, and each maps the scratch of all others. Its agreement has one step,
+//! in which a member sends to all others and hears all others. This saves waiting for a core once per round
+//! where there are more ranks than cores. Piggybacked data lies in the scratch of its sender: once for all
+//! readers, or in parts, one for each reader. Short data lies in the lines themselves. Members
+//! [read](super::piggybacked_blocks) the data after the agreement has ended.
 //!
-//! A message is one cache line, the sequence number last. Lines alternate by the parity of
-//! the sequence number: the one written two agreements ago has been read, for its reader has
-//! since entered the next. That is so if the next has come to its end here. One that has not, for
-//! want of a lost member, is the last in which this member tells anything, and so is one whose data it gave up
-//! ([`Team::check_last_agreed`]).
+//! A message is one cache line, and its last word to be written is the sequence number. Lines alternate by
+//! the parity of the sequence number. A member may overwrite the line of two agreements ago, because its
+//! reader has since entered the next agreement. This holds only if the previous agreement ended here. After
+//! an agreement that did not end for want of a lost member, or whose data this member abandoned, this
+//! member sends nothing more ([`Team::check_last_agreed`]).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use hydrant_conduit::{Line, Window};
 
 use super::{
-    header::Header,
+    awaited::Awaited,
+    header::CallHeader,
     layout::AGREED,
-    peer::{Outlet, is_mapped},
-    piggyback::Piggyback,
-    sought::Sought,
-    stores::Flag,
-    team::{QUEUED, Team, at_once, outside},
+    peer::{RoundTarget, is_mapped},
+    piggyback::PiggybackData,
+    stores::FlagStore,
+    team::{QUEUED, Team, outside, poll_once},
 };
 use crate::{
     Error, Rank, Result,
@@ -37,40 +37,42 @@ use crate::{
     progress::{For, On},
 };
 
-/// Where in a line the header is that does not fit. If all is well, what rides may be there.
-const ODD: usize = 5;
-/// Bytes for which there is room in its place.
+/// Word of a line at which the header that does not fit begins. If all fit, short piggybacked data takes
+/// its place.
+const MISFIT: usize = 5;
+/// Bytes of piggybacked data that fit in these words.
 const BESIDE: usize = 3 * size_of::<u64>();
 
-/// What this member says, and what it heard that does not fit.
-pub(super) struct Verdict {
-    said: Header,
-    /// May have taken on a barrier's name.
-    known: Header,
-    odd: Option<(Rank, Header)>,
+/// The header that this member sends, and the first header found that does not fit.
+pub(super) struct HeaderComparison {
+    said: CallHeader,
+    /// The header to compare with and to send; an unnamed barrier takes on the name of another one.
+    known: CallHeader,
+    misfit: Option<(Rank, CallHeader)>,
 }
 
-impl Verdict {
+impl HeaderComparison {
     #[inline]
-    pub(super) fn new(said: Header) -> Self {
+    pub(super) fn new(said: CallHeader) -> Self {
         Self {
             said,
             known: said,
-            odd: None,
+            misfit: None,
         }
     }
 
-    /// With so few bytes that they go [beside](BESIDE) a verdict that all is well.
+    /// Writes a message into a line. `beside` is at most [`BESIDE`] bytes of piggybacked data; it is sent
+    /// if all fit.
     #[inline]
-    fn tell(&self, line: &Line, sequence: u64, beside: &[u8]) {
+    fn write_line(&self, line: &Line, sequence: u64, beside: &[u8]) {
         let [a, b, c] = self.known.0;
         line[1].store(a, Relaxed);
         line[2].store(b, Relaxed);
         line[3].store(c, Relaxed);
-        match self.odd {
+        match self.misfit {
             None => {
                 line[4].store(0, Relaxed);
-                for (word, bytes) in line[ODD..].iter().zip(beside.chunks(size_of::<u64>())) {
+                for (word, bytes) in line[MISFIT..].iter().zip(beside.chunks(size_of::<u64>())) {
                     let mut said = [0; size_of::<u64>()];
                     said[..bytes.len()].copy_from_slice(bytes);
                     word.store(u64::from_ne_bytes(said), Relaxed);
@@ -78,7 +80,7 @@ impl Verdict {
             }
             Some((rank, header)) => {
                 line[4].store(u64::from(rank.0) + 1, Relaxed);
-                for (word, said) in line[ODD..].iter().zip(header.0) {
+                for (word, said) in line[MISFIT..].iter().zip(header.0) {
                     word.store(said, Relaxed);
                 }
             }
@@ -86,30 +88,30 @@ impl Verdict {
         line[0].store(sequence, Release);
     }
 
-    /// What follows the sequence number in a line; how many words of it say anything.
-    fn words(&self) -> ([u64; 7], usize) {
+    /// The words that follow the sequence number in a line, and how many of them are used.
+    fn message_words(&self) -> ([u64; 7], usize) {
         let [a, b, c] = self.known.0;
-        match self.odd {
+        match self.misfit {
             None => ([a, b, c, 0, 0, 0, 0], 4),
-            Some((rank, Header([x, y, z]))) => ([a, b, c, u64::from(rank.0) + 1, x, y, z], 7),
+            Some((rank, CallHeader([x, y, z]))) => ([a, b, c, u64::from(rank.0) + 1, x, y, z], 7),
         }
     }
 
-    /// Takes in what `from` sent. Whether all is well so far.
+    /// Compares with the message of `from`. Returns whether all headers fit so far.
     #[inline]
-    fn hear(&mut self, line: &Line, from: Rank) -> bool {
-        let words = |at: usize| Header([at, at + 1, at + 2].map(|at| line[at].load(Relaxed)));
+    fn compare(&mut self, line: &Line, from: Rank) -> bool {
+        let words = |at: usize| CallHeader([at, at + 1, at + 2].map(|at| line[at].load(Relaxed)));
         let theirs = words(1);
-        let odd = line[4].load(Relaxed);
-        if odd == 0 && self.odd.is_none() && self.known.agrees(theirs) {
+        let misfit = line[4].load(Relaxed);
+        if misfit == 0 && self.misfit.is_none() && self.known.agrees(theirs) {
             return true;
         }
-        if self.odd.is_none() {
-            // Of two headers that differ, one differs from mine.
-            self.odd = Some(if odd == 0 || !self.known.agrees(theirs) {
+        if self.misfit.is_none() {
+            // Of two headers that differ, at least one differs from this member's.
+            self.misfit = Some(if misfit == 0 || !self.known.agrees(theirs) {
                 (theirs.origin().unwrap_or(from), theirs)
             } else {
-                (Rank((odd - 1) as u32), words(ODD))
+                (Rank((misfit - 1) as u32), words(MISFIT))
             });
         }
         false
@@ -117,15 +119,15 @@ impl Verdict {
 
     #[inline]
     fn result(&self, own: Rank) -> Result<()> {
-        match self.odd {
+        match self.misfit {
             None => Ok(()),
             Some((rank, theirs)) => Err(self.mismatch(rank, theirs, own)),
         }
     }
 
     #[cold]
-    fn mismatch(&self, rank: Rank, theirs: Header, own: Rank) -> Error {
-        // A name taken on is whose it was.
+    fn mismatch(&self, rank: Rank, theirs: CallHeader, own: Rank) -> Error {
+        // A name that was taken on belongs to the rank that gave it.
         let (own, ours) = match self.known.origin() {
             Some(origin) if self.said.origin().is_none() => (origin, self.known),
             _ => (own, self.said),
@@ -140,50 +142,62 @@ impl Verdict {
     }
 }
 
-/// An agreement under way: what is written once for those who wait and for those who do not.
-pub(super) struct Rounds<'a> {
+/// An agreement in flight: the steps that blocking and queued collectives share.
+pub(super) struct Agreement<'a> {
     sequence: u64,
-    verdict: Verdict,
-    piggyback: Piggyback<'a>,
-    /// This member has sent its messages of the rounds before this one.
-    first: usize,
+    comparison: HeaderComparison,
+    piggyback: PiggybackData<'a>,
+    /// The first round whose message is still to be sent.
+    next_to_send: usize,
 }
 
-impl<'a> Rounds<'a> {
+impl<'a> Agreement<'a> {
     #[inline]
-    pub(super) fn new(sequence: u64, verdict: Verdict, piggyback: Piggyback<'a>) -> Self {
+    pub(super) fn new(
+        sequence: u64,
+        comparison: HeaderComparison,
+        piggyback: PiggybackData<'a>,
+    ) -> Self {
         Self {
             sequence,
-            verdict,
+            comparison,
             piggyback,
-            first: 0,
+            next_to_send: 0,
         }
     }
 
-    /// The messages that [`Team::tell_first`] sends have been sent.
-    pub(super) fn first_are_told(&mut self, team: &Team) {
-        self.first = team.told_first();
+    /// Notes that [`Team::send_first_messages`] has sent the first messages.
+    pub(super) fn skip_first_messages(&mut self, team: &Team) {
+        self.next_to_send = team.messages_sent_at_start();
     }
 
-    /// Sends the messages up to that of a round. Whether the one to hear is there already.
+    /// Sends the messages up to that of round `number`. Returns whether the message of that round has
+    /// arrived.
     #[inline]
-    fn tell(&mut self, team: &Team, number: usize) -> Result<bool> {
-        if self.first == 0 {
-            team.show(self.sequence, &self.verdict, &self.piggyback)?;
+    fn send(&mut self, team: &Team, number: usize) -> Result<bool> {
+        if self.next_to_send == 0 {
+            team.show_piggyback(self.sequence, &self.comparison, &self.piggyback)?;
         }
-        while self.first <= number || team.layout.is_flat() && self.first < team.rounds.len() {
-            team.tell(self.first, self.sequence, &self.verdict, &self.piggyback)?;
-            self.first += 1;
+        while self.next_to_send <= number
+            || team.layout.is_flat() && self.next_to_send < team.rounds.len()
+        {
+            team.send_message(
+                self.next_to_send,
+                self.sequence,
+                &self.comparison,
+                &self.piggyback,
+            )?;
+            self.next_to_send += 1;
         }
         let line = &team.rounds[number].hear[(self.sequence & 1) as usize];
         Ok(line[0].load(Acquire) == self.sequence)
     }
 
-    /// Takes in the message of a round, which is there.
+    /// Takes the message of round `number`, which has arrived.
     #[inline]
-    fn hear(&mut self, team: &Team, number: usize) -> Result<()> {
+    fn take_message(&mut self, team: &Team, number: usize) -> Result<()> {
         let (round, parity) = (&team.rounds[number], (self.sequence & 1) as usize);
-        let is_well = (self.verdict).hear(&round.hear[parity], team.members[round.from]);
+        let is_well = (self.comparison).compare(&round.hear[parity], team.members[round.from]);
         if is_well && !team.layout.is_flat() {
             let incoming = (self.piggyback).incoming(team.me, 1 << number, team.members.len());
             take(&round.piggyback_in[parity], incoming)?;
@@ -191,49 +205,50 @@ impl<'a> Rounds<'a> {
         Ok(())
     }
 
-    /// All rounds are over.
+    /// Ends the agreement after its last round.
     #[inline]
     fn end(&self, team: &Team) -> Result<()> {
         team.ledger[AGREED].store(self.sequence, Release);
-        if self.verdict.odd.is_some() {
+        if self.comparison.misfit.is_some() {
             team.report_mismatch(self.sequence);
         }
-        self.verdict.result(team.progress.rank)
+        self.comparison.result(team.progress.rank)
     }
 }
 
 impl Team {
-    /// Agrees with the other members on a collective, with what rides on it. `checked` is what this
-    /// member found about its own arguments; it is returned if all agree.
+    /// Agrees with the other members on a collective and exchanges its piggybacked data. `checked` is the
+    /// outcome of checking this member's own arguments; it is returned if all agree. Serves blocking and
+    /// queued collectives.
     ///
     /// # Errors
     /// [`Error::CollectiveMismatch`] on every member if headers differ; [`Error::PeerLost`].
     pub(super) async fn agree<R>(
         &self,
-        header: Header,
+        header: CallHeader,
         checked: Result<R>,
-        piggyback: Piggyback<'_>,
+        piggyback: PiggybackData<'_>,
     ) -> Result<R> {
         if self.state() != QUEUED {
-            return self.agree_now(header, checked, piggyback);
+            return self.agree_blocking(header, checked, piggyback);
         }
-        let mut rounds = self.new_agreement(header, &checked, piggyback);
-        let outcome = self.rounds_later(&mut rounds).await;
-        // One's own error says more than that the others differ.
+        let mut agreement = self.new_agreement(header, &checked, piggyback);
+        let outcome = self.run_rounds_queued(&mut agreement).await;
+        // A member's own error says more than the mismatch that follows from it.
         let checked = checked?;
         outcome.map(|()| checked)
     }
 
-    /// As [`agree`](Self::agree), while the caller waits.
+    /// As [`agree`](Self::agree), for a blocking collective only: no future is made.
     #[inline]
-    pub(super) fn agree_now<R>(
+    pub(super) fn agree_blocking<R>(
         &self,
-        header: Header,
+        header: CallHeader,
         checked: Result<R>,
-        piggyback: Piggyback<'_>,
+        piggyback: PiggybackData<'_>,
     ) -> Result<R> {
-        let mut rounds = self.new_agreement(header, &checked, piggyback);
-        let outcome = self.rounds_now(&mut rounds);
+        let mut agreement = self.new_agreement(header, &checked, piggyback);
+        let outcome = self.run_rounds_blocking(&mut agreement);
         let checked = checked?;
         outcome.map(|()| checked)
     }
@@ -241,111 +256,119 @@ impl Team {
     #[inline]
     fn new_agreement<'a, R>(
         &self,
-        header: Header,
+        header: CallHeader,
         checked: &Result<R>,
-        piggyback: Piggyback<'a>,
-    ) -> Rounds<'a> {
+        piggyback: PiggybackData<'a>,
+    ) -> Agreement<'a> {
         let (header, piggyback) = match checked {
             Ok(_) => (header, piggyback),
             // Taking part keeps the members in step.
-            Err(_) => (header.refused(), Piggyback::Nothing),
+            Err(_) => (header.refused(), PiggybackData::Nothing),
         };
-        Rounds::new(self.begin(), Verdict::new(header), piggyback)
+        Agreement::new(
+            self.begin_agreement(),
+            HeaderComparison::new(header),
+            piggyback,
+        )
     }
 
-    /// The number of a new agreement.
+    /// Counts a new agreement and returns its number.
     #[inline]
-    pub(super) fn begin(&self) -> u64 {
+    pub(super) fn begin_agreement(&self) -> u64 {
         self.progress.tally.one(Count::Collectives);
         let sequence = self.sequence.load(Relaxed) + 1;
         self.sequence.store(sequence, Relaxed);
         sequence
     }
 
-    /// Does the rounds of an agreement while the caller waits.
+    /// Runs the rounds of an agreement while the caller waits.
     #[inline]
-    pub(super) fn rounds_now(&self, rounds: &mut Rounds<'_>) -> Result<()> {
-        self.check_last_agreed(rounds.sequence)?;
+    pub(super) fn run_rounds_blocking(&self, agreement: &mut Agreement<'_>) -> Result<()> {
+        self.check_last_agreed(agreement.sequence)?;
         for number in 0..self.rounds.len() {
-            if !rounds.tell(self, number)? {
-                self.wait_for_line(rounds.sequence, number)?;
+            if !agreement.send(self, number)? {
+                self.wait_for_line_blocking(agreement.sequence, number)?;
             }
-            rounds.hear(self, number)?;
+            agreement.take_message(self, number)?;
         }
-        rounds.end(self)
+        agreement.end(self)
     }
 
-    /// As [`rounds_now`](Self::rounds_now), of a collective that goes on while the program computes.
-    pub(super) async fn rounds_later(&self, rounds: &mut Rounds<'_>) -> Result<()> {
-        self.check_last_agreed(rounds.sequence)?;
+    /// As [`run_rounds_blocking`](Self::run_rounds_blocking), for a queued collective.
+    pub(super) async fn run_rounds_queued(&self, agreement: &mut Agreement<'_>) -> Result<()> {
+        self.check_last_agreed(agreement.sequence)?;
         for number in 0..self.rounds.len() {
-            if !rounds.tell(self, number)? {
-                self.until_line(rounds.sequence, number).await?;
+            if !agreement.send(self, number)? {
+                self.until_line_queued(agreement.sequence, number).await?;
             }
-            rounds.hear(self, number)?;
+            agreement.take_message(self, number)?;
         }
-        rounds.end(self)
+        agreement.end(self)
     }
 
-    /// Before this member tells anything in agreement `sequence`: whether the one before it has come
-    /// to its end, and the data of all before. If not, a member is lost, and what this member told two
-    /// agreements ago may not have been read.
+    /// Checks that this member may send in agreement `sequence`: the previous agreement ended here, and the
+    /// data of all earlier ones arrived. Otherwise a member is lost, and a line of two agreements ago may
+    /// still be unread.
     ///
     /// # Errors
     /// [`Error::PeerLost`].
     #[inline]
     pub(super) fn check_last_agreed(&self, sequence: u64) -> Result<()> {
-        match self.has_ended(sequence - 1) && !self.gave_up.load(Relaxed) {
-            true => Ok(()),
-            false => Err(self.why_not_agreed()),
+        if self.has_agreed(sequence - 1) && !self.is_abandoned.load(Relaxed) {
+            Ok(())
+        } else {
+            Err(self.not_agreed_error())
         }
     }
 
-    /// Whether an agreement has come to its end here.
+    /// Returns whether agreement `sequence` was the last to end here.
     #[inline]
-    pub(super) fn has_ended(&self, sequence: u64) -> bool {
+    pub(super) fn has_agreed(&self, sequence: u64) -> bool {
         self.ledger[AGREED].load(Relaxed) == sequence
     }
 
     #[cold]
-    fn why_not_agreed(&self) -> Error {
+    fn not_agreed_error(&self) -> Error {
         (self.progress)
             .in_vain(On::Ranks(&self.members), For::Flag)
             .unwrap_or_else(|| Error::other("an earlier collective of the team did not end"))
     }
 
-    /// Waits for the line of round `number`, in the agreement of this number.
+    /// Waits for the line of round `number` in agreement `sequence`.
     #[inline]
-    fn wait_for_line(&self, sequence: u64, number: usize) -> Result<()> {
+    fn wait_for_line_blocking(&self, sequence: u64, number: usize) -> Result<()> {
         let line = &self.rounds[number].hear[(sequence & 1) as usize];
         let arrived = || line[0].load(Acquire) == sequence;
-        let absent = || self.absent(sequence, number);
-        match (self.progress).wait(On::RanksOr(&self.members, &absent), For::Flag, arrived) {
+        let missing_member = || self.missing_member(sequence, number);
+        match (self.progress).wait(
+            On::RanksOr(&self.members, &missing_member),
+            For::Flag,
+            arrived,
+        ) {
             Err(Error::PeerLost(rank)) => {
-                at_once(self.until_survivors_tell(rank, sequence, number))
+                poll_once(self.until_survivors_send(rank, sequence, number))
             }
             other => other,
         }
     }
 
-    /// As [`wait_for_line`](Self::wait_for_line), of a collective that goes on while the program
-    /// computes.
-    async fn until_line(&self, sequence: u64, number: usize) -> Result<()> {
+    /// As [`wait_for_line_blocking`](Self::wait_for_line_blocking), for a queued collective.
+    async fn until_line_queued(&self, sequence: u64, number: usize) -> Result<()> {
         let arrived = self.line_of(sequence, number);
-        let absent = || self.absent(sequence, number);
-        let on = On::RanksOr(&self.members, &absent);
-        match self.until_on(on, arrived).await {
-            Err(Error::PeerLost(rank)) => self.until_survivors_tell(rank, sequence, number).await,
+        let missing_member = || self.missing_member(sequence, number);
+        let on = On::RanksOr(&self.members, &missing_member);
+        match self.until_with(on, arrived).await {
+            Err(Error::PeerLost(rank)) => self.until_survivors_send(rank, sequence, number).await,
             other => other,
         }
     }
 
-    /// The reason why an agreement never ends, while its line of that round is waited for. A member's program has
-    /// come to its end, and did not take part. Otherwise its lines would be here; mapped memory would show that it
-    /// has agreed. The end of the job is itself an agreement of the team of all ranks, and reports this as a
-    /// mismatch.
+    /// Returns why the line of round `number` never arrives, if that is so. The program of a member has
+    /// ended without taking part in the agreement. Otherwise its line would be here, or mapped memory would
+    /// show that it has agreed. The end of the job is itself an agreement of the team of all ranks, and
+    /// reports this as a mismatch.
     #[cold]
-    fn absent(&self, sequence: u64, number: usize) -> Option<Error> {
+    fn missing_member(&self, sequence: u64, number: usize) -> Option<Error> {
         if self.is_of_all() || !self.progress.any_has_come_to_end() {
             return None;
         }
@@ -357,26 +380,26 @@ impl Team {
             has_come(rank) && (self.rounds[number].from == member || is_mapped && !agreed())
         };
         // Read before this rank's own end.
-        let absent = (0..self.members.len())
+        let missing_member = (0..self.members.len())
             .filter(|member| *member != self.me)
             .find(|it| is_absent(*it))?;
         Some(Error::PeerEnded {
-            rank: self.members[absent],
+            rank: self.members[missing_member],
             why: "it takes part in no collective of the team any more",
         })
     }
 
-    fn line_of(&self, sequence: u64, number: usize) -> Sought {
+    fn line_of(&self, sequence: u64, number: usize) -> Awaited {
         let parity = (sequence & 1) as usize;
-        Sought::Word(self.layout.line(parity, number), sequence)
+        Awaited::Word(self.layout.line(parity, number), sequence)
     }
 
-    /// Goes on waiting for a line when a member was lost.
+    /// Continues to wait for a line after `lost` was lost.
     ///
-    /// A member that has agreed and ended since, in good order or not, has sent all it had
-    /// to send. What rides is read from its scratch, which stays mapped. Any other that ended is missing, to this member
-    /// or to one that waits for it.
-    async fn until_survivors_tell(
+    /// A member that agreed before its end has sent all its messages, and its scratch with piggybacked data
+    /// stays mapped. Any other member that ended leaves a gap, for this member or for one that waits for
+    /// it.
+    async fn until_survivors_send(
         &self,
         mut lost: Rank,
         sequence: u64,
@@ -403,96 +426,111 @@ impl Team {
         }
     }
 
-    /// The number of messages that wait for none of another member.
-    pub(super) fn told_first(&self) -> usize {
-        match self.layout.is_flat() {
-            true => self.rounds.len(),
-            false => self.rounds.len().min(1),
+    /// The number of messages that depend on no message of another member.
+    pub(super) fn messages_sent_at_start(&self) -> usize {
+        if self.layout.is_flat() {
+            self.rounds.len()
+        } else {
+            self.rounds.len().min(1)
         }
     }
 
-    /// Tells what needs nothing of another member, and returns.
-    pub(super) fn tell_first(&self, sequence: u64, verdict: &Verdict) -> Result<()> {
-        (0..self.told_first())
-            .try_for_each(|number| self.tell(number, sequence, verdict, &Piggyback::Nothing))
+    /// Sends the messages that depend on no other member, and returns.
+    pub(super) fn send_first_messages(
+        &self,
+        sequence: u64,
+        comparison: &HeaderComparison,
+    ) -> Result<()> {
+        (0..self.messages_sent_at_start()).try_for_each(|number| {
+            self.send_message(number, sequence, comparison, &PiggybackData::Nothing)
+        })
     }
 
-    /// Shows all other members of a flat team what is the same for those who need it.
+    /// In a flat team, writes the piggybacked data that is the same for all readers.
     #[inline]
-    fn show(&self, sequence: u64, verdict: &Verdict, piggyback: &Piggyback<'_>) -> Result<()> {
-        if !self.layout.is_flat() || verdict.odd.is_some() {
+    fn show_piggyback(
+        &self,
+        sequence: u64,
+        comparison: &HeaderComparison,
+        piggyback: &PiggybackData<'_>,
+    ) -> Result<()> {
+        if !self.layout.is_flat() || comparison.misfit.is_some() {
             return Ok(());
         }
-        match piggyback.shown(self.me, self.members.len()) {
+        match piggyback.shown_to_all(self.me, self.members.len()) {
             few if few.len() <= BESIDE => Ok(()),
             many => self.rounds[0].show(sequence, many),
         }
     }
 
-    /// Takes what another member of a flat team gave in an agreement that ended here, before this one tells anything
-    /// in the next: a part of its own, or what is shown to all.
+    /// Reads piggybacked data of another member of a flat team, after the agreement ended here and before
+    /// this member sends in the next. The data is a part for this member alone or shown to all.
     #[inline]
-    pub(super) fn take_given(
+    pub(super) fn read_piggyback(
         &self,
         sequence: u64,
-        apart: bool,
+        in_parts: bool,
         from: usize,
         into: &mut [u8],
     ) -> Result<()> {
         let (size, parity) = (self.members.len(), (sequence & 1) as usize);
-        // The one at this distance before it is told in the round before that of its number.
+        // Round r of a flat team connects members at distance r + 1.
         let round = &self.rounds[(from + size - self.me) % size - 1];
         if into.len() > BESIDE {
-            let given = if apart {
+            let window = if in_parts {
                 &round.piggyback_in
             } else {
                 &round.shown
             };
-            return take(&given[parity], into);
+            return take(&window[parity], into);
         }
-        let words = &round.hear[parity][ODD..];
+        let words = &round.hear[parity][MISFIT..];
         for (word, bytes) in words.iter().zip(into.chunks_mut(size_of::<u64>())) {
             bytes.copy_from_slice(&word.load(Relaxed).to_ne_bytes()[..bytes.len()]);
         }
         Ok(())
     }
 
-    /// Tells the member of a round.
+    /// Sends the message of round `number`.
     #[inline]
-    pub(super) fn tell(
+    pub(super) fn send_message(
         &self,
         number: usize,
         sequence: u64,
-        verdict: &Verdict,
-        piggyback: &Piggyback<'_>,
+        comparison: &HeaderComparison,
+        piggyback: &PiggybackData<'_>,
     ) -> Result<()> {
         let (round, parity) = (&self.rounds[number], (sequence & 1) as usize);
-        let outgoing = match verdict.odd {
-            None if self.layout.is_flat() => piggyback.given(self.me, round.to),
+        let outgoing = match comparison.misfit {
+            None if self.layout.is_flat() => piggyback.for_member(self.me, round.to),
             None => piggyback.outgoing(self.me, 1 << number, self.members.len()),
             Some(_) => &[],
         };
         match &round.out[parity] {
-            Outlet::Mapped {
+            RoundTarget::Mapped {
                 line,
-                piggyback: place,
+                piggyback: window,
             } => {
-                let (beside, apart) = match self.layout.is_flat() {
-                    true if outgoing.len() <= BESIDE => (outgoing, &[][..]),
-                    // It was shown to all.
-                    true if !piggyback.is_apart() => (&[][..], &[][..]),
-                    _ => (&[][..], outgoing),
+                let (beside, in_window) = if !self.layout.is_flat() {
+                    (&[][..], outgoing)
+                } else if outgoing.len() <= BESIDE {
+                    (outgoing, &[][..])
+                } else if piggyback.has_parts() {
+                    (&[][..], outgoing)
+                } else {
+                    // `show_piggyback` wrote it for all readers.
+                    (&[][..], &[][..])
                 };
-                if !apart.is_empty() {
-                    place.write(0, apart).map_err(outside)?;
+                if !in_window.is_empty() {
+                    window.write(0, in_window).map_err(outside)?;
                 }
-                verdict.tell(line, sequence, beside);
-                self.touched(round.to);
+                comparison.write_line(line, sequence, beside);
+                self.notify_after_store(round.to);
                 Ok(())
             }
-            Outlet::Unmapped { line, piggyback } => {
-                let (words, said) = verdict.words();
-                let flag = Flag {
+            RoundTarget::Unmapped { line, piggyback } => {
+                let (words, said) = comparison.message_words();
+                let flag = FlagStore {
                     at: *line,
                     value: sequence,
                     beside: &words[..said],

@@ -4,31 +4,32 @@ use std::{ops::Range, pin::Pin};
 
 use super::{
     blocks::{Blocks, apart, places, same_length},
-    board::Phase,
+    board::DataPhase,
     channel::{Inbound, Outbound, shift},
-    header::{Header, Operation},
-    piggyback::{Piggyback, Wanted},
-    team::{IDLE, QUEUED, Team, at_once},
+    header::{CallHeader, CollectiveKind},
+    piggyback::{PiggybackData, Wanted},
+    team::{IDLE, QUEUED, Team, poll_once},
 };
 use crate::{Error, Pod, Result};
 
 impl Team {
-    /// What every member gave, by member. All give equally many elements.
+    /// Gathers the elements of every member, in the order of members, on all. All members give equally
+    /// many.
     ///
     /// # Errors
     /// [`Error::CollectiveMismatch`], and as for every collective of a [`Team`].
     pub fn all_gather<T: Pod>(&self, mine: &[T]) -> Result<Vec<T>> {
         let _turn = self.enter("all_gather", IDLE)?;
-        if !self.fits(bytes(mine).len()) {
-            return at_once(self.gather_all(mine));
+        if !self.fits_piggyback(bytes(mine).len()) {
+            return poll_once(self.all_gather_async(mine));
         }
-        let header = Header::new(Operation::AllGather).of::<T>(mine.len());
-        self.gather_few_now(header, Ok(()), mine)
+        let header = CallHeader::new(CollectiveKind::AllGather).of::<T>(mine.len());
+        self.all_gather_short_blocking(header, Ok(()), mine)
     }
 
-    pub(super) async fn gather_all<T: Pod>(&self, mine: &[T]) -> Result<Vec<T>> {
-        let header = Header::new(Operation::AllGather).of::<T>(mine.len());
-        self.gather_blocks(header, Ok(()), mine).await
+    pub(super) async fn all_gather_async<T: Pod>(&self, mine: &[T]) -> Result<Vec<T>> {
+        let header = CallHeader::new(CollectiveKind::AllGather).of::<T>(mine.len());
+        self.agree_and_all_gather(header, Ok(()), mine).await
     }
 
     /// As [`all_gather`](Self::all_gather), into a buffer with room for the elements of every
@@ -39,22 +40,22 @@ impl Team {
     pub fn all_gather_into<T: Pod>(&self, mine: &[T], into: &mut [T]) -> Result<()> {
         let _turn = self.enter("all_gather_into", IDLE)?;
         let each = bytes(mine).len();
-        if !self.fits(each) {
-            return at_once(self.gather_all_into(mine, into));
+        if !self.fits_piggyback(each) {
+            return poll_once(self.all_gather_long_into(mine, into));
         }
-        let header = Header::new(Operation::AllGather).of::<T>(mine.len());
+        let header = CallHeader::new(CollectiveKind::AllGather).of::<T>(mine.len());
         let checked = sized::<T>().and_then(|()| self.room_for_all(mine.len(), into.len()));
-        let ride = self.ride_now(header, checked, bytes(mine), Wanted::ByAll)?;
-        ride.hand_blocks(Some(bytes(mine)), bytes_mut(into))
+        let blocks = self.piggyback_blocks_blocking(header, checked, bytes(mine), Wanted::ByAll)?;
+        blocks.copy_blocks(Some(bytes(mine)), bytes_mut(into))
     }
 
-    /// As [`all_gather_into`](Self::all_gather_into), of many elements.
-    async fn gather_all_into<T: Pod>(&self, mine: &[T], into: &mut [T]) -> Result<()> {
-        let header = Header::new(Operation::AllGather).of::<T>(mine.len());
+    /// As [`all_gather_into`](Self::all_gather_into), for elements that are not piggybacked.
+    async fn all_gather_long_into<T: Pod>(&self, mine: &[T], into: &mut [T]) -> Result<()> {
+        let header = CallHeader::new(CollectiveKind::AllGather).of::<T>(mine.len());
         let checked = sized::<T>().and_then(|()| self.room_for_all(mine.len(), into.len()));
         let each = bytes(mine).len();
         if let Some(board) = &self.board {
-            let at = self.next(Phase::Only);
+            let at = self.next(DataPhase::Only);
             let mut streams = match &checked {
                 Ok(()) => {
                     let blocks = bytes_mut(into).chunks_mut(each).collect();
@@ -65,33 +66,35 @@ impl Team {
             self.agree_on(header, checked, &mut streams).await?;
             return streams.run().await;
         }
-        self.agree(header, checked, Piggyback::Nothing).await?;
+        self.agree(header, checked, PiggybackData::Nothing).await?;
         into[self.me * mine.len()..][..mine.len()].copy_from_slice(mine);
-        self.stream_blocks(bytes_mut(into), each).await
+        self.all_gather_long(bytes_mut(into), each).await
     }
 
-    /// As [`all_gather`](Self::all_gather), in the buffer that gets the elements of every member:
-    /// this one's are in their place when it is called. Other members may call either.
+    /// As [`all_gather`](Self::all_gather), in the buffer that gets the elements of every member. This
+    /// member's elements are in their place when the call begins. Other members may call either.
     ///
     /// # Errors
     /// As there; and [`Error::LengthMismatch`] if the elements are not equally many for each member.
     pub fn all_gather_in_place<T: Pod>(&self, data: &mut [T]) -> Result<()> {
-        self.now("all_gather_in_place", self.gather_all_in_place(data))
+        self.run_blocking("all_gather_in_place", self.all_gather_in_place_async(data))
     }
 
-    pub(super) async fn gather_all_in_place<T: Pod>(&self, data: &mut [T]) -> Result<()> {
+    pub(super) async fn all_gather_in_place_async<T: Pod>(&self, data: &mut [T]) -> Result<()> {
         let part = data.len() / self.members.len();
-        let header = Header::new(Operation::AllGather).of::<T>(part);
+        let header = CallHeader::new(CollectiveKind::AllGather).of::<T>(part);
         let checked = sized::<T>().and_then(|()| self.one_part_each(data.len()));
         let mine = self.me * part..(self.me + 1) * part;
         let each = bytes(&data[mine.clone()]).len();
-        if self.fits(each) {
+        if self.fits_piggyback(each) {
             let mine = bytes(&data[mine]);
-            let all = self.ride(header, checked, mine, Wanted::ByAll).await?;
-            return all.hand_blocks(None, bytes_mut(data));
+            let all = self
+                .piggyback_blocks(header, checked, mine, Wanted::ByAll)
+                .await?;
+            return all.copy_blocks(None, bytes_mut(data));
         }
-        self.agree(header, checked, Piggyback::Nothing).await?;
-        self.stream_blocks(bytes_mut(data), each).await
+        self.agree(header, checked, PiggybackData::Nothing).await?;
+        self.all_gather_long(bytes_mut(data), each).await
     }
 
     /// As [`all_gather_into`](Self::all_gather_into), with blocks of any length, as MPI's
@@ -111,9 +114,9 @@ impl Team {
         into: &mut [T],
         blocks: Blocks<'_>,
     ) -> Result<()> {
-        self.now(
+        self.run_blocking(
             "all_gather_v_into",
-            self.gather_all_v_into(mine, into, blocks),
+            self.all_gather_v_into_async(mine, into, blocks),
         )
     }
 
@@ -123,47 +126,47 @@ impl Team {
     /// # Errors
     /// As there; a member's own block has as many elements as it gives.
     pub fn all_gather_v_in_place<T: Pod>(&self, data: &mut [T], blocks: Blocks<'_>) -> Result<()> {
-        self.now(
+        self.run_blocking(
             "all_gather_v_in_place",
-            self.gather_all_v_in_place(data, blocks),
+            self.all_gather_v_in_place_async(data, blocks),
         )
     }
 
-    pub(super) async fn gather_all_v_into<T: Pod>(
+    pub(super) async fn all_gather_v_into_async<T: Pod>(
         &self,
         mine: &[T],
         into: &mut [T],
         blocks: Blocks<'_>,
     ) -> Result<()> {
-        let header = Header::new(Operation::AllGatherV).of_uneven::<T>();
+        let header = CallHeader::new(CollectiveKind::AllGatherV).of_uneven::<T>();
         let ranges =
             sized::<T>().and_then(|()| blocks.ranges_apart(self.members.len(), into.len()));
         let (ranges, checked) = apart(ranges);
         let counts = self
-            .gather_blocks(header, checked, &[mine.len() as u64])
+            .agree_and_all_gather(header, checked, &[mine.len() as u64])
             .await?;
         let checked =
             (counts.iter().zip(&ranges).enumerate()).try_for_each(|(m, (sent, range))| {
                 self.same_count(m, self.me, *sent, range.len() as u64)
             });
-        self.agree(header, checked, Piggyback::Nothing).await?;
-        self.share(Phase::Only, bytes(mine), places(into, &ranges))
+        self.agree(header, checked, PiggybackData::Nothing).await?;
+        self.share(DataPhase::Only, bytes(mine), places(into, &ranges))
             .await
     }
 
-    pub(super) async fn gather_all_v_in_place<T: Pod>(
+    pub(super) async fn all_gather_v_in_place_async<T: Pod>(
         &self,
         data: &mut [T],
         blocks: Blocks<'_>,
     ) -> Result<()> {
-        // What does not fit is told where the blocks are agreed on.
+        // If the blocks do not fit, the agreement on them reports it.
         let own = (blocks.ranges_apart(self.members.len(), data.len()))
             .map_or(0..0, |ranges| ranges[self.me].clone());
         let mine = data[own].to_vec();
-        self.gather_all_v_into(&mine, data, blocks).await
+        self.all_gather_v_into_async(&mine, data, blocks).await
     }
 
-    /// Whether a buffer has room for `each` elements of every member and no more.
+    /// Checks that a buffer has room for exactly `each` elements of every member.
     ///
     /// # Errors
     /// [`Error::LengthMismatch`].
@@ -175,52 +178,57 @@ impl Team {
         )
     }
 
-    /// What every member gave, by member, as part of a collective.
-    pub(super) async fn records<T: Pod>(&self, operation: Operation, mine: &T) -> Result<Vec<T>> {
+    /// Gathers one value of each member, in the order of members, as a step of a collective.
+    pub(super) async fn all_gather_one<T: Pod>(
+        &self,
+        operation: CollectiveKind,
+        mine: &T,
+    ) -> Result<Vec<T>> {
         let mine = std::slice::from_ref(mine);
-        self.gather_blocks(Header::new(operation).of::<T>(1), Ok(()), mine)
+        self.agree_and_all_gather(CallHeader::new(operation).of::<T>(1), Ok(()), mine)
             .await
     }
 
     /// Agrees, and brings every member's block to all.
-    pub(super) async fn gather_blocks<T: Pod>(
+    pub(super) async fn agree_and_all_gather<T: Pod>(
         &self,
-        header: Header,
+        header: CallHeader,
         checked: Result<()>,
         mine: &[T],
     ) -> Result<Vec<T>> {
         let each = bytes(mine).len();
-        if self.fits(each) && self.state() != QUEUED {
-            return self.gather_few_now(header, checked, mine);
+        if self.fits_piggyback(each) && self.state() != QUEUED {
+            return self.all_gather_short_blocking(header, checked, mine);
         }
         let (mut all, checked) = self.room_for_blocks(checked, mine);
-        if self.fits(each) {
-            let ride = (self.ride(header, checked, bytes(mine), Wanted::ByAll)).await?;
-            ride.hand_blocks(Some(bytes(mine)), bytes_mut(&mut all))?;
+        if self.fits_piggyback(each) {
+            let blocks =
+                (self.piggyback_blocks(header, checked, bytes(mine), Wanted::ByAll)).await?;
+            blocks.copy_blocks(Some(bytes(mine)), bytes_mut(&mut all))?;
             return Ok(all);
         }
-        self.agree(header, checked, Piggyback::Nothing).await?;
+        self.agree(header, checked, PiggybackData::Nothing).await?;
         all[self.me * mine.len()..][..mine.len()].copy_from_slice(mine);
-        self.stream_blocks(bytes_mut(&mut all), each).await?;
+        self.all_gather_long(bytes_mut(&mut all), each).await?;
         Ok(all)
     }
 
-    /// As [`gather_blocks`](Self::gather_blocks), of so few elements that they fit, while the caller
-    /// waits.
+    /// As [`agree_and_all_gather`](Self::agree_and_all_gather), for blocks that fit on the agreement, in a
+    /// blocking call.
     #[inline]
-    pub(super) fn gather_few_now<T: Pod>(
+    pub(super) fn all_gather_short_blocking<T: Pod>(
         &self,
-        header: Header,
+        header: CallHeader,
         checked: Result<()>,
         mine: &[T],
     ) -> Result<Vec<T>> {
         let (mut all, checked) = self.room_for_blocks(checked, mine);
-        let ride = self.ride_now(header, checked, bytes(mine), Wanted::ByAll)?;
-        ride.hand_blocks(Some(bytes(mine)), bytes_mut(&mut all))?;
+        let blocks = self.piggyback_blocks_blocking(header, checked, bytes(mine), Wanted::ByAll)?;
+        blocks.copy_blocks(Some(bytes(mine)), bytes_mut(&mut all))?;
         Ok(all)
     }
 
-    /// Room for a block of every member, unless something is wrong.
+    /// Room for a block of every member, unless an earlier check failed.
     #[inline]
     fn room_for_blocks<T: Pod>(&self, checked: Result<()>, mine: &[T]) -> (Vec<T>, Result<()>) {
         let all = checked
@@ -229,9 +237,9 @@ impl Team {
         apart(all)
     }
 
-    /// Brings the blocks of `each` bytes of all members to their places; the own is there. By boards or,
-    /// where there are none, by the rounds of the agreement once more, through channels.
-    fn stream_blocks(
+    /// Brings the blocks of all members, `each` bytes long, to their places; this member's is in its place.
+    /// A flat team uses boards, other teams the rounds of the agreement once more, over channels.
+    fn all_gather_long(
         &self,
         all: &mut [u8],
         each: usize,
@@ -240,7 +248,7 @@ impl Team {
             if let Some(board) = &self.board {
                 let mut blocks: Vec<_> = all.chunks_mut(each).collect();
                 let mine = std::mem::take(&mut blocks[self.me]);
-                let at = self.agreed_on(Phase::Only);
+                let at = self.agreed_on(DataPhase::Only);
                 return self.share_streams(board, at, mine, blocks)?.run().await;
             }
             let (size, epoch) = (self.members.len(), self.epochs(1));
@@ -251,8 +259,8 @@ impl Team {
                 let reach = 1 << channel;
                 let blocks = reach.min(size - reach);
                 let outbound = Outbound::new(self, channel, round.to, epoch);
-                // From me on, and round the end: the same places at each member, so that what is one piece here is
-                // one there.
+                // From this member on and around the end. Sender and receiver cut the blocks at the same
+                // places.
                 let have = around(all.len(), self.me * each, blocks * each);
                 let come = around(all.len(), (self.me + reach) % size * each, blocks * each);
                 let [have, come] = both(all, have, come)?;
@@ -263,7 +271,7 @@ impl Team {
         })
     }
 
-    /// Zeroed elements to receive into.
+    /// Allocates zeroed elements to receive into.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
@@ -286,13 +294,13 @@ impl Team {
     }
 }
 
-/// So many bytes from a place of a ring of `len` on, in the pieces before and behind its end.
+/// The two pieces of `bytes` bytes at `from` in a ring of `len`: before and after its end.
 fn around(len: usize, from: usize, bytes: usize) -> [Range<usize>; 2] {
     let before = bytes.min(len - from);
     [from..from + before, 0..bytes - before]
 }
 
-/// Both pairs of pieces of a buffer, which share no byte.
+/// Borrows two pairs of disjoint pieces of a buffer.
 fn both(
     buffer: &mut [u8],
     [a, b]: [Range<usize>; 2],
@@ -303,6 +311,8 @@ fn both(
     Ok([[a, b], [c, d]])
 }
 
+/// Checks that elements have a size.
+///
 /// # Errors
 /// [`Error::ZeroSized`].
 pub(super) fn sized<T: Pod>() -> Result<()> {

@@ -4,23 +4,23 @@ use super::{
     Blocks,
     all_gather::{bytes, bytes_mut, sized},
     blocks::{apart, places, same_length},
-    board::Phase,
-    header::{Header, Operation},
-    piggyback::Piggyback,
-    team::{IDLE, Team, at_once},
+    board::DataPhase,
+    header::{CallHeader, CollectiveKind},
+    piggyback::PiggybackData,
+    team::{IDLE, Team, poll_once},
 };
 use crate::{Error, Pod, Result};
 
 impl Team {
-    /// Gives each member its part of what this one has, and gets from each: part m of `parts`
-    /// goes to member m, part m of the result came from member m. All parts are equally long.
+    /// Sends part m of `parts` to each member m, and returns the parts from all members in their order. All
+    /// parts are equally long.
     ///
     /// # Errors
-    /// [`Error::CollectiveMismatch`]; [`Error::LengthMismatch`] if the elements are not equally
-    /// many for each member; and as for every collective of a [`Team`].
+    /// [`Error::CollectiveMismatch`]; [`Error::LengthMismatch`] if the elements are not equally many for
+    /// each member; and as for every collective of a [`Team`].
     pub fn all_to_all<T: Pod>(&self, parts: &[T]) -> Result<Vec<T>> {
-        self.now("all_to_all", async {
-            let header = Header::new(Operation::AllToAll).of::<T>(parts.len());
+        self.run_blocking("all_to_all", async {
+            let header = CallHeader::new(CollectiveKind::AllToAll).of::<T>(parts.len());
             let checked = self.one_part_each(parts.len());
             self.transpose(header, checked, parts).await
         })
@@ -32,7 +32,7 @@ impl Team {
     /// # Errors
     /// As there; and [`Error::LengthMismatch`] if the buffer is not as long.
     pub fn all_to_all_into<T: Pod>(&self, parts: &[T], into: &mut [T]) -> Result<()> {
-        let header = Header::new(Operation::AllToAll).of::<T>(parts.len());
+        let header = CallHeader::new(CollectiveKind::AllToAll).of::<T>(parts.len());
         let checked = (self.one_part_each(parts.len())).and_then(|()| {
             same_length(
                 "elements to receive against to send",
@@ -41,13 +41,13 @@ impl Team {
             )
         });
         let _turn = self.enter("all_to_all_into", IDLE)?;
-        if !self.parts_fit(bytes(parts).len()) {
-            return at_once(self.transpose_into(header, checked, parts, into));
+        if !self.parts_fit_piggyback(bytes(parts).len()) {
+            return poll_once(self.transpose_into(header, checked, parts, into));
         }
         let checked = checked.and_then(|()| sized::<T>());
-        let ride = self.ride_apart_now(header, checked, bytes(parts))?;
+        let blocks = self.piggyback_parts_blocking(header, checked, bytes(parts))?;
         let own = self.own_part(parts);
-        ride.hand_blocks(Some(bytes(own)), bytes_mut(into))
+        blocks.copy_blocks(Some(bytes(own)), bytes_mut(into))
     }
 
     /// As [`all_to_all`](Self::all_to_all), with the result in the place of what was given. Other
@@ -56,15 +56,15 @@ impl Team {
     /// # Errors
     /// As there; and [`Error::OutOfMemory`].
     pub fn all_to_all_in_place<T: Pod>(&self, data: &mut [T]) -> Result<()> {
-        self.now("all_to_all_in_place", self.transpose_in_place(data))
+        self.run_blocking("all_to_all_in_place", self.all_to_all_in_place_async(data))
     }
 
-    pub(super) async fn transpose_in_place<T: Pod>(&self, data: &mut [T]) -> Result<()> {
-        let header = Header::new(Operation::AllToAll).of::<T>(data.len());
+    pub(super) async fn all_to_all_in_place_async<T: Pod>(&self, data: &mut [T]) -> Result<()> {
+        let header = CallHeader::new(CollectiveKind::AllToAll).of::<T>(data.len());
         let checked = self.one_part_each(data.len()).and_then(|()| sized::<T>());
-        if self.parts_fit(bytes(data).len()) {
-            let parts = self.ride_apart(header, checked, bytes(data)).await?;
-            return parts.hand_blocks(None, bytes_mut(data));
+        if self.parts_fit_piggyback(bytes(data).len()) {
+            let parts = self.piggyback_parts(header, checked, bytes(data)).await?;
+            return parts.copy_blocks(None, bytes_mut(data));
         }
         let room = checked.and_then(|()| self.buffer(Some(data.len())));
         let (mut copy, checked) = apart(room);
@@ -84,12 +84,12 @@ impl Team {
     /// one part for each member; [`Error::OutOfMemory`]; and as for every collective of a
     /// [`Team`].
     pub fn all_to_all_v<T: Pod>(&self, parts: &[Vec<T>]) -> Result<Vec<Vec<T>>> {
-        self.now("all_to_all_v", self.swap_parts(parts))
+        self.run_blocking("all_to_all_v", self.all_to_all_v_async(parts))
     }
 
-    pub(super) async fn swap_parts<T: Pod>(&self, parts: &[Vec<T>]) -> Result<Vec<Vec<T>>> {
+    pub(super) async fn all_to_all_v_async<T: Pod>(&self, parts: &[Vec<T>]) -> Result<Vec<Vec<T>>> {
         let size = self.members.len();
-        let header = Header::new(Operation::AllToAllV).of_uneven::<T>();
+        let header = CallHeader::new(CollectiveKind::AllToAllV).of_uneven::<T>();
         let checked =
             sized::<T>().and_then(|()| same_length("parts against members", parts.len(), size));
         let mut counts: Vec<u64> = parts.iter().map(|part| part.len() as u64).collect();
@@ -98,10 +98,10 @@ impl Team {
         let results = (counts.into_iter())
             .map(|count| self.buffer(usize::try_from(count).ok()))
             .collect::<Result<Vec<Vec<T>>>>();
-        // Nobody sends before all have room.
-        let mut results = self.agree(header, results, Piggyback::Nothing).await?;
+        // Nobody sends before all members have room.
+        let mut results = self.agree(header, results, PiggybackData::Nothing).await?;
         let into = results.iter_mut().map(|part| bytes_mut(part)).collect();
-        self.exchange(Phase::Only, |member| bytes(&parts[member]), into)
+        self.exchange(DataPhase::Only, |member| bytes(&parts[member]), into)
             .await?;
         Ok(results)
     }
@@ -146,11 +146,11 @@ impl Team {
         into: &mut [T],
         into_blocks: Blocks<'_>,
     ) -> Result<()> {
-        let swapped = self.swap_blocks(from, from_blocks, into, into_blocks);
-        self.now("all_to_all_v_into", swapped)
+        let swapped = self.all_to_all_v_into_async(from, from_blocks, into, into_blocks);
+        self.run_blocking("all_to_all_v_into", swapped)
     }
 
-    pub(super) async fn swap_blocks<T: Pod>(
+    pub(super) async fn all_to_all_v_into_async<T: Pod>(
         &self,
         from: &[T],
         from_blocks: Blocks<'_>,
@@ -158,7 +158,7 @@ impl Team {
         into_blocks: Blocks<'_>,
     ) -> Result<()> {
         let size = self.members.len();
-        let header = Header::new(Operation::AllToAllV).of_uneven::<T>();
+        let header = CallHeader::new(CollectiveKind::AllToAllV).of_uneven::<T>();
         let ranges = sized::<T>().and_then(|()| {
             Ok((
                 from_blocks.ranges(size, from.len())?,
@@ -178,16 +178,16 @@ impl Team {
             (counts.iter().zip(&into_ranges).enumerate()).try_for_each(|(m, (sent, range))| {
                 self.same_count(m, self.me, *sent, range.len() as u64)
             });
-        self.agree(header, checked, Piggyback::Nothing).await?;
+        self.agree(header, checked, PiggybackData::Nothing).await?;
         self.exchange(
-            Phase::Only,
+            DataPhase::Only,
             |member| bytes(&from[from_ranges[member].clone()]),
             places(into, &into_ranges),
         )
         .await
     }
 
-    /// Whether the elements are equally many for each member.
+    /// Checks that the elements are equally many for each member.
     ///
     /// # Errors
     /// [`Error::LengthMismatch`].
@@ -206,7 +206,7 @@ impl Team {
     /// Agrees, and does an all-to-all.
     pub(super) async fn transpose<T: Pod>(
         &self,
-        header: Header,
+        header: CallHeader,
         checked: Result<()>,
         parts: &[T],
     ) -> Result<Vec<T>> {
@@ -219,40 +219,41 @@ impl Team {
         Ok(result)
     }
 
-    /// As [`transpose`](Self::transpose), into a buffer of the same length if all was well so far.
+    /// As [`transpose`](Self::transpose), into a buffer of the same length if `checked` is well.
     async fn transpose_into<T: Pod>(
         &self,
-        header: Header,
+        header: CallHeader,
         checked: Result<()>,
         parts: &[T],
         into: &mut [T],
     ) -> Result<()> {
         let checked = checked.and_then(|()| sized::<T>());
-        if self.parts_fit(bytes(parts).len()) {
-            let came = self.ride_apart(header, checked, bytes(parts)).await?;
+        if self.parts_fit_piggyback(bytes(parts).len()) {
+            let came = self.piggyback_parts(header, checked, bytes(parts)).await?;
             let own = self.own_part(parts);
-            return came.hand_blocks(Some(bytes(own)), bytes_mut(into));
+            return came.copy_blocks(Some(bytes(own)), bytes_mut(into));
         }
         self.exchange_parts(header, checked, parts, into).await
     }
 
-    /// Agrees, gives each member its part, and gets from each: many elements.
+    /// Agrees, and exchanges parts that are not piggybacked.
     async fn exchange_parts<T: Pod>(
         &self,
-        header: Header,
+        header: CallHeader,
         checked: Result<()>,
         parts: &[T],
         into: &mut [T],
     ) -> Result<()> {
         let size = self.members.len();
         let part = parts.len() / size;
-        // By the length of `into`: what was refused has no parts, and a place for each element would take more than they do.
+        // Cut by the length of `into`: a refused call has no parts, and a place for each element would take
+        // too much memory.
         let places = into
             .chunks_mut((into.len() / size).max(1))
             .map(bytes_mut)
             .collect();
         if let Some(board) = &self.board {
-            let at = self.next(Phase::Only);
+            let at = self.next(DataPhase::Only);
             let mut streams = match &checked {
                 Ok(()) => {
                     let block = |member: usize| bytes(&parts[member * part..][..part]);
@@ -263,8 +264,8 @@ impl Team {
             self.agree_on(header, checked, &mut streams).await?;
             return streams.run().await;
         }
-        self.agree(header, checked, Piggyback::Nothing).await?;
+        self.agree(header, checked, PiggybackData::Nothing).await?;
         let block = |member: usize| bytes(&parts[member * part..][..part]);
-        self.exchange(Phase::Only, block, places).await
+        self.exchange(DataPhase::Only, block, places).await
     }
 }

@@ -1,9 +1,9 @@
-//! Scratch memory for the teams of a job, at one rank.
+//! Allocation of scratch memory for the teams of a job, at one rank.
 //!
-//! A team's piece may be read and written to by every member, at the end even after this rank is
-//! done with the team (what it gave last, and the last credits). So a piece is reused only when every member has
-//! dropped the team: each counts itself off in every member's piece and touches none of them
-//! afterwards. Nobody waits for that; the pieces are looked through when one is needed.
+//! Every member of a team may access this rank's piece, even after this rank has dropped the team: to read
+//! its last data or store a last credit. So a piece is reused only when every member has dropped the team.
+//! Each member counts itself off in every member's piece and does not touch it afterwards. Nobody waits for
+//! the count: [`ScratchArea::take`] frees the pieces that all members have dropped.
 
 use std::{mem, sync::atomic::Ordering::Acquire};
 
@@ -14,35 +14,35 @@ use super::{layout::DROPPED, stores};
 use crate::{Error, Rank, Result, memory::Heap, progress::Progress, segment::SCRATCH};
 
 /// The system area of this rank's segment.
-pub(super) struct Area {
-    state: Mutex<State>,
+pub(super) struct ScratchArea {
+    state: Mutex<AreaState>,
 }
 
-struct State {
+struct AreaState {
     heap: Heap,
-    retired: Vec<Retired>,
-    /// Members, by rank, at which this one has yet to count itself off, and the word to count in.
+    retired: Vec<RetiredPiece>,
+    /// Members at which this rank has yet to count itself off, with the offset of the word that counts.
     uncounted: Vec<(Rank, usize)>,
-    /// Members at which it lately counted itself off, by messages that they may not have handled.
+    /// Members at which this rank counted itself off by a message that they may not have handled yet.
     counted: Vec<Rank>,
 }
 
 /// A piece of the area.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
-    /// From the segment's start.
+pub(super) struct ScratchPiece {
+    /// Bytes from the segment's start.
     pub(super) offset: usize,
     pub(super) len: usize,
 }
 
 /// A piece that this rank has dropped.
-struct Retired {
-    piece: Piece,
+struct RetiredPiece {
+    piece: ScratchPiece,
     ledger: Line,
     members: u64,
 }
 
-/// That a member is lost is for the collective to say.
+/// A lost member is reported by the collective, not here.
 fn unless_lost(outcome: Result<()>) -> Result<()> {
     match outcome {
         Err(Error::PeerLost(_)) => Ok(()),
@@ -50,10 +50,10 @@ fn unless_lost(outcome: Result<()>) -> Result<()> {
     }
 }
 
-impl Area {
+impl ScratchArea {
     pub(super) fn new() -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(AreaState {
                 heap: Heap::new(SCRATCH),
                 retired: Vec::new(),
                 uncounted: Vec::new(),
@@ -62,12 +62,12 @@ impl Area {
         }
     }
 
-    /// A piece of `len` bytes, or how many bytes the largest would have.
-    pub(super) fn take(&self, len: usize) -> Result<Piece, usize> {
+    /// Takes a piece of `len` bytes. If there is no room, returns the length of the largest gap.
+    pub(super) fn take(&self, len: usize) -> Result<ScratchPiece, usize> {
         let mut state = self.state();
-        let State { heap, retired, .. } = &mut *state;
+        let AreaState { heap, retired, .. } = &mut *state;
         retired.retain(
-            |Retired {
+            |RetiredPiece {
                  piece,
                  ledger,
                  members,
@@ -80,7 +80,7 @@ impl Area {
             },
         );
         let taken = Heap::footprint(len.max(1), 1).and_then(|len| {
-            Some(Piece {
+            Some(ScratchPiece {
                 offset: heap.take(len, 1)?,
                 len,
             })
@@ -88,22 +88,22 @@ impl Area {
         taken.ok_or_else(|| heap.largest_gap())
     }
 
-    /// Gives back a piece that nobody else knows.
-    pub(super) fn give(&self, piece: Piece) {
+    /// Gives back a piece that no other member knows.
+    pub(super) fn give(&self, piece: ScratchPiece) {
         self.state().heap.give(piece.offset, piece.len);
     }
 
     /// Gives back a piece once all `members` have counted themselves off in its ledger.
-    pub(super) fn retire(&self, piece: Piece, ledger: Line, members: u64) {
-        self.state().retired.push(Retired {
+    pub(super) fn retire(&self, piece: ScratchPiece, ledger: Line, members: u64) {
+        self.state().retired.push(RetiredPiece {
             piece,
             ledger,
             members,
         });
     }
 
-    /// Counts this rank off at a member whose ledger is not mapped: now or, if there is no
-    /// room for the message, before the next split.
+    /// Counts this rank off at a member whose ledger is not mapped. If there is no room for the message,
+    /// the next split sends it.
     pub(super) fn count_off(&self, progress: &Progress, rank: Rank, at: usize) {
         let mut state = self.state();
         if stores::try_count(progress, rank, at) {
@@ -113,7 +113,7 @@ impl Area {
         }
     }
 
-    /// Whatever this rank has dropped, each of `members` knows when this returns.
+    /// Returns when each of `members` knows of all teams that this rank has dropped.
     pub(super) fn settle(&self, progress: &Progress, members: &[Rank]) -> Result<()> {
         let uncounted = mem::take(&mut self.state().uncounted);
         for (rank, at) in uncounted {
@@ -131,7 +131,7 @@ impl Area {
         (counted.into_iter()).try_for_each(|rank| unless_lost(progress.wait_handled(rank)))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, AreaState> {
         self.state.lock()
     }
 }

@@ -3,43 +3,42 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{
-    agree::{Rounds, Verdict},
-    header::{Header, Operation},
-    piggyback::Piggyback,
-    team::{IDLE, NOTIFIED, NOTIFIED_BY_NAME, Team, Turn},
+    agree::{Agreement, HeaderComparison},
+    header::{CallHeader, CollectiveKind},
+    piggyback::PiggybackData,
+    team::{IDLE, NOTIFIED, NOTIFIED_BY_NAME, Team, TeamTurn},
 };
 use crate::{Error, Result};
 
 impl Team {
     /// Waits for every member.
     ///
-    /// What a member put with a blocking put before, every member sees after.
+    /// After the barrier, every member sees the data of each blocking put that a member made before it.
     ///
     /// # Errors
-    /// [`Error::CollectiveMismatch`], [`Error::OutOfTurn`], [`Error::InHandler`],
-    /// [`Error::PeerLost`].
+    /// [`Error::CollectiveMismatch`], [`Error::OutOfTurn`], [`Error::InHandler`], [`Error::PeerLost`].
     #[inline]
     pub fn barrier(&self) -> Result<()> {
-        self.meet_now("barrier", None)
+        self.barrier_blocking("barrier", None)
     }
 
-    /// As [`barrier`](Self::barrier), and checks that every member gave the same name. A
-    /// barrier without a name fits any.
+    /// As [`barrier`](Self::barrier), and checks that every member gave the same name. A barrier without a
+    /// name fits any name.
     ///
     /// # Errors
     /// As there.
     #[inline]
     pub fn barrier_named(&self, name: u64) -> Result<()> {
-        self.meet_now("barrier_named", Some(name))
+        self.barrier_blocking("barrier_named", Some(name))
     }
 
-    /// Begins the end of the job at this rank, which does nothing else with the team until the returned value is
-    /// dropped.
+    /// Begins the end of the job at this rank. The rank does nothing else with the team until the returned
+    /// value is dropped.
     ///
     /// # Errors
     /// [`Error::OutOfTurn`], [`Error::InHandler`], [`Error::JobOver`].
     pub(crate) fn come_to_end(&self) -> Result<AtEnd<'_>> {
-        let turn = self.enter(Header::new(Operation::End).name(), IDLE)?;
+        let turn = self.enter(CallHeader::new(CollectiveKind::End).name(), IDLE)?;
         Ok(AtEnd {
             team: self,
             _turn: turn,
@@ -47,34 +46,35 @@ impl Team {
     }
 
     #[inline]
-    fn meet_now(&self, what: &'static str, name: Option<u64>) -> Result<()> {
+    fn barrier_blocking(&self, what: &'static str, name: Option<u64>) -> Result<()> {
         let _turn = self.enter(what, IDLE)?;
-        self.rounds_now(&mut self.rounds_of_barrier(name))
+        self.run_rounds_blocking(&mut self.barrier_agreement(name))
     }
 
-    /// As part of a barrier that goes on while the program computes.
-    pub(super) async fn meet(&self, name: Option<u64>) -> Result<()> {
-        self.rounds_later(&mut self.rounds_of_barrier(name)).await
+    /// A barrier as part of a queued collective.
+    pub(super) async fn barrier_async(&self, name: Option<u64>) -> Result<()> {
+        self.run_rounds_queued(&mut self.barrier_agreement(name))
+            .await
     }
 
     #[inline]
-    fn rounds_of_barrier(&self, name: Option<u64>) -> Rounds<'static> {
-        let verdict = Verdict::new(Header::barrier(name, self.progress.rank));
-        Rounds::new(self.begin(), verdict, Piggyback::Nothing)
+    fn barrier_agreement(&self, name: Option<u64>) -> Agreement<'static> {
+        let comparison = HeaderComparison::new(CallHeader::barrier(name, self.progress.rank));
+        Agreement::new(self.begin_agreement(), comparison, PiggybackData::Nothing)
     }
 
-    /// Says that this member has come to a barrier, and returns. [`wait`](Self::wait) is to
-    /// follow, with no other collective of this team in between.
+    /// Notifies the other members that this one has reached a barrier, and returns. [`wait`](Self::wait)
+    /// must follow, with no other collective of this team in between.
     ///
     /// # Errors
     /// [`Error::OutOfTurn`] if the last barrier was not waited for; [`Error::InHandler`].
     pub fn notify(&self, name: Option<u64>) -> Result<()> {
         let mut turn = self.enter("notify", IDLE)?;
-        let sequence = self.begin();
+        let sequence = self.begin_agreement();
         self.check_last_agreed(sequence)?;
         self.notified.store(name.unwrap_or(0), Relaxed);
-        let verdict = Verdict::new(Header::barrier(name, self.progress.rank));
-        self.tell_first(sequence, &verdict)?;
+        let comparison = HeaderComparison::new(CallHeader::barrier(name, self.progress.rank));
+        self.send_first_messages(sequence, &comparison)?;
         turn.after = match name {
             Some(_) => NOTIFIED_BY_NAME,
             None => NOTIFIED,
@@ -85,10 +85,10 @@ impl Team {
     /// Waits until every member has [notified](Self::notify) the barrier.
     ///
     /// # Errors
-    /// [`Error::CollectiveMismatch`] on every member if they notified by different names; on
-    /// this one alone if it notified by another name than it waits by. The barrier is over
-    /// then, too. [`Error::OutOfTurn`] if it was not notified; [`Error::InHandler`],
-    /// [`Error::PeerLost`].
+    /// - [`Error::CollectiveMismatch`] on every member if they notified by different names.
+    /// - [`Error::CollectiveMismatch`] on this member alone if it notified by another name than it waits
+    ///   by. The barrier is over then, too.
+    /// - [`Error::OutOfTurn`] if this member did not notify; [`Error::InHandler`], [`Error::PeerLost`].
     pub fn wait(&self, name: Option<u64>) -> Result<()> {
         let state = match self.state() {
             NOTIFIED_BY_NAME => NOTIFIED_BY_NAME,
@@ -97,11 +97,11 @@ impl Team {
         let _turn = self.enter("wait", state)?;
         let notified = (state == NOTIFIED_BY_NAME).then(|| self.notified.load(Relaxed));
         let own = self.progress.rank;
-        let verdict = Verdict::new(Header::barrier(notified, own));
+        let comparison = HeaderComparison::new(CallHeader::barrier(notified, own));
         let sequence = self.sequence.load(Relaxed);
-        let mut rounds = Rounds::new(sequence, verdict, Piggyback::Nothing);
-        rounds.first_are_told(self);
-        self.rounds_now(&mut rounds)?;
+        let mut agreement = Agreement::new(sequence, comparison, PiggybackData::Nothing);
+        agreement.skip_first_messages(self);
+        self.run_rounds_blocking(&mut agreement)?;
         match (notified, name) {
             (Some(notified), Some(name)) if notified != name => Err(Error::CollectiveMismatch {
                 operation: "barrier",
@@ -118,26 +118,30 @@ impl Team {
 /// The end of the job, at one rank.
 pub(crate) struct AtEnd<'a> {
     team: &'a Team,
-    _turn: Turn<'a>,
+    _turn: TeamTurn<'a>,
 }
 
 impl AtEnd<'_> {
-    /// Waits until every rank is here. It matches no other barrier.
+    /// Waits until every rank is here. This matches no other barrier.
     ///
     /// # Errors
     /// [`Error::CollectiveMismatch`], [`Error::PeerLost`].
     pub(crate) fn meet(&self) -> Result<()> {
-        let header = Header::new(Operation::End);
-        self.team.agree_now(header, Ok(()), Piggyback::Nothing)
+        let header = CallHeader::new(CollectiveKind::End);
+        self.team
+            .agree_blocking(header, Ok(()), PiggybackData::Nothing)
     }
 
-    /// As [`meet`](Self::meet), and returns whether `so` is true of every rank.
+    /// As [`meet`](Self::meet), and returns whether `so` is true at every rank.
     ///
     /// # Errors
     /// [`Error::PeerLost`].
     pub(crate) fn is_so_everywhere(&self, so: bool) -> Result<bool> {
-        let header = Header::new(Operation::End).of::<u8>(usize::from(so));
-        match self.team.agree_now(header, Ok(()), Piggyback::Nothing) {
+        let header = CallHeader::new(CollectiveKind::End).of::<u8>(usize::from(so));
+        match self
+            .team
+            .agree_blocking(header, Ok(()), PiggybackData::Nothing)
+        {
             Ok(()) => Ok(so),
             // All ranks are here, and their headers differ in this alone.
             Err(Error::CollectiveMismatch { .. }) => Ok(false),

@@ -5,11 +5,10 @@ use std::ops::Range;
 use super::{all_gather::bytes_mut, team::Team};
 use crate::{Error, Pod, Result, TeamRank};
 
-/// Where the blocks of a team's members lie in a buffer: how many elements each has, and where it
-/// begins.
+/// Where the blocks of a team's members lie in a buffer: the length and the start of each, in elements.
 ///
-/// Nothing is checked before a collective gets it, together with the buffer: what does not fit is an
-/// error there, of which every member is told.
+/// A collective checks the blocks against the buffer. Blocks that do not fit are an error of that call, and
+/// every member is told.
 #[derive(Clone, Copy, Debug)]
 pub struct Blocks<'a> {
     counts: &'a [usize],
@@ -17,7 +16,8 @@ pub struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    /// Blocks of so many elements, by member, one behind the other from the start of the buffer.
+    /// Contiguous blocks from the start of the buffer, with the given counts of elements, in the order of
+    /// members.
     pub fn packed(counts: &'a [usize]) -> Self {
         Self {
             counts,
@@ -25,8 +25,8 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Blocks of so many elements, each from the index of its displacement. A block of no elements
-    /// lies nowhere, whatever its displacement.
+    /// Blocks with the given counts of elements, each from the index of its displacement. The displacement
+    /// of an empty block is ignored.
     pub fn at(counts: &'a [usize], displacements: &'a [usize]) -> Self {
         Self {
             counts,
@@ -34,7 +34,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// The same, to be kept.
+    /// Copies the counts and displacements.
     pub(super) fn keep(self) -> KeptBlocks {
         KeptBlocks {
             counts: self.counts.to_vec(),
@@ -42,7 +42,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// The elements of each block, in a buffer of `len`, one block for each of `members`.
+    /// The range of each block in a buffer of `len` elements, one block for each of `members`.
     ///
     /// # Errors
     /// [`Error::LengthMismatch`], [`Error::BlockOutOfBounds`].
@@ -79,7 +79,7 @@ impl<'a> Blocks<'a> {
             .collect()
     }
 
-    /// As [`ranges`](Self::ranges), of blocks to write to, which may not overlap.
+    /// As [`ranges`](Self::ranges), for blocks that are written: they may not overlap.
     ///
     /// # Errors
     /// As there, and [`Error::BlocksOverlap`].
@@ -99,7 +99,7 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Blocks that outlive the call that says where they are.
+/// Blocks that own their counts and displacements.
 pub(super) struct KeptBlocks {
     counts: Vec<usize>,
     displacements: Option<Vec<usize>>,
@@ -114,7 +114,7 @@ impl KeptBlocks {
     }
 }
 
-/// Cuts out blocks that do not overlap.
+/// Splits a buffer into blocks that do not overlap, in the order of members.
 pub(super) fn places<'a, T: Pod>(
     mut data: &'a mut [T],
     ranges: &[Range<usize>],
@@ -131,7 +131,7 @@ pub(super) fn places<'a, T: Pod>(
     places
 }
 
-/// The members whose blocks have elements, as these lie in the buffer.
+/// The members whose blocks are not empty, sorted by the start of the block.
 fn in_order(ranges: &[Range<usize>]) -> Vec<usize> {
     let mut members: Vec<_> = (0..ranges.len())
         .filter(|member| !ranges[*member].is_empty())
@@ -140,7 +140,7 @@ fn in_order(ranges: &[Range<usize>]) -> Vec<usize> {
     members
 }
 
-/// Bytes of as many elements as a member said.
+/// The bytes of `count` elements, a number that another member sent.
 pub(super) fn bytes_in<T>(count: u64) -> usize {
     usize::try_from(count).map_or(usize::MAX, |count| count.saturating_mul(size_of::<T>()))
 }
@@ -155,8 +155,8 @@ pub(super) fn same_length(what: &'static str, left: usize, right: usize) -> Resu
     }
 }
 
-/// What was made ready for a collective, or nothing, apart from whether that went well: every member
-/// agrees on the latter before anybody uses the former.
+/// Separates a prepared buffer from the outcome of preparing it. Members agree on the outcome before any of
+/// them uses the buffer.
 pub(super) fn apart<T>(ready: Result<Vec<T>>) -> (Vec<T>, Result<()>) {
     match ready {
         Ok(ready) => (ready, Ok(())),
@@ -165,7 +165,7 @@ pub(super) fn apart<T>(ready: Result<Vec<T>>) -> (Vec<T>, Result<()>) {
 }
 
 impl Team {
-    /// Whether a member sends what another one has room for.
+    /// Checks that member `from` sends as many elements as member `to` has room for.
     ///
     /// # Errors
     /// [`Error::CountMismatch`].

@@ -1,33 +1,37 @@
-//! Boards: where members of a flat team show data to each other.
+//! Boards: memory in which members of a flat team show data to each other.
 //!
-//! A member has a board in its scratch, which all map. What it gives is a [stream](super::streams) that it
-//! writes to slots of its board, for one reader or for all others; each reader copies the slots to
-//! where they belong. So a byte is copied twice, however many read it, and where all fits the board
-//! nobody waits for room. What lies in the segment of its member, and is only read, is not copied to the board: readers
-//! are told where it lies. Where that is faster, the reader of something long in private memory is told its address, too,
-//! and has the system copy it, if the system does that (cross-memory attach, `process_vm_readv`).
+//! Each member has a board in its scratch, which all members map. It writes its data as a
+//! [stream](super::streams) to slots of its board, for one reader or for all others. Each reader copies the
+//! slots to their destination. So a byte is copied twice, however many members read it, and nobody waits
+//! for room if all data fits the board.
+//!
+//! Data that lies in its member's segment and is only read is not copied to the board: readers get its
+//! offset. Long data in private memory may be faster to read directly. Then the reader gets its address and
+//! has the system copy it, if the system can (cross-memory attach, `process_vm_readv`).
 //!
 //! # Caches
 //!
-//! What goes to one reader goes through the caches where that shares one with the writer, which the writer
-//! [finds out](Stores), and past them where not. The first is faster only if the slot is in the shared cache and not in
-//! the reader's own any more: so the boards of the team of all ranks, if these are two, are larger than that, and each
-//! stream [begins](spread) at another slot. Other boards are written past the caches unless the reader has the writer's
-//! very processor. What more than one reads is written past them.
+//! Data for one reader is written through the caches if writer and reader share one, which the writer
+//! [measures](Stores). Otherwise it is written past them, as is data for several readers. Writing through a
+//! shared cache is faster only if the slot is no longer in the reader's own cache. So the boards of the
+//! team of all ranks are larger than such a cache if there are two ranks, and each stream
+//! [begins](first_slot) at another slot. Other boards are written past the caches unless writer and reader
+//! have the same processor.
 //!
 //! # Words
 //!
-//! Two members have a line in the scratch of each, which the other writes: how many slots of its
-//! stream are there, and how many of this one's stream it has read. They count from a [base] that
-//! grows with each agreement and each phase of a collective, so none of them is ever set back, and what
-//! an earlier collective left says nothing in a later one.
+//! Each pair of members has a line in the scratch of both, which the other member writes. It says how many
+//! slots of the other's stream are shown, and how many slots of this member's stream are read. The words
+//! count from a [base] that grows with each agreement and each phase of a collective. So no word is ever
+//! reset, and a value of an earlier collective means nothing in a later one.
 //!
 //! # Why nothing is overwritten
 //!
-//! Within a phase, because a slot is written when all readers have read what was there. Phases of a
-//! collective have parts of the board of their own. A collective uses one half of the board, by the
-//! parity of its agreement: who shows something in agreement s was in s - 1 with all others, who so had
-//! ended s - 2. So a stream may even be shown before the agreement has ended.
+//! - Within a phase, a slot is written only after all readers have read its previous contents.
+//! - The phases of a collective use separate parts of the board.
+//! - A collective uses one half of the board, by the parity of its agreement. A member that shows data in
+//!   agreement s took part in s - 1 with all others, who so had ended s - 2. So a stream may be shown
+//!   before its agreement has ended.
 
 use std::sync::atomic::{
     AtomicBool, AtomicU32,
@@ -42,63 +46,62 @@ use hydrant_conduit::{
 
 use super::{
     layout::{BOARD, Layout},
-    peer::Peer,
+    peer::TeamPeer,
 };
 use crate::progress::Progress;
 
-/// In the line of a member: the slots of its stream that are there.
+/// In the line of a member: slots of its stream that are shown.
 const SHOWN: usize = 0;
-/// And those of this member's stream that it has read.
+/// Slots of this member's stream that it has read.
 const READ: usize = 1;
-/// Where its stream lies, as [`Place::word`] says. A word for each phase and each parity: another may still be reading
-/// where the one before lies.
-const PLACES: usize = 2;
-/// Whether it went back on a stream that was not on the board.
+/// The location of its stream, as [`StreamLocation::word`] encodes it. Each phase and parity has its own
+/// word, because another reader may still need the previous location.
+const LOCATIONS: usize = 2;
+/// Not 0 if it withdrew a stream that was not on its board.
 const WITHDRAWN: usize = 6;
-/// Whether it reads private memory of this member.
+/// Not 0 if it reads private memory of this member.
 const ATTACHES: usize = 7;
 
-/// The bit of a place's word that tells an address from an offset in the segment.
+/// The bit that tells an address from an offset in the segment, in the word of a location.
 const ADDRESS: u64 = 1 << 63;
 
-/// The bit of a word that tells phases of a collective apart; those before it count, those behind it
+/// The bit of a word that tells the phases of a collective apart. Lower bits count slots; higher bits
 /// number the agreement.
 const PHASE: u32 = 24;
 
-/// Slots of a stream that are there at once, where there is room for them: while one is read, the next is
-/// written.
+/// Slots of a stream on the board at once, if there is room: one is read while the next is written.
 const SLOTS: usize = 4;
-/// What a slot has, a number of cache lines.
+/// Slots are multiples of a cache line.
 const LINE: usize = 64;
-/// A slot is no longer: until the first is full, readers have nothing to do.
+/// Most bytes of a slot: readers have nothing to do until the first slot is full.
 const LONGEST: usize = 32 << 10;
-/// Nor is one that is passed on from member to member shorter.
+/// Least bytes of a slot that members forward to each other.
 const SHORTEST: usize = 4 << 10;
-/// What it takes to pass a slot on, in bytes that are combined in that time.
+/// The cost of forwarding a slot, in bytes that are combined in that time.
 const PASSING: usize = 4 << 10;
 
-/// A flat team's words and boards, as one member sees them.
+/// The words and boards of a flat team, as one member sees them.
 pub(super) struct Board {
-    /// In my scratch, by the member that writes them.
+    /// Lines in this member's scratch, by the member that writes them.
     mine: Vec<Line>,
-    /// Those that I write, by the member in whose scratch they are.
+    /// Lines that this member writes, by the member in whose scratch they are.
     theirs: Vec<Line>,
-    /// By member.
+    /// The boards, by member.
     boards: Vec<Window>,
-    /// What readers of this member reach without a board.
+    /// The segments, by member: readers access them without a board.
     segments: Vec<Window>,
-    /// By member: whether this one has found out if it reads its private memory.
-    asked: Vec<AtomicBool>,
+    /// By member: whether this member has announced if it reads the other's private memory.
+    attach_announced: Vec<AtomicBool>,
     me: usize,
-    /// By member: which stores to this one's board are faster, where that member alone reads them.
+    /// By member: the kind of store that is faster for data which that member alone reads.
     stores: Vec<Stores>,
-    /// By member: how often this one asked whether that is [near](Self::is_near).
-    asked_near: Vec<AtomicU32>,
+    /// By member: calls of [`prefers_board`](Self::prefers_board), for occasional trials.
+    board_trials: Vec<AtomicU32>,
 }
 
-/// A phase of a collective.
+/// A phase in which a collective moves data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Phase {
+pub(super) enum DataPhase {
     /// The only one.
     Only,
     /// The first of two.
@@ -107,42 +110,42 @@ pub(super) enum Phase {
     Second,
 }
 
-/// Who reads a stream.
+/// The members that read a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Readers {
-    /// All others.
+pub(super) enum StreamReaders {
+    /// All other members.
     All,
-    /// This member.
+    /// The member of this number.
     One(usize),
 }
 
-/// Where the slots of a stream lie on a board: both ends find the same.
+/// Where the slots of a stream lie on a board. Writer and readers compute the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Slots {
+pub(super) struct StreamSlots {
     at: usize,
     each: usize,
     pub(super) count: usize,
-    /// Where the first slot of the stream is, of those `count`.
+    /// The slot, of `count`, with which the stream begins.
     first: usize,
 }
 
-/// Where a stream lies.
+/// Where the data of a stream lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
-    /// On its member's board, in slots.
+pub(super) enum StreamLocation {
+    /// In slots of its member's board.
     Board,
-    /// In its member's segment, from this byte on.
+    /// In its member's segment, from this offset.
     Segment(usize),
-    /// In its member's private memory, from this address on.
+    /// In its member's private memory, from this address.
     Private(u64),
 }
 
 impl Board {
-    /// The board of a team, if it is flat.
+    /// The board of a team, or `None` if the team is not flat.
     pub(super) fn new(
         progress: &Progress,
         layout: &Layout,
-        peers: &[Peer],
+        peers: &[TeamPeer],
         own: &Window,
         me: usize,
     ) -> Result<Option<Self>, Fault> {
@@ -150,11 +153,11 @@ impl Board {
             return Ok(None);
         }
         let len = layout.board_len();
-        let scratch = |peer: &Peer| peer.mapped().cloned().ok_or(Fault::OutOfBounds);
+        let scratch = |peer: &TeamPeer| peer.mapped().cloned().ok_or(Fault::OutOfBounds);
         let windows = peers.iter().map(scratch).collect::<Result<Vec<_>, _>>()?;
         let part =
             |window: &Window| (window.part(layout.board(), 2 * len)).ok_or(Fault::OutOfBounds);
-        let segment = |peer: &Peer| {
+        let segment = |peer: &TeamPeer| {
             let window = progress.conduit().window(peer.rank);
             window.cloned().ok_or(Fault::OutOfBounds)
         };
@@ -167,178 +170,189 @@ impl Board {
                 .collect::<Result<_, _>>()?,
             boards: windows.iter().map(part).collect::<Result<_, _>>()?,
             segments: peers.iter().map(segment).collect::<Result<_, _>>()?,
-            asked: peers.iter().map(|_| AtomicBool::new(false)).collect(),
+            attach_announced: peers.iter().map(|_| AtomicBool::new(false)).collect(),
             me,
             stores: (peers.iter())
-                .map(|_| match len > BOARD {
-                    true => Stores::default(),
-                    false => Stores::to_own_cache(),
+                .map(|_| {
+                    if len > BOARD {
+                        Stores::default()
+                    } else {
+                        Stores::to_own_cache()
+                    }
                 })
                 .collect(),
-            asked_near: peers.iter().map(|_| AtomicU32::new(0)).collect(),
+            board_trials: peers.iter().map(|_| AtomicU32::new(0)).collect(),
         }))
     }
 
-    /// Tells two states of this member's words apart: each change of a word is one of this.
+    /// A sum over this member's words that changes whenever one of them does.
     #[inline]
-    pub(super) fn stand(&self) -> u64 {
+    pub(super) fn version(&self) -> u64 {
         (self.mine.iter()).fold(0, |sum, line| {
             let words = [SHOWN, READ].map(|word| line[word].load(Acquire));
             sum.wrapping_add(words[0]).wrapping_add(words[1])
         })
     }
 
-    /// The members that read.
-    pub(super) fn readers(&self, readers: Readers) -> impl Iterator<Item = usize> + use<> {
+    /// The other members among `readers`.
+    pub(super) fn readers(&self, readers: StreamReaders) -> impl Iterator<Item = usize> + use<> {
         let members = match readers {
-            Readers::All => 0..self.mine.len(),
-            Readers::One(member) => member..member + 1,
+            StreamReaders::All => 0..self.mine.len(),
+            StreamReaders::One(member) => member..member + 1,
         };
         let me = self.me;
         members.filter(move |member| *member != me)
     }
 
-    /// How many of `all` slots of a stream of this member all its readers have read.
-    pub(super) fn read_by_all(&self, readers: Readers, base: u64, all: usize) -> usize {
+    /// How many of `all` slots of this member's stream all readers have read.
+    pub(super) fn slots_read_by_all(&self, readers: StreamReaders, base: u64, all: usize) -> usize {
         (self.readers(readers))
             .map(|reader| count(self.mine[reader][READ].load(Acquire), base, all))
             .min()
             .unwrap_or(all)
     }
 
-    /// How many of `all` slots of a member's stream are there, and where.
-    pub(super) fn shown_by(&self, member: usize, base: u64, all: usize) -> (usize, Place) {
+    /// How many of `all` slots of a member's stream are shown, and where they lie.
+    pub(super) fn shown_by(&self, member: usize, base: u64, all: usize) -> (usize, StreamLocation) {
         let line = &self.mine[member];
         let shown = count(line[SHOWN].load(Acquire), base, all);
-        (shown, Place::of(line[place_word(base)].load(Relaxed)))
+        (
+            shown,
+            StreamLocation::of(line[location_word(base)].load(Relaxed)),
+        )
     }
 
-    /// Writes to a slot of this member's stream.
-    fn write(&self, at: usize, data: &[u8], readers: Readers) -> Result<(), Fault> {
+    /// Writes a slot of this member's stream.
+    fn write(&self, at: usize, data: &[u8], readers: StreamReaders) -> Result<(), Fault> {
         let (board, mut readers) = (&self.boards[self.me], self.readers(readers));
         match (readers.next(), readers.next()) {
             (Some(reader), None) => board.write_for_reader(at, data, &self.stores[reader]),
-            // Some of them share a cache with this one, and some may not.
+            // Some readers may share a cache with this member, others not.
             _ => board.write_past_caches(at, data),
         }
     }
 
-    /// Whether there is room for slot `shown` of all the slots of a stream of this member.
+    /// Returns whether slot `shown` of this member's stream can be written now.
     pub(super) fn has_room(
         &self,
-        readers: Readers,
-        slots: Slots,
+        readers: StreamReaders,
+        slots: StreamSlots,
         base: u64,
         (shown, all): (usize, usize),
     ) -> bool {
-        let unread = || shown - self.read_by_all(readers, base, all);
+        let unread = || shown - self.slots_read_by_all(readers, base, all);
         shown < slots.count || unread() < slots.count
     }
 
-    /// Writes slot `shown` of a stream of this member, for which there [is room](Self::has_room), and shows it.
-    pub(super) fn show_copied(
+    /// Writes slot `shown` of this member's stream, for which there [is room](Self::has_room), and shows
+    /// it.
+    pub(super) fn copy_and_show(
         &self,
-        readers: Readers,
-        slots: Slots,
+        readers: StreamReaders,
+        slots: StreamSlots,
         base: u64,
         shown: usize,
         chunk: &[u8],
     ) -> Result<(), Fault> {
         self.write(slots.place(shown), chunk, readers)?;
         for reader in self.readers(readers) {
-            self.show(reader, base, shown + 1, Place::Board);
+            self.show(reader, base, shown + 1, StreamLocation::Board);
         }
         Ok(())
     }
 
-    /// Reads slot `number` of a member's stream that is not in private memory.
+    /// Reads slot `number` of a member's stream, which is not in private memory.
     pub(super) fn read(
         &self,
         from: usize,
-        slots: Slots,
-        place: Place,
+        slots: StreamSlots,
+        place: StreamLocation,
         number: usize,
         into: &mut [u8],
     ) -> Result<(), Fault> {
         match place {
-            Place::Board => self.boards[from].read(slots.place(number), into),
-            Place::Segment(start) => {
+            StreamLocation::Board => self.boards[from].read(slots.place(number), into),
+            StreamLocation::Segment(start) => {
                 let at = start.saturating_add(slots.start(number));
                 self.segments[from].read(at, into)
             }
-            Place::Private(_) => Err(Fault::OutOfBounds),
+            StreamLocation::Private(_) => Err(Fault::OutOfBounds),
         }
     }
 
-    /// Says that so many slots are there, in such a place.
-    pub(super) fn show(&self, reader: usize, base: u64, shown: usize, place: Place) {
+    /// Tells a reader that `shown` slots are readable at `place`.
+    pub(super) fn show(&self, reader: usize, base: u64, shown: usize, place: StreamLocation) {
         let line = &self.theirs[reader];
-        line[place_word(base)].store(place.word(), Relaxed);
+        line[location_word(base)].store(place.word(), Relaxed);
         line[SHOWN].store(base.wrapping_add(shown as u64), Release);
     }
 
-    /// Says that so many slots of a member's stream were read.
-    pub(super) fn say_read(&self, from: usize, base: u64, read: usize) {
+    /// Tells a member that this one has read `read` slots of its stream.
+    pub(super) fn report_read(&self, from: usize, base: u64, read: usize) {
         self.theirs[from][READ].store(base.wrapping_add(read as u64), Release);
     }
 
-    /// Says that what was shown without a board may change from now on. That is for good: the team has
-    /// lost a member.
-    pub(super) fn withdraw(&self, readers: Readers) {
+    /// Tells the readers that data shown without a board may change from now on. This is final: the team
+    /// has lost a member.
+    pub(super) fn withdraw(&self, readers: StreamReaders) {
         for reader in self.readers(readers) {
             self.theirs[reader][WITHDRAWN].store(1, Release);
         }
-        // Before anything is changed that somebody may be reading.
+        // Before any change of memory that another member may be reading.
         fence(SeqCst);
     }
 
-    /// Whether a member withdrew what it showed: what was read of it before this may be anything.
+    /// Returns whether a member has withdrawn its data: bytes read from it earlier may be wrong.
     pub(super) fn is_withdrawn(&self, from: usize) -> bool {
-        // After what was read.
+        // After the reads that this call checks.
         fence(Acquire);
         self.mine[from][WITHDRAWN].load(Acquire) != 0
     }
 
-    /// Where in this member's segment some bytes lie, if they do.
-    pub(super) fn place_of(&self, data: &[u8]) -> Place {
+    /// Locates bytes in this member's segment; bytes elsewhere go on the board.
+    pub(super) fn locate(&self, data: &[u8]) -> StreamLocation {
         let segment = &self.segments[self.me];
         let start = data.as_ptr().addr().wrapping_sub(segment.addr());
         match start.checked_add(data.len()) {
-            Some(end) if end <= segment.len() => Place::Segment(start),
-            _ => Place::Board,
+            Some(end) if end <= segment.len() => StreamLocation::Segment(start),
+            _ => StreamLocation::Board,
         }
     }
 
-    /// Whether a member has what is written to the board sooner than the system could copy it, for it reads that out of a
-    /// cache: as far as was found out, for which it says so now and then.
-    pub(super) fn is_near(&self, reader: usize) -> bool {
+    /// Returns whether a reader probably gets data sooner from the board, out of a shared cache, than by a
+    /// copy of the system. Returns true on every 64th call for a reader, so that the measurement stays
+    /// fresh.
+    pub(super) fn prefers_board(&self, reader: usize) -> bool {
         const TRIAL: u32 = 64;
-        let asked = self.asked_near[reader].fetch_add(1, Relaxed);
-        self.stores[reader].are_cached() || asked % TRIAL == TRIAL - 1
+        let attach_announced = self.board_trials[reader].fetch_add(1, Relaxed);
+        self.stores[reader].are_cached() || attach_announced % TRIAL == TRIAL - 1
     }
 
-    /// Whether a member reads private memory of this one.
+    /// Returns whether a member reads private memory of this one.
     pub(super) fn is_attached(&self, reader: usize) -> bool {
-        // After its word that all was read, which a refusal gives, too.
+        // Read after the member's count of slots read, which a refusal sets, too.
         self.mine[reader][ATTACHES].load(Relaxed) != 0
     }
 
-    /// Tells a member, the first time, whether this one reads its private memory.
-    pub(super) fn attach(&self, from: usize, attaches: impl FnOnce() -> bool) {
-        if !self.asked[from].load(Relaxed) && !self.asked[from].swap(true, Relaxed) && attaches() {
+    /// On the first call for a member, tells it whether this one reads its private memory.
+    pub(super) fn announce_attach(&self, from: usize, attaches: impl FnOnce() -> bool) {
+        if !self.attach_announced[from].load(Relaxed)
+            && !self.attach_announced[from].swap(true, Relaxed)
+            && attaches()
+        {
             self.theirs[from][ATTACHES].store(1, Relaxed);
         }
     }
 
-    /// Asks a member for all slots of its stream on the board, the words of which count from `base` and all slots: the
-    /// system does not let this one read its memory, or not that.
-    pub(super) fn refuse(&self, from: usize, base: u64, all: usize) {
+    /// Asks a member to show its stream again on the board, counted from `base + all`: the system does not
+    /// let this member read the other's memory.
+    pub(super) fn refuse_private(&self, from: usize, base: u64, all: usize) {
         self.theirs[from][ATTACHES].store(0, Relaxed);
-        self.say_read(from, base, all);
+        self.report_read(from, base, all);
     }
 }
 
-impl Place {
+impl StreamLocation {
     fn of(word: u64) -> Self {
         match word {
             0 => Self::Board,
@@ -356,47 +370,53 @@ impl Place {
     }
 }
 
-fn place_word(base: u64) -> usize {
-    PLACES + (base >> PHASE & 3) as usize
+fn location_word(base: u64) -> usize {
+    LOCATIONS + (base >> PHASE & 3) as usize
 }
 
 /// How many of `all` slots a word counts.
 #[inline]
 fn count(word: u64, base: u64, all: usize) -> usize {
-    // What is of an earlier phase is behind, what is of a later one far ahead: whoever is there has shown
-    // all of this one. Who gave this one up shows nothing of a later one (`streams::GoesOut`).
+    // A word of an earlier phase is behind `base`, one of a later phase far ahead. A member in a later
+    // phase has shown all of this one. A member that abandoned this phase shows nothing later
+    // (`streams::DataGuard`).
     match word.wrapping_sub(base) {
         ahead if ahead.cast_signed() > 0 => ahead.min(all as u64) as usize,
         _ => 0,
     }
 }
 
-/// A phase of the collective that is agreed on by the agreement of this number.
-pub(super) type At = (u64, Phase);
+/// A phase of the collective whose agreement has this number.
+pub(super) type PhaseId = (u64, DataPhase);
 
-/// From where the words of a phase count. There is room for 2^24 slots: no stream has half as many, for a slot
-/// has a KiB or more, and none is shown more than twice.
-pub(super) fn base(sequence: u64, phase: Phase) -> u64 {
-    // What falls off at the top is the same for all, and nobody compares words that are far apart.
-    sequence << (PHASE + 1) | u64::from(phase == Phase::Second) << PHASE
+/// The value from which the words of a phase count. It leaves room for 2^24 slots. No stream has half as
+/// many, because a slot has at least a KiB, and none is shown more than twice.
+pub(super) fn base(sequence: u64, phase: DataPhase) -> u64 {
+    // Bits lost at the top are lost alike everywhere, and only words close to each other are compared.
+    sequence << (PHASE + 1) | u64::from(phase == DataPhase::Second) << PHASE
 }
 
-impl Slots {
-    /// The slots of stream `number` of `streams` on a board of `len` bytes, in the agreement `sequence`. The length
-    /// of a slot is a multiple of `unit`.
-    pub(super) fn new(len: usize, at: At, stream: (usize, usize), unit: usize) -> Option<Self> {
+impl StreamSlots {
+    /// The slots of stream `stream.0` of `stream.1` on a board of `len` bytes, in phase `at`. The length of
+    /// a slot is a multiple of `unit`.
+    pub(super) fn new(
+        len: usize,
+        at: PhaseId,
+        stream: (usize, usize),
+        unit: usize,
+    ) -> Option<Self> {
         Self::up_to(LONGEST, len, at, stream, unit)
     }
 
-    /// The slots of a stream of `bytes` that has a board of `len` bytes for itself, and that each member but the first
-    /// takes from the one before it, combines, and passes on, `hops` times in all.
+    /// The slots of a stream of `bytes` that has a whole board of `len` bytes. Each member but the first
+    /// takes it from its predecessor, combines it, and forwards it, `hops` times in all.
     ///
-    /// Until a member has passed on its first slot, those behind it have nothing to do; so short slots are better, but
-    /// every slot takes the time to be [passed on](PASSING). With slots of `s` bytes the last is done after
-    /// `(hops + bytes / s) * (PASSING + s)`, which is least for `s` as here.
-    pub(super) fn passed_on(
+    /// Until a member has forwarded its first slot, its successors idle, so slots should be short. But
+    /// every slot costs the time to [forward](PASSING) it. With slots of `s` bytes, the last one is done
+    /// after `(hops + bytes / s) * (PASSING + s)`. The length chosen here minimizes this.
+    pub(super) fn forwarded(
         len: usize,
-        at: At,
+        at: PhaseId,
         (bytes, hops): (usize, usize),
         unit: usize,
     ) -> Option<Self> {
@@ -405,18 +425,18 @@ impl Slots {
         Self::up_to(longest.max(unit.min(LONGEST)), len, at, (0, 1), unit)
     }
 
-    /// As [`new`](Self::new), with slots up to a length.
+    /// As [`new`](Self::new), with slots of `longest` bytes at most.
     fn up_to(
         longest: usize,
         len: usize,
-        (sequence, phase): At,
+        (sequence, phase): PhaseId,
         (number, streams): (usize, usize),
         unit: usize,
     ) -> Option<Self> {
         let (start, room) = match phase {
-            Phase::Only => (0, len),
-            Phase::First => (0, len / 2),
-            Phase::Second => (len / 2, len / 2),
+            DataPhase::Only => (0, len),
+            DataPhase::First => (0, len / 2),
+            DataPhase::Second => (len / 2, len / 2),
         };
         let room = room / streams / LINE * LINE;
         let each = (room / SLOTS / LINE * LINE).clamp(LINE, longest);
@@ -427,48 +447,50 @@ impl Slots {
                 at: (sequence & 1) as usize * len + start + number * room,
                 each,
                 count,
-                first: match len > BOARD {
-                    true => spread(sequence >> 1, count),
-                    false => 0,
+                first: if len > BOARD {
+                    first_slot(sequence >> 1, count)
+                } else {
+                    0
                 },
             }
         })
     }
 
-    /// Where slot `number` begins in what is shown.
+    /// Start of slot `number` in the stream's data.
     pub(super) fn start(&self, number: usize) -> usize {
         number * self.each
     }
 
-    /// How many slots so many bytes have, but one at least.
+    /// The number of whole slots in `bytes`, but at least one.
     pub(super) fn within(&self, bytes: usize) -> usize {
         (bytes / self.each).max(1)
     }
 
-    /// How many slots so many bytes take.
+    /// The number of slots for `len` bytes.
     pub(super) fn of(&self, len: usize) -> usize {
         len.div_ceil(self.each)
     }
 
-    /// Where the slot of a number is.
+    /// Offset of slot `number` on the board.
     pub(super) fn place(&self, number: usize) -> usize {
         self.at + (self.first + number) % self.count * self.each
     }
 
-    /// How many elements a slot has, each of so many bytes.
+    /// The number of elements of `size` bytes in a slot.
     pub(super) fn elements(&self, size: usize) -> usize {
         self.each / size
     }
 
-    /// The bytes of a slot, of so many.
+    /// The bytes of slot `number`, of `len` in all.
     pub(super) fn range(&self, number: usize, len: usize) -> std::ops::Range<usize> {
         self.start(number)..len.min(self.start(number + 1))
     }
 }
 
-/// Which of `count` slots the stream of a turn begins with: far from those before, so that short streams use all of the
-/// board, too, and what is written is not in the reader's own cache any more.
-fn spread(turn: u64, count: usize) -> usize {
+/// The slot, of `count`, with which the stream of turn `turn` begins. It is far from those of recent turns.
+/// So short streams use the whole board, and a slot has left the reader's own cache when it is written
+/// again.
+fn first_slot(turn: u64, count: usize) -> usize {
     const GOLDEN: u32 = 0x9E37_79B9;
     let part = (turn as u32).wrapping_mul(GOLDEN);
     ((u64::from(part) * count as u64) >> u32::BITS) as usize
@@ -478,7 +500,7 @@ fn spread(turn: u64, count: usize) -> usize {
 mod tests {
     use super::{super::layout::BOARD_OF_TWO, *};
 
-    const PHASES: [Phase; 3] = [Phase::Only, Phase::First, Phase::Second];
+    const PHASES: [DataPhase; 3] = [DataPhase::Only, DataPhase::First, DataPhase::Second];
 
     #[test]
     fn slots_of_streams_do_not_overlap() {
@@ -486,9 +508,13 @@ mod tests {
             (1..=15).flat_map(|streams| [(streams, BOARD), (streams, BOARD_OF_TWO)])
         {
             let mut parts = Vec::new();
-            for at in [(4, Phase::First), (4, Phase::Second), (5, Phase::Only)] {
+            for at in [
+                (4, DataPhase::First),
+                (4, DataPhase::Second),
+                (5, DataPhase::Only),
+            ] {
                 for number in 0..streams {
-                    let slots = Slots::new(len, at, (number, streams), 1).unwrap();
+                    let slots = StreamSlots::new(len, at, (number, streams), 1).unwrap();
                     assert!(slots.count >= SLOTS, "{slots:?}");
                     parts.extend((0..slots.count).map(|slot| (slots.place(slot), slots.each)));
                     assert_eq!(slots.place(0), slots.place(slots.count));
@@ -509,7 +535,7 @@ mod tests {
             for first in 0..1000 {
                 let begins: Vec<usize> = (first..)
                     .take(count / 2)
-                    .map(|turn| spread(turn, count))
+                    .map(|turn| first_slot(turn, count))
                     .collect();
                 assert!(begins.iter().all(|slot| *slot < count));
                 assert!(
@@ -527,7 +553,7 @@ mod tests {
     #[test]
     fn slots_hold_whole_elements_or_there_are_none() {
         for (unit, is_there) in [(1, true), (24, true), (1000, true), (BOARD, false)] {
-            let slots = Slots::new(BOARD, (0, Phase::First), (0, 3), unit);
+            let slots = StreamSlots::new(BOARD, (0, DataPhase::First), (0, 3), unit);
             assert_eq!(slots.is_some(), is_there, "{unit}");
             assert!(slots.is_none_or(|slots| slots.each.is_multiple_of(unit)));
         }
@@ -536,11 +562,11 @@ mod tests {
     #[test]
     fn what_is_passed_on_goes_in_slots_that_are_shorter_the_more_members_pass_it_on() {
         let each = |bytes, hops, unit| {
-            let slots = Slots::passed_on(BOARD, (0, Phase::Only), (bytes, hops), unit);
+            let slots = StreamSlots::forwarded(BOARD, (0, DataPhase::Only), (bytes, hops), unit);
             slots.map(|slots| slots.each)
         };
         for unit in [1, 8, 24, 40_000, BOARD] {
-            let usual = Slots::new(BOARD, (0, Phase::Only), (0, 1), unit);
+            let usual = StreamSlots::new(BOARD, (0, DataPhase::Only), (0, 1), unit);
             for (bytes, hops) in [(0, 1), (4096, 3), (1 << 20, 7), (usize::MAX, 1)] {
                 let each = each(bytes, hops, unit);
                 assert_eq!(each.is_some(), usual.is_some(), "{unit}");
@@ -556,15 +582,15 @@ mod tests {
     #[test]
     fn words_count_in_their_own_phase_alone() {
         for sequence in [1, 2, u64::MAX >> 25, u64::MAX >> 20] {
-            let bases = [Phase::First, Phase::Second].map(|phase| base(sequence, phase));
-            let next = base(sequence + 1, Phase::Only);
+            let bases = [DataPhase::First, DataPhase::Second].map(|phase| base(sequence, phase));
+            let next = base(sequence + 1, DataPhase::Only);
             for (at, base) in bases.into_iter().enumerate() {
                 let counted = |word| count(word, base, 10);
                 assert_eq!(
                     [0, 1, 9, 10].map(|slots| counted(base + slots)),
                     [0, 1, 9, 10]
                 );
-                // A member that is in a later phase has done all of this one.
+                // A member in a later phase has finished this one.
                 assert_eq!(counted(next.wrapping_add(3)), 10);
                 assert_eq!(
                     counted(bases[1].wrapping_add(3)),
@@ -573,9 +599,9 @@ mod tests {
                 assert_eq!(count(base.wrapping_add(7), next, 10), 0);
             }
         }
-        assert_eq!(count(0, base(1, Phase::Only), 10), 0);
+        assert_eq!(count(0, base(1, DataPhase::Only), 10), 0);
         assert_eq!(
-            PHASES.map(|phase| base(3, phase) == base(3, Phase::Only)),
+            PHASES.map(|phase| base(3, phase) == base(3, DataPhase::Only)),
             [true, true, false]
         );
     }

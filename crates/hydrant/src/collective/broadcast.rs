@@ -2,19 +2,19 @@
 
 use super::{
     all_gather::{bytes_mut, sized},
-    board::Phase,
-    header::{Header, Operation},
+    board::DataPhase,
+    header::{CallHeader, CollectiveKind},
     layout::SMALL,
-    piggyback::{Piggyback, Wanted},
-    ride::Ride,
-    team::{IDLE, Team, at_once},
+    piggyback::{PiggybackData, Wanted},
+    piggybacked_blocks::PiggybackedBlocks,
+    team::{IDLE, Team, poll_once},
 };
 use crate::{Pod, Result, TeamRank};
 
 impl Team {
-    /// Brings the elements of `root` to every member.
+    /// Sends the elements of `root` to every member.
     ///
-    /// Returns at the root when they are on their way; `data` may be used again.
+    /// At the root, the call returns when the elements are in flight, and `data` may be reused.
     ///
     /// # Errors
     /// [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch),
@@ -22,51 +22,62 @@ impl Team {
     /// collective of a [`Team`].
     pub fn broadcast<T: Pod>(&self, root: TeamRank, data: &mut [T]) -> Result<()> {
         let _turn = self.enter("broadcast", IDLE)?;
-        let (header, root) = self.bringing::<T>(root, data.len());
+        let (header, root) = self.broadcast_call::<T>(root, data.len());
         let data = bytes_mut(data);
         if data.len() > SMALL {
-            return at_once(self.spread(header, root, data));
+            return poll_once(self.broadcast_bytes(header, root, data));
         }
         if !self.layout.is_flat() {
-            return at_once(self.spread(header, root, data));
+            return poll_once(self.broadcast_bytes(header, root, data));
         }
         let given = match root {
             Ok(root) if root == self.me => shown_to_all(data),
-            _ => Piggyback::Nothing,
+            _ => PiggybackData::Nothing,
         };
-        match self.agree_now(header, root, given)? {
+        match self.agree_blocking(header, root, given)? {
             root if root == self.me => Ok(()),
-            root => Ride::given(self, data.len(), false).read(root, data),
+            root => PiggybackedBlocks::in_scratch(self, data.len(), false).read(root, data),
         }
     }
 
-    /// A broadcast, as part of one that is blocking or not.
-    pub(super) async fn bring<T: Pod>(&self, root: TeamRank, data: &mut [T]) -> Result<()> {
-        let (header, root) = self.bringing::<T>(root, data.len());
-        self.spread(header, root, bytes_mut(data)).await
+    /// A broadcast, for blocking and background calls.
+    pub(super) async fn broadcast_async<T: Pod>(
+        &self,
+        root: TeamRank,
+        data: &mut [T],
+    ) -> Result<()> {
+        let (header, root) = self.broadcast_call::<T>(root, data.len());
+        self.broadcast_bytes(header, root, bytes_mut(data)).await
     }
 
-    /// What a member says of a broadcast, and the root if it is one.
-    fn bringing<T: Pod>(&self, root: TeamRank, len: usize) -> (Header, Result<usize>) {
-        let header = Header::new(Operation::Broadcast).of::<T>(len).root(root);
+    /// The header of a broadcast, and the checked root.
+    fn broadcast_call<T: Pod>(&self, root: TeamRank, len: usize) -> (CallHeader, Result<usize>) {
+        let header = CallHeader::new(CollectiveKind::Broadcast)
+            .of::<T>(len)
+            .root(root);
         let checked = sized::<T>().and_then(|()| self.check_member(root));
         (header, checked)
     }
 
-    /// How many places after me the root is.
+    /// The distance from this member to the root.
     pub(super) fn distance_to(&self, root: &Result<usize>) -> usize {
         let size = self.members.len();
         (root.as_ref()).map_or(0, |root| (root + size - self.me) % size)
     }
 
-    /// Agrees, and brings the root's bytes to all.
-    async fn spread(&self, header: Header, root: Result<usize>, data: &mut [u8]) -> Result<()> {
+    /// Agrees, and sends the root's bytes to all.
+    async fn broadcast_bytes(
+        &self,
+        header: CallHeader,
+        root: Result<usize>,
+        data: &mut [u8],
+    ) -> Result<()> {
         if data.len() > SMALL {
             let Some(board) = &self.board else {
-                let root = self.agree(header, root, Piggyback::Nothing).await?;
-                return self.stream_down(root, data).await;
+                let root = self.agree(header, root, PiggybackData::Nothing).await?;
+                return self.broadcast_long(root, data).await;
             };
-            let at = self.next(Phase::Only);
+            let at = self.next(DataPhase::Only);
             let mut streams = match &root {
                 Ok(root) => self.broadcast_streams(board, at, *root, data)?,
                 Err(_) => self.no_streams(board, at),
@@ -76,37 +87,38 @@ impl Team {
         }
         if self.layout.is_flat() {
             let each = data.len();
-            let (root, ride) = self
-                .ride_from_root(header, root, shown_to_all(data), each)
+            let (root, blocks) = self
+                .piggyback_from_root(header, root, shown_to_all(data), each)
                 .await?;
-            return match root == self.me {
-                true => Ok(()),
-                false => ride.read(root, data),
+            return if root == self.me {
+                Ok(())
+            } else {
+                blocks.read(root, data)
             };
         }
-        // Not to be changed unless all agree.
+        // `data` stays unchanged unless all agree.
         let mut copy = data.to_vec();
-        let root = self.agree_and_spread(header, root, &mut copy).await?;
+        let root = self.piggyback_spread(header, root, &mut copy).await?;
         if root != self.me {
             data.copy_from_slice(&copy);
         }
         Ok(())
     }
 
-    /// Agrees while the root's bytes spread: few.
-    pub(super) async fn agree_and_spread(
+    /// Agrees with the root's bytes piggybacked, in a team that is not flat.
+    pub(super) async fn piggyback_spread(
         &self,
-        header: Header,
+        header: CallHeader,
         root: Result<usize>,
         data: &mut [u8],
     ) -> Result<usize> {
         let distance = self.distance_to(&root);
-        self.agree(header, root, Piggyback::Spread { data, distance })
+        self.agree(header, root, PiggybackData::Spread { data, distance })
             .await
     }
 }
 
-fn shown_to_all(data: &[u8]) -> Piggyback<'_> {
+fn shown_to_all(data: &[u8]) -> PiggybackData<'_> {
     let wanted = Wanted::ByAll;
-    Piggyback::Shown { data, wanted }
+    PiggybackData::Shown { data, wanted }
 }

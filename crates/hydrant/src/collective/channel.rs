@@ -1,26 +1,27 @@
-//! Channels: data from one member to another, through slots in the receiver's scratch, or [directly](super::direct)
-//! into its buffer.
+//! Channels: data from one member to another, through slots in the receiver's scratch or
+//! [directly](super::direct) into its buffer.
 //!
-//! The receiver opens a channel for a sender by giving it credit; the sender sends units, as
-//! far as its credit goes, and counts them in the channel's flag; units taken are new credit, [some](CREDITED) at a
-//! time. A chunk lies in a slot, which nobody overwrites before it was read; and a channel serves one sender after
-//! the other without either knowing of the next.
+//! The receiver opens a channel for a sender by giving it credit. The sender sends units as far as its
+//! credit goes, and counts them in the channel's flag. The receiver returns credit for [several](CREDITED)
+//! units at a time. A chunk lies in a slot, which is overwritten only after it was read. A channel serves
+//! one sender after another, and the senders need not know of each other.
 //!
-//! Both words hold the use (`epoch`) of the channel and, in the low byte, a count of units
-//! modulo 256: sender and receiver are never further apart than the slots.
+//! The flag and the credit hold the use (`epoch`) of the channel and, in the low byte, a count of units
+//! modulo 256. Sender and receiver are never further apart than the slots.
 
 use super::{
-    direct::{Cleared, Sink, Source},
+    awaited::Awaited,
+    direct::{Cleared, IncomingData, OutgoingData},
     layout::SLOTS,
-    sought::Sought,
     team::{Team, outside},
 };
 use crate::{Error, Result};
 
-/// So many units taken are told at once: the sender has as many left meanwhile, and half as much is said.
+/// Units for which credit is returned at once. The sender has as many left meanwhile, and half as many
+/// messages are sent.
 const CREDITED: usize = SLOTS / 2;
 
-/// The end of a channel that gives.
+/// The sender's end of a channel.
 pub(super) struct Outbound<'a> {
     pub(super) team: &'a Team,
     pub(super) channel: usize,
@@ -28,11 +29,11 @@ pub(super) struct Outbound<'a> {
     pub(super) epoch: u64,
     /// Units that were sent.
     pub(super) sent: usize,
-    /// What the receiver has cleared for the next ones.
+    /// The buffer that the receiver has cleared for the next units.
     pub(super) cleared: Option<Cleared>,
 }
 
-/// The end of a channel that takes.
+/// The receiver's end of a channel.
 pub(super) struct Inbound<'a> {
     pub(super) team: &'a Team,
     pub(super) channel: usize,
@@ -54,30 +55,30 @@ impl<'a> Outbound<'a> {
         }
     }
 
-    /// Sends what the other side receives by one [`Inbound::receive`] of the same length.
+    /// Sends data that the receiver takes by one [`Inbound::receive`] of the same length.
     pub(super) async fn send(&mut self, data: &[u8]) -> Result<()> {
-        let mut source = Source::new(data);
+        let mut source = OutgoingData::new(data);
         while !source.is_over() {
             source.send_one(self).await?;
         }
         Ok(())
     }
 
-    /// Waits until the receiver lets this member send a unit.
+    /// Waits for credit to send a unit.
     pub(super) async fn until_credited(&self) -> Result<()> {
         let team = self.team;
-        let credit = Sought::Beyond(team.layout.credit(self.to), word(self.epoch, self.sent));
+        let credit = Awaited::CountBeyond(team.layout.credit(self.to), word(self.epoch, self.sent));
         team.until_data(credit).await
     }
 
     /// Sends a chunk as the next unit.
     pub(super) fn send_chunk(&mut self, chunk: &[u8]) -> Result<()> {
         let at = self.team.layout.slot(self.channel, self.sent % SLOTS);
-        self.say_sent(at, chunk)
+        self.store_unit(at, chunk)
     }
 
-    /// Counts a unit, after `data` was stored at byte `at` of the receiver's scratch.
-    pub(super) fn say_sent(&mut self, at: usize, data: &[u8]) -> Result<()> {
+    /// Stores `data` at offset `at` of the receiver's scratch, and counts it as a unit.
+    pub(super) fn store_unit(&mut self, at: usize, data: &[u8]) -> Result<()> {
         let (team, flag) = (self.team, self.team.layout.flag(self.channel));
         self.sent += 1;
         team.store(self.to, at, data, (flag, &[word(self.epoch, self.sent)]))
@@ -85,7 +86,7 @@ impl<'a> Outbound<'a> {
 }
 
 impl<'a> Inbound<'a> {
-    /// Lets `from` send. Whoever sent on this channel before has been heard to the end.
+    /// Lets `from` send. All units of the channel's previous sender have been received.
     pub(super) fn open(team: &'a Team, channel: usize, from: usize, epoch: u64) -> Result<Self> {
         let inbound = Self {
             team,
@@ -98,55 +99,56 @@ impl<'a> Inbound<'a> {
         Ok(inbound)
     }
 
-    /// Receives what the other side sent by one [`Outbound::send`] of the same length.
+    /// Receives data that the sender sends by one [`Outbound::send`] of the same length.
     pub(super) async fn receive(&mut self, into: &mut [u8]) -> Result<()> {
-        Sink::new(into).receive_all(self).await
+        IncomingData::new(into).receive_all(self).await
     }
 
-    /// Waits until the next unit has come.
+    /// Waits until the next unit has arrived.
     pub(super) async fn until_filled(&self) -> Result<()> {
         let team = self.team;
-        let filled = Sought::Beyond(
+        let filled = Awaited::CountBeyond(
             team.layout.flag(self.channel),
             word(self.epoch, self.received),
         );
         team.until_data(filled).await
     }
 
-    /// Takes the next unit, a chunk that has come.
+    /// Reads the next unit, a chunk that has arrived.
     pub(super) fn read_chunk(&mut self, chunk: &mut [u8]) -> Result<()> {
         let at = self.team.layout.slot(self.channel, self.received % SLOTS);
         self.team.scratch.read(at, chunk).map_err(outside)?;
-        self.took()
+        self.count_taken()
     }
 
-    /// Counts a unit that was taken.
-    pub(super) fn took(&mut self) -> Result<()> {
+    /// Counts a received unit, and returns credit if it is time.
+    pub(super) fn count_taken(&mut self) -> Result<()> {
         self.received += 1;
-        match self.received.is_multiple_of(CREDITED) {
-            true => self.give_credit(),
-            false => Ok(()),
+        if self.received.is_multiple_of(CREDITED) {
+            self.give_credit()
+        } else {
+            Ok(())
         }
     }
 
-    /// The sender may send as many units as there are slots beyond what was received.
+    /// Lets the sender send as many units beyond those received as there are slots.
     fn give_credit(&self) -> Result<()> {
         let credit = self.team.layout.credit(self.team.me);
         let value = word(self.epoch, self.received + SLOTS);
         match self.team.store(self.from, 0, &[], (credit, &[value])) {
-            // A sender that is gone needs none; if anything of it is missing, that is told.
+            // A sender that has ended needs none; a later wait reports units that are missing.
             Err(Error::PeerLost(_)) => Ok(()),
             other => other,
         }
     }
 }
 
-/// Sends and receives at once, unit by unit, as members of a ring must: what `data` has is sent, one after the
-/// other, and `into` is filled. The next member has places of the same lengths.
+/// Sends `data` and fills `into` at once, unit by unit, as members of a ring must. The next member has
+/// destinations of the same lengths.
 ///
-/// No ring of members can stop: whoever is at the lowest unit of all finds that its
-/// receiver has taken every unit before that, of which it has told all but the last few, and has cleared its buffer
-/// for that one; and that its sender has sent that one.
+/// No ring can deadlock. Consider the member at the lowest unit. Its receiver has taken every earlier unit,
+/// has returned credit for all but the last few, and has cleared its buffer for this unit. Its sender has
+/// sent this unit.
 pub(super) async fn shift(
     mut outbound: Outbound<'_>,
     data: &[&[u8]],
@@ -154,9 +156,9 @@ pub(super) async fn shift(
     into: impl IntoIterator<Item = &mut [u8]>,
 ) -> Result<()> {
     let mut sinks = (into.into_iter()).filter(|into| !into.is_empty());
-    let mut sink = sinks.next().map(Sink::new);
+    let mut sink = sinks.next().map(IncomingData::new);
     let mut sources = (data.iter()).filter(|data| !data.is_empty());
-    let mut source = sources.next().map(|data| Source::new(data));
+    let mut source = sources.next().map(|data| OutgoingData::new(data));
     while source.is_some() || sink.is_some() {
         if let Some(sink) = &mut sink {
             sink.clear(&inbound)?;
@@ -164,13 +166,13 @@ pub(super) async fn shift(
         if let Some(sending) = &mut source {
             sending.send_one(&mut outbound).await?;
             if sending.is_over() {
-                source = sources.next().map(|data| Source::new(data));
+                source = sources.next().map(|data| OutgoingData::new(data));
             }
         }
         if let Some(receiving) = &mut sink {
             receiving.receive_one(&mut inbound).await?;
             if receiving.is_over() {
-                sink = sinks.next().map(Sink::new);
+                sink = sinks.next().map(IncomingData::new);
             }
         }
     }

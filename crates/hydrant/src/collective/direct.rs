@@ -1,16 +1,18 @@
-//! Long data that goes from buffer to buffer: the receiver registers its own and *clears* it for the sender, whose
-//! NIC writes there from the sender's, and the sender says how much (ARMCI §3, zero-copy and rendezvous).
+//! Long data that goes from buffer to buffer (ARMCI §3, zero-copy and rendezvous). The receiver registers
+//! its buffer and *clears* it for the sender. The sender's NIC writes into it, and the sender reports how
+//! much was written.
 //!
-//! Data on a [channel](super::channel) moves in units, which both sides count: a unit is a chunk in a slot, or
-//! what was written. Whoever receives much clears its buffer, or so much of it as may be registered at once, before
-//! it waits, or says that it cannot; the sender waits for that. As far as a buffer is cleared the sender chooses
-//! what a unit is: if it cannot register its own side, or a write fails, it sends chunks, which the receiver
-//! copies from the slots.
+//! Data on a [channel](super::channel) moves in units, which both sides count. A unit is a chunk in a slot
+//! or a direct write. Before it waits, a receiver of long data clears its buffer, or as much of it as may
+//! be registered at once, or reports that it cannot. The sender waits for that. Within a cleared buffer the
+//! sender chooses the kind of each unit. If it cannot register its own side, or a write fails, it sends
+//! chunks, which the receiver copies from the slots.
 //!
-//! Both sides know from what is left of their calls, which are equally long, whether a buffer is cleared next.
+//! Both sides make calls of equal length. So both know from the bytes left whether a buffer is cleared
+//! next.
 //!
 //! ```text
-//! cleared    at the sender, a line each receiver: number, key, address, bytes, and how many of these at first go in chunks
+//! cleared    at the sender, a line for each receiver: number, key, address, bytes, leading bytes that go in chunks
 //! written    at the receiver, behind a channel's flag, [unit modulo slots]: number, bytes
 //! ```
 
@@ -19,9 +21,9 @@ use std::{mem, ops::Range, sync::atomic::Ordering::Acquire};
 use hydrant_conduit::{Key, Remote};
 
 use super::{
+    awaited::Awaited,
     channel::{Inbound, Outbound},
     layout::{CHUNK, DIRECT, PIECE},
-    sought::Sought,
     team::{Team, outside},
 };
 use crate::{
@@ -29,105 +31,104 @@ use crate::{
     transfer::{Buffer, Transfer},
 };
 
-/// Bits of a number for units of one use of a channel. What they cannot tell apart lies so many units apart, and was
-/// told of anew in between.
+/// Bits that number the units of one use of a channel. Two units of equal number are so far apart that the
+/// buffer was cleared anew between them.
 const UNITS: u32 = 20;
 
-/// The number of a unit, or of the first for which a buffer is cleared.
+/// The number of a unit, or of the first unit for which a buffer is cleared.
 fn number(epoch: u64, unit: usize) -> u64 {
     epoch << UNITS | (unit as u64 & ((1 << UNITS) - 1))
 }
 
-/// What a receiver has cleared.
+/// The buffer that a receiver has cleared.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cleared {
-    /// Where it is to be written; nowhere if it goes in chunks.
+    /// Where to write; `None` if the data goes in chunks.
     to: Option<Remote>,
-    /// Bytes left of it.
+    /// Bytes left.
     left: usize,
-    /// Of these, bytes at first that go in chunks: the other side has not the whole of their bucket.
+    /// Leading bytes that go in chunks, because the receiver has not the whole of their bucket.
     before: usize,
 }
 
-/// What a member sends by one call.
-pub(super) struct Source<'a> {
+/// The data of one send call.
+pub(super) struct OutgoingData<'a> {
     data: &'a [u8],
-    /// Bytes that were sent.
+    /// Bytes sent.
     at: usize,
-    /// Bytes that are written as one unit, at most.
+    /// Most bytes that one unit writes.
     unit: usize,
-    /// Registered from this byte on, or not, if there was no room.
+    /// The buffer registered from this offset on, or an attempt that found no room.
     buffer: Option<(usize, Buffer<'a>)>,
 }
 
-/// Where a member receives by one call.
-pub(super) struct Sink<'a> {
-    /// What is behind the landing.
+/// The destination of one receive call.
+pub(super) struct IncomingData<'a> {
+    /// The bytes behind the landing.
     rest: &'a mut [u8],
-    landing: Option<Landing<'a>>,
-    /// All of it is one landing, which stays to be looked at.
+    landing: Option<RegisteredBuffer<'a>>,
+    /// All data is one landing, which stays readable.
     is_looked_at: bool,
 }
 
 /// A buffer that was registered to be cleared, if there was room.
-struct Landing<'a> {
+struct RegisteredBuffer<'a> {
     buffer: Buffer<'a>,
-    /// Bytes of it that were received.
+    /// Bytes received.
     at: usize,
-    /// Bytes behind these that were cleared, or were said to go in chunks.
+    /// Bytes after these that were cleared, or were announced to go in chunks.
     cleared: usize,
-    /// Of these, bytes at first that go in chunks.
+    /// Leading bytes of these that go in chunks.
     before: usize,
 }
 
-/// Bytes of the next chunk, of so many that were cleared, `before` of them not to be written.
+/// Bytes of the next chunk, of `cleared` bytes of which the first `before` are not written.
 fn chunk_of(cleared: usize, before: usize) -> usize {
     CHUNK.min(if before > 0 { before } else { cleared })
 }
 
-/// What has come as a unit.
-enum Unit {
+/// The kind of a received unit.
+enum ReceivedUnit {
     Chunk,
-    /// So many bytes were written.
+    /// A direct write of this many bytes.
     Written(usize),
 }
 
 impl Team {
-    /// Whether whoever receives so many bytes from, or sends them to, a member clears its buffer. Both know it alike.
+    /// Returns whether the receiver of `len` bytes clears its buffer, between this member and `member`.
+    /// Both sides compute the same.
     pub(super) fn clears(&self, member: usize, len: usize) -> bool {
         len >= DIRECT && self.peers[member].mapped().is_none() && self.registers()
     }
 
-    /// Whether buffers may be registered, where they are not mapped: alike at every member, whatever its settings.
+    /// Returns whether buffers are registered on this network: the same at every member, whatever its
+    /// settings.
     fn registers(&self) -> bool {
         self.progress.conduit().caps().registration.is_some()
     }
 
-    /// Bytes of what is passed on at once.
+    /// Bytes that are forwarded at once.
     pub(super) fn piece(&self) -> usize {
-        match self.registers() {
-            true => PIECE,
-            false => CHUNK,
-        }
+        if self.registers() { PIECE } else { CHUNK }
     }
 
     fn transfer(&self) -> Result<std::sync::Arc<Transfer>> {
         self.transfer.upgrade().ok_or(Error::JobOver)
     }
 
-    /// A word of the own scratch.
+    /// Loads a word of this member's scratch.
     fn word(&self, at: usize) -> Result<u64> {
         let word = self.scratch.atomic_u64(at).map_err(outside)?;
         Ok(word.load(Acquire))
     }
 }
 
-impl<'a> Source<'a> {
+impl<'a> OutgoingData<'a> {
     pub(super) fn new(data: &'a [u8]) -> Self {
         Self::in_units(data, usize::MAX)
     }
 
-    /// As [`new`](Self::new), for a receiver that looks at units of so many bytes as they come.
+    /// As [`new`](Self::new), for a receiver that reads units of this length as they arrive.
     pub(super) fn in_units(data: &'a [u8], unit: usize) -> Self {
         Self {
             data,
@@ -137,7 +138,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Bytes that were not sent.
+    /// Bytes not sent yet.
     fn left(&self) -> usize {
         self.data.len() - self.at
     }
@@ -146,11 +147,11 @@ impl<'a> Source<'a> {
         self.left() == 0
     }
 
-    /// Registers what comes next, if that is not done: what is registered, and where that lies there.
+    /// Registers the next bytes unless they are registered. Returns the buffer and the offset in it.
     fn registered(&mut self, team: &Team) -> Result<Option<(&Buffer<'a>, usize)>> {
         let covers = |(start, buffer): &(usize, Buffer<'_>)| self.at < start + buffer.len();
         if !self.buffer.as_ref().is_some_and(covers) {
-            // Before its neighbour is: they may share a page.
+            // Released before the next one is registered: the two may share a page.
             self.buffer = None;
             let transfer = team.transfer()?;
             let len = self.left().min(transfer.registered_at_once().max(DIRECT));
@@ -171,18 +172,18 @@ impl<'a> Source<'a> {
         if let Some(place) = cleared.and_then(|cleared| cleared.to)
             && let Some(written) = self.write(outbound, place).await?
         {
-            self.went(outbound, written);
-            return outbound.say_written(written);
+            self.advance(outbound, written);
+            return outbound.report_written(written);
         }
         let most = (outbound.cleared).map_or(CHUNK, |it| chunk_of(it.left, it.before));
         let len = most.min(self.left());
         let chunk = &self.data[self.at..self.at + len];
-        self.went(outbound, len);
+        self.advance(outbound, len);
         outbound.send_chunk(chunk)
     }
 
-    /// So many bytes go as the next unit.
-    fn went(&mut self, outbound: &mut Outbound<'_>, len: usize) {
+    /// Moves on by a unit of `len` bytes.
+    fn advance(&mut self, outbound: &mut Outbound<'_>, len: usize) {
         self.at += len;
         if let Some(cleared) = &mut outbound.cleared {
             cleared.left -= len;
@@ -194,8 +195,8 @@ impl<'a> Source<'a> {
         outbound.cleared = outbound.cleared.filter(|cleared| cleared.left > 0);
     }
 
-    /// Writes what comes next, as much as was cleared and is registered here: how many bytes; none if that could not
-    /// be.
+    /// Writes the next bytes, as far as they are cleared and registered here. Returns the bytes written, or
+    /// `None` if nothing could be written.
     async fn write(&mut self, outbound: &Outbound<'_>, mut place: Remote) -> Result<Option<usize>> {
         let (team, peer) = (outbound.team, outbound.team.members[outbound.to]);
         let cleared = outbound.cleared.map_or(0, |cleared| cleared.left);
@@ -204,11 +205,11 @@ impl<'a> Source<'a> {
             return Ok(None);
         };
         let mut gone = 0;
-        // In as many parts as it has extents, which are one unit: who waits for as much of the other waits once.
+        // One write for each extent; together they are one unit, so that the receiver waits once.
         let failed = loop {
             let written = match buffer.write(start + gone, (peer, place), most - gone) {
                 Ok(None) => break None,
-                Ok(Some((write, len))) => team.until_written(write).await.map(|()| len),
+                Ok(Some((write, len))) => team.until_write_ends(write).await.map(|()| len),
                 Err(cause) => Err(cause),
             };
             match written {
@@ -224,8 +225,8 @@ impl<'a> Source<'a> {
         };
         match failed {
             Some(cause @ (Error::PeerLost(_) | Error::JobOver | Error::Expelled(_))) => {
-                team.give_up();
-                Err(team.lost_first(cause))
+                team.abandon();
+                Err(team.blame_first_lost(cause))
             }
             Some(cause) => {
                 tracing::debug!(%cause, "a part of a collective is copied: it could not be written");
@@ -236,7 +237,7 @@ impl<'a> Source<'a> {
     }
 }
 
-impl<'a> Sink<'a> {
+impl<'a> IncomingData<'a> {
     pub(super) fn new(into: &'a mut [u8]) -> Self {
         Self {
             rest: into,
@@ -245,8 +246,8 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// As [`new`](Self::new), where the sender lets this member [clear](Team::clears) it: what has come can be
-    /// [looked at](Self::part).
+    /// As [`new`](Self::new), where the sender lets this member [clear](Team::clears) the buffer: received
+    /// bytes stay [readable](Self::part).
     pub(super) fn looked_at(into: &'a mut [u8]) -> Self {
         Self {
             is_looked_at: true,
@@ -263,10 +264,10 @@ impl<'a> Sink<'a> {
         self.landing.as_ref().map_or(0, |landing| landing.at)
     }
 
-    /// Some of these bytes.
+    /// A range of the received bytes.
     ///
     /// # Panics
-    /// If they were not received.
+    /// Panics if bytes of the range have not been received.
     pub(super) fn part(&mut self, range: Range<usize>) -> &mut [u8] {
         assert!(range.end <= self.received());
         match &mut self.landing {
@@ -275,13 +276,13 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Bytes that were not received.
+    /// Bytes not received yet.
     fn left(&self) -> usize {
         let landing = self.landing.as_ref();
         landing.map_or(0, |it| it.buffer.len() - it.at) + self.rest.len()
     }
 
-    /// Clears what comes next, if that is much and was not done.
+    /// Clears the next bytes if they are long and not cleared yet.
     pub(super) fn clear(&mut self, inbound: &Inbound<'_>) -> Result<()> {
         let (team, left) = (inbound.team, self.left());
         let is_cleared = (self.landing.as_ref()).is_some_and(|landing| landing.cleared > 0);
@@ -290,7 +291,7 @@ impl<'a> Sink<'a> {
         }
         if self.landing.is_none() {
             let transfer = team.transfer()?;
-            // What is left behind it is nothing, or enough to be cleared.
+            // The rest behind it is empty or long enough to be cleared.
             let len = match transfer.registered_at_once().max(DIRECT) {
                 _ if self.is_looked_at => left,
                 most if left - left.min(most) < DIRECT => left,
@@ -298,7 +299,7 @@ impl<'a> Sink<'a> {
             };
             let (next, rest) = mem::take(&mut self.rest).split_at_mut(len);
             self.rest = rest;
-            self.landing = Some(Landing {
+            self.landing = Some(RegisteredBuffer {
                 buffer: transfer.to_be_written(next),
                 at: 0,
                 cleared: 0,
@@ -314,7 +315,7 @@ impl<'a> Sink<'a> {
             None => (None, 0, all),
         };
         (landing.cleared, landing.before) = (len, before);
-        inbound.say_cleared(place, len, before)
+        inbound.report_cleared(place, len, before)
     }
 
     /// Receives all that is left.
@@ -338,12 +339,12 @@ impl<'a> Sink<'a> {
         let (at, cleared, before) = (landing.at, landing.cleared, landing.before);
         let left = landing.buffer.len() - at;
         let came = match inbound.unit()? {
-            Unit::Written(len) if before == 0 && (1..=cleared).contains(&len) => {
-                inbound.took()?;
+            ReceivedUnit::Written(len) if before == 0 && (1..=cleared).contains(&len) => {
+                inbound.count_taken()?;
                 len
             }
-            Unit::Written(_) => return Err(inbound.malformed()),
-            Unit::Chunk => {
+            ReceivedUnit::Written(_) => return Err(inbound.malformed()),
+            ReceivedUnit::Chunk => {
                 let len = chunk_of(if cleared > 0 { cleared } else { left }, before);
                 inbound.read_chunk(landing.buffer.part(at..at + len))?;
                 len
@@ -363,15 +364,15 @@ impl<'a> Sink<'a> {
 }
 
 impl Outbound<'_> {
-    /// Waits until the other side has said what it clears.
+    /// Waits until the receiver has reported its cleared buffer.
     async fn until_cleared(&self) -> Result<Cleared> {
         let (team, at) = (self.team, self.team.layout.cleared(self.to));
-        let said = Sought::Word(at, number(self.epoch, self.sent));
+        let said = Awaited::Word(at, number(self.epoch, self.sent));
         team.until_data(said).await?;
         let word = |index: usize| team.word(at + index * size_of::<u64>());
         let (key, offset) = (Key(word(1)?), word(2)?);
         let bytes = |index| Ok::<_, Error>(usize::try_from(word(index)?).unwrap_or(usize::MAX));
-        // A peer that lies gains nothing by saying none.
+        // A peer that reports zero bytes gains nothing.
         let left = bytes(3)?.max(1);
         Ok(Cleared {
             to: (key != Key::ANY).then_some(Remote { key, offset }),
@@ -380,17 +381,17 @@ impl Outbound<'_> {
         })
     }
 
-    /// Says that the next unit was written: so many bytes.
-    fn say_written(&mut self, len: usize) -> Result<()> {
+    /// Reports that the next unit was written directly.
+    fn report_written(&mut self, len: usize) -> Result<()> {
         let at = self.team.layout.written(self.channel, self.sent);
         let words = [number(self.epoch, self.sent + 1), len as u64];
-        self.say_sent(at, bytemuck::cast_slice(&words))
+        self.store_unit(at, bytemuck::cast_slice(&words))
     }
 }
 
 impl Inbound<'_> {
-    /// Clears a buffer for what comes next, or says that it goes in chunks.
-    fn say_cleared(&self, place: Option<Remote>, len: usize, before: usize) -> Result<()> {
+    /// Clears a buffer for the next bytes, or reports that they go in chunks.
+    fn report_cleared(&self, place: Option<Remote>, len: usize, before: usize) -> Result<()> {
         let team = self.team;
         let Remote { key, offset } = place.unwrap_or(Remote {
             key: Key::ANY,
@@ -399,28 +400,29 @@ impl Inbound<'_> {
         let number = number(self.epoch, self.received);
         let words = [number, key.0, offset, len as u64, before as u64];
         match team.store(self.from, 0, &[], (team.layout.cleared(team.me), &words)) {
-            // A sender that is gone sends nothing; if anything of it is missing, that is told.
+            // A sender that has ended sends nothing; a later wait reports units that are missing.
             Err(Error::PeerLost(_)) => Ok(()),
             other => other,
         }
     }
 
-    /// What the next unit is, which has come.
-    fn unit(&self) -> Result<Unit> {
+    /// The kind of the next unit, which has arrived.
+    fn unit(&self) -> Result<ReceivedUnit> {
         let at = self.team.layout.written(self.channel, self.received);
-        match self.team.word(at)? == number(self.epoch, self.received + 1) {
-            false => Ok(Unit::Chunk),
-            true => {
-                let len = self.team.word(at + size_of::<u64>())?;
-                Ok(Unit::Written(usize::try_from(len).unwrap_or(usize::MAX)))
-            }
+        if self.team.word(at)? == number(self.epoch, self.received + 1) {
+            let len = self.team.word(at + size_of::<u64>())?;
+            Ok(ReceivedUnit::Written(
+                usize::try_from(len).unwrap_or(usize::MAX),
+            ))
+        } else {
+            Ok(ReceivedUnit::Chunk)
         }
     }
 
-    /// The sender says what cannot be: it is put out of the job.
+    /// Expels the sender, whose report is impossible.
     fn malformed(&self) -> Error {
         let rank = self.team.members[self.from];
         (self.team.progress).malformed(rank, "it wrote more than a collective cleared");
-        self.team.lost_first(Error::PeerLost(rank))
+        self.team.blame_first_lost(Error::PeerLost(rank))
     }
 }

@@ -1,21 +1,22 @@
-//! Exchanges between all members: by [boards](super::board) where they are mapped, else pairwise. In step s each member sends to the one s places after it and receives
-//! from the one s places before it. No member is a bottleneck, and every byte travels once.
+//! Exchanges between all members: on [boards](super::board) in flat teams, pairwise in others. In step s of
+//! a pairwise exchange, each member sends to the member s after it and receives from the member s before
+//! it. No member is a bottleneck, and every byte travels once.
 
 use std::pin::Pin;
 
 use super::{
-    board::Phase,
+    board::DataPhase,
     channel::{Inbound, Outbound, shift},
     team::Team,
 };
 use crate::Result;
 
 impl Team {
-    /// Sends `mine` to all and receives from each member m into `into[m]`, whose length the two know to be
-    /// the same. The own goes to its place, too, if there is one.
+    /// Sends `mine` to all and receives from each member m into `into[m]`. Both members know the length.
+    /// This member's own data goes to its place if the place is not empty.
     pub(super) fn share(
         &self,
-        phase: Phase,
+        phase: DataPhase,
         mine: &[u8],
         mut into: Vec<&mut [u8]>,
     ) -> Pin<Box<impl Future<Output = Result<()>>>> {
@@ -30,17 +31,17 @@ impl Team {
                     if !into[self.me].is_empty() {
                         into[self.me].copy_from_slice(mine);
                     }
-                    self.exchange_apart(|_| mine, &mut into).await
+                    self.exchange_pairwise(|_| mine, &mut into).await
                 }
             }
         })
     }
 
-    /// Sends `block(m)` to each member m and receives from m into `into[m]`, whose length the
-    /// two know to be the same. The own block is copied.
+    /// Sends `block(m)` to each member m and receives from m into `into[m]`. Both members know the length.
+    /// The own block is copied.
     pub(super) fn exchange<'a>(
         &self,
-        phase: Phase,
+        phase: DataPhase,
         block: impl Fn(usize) -> &'a [u8],
         mut into: Vec<&mut [u8]>,
     ) -> Pin<Box<impl Future<Output = Result<()>>>> {
@@ -52,12 +53,12 @@ impl Team {
                     .await;
             }
             into[self.me].copy_from_slice(block(self.me));
-            self.exchange_apart(block, &mut into).await
+            self.exchange_pairwise(block, &mut into).await
         })
     }
 
-    /// The exchange with the other members, by channels.
-    fn exchange_apart<'a>(
+    /// Exchanges with all other members over channels.
+    fn exchange_pairwise<'a>(
         &self,
         block: impl Fn(usize) -> &'a [u8],
         into: &mut [&mut [u8]],
@@ -66,7 +67,7 @@ impl Team {
             let (size, me) = (self.members.len(), self.me);
             let epoch = self.epochs(size);
             let before = |step| (me + size - step) % size;
-            // Steps take turns on two channels, so that the next sender need not wait to be let in.
+            // Steps alternate between two channels, so that the next sender has credit early.
             let channel = |step: usize| (step - 1) % 2;
             let open = |step: usize| {
                 (step < size)

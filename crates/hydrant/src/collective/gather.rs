@@ -3,10 +3,10 @@
 use super::{
     all_gather::{bytes, bytes_mut, sized},
     blocks::{Blocks, apart, bytes_in, places},
-    board::Phase,
-    header::{Header, Operation},
-    piggyback::{Piggyback, Wanted},
-    team::{IDLE, Team, at_once},
+    board::DataPhase,
+    header::{CallHeader, CollectiveKind},
+    piggyback::{PiggybackData, Wanted},
+    team::{IDLE, Team, poll_once},
 };
 use crate::{Pod, Result, TeamRank};
 
@@ -19,22 +19,24 @@ impl Team {
     /// [`Error::TeamRankOutOfRange`](crate::Error::TeamRankOutOfRange) for the root, and as for every
     /// collective of a [`Team`].
     pub fn gather<T: Pod>(&self, root: TeamRank, mine: &[T]) -> Result<Option<Vec<T>>> {
-        self.now("gather", self.gather_at(root, mine))
+        self.run_blocking("gather", self.gather_async(root, mine))
     }
 
-    pub(super) async fn gather_at<T: Pod>(
+    pub(super) async fn gather_async<T: Pod>(
         &self,
         root: TeamRank,
         mine: &[T],
     ) -> Result<Option<Vec<T>>> {
         if root != self.rank() {
-            self.gather_to(root, Ok(()), mine, &mut []).await?;
+            self.gather_into_checked(root, Ok(()), mine, &mut [])
+                .await?;
             return Ok(None);
         }
         let room =
             sized::<T>().and_then(|()| self.buffer(mine.len().checked_mul(self.members.len())));
         let (mut all, checked) = apart(room);
-        self.gather_to(root, checked, mine, &mut all).await?;
+        self.gather_into_checked(root, checked, mine, &mut all)
+            .await?;
         Ok(Some(all))
     }
 
@@ -50,25 +52,25 @@ impl Team {
         mine: &[T],
         into: Option<&mut [T]>,
     ) -> Result<()> {
-        let (into, checked) = match root == self.rank() {
-            true => {
-                let into = into.unwrap_or_default();
-                let checked = self.room_for_all(mine.len(), into.len());
-                (into, checked)
-            }
-            false => (&mut [][..], Ok(())),
+        let (into, checked) = if root == self.rank() {
+            let into = into.unwrap_or_default();
+            let checked = self.room_for_all(mine.len(), into.len());
+            (into, checked)
+        } else {
+            (&mut [][..], Ok(()))
         };
         let _turn = self.enter("gather_into", IDLE)?;
-        if !self.fits(bytes(mine).len()) {
-            return at_once(self.gather_to(root, checked, mine, into));
+        if !self.fits_piggyback(bytes(mine).len()) {
+            return poll_once(self.gather_into_checked(root, checked, mine, into));
         }
-        let header = Header::new(Operation::Gather)
+        let header = CallHeader::new(CollectiveKind::Gather)
             .of::<T>(mine.len())
             .root(root);
         let checked = (checked.and_then(|()| sized::<T>())).and_then(|()| self.check_member(root));
-        let wanted = Wanted::By(root.index());
-        let ride = self.ride_now(header, checked.map(drop), bytes(mine), wanted)?;
-        ride.hand_blocks(Some(bytes(mine)), bytes_mut(into))
+        let wanted = Wanted::ByMember(root.index());
+        let blocks =
+            self.piggyback_blocks_blocking(header, checked.map(drop), bytes(mine), wanted)?;
+        blocks.copy_blocks(Some(bytes(mine)), bytes_mut(into))
     }
 
     /// As [`gather_into`](Self::gather_into), with blocks of any length, as MPI's `Gatherv`: what
@@ -88,37 +90,42 @@ impl Team {
         mine: &[T],
         into: Option<(&mut [T], Blocks<'_>)>,
     ) -> Result<()> {
-        self.now("gather_v_into", self.gather_v_to(root, mine, into))
+        self.run_blocking("gather_v_into", self.gather_v_into_async(root, mine, into))
     }
 
-    pub(super) async fn gather_v_to<T: Pod>(
+    pub(super) async fn gather_v_into_async<T: Pod>(
         &self,
         root: TeamRank,
         mine: &[T],
         into: Option<(&mut [T], Blocks<'_>)>,
     ) -> Result<()> {
-        let header = Header::new(Operation::GatherV).of_uneven::<T>().root(root);
+        let header = CallHeader::new(CollectiveKind::GatherV)
+            .of_uneven::<T>()
+            .root(root);
         let (into, blocks) = into
             .filter(|_| root == self.rank())
             .unwrap_or((&mut [], Blocks::packed(&[])));
         let ranges = sized::<T>()
             .and_then(|()| self.check_member(root))
-            .and_then(|root| match root == self.me {
-                true => blocks.ranges_apart(self.members.len(), into.len()),
-                false => Ok(Vec::new()),
+            .and_then(|root| {
+                if root == self.me {
+                    blocks.ranges_apart(self.members.len(), into.len())
+                } else {
+                    Ok(Vec::new())
+                }
             });
         let (ranges, checked) = apart(ranges);
         let counts = self
-            .gather_blocks(header, checked, &[mine.len() as u64])
+            .agree_and_all_gather(header, checked, &[mine.len() as u64])
             .await?;
         // None but the root has ranges.
         let checked =
             (counts.iter().zip(&ranges).enumerate()).try_for_each(|(m, (sent, range))| {
                 self.same_count(m, self.me, *sent, range.len() as u64)
             });
-        self.agree(header, checked, Piggyback::Nothing).await?;
-        self.stream_up(
-            Phase::Only,
+        self.agree(header, checked, PiggybackData::Nothing).await?;
+        self.gather_long(
+            DataPhase::Only,
             root.index(),
             bytes(mine),
             |member| bytes_in::<T>(counts[member]),
@@ -128,26 +135,28 @@ impl Team {
     }
 
     /// Brings every member's block to the root, which has room for them if all was well so far.
-    async fn gather_to<T: Pod>(
+    async fn gather_into_checked<T: Pod>(
         &self,
         root: TeamRank,
         checked: Result<()>,
         mine: &[T],
         into: &mut [T],
     ) -> Result<()> {
-        let header = Header::new(Operation::Gather)
+        let header = CallHeader::new(CollectiveKind::Gather)
             .of::<T>(mine.len())
             .root(root);
         let checked = (checked.and_then(|()| sized::<T>())).and_then(|()| self.check_member(root));
         let each = bytes(mine).len();
-        if self.fits(each) {
-            let (checked, wanted) = (checked.map(drop), Wanted::By(root.index()));
-            let all = self.ride(header, checked, bytes(mine), wanted).await?;
-            return all.hand_blocks(Some(bytes(mine)), bytes_mut(into));
+        if self.fits_piggyback(each) {
+            let (checked, wanted) = (checked.map(drop), Wanted::ByMember(root.index()));
+            let all = self
+                .piggyback_blocks(header, checked, bytes(mine), wanted)
+                .await?;
+            return all.copy_blocks(Some(bytes(mine)), bytes_mut(into));
         }
-        let root = self.agree(header, checked, Piggyback::Nothing).await?;
+        let root = self.agree(header, checked, PiggybackData::Nothing).await?;
         let blocks = bytes_mut(into).chunks_mut(each).collect();
-        self.stream_up(Phase::Only, root, bytes(mine), |_| each, blocks)
+        self.gather_long(DataPhase::Only, root, bytes(mine), |_| each, blocks)
             .await
     }
 }

@@ -5,7 +5,7 @@ use crate::{Rank, TeamRank};
 
 /// Which collective.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Operation {
+pub(crate) enum CollectiveKind {
     Barrier,
     End,
     Alloc,
@@ -58,7 +58,7 @@ const NAMES: [&str; 23] = [
     "share",
 ];
 
-impl Operation {
+impl CollectiveKind {
     pub(super) fn name(self) -> &'static str {
         NAMES[self as usize]
     }
@@ -72,7 +72,7 @@ impl Operation {
 /// word 2   bytes of an element
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Header(pub(super) [u64; 3]);
+pub(super) struct CallHeader(pub(super) [u64; 3]);
 
 const REDUCTION: u32 = 8;
 const KIND: u32 = 16;
@@ -81,15 +81,15 @@ const NAMED: u64 = 1 << 25;
 const ROOT: u32 = 32;
 const UNEVEN: u64 = u64::MAX;
 
-impl Header {
-    pub(super) fn new(operation: Operation) -> Self {
+impl CallHeader {
+    pub(super) fn new(operation: CollectiveKind) -> Self {
         Self([operation as u64, 0, 0])
     }
 
     /// A barrier; `who` named it, if it has a name.
     #[inline]
     pub(super) fn barrier(name: Option<u64>, who: Rank) -> Self {
-        let word = Operation::Barrier as u64;
+        let word = CollectiveKind::Barrier as u64;
         match name {
             None => Self([word, 0, 0]),
             Some(name) => Self([word | NAMED | u64::from(who.0) << ROOT, name, 0]),
@@ -138,7 +138,7 @@ impl Header {
     }
 
     fn is_barrier(self) -> bool {
-        self.operation() == Operation::Barrier as u64
+        self.operation() == CollectiveKind::Barrier as u64
     }
 
     /// Who is known to have said this, if not whoever passed it on: barriers without a name
@@ -149,11 +149,11 @@ impl Header {
 
     /// Whether the two fit together. A barrier without a name fits any, and takes on its name.
     #[inline]
-    pub(super) fn agrees(&mut self, other: Header) -> bool {
+    pub(super) fn agrees(&mut self, other: CallHeader) -> bool {
         *self == other || self.agrees_as_barrier(other)
     }
 
-    fn agrees_as_barrier(&mut self, other: Header) -> bool {
+    fn agrees_as_barrier(&mut self, other: CallHeader) -> bool {
         if !self.is_barrier() || !other.is_barrier() {
             return false;
         }
@@ -170,7 +170,7 @@ impl Header {
     /// For people.
     pub(super) fn describe(self) -> String {
         let [word, count, size] = self.0;
-        if self.operation() == Operation::End as u64 {
+        if self.operation() == CollectiveKind::End as u64 {
             return "came to the end of the job".to_owned();
         }
         let mut text = format!("called {}", self.name());
@@ -186,12 +186,12 @@ impl Header {
             _ => text += &format!(" with {count} elements of {size} bytes"),
         }
         let root = [
-            Operation::Broadcast,
-            Operation::Gather,
-            Operation::GatherV,
-            Operation::Scatter,
-            Operation::ScatterV,
-            Operation::Reduce,
+            CollectiveKind::Broadcast,
+            CollectiveKind::Gather,
+            CollectiveKind::GatherV,
+            CollectiveKind::Scatter,
+            CollectiveKind::ScatterV,
+            CollectiveKind::Reduce,
         ];
         if root.iter().any(|rooted| *rooted as u64 == self.operation()) {
             text += &format!(" and root {}", word >> ROOT);

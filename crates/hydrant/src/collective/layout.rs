@@ -1,80 +1,80 @@
-//! Where everything lies in a team's scratch, alike at every member.
+//! Offsets in a team's scratch, the same at every member.
 //!
 //! ```text
-//! 0          ledger: what the owner tells of itself, and who is done with the piece
-//! lines      of the agreement: [parity][round], written by the member that precedes in the round
-//! flags      one a channel: chunks filled, written by the channel's sender, and what it
+//! 0          ledger: state of the owner, and the count of members that dropped the team
+//! lines      of the agreement: [parity][round], written by the sender of the round
+//! flags      one for each channel: units sent, written by the channel's sender, with what it
 //!            [wrote](super::direct) to the receiver's buffer
-//! credits    one a member: chunks that I may send it, the last agreement in which it found a
-//!            mismatch, and which buffer of its own it has [cleared](super::direct) for me, all
-//!            written by it
-//! piggyback  what rides on the agreement: [parity][round]
+//! credits    one for each member, written by that member: units that this member may send it, the last
+//!            agreement in which it found a mismatch, the buffer that it has [cleared](super::direct)
+//! piggyback  piggybacked data of the agreement: [parity][round]
 //! slots      of the channels: [channel][slot]
 //! ```
 //!
-//! A team that is [flat](Layout::is_flat) has other members' words in place of credits, and boards in
-//! place of channels, and what rides is written by its owner:
+//! A [flat](Layout::is_flat) team has words of members in place of credits, and boards in place of
+//! channels. Its piggybacked data is written by the owner of the scratch:
 //!
 //! ```text
-//! piggyback  [parity][round]: a part for the member told in the round; or in the first, what all need
-//! members    one each: how far its stream to me is, and how far it has read mine, written by it
-//! board      what I show to all: [parity]
+//! piggyback  [parity][round]: a part for the receiver of the round; or in round 0, data for all
+//! members    one for each member, written by it: slots of its stream shown, slots of this stream read
+//! board      data that the owner shows: [parity]
 //! ```
 
-/// Bytes that ride on a message of the agreement.
+/// Most piggybacked bytes of one message of the agreement.
 pub(super) const SMALL: usize = 4096;
-/// Room for the arguments of a message by which [bytes and a flag](super::stores) are stored.
+/// Room for the arguments of a message that stores [bytes and a flag](super::stores).
 pub(super) const FRONT: usize = 4 * size_of::<u64>();
-/// Bytes of a chunk in a channel. Where scratch is not mapped: four messages, each one packet on a network whose
-/// packets hold 4096 bytes.
+/// Bytes of a chunk in a channel. Where scratch is not mapped, a chunk is four messages. Each fills one
+/// packet on a network with packets of 4096 bytes.
 pub(super) const CHUNK: usize = 4 * (4096 - FRONT);
-/// From how many bytes on a receiver clears its buffer for data to be [written](super::direct) there.
+/// From this many bytes on, a receiver clears its buffer for data to be [written](super::direct) there.
 pub(super) const DIRECT: usize = 8 * CHUNK;
-/// Bytes of what is passed on at once, where it is written: less is less delay for whoever has nothing yet, more is
-/// fewer messages. What more than two members fold goes in chunks, so that one is folded while the next comes.
+/// Bytes that are forwarded at once where data is written directly. Fewer bytes delay the next member less;
+/// more bytes need fewer messages. Data that more than two members fold goes in chunks, so that one is
+/// folded while the next arrives.
 pub(super) const PIECE: usize = 16 * CHUNK;
 /// Chunks that a channel holds.
 pub(super) const SLOTS: usize = 4;
 
-/// Bytes that a member of a flat team shows at once, in each parity of agreements.
+/// Bytes of a flat team's board, for each parity of agreements.
 pub(super) const BOARD: usize = 256 << 10;
-/// The same in the team of all ranks, if these are two: more than a processor's own cache, so that what is written
-/// again is not in the reader's. Of more ranks each would touch the pages of all boards for the first time, which takes
-/// milliseconds.
+/// The same in the team of all ranks if there are two. The board is larger than a processor's own cache, so
+/// that a slot has left the reader's cache before it is written again. With more ranks, each rank would
+/// first touch the pages of all boards, which takes milliseconds.
 pub(super) const BOARD_OF_TWO: usize = 1 << 20;
-/// Members of a team in which each tells each other by itself: more would take longer than rounds do.
+/// Most members of a flat team: with more, sending to each member would take longer than rounds.
 const FLAT: usize = 16;
 
-/// Words that one side spins on stand alone: two lines, for processors that fetch the
-/// neighbour too.
+/// A word that a member spins on gets two cache lines, because processors fetch the neighbouring line, too.
 const ALONE: usize = 128;
-/// Credits are looked at once a chunk.
+/// Credits are read only once for each chunk.
 const CREDIT: usize = 64;
 
-/// What this member tells of itself.
+/// Offset of the ledger.
 pub(super) const LEDGER: usize = 0;
-/// In the ledger: how many members have dropped the team.
+/// Word of the ledger: members that have dropped the team.
 pub(super) const DROPPED: usize = 0;
-/// In the ledger: the last agreement that this member brought to its end.
+/// Word of the ledger: the last agreement that ended at the owner.
 pub(super) const AGREED: usize = 1;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     members: usize,
-    /// In a flat team, one for each other member, at the distance of its number and one.
+    /// Rounds of an agreement. In a flat team, round r connects members at distance r + 1.
     pub(super) rounds: usize,
     is_flat: bool,
-    /// Of a flat team: bytes of a board.
+    /// Bytes of a board in a flat team.
     board_len: usize,
 }
 
 impl Layout {
-    /// The layout of a team, `mapped`: of which each member maps the scratch of each. Boards have `board_len` bytes.
+    /// The layout for `members` members. `mapped` says that each maps the scratch of all others.
     pub(super) fn new(members: usize, mapped: bool, board_len: usize) -> Self {
         let is_flat = mapped && (2..=FLAT).contains(&members);
-        let rounds = match is_flat {
-            true => members - 1,
-            false => members.max(1).next_power_of_two().trailing_zeros() as usize,
+        let rounds = if is_flat {
+            members - 1
+        } else {
+            members.max(1).next_power_of_two().trailing_zeros() as usize
         };
         Self {
             members,
@@ -84,18 +84,15 @@ impl Layout {
         }
     }
 
-    /// Whether each member tells all others in the agreement, and shows its data on a board.
+    /// Returns whether each member sends to all others in the agreement, and shows its data on a board.
     pub(super) fn is_flat(&self) -> bool {
         self.is_flat
     }
 
-    /// How far the members of a round stand from this one.
+    /// The distance between sender and receiver of a round.
     #[inline]
     pub(super) fn distance(&self, round: usize) -> usize {
-        match self.is_flat {
-            true => round + 1,
-            false => 1 << round,
-        }
+        if self.is_flat { round + 1 } else { 1 << round }
     }
 
     pub(super) fn line(&self, parity: usize, round: usize) -> usize {
@@ -106,7 +103,7 @@ impl Layout {
         self.line(2, 0) + channel * ALONE
     }
 
-    /// In the line of a flag: what was written as a unit of the channel.
+    /// In the line of a flag: the record of a unit that was written directly.
     pub(super) fn written(&self, channel: usize, unit: usize) -> usize {
         self.flag(channel) + size_of::<u64>() + unit % SLOTS * (2 * size_of::<u64>())
     }
@@ -116,12 +113,12 @@ impl Layout {
         self.flag(flags) + member * CREDIT
     }
 
-    /// Of a flat team: the words of a member.
+    /// The words of a member in a flat team.
     pub(super) fn words(&self, member: usize) -> usize {
         self.credit(member)
     }
 
-    /// In the line of a member's credit.
+    /// In the line of a member's credit: its last agreement with a mismatch.
     pub(super) fn mismatch(&self, member: usize) -> usize {
         self.credit(member) + size_of::<u64>()
     }
@@ -144,21 +141,22 @@ impl Layout {
         self.piggyback(2, 0) + (channel * SLOTS + slot) * CHUNK
     }
 
-    /// Of a flat team: where its boards begin, one for each parity.
+    /// Start of the boards in a flat team, one for each parity.
     pub(super) fn board(&self) -> usize {
         self.piggyback(2, 0)
     }
 
-    /// Bytes of each of them.
+    /// Bytes of each board.
     pub(super) fn board_len(&self) -> usize {
         self.board_len
     }
 
-    /// Bytes in all.
+    /// Bytes of the whole scratch.
     pub(super) fn total(&self) -> usize {
-        match self.is_flat {
-            true => self.board() + 2 * self.board_len,
-            false => self.slot(self.rounds, 0),
+        if self.is_flat {
+            self.board() + 2 * self.board_len
+        } else {
+            self.slot(self.rounds, 0)
         }
     }
 }
@@ -179,18 +177,15 @@ mod tests {
         }) {
             let layout = Layout::new(members, mapped, board_len);
             let mut parts = vec![(LEDGER, ALONE)];
-            match layout.is_flat() {
-                true => {
-                    assert!(mapped && members <= FLAT);
-                    assert_eq!(layout.rounds, members - 1);
-                    parts.push((layout.board(), 2 * board_len));
-                }
-                false => {
-                    assert!(1 << layout.rounds >= members && (1 << layout.rounds) < 2 * members);
-                    for channel in 0..layout.rounds {
-                        parts.push((layout.flag(channel), ALONE));
-                        parts.extend((0..SLOTS).map(|slot| (layout.slot(channel, slot), CHUNK)));
-                    }
+            if layout.is_flat() {
+                assert!(mapped && members <= FLAT);
+                assert_eq!(layout.rounds, members - 1);
+                parts.push((layout.board(), 2 * board_len));
+            } else {
+                assert!(1 << layout.rounds >= members && (1 << layout.rounds) < 2 * members);
+                for channel in 0..layout.rounds {
+                    parts.push((layout.flag(channel), ALONE));
+                    parts.extend((0..SLOTS).map(|slot| (layout.slot(channel, slot), CHUNK)));
                 }
             }
             for round in 0..layout.rounds {

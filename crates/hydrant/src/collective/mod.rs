@@ -1,108 +1,125 @@
-//! Operations of many ranks together, and the teams that do them.
+//! Teams, and the collectives of their members.
 //!
-//! # How a collective goes
+//! # Which file does what
 //!
-//! 1. **Agreement** ([`agree`]): a dissemination (Hensgen, Finkel and Manber, 1988; the one
-//!    of GASNet's barrier) in which every member tells what it calls, with which sizes, root
-//!    and operation. After ⌈log₂ n⌉ rounds every member knows that all are here and whether
-//!    all called the same. A barrier is that and no more.
-//! 2. **Data.** What is small rides on the agreement and is there when it ends: the blocks
-//!    of all members to all by Bruck's algorithm, or up a binomial tree to the one that wants them; one
-//!    member's to all by spreading, or parts of it down such a tree. What is not goes
-//!    in chunks through [channels](self::channel) with flow control: along a binomial [tree]
-//!    (broadcast, gather, scatter), by Bruck's rounds (all-gather), from one member to the next (scans) or by
-//!    [pairwise exchange](exchange) (all-to-all; and reductions, where each member folds its slice of the elements
-//!    for all; of two the root folds all).
+//! | step | files |
+//! |---|---|
+//! | calls of users | [`all_gather`], [`all_to_all`], [`barrier`], [`broadcast`], [`gather`], [`reduce`], [`reduce_scatter`], [`scan`], [`scatter`], [`split`]; [`non_blocking`] and [`non_blocking_reductions`] begin the same futures; [`job_collective`] for the job itself |
+//! | arguments | [`op`], [`located`], [`kind`]: reductions and types; [`blocks`]: uneven blocks; [`by_team`]: puts and gets by team rank |
+//! | agreement | [`header`]: the call that members compare; [`agree`]: the rounds; [`piggyback`]: short data on them; [`piggybacked_blocks`]: reads and folds that data |
+//! | long data, flat team | [`board`]: slots in scratch; [`streams`]: moves slots; [`stream_plans`]: the streams of each collective; [`board_scan`] |
+//! | long data, other teams | [`channel`]: chunks with credit; [`direct`]: writes from buffer to buffer; [`channel_fold`]; schedules over them: [`tree`], [`exchange`] |
+//! | scratch | [`layout`]: offsets; [`area`]: allocation; [`peer`]: access to other members' scratch; [`stores`]: the same by messages |
+//! | waiting | [`team`]: state and turns; [`awaited`]: the condition waited for; [`queue`]: collectives in the background |
 //!
-//! A team is *flat* if it has 16 members at most and each maps the memory of each. Then the agreement has one
-//! round, in which each tells all others, and what is not small is shown on [boards](board) from
-//! which the others read it, as [streams]: they begin before the agreement ends.
+//! A *flat* team has 2 to 16 members, and each maps the memory of all others.
 //!
-//! Where blocks have different lengths the members tell each other how long they are, compare that
-//! with what they have room for, and agree once more, before any data moves.
+//! A collective `x` of users has a future `x_async`, which serves blocking and background calls. Where short
+//! data has a fast path without a future, that path is `x_blocking`.
 //!
-//! Scratch that is not mapped here is stored to by [messages](stores) instead. What is long goes around it, by a
-//! [write](direct) from buffer to buffer, where the network registers memory and there is room for that. The rest is
-//! the same.
+//! # The path of an all-reduce
 //!
-//! # Blocking or not
+//! [`Team::all_reduce`] (`reduce`) takes the team's turn (`team`) and calls `all_reduce_blocking` (`reduce`).
 //!
-//! Each algorithm is written once, as a future that awaits the words that others store
-//! ([`sought`]). A blocking call polls it once and waits, in that poll, as for anything else; so
-//! there is neither a waker nor an allocation. A call that does not block leaves it to the team's
-//! [queue].
+//! - **8 B.** `piggyback_blocks_blocking` (`piggybacked_blocks`) runs the rounds of the agreement (`agree`). In a
+//!   flat team the bytes lie inside the lines. In other teams `piggyback` says which blocks go with each round.
+//!   Then `fold_all` (`piggybacked_blocks`) folds the blocks in the order of members.
+//! - **4 KiB** is the most that a flat team piggybacks. The path is the same, but `agree` writes the block to this
+//!   member's scratch, and `fold_all` reads the blocks there. Other teams piggyback as long as all blocks
+//!   together have at most 8 KiB: 4 KiB with two members. Longer data takes the path of 1 MiB.
+//! - **1 MiB** does not fit, so `all_reduce_blocking` polls `all_reduce_async` (`reduce`) once, which waits inside.
+//!   - Flat team: `stream_plans` makes a stream of each member's slice to the member that folds it. `streams` shows
+//!     the first slots early, agrees, and folds slots from `board` as they arrive. A second phase, `share`
+//!     (`exchange`), streams the folded slices to all.
+//!   - Other teams: the members agree without data. `exchange` brings each slice to the member that folds it, over
+//!     `channel`, or by writes of `direct`. `reduce` folds the slice, and `share` (`exchange`) sends it to all.
 //!
-//! # What is promised
+//! # Agreement
 //!
-//! - **Disagreement** is [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch) on
-//!   every member, whatever it called; nothing was changed, and the team stays usable: the
-//!   next collective pairs with the next. A member whose own arguments are unfit (a root
-//!   out of range, say) gets that error itself.
-//! - **A lost member** is [`Error::PeerLost`](crate::Error::PeerLost) on every member that
-//!   still needs the others, and where scratch is not mapped perhaps on one that has all it
-//!   needs but cannot know. Buffers may be partly written, and the team is useless: later
-//!   calls fail alike.
-//! - **Reductions** combine by rank, from left to right, whatever the algorithm: results are
-//!   those of a serial fold, bit for bit, also for floats, and the same on every rank.
-//! - A team's collectives are called by one thread at a time, in the same order on every
-//!   member. A second thread gets [`Error::OutOfTurn`](crate::Error::OutOfTurn).
-//! - A collective returns when its result is here. Only a barrier, or a collective whose
-//!   result depends on every member, says that the others are as far.
+//! [`agree`] is a dissemination (Hensgen, Finkel and Manber, 1988), as in GASNet's barrier. Every member sends
+//! the header of its call: sizes, root and operation. After ⌈log₂ n⌉ rounds every member knows that all are here
+//! and whether all made the same call. A flat team needs one step. A barrier is an agreement without data.
+//! Short blocks are piggybacked: all-gathers by Bruck's algorithm, gathers up a binomial tree, broadcasts and
+//! scatters down such a tree.
 //!
-//! # What it costs
+//! Where blocks have different lengths, the members exchange the lengths, compare them with their room, and agree
+//! once more before any data moves.
 //!
-//! A team of n members takes, in the 16 MiB that each rank's segment keeps for this, about
-//! 72 KiB × ⌈log₂ n⌉ + 64 n bytes of address space at each of its members, a flat one 512 KiB + 8.3 KiB × n; pages
-//! that no collective used take no memory. So some 30 teams of 4 can be at once, or 35 of 64. When
-//! a split finds no room every caller gets [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+//! # Blocking calls and calls in the background
+//!
+//! A future awaits words that other members store ([`awaited`]). A blocking call polls its future once, and the
+//! poll waits as any other wait does. So it needs neither a waker nor an allocation. A call in the background
+//! leaves its future to the team's [`queue`].
+//!
+//! # Guarantees
+//!
+//! - **Disagreement** is [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch) on every member, and
+//!   nothing is changed. The team stays usable. A member whose own arguments are unfit (a root out of range, say)
+//!   gets the error of its argument.
+//! - **A lost member** is [`Error::PeerLost`](crate::Error::PeerLost) on every member that still needs the others.
+//!   Where scratch is not mapped, a member that has all its data may get this error, too. Buffers may be partly
+//!   written, and later calls of the team fail alike.
+//! - **Reductions** combine by rank from the left, whatever the algorithm. The result is that of a serial fold, bit
+//!   for bit, and the same on every rank.
+//! - A team's collectives are called by one thread at a time, in the same order on every member. A second thread
+//!   gets [`Error::OutOfTurn`](crate::Error::OutOfTurn).
+//! - A collective returns when its result is here. Only a barrier, or a collective whose result depends on every
+//!   member, shows that the other members have called it.
+//!
+//! # Memory
+//!
+//! Each rank's segment keeps 16 MiB of address space for teams. At each member a team takes about
+//! 72 KiB × ⌈log₂ n⌉ + 64 n bytes of it, a flat team 512 KiB + 8.3 KiB × n. Pages that no collective used take no
+//! memory. So about 30 teams of 4 members, or 35 of 64, exist at once. If a split finds no room, every caller gets
+//! [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 
-mod affair;
 mod agree;
 mod all_gather;
 mod all_to_all;
 mod area;
+mod awaited;
 mod barrier;
-mod begin;
-mod begin_reductions;
 mod blocks;
 mod board;
+mod board_scan;
 mod broadcast;
 mod by_team;
 mod channel;
+mod channel_fold;
 #[cfg(feature = "num-complex")]
 mod complex;
 mod direct;
 mod exchange;
-mod folding;
 mod gather;
 #[cfg(feature = "half")]
 mod half_precision;
 mod header;
+mod job_collective;
 mod kind;
 mod layout;
 mod located;
-mod on_boards;
+mod non_blocking;
+mod non_blocking_reductions;
 mod op;
 mod peer;
 mod piggyback;
+mod piggybacked_blocks;
 mod queue;
 mod reduce;
 mod reduce_scatter;
-mod ride;
 mod scan;
-mod scanning;
 mod scatter;
-mod sought;
 mod split;
 mod stores;
+mod stream_plans;
 mod streams;
 mod team;
 mod tree;
 
-pub(crate) use affair::Affair;
 pub use blocks::Blocks;
 pub use by_team::ByTeam;
-pub(crate) use header::Operation;
+pub(crate) use header::CollectiveKind;
+pub(crate) use job_collective::JobCollective;
 pub use located::Located;
 pub use op::{Op, Reducible};
 pub(crate) use stores::Stores;

@@ -1,5 +1,5 @@
-//! The other members, and the two ways into their scratch: stores where it is mapped here,
-//! [messages](stores) where it is not.
+//! The other members and their scratch. Mapped scratch is stored to directly, other scratch by
+//! [messages](stores).
 
 use std::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
@@ -9,65 +9,65 @@ use std::sync::atomic::{
 use hydrant_conduit::{Line, WakeWord, Window, Word32, memory::Fault};
 
 use super::{
-    area::Area,
+    area::ScratchArea,
     layout::{AGREED, DROPPED, LEDGER, Layout, SMALL},
-    stores::{self, Flag},
+    stores::{self, FlagStore},
     team::{Team, outside},
 };
 use crate::{Error, Rank, Result, progress::Progress};
 
 /// A member as seen from this one.
-pub(super) struct Peer {
+pub(super) struct TeamPeer {
     pub(super) rank: Rank,
-    scratch: Scratch,
+    scratch: PeerScratch,
 }
 
 /// A member's scratch.
-enum Scratch {
+enum PeerScratch {
     Mapped {
         window: Window,
         wake_bits: Word32,
     },
-    /// It begins at this byte of the member's segment.
+    /// Its offset in the member's segment.
     Unmapped(usize),
 }
 
-/// A round of the agreement: memory of both sides, looked up once. Pairs are by parity.
-pub(super) struct Round {
+/// A round of the agreement, with the memory of both sides looked up once. Pairs are by parity.
+pub(super) struct AgreementRound {
     /// The member that this one sends to.
     pub(super) to: usize,
-    /// The member that this one hears.
+    /// The member from which this one receives.
     pub(super) from: usize,
-    pub(super) out: [Outlet; 2],
+    pub(super) out: [RoundTarget; 2],
     pub(super) hear: [Line; 2],
     pub(super) piggyback_in: [Window; 2],
-    /// In a flat team: where the member that this one hears shows what is for all.
+    /// In a flat team: where that member writes data for all.
     pub(super) shown: [Window; 2],
 }
 
-/// Where a round's message goes.
-pub(super) enum Outlet {
+/// Where the message of a round goes.
+pub(super) enum RoundTarget {
     Mapped {
         line: Line,
-        /// Of a flat team, in this member's own scratch.
+        /// In a flat team, a part of this member's own scratch.
         piggyback: Window,
     },
-    /// At these bytes of the member's segment.
+    /// Offsets in the member's segment.
     Unmapped { line: usize, piggyback: usize },
 }
 
-/// Whether this rank maps the segment of `rank`, and can tell whether it sleeps.
+/// Returns whether this rank maps the segment and the wake word of `rank`.
 pub(super) fn is_mapped(progress: &Progress, rank: Rank) -> bool {
     let conduit = progress.conduit();
     conduit.window(rank).is_some() && conduit.wake_word(rank).is_some()
 }
 
-impl Peer {
+impl TeamPeer {
     /// Its scratch, if it is mapped here.
     pub(super) fn mapped(&self) -> Option<&Window> {
         match &self.scratch {
-            Scratch::Mapped { window, .. } => Some(window),
-            Scratch::Unmapped(_) => None,
+            PeerScratch::Mapped { window, .. } => Some(window),
+            PeerScratch::Unmapped(_) => None,
         }
     }
 
@@ -76,40 +76,40 @@ impl Peer {
             progress.conduit().window(rank),
             progress.conduit().wake_word(rank),
         ) {
-            (Some(window), Some(wake_word)) => Scratch::Mapped {
+            (Some(window), Some(wake_word)) => PeerScratch::Mapped {
                 window: (window.part(offset, len)).ok_or_else(|| outside(Fault::OutOfBounds))?,
                 wake_bits: wake_word.bits.clone(),
             },
-            _ => Scratch::Unmapped(offset),
+            _ => PeerScratch::Unmapped(offset),
         };
         Ok(Self { rank, scratch })
     }
 
-    /// Tells the member that this one is done with the team, once there is room for that.
-    pub(super) fn count_off(&self, progress: &Progress, area: &Area) {
+    /// Tells the member that this one has dropped the team, as soon as there is room for that.
+    pub(super) fn count_off(&self, progress: &Progress, area: &ScratchArea) {
         match &self.scratch {
-            Scratch::Mapped { window, .. } => {
+            PeerScratch::Mapped { window, .. } => {
                 if let Ok(ledger) = window.line(LEDGER) {
                     ledger[DROPPED].fetch_add(1, AcqRel);
                 }
             }
-            Scratch::Unmapped(offset) if !progress.is_stopped() => {
+            PeerScratch::Unmapped(offset) if !progress.is_stopped() => {
                 area.count_off(
                     progress,
                     self.rank,
                     offset + LEDGER + DROPPED * size_of::<u64>(),
                 );
             }
-            Scratch::Unmapped(_) => {}
+            PeerScratch::Unmapped(_) => {}
         }
     }
 }
 
-impl Round {
+impl AgreementRound {
     pub(super) fn new(
         layout: &Layout,
         round: usize,
-        peers: &[Peer],
+        peers: &[TeamPeer],
         own: &Window,
         me: usize,
     ) -> Result<Self, Fault> {
@@ -119,8 +119,7 @@ impl Round {
             let part = window.part(layout.piggyback(parity, round), SMALL);
             part.ok_or(Fault::OutOfBounds)
         };
-        // Of a flat team each member's is where that member writes, at the number of the round, which is the same for
-        // both.
+        // In a flat team the sender writes in its own scratch, at the same round number.
         let theirs = match peers[from].mapped() {
             Some(window) if layout.is_flat() => window,
             _ => own,
@@ -128,14 +127,15 @@ impl Round {
         let out = |parity| {
             let at = layout.line(parity, round);
             Ok(match &peers[to].scratch {
-                Scratch::Mapped { window, .. } => Outlet::Mapped {
+                PeerScratch::Mapped { window, .. } => RoundTarget::Mapped {
                     line: window.line(at)?,
-                    piggyback: match layout.is_flat() {
-                        true => piggyback_of(own, parity, round)?,
-                        false => piggyback_of(window, parity, round)?,
+                    piggyback: if layout.is_flat() {
+                        piggyback_of(own, parity, round)?
+                    } else {
+                        piggyback_of(window, parity, round)?
                     },
                 },
-                Scratch::Unmapped(offset) => Outlet::Unmapped {
+                PeerScratch::Unmapped(offset) => RoundTarget::Unmapped {
                     line: offset + at,
                     piggyback: offset + layout.piggyback(parity, round),
                 },
@@ -156,20 +156,20 @@ impl Round {
     }
 }
 
-impl Round {
-    /// Writes to this member's own scratch what rides on an agreement of a flat team.
+impl AgreementRound {
+    /// In a flat team, writes piggybacked data for all to this member's own scratch.
     #[inline]
     pub(super) fn show(&self, sequence: u64, data: &[u8]) -> Result<()> {
         match &self.out[(sequence & 1) as usize] {
-            Outlet::Mapped { piggyback, .. } => piggyback.write(0, data).map_err(outside),
-            Outlet::Unmapped { .. } => Err(outside(Fault::OutOfBounds)),
+            RoundTarget::Mapped { piggyback, .. } => piggyback.write(0, data).map_err(outside),
+            RoundTarget::Unmapped { .. } => Err(outside(Fault::OutOfBounds)),
         }
     }
 }
 
 impl Team {
-    /// Stores `data` at byte `at` of the scratch of `member`, then sets the flag there, whose value is the first of
-    /// `words`, and those behind it, which are set before it.
+    /// Stores `data` at offset `at` of the scratch of `member`, then the words behind the flag, then the
+    /// flag. The first of `words` is the value of the flag.
     pub(super) fn store(
         &self,
         member: usize,
@@ -181,17 +181,17 @@ impl Team {
             return Ok(());
         };
         match &self.peers[member].scratch {
-            Scratch::Mapped { window, .. } => {
+            PeerScratch::Mapped { window, .. } => {
                 window.write(at, data).map_err(outside)?;
                 let behind = flag + size_of::<u64>();
                 (window.write(behind, bytemuck::cast_slice(beside))).map_err(outside)?;
                 let flag = window.atomic_u64(flag).map_err(outside)?;
                 flag.store(*value, Release);
-                self.touched(member);
+                self.notify_after_store(member);
                 Ok(())
             }
-            Scratch::Unmapped(offset) => {
-                let flag = Flag {
+            PeerScratch::Unmapped(offset) => {
+                let flag = FlagStore {
                     at: offset + flag,
                     value: *value,
                     beside,
@@ -201,20 +201,20 @@ impl Team {
         }
     }
 
-    /// The same in scratch that is not mapped, by places from the start of the segment.
+    /// As [`store`](Self::store), into scratch that is not mapped; offsets count from the segment's start.
     pub(super) fn store_by_message(
         &self,
         member: usize,
         at: usize,
         data: &[u8],
-        flag: Flag<'_>,
+        flag: FlagStore<'_>,
     ) -> Result<()> {
         let stored = stores::store(&self.progress, self.peers[member].rank, at, data, flag);
-        stored.map_err(|error| self.lost_first(error))
+        stored.map_err(|error| self.blame_first_lost(error))
     }
 
-    /// A member that was found to be lost may only have given up for the sake of the one lost first.
-    pub(super) fn lost_first(&self, error: Error) -> Error {
+    /// Blames the member that was lost first: another one may have ended because of it.
+    pub(super) fn blame_first_lost(&self, error: Error) -> Error {
         match error {
             Error::PeerLost(rank) => {
                 let first = self.progress.conduit().first_lost();
@@ -224,45 +224,47 @@ impl Team {
         }
     }
 
-    /// The last agreement that a member is known to have brought to its end.
+    /// The last agreement that is known to have ended at a member.
     pub(super) fn agreed(&self, member: usize) -> Option<u64> {
         match &self.peers[member].scratch {
-            Scratch::Mapped { window, .. } => Some(window.line(LEDGER).ok()?[AGREED].load(Acquire)),
-            Scratch::Unmapped(_) => {
+            PeerScratch::Mapped { window, .. } => {
+                Some(window.line(LEDGER).ok()?[AGREED].load(Acquire))
+            }
+            PeerScratch::Unmapped(_) => {
                 let word = self.scratch.atomic_u64(self.layout.mismatch(member)).ok()?;
                 Some(word.load(Acquire))
             }
         }
     }
 
-    /// Tells the members who cannot see it that this one ended an agreement that found a
-    /// mismatch: it may end for that, but has sent all it had to send.
+    /// Tells the members that do not map this member's ledger that an agreement with a mismatch ended here.
+    /// This member may end because of it, but has sent all its messages.
     #[cold]
     pub(super) fn report_mismatch(&self, sequence: u64) {
         let reached = self.peers.iter().filter(|peer| {
-            let Scratch::Unmapped(offset) = peer.scratch else {
+            let PeerScratch::Unmapped(offset) = peer.scratch else {
                 return false;
             };
-            let flag = Flag {
+            let flag = FlagStore {
                 at: offset + self.layout.mismatch(self.me),
                 value: sequence,
                 beside: &[],
             };
-            // Who is lost need not know.
+            // A lost member need not know.
             stores::store(&self.progress, peer.rank, offset, &[], flag).is_ok()
         });
         let reached: Vec<Rank> = reached.map(|peer| peer.rank).collect();
-        // The news of an end may travel faster than messages.
+        // The news of an end may overtake messages.
         for rank in reached {
             let _ = self.progress.wait_handled(rank);
         }
     }
 
-    /// Called after a store to mapped scratch of `member`: wakes who waits for that.
+    /// Wakes `member` if it sleeps, after a store to its mapped scratch.
     #[inline]
-    pub(super) fn touched(&self, member: usize) {
+    pub(super) fn notify_after_store(&self, member: usize) {
         let peer = &self.peers[member];
-        let Scratch::Mapped { wake_bits, .. } = &peer.scratch else {
+        let PeerScratch::Mapped { wake_bits, .. } = &peer.scratch else {
             return;
         };
         // The sleeper's side has the fence.

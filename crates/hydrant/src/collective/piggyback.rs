@@ -1,36 +1,38 @@
-//! What rides on the agreement.
+//! Data that is piggybacked on the messages of the agreement: which bytes go out and come in with each
+//! round.
 
 use std::ops::Range;
 
 use super::layout::{Layout, SMALL};
 
-/// What rides on the agreement.
-pub(super) enum Piggyback<'a> {
+/// Data that is piggybacked on an agreement. `Shown` and `Parts` are for [flat](Layout::is_flat) teams,
+/// `Blocks`, `Spread` and `Dealt` for all other teams.
+pub(super) enum PiggybackData<'a> {
     Nothing,
-    /// In a [flat](Layout::is_flat) team: this member's bytes, for who wants them.
+    /// This member's bytes, which every member that wants them reads.
     Shown {
         data: &'a [u8],
         wanted: Wanted,
     },
-    /// In a flat team: for each member a part of its own, of `each` bytes; by member.
+    /// A part of `each` bytes for each member, in the order of members.
     Parts {
         data: &'a [u8],
         each: usize,
     },
-    /// In any other: a block of `each` bytes from every member. Mine is first; at the end that of the
-    /// member p places after me is at place p, if it is `wanted` here.
+    /// A block of `each` bytes from every member. This member's block is first. At the end the block of the
+    /// member p positions after this one is at position p, if it is `wanted` here.
     Blocks {
         all: &'a mut [u8],
         each: usize,
         wanted: Wanted,
     },
-    /// In any other: one member's bytes, to all. It is `distance` places after me.
+    /// The bytes of one member, for all. That member is `distance` positions after this one.
     Spread {
         data: &'a mut [u8],
         distance: usize,
     },
-    /// In any other: one member's parts of `each` bytes, to each its own, which lies at its [place](place_of). The member
-    /// is `distance` places after me.
+    /// The parts of one member, `each` bytes long, one for each member. A member's part lies at its
+    /// [position](dealt_position). The dealing member is `distance` positions after this one.
     Dealt {
         parts: &'a mut [u8],
         each: usize,
@@ -38,45 +40,45 @@ pub(super) enum Piggyback<'a> {
     },
 }
 
-/// Who needs a member's block.
+/// The members that need a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wanted {
     /// Every member.
     ByAll,
-    /// This one.
-    By(usize),
-    /// Those behind it in the team.
+    /// The member of this number.
+    ByMember(usize),
+    /// The members after the block's own.
     Behind,
 }
 
 impl Wanted {
-    /// Whether a member needs the block of member `of`.
+    /// Returns whether `member` needs the block of member `of`.
     #[inline]
-    fn by(self, member: usize, of: usize) -> bool {
+    fn is_wanted_by(self, member: usize, of: usize) -> bool {
         match self {
             Wanted::ByAll => true,
-            Wanted::By(one) => one == member,
+            Wanted::ByMember(wanting) => wanting == member,
             Wanted::Behind => of < member,
         }
     }
 
-    /// Whether any other of so many members needs the block of member `of`.
+    /// Returns whether any other of `members` members needs the block of member `of`.
     #[inline]
-    fn by_another(self, of: usize, members: usize) -> bool {
+    fn is_wanted_by_another(self, of: usize, members: usize) -> bool {
         match self {
             Wanted::ByAll => true,
-            Wanted::By(one) => one != of,
+            Wanted::ByMember(wanting) => wanting != of,
             Wanted::Behind => of + 1 < members,
         }
     }
 
-    /// How many blocks, from its own on, a member that is not of a flat team tells the one `reach` before it: those of
-    /// which somebody has no other way to it. If one member wants them, that is a tree below it: in the round of this
-    /// reach, who is an odd multiple of it after that one tells what it gathered.
+    /// Returns how many blocks, beginning with its own, `me` sends to the member `reach` before it: those
+    /// that the receiver's subtree still lacks. If one member wants the blocks, they move up a binomial
+    /// tree to it. In this round the members at an odd multiple of `reach` from it send what they gathered.
     #[inline]
-    fn told(self, me: usize, reach: usize, members: usize) -> usize {
+    fn blocks_to_send(self, me: usize, reach: usize, members: usize) -> usize {
         match self {
-            Wanted::By(one) => match (me + members - one) % members {
+            Wanted::ByMember(wanting) => match (me + members - wanting) % members {
                 distance if distance % (2 * reach) == reach => reach.min(members - distance),
                 _ => 0,
             },
@@ -86,101 +88,107 @@ impl Wanted {
     }
 }
 
-impl Piggyback<'_> {
-    /// What this member, `me` of so many of a flat team, shows once for all who need it.
+impl PiggybackData<'_> {
+    /// The bytes that `me`, one of `members` in a flat team, shows once for all readers.
     #[inline]
-    pub(super) fn shown(&self, me: usize, members: usize) -> &[u8] {
+    pub(super) fn shown_to_all(&self, me: usize, members: usize) -> &[u8] {
         match self {
-            Piggyback::Shown { data, wanted } if wanted.by_another(me, members) => data,
+            PiggybackData::Shown { data, wanted } if wanted.is_wanted_by_another(me, members) => {
+                data
+            }
             _ => &[],
         }
     }
 
-    /// What this member of a flat team gives another: what it shows, or a part.
+    /// The bytes that `me` has for member `to` of a flat team: those shown to all, or a part.
     #[inline]
-    pub(super) fn given(&self, me: usize, to: usize) -> &[u8] {
+    pub(super) fn for_member(&self, me: usize, to: usize) -> &[u8] {
         match self {
-            Piggyback::Shown { data, wanted } if wanted.by(to, me) => data,
-            Piggyback::Parts { data, each } => &data[to * each..][..*each],
+            PiggybackData::Shown { data, wanted } if wanted.is_wanted_by(to, me) => data,
+            PiggybackData::Parts { data, each } => &data[to * each..][..*each],
             _ => &[],
         }
     }
 
-    /// Whether each member is given something of its own.
+    /// Returns whether each member gets a part of its own.
     #[inline]
-    pub(super) fn is_apart(&self) -> bool {
-        matches!(self, Piggyback::Parts { .. })
+    pub(super) fn has_parts(&self) -> bool {
+        matches!(self, PiggybackData::Parts { .. })
     }
 
-    /// What goes out from `me` in the round of this reach, among `members`.
+    /// The bytes that `me` sends in the round of this reach, among `members`.
     #[inline]
     pub(super) fn outgoing(&self, me: usize, reach: usize, members: usize) -> &[u8] {
         match self {
-            Piggyback::Blocks { all, each, wanted } => {
-                &all[..wanted.told(me, reach, members) * each]
+            PiggybackData::Blocks { all, each, wanted } => {
+                &all[..wanted.blocks_to_send(me, reach, members) * each]
             }
-            Piggyback::Spread { data, distance }
+            PiggybackData::Spread { data, distance }
                 if *distance < reach && distance + reach < members =>
             {
                 data
             }
-            Piggyback::Dealt {
+            PiggybackData::Dealt {
                 parts,
                 each,
                 distance,
             } if *distance < reach && distance + reach < members => {
-                &parts[passed_on(distance + reach, reach, members, *each)]
+                &parts[forwarded(distance + reach, reach, members, *each)]
             }
             _ => &[],
         }
     }
 
-    /// Where what comes in to `me` goes.
+    /// Where `me` stores the bytes that it receives in the round of this reach.
     #[inline]
     pub(super) fn incoming(&mut self, me: usize, reach: usize, members: usize) -> &mut [u8] {
         match self {
-            Piggyback::Blocks { all, each, wanted } => {
-                let told = wanted.told((me + reach) % members, reach, members);
-                &mut all[reach * *each..][..told * *each]
+            PiggybackData::Blocks { all, each, wanted } => {
+                let count = wanted.blocks_to_send((me + reach) % members, reach, members);
+                &mut all[reach * *each..][..count * *each]
             }
-            Piggyback::Spread { data, distance } if (reach..2 * reach).contains(distance) => data,
-            Piggyback::Dealt {
+            PiggybackData::Spread { data, distance } if (reach..2 * reach).contains(distance) => {
+                data
+            }
+            PiggybackData::Dealt {
                 parts,
                 each,
                 distance,
             } if (reach..2 * reach).contains(distance) => {
-                &mut parts[passed_on(*distance, reach, members, *each)]
+                &mut parts[forwarded(*distance, reach, members, *each)]
             }
             _ => &mut [],
         }
     }
 }
 
-/// Where the parts lie that a member gets in the round of this reach, `distance` before the one that deals them: its own
-/// and those that it passes on, which are to go to every second reach before it.
-fn passed_on(distance: usize, reach: usize, members: usize, each: usize) -> Range<usize> {
-    let first = place_of(distance, members);
+/// The range of the parts that a member receives in the round of this reach; it is `distance` before the
+/// dealing member. They are its own part and those that it forwards, to every second multiple of the reach
+/// before it.
+fn forwarded(distance: usize, reach: usize, members: usize, each: usize) -> Range<usize> {
+    let first = dealt_position(distance, members);
     let count = (members - distance).div_ceil(2 * reach);
     first * each..(first + count) * each
 }
 
-/// The place, among parts that are [dealt](Piggyback::Dealt) to so many members, of that for the one at this distance
-/// before who deals them. They are in the order of their distances with the lowest bit as the highest: so what one
-/// member passes on lies together, itself first.
-pub(super) fn place_of(distance: usize, members: usize) -> usize {
+/// The position of the part for the member `distance` before the [dealing](PiggybackData::Dealt) member.
+/// Parts are sorted by distance with its bits reversed. So the parts that a member forwards are contiguous,
+/// and its own is the first of them.
+pub(super) fn dealt_position(distance: usize, members: usize) -> usize {
     let bits = (0..usize::BITS - distance.leading_zeros()).map(|bit| 1 << bit);
     bits.filter(|bit| distance & bit != 0)
-        // Those who have this bit not, and those below it alike, are all before it.
+        // All distances with this bit clear and the same lower bits come first.
         .map(|bit| (members - distance % bit).div_ceil(2 * bit))
         .sum()
 }
 
-/// Whether so many bytes of each of `members` can ride.
-pub(super) fn can_ride(layout: &Layout, members: usize, each: usize) -> bool {
-    match layout.is_flat() {
-        true => each <= SMALL,
+/// Returns whether blocks of `each` bytes from each of `members` fit on an agreement.
+pub(super) fn fits(layout: &Layout, members: usize, each: usize) -> bool {
+    if layout.is_flat() {
+        each <= SMALL
+    } else {
         // No message carries more than half of the blocks.
-        false => (each.checked_mul(members)).is_some_and(|bytes| bytes <= 2 * SMALL),
+        (each.checked_mul(members)).is_some_and(|bytes| bytes <= 2 * SMALL)
     }
 }
 
@@ -188,17 +196,17 @@ pub(super) fn can_ride(layout: &Layout, members: usize, each: usize) -> bool {
 mod tests {
     use super::*;
 
-    /// Has every member of a team that is not flat do its rounds.
-    fn do_rounds(mut rides: Vec<Piggyback<'_>>) {
-        let members = rides.len();
+    /// Runs the rounds of all members of a team that is not flat.
+    fn do_rounds(mut payloads: Vec<PiggybackData<'_>>) {
+        let members = payloads.len();
         let mut reach = 1;
         while reach < members {
-            let said: Vec<Vec<u8>> = (rides.iter().enumerate())
-                .map(|(me, ride)| ride.outgoing(me, reach, members).to_vec())
+            let sent: Vec<Vec<u8>> = (payloads.iter().enumerate())
+                .map(|(me, payload)| payload.outgoing(me, reach, members).to_vec())
                 .collect();
-            for (me, ride) in rides.iter_mut().enumerate() {
-                let came = ride.incoming(me, reach, members);
-                came.copy_from_slice(&said[(me + reach) % members]);
+            for (me, payload) in payloads.iter_mut().enumerate() {
+                let incoming = payload.incoming(me, reach, members);
+                incoming.copy_from_slice(&sent[(me + reach) % members]);
             }
             reach *= 2;
         }
@@ -208,7 +216,7 @@ mod tests {
     fn blocks_come_to_all_who_want_them() {
         const EACH: usize = 3;
         for members in 1..=20 {
-            let wanted = (0..members).map(Wanted::By);
+            let wanted = (0..members).map(Wanted::ByMember);
             for wanted in wanted.chain([Wanted::ByAll, Wanted::Behind]) {
                 let block = |member: usize| [member as u8 + 1; EACH];
                 let mut blocks: Vec<Vec<u8>> = (0..members)
@@ -218,19 +226,21 @@ mod tests {
                         all
                     })
                     .collect();
-                let rides = (blocks.iter_mut())
-                    .map(|all| Piggyback::Blocks {
+                let payloads = (blocks.iter_mut())
+                    .map(|all| PiggybackData::Blocks {
                         all,
                         each: EACH,
                         wanted,
                     })
                     .collect();
-                do_rounds(rides);
+                do_rounds(payloads);
                 for (me, all) in blocks.iter().enumerate() {
                     let by_place = all.chunks(EACH).enumerate();
-                    for (of, got) in by_place.map(|(place, got)| ((me + place) % members, got)) {
+                    for (of, got) in
+                        by_place.map(|(position, got)| ((me + position) % members, got))
+                    {
                         assert!(
-                            !wanted.by(me, of) || got == block(of),
+                            !wanted.is_wanted_by(me, of) || got == block(of),
                             "{wanted:?} {me} {of}"
                         );
                     }
@@ -243,27 +253,28 @@ mod tests {
     fn parts_that_are_dealt_come_to_their_members() {
         const EACH: usize = 2;
         for members in 1..=20 {
-            let mut places: Vec<usize> = (0..members).map(|at| place_of(at, members)).collect();
-            places.sort_unstable();
-            assert!(places.into_iter().eq(0..members));
+            let mut positions: Vec<usize> =
+                (0..members).map(|at| dealt_position(at, members)).collect();
+            positions.sort_unstable();
+            assert!(positions.into_iter().eq(0..members));
             for root in 0..members {
                 let mut parts = vec![vec![0; members * EACH]; members];
                 let distance = |member: usize| (root + members - member) % members;
                 for member in 0..members {
-                    let place = place_of(distance(member), members);
-                    parts[root][place * EACH..][..EACH].fill(member as u8 + 1);
+                    let position = dealt_position(distance(member), members);
+                    parts[root][position * EACH..][..EACH].fill(member as u8 + 1);
                 }
-                let rides = (parts.iter_mut().enumerate())
-                    .map(|(me, parts)| Piggyback::Dealt {
+                let payloads = (parts.iter_mut().enumerate())
+                    .map(|(me, parts)| PiggybackData::Dealt {
                         parts,
                         each: EACH,
                         distance: distance(me),
                     })
                     .collect();
-                do_rounds(rides);
+                do_rounds(payloads);
                 for (me, parts) in parts.iter().enumerate() {
-                    let place = place_of(distance(me), members);
-                    assert_eq!(parts[place * EACH..][..EACH], [me as u8 + 1; EACH]);
+                    let position = dealt_position(distance(me), members);
+                    assert_eq!(parts[position * EACH..][..EACH], [me as u8 + 1; EACH]);
                 }
             }
         }
@@ -271,9 +282,21 @@ mod tests {
 
     #[test]
     fn of_two_only_who_is_to_give_something_tells_it() {
-        assert_eq!([0, 1].map(|me| Wanted::By(0).told(me, 1, 2)), [0, 1]);
-        assert_eq!([0, 1].map(|me| Wanted::By(1).told(me, 1, 2)), [1, 0]);
-        assert_eq!([0, 1].map(|me| Wanted::Behind.told(me, 1, 2)), [1, 0]);
-        assert_eq!([0, 1].map(|me| Wanted::ByAll.told(me, 1, 2)), [1, 1]);
+        assert_eq!(
+            [0, 1].map(|me| Wanted::ByMember(0).blocks_to_send(me, 1, 2)),
+            [0, 1]
+        );
+        assert_eq!(
+            [0, 1].map(|me| Wanted::ByMember(1).blocks_to_send(me, 1, 2)),
+            [1, 0]
+        );
+        assert_eq!(
+            [0, 1].map(|me| Wanted::Behind.blocks_to_send(me, 1, 2)),
+            [1, 0]
+        );
+        assert_eq!(
+            [0, 1].map(|me| Wanted::ByAll.blocks_to_send(me, 1, 2)),
+            [1, 1]
+        );
     }
 }

@@ -1,31 +1,30 @@
-//! Collectives that go on while the program computes.
+//! Collectives in the background.
 //!
-//! Each team has a queue of those that were begun and are not over, in the order in which they were
-//! begun, which is the same at every member. The first is under way; the others have done nothing
-//! yet. So at any time a team does one collective, blocking or not, and the scratch and the
-//! algorithms are the same for both.
+//! Each team has a queue of the collectives that were begun and have not ended, in the order in which they
+//! were begun. This order is the same at every member. The first collective is in flight; the others have
+//! done nothing yet. So a team runs one collective at a time, blocking or not, and both kinds use the same
+//! scratch and algorithms.
 //!
-//! # Who does what
+//! # Who advances a collective
 //!
-//! A collective is a future that owns its buffers and its team. The queue owns it from its beginning
-//! to its end, whatever becomes of the handle, which shares with it only the place of the result.
-//! While the queue is not empty it is an [errand](Errand) of the rank: whoever polls, waiting or
-//! looking, and the service thread, which is awake for it as for a task, [advances](Errand::advance)
-//! the first collective until it needs a word that has not come. One thread does so at a time; any
-//! other leaves it to that one, which looks once more after it has let go.
+//! A collective is a future that owns its buffers and its team. The queue owns the future until its end,
+//! even if the handle is dropped; the two share only the slot for the result. A queue that is not empty is
+//! an [errand](Errand) of the rank. Every thread that polls, and the service thread,
+//! [advances](Errand::advance) the first collective until it needs a word that has not arrived. One thread
+//! does so at a time. Other threads leave the work to that thread, which looks again after it has released
+//! the lock.
 //!
 //! # Why nobody waits for ever
 //!
-//! - Of the queues of a rank none waits for another: whoever polls advances all. So teams may be
-//!   used in any order, and a rank that blocks in a collective of one team goes on with those of
-//!   others.
-//! - In a queue all members have the same order, and the first collective of it needs nothing but
-//!   that the others advance the same. A blocking one is begun when the queue is empty.
-//! - A thread that sleeps is woken by the store of a word, and looks for it before it
-//!   sleeps ([`Errand::is_ready`]).
-//! - What advances a collective waits only for room for a message, for a write that is open when its rank leaves, and,
-//!   when it gives up symmetric memory that peers have registered, for these. It polls meanwhile. In the midst of a long copy
-//!   it lets go, for who advances it to poll, and rings for whoever sleeps.
+//! - No queue of a rank waits for another queue: a poll advances all. So teams may be used in any order. A
+//!   rank that blocks in a collective of one team advances those of other teams.
+//! - Queues have the same order at all members. The first collective needs only that the other members
+//!   advance the same one. A blocking collective begins when the queue is empty.
+//! - The store of a word wakes a sleeping thread. A thread checks for the word before it sleeps
+//!   ([`Errand::is_ready`]).
+//! - While it advances a collective, a thread waits only for three things, and it polls meanwhile: room for
+//!   a message, an open write when its rank leaves, and the deregistration of symmetric memory that peers
+//!   have registered. In a long copy it pauses, so that the thread can poll, and wakes sleepers.
 
 use std::{
     collections::VecDeque,
@@ -43,48 +42,49 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
-    sought::Sought,
-    team::{IDLE, QUEUED, Shared, Team, out_of_turn},
+    awaited::Awaited,
+    team::{IDLE, QUEUED, Team, TeamShared, out_of_turn},
 };
 use crate::{
     Result,
     progress::{self, Begun, Errand, Slot},
 };
 
-/// A collective that is not over: goes on with it as far as it can; at its end, who is to be told.
-type Step = Box<dyn FnMut() -> Poll<Option<Waker>> + Send>;
+/// Advances a collective as far as possible. At its end, returns the waker of the handle.
+type QueuedStep = Box<dyn FnMut() -> Poll<Option<Waker>> + Send>;
 
 #[derive(Default)]
-pub(super) struct Queue {
-    /// Under way; locked by who advances it.
-    first: Mutex<Option<Step>>,
-    /// Begun behind it. The team's state changes from and to that of having a queue under this lock.
-    behind: Mutex<VecDeque<Step>>,
-    /// What the one under way waits for, and how often standings had changed when it began to.
-    sought: Mutex<Option<(Sought, u64)>>,
-    /// The one under way could have gone on when it was advanced last.
+pub(super) struct CollectiveQueue {
+    /// The collective in flight; locked by the thread that advances it.
+    first: Mutex<Option<QueuedStep>>,
+    /// The collectives behind it. The team enters and leaves the state `QUEUED` under this lock.
+    behind: Mutex<VecDeque<QueuedStep>>,
+    /// The condition that the collective in flight waits for, and the count of membership changes when it
+    /// began to wait.
+    awaited: Mutex<Option<(Awaited, u64)>>,
+    /// The collective in flight paused although it could continue.
     pauses: AtomicBool,
 }
 
-impl Queue {
-    /// The one under way waits for a word, since standings had changed so often.
-    pub(super) fn seek(&self, sought: Sought, changes: u64) {
-        *self.sought.lock() = Some((sought, changes));
+impl CollectiveQueue {
+    /// Notes that the collective in flight waits, with the count of membership changes.
+    pub(super) fn set_awaited(&self, awaited: Awaited, changes: u64) {
+        *self.awaited.lock() = Some((awaited, changes));
     }
 
-    /// The one under way could go on, but whoever does it looks after messages first.
+    /// Notes that the collective in flight could continue, but messages go first.
     pub(super) fn pause(&self) {
         self.pauses.store(true, Relaxed);
     }
 }
 
 impl Team {
-    /// Begins a collective, which `collective` does on the same team.
+    /// Begins a collective, which `collective` runs on a handle of the same team.
     ///
     /// # Errors
     /// [`Error::InHandler`](crate::Error::InHandler), [`Error::JobOver`](crate::Error::JobOver),
-    /// [`Error::OutOfTurn`](crate::Error::OutOfTurn) if a thread of this rank is in a blocking
-    /// collective of the team, or between the two calls of a barrier.
+    /// [`Error::OutOfTurn`](crate::Error::OutOfTurn) if a thread of this rank is in a blocking collective
+    /// of the team, or between the two calls of a barrier.
     pub(super) fn begin_queued<R: Send + 'static, F>(
         &self,
         what: &'static str,
@@ -96,7 +96,7 @@ impl Team {
         progress::may_wait(what)?;
         self.progress.check_running()?;
         let slot = Slot::new();
-        let step = step(Box::pin(collective(self.again())), &slot);
+        let step = step(Box::pin(collective(self.clone_handle())), &slot);
         {
             let mut behind = self.queue.behind.lock();
             let is_first = match self.turn.compare_exchange(IDLE, QUEUED, Acquire, Relaxed) {
@@ -114,11 +114,11 @@ impl Team {
     }
 }
 
-/// What goes on with a collective, and leaves its end in `slot`.
+/// Makes the step that advances a collective and stores its result in `slot`.
 fn step<R: Send + 'static>(
     mut collective: std::pin::Pin<Box<impl Future<Output = Result<R>> + Send + 'static>>,
     slot: &Arc<Slot<R>>,
-) -> Step {
+) -> QueuedStep {
     let slot = Arc::clone(slot);
     Box::new(move || {
         let mut context = Context::from_waker(Waker::noop());
@@ -131,8 +131,8 @@ fn step<R: Send + 'static>(
     })
 }
 
-impl Shared {
-    /// Goes on with the first collective as far as it can. Whether the queue may have more to do.
+impl TeamShared {
+    /// Advances the first collective as far as possible. Returns whether the queue may have more to do.
     fn advance_first(&self) -> bool {
         let Some(mut first) = self.queue.first.try_lock() else {
             return false;
@@ -148,7 +148,7 @@ impl Shared {
                 return false;
             }
         }
-        *self.queue.sought.lock() = None;
+        *self.queue.awaited.lock() = None;
         let ended = match first.as_mut().map(|step| step()) {
             Some(Poll::Ready(waker)) => Some((first.take(), waker)),
             _ => None,
@@ -157,16 +157,16 @@ impl Shared {
         drop(first);
         let Some((over, waker)) = ended else {
             if pauses {
-                // Who left it to this thread may sleep by now.
+                // A thread that left the work to this one may sleep by now.
                 self.progress.wake_sleepers();
             }
             return !pauses && self.is_ready();
         };
-        // It holds what the program gave it, which may do anything when it is dropped.
+        // It holds values of the program, whose destructors may do anything.
         let over = AssertUnwindSafe(|| progress::in_handler(|| drop(over)));
         if let Err(cause) = catch_unwind(over) {
             tracing::error!("what a collective was given panicked when it was dropped");
-            // Dropping that may panic, too.
+            // Dropping the cause may panic, too.
             std::mem::forget(cause);
         }
         if let Some(waker) = waker {
@@ -177,18 +177,18 @@ impl Shared {
     }
 }
 
-impl Errand for Shared {
+impl Errand for TeamShared {
     fn advance(&self) {
         while self.advance_first() {}
     }
 
     fn is_ready(&self) -> bool {
-        // Whoever advances it looks again afterwards.
+        // The thread that advances it looks again afterwards.
         if self.queue.first.is_locked() || self.state() != QUEUED {
             return false;
         }
-        self.queue.sought.lock().is_none_or(|(sought, changes)| {
-            self.has(sought)
+        self.queue.awaited.lock().is_none_or(|(awaited, changes)| {
+            self.has(awaited)
                 || changes != self.progress.conduit().changes()
                 || self.progress.is_stopped()
         })

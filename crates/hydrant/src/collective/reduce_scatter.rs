@@ -1,17 +1,17 @@
-//! Reduce-scatter: each member gets a part of what all reduce to.
+//! Reduce-scatter: each member gets a part of the reduction of all.
 //!
-//! As reductions go: few elements ride on the agreement; of many, each member gets its part from
-//! all, and folds it.
+//! Few elements are piggybacked on the agreement. Of many elements, each member gets its part from all
+//! members and folds it.
 
 use super::{
     Op, Reducible,
     all_gather::{bytes, sized},
     blocks::{Blocks, same_length},
-    board::Phase,
-    header::Operation,
+    board::DataPhase,
+    header::CollectiveKind,
     op::fold_of,
-    piggyback::Piggyback,
-    reduce::{Reduction, by, by_function, by_op, fold_blocks},
+    piggyback::PiggybackData,
+    reduce::{ReductionCall, fold_blocks, fold_with, reduction_by_function, reduction_by_op},
     team::Team,
 };
 use crate::{Pod, Result};
@@ -24,9 +24,9 @@ impl Team {
     /// [`Error::LengthMismatch`](crate::Error::LengthMismatch) if `data` is not one part for each
     /// member, and as [`all_reduce`](Self::all_reduce).
     pub fn reduce_scatter<T: Reducible>(&self, data: &[T], mine: &mut [T], op: Op) -> Result<()> {
-        let reduction = by_op::<T>(Operation::ReduceScatter, op);
-        let reduced = self.reduce_parts(reduction, data, mine, fold_of(op));
-        self.now("reduce_scatter", reduced)
+        let reduction = reduction_by_op::<T>(CollectiveKind::ReduceScatter, op);
+        let reduced = self.reduce_scatter_async(reduction, data, mine, fold_of(op));
+        self.run_blocking("reduce_scatter", reduced)
     }
 
     /// As [`reduce_scatter`](Self::reduce_scatter), by a function as in
@@ -40,9 +40,9 @@ impl Team {
         mine: &mut [T],
         combine: impl Fn(T, T) -> T,
     ) -> Result<()> {
-        let reduction = by_function(Operation::ReduceScatter);
-        let reduced = self.reduce_parts(reduction, data, mine, by(combine));
-        self.now("reduce_scatter_with", reduced)
+        let reduction = reduction_by_function(CollectiveKind::ReduceScatter);
+        let reduced = self.reduce_scatter_async(reduction, data, mine, fold_with(combine));
+        self.run_blocking("reduce_scatter_with", reduced)
     }
 
     /// As [`reduce_scatter`](Self::reduce_scatter), with parts of any length: member m gets
@@ -62,9 +62,9 @@ impl Team {
         mine: &mut [T],
         op: Op,
     ) -> Result<()> {
-        let reduction = by_op::<T>(Operation::ReduceScatterV, op);
-        let reduced = self.reduce_blocks(reduction, data, counts, mine, fold_of(op));
-        self.now("reduce_scatter_v", reduced)
+        let reduction = reduction_by_op::<T>(CollectiveKind::ReduceScatterV, op);
+        let reduced = self.reduce_scatter_v_async(reduction, data, counts, mine, fold_of(op));
+        self.run_blocking("reduce_scatter_v", reduced)
     }
 
     /// As [`reduce_scatter_v`](Self::reduce_scatter_v), by a function as in
@@ -79,14 +79,15 @@ impl Team {
         mine: &mut [T],
         combine: impl Fn(T, T) -> T,
     ) -> Result<()> {
-        let reduction = by_function(Operation::ReduceScatterV);
-        let reduced = self.reduce_blocks(reduction, data, counts, mine, by(combine));
-        self.now("reduce_scatter_v_with", reduced)
+        let reduction = reduction_by_function(CollectiveKind::ReduceScatterV);
+        let reduced =
+            self.reduce_scatter_v_async(reduction, data, counts, mine, fold_with(combine));
+        self.run_blocking("reduce_scatter_v_with", reduced)
     }
 
-    pub(super) async fn reduce_parts<T: Pod>(
+    pub(super) async fn reduce_scatter_async<T: Pod>(
         &self,
-        (header, checked): Reduction,
+        (header, checked): ReductionCall,
         data: &[T],
         mine: &mut [T],
         fold: impl Fn(&mut [T], &[T]),
@@ -100,13 +101,13 @@ impl Team {
                 wanted,
             )
         });
-        if self.parts_fit(bytes(data).len()) {
-            let parts = self.ride_apart(header, checked, bytes(data)).await?;
+        if self.parts_fit_piggyback(bytes(data).len()) {
+            let parts = self.piggyback_parts(header, checked, bytes(data)).await?;
             mine.copy_from_slice(self.own_part(data));
             return parts.fold_all(mine, &fold);
         }
         let checked = checked.and_then(|()| self.buffer(Some(data.len())));
-        let parts = self.agree(header, checked, Piggyback::Nothing).await?;
+        let parts = self.agree(header, checked, PiggybackData::Nothing).await?;
         self.fold_parts(
             |member| bytes(&data[member * part..][..part]),
             parts,
@@ -116,9 +117,9 @@ impl Team {
         .await
     }
 
-    pub(super) async fn reduce_blocks<T: Pod>(
+    pub(super) async fn reduce_scatter_v_async<T: Pod>(
         &self,
-        (header, checked): Reduction,
+        (header, checked): ReductionCall,
         data: &[T],
         counts: &[usize],
         mine: &mut [T],
@@ -146,10 +147,10 @@ impl Team {
         };
         let counts: Vec<u64> = counts.iter().map(|count| *count as u64).collect();
         let counts = self.transpose(header, Ok(()), &counts).await?;
-        // If all find their own column right, all counts are alike.
+        // If every member finds its own column right, all counts are equal.
         let checked = (counts.iter().enumerate())
             .try_for_each(|(m, sent)| self.same_count(m, self.me, *sent, mine.len() as u64));
-        self.agree(header, checked, Piggyback::Nothing).await?;
+        self.agree(header, checked, PiggybackData::Nothing).await?;
         self.fold_parts(
             |member| bytes(&data[ranges[member].clone()]),
             parts,
@@ -159,7 +160,7 @@ impl Team {
         .await
     }
 
-    /// Gets this member's part from all into `parts`, and folds it.
+    /// Gets this member's part from all members into `parts`, and folds it.
     async fn fold_parts<'a, T: Pod>(
         &self,
         part_of: impl Fn(usize) -> &'a [u8],
@@ -167,9 +168,9 @@ impl Team {
         mine: &mut [T],
         fold: &impl Fn(&mut [T], &[T]),
     ) -> Result<()> {
-        self.exchange(Phase::Only, part_of, self.even(&mut parts))
+        self.exchange(DataPhase::Only, part_of, self.equal_parts_mut(&mut parts))
             .await?;
-        self.or_leave(|| fold_blocks(&mut parts, mine.len(), fold));
+        self.run_user_function(|| fold_blocks(&mut parts, mine.len(), fold));
         mine.copy_from_slice(&parts[..mine.len()]);
         Ok(())
     }

@@ -1,24 +1,25 @@
-//! Scans: what the members up to this one, or before it, reduce to.
+//! Scans: the reduction of the members up to this one, or before it.
 //!
-//! Few elements ride on the agreement. Of many, what the members before it reduce to comes to a member from the one
-//! before it, chunk by chunk: in a flat team on [boards](super::scanning), else by a channel; between two
-//! as they [come](super::folding).
+//! Few elements are piggybacked on the agreement. Of many elements, each member gets the reduction of the
+//! members before it from its predecessor, chunk by chunk. In a flat team this uses
+//! [boards](super::board_scan), in other teams a channel. A team of two [folds chunks as they
+//! arrive](super::channel_fold).
 
 use std::ops::Range;
 
 use super::{
     Op, Reducible,
     all_gather::{bytes, bytes_mut, sized},
-    board::Phase,
+    board::DataPhase,
+    board_scan::BoardScan,
     channel::{Inbound, Outbound},
-    folding::{in_buffer, in_chunk},
-    header::Operation,
+    channel_fold::{in_buffer, in_chunk},
+    header::CollectiveKind,
     op::{fold_of, identity_of},
-    piggyback::{Piggyback, Wanted},
-    reduce::{Reduction, by, by_function, by_op},
-    ride::Ride,
-    scanning::Scanning,
-    team::{IDLE, Team, at_once},
+    piggyback::{PiggybackData, Wanted},
+    piggybacked_blocks::PiggybackedBlocks,
+    reduce::{ReductionCall, fold_with, reduction_by_function, reduction_by_op},
+    team::{IDLE, Team, poll_once},
 };
 use crate::{Pod, Result};
 
@@ -30,7 +31,12 @@ impl Team {
     /// As [`reduce`](Self::reduce).
     pub fn scan<T: Reducible>(&self, data: &mut [T], op: Op) -> Result<()> {
         let _turn = self.enter("scan", IDLE)?;
-        self.scan_now(by_op::<T>(Operation::Scan, op), data, None, fold_of(op))
+        self.scan_blocking(
+            reduction_by_op::<T>(CollectiveKind::Scan, op),
+            data,
+            None,
+            fold_of(op),
+        )
     }
 
     /// As [`scan`](Self::scan), by a function as in [`reduce_with`](Self::reduce_with).
@@ -39,18 +45,23 @@ impl Team {
     /// As there.
     pub fn scan_with<T: Pod>(&self, data: &mut [T], combine: impl Fn(T, T) -> T) -> Result<()> {
         let _turn = self.enter("scan_with", IDLE)?;
-        self.scan_now(by_function(Operation::Scan), data, None, by(combine))
+        self.scan_blocking(
+            reduction_by_function(CollectiveKind::Scan),
+            data,
+            None,
+            fold_with(combine),
+        )
     }
 
-    /// Reduces, index by index, the elements of the members before this one. The first
-    /// member gets what changes nothing: 0 for a sum, the largest value for a minimum.
+    /// Reduces, index by index, the elements of the members before this one. The first member gets the
+    /// identity of the operation: 0 for a sum, the largest value for a minimum.
     ///
     /// # Errors
     /// As [`reduce`](Self::reduce).
     pub fn exclusive_scan<T: Reducible>(&self, data: &mut [T], op: Op) -> Result<()> {
         let _turn = self.enter("exclusive_scan", IDLE)?;
-        let reduction = by_op::<T>(Operation::ExclusiveScan, op);
-        self.scan_now(reduction, data, Some(identity_of(op)), fold_of(op))
+        let reduction = reduction_by_op::<T>(CollectiveKind::ExclusiveScan, op);
+        self.scan_blocking(reduction, data, Some(identity_of(op)), fold_of(op))
     }
 
     /// As [`exclusive_scan`](Self::exclusive_scan), by a function as in
@@ -65,46 +76,48 @@ impl Team {
         combine: impl Fn(T, T) -> T,
     ) -> Result<()> {
         let _turn = self.enter("exclusive_scan_with", IDLE)?;
-        let reduction = by_function(Operation::ExclusiveScan);
-        self.scan_now(reduction, data, Some(first), by(combine))
+        let reduction = reduction_by_function(CollectiveKind::ExclusiveScan);
+        self.scan_blocking(reduction, data, Some(first), fold_with(combine))
     }
 
-    /// As [`scan_by`](Self::scan_by), while the caller waits.
-    fn scan_now<T: Pod>(
+    /// As [`scan_async`](Self::scan_async), for a blocking call: short data takes no future.
+    fn scan_blocking<T: Pod>(
         &self,
-        (header, checked): Reduction,
+        (header, checked): ReductionCall,
         data: &mut [T],
         first: Option<T>,
         fold: impl Fn(&mut [T], &[T]),
     ) -> Result<()> {
-        if !self.fits(bytes(data).len()) {
-            return at_once(self.scan_by((header, checked), data, first, fold));
+        if !self.fits_piggyback(bytes(data).len()) {
+            return poll_once(self.scan_async((header, checked), data, first, fold));
         }
         let (header, checked) = (
             header.of::<T>(data.len()),
             checked.and_then(|()| sized::<T>()),
         );
-        let ride = self.ride_now(header, checked, bytes(data), Wanted::Behind)?;
-        self.scan_ridden(&ride, data, first, fold)
+        let blocks =
+            self.piggyback_blocks_blocking(header, checked, bytes(data), Wanted::Behind)?;
+        self.scan_piggybacked(&blocks, data, first, fold)
     }
 
-    /// With `first`, the scan is exclusive.
-    pub(super) async fn scan_by<T: Pod>(
+    /// A scan; an exclusive one if `first` is given.
+    pub(super) async fn scan_async<T: Pod>(
         &self,
-        (header, checked): Reduction,
+        (header, checked): ReductionCall,
         data: &mut [T],
         first: Option<T>,
         fold: impl Fn(&mut [T], &[T]),
     ) -> Result<()> {
         let (len, header) = (data.len(), header.of::<T>(data.len()));
-        if self.fits(bytes(data).len()) {
+        if self.fits_piggyback(bytes(data).len()) {
             let checked = checked.and_then(|()| sized::<T>());
-            let ride = (self.ride(header, checked, bytes(data), Wanted::Behind)).await?;
-            return self.scan_ridden(&ride, data, first, fold);
+            let blocks =
+                (self.piggyback_blocks(header, checked, bytes(data), Wanted::Behind)).await?;
+            return self.scan_piggybacked(&blocks, data, first, fold);
         }
         let checked = checked.and_then(|()| sized::<T>());
         if let Some(board) = self.board_for::<T>() {
-            let scanning = Scanning::new(self, board, data, first, &fold)?;
+            let scanning = BoardScan::new(self, board, data, first, &fold)?;
             return scanning.run(header, checked).await;
         }
         if self.board.is_none() {
@@ -115,46 +128,49 @@ impl Team {
                 (_, false) => 2 * in_chunk::<T>().min(len),
             };
             let room = checked.and_then(|()| self.buffer(Some(room)));
-            let room = self.agree(header, room, Piggyback::Nothing).await?;
-            return match is_of_two {
-                true => self.scan_of_two(data, room, first, &fold).await,
-                false => self.scan_along(data, room, first, &fold).await,
+            let room = self.agree(header, room, PiggybackData::Nothing).await?;
+            return if is_of_two {
+                self.scan_two_members(data, room, first, &fold).await
+            } else {
+                self.scan_by_channel(data, room, first, &fold).await
             };
         }
-        // An element is longer than a slot of the board, and there are no channels: each member scans a slice for all.
-        let each = self.slice(len, self.me).len();
+        // An element is longer than a slot of the board, and a flat team has no channels. So each member
+        // scans a slice for all.
+        let each = self.slice_range(len, self.me).len();
         let checked = checked.and_then(|()| {
             let room = (self.buffer(Some(each))?, self.buffer(Some(each))?);
             Ok((self.slices_to_fold::<T>(len)?, room))
         });
-        let (mut slices, room) = self.agree(header, checked, Piggyback::Nothing).await?;
+        let (mut slices, room) = self.agree(header, checked, PiggybackData::Nothing).await?;
         self.exchange_slices(data, &mut slices).await?;
-        self.or_leave(|| scan_blocks(&mut slices, room, first, &fold));
+        self.run_user_function(|| scan_blocks(&mut slices, room, first, &fold));
         let block = |member: usize| bytes(&slices[member * each..][..each]);
-        self.exchange(Phase::Second, block, self.cut(data)).await
+        self.exchange(DataPhase::Second, block, self.byte_slices_mut(data))
+            .await
     }
 
-    /// Scans blocks that rode on the agreement; this member's is in `data`.
-    fn scan_ridden<T: Pod>(
+    /// Scans piggybacked blocks; this member's is in `data`.
+    fn scan_piggybacked<T: Pod>(
         &self,
-        ride: &Ride<'_>,
+        blocks: &PiggybackedBlocks<'_>,
         data: &mut [T],
         first: Option<T>,
         fold: impl Fn(&mut [T], &[T]),
     ) -> Result<()> {
         match first {
-            None => ride.fold(self.me + 1, data, &fold),
+            None => blocks.fold_prefix(self.me + 1, data, &fold),
             Some(first) if self.me == 0 => {
                 data.fill(first);
                 Ok(())
             }
-            Some(_) => ride.fold(self.me, data, &fold),
+            Some(_) => blocks.fold_prefix(self.me, data, &fold),
         }
     }
 
-    /// Folds what the first of two members gave, as it comes, into what the second one has, which has room for as
-    /// much as is received into one buffer.
-    async fn scan_of_two<T: Pod>(
+    /// Scans in a team of two: the second member folds the first one's elements as they arrive. `room`
+    /// holds as many elements as one receive buffer.
+    async fn scan_two_members<T: Pod>(
         &self,
         data: &mut [T],
         mut room: Vec<T>,
@@ -177,7 +193,7 @@ impl Team {
             let came = |range: Range<usize>, before: &mut [T]| {
                 let mine = &mut mine[range];
                 if first.is_none() {
-                    self.or_leave(|| fold(before, mine));
+                    self.run_user_function(|| fold(before, mine));
                 }
                 mine.copy_from_slice(before);
             };
@@ -186,9 +202,9 @@ impl Team {
         Ok(())
     }
 
-    /// Takes what is before this member from the one before it, and tells the one behind it what that is with this
-    /// one's, chunk by chunk. All but the first member have room for two chunks.
-    async fn scan_along<T: Pod>(
+    /// Receives the reduction of the members before this one from the predecessor, and sends it on with
+    /// this member's elements, chunk by chunk. All members but the first have room for two chunks.
+    async fn scan_by_channel<T: Pod>(
         &self,
         data: &mut [T],
         mut room: Vec<T>,
@@ -222,7 +238,7 @@ impl Team {
                     if exclusive.is_some() {
                         before.copy_from_slice(so_far);
                     }
-                    self.or_leave(|| fold(so_far, mine));
+                    self.run_user_function(|| fold(so_far, mine));
                     mine.copy_from_slice(if exclusive.is_some() { before } else { so_far });
                     if let Some(next) = next {
                         next.send(bytes(so_far)).await?;
@@ -234,7 +250,8 @@ impl Team {
     }
 }
 
-/// Replaces each block by what those up to it, or before it, reduce to. There is room for two blocks more.
+/// Replaces each block by the reduction of the blocks up to it, or before it. The vectors are room for two
+/// blocks.
 fn scan_blocks<T: Pod>(
     blocks: &mut [T],
     (mut so_far, mut before): (Vec<T>, Vec<T>),

@@ -3,33 +3,35 @@
 use super::{
     all_gather::{bytes, bytes_mut, sized},
     blocks::{Blocks, apart, bytes_in},
-    header::{Header, Operation},
+    header::{CallHeader, CollectiveKind},
     layout::SMALL,
-    piggyback::{Piggyback, place_of},
+    piggyback::{PiggybackData, dealt_position},
     team::Team,
 };
 use crate::{Error, Pod, Result, TeamRank};
 
 impl Team {
-    /// Gives each member its part of what `root` has: as many elements as `mine` holds, by
-    /// member. `all` is looked at on the root alone.
+    /// Gives each member its part of the root's elements: as many as `mine` holds, in the order of members.
+    /// `all` is read on the root alone.
     ///
     /// # Errors
-    /// [`Error::CollectiveMismatch`]; [`Error::LengthMismatch`] on a root whose elements are
-    /// not one part for each member; [`Error::TeamRankOutOfRange`] for the root; and as for every
-    /// collective of a [`Team`].
+    /// [`Error::CollectiveMismatch`]; [`Error::LengthMismatch`] on a root whose elements are not one part
+    /// for each member; [`Error::TeamRankOutOfRange`] for the root; and as for every collective of a
+    /// [`Team`].
     pub fn scatter<T: Pod>(&self, root: TeamRank, all: Option<&[T]>, mine: &mut [T]) -> Result<()> {
-        self.now("scatter", self.hand_out(root, all, mine))
+        self.run_blocking("scatter", self.scatter_async(root, all, mine))
     }
 
-    pub(super) async fn hand_out<T: Pod>(
+    pub(super) async fn scatter_async<T: Pod>(
         &self,
         root: TeamRank,
         all: Option<&[T]>,
         mine: &mut [T],
     ) -> Result<()> {
         let (size, part) = (self.members.len(), mine.len());
-        let header = Header::new(Operation::Scatter).of::<T>(part).root(root);
+        let header = CallHeader::new(CollectiveKind::Scatter)
+            .of::<T>(part)
+            .root(root);
         let all = if root == self.rank() {
             all.unwrap_or(&[])
         } else {
@@ -51,29 +53,30 @@ impl Team {
         let (all, mine) = (bytes(all), bytes_mut(mine));
         let each = mine.len();
         if self.layout.is_flat() && each <= SMALL {
-            let parts = Piggyback::Parts { data: all, each };
-            let (root, ride) = self.ride_from_root(header, checked, parts, each).await?;
-            return match root == self.me {
-                true => {
-                    mine.copy_from_slice(&all[root * each..][..each]);
-                    Ok(())
-                }
-                false => ride.read(root, mine),
+            let parts = PiggybackData::Parts { data: all, each };
+            let (root, blocks) = self
+                .piggyback_from_root(header, checked, parts, each)
+                .await?;
+            return if root == self.me {
+                mine.copy_from_slice(&all[root * each..][..each]);
+                Ok(())
+            } else {
+                blocks.read(root, mine)
             };
         }
-        if self.fits(each) {
-            return self.deal(header, checked, all, mine).await;
+        if self.fits_piggyback(each) {
+            return self.scatter_dealt(header, checked, all, mine).await;
         }
-        let root = self.agree(header, checked, Piggyback::Nothing).await?;
+        let root = self.agree(header, checked, PiggybackData::Nothing).await?;
         let block = |member| &all[member * each..][..each];
-        self.stream_apart(root, block, |_| each, mine).await
+        self.scatter_long(root, block, |_| each, mine).await
     }
 
-    /// Agrees where others' scratch is not mapped, while the root's parts, which [fit](Self::fits), go along: by members
-    /// that pass on those of others.
-    async fn deal(
+    /// Agrees in a team that is not flat, with the root's parts piggybacked; members forward the parts of
+    /// others. The parts [fit](Self::fits_piggyback).
+    async fn scatter_dealt(
         &self,
-        header: Header,
+        header: CallHeader,
         root: Result<usize>,
         all: &[u8],
         mine: &mut [u8],
@@ -83,17 +86,17 @@ impl Team {
         let mut parts = vec![0; size * each];
         if all.len() == parts.len() {
             for (member, part) in all.chunks(each.max(1)).enumerate() {
-                let place = place_of((self.me + size - member) % size, size);
+                let place = dealt_position((self.me + size - member) % size, size);
                 parts[place * each..][..each].copy_from_slice(part);
             }
         }
-        let dealt = Piggyback::Dealt {
+        let dealt = PiggybackData::Dealt {
             parts: &mut parts,
             each,
             distance,
         };
         self.agree(header, root, dealt).await?;
-        mine.copy_from_slice(&parts[place_of(distance, size) * each..][..each]);
+        mine.copy_from_slice(&parts[dealt_position(distance, size) * each..][..each]);
         Ok(())
     }
 
@@ -115,34 +118,39 @@ impl Team {
         all: Option<(&[T], Blocks<'_>)>,
         mine: &mut [T],
     ) -> Result<()> {
-        self.now("scatter_v", self.hand_out_v(root, all, mine))
+        self.run_blocking("scatter_v", self.scatter_v_async(root, all, mine))
     }
 
-    pub(super) async fn hand_out_v<T: Pod>(
+    pub(super) async fn scatter_v_async<T: Pod>(
         &self,
         root: TeamRank,
         all: Option<(&[T], Blocks<'_>)>,
         mine: &mut [T],
     ) -> Result<()> {
-        let header = Header::new(Operation::ScatterV).of_uneven::<T>().root(root);
+        let header = CallHeader::new(CollectiveKind::ScatterV)
+            .of_uneven::<T>()
+            .root(root);
         let (all, blocks) = all.unwrap_or((&[], Blocks::packed(&[])));
         let ranges = sized::<T>()
             .and_then(|()| self.check_member(root))
-            .and_then(|root| match root == self.me {
-                true => blocks.ranges(self.members.len(), all.len()),
-                false => Ok(Vec::new()),
+            .and_then(|root| {
+                if root == self.me {
+                    blocks.ranges(self.members.len(), all.len())
+                } else {
+                    Ok(Vec::new())
+                }
             });
         let (ranges, checked) = apart(ranges);
         let counts = self
-            .gather_blocks(header, checked, &[mine.len() as u64])
+            .agree_and_all_gather(header, checked, &[mine.len() as u64])
             .await?;
-        // None but the root has ranges.
+        // Only the root has ranges.
         let checked =
             (counts.iter().zip(&ranges).enumerate()).try_for_each(|(m, (room, range))| {
                 self.same_count(self.me, m, range.len() as u64, *room)
             });
-        self.agree(header, checked, Piggyback::Nothing).await?;
-        self.stream_apart(
+        self.agree(header, checked, PiggybackData::Nothing).await?;
+        self.scatter_long(
             root.index(),
             |member| bytes(&all[ranges[member].clone()]),
             |member| bytes_in::<T>(counts[member]),

@@ -1,55 +1,55 @@
-//! Making teams.
+//! Splitting a team into new teams.
 
 use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
 
 use super::{
-    area::Piece,
-    header::Operation,
+    area::ScratchPiece,
+    header::CollectiveKind,
     layout::{BOARD, Layout},
     peer::is_mapped,
-    team::{IDLE, Team, at_once, outside},
+    team::{IDLE, Team, outside, poll_once},
 };
 use crate::{Error, Result};
 
-/// What a member wants.
+/// The color and key that a member gives.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-struct Choice {
-    /// A colour, or none.
+struct SplitChoice {
+    /// A color, or `NONE`.
     color: u64,
     key: u64,
 }
 
-/// Where a member's scratch of its new team is.
+/// A member's scratch for its new team.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-struct Offer {
-    /// From the segment's start; or not to be had.
+struct ScratchOffer {
+    /// Bytes from the segment's start, or `NONE` if there is no room.
     offset: u64,
     wanted: u64,
-    /// Bytes there were, if not enough.
+    /// Bytes of the largest gap, if there is no room.
     available: u64,
 }
 
 const NONE: u64 = u64::MAX;
 
 impl Team {
-    /// Makes a team of the members that give the same color, numbered by `key` and, where
-    /// keys are equal, by their rank in this team. Who gives no color gets no team.
+    /// Makes a team of the members that give the same color. They are numbered by `key` and, where keys are
+    /// equal, by their rank in this team. A member that gives no color gets no team.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] on every caller if some member has no room for the scratch of
-    /// its new team; nothing is kept then. And as for every collective of a [`Team`].
+    /// [`Error::OutOfMemory`] on every caller if some member has no room for the scratch of its new team;
+    /// nothing is kept then. And as for every collective of a [`Team`].
     pub fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Team>> {
         let _turn = self.enter("split", IDLE)?;
-        let choice = Choice {
+        let choice = SplitChoice {
             color: color.map_or(NONE, u64::from),
             key: u64::from(key),
         };
         self.area.settle(&self.progress, &self.members)?;
-        let choices = at_once(self.records(Operation::Split, &choice))?;
+        let choices = poll_once(self.all_gather_one(CollectiveKind::Split, &choice))?;
         let mut chosen: Vec<usize> = match color {
             None => Vec::new(),
             Some(_) => (0..choices.len())
@@ -58,11 +58,11 @@ impl Team {
         };
         chosen.sort_by_key(|member| choices[*member].key);
         let (piece, offer) = self.find_room(&chosen)?;
-        let offers = at_once(self.records(Operation::Split, &offer));
+        let offers = poll_once(self.all_gather_one(CollectiveKind::Split, &offer));
         let offers = match offers.and_then(|offers| self.check_offers(offers)) {
             Ok(offers) => offers,
             Err(error) => {
-                // If a member is lost the others may have gone on, and use it.
+                // If a member is lost, the others may have continued and use the piece.
                 if !matches!(error, Error::PeerLost(_)) {
                     piece.into_iter().for_each(|piece| self.area.give(piece));
                 }
@@ -85,9 +85,9 @@ impl Team {
         .map(Some)
     }
 
-    /// A piece of the system area for a team of these members, if there are any.
-    fn find_room(&self, members: &[usize]) -> Result<(Option<Piece>, Offer)> {
-        let mut offer = Offer {
+    /// Takes a piece of the system area for a team of these members, if there are any.
+    fn find_room(&self, members: &[usize]) -> Result<(Option<ScratchPiece>, ScratchOffer)> {
+        let mut offer = ScratchOffer {
             offset: 0,
             wanted: 0,
             available: 0,
@@ -106,7 +106,7 @@ impl Team {
             }
         };
         offer.offset = piece.offset as u64;
-        // What a team before left there.
+        // Clears the words that an earlier team left.
         let window = self.progress.conduit().window(self.progress.rank);
         (window.map_or(Ok(()), |window| {
             window.fill(piece.offset, layout.control(), 0)
@@ -125,8 +125,8 @@ impl Team {
         )
     }
 
-    /// Whether every member has room.
-    fn check_offers(&self, offers: Vec<Offer>) -> Result<Vec<Offer>> {
+    /// Checks that every member has room.
+    fn check_offers(&self, offers: Vec<ScratchOffer>) -> Result<Vec<ScratchOffer>> {
         match offers.iter().position(|offer| offer.offset == NONE) {
             None => Ok(offers),
             Some(member) => Err(Error::OutOfMemory {

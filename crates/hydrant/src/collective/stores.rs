@@ -1,8 +1,8 @@
-//! Scratch that is not mapped here: stores into it are messages.
+//! Stores into scratch that is not mapped here, by messages.
 //!
-//! A store is bytes and then a flag, as where scratch is mapped; the member's own rank does
-//! both when the message arrives. Messages from one rank to another arrive in order, so what
-//! was stored before is there, too. Nothing is answered.
+//! A store writes bytes and then a flag, as in mapped scratch. The receiving rank does both when the
+//! message arrives. Messages from one rank to another arrive in order, so all earlier stores are done by
+//! then. Stores have no reply.
 //!
 //! ```text
 //! tag SET   args at                  payload bytes, stored at `at`
@@ -10,7 +10,7 @@
 //! tag ADD   args flag value          added to the flag
 //! ```
 //!
-//! Words for which there are too few arguments go ahead of the rest, as bytes.
+//! If a message has too few arguments for the words, an earlier message carries them as bytes.
 
 use std::sync::atomic::{
     Ordering::{AcqRel, Release, SeqCst},
@@ -37,16 +37,16 @@ const BESIDE: usize = 7;
 /// Arguments of a message that sets a flag, before those words.
 const FLAGGED: usize = 3;
 
-/// A flag set once the bytes are there. Places count from the start of the segment.
+/// A flag that is set after the bytes are stored. Offsets count from the start of the segment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Flag<'a> {
+pub(super) struct FlagStore<'a> {
     pub(super) at: usize,
     pub(super) value: u64,
-    /// Words that follow the flag, set before it: [`BESIDE`] at most.
+    /// Words behind the flag, stored before it: [`BESIDE`] at most.
     pub(super) beside: &'a [u64],
 }
 
-/// Stores `data` into the scratch of `rank`, then sets the flag. Waits for room alone.
+/// Stores `data` into the scratch of `rank`, then sets the flag. Waits only for room for the messages.
 ///
 /// # Errors
 /// [`Error::PeerLost`](crate::Error::PeerLost).
@@ -55,7 +55,7 @@ pub(super) fn store(
     rank: Rank,
     mut at: usize,
     mut data: &[u8],
-    flag: Flag<'_>,
+    flag: FlagStore<'_>,
 ) -> Result<()> {
     let caps = progress.conduit().caps();
     let mut beside = flag.beside;
@@ -65,7 +65,7 @@ pub(super) fn store(
         beside = &[];
     }
     while data.len() > caps.max_payload {
-        // Where a packet holds as much as a payload may have, one of that length takes two: arguments go before it.
+        // Arguments precede the payload in a packet: a payload of the full length would take two packets.
         let (piece, rest) = data.split_at(caps.max_payload - FRONT);
         push(progress, rank, SET, &[at as u64], piece)?;
         (at, data) = (at + piece.len(), rest);
@@ -89,7 +89,7 @@ fn message<'a>(tag: u16, args: &'a [u64], payload: &'a [u8]) -> Message<'a> {
     }
 }
 
-/// Adds one to a word of `rank`, if there is room for the message now.
+/// Adds one to a word of `rank` if there is room for the message. Returns whether nothing is left to do.
 pub(super) fn try_count(progress: &Progress, rank: Rank, at: usize) -> bool {
     if progress::may_wait("a message").is_err() {
         return false;
@@ -97,7 +97,7 @@ pub(super) fn try_count(progress: &Progress, rank: Rank, at: usize) -> bool {
     let sent = progress
         .conduit()
         .send(rank, &message(ADD, &[at as u64, 1], &[]));
-    // Nobody counts for a rank that is lost.
+    // A lost rank needs no count.
     !matches!(sent, Ok(Sent::Full))
 }
 
@@ -109,7 +109,7 @@ pub(super) fn count(progress: &Progress, rank: Rank, at: usize) -> Result<()> {
     push(progress, rank, ADD, &[at as u64, 1], &[])
 }
 
-/// Who does what peers store into the scratch of teams.
+/// The route of the messages that store into this rank's scratch.
 pub(crate) struct Stores;
 
 impl Route for Stores {
@@ -117,10 +117,12 @@ impl Route for Stores {
         let done =
             (progress.conduit().window(progress.rank)).and_then(|window| apply(window, delivery));
         if done.is_none() {
-            return progress.malformed(delivery.from, "a store that fits no team's scratch");
+            return progress.malformed(
+                delivery.from,
+                "a store that fits_piggyback no team's scratch",
+            );
         }
-        // If another thread sleeps while this one polls, no message wakes it. The sleeper's side
-        // has the fence.
+        // A message wakes no thread that sleeps while this one polls. The sleeper's side has the fence.
         compiler_fence(SeqCst);
         if let Some(wake_word) = progress.conduit().wake_word(progress.rank)
             && wake_word.bits.load(std::sync::atomic::Ordering::Relaxed) & WakeWord::APPLICATION
@@ -131,7 +133,7 @@ impl Route for Stores {
     }
 }
 
-/// Does what a store says; nothing if it leaves the system area.
+/// Applies a store. Returns `None` if it leaves the system area.
 fn apply(window: &Window, delivery: &Delivery<'_>) -> Option<()> {
     let payload = delivery.payload;
     let write = |at: usize, data: &[u8]| window.write(at, data).ok();
@@ -155,7 +157,7 @@ fn apply(window: &Window, delivery: &Delivery<'_>) -> Option<()> {
     }
 }
 
-/// The place, if so many bytes at it lie in the scratch of teams.
+/// Returns the offset if `len` bytes at it lie in the scratch of teams.
 fn inside(at: u64, len: usize) -> Option<usize> {
     let at = usize::try_from(at).ok()?;
     (at.checked_add(len)? <= SCRATCH).then_some(at)

@@ -1,120 +1,121 @@
-//! Streams: what a member of a flat team gives to others in one phase of a collective, and what it gets,
-//! slot by slot by way of [boards](super::board).
+//! Streams: the data that a member of a flat team shows and reads in one phase of a collective, slot by
+//! slot on [boards](super::board).
 //!
-//! A member shows and reads whatever it can, one slot of each stream in turn, and waits when it can do
-//! nothing. So no two members wait for each other: whoever has shown less than others have read has
-//! room, and whoever has read less than others have shown has something to read.
+//! A member moves one slot of each stream in turn, and waits when it can move none. No two members wait for
+//! each other. A member that has shown less than others have read has room, and a member that has read less
+//! than others have shown has a slot to read.
 //!
 //! # Without a board
 //!
-//! What lies in the segment of its member is read from there, and the member waits until all have read it.
-//! If it gives that up, for another member is lost, it [withdraws](Board::withdraw) the stream before
-//! it lets go of the memory; whoever read looks for that afterwards, and has an error then instead of what may
-//! not be the stream any more.
+//! Data in its member's segment is read there, and the member waits until all readers have read it. If the
+//! member stops because another one is lost, it [withdraws](Board::withdraw) the stream before it releases
+//! the memory. Readers check for that after each read and return an error, because the bytes may be wrong.
 //!
-//! What lies in private memory is read there by the system, if that lets the reader. If it does not, or not this memory
-//! (a device's, say), the reader says that it has read all and that it does not [attach](Board::refuse); then all
-//! is shown once more, on the board, by words that go on from there.
+//! Data in private memory is read there by the system, if the system lets the reader. Otherwise, or if this
+//! memory cannot be read (a device's, say), the reader [refuses](Board::refuse_private): it reports that it
+//! has read all and does not attach. Then the member shows all data once more, on the board, with words
+//! that count on from there.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{
-    board::{Board, Phase, Place, Readers, Slots, base},
-    header::Header,
-    piggyback::Piggyback,
-    sought::Sought,
-    team::{Shared, Team, outside},
+    awaited::Awaited,
+    board::{Board, DataPhase, StreamLocation, StreamReaders, StreamSlots, base},
+    header::CallHeader,
+    piggyback::PiggybackData,
+    team::{Team, TeamShared, outside},
 };
 use crate::{
     Error, Pod, Result,
     progress::{For, On},
 };
 
-/// From how many bytes on a reader has them sooner out of private memory than by way of a board, as measured on two
-/// cores with two ranks.
+/// From this many bytes on, a reader gets data sooner out of private memory than from a board. Measured on
+/// two cores with two ranks.
 const ATTACHED: usize = 32 << 10;
 /// The same with more ranks than cores.
 const ATTACHED_CROWDED: usize = 64 << 10;
-/// Bytes that are copied between two looks at messages, and of private memory at once.
+/// Bytes that are copied between two polls for messages, and most bytes that are read from private memory
+/// at once.
 const PIECE: usize = 1 << 20;
 
 /// A stream that this member shows.
-struct Outgoing<'a> {
+struct OutgoingStream<'a> {
     data: &'a [u8],
-    readers: Readers,
-    slots: Slots,
-    place: Place,
-    /// Words count from here.
+    readers: StreamReaders,
+    slots: StreamSlots,
+    place: StreamLocation,
+    /// The value from which its words count.
     base: u64,
     shown: usize,
 }
 
 /// A stream that this member reads.
-struct Incoming<'a> {
+struct IncomingStream<'a> {
     from: usize,
     into: &'a mut [u8],
-    slots: Slots,
-    /// Words count from here.
+    slots: StreamSlots,
+    /// The value from which its words count.
     base: u64,
     read: usize,
 }
 
 /// The streams of this member in one phase.
-pub(super) struct Streams<'a> {
+pub(super) struct BoardStreams<'a> {
     board: &'a Board,
     team: &'a Team,
     base: u64,
-    outgoing: Vec<Outgoing<'a>>,
-    incoming: Vec<Incoming<'a>>,
-    /// What only moves within this member, and where to, as far as it is not there.
+    outgoing: Vec<OutgoingStream<'a>>,
+    incoming: Vec<IncomingStream<'a>>,
+    /// Data that this member keeps, and its destination; the rest that is not copied yet.
     own: Option<(&'a [u8], &'a mut [u8])>,
-    /// Bytes copied since this member last looked after messages.
-    since_look: usize,
+    /// Bytes copied since this member last polled.
+    bytes_since_poll: usize,
 }
 
-/// The data of a collective goes out: if this is dropped before that is [over](Self::over), others wait for what they
-/// will never get. They would take anything shown in a later collective for the end of it, so that this member
-/// [gives up](Shared::give_up).
-pub(super) struct GoesOut<'a>(&'a Shared);
+/// Guards the data phase of a collective. If it is dropped before [`finish`](Self::finish), this member
+/// leaves data unsent that others wait for. They would take data of a later collective for the end of this
+/// one. So the drop [abandons](TeamShared::abandon) the collectives of the team.
+pub(super) struct DataGuard<'a>(&'a TeamShared);
 
-impl<'a> GoesOut<'a> {
-    pub(super) fn new(team: &'a Shared) -> Self {
+impl<'a> DataGuard<'a> {
+    pub(super) fn new(team: &'a TeamShared) -> Self {
         Self(team)
     }
 
-    /// All of it was shown, and what this member was to get is here.
-    pub(super) fn over(self) {
+    /// All data of this member was shown, and all data for it has arrived.
+    pub(super) fn finish(self) {
         std::mem::forget(self);
     }
 }
 
-impl Drop for GoesOut<'_> {
+impl Drop for DataGuard<'_> {
     fn drop(&mut self) {
-        self.0.give_up();
+        self.0.abandon();
     }
 }
 
-/// Streams that are folded as they come: each slot of this member's part, from the first member to the last.
-pub(super) struct Folding<'f, T, F> {
+/// Folds streams as they arrive: each slot of this member's part, from the first member to the last.
+pub(super) struct StreamFold<'f, T, F> {
     fold: &'f F,
-    /// This member's part of what it gives, in whose place the result goes.
+    /// This member's own part, which the result replaces.
     own: &'f mut [T],
-    /// By member; that of the own is not used.
-    slots: Vec<Slots>,
+    /// By member; this member's entry is not used.
+    slots: Vec<StreamSlots>,
     /// Elements of a slot.
     each: usize,
-    /// Slots that are folded.
+    /// Slots folded by all members.
     folded: usize,
-    /// The member whose slot is next.
+    /// The member whose slot is folded next.
     member: usize,
-    /// Those before this member, folded; and the slot of one.
+    /// The fold of the members before this one, and room for the slot of one member.
     so_far: Vec<T>,
     next: Vec<T>,
 }
 
-impl<'a> Streams<'a> {
-    /// No streams yet.
-    pub(super) fn new(team: &'a Team, board: &'a Board, sequence: u64, phase: Phase) -> Self {
+impl<'a> BoardStreams<'a> {
+    /// Makes an empty set of streams.
+    pub(super) fn new(team: &'a Team, board: &'a Board, sequence: u64, phase: DataPhase) -> Self {
         Self {
             board,
             team,
@@ -122,45 +123,57 @@ impl<'a> Streams<'a> {
             outgoing: Vec::new(),
             incoming: Vec::new(),
             own: None,
-            since_look: 0,
+            bytes_since_poll: 0,
         }
     }
 
-    /// Data to show, which readers reach without a board if it lies in the segment.
-    pub(super) fn give(&mut self, data: &'a [u8], readers: Readers, slots: Slots) {
-        self.give_from(self.board.place_of(data), data, readers, slots);
+    /// Adds data to show; readers read it in the segment if it lies there.
+    pub(super) fn give(&mut self, data: &'a [u8], readers: StreamReaders, slots: StreamSlots) {
+        self.give_from(self.board.locate(data), data, readers, slots);
     }
 
-    /// Data to show on the board wherever it lies. That is for what a collective changes in place: what others
-    /// have read is in their caches, too, and is slower to write to than to copy.
-    pub(super) fn give_copied(&mut self, data: &'a [u8], readers: Readers, slots: Slots) {
-        self.give_from(Place::Board, data, readers, slots);
+    /// Adds data to show on the board wherever it lies. This is for data that the collective changes in
+    /// place: memory that others have read is in their caches, and slower to write than to copy.
+    pub(super) fn give_copied(
+        &mut self,
+        data: &'a [u8],
+        readers: StreamReaders,
+        slots: StreamSlots,
+    ) {
+        self.give_from(StreamLocation::Board, data, readers, slots);
     }
 
-    /// Data to show to one member, which reads it wherever it lies if it can and there is enough of it. That is for
-    /// where both have as much to copy: if this member would wait meanwhile, it is faster to have it do its part. So it is
-    /// for the other of two that is [near](Board::is_near).
-    pub(super) fn give_attached(&mut self, data: &'a [u8], reader: usize, slots: Slots) {
-        let enough = match self.team.progress.is_crowded() {
-            true => ATTACHED_CROWDED,
-            false => ATTACHED,
+    /// Adds data to show to one member, which reads it in private memory if that is possible and it is long
+    /// enough. This fits calls in which both members copy equally much, because this member would otherwise
+    /// idle. Of two members, the other gets the board if it [prefers](Board::prefers_board) that.
+    pub(super) fn give_attached(&mut self, data: &'a [u8], reader: usize, slots: StreamSlots) {
+        let enough = if self.team.progress.is_crowded() {
+            ATTACHED_CROWDED
+        } else {
+            ATTACHED
         };
-        let place = match self.board.place_of(data) {
-            Place::Board
+        let place = match self.board.locate(data) {
+            StreamLocation::Board
                 if data.len() >= enough
                     && self.board.is_attached(reader)
-                    && !(self.team.members.len() == 2 && self.board.is_near(reader)) =>
+                    && !(self.team.members.len() == 2 && self.board.prefers_board(reader)) =>
             {
-                Place::Private(data.as_ptr().addr() as u64)
+                StreamLocation::Private(data.as_ptr().addr() as u64)
             }
             place => place,
         };
-        self.give_from(place, data, Readers::One(reader), slots);
+        self.give_from(place, data, StreamReaders::One(reader), slots);
     }
 
-    fn give_from(&mut self, place: Place, data: &'a [u8], readers: Readers, slots: Slots) {
+    fn give_from(
+        &mut self,
+        place: StreamLocation,
+        data: &'a [u8],
+        readers: StreamReaders,
+        slots: StreamSlots,
+    ) {
         if !data.is_empty() {
-            self.outgoing.push(Outgoing {
+            self.outgoing.push(OutgoingStream {
                 data,
                 readers,
                 slots,
@@ -171,12 +184,12 @@ impl<'a> Streams<'a> {
         }
     }
 
-    /// Room for what another member shows.
-    pub(super) fn get(&mut self, from: usize, into: &'a mut [u8], slots: Slots) {
+    /// Adds room for the data that another member shows.
+    pub(super) fn get(&mut self, from: usize, into: &'a mut [u8], slots: StreamSlots) {
         if into.is_empty() {
             return;
         }
-        self.incoming.push(Incoming {
+        self.incoming.push(IncomingStream {
             from,
             into,
             slots,
@@ -185,73 +198,73 @@ impl<'a> Streams<'a> {
         });
     }
 
-    /// What this member gives itself.
+    /// Adds data that this member copies to itself.
     pub(super) fn keep(&mut self, data: &'a [u8], into: &'a mut [u8]) {
         self.own = Some((data, into));
     }
 
-    /// Shows on the board what can be shown before the others are there: where a member is soon to lose its
-    /// core, all there is room for; else what they can begin with.
-    fn show_ahead(&mut self) -> Result<()> {
+    /// Shows data on the board before the others have agreed. If this member is about to lose its core, it
+    /// fills the board; otherwise it shows one slot of each stream.
+    fn show_early(&mut self) -> Result<()> {
         let board = self.board;
         for outgoing in &mut self.outgoing {
-            if outgoing.place == Place::Board {
+            if outgoing.place == StreamLocation::Board {
                 while outgoing.show_one(board)? && self.team.progress.is_crowded() {}
             }
         }
         Ok(())
     }
 
-    /// Shows and reads to the end.
+    /// Shows and reads until all streams have ended.
     pub(super) async fn run(mut self) -> Result<()> {
-        let goes_out = GoesOut::new(self.team);
+        let guard = DataGuard::new(self.team);
         loop {
-            let stood = self.board.stand();
+            let version = self.board.version();
             if !self.advance()? {
                 if self.is_over() {
-                    goes_out.over();
+                    guard.finish();
                     return Ok(());
                 }
-                self.until_changed(stood).await?;
+                self.until_changed(version).await?;
             }
-            self.look_now_and_then().await;
+            self.poll_now_and_then().await;
         }
     }
 
-    /// As [`run`](Self::run), and folds what comes.
+    /// As [`run`](Self::run), and folds the slots that arrive.
     pub(super) async fn fold<T: Pod, F: Fn(&mut [T], &[T])>(
         mut self,
-        mut folding: Folding<'_, T, F>,
+        mut folding: StreamFold<'_, T, F>,
     ) -> Result<()> {
-        let goes_out = GoesOut::new(self.team);
+        let guard = DataGuard::new(self.team);
         loop {
-            let stood = self.board.stand();
+            let version = self.board.version();
             let folded = folding.advance(self.team, self.board, self.base)?;
-            self.since_look += if folded { folding.slot() } else { 0 };
+            self.bytes_since_poll += if folded { folding.slot() } else { 0 };
             let moved = self.advance()? | folded;
             if !moved {
                 if self.is_over() && folding.is_over() {
-                    goes_out.over();
+                    guard.finish();
                     return Ok(());
                 }
-                self.until_changed(stood).await?;
+                self.until_changed(version).await?;
             }
-            self.look_now_and_then().await;
+            self.poll_now_and_then().await;
         }
     }
 
-    /// Waits until something was shown or read since the board stood so.
-    async fn until_changed(&mut self, stood: u64) -> Result<()> {
-        self.since_look = 0;
-        let change = Sought::Change(stood);
+    /// Waits until a slot was shown or read since the board had this version.
+    async fn until_changed(&mut self, version: u64) -> Result<()> {
+        self.bytes_since_poll = 0;
+        let change = Awaited::BoardChange(version);
         self.team.until_data(change).await
     }
 
-    /// Who has much to copy and need not wait for it looks after messages meanwhile.
-    async fn look_now_and_then(&mut self) {
-        if self.since_look >= PIECE {
-            self.since_look = 0;
-            self.team.look_round().await;
+    /// Polls for messages after long copies without a wait.
+    async fn poll_now_and_then(&mut self) {
+        if self.bytes_since_poll >= PIECE {
+            self.bytes_since_poll = 0;
+            self.team.poll_between_copies().await;
         }
     }
 
@@ -259,7 +272,7 @@ impl<'a> Streams<'a> {
         self.outgoing.is_empty() && self.incoming.is_empty()
     }
 
-    /// Moves a slot of each stream, if it can: whether anything was done.
+    /// Moves a slot of each stream that can move. Returns whether any did.
     fn advance(&mut self) -> Result<bool> {
         let (team, board) = (self.team, self.board);
         let mut moved = false;
@@ -267,20 +280,20 @@ impl<'a> Streams<'a> {
             if outgoing.show_one(board)? {
                 board
                     .readers(outgoing.readers)
-                    .for_each(|m| team.touched(m));
+                    .for_each(|m| team.notify_after_store(m));
                 moved = true;
             }
         }
         for incoming in &mut self.incoming {
             let read = incoming.read_one(team, board)?;
-            self.since_look += read;
+            self.bytes_since_poll += read;
             moved |= read > 0;
         }
         if let Some((data, into)) = self.own.take() {
             let (data, later) = data.split_at(data.len().min(PIECE));
             let (into, room) = into.split_at_mut(data.len());
             into.copy_from_slice(data);
-            self.since_look += data.len();
+            self.bytes_since_poll += data.len();
             self.own = (!later.is_empty()).then_some((later, room));
             moved = true;
         }
@@ -290,61 +303,64 @@ impl<'a> Streams<'a> {
     }
 }
 
-impl Drop for Streams<'_> {
+impl Drop for BoardStreams<'_> {
     fn drop(&mut self) {
         for outgoing in &self.outgoing {
-            if outgoing.place != Place::Board && outgoing.shown > 0 {
+            if outgoing.place != StreamLocation::Board && outgoing.shown > 0 {
                 self.board.withdraw(outgoing.readers);
             }
         }
     }
 }
 
-impl Outgoing<'_> {
+impl OutgoingStream<'_> {
     fn all(&self) -> usize {
         self.slots.of(self.data.len())
     }
 
-    /// Whether this member needs the data no more.
+    /// Returns whether this member no longer needs the data.
     fn is_over(&self, board: &Board) -> bool {
         let all = self.all();
         self.shown == all
-            && (self.place == Place::Board
-                || board.read_by_all(self.readers, self.base, all) == all
+            && (self.place == StreamLocation::Board
+                || board.slots_read_by_all(self.readers, self.base, all) == all
                     && !self.is_refused(board))
     }
 
-    /// Of a stream that its readers are through with: whether one of them is because it could not read private memory.
+    /// Returns whether a reader refused private memory, of a stream whose readers have all reported its
+    /// end.
     fn is_refused(&self, board: &Board) -> bool {
-        matches!(self.place, Place::Private(_))
+        matches!(self.place, StreamLocation::Private(_))
             && !(board.readers(self.readers)).all(|reader| board.is_attached(reader))
     }
 
-    /// Shows one more slot, or all that need not be copied, if there is room: whether that was done.
+    /// Shows one more slot if there is room, or all data if it need not be copied. Returns whether anything
+    /// was shown.
     fn show_one(&mut self, board: &Board) -> Result<bool> {
         let all = self.all();
         if self.shown == all {
-            let is_through = board.read_by_all(self.readers, self.base, all) == all;
+            let is_through = board.slots_read_by_all(self.readers, self.base, all) == all;
             if !is_through || !self.is_refused(board) {
                 return Ok(false);
             }
-            (self.place, self.base, self.shown) = (Place::Board, self.base + all as u64, 0);
+            (self.place, self.base, self.shown) =
+                (StreamLocation::Board, self.base + all as u64, 0);
         }
         let base = self.base;
         match self.place {
-            Place::Segment(_) | Place::Private(_) => {
+            StreamLocation::Segment(_) | StreamLocation::Private(_) => {
                 self.shown = all;
                 for reader in board.readers(self.readers) {
                     board.show(reader, base, all, self.place);
                 }
             }
-            Place::Board => {
+            StreamLocation::Board => {
                 let (readers, slots, shown) = (self.readers, self.slots, self.shown);
                 if !board.has_room(readers, slots, base, (shown, all)) {
                     return Ok(false);
                 }
                 let chunk = &self.data[slots.range(shown, self.data.len())];
-                (board.show_copied(readers, slots, base, shown, chunk)).map_err(outside)?;
+                (board.copy_and_show(readers, slots, base, shown, chunk)).map_err(outside)?;
                 self.shown += 1;
             }
         }
@@ -352,29 +368,29 @@ impl Outgoing<'_> {
     }
 }
 
-impl Incoming<'_> {
+impl IncomingStream<'_> {
     fn is_over(&self) -> bool {
         self.read == self.slots.of(self.into.len())
     }
 
-    /// Reads one more slot, or a piece of private memory, if it is there: how many bytes that were.
+    /// Reads one more slot, or a piece of private memory, if it is shown. Returns the bytes read.
     fn read_one(&mut self, team: &Team, board: &Board) -> Result<usize> {
         let (len, all, base) = (self.into.len(), self.slots.of(self.into.len()), self.base);
         let (shown, place) = board.shown_by(self.from, base, all);
         if self.read >= shown {
             return Ok(0);
         }
-        board.attach(self.from, || {
+        board.announce_attach(self.from, || {
             (team.progress.conduit()).attaches(team.members[self.from])
         });
-        if let Place::Private(addr) = place {
+        if let StreamLocation::Private(addr) = place {
             return self.read_private(team, board, addr);
         }
         let chunk = &mut self.into[self.slots.range(self.read, len)];
         let bytes = chunk.len();
         team.read_slot(board, (self.from, self.slots, place), self.read, chunk)?;
         self.read += 1;
-        team.say_read(
+        team.report_read(
             board,
             (self.from, self.slots, place),
             base,
@@ -384,8 +400,8 @@ impl Incoming<'_> {
     }
 }
 
-impl Incoming<'_> {
-    /// Has the system read a piece of all that another member shows at an address of its own.
+impl IncomingStream<'_> {
+    /// Has the system read a piece of data at an address of another member.
     fn read_private(&mut self, team: &Team, board: &Board, addr: u64) -> Result<usize> {
         let (from, slots, len) = (self.from, self.slots, self.into.len());
         let (start, all) = (slots.start(self.read), slots.of(len));
@@ -394,18 +410,19 @@ impl Incoming<'_> {
         let bytes = chunk.len();
         let at = addr.wrapping_add(start as u64);
         let copied = (team.progress.conduit()).read_attached(team.members[from], at, chunk);
-        team.unless_withdrawn(board, from)?;
-        // Also if the other seems to be gone: if it is, nothing comes any more, and that is noticed.
+        team.check_not_withdrawn(board, from)?;
+        // This holds also if the other member seems to have ended: then nothing arrives any more, and the
+        // wait finds that.
         if copied.is_err() {
-            board.refuse(from, self.base, all);
-            team.touched(from);
+            board.refuse_private(from, self.base, all);
+            team.notify_after_store(from);
             (self.base, self.read) = (self.base + all as u64, 0);
             return Ok(bytes);
         }
         self.read = read;
-        team.say_read(
+        team.report_read(
             board,
-            (from, slots, Place::Private(addr)),
+            (from, slots, StreamLocation::Private(addr)),
             self.base,
             (read, all),
         );
@@ -413,9 +430,9 @@ impl Incoming<'_> {
     }
 }
 
-impl<'f, T: Pod, F: Fn(&mut [T], &[T])> Folding<'f, T, F> {
-    /// Folds a slot of each member into `own`, which is this member's, by slots of so many elements.
-    pub(super) fn new(own: &'f mut [T], slots: Vec<Slots>, fold: &'f F) -> Self {
+impl<'f, T: Pod, F: Fn(&mut [T], &[T])> StreamFold<'f, T, F> {
+    /// Folds a slot of each member at a time into `own`, this member's part.
+    pub(super) fn new(own: &'f mut [T], slots: Vec<StreamSlots>, fold: &'f F) -> Self {
         let each = slots
             .first()
             .map_or(1, |slots| slots.elements(size_of::<T>()));
@@ -431,7 +448,7 @@ impl<'f, T: Pod, F: Fn(&mut [T], &[T])> Folding<'f, T, F> {
         }
     }
 
-    /// Makes room for what is folded, which is needed before the first slot is.
+    /// Allocates room for the fold, before the first slot.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
@@ -445,7 +462,7 @@ impl<'f, T: Pod, F: Fn(&mut [T], &[T])> Folding<'f, T, F> {
         self.own.len().div_ceil(self.each)
     }
 
-    /// Bytes that are folded at once, of all members.
+    /// Bytes of all members that are folded at once.
     fn slot(&self) -> usize {
         self.each * size_of::<T>() * self.slots.len()
     }
@@ -454,7 +471,8 @@ impl<'f, T: Pod, F: Fn(&mut [T], &[T])> Folding<'f, T, F> {
         self.folded == self.all()
     }
 
-    /// Folds one slot of the part, as far as those of the members are there: whether anything was done.
+    /// Folds one slot of the part, as far as the members have shown theirs. Returns whether anything was
+    /// folded.
     fn advance(&mut self, team: &Team, board: &Board, base: u64) -> Result<bool> {
         let (all, me, members) = (self.all(), team.me, self.slots.len());
         if self.is_over() {
@@ -469,14 +487,14 @@ impl<'f, T: Pod, F: Fn(&mut [T], &[T])> Folding<'f, T, F> {
             let member = self.member;
             if member == me {
                 if me > 0 {
-                    team.or_leave(|| (self.fold)(so_far, own));
+                    team.run_user_function(|| (self.fold)(so_far, own));
                 }
             } else {
                 let (shown, place) = board.shown_by(member, base, all);
                 if self.folded >= shown {
                     return Ok(moved);
                 }
-                // The first of all is what the others are folded into.
+                // The other members are folded into the first one's slot.
                 let into = if member == 0 {
                     &mut *so_far
                 } else {
@@ -485,10 +503,10 @@ impl<'f, T: Pod, F: Fn(&mut [T], &[T])> Folding<'f, T, F> {
                 let stream = (member, self.slots[member], place);
                 let bytes = bytemuck::cast_slice_mut(into);
                 team.read_slot(board, stream, self.folded, bytes)?;
-                team.say_read(board, stream, base, (self.folded + 1, all));
+                team.report_read(board, stream, base, (self.folded + 1, all));
                 if member > 0 {
                     let into = if me == 0 { &mut *own } else { &mut *so_far };
-                    team.or_leave(|| (self.fold)(into, next));
+                    team.run_user_function(|| (self.fold)(into, next));
                 }
             }
             moved = true;
@@ -504,25 +522,24 @@ impl<'f, T: Pod, F: Fn(&mut [T], &[T])> Folding<'f, T, F> {
 }
 
 impl Team {
-    /// Agrees on a collective whose streams, of the next agreement, begin if `checked` says that all is
-    /// well so far.
+    /// Agrees on a collective. Its streams, which belong to the next agreement, begin early if `checked` is
+    /// well.
     pub(super) async fn agree_on(
         &self,
-        header: Header,
+        header: CallHeader,
         checked: Result<()>,
-        streams: &mut Streams<'_>,
+        streams: &mut BoardStreams<'_>,
     ) -> Result<()> {
-        if self.may_show_ahead(&checked) {
-            streams.show_ahead()?;
+        if self.may_show_early(&checked) {
+            streams.show_early()?;
         }
-        self.agree(header, checked, Piggyback::Nothing).await
+        self.agree(header, checked, PiggybackData::Nothing).await
     }
 
-    /// Whether this member may show something before it has agreed on it.
-    pub(super) fn may_show_ahead(&self, checked: &Result<()>) -> bool {
-        // Else an earlier collective did not end, and somebody may be in it still: reading what it showed, or
-        // waiting for more.
-        let all_ended = !self.gave_up.load(Relaxed) && self.has_ended(self.last_agreement());
+    /// Returns whether this member may show data before it has agreed.
+    pub(super) fn may_show_early(&self, checked: &Result<()>) -> bool {
+        // Otherwise an earlier collective did not end, and another member may still be in it.
+        let all_ended = !self.is_abandoned.load(Relaxed) && self.has_agreed(self.last_agreement());
         checked.is_ok() && all_ended
     }
 
@@ -530,21 +547,23 @@ impl Team {
     pub(super) fn read_slot(
         &self,
         board: &Board,
-        (from, slots, place): (usize, Slots, Place),
+        (from, slots, place): (usize, StreamSlots, StreamLocation),
         number: usize,
         into: &mut [u8],
     ) -> Result<()> {
         (board.read(from, slots, place, number, into)).map_err(outside)?;
         match place {
-            Place::Board => Ok(()),
-            _ => self.unless_withdrawn(board, from),
+            StreamLocation::Board => Ok(()),
+            _ => self.check_not_withdrawn(board, from),
         }
     }
 
+    /// Checks that a member still vouches for data that was read without a board.
+    ///
     /// # Errors
-    /// What was read of another member's stream without a board may be anything: it gave up.
-    fn unless_withdrawn(&self, board: &Board, from: usize) -> Result<()> {
-        // It was read to the end, or not: that cannot be told.
+    /// [`Error::PeerLost`] if the member has withdrawn the data.
+    fn check_not_withdrawn(&self, board: &Board, from: usize) -> Result<()> {
+        // The read may have ended before the withdrawal or not.
         if !board.is_withdrawn(from) {
             return Ok(());
         }
@@ -552,31 +571,32 @@ impl Team {
         Err(why.unwrap_or(Error::PeerLost(self.members[from])))
     }
 
-    /// Says that so many of all slots of another member's stream were read, if it waits for that.
-    pub(super) fn say_read(
+    /// Reports slots of another member's stream as read, if that member waits for the report.
+    pub(super) fn report_read(
         &self,
         board: &Board,
-        (from, slots, place): (usize, Slots, Place),
+        (from, slots, place): (usize, StreamSlots, StreamLocation),
         base: u64,
         (read, all): (usize, usize),
     ) {
-        // Of the last slots nobody needs the room.
+        // Nobody needs the room of the last slots.
         let is_needed = match place {
-            Place::Board => read + slots.count <= all,
-            Place::Segment(_) | Place::Private(_) => read == all,
+            StreamLocation::Board => read + slots.count <= all,
+            StreamLocation::Segment(_) | StreamLocation::Private(_) => read == all,
         };
         if is_needed {
-            board.say_read(from, base, read);
-            self.touched(from);
+            board.report_read(from, base, read);
+            self.notify_after_store(from);
         }
     }
 }
 
-impl Shared {
-    /// Ends a collective here before all of its data is where it belongs. That is for good, for a member is lost: nothing is
-    /// shown [ahead](Team::may_show_ahead) any more, and nothing told.
-    pub(super) fn give_up(&self) {
-        self.gave_up.store(true, Relaxed);
+impl TeamShared {
+    /// Marks that a collective ended here before all of its data arrived. This is final, because a member
+    /// is lost: this member shows nothing [early](Team::may_show_early) any more, and takes part in no
+    /// agreement.
+    pub(super) fn abandon(&self) {
+        self.is_abandoned.store(true, Relaxed);
     }
 
     /// The number of the last agreement.

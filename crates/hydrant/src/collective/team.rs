@@ -1,4 +1,4 @@
-//! Teams: some of the ranks of a job, and what they need to do collectives.
+//! Teams: the state that some of the ranks of a job share for their collectives.
 
 use std::{
     ops::Deref,
@@ -16,11 +16,11 @@ use std::{
 use hydrant_conduit::{Line, Window, memory::Fault};
 
 use super::{
-    area::{Area, Piece},
+    area::{ScratchArea, ScratchPiece},
     board::Board,
     layout::{BOARD, BOARD_OF_TWO, LEDGER, Layout},
-    peer::{Peer, Round, is_mapped},
-    queue::Queue,
+    peer::{AgreementRound, TeamPeer, is_mapped},
+    queue::CollectiveQueue,
 };
 use crate::{
     Error, Rank, Result, TeamRank,
@@ -94,60 +94,60 @@ use crate::{
 /// keeps the memory of its job mapped, so one kept in a handler keeps it until the process ends. A
 /// team whose collectives are under way goes with the last of them.
 pub struct Team {
-    shared: Arc<Shared>,
+    shared: Arc<TeamShared>,
 }
 
-/// What the handle of a team and the collectives under way share; the last of them counts the team
-/// off.
+/// The state of a team, shared by its handle and its collectives in the background. The last owner counts
+/// the team off.
 #[doc(hidden)]
-pub struct Shared {
+pub struct TeamShared {
     pub(super) progress: Arc<Progress>,
-    /// By which long data is written to members whose memory is not mapped; the job's.
+    /// Writes long data to members whose memory is not mapped. Owned by the job.
     pub(super) transfer: Weak<Transfer>,
-    pub(super) area: Arc<Area>,
+    pub(super) area: Arc<ScratchArea>,
     /// Ranks of the job, by member.
     pub(super) members: Vec<Rank>,
     pub(super) me: usize,
     pub(super) layout: Layout,
-    /// What the members store into for this one.
+    /// This member's scratch, into which the members store.
     pub(super) scratch: Window,
-    pub(super) peers: Vec<Peer>,
-    pub(super) rounds: Vec<Round>,
-    /// Of a flat team.
+    pub(super) peers: Vec<TeamPeer>,
+    pub(super) rounds: Vec<AgreementRound>,
+    /// `Some` if the team is flat.
     pub(super) board: Option<Board>,
-    /// What this member tells of itself.
+    /// This member's ledger, which other members read.
     pub(super) ledger: Line,
     pub(super) turn: AtomicU8,
-    /// Agreements so far; alike at every member.
+    /// Agreements so far; the same at every member.
     pub(super) sequence: AtomicU64,
-    /// The name of the barrier notified.
+    /// The name of the notified barrier.
     pub(super) notified: AtomicU64,
-    /// A collective [ended here](Self::give_up) before all of its data was where it belongs.
-    pub(super) gave_up: AtomicBool,
-    /// Uses of channels so far; alike at every member.
+    /// Set if a collective [was abandoned](Self::abandon) here before all of its data arrived.
+    pub(super) is_abandoned: AtomicBool,
+    /// Uses of channels so far; the same at every member.
     epoch: AtomicU64,
-    /// To be given back; the team of all has none.
-    piece: Option<Piece>,
-    /// Collectives that go on while the program computes.
-    pub(super) queue: Queue,
+    /// Given back at the end; `None` in the team of all ranks.
+    piece: Option<ScratchPiece>,
+    /// Collectives in the background.
+    pub(super) queue: CollectiveQueue,
 }
 
-/// No collective is under way.
+/// No collective is in progress.
 pub(super) const IDLE: u8 = 0;
-/// One is.
+/// A blocking collective is in progress.
 const BUSY: u8 = 1;
 /// Between notify and wait of a barrier without a name.
 pub(super) const NOTIFIED: u8 = 2;
 /// Between notify and wait of one with a name.
 pub(super) const NOTIFIED_BY_NAME: u8 = 3;
-/// Collectives go on while the program computes.
+/// Collectives in the background are in progress.
 pub(super) const QUEUED: u8 = 4;
 
 impl Team {
-    /// The team of all ranks. No communication: every rank knows where its scratch lies.
+    /// The team of all ranks. This needs no communication: every rank knows the offset of its scratch.
     pub(crate) fn world(transfer: &Arc<Transfer>) -> Result<Self> {
         let progress = &transfer.progress;
-        let area = Arc::new(Area::new());
+        let area = Arc::new(ScratchArea::new());
         let members: Vec<Rank> = (0..progress.size).map(Rank).collect();
         let layout = Layout::new(
             members.len(),
@@ -179,23 +179,23 @@ impl Team {
     /// A team whose members' scratch lies at `offsets`.
     pub(super) fn new(
         (progress, transfer): (&Arc<Progress>, Weak<Transfer>),
-        area: Arc<Area>,
+        area: Arc<ScratchArea>,
         members: Vec<Rank>,
         me: usize,
         (layout, offsets): (Layout, &[usize]),
-        piece: Option<Piece>,
+        piece: Option<ScratchPiece>,
     ) -> Result<Self> {
         let peers = (members.iter().zip(offsets))
-            .map(|(rank, offset)| Peer::new(progress, *rank, *offset, layout.total()))
+            .map(|(rank, offset)| TeamPeer::new(progress, *rank, *offset, layout.total()))
             .collect::<Result<Vec<_>>>()?;
         let scratch = (progress.conduit().window(progress.rank))
             .and_then(|window| window.part(offsets[me], layout.total()))
             .ok_or_else(|| outside(Fault::OutOfBounds))?;
         let rounds = (0..layout.rounds)
-            .map(|round| Round::new(&layout, round, &peers, &scratch, me).map_err(outside))
+            .map(|round| AgreementRound::new(&layout, round, &peers, &scratch, me).map_err(outside))
             .collect::<Result<Vec<_>>>()?;
         let board = Board::new(progress, &layout, &peers, &scratch, me).map_err(outside)?;
-        let shared = Shared {
+        let shared = TeamShared {
             ledger: scratch.line(LEDGER).map_err(outside)?,
             scratch,
             progress: Arc::clone(progress),
@@ -210,10 +210,10 @@ impl Team {
             turn: AtomicU8::new(IDLE),
             sequence: AtomicU64::new(0),
             notified: AtomicU64::new(0),
-            gave_up: AtomicBool::new(false),
+            is_abandoned: AtomicBool::new(false),
             epoch: AtomicU64::new(1),
             piece,
-            queue: Queue::default(),
+            queue: CollectiveQueue::default(),
         };
         Ok(Self {
             shared: Arc::new(shared),
@@ -249,8 +249,8 @@ impl Team {
         }
     }
 
-    /// The rank in the team of a rank of the job, if it is a member. Looks through the members,
-    /// except where `rank` has the same number in both, as all have in the team of all.
+    /// The team rank of a rank of the job, if it is a member. The call searches the members, unless `rank`
+    /// has the same number in both, as in the team of all ranks.
     pub fn team_rank(&self, rank: Rank) -> Option<TeamRank> {
         if self.members.get(rank.index()) == Some(&rank) {
             return Some(TeamRank(rank.0));
@@ -259,53 +259,52 @@ impl Team {
         Some(TeamRank(member as u32))
     }
 
-    /// The same team, for a collective that outlives the call that begins it.
-    pub(super) fn again(&self) -> Self {
+    /// A handle of the same team, for a collective in the background.
+    pub(super) fn clone_handle(&self) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
         }
     }
 
-    pub(super) fn shared(&self) -> &Arc<Shared> {
+    pub(super) fn shared(&self) -> &Arc<TeamShared> {
         &self.shared
     }
 
-    /// Does a collective while the caller waits.
+    /// Takes the team's turn and runs a collective while the caller waits.
     #[inline]
-    pub(super) fn now<R>(
+    pub(super) fn run_blocking<R>(
         &self,
         what: &'static str,
         collective: impl Future<Output = Result<R>>,
     ) -> Result<R> {
         let _turn = self.enter(what, IDLE)?;
-        at_once(collective)
+        poll_once(collective)
     }
 
-    /// Begins a collective that may begin when the team is in state `from`. It comes after those that
-    /// go on while the program computes.
+    /// Takes the team's turn if the team is in state `from`. Waits until all collectives in the background
+    /// have ended.
     #[inline]
-    pub(super) fn enter(&self, what: &'static str, from: u8) -> Result<Turn<'_>> {
+    pub(super) fn enter(&self, what: &'static str, from: u8) -> Result<TeamTurn<'_>> {
         progress::may_wait(what)?;
         self.progress.check_running()?;
         let found = match self.turn.compare_exchange(from, BUSY, Acquire, Relaxed) {
-            Err(QUEUED) if from == IDLE => self.enter_behind()?,
+            Err(QUEUED) if from == IDLE => self.enter_after_queue()?,
             Ok(found) | Err(found) => found,
         };
         if found != from {
             return Err(out_of_turn(what, found));
         }
-        Ok(Turn {
+        Ok(TeamTurn {
             shared: &self.shared,
             after: IDLE,
         })
     }
 
-    /// Begins a collective when those that go on by themselves are over: what the team's state was
-    /// then.
+    /// Takes the turn after the collectives in the background. Returns the state that was found then.
     #[cold]
-    fn enter_behind(&self) -> Result<u8> {
+    fn enter_after_queue(&self) -> Result<u8> {
         let mut found = QUEUED;
-        // Whatever becomes of the members, those before end.
+        // The queued collectives end even if members are lost.
         self.progress.wait(On::Nobody, For::Message, || {
             found = (self.turn.compare_exchange(IDLE, BUSY, Acquire, Relaxed))
                 .unwrap_or_else(|found| found);
@@ -314,7 +313,7 @@ impl Team {
         Ok(found)
     }
 
-    /// The first of `count` new uses of channels.
+    /// Takes `count` new uses of channels, and returns the first.
     pub(super) fn epochs(&self, count: usize) -> u64 {
         self.epoch.fetch_add(count as u64, Relaxed)
     }
@@ -330,8 +329,8 @@ impl Team {
         self.piece.is_none()
     }
 
-    /// In the team of all it is said of the job, for that is what callers of the collectives of
-    /// [`Job`](crate::Job) know.
+    /// In the team of all ranks the error names a rank of the job, as callers of [`Job`](crate::Job)
+    /// expect.
     #[cold]
     fn no_member(&self, rank: TeamRank) -> Error {
         let size = self.size();
@@ -346,23 +345,23 @@ impl Team {
 }
 
 impl Deref for Team {
-    type Target = Shared;
+    type Target = TeamShared;
 
     #[inline]
-    fn deref(&self) -> &Shared {
+    fn deref(&self) -> &TeamShared {
         &self.shared
     }
 }
 
-impl Shared {
-    /// How the team stands, for a wait that fits several states.
+impl TeamShared {
+    /// The state of the team, for calls that accept several states.
     #[inline]
     pub(super) fn state(&self) -> u8 {
         self.turn.load(Relaxed)
     }
 }
 
-impl Drop for Shared {
+impl Drop for TeamShared {
     fn drop(&mut self) {
         let Some(piece) = self.piece else { return };
         if self.progress.is_forked() {
@@ -381,31 +380,31 @@ impl std::fmt::Debug for Team {
     }
 }
 
-/// The right to do a collective; given back when dropped.
-pub(super) struct Turn<'a> {
-    shared: &'a Shared,
+/// The turn to run a collective; given back when dropped.
+pub(super) struct TeamTurn<'a> {
+    shared: &'a TeamShared,
     /// The state that the team is left in.
     pub(super) after: u8,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for TeamTurn<'_> {
     #[inline]
     fn drop(&mut self) {
         self.shared.turn.store(self.after, Release);
     }
 }
 
-/// The result of a collective by which the caller waits: it is there when it was polled once, for
-/// what a collective waits for is waited for then ([`Team::until`]).
+/// Polls a blocking collective once. The poll waits inside ([`Team::until`]), so that the result is there
+/// afterwards.
 #[inline]
-pub(super) fn at_once<R>(collective: impl Future<Output = R>) -> R {
+pub(super) fn poll_once<R>(collective: impl Future<Output = R>) -> R {
     match pin!(collective).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,
         Poll::Pending => unreachable!("a collective that blocks has waited for what it needs"),
     }
 }
 
-/// An access outside the scratch, which the layout rules out.
+/// The error of an access outside the scratch, which the layout rules out.
 #[cold]
 pub(super) fn outside(fault: Fault) -> Error {
     Error::other(format!("a team's scratch is not as laid out: {fault:?}"))

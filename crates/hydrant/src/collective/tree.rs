@@ -1,23 +1,23 @@
-//! One member to all and all to one: by [boards](super::board) where they are mapped, else by binomial
-//! trees, along which blocks stream chunk by chunk.
+//! Data from one member to all, and from all to one: on [boards](super::board) in flat teams, along
+//! binomial trees in others. Blocks move along a tree chunk by chunk.
 //!
-//! Members count from the root. Member v hangs below v with its lowest bit cleared; so the
-//! members below v are those that follow it, up to its lowest bit, and blocks in the order
-//! of members need not be sorted anywhere.
+//! Members count from the root. The parent of member v is v with its lowest bit cleared. So the subtree of
+//! v is the range of members that begins with v, as long as that bit. Blocks in the order of members need
+//! no sorting.
 
 use std::ops::Range;
 
 use std::pin::Pin;
 
 use super::{
-    board::Phase,
+    board::DataPhase,
     channel::{Inbound, Outbound},
     team::Team,
 };
 use crate::Result;
 
-/// The tree, as its member `me` sees it.
-struct Tree {
+/// The tree as member `me` sees it.
+struct BinomialTree {
     size: usize,
     root: usize,
     /// This member, counted from the root.
@@ -25,16 +25,16 @@ struct Tree {
 }
 
 /// A neighbour in the tree.
-struct Neighbour {
+struct TreeNeighbour {
     /// Rank in the team.
     member: usize,
-    /// The channel between the two.
+    /// The channel between the two members.
     channel: usize,
-    /// Members at and below it, counted from the root.
+    /// The members of its subtree, counted from the root.
     below: Range<usize>,
 }
 
-impl Tree {
+impl BinomialTree {
     fn new(team: &Team, root: usize) -> Self {
         let size = team.members.len();
         Self {
@@ -49,16 +49,16 @@ impl Tree {
         (from_root + self.root) % self.size
     }
 
-    fn parent(&self) -> Option<Neighbour> {
-        (self.me != 0).then(|| Neighbour {
+    fn parent(&self) -> Option<TreeNeighbour> {
+        (self.me != 0).then(|| TreeNeighbour {
             member: self.member(self.me & (self.me - 1)),
             channel: self.me.trailing_zeros() as usize,
             below: 0..self.size,
         })
     }
 
-    /// The nearest first.
-    fn children(&self) -> impl DoubleEndedIterator<Item = Neighbour> + '_ {
+    /// The children, the smallest subtree first.
+    fn children(&self) -> impl DoubleEndedIterator<Item = TreeNeighbour> + '_ {
         let channels = match self.me {
             0 => self.size.next_power_of_two().trailing_zeros(),
             me => me.trailing_zeros(),
@@ -66,7 +66,7 @@ impl Tree {
         (0..channels)
             .map(|channel| (channel, self.me + (1 << channel)))
             .filter(|(_, child)| *child < self.size)
-            .map(|(channel, child)| Neighbour {
+            .map(|(channel, child)| TreeNeighbour {
                 member: self.member(child),
                 channel,
                 below: child..self.size.min(child + (1 << channel)),
@@ -75,22 +75,22 @@ impl Tree {
 }
 
 impl Team {
-    /// Brings the root's data to all.
-    pub(super) fn stream_down(
+    /// Sends the root's data to all.
+    pub(super) fn broadcast_long(
         &self,
         root: usize,
         data: &mut [u8],
     ) -> Pin<Box<impl Future<Output = Result<()>>>> {
         Box::pin(async move {
-            let (tree, epoch) = (Tree::new(self, root), self.epochs(1));
+            let (tree, epoch) = (BinomialTree::new(self, root), self.epochs(1));
             let mut parent = (tree.parent())
                 .map(|parent| Inbound::open(self, parent.channel, parent.member, epoch))
                 .transpose()?;
-            // The child with the most below it first.
+            // The child with the largest subtree first.
             let mut children: Vec<_> = (tree.children().rev())
                 .map(|child| Outbound::new(self, child.channel, child.member, epoch))
                 .collect();
-            for piece in data.chunks_mut(self.passed_on()) {
+            for piece in data.chunks_mut(self.forwarded()) {
                 if let Some(parent) = &mut parent {
                     parent.receive(piece).await?;
                 }
@@ -102,11 +102,10 @@ impl Team {
         })
     }
 
-    /// Brings every member's block, of `len(member)` bytes, to the root, into `blocks` by
-    /// member.
-    pub(super) fn stream_up(
+    /// Sends every member's block, of `len(member)` bytes, to the root, into `blocks` by member.
+    pub(super) fn gather_long(
         &self,
-        phase: Phase,
+        phase: DataPhase,
         root: usize,
         mine: &[u8],
         len: impl Fn(usize) -> usize,
@@ -120,7 +119,7 @@ impl Team {
                     .run()
                     .await;
             }
-            let (tree, epoch) = (Tree::new(self, root), self.epochs(1));
+            let (tree, epoch) = (BinomialTree::new(self, root), self.epochs(1));
             let children = (tree.children())
                 .map(|child| {
                     Ok((
@@ -150,8 +149,8 @@ impl Team {
         })
     }
 
-    /// Brings from the root to every member its block, of `len(member)` bytes.
-    pub(super) fn stream_apart<'a>(
+    /// Sends each member its block, of `len(member)` bytes, from the root.
+    pub(super) fn scatter_long<'a>(
         &self,
         root: usize,
         block: impl Fn(usize) -> &'a [u8],
@@ -160,13 +159,13 @@ impl Team {
     ) -> Pin<Box<impl Future<Output = Result<()>>>> {
         Box::pin(async move {
             if let Some(board) = &self.board {
-                let at = self.agreed_on(Phase::Only);
+                let at = self.agreed_on(DataPhase::Only);
                 return self
                     .scatter_streams(board, at, root, block, mine)?
                     .run()
                     .await;
             }
-            let (tree, epoch) = (Tree::new(self, root), self.epochs(1));
+            let (tree, epoch) = (BinomialTree::new(self, root), self.epochs(1));
             let parent = (tree.parent())
                 .map(|parent| Inbound::open(self, parent.channel, parent.member, epoch))
                 .transpose()?;
@@ -195,8 +194,8 @@ impl Team {
         })
     }
 
-    /// Bytes that go on at once: all where nobody passes them on.
-    fn passed_on(&self) -> usize {
+    /// Bytes that are forwarded at once; no limit if nobody forwards.
+    fn forwarded(&self) -> usize {
         match self.members.len() {
             0..=2 => usize::MAX,
             _ => self.piece(),
@@ -204,23 +203,23 @@ impl Team {
     }
 
     async fn send_pieces(&self, to: &mut Outbound<'_>, data: &[u8]) -> Result<()> {
-        for piece in data.chunks(self.passed_on()) {
+        for piece in data.chunks(self.forwarded()) {
             to.send(piece).await?;
         }
         Ok(())
     }
 
     async fn receive_pieces(&self, from: &mut Inbound<'_>, into: &mut [u8]) -> Result<()> {
-        for piece in into.chunks_mut(self.passed_on()) {
+        for piece in into.chunks_mut(self.forwarded()) {
             from.receive(piece).await?;
         }
         Ok(())
     }
 }
 
-/// Passes a block on.
+/// Forwards a block.
 async fn pass(from: &mut Inbound<'_>, to: &mut Outbound<'_>, len: usize) -> Result<()> {
-    let most = from.team.passed_on();
+    let most = from.team.forwarded();
     let mut buffer = vec![0; len.min(most)];
     let mut left = len;
     while left > 0 {

@@ -12,6 +12,7 @@ use hydrant_pinning::{GivenUp, Run};
 use super::{
     Foreseeing, Recorder,
     cores::{Cores, LOOKS_AFTER},
+    record::Freed,
     remote::{RemotePlan, is_remote},
     unfinished::{AllUnfinished, What},
 };
@@ -106,8 +107,8 @@ impl Helper {
                     remote.add_thread();
                 }
             }
-            if self.recorder.take_freed() {
-                self.unfinished.may_be_free(self.recorder.now());
+            if let Some(freed) = self.recorder.take_freed() {
+                self.may_be_free(&freed, &plan);
             }
             // Both queues take turns, so that neither waits for all of the other.
             let read = self.read(registration, &mut plan, remote.as_mut());
@@ -137,6 +138,19 @@ impl Helper {
                     .chain(remote.as_ref().and_then(RemotePlan::wake))
                     .min();
                 self.recorder.sleep(until, &has_records);
+            }
+        }
+    }
+
+    /// Memory may be free by now that was in use: the regions are looked at that have a part of it.
+    fn may_be_free(&mut self, freed: &Freed, plan: &Plan) {
+        let now = self.recorder.now();
+        if freed.is_all {
+            return self.unfinished.all_may_be_free(now);
+        }
+        for place in &freed.places {
+            for id in plan.in_use_within(*place) {
+                self.unfinished.may_be_free(id, now);
             }
         }
     }

@@ -45,13 +45,25 @@ pub(super) struct Recorder {
     ends: AtomicBool,
     /// Whether uses of peers' memory are written down.
     tells_remote: bool,
-    /// The helper waits for memory that was in use; some may be free by now.
+    /// The helper waits for memory that was in use; some may be free by now, which is noted.
     waits_for_use: AtomicBool,
     has_freed: AtomicBool,
+    freed: Mutex<Freed>,
     over: AtomicBool,
     /// Whether the helper takes part, in virtual time; and who hears of that.
     stage: (Mutex<Stage>, Condvar),
     is_idle: AtomicBool,
+}
+
+/// The most places noted that may be free; beyond that all may be.
+const MOST_FREED: usize = 64;
+
+/// The memory that may be free by now.
+#[derive(Debug, Default)]
+pub(super) struct Freed {
+    pub(super) places: Vec<Region>,
+    /// All may be free that was in use.
+    pub(super) is_all: bool,
 }
 
 /// How far a helper is, in virtual time.
@@ -78,6 +90,7 @@ impl Recorder {
             tells_remote,
             waits_for_use: AtomicBool::new(false),
             has_freed: AtomicBool::new(false),
+            freed: Mutex::default(),
             over: AtomicBool::new(false),
             stage: (Mutex::new(Stage::Idle), Condvar::new()),
             is_idle: AtomicBool::new(progress.virtual_time),
@@ -165,9 +178,21 @@ impl Recorder {
         self.waits_for_use.store(waits, SeqCst);
     }
 
-    /// Whether memory may be free that was in use before.
-    pub(super) fn take_freed(&self) -> bool {
-        self.has_freed.load(Relaxed) && self.has_freed.swap(false, SeqCst)
+    /// The memory that may be free and was in use before, if there is any.
+    pub(super) fn take_freed(&self) -> Option<Freed> {
+        let has_freed = self.has_freed.load(Relaxed) && self.has_freed.swap(false, SeqCst);
+        has_freed.then(|| std::mem::take(&mut *self.freed.lock()))
+    }
+
+    /// Notes memory that may be free, and has the helper look.
+    fn note_freed(&self, note: impl FnOnce(&mut Freed)) {
+        if !self.waits_for_use.load(SeqCst) {
+            return;
+        }
+        note(&mut self.freed.lock());
+        if !self.has_freed.swap(true, SeqCst) {
+            self.wake_asleep();
+        }
     }
 
     /// The helper rests for so long, or for good, whatever is used; until its end.
@@ -288,9 +313,21 @@ impl Uses for Recorder {
         self.tells_remote
     }
 
-    fn freed(&self) {
-        if self.waits_for_use.load(SeqCst) && !self.has_freed.swap(true, SeqCst) {
-            self.wake_asleep();
-        }
+    fn waits_for_freed(&self) -> bool {
+        self.waits_for_use.load(SeqCst)
+    }
+
+    fn freed(&self, places: &[(u64, u64)]) {
+        self.note_freed(|freed| {
+            freed.is_all |= freed.places.len() + places.len() > MOST_FREED;
+            if !freed.is_all {
+                let region = |&(addr, bytes): &(u64, u64)| Region { addr, bytes };
+                freed.places.extend(places.iter().map(region));
+            }
+        });
+    }
+
+    fn all_freed(&self) {
+        self.note_freed(|freed| freed.is_all = true);
     }
 }

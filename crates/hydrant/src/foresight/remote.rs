@@ -152,7 +152,7 @@ impl RemotePlan {
         match self.plan.used(self.threads[thread], &it, now) {
             Some(action) => self.carry_out(action, registration, now),
             // It came before the helper knew that they are there.
-            None if self.unfinished.is_moving(region) => _ = self.used_early.insert(region),
+            None if self.is_moving(region) => _ = self.used_early.insert(region),
             // They are to be there next time, and what was asked for one operation is not.
             None if it.way == Way::OnDemand => _ = self.attach(region, registration),
             None => {}
@@ -208,6 +208,12 @@ impl RemotePlan {
     /// What happened: the plan's count, moves ahead, and times that firehoses were given back.
     pub(super) fn stats(&self) -> (Stats, u64, u64) {
         (self.plan.stats(), self.moved, self.given_back)
+    }
+
+    /// Whether firehoses are on their way to memory of a peer.
+    fn is_moving(&self, region: Region) -> bool {
+        let id = self.plan.known(region);
+        id.is_some_and(|id| self.unfinished.is_moving(id, region))
     }
 
     fn carry_out(&mut self, action: Action, registration: &Registration, now: Time) {

@@ -1,5 +1,7 @@
 //! What the helper began and did not end at once: when it is looked at again.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use hydrant_foresight::{Region, Time, plan::RegionId};
 
 /// After so many nanoseconds the helper looks again; each time after twice as many, up to the last.
@@ -11,12 +13,11 @@ const LAST_LOOK: u64 = 1 << 30;
 pub(super) struct Unfinished {
     pub(super) region: RegionId,
     pub(super) what: What,
-    at: Time,
     /// How long it is waited for the next time.
     pause_ns: u64,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum What {
     /// Another thread registers it, under this number.
     Registering(u64),
@@ -26,67 +27,115 @@ pub(super) enum What {
     InUse,
 }
 
-/// All that is to be looked at again.
+/// The moment of the next look, and the pause after it.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    at: Time,
+    pause_ns: u64,
+}
+
+type Key = (RegionId, What);
+
+/// All that is to be looked at again. Each question takes as many steps as a tree is deep: the helper asks after each use.
 #[derive(Default)]
-pub(super) struct AllUnfinished(Vec<Unfinished>);
+pub(super) struct AllUnfinished {
+    looks: BTreeMap<Key, Look>,
+    by_time: BTreeSet<(Time, Key)>,
+    /// The number of regions that were in use.
+    in_use: usize,
+}
 
 impl AllUnfinished {
     /// A region is to be looked at for the first time.
     pub(super) fn add(&mut self, region: RegionId, what: What, now: Time) {
-        self.0.retain(|it| (it.region, it.what) != (region, what));
-        self.0.push(Unfinished {
-            region,
-            what,
+        let look = Look {
             at: now.after(FIRST_LOOK),
             pause_ns: 2 * FIRST_LOOK,
-        });
+        };
+        self.set((region, what), look);
     }
 
-    /// What was in use may be free by now: it is looked at at once.
-    pub(super) fn may_be_free(&mut self, now: Time) {
-        for it in self.0.iter_mut().filter(|it| it.what == What::InUse) {
-            it.at = it.at.min(now);
-            it.pause_ns = FIRST_LOOK;
+    /// A region was in use and may be free by now: it is looked at at once.
+    pub(super) fn may_be_free(&mut self, region: RegionId, now: Time) {
+        let key = (region, What::InUse);
+        if let Some(look) = self.looks.get(&key) {
+            let at = look.at.min(now);
+            self.set(
+                key,
+                Look {
+                    at,
+                    pause_ns: FIRST_LOOK,
+                },
+            );
         }
     }
 
-    /// Whether firehoses are on their way to this memory of a peer.
-    pub(super) fn is_moving(&self, region: Region) -> bool {
-        self.0.iter().any(|it| it.what == What::Moving(region))
+    /// All regions that were in use may be free by now.
+    pub(super) fn all_may_be_free(&mut self, now: Time) {
+        let in_use = self.looks.keys().filter(|it| it.1 == What::InUse);
+        for (region, _) in in_use.copied().collect::<Vec<_>>() {
+            self.may_be_free(region, now);
+        }
+    }
+
+    /// Whether firehoses are on their way to this region, which is that memory of a peer.
+    pub(super) fn is_moving(&self, id: RegionId, region: Region) -> bool {
+        self.looks.contains_key(&(id, What::Moving(region)))
     }
 
     /// Whether something was in use when it was to be given up.
     pub(super) fn has_used(&self) -> bool {
-        self.0.iter().any(|it| it.what == What::InUse)
+        self.in_use > 0
     }
 
     /// What is to be looked at now, if anything is; it is off the list then.
     pub(super) fn take_due(&mut self, now: Time) -> Option<Unfinished> {
-        let at = self.0.iter().position(|it| it.at <= now)?;
-        Some(self.0.swap_remove(at))
+        let (_, key) = *self.by_time.first().filter(|it| it.0 <= now)?;
+        let look = self.remove(key)?;
+        let (region, what) = key;
+        Some(Unfinished {
+            region,
+            what,
+            pause_ns: look.pause_ns,
+        })
     }
 
     /// The regions of all that is to be looked at, which is off the list then.
-    pub(super) fn take_all(&mut self) -> impl Iterator<Item = RegionId> {
-        self.0.drain(..).map(|it| it.region)
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = RegionId> + use<> {
+        let all = std::mem::take(self);
+        all.looks.into_keys().map(|it| it.0)
     }
 
     /// What was looked at is as it was: it is looked at after twice as long. What is in use is left alone in the end,
     /// until [it may be free](Self::may_be_free): it may be in use for good, and in virtual time nobody would find out
     /// that all others wait for nothing.
-    pub(super) fn put_back(&mut self, mut it: Unfinished, now: Time) {
-        it.at = match it.what {
+    pub(super) fn put_back(&mut self, it: Unfinished, now: Time) {
+        let at = match it.what {
             What::InUse if it.pause_ns >= LAST_LOOK => Time::NEVER,
             _ => now.after(it.pause_ns),
         };
-        it.pause_ns = (2 * it.pause_ns).min(LAST_LOOK);
-        self.0.push(it);
+        let pause_ns = (2 * it.pause_ns).min(LAST_LOOK);
+        self.set((it.region, it.what), Look { at, pause_ns });
     }
 
     /// When there is something to look at next.
     pub(super) fn first(&self) -> Option<Time> {
-        let looks = self.0.iter().map(|it| it.at);
-        looks.filter(|at| *at != Time::NEVER).min()
+        let (at, _) = self.by_time.first()?;
+        (*at != Time::NEVER).then_some(*at)
+    }
+
+    fn set(&mut self, key: Key, look: Look) {
+        self.remove(key);
+        self.looks.insert(key, look);
+        self.by_time.insert((look.at, key));
+        self.in_use += usize::from(key.1 == What::InUse);
+    }
+
+    fn remove(&mut self, key: Key) -> Option<Look> {
+        let look = self.looks.remove(&key)?;
+        self.by_time.remove(&(look.at, key));
+        self.in_use -= usize::from(key.1 == What::InUse);
+        Some(look)
     }
 }
 
@@ -94,7 +143,7 @@ impl AllUnfinished {
 mod tests {
     use hydrant_foresight::{
         Communication, FRAMES, Kind, Region, Way,
-        plan::{Action, Config, Plan},
+        plan::{Action, Config, Plan, ThreadId},
     };
 
     use super::*;
@@ -103,7 +152,12 @@ mod tests {
     fn region() -> RegionId {
         let mut plan = Plan::new(Config::DEFAULT).unwrap();
         let thread = plan.add_thread();
-        let (addr, bytes) = (1 << 20, 1 << 16);
+        region_at(&mut plan, thread, 1 << 20)
+    }
+
+    /// A region of a plan, at an address.
+    fn region_at(plan: &mut Plan, thread: ThreadId, addr: u64) -> RegionId {
+        let bytes = 1 << 16;
         let used = Communication {
             begun: Time(1),
             kind: Kind(1),
@@ -148,8 +202,28 @@ mod tests {
         assert!(all.has_used());
         let now = Time(9_000_000_000);
         assert!(all.take_due(now).is_none());
-        all.may_be_free(now);
-        assert!(all.take_due(now).is_some());
+        all.all_may_be_free(now);
+        assert!(all.take_due(now).is_some() && !all.has_used());
+    }
+
+    #[test]
+    fn only_what_was_freed_is_looked_at_at_once() {
+        let mut plan = Plan::new(Config::DEFAULT).unwrap();
+        let thread = plan.add_thread();
+        let regions = [1 << 20, 2 << 20].map(|addr| region_at(&mut plan, thread, addr));
+        let mut all = AllUnfinished::default();
+        for id in regions {
+            all.add(id, What::InUse, Time(0));
+        }
+        while let Some(now) = all.first() {
+            let it = all.take_due(now).unwrap();
+            all.put_back(it, now);
+        }
+        let now = Time(9_000_000_000);
+        all.may_be_free(regions[1], now);
+        assert_eq!(all.first(), Some(now));
+        assert_eq!(all.take_due(now).map(|it| it.region), Some(regions[1]));
+        assert!(all.take_due(now).is_none() && all.has_used());
     }
 
     #[test]

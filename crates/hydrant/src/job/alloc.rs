@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use super::{Core, Job};
 use crate::{
     AllocOptions, Error, HugePages, Rank, Result, Symmetric,
-    collective::{Affair, Operation},
+    collective::{CollectiveKind, JobCollective},
     counters::Count,
     memory::{Block, Heap},
     progress,
@@ -81,7 +81,7 @@ impl Job {
         let core = self.core();
         // No bucket is in two allocations: one's end takes nothing of the other's registration.
         let align = align.max(core.transfer.bucket());
-        let affair = self.world().affair(Operation::Alloc)?;
+        let affair = self.world().begin_collective(CollectiveKind::Alloc)?;
         let number = core.memory.next_number();
         let mut ticket = Ticket {
             bytes: wanted.map_or(u64::MAX, |bytes| bytes as u64),
@@ -142,7 +142,7 @@ impl Job {
         let block = memory.block();
         block.check_job(core.progress.id)?;
         block.check()?;
-        let affair = self.world().affair(Operation::Free)?;
+        let affair = self.world().begin_collective(CollectiveKind::Free)?;
         core.transfer.finish_all()?;
         let numbers = affair.all_gather(&block.number)?;
         for (rank, number) in numbers.iter().enumerate() {
@@ -199,13 +199,13 @@ impl Job {
 }
 
 /// Registers the own part, and learns of the others', where memory is registered at allocation.
-fn register(core: &Core, affair: &Affair<'_>, offset: usize, bytes: usize) -> Result<()> {
+fn register(core: &Core, affair: &JobCollective<'_>, offset: usize, bytes: usize) -> Result<()> {
     let mut exchange = |record: &_| affair.all_gather(record);
     (core.transfer).register_block(&mut exchange, offset, bytes)
 }
 
 /// Whether every rank asked for the same and got it.
-fn agree(affair: &Affair<'_>, own: Rank, mine: &Ticket) -> Result<()> {
+fn agree(affair: &JobCollective<'_>, own: Rank, mine: &Ticket) -> Result<()> {
     let tickets = affair.all_gather(mine)?;
     for (rank, ticket) in tickets.iter().enumerate() {
         let asks = |ticket: &Ticket| {

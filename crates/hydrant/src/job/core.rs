@@ -18,7 +18,7 @@ use rustc_hash::FxBuildHasher;
 use super::ending::{End, Leaving};
 use crate::{
     Error, Result, Settings, Team,
-    atomics::{ByMessage, Way},
+    atomics::{AtomicsExecutor, ByMessage},
     collective,
     foresight::Foreseeing,
     memory::{Locks, Reach, Registry},
@@ -52,7 +52,7 @@ pub(crate) struct Core {
     pub(crate) two_sided: Arc<TwoSided>,
     pub(crate) memory: Arc<Registry>,
     /// Who changes words of 64 bits: the same at every rank.
-    pub(crate) atomics: Way,
+    pub(crate) atomics: AtomicsExecutor,
     /// The team of all ranks.
     pub(crate) world: Team,
     pub(crate) settings: Settings,
@@ -69,8 +69,8 @@ impl Core {
         mut bootstrap: Box<dyn Bootstrap>,
         settings: Settings,
     ) -> Result<Arc<Self>> {
-        let atomics = Way::choose(&settings, conduit.caps())?;
-        let setup = Setup::new(&*conduit, &settings, atomics != Way::Processors)?;
+        let atomics = AtomicsExecutor::choose(&settings, conduit.caps())?;
+        let setup = Setup::new(&*conduit, &settings, atomics != AtomicsExecutor::Processors)?;
         if let Some(setup) = &setup {
             setup.tell(&mut *bootstrap)?;
         }
@@ -184,7 +184,7 @@ impl Core {
             weak: self.weak.clone(),
             calls: self.messages.calls(),
             locks: self.memory.locks(),
-            by_nics: self.atomics != Way::Processors,
+            by_nics: self.atomics != AtomicsExecutor::Processors,
             spares_processors: self.atomics.spares_processors(),
         }
     }
@@ -258,7 +258,11 @@ impl Drop for Core {
 
 /// Rank 0 announces the job's number, which all ranks use, and the way of atomic operations. All ranks must have
 /// found the same way, because a word is changed in one way.
-fn agree(bootstrap: &mut dyn Bootstrap, settings: &Settings, atomics: Way) -> Result<u64> {
+fn agree(
+    bootstrap: &mut dyn Bootstrap,
+    settings: &Settings,
+    atomics: AtomicsExecutor,
+) -> Result<u64> {
     if bootstrap.rank() == 0 {
         let mut announced = [0; 9];
         announced[..8].copy_from_slice(&number(settings)?.to_le_bytes());

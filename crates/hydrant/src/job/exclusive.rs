@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::Job;
 use crate::{
     Error, Exclusive, Pod, Rank, Refused, Result, Symmetric,
-    collective::{Affair, Operation},
+    collective::{CollectiveKind, JobCollective},
 };
 
 /// What each rank tells the others of memory that is to change hands.
@@ -59,7 +59,7 @@ impl Job {
         memory: Symmetric<T>,
     ) -> Result<Exclusive<T>, Refused<Symmetric<T>>> {
         let len = memory.len();
-        let affair = match self.affair_of(&memory, Operation::Exclusive) {
+        let affair = match self.affair_of(&memory, CollectiveKind::Exclusive) {
             Ok(affair) => affair,
             Err(cause) => return Err(refused(memory, cause)),
         };
@@ -118,7 +118,7 @@ impl Job {
         memory: Exclusive<T>,
     ) -> Result<Symmetric<T>, Refused<Exclusive<T>>> {
         let agreed = (memory.block().check_job(self.progress().id))
-            .and_then(|()| self.world().affair(Operation::Share))
+            .and_then(|()| self.world().begin_collective(CollectiveKind::Share))
             .and_then(|affair| {
                 let ticket = Ticket {
                     number: memory.block().number,
@@ -143,10 +143,14 @@ impl Job {
         Ok(memory)
     }
 
-    fn affair_of<T: Pod>(&self, memory: &Symmetric<T>, operation: Operation) -> Result<Affair<'_>> {
+    fn affair_of<T: Pod>(
+        &self,
+        memory: &Symmetric<T>,
+        operation: CollectiveKind,
+    ) -> Result<JobCollective<'_>> {
         memory.block().check_job(self.progress().id)?;
         memory.block().check()?;
-        self.world().affair(operation)
+        self.world().begin_collective(operation)
     }
 }
 
@@ -159,7 +163,12 @@ fn refused<M>(memory: M, cause: Error) -> Refused<M> {
 }
 
 /// Whether every rank gave the same memory, and may.
-fn agree(affair: &Affair<'_>, own: Rank, mine: &Ticket, operation: &'static str) -> Result<()> {
+fn agree(
+    affair: &JobCollective<'_>,
+    own: Rank,
+    mine: &Ticket,
+    operation: &'static str,
+) -> Result<()> {
     let tickets = affair.all_gather(mine)?;
     let theirs = || (0..).map(Rank).zip(&tickets);
     if let Some((rank, other)) = theirs().find(|(_, other)| other.number != mine.number) {

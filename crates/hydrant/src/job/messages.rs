@@ -8,7 +8,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     CallHandle, Error, Function, Handler, HandlerContext, Job, Limits, Pod, Rank, Result,
     Symmetric,
-    collective::Operation,
+    collective::CollectiveKind,
     message::{
         HandlerFn, Name, Signature, call,
         request::{self, check_handler, long_args},
@@ -135,7 +135,7 @@ impl Job {
         let site = Location::caller();
         progress::may_wait("handler")?;
         let core = self.core();
-        let affair = self.world().affair(Operation::Handler)?;
+        let affair = self.world().begin_collective(CollectiveKind::Handler)?;
         let number = core.messages.next_number()?;
         let ours = Signature::new(number, said);
         for (rank, theirs) in self.ranks().zip(affair.all_gather(&ours)?) {

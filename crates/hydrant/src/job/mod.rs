@@ -336,7 +336,7 @@ impl Job {
     /// Whether NICs change words of 64 bits ([`AtomicsKind`](crate::AtomicsKind)), with all that
     /// this means for elements of `u64`, `i64` and `f64`: `docs/registration.md`.
     pub fn has_native_atomics(&self) -> bool {
-        self.core.atomics != crate::atomics::Way::Processors
+        self.core.atomics != crate::atomics::AtomicsExecutor::Processors
     }
 
     /// Time since the job started, on the clock of the conduit: virtual where the network is. What a

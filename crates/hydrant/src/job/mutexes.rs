@@ -43,7 +43,7 @@ impl Job {
     /// As [`free`](Self::free).
     pub fn free_mutexes(&self, mutexes: &Mutexes) -> Result<()> {
         let closing = mutexes.close();
-        let held = closing.in_use();
+        let held = closing.find_in_use();
         let mine = held.map_or([u64::MAX; 2], |(rank, mutex)| [rank.0.into(), mutex as u64]);
         for held in self.all_gather(&[mine])? {
             if let [rank, mutex] = held

@@ -1,4 +1,4 @@
-//! Doing away with mutexes while threads of this rank may lock them.
+//! Freeing mutexes while threads of this rank may lock them.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -10,12 +10,12 @@ use crate::{
     progress::{For, On},
 };
 
-/// Until this is dropped nobody of this rank begins to lock one of the mutexes.
+/// Keeps the threads of this rank from beginning to lock one of the mutexes, until it is dropped.
 pub(crate) struct Closing<'a>(&'a Mutexes);
 
 impl Mutexes {
-    /// Keeps the threads of this rank from beginning to lock one, until it is decided whether the mutexes
-    /// are done away with.
+    /// Keeps the threads of this rank from beginning to lock a mutex, until the caller has decided whether
+    /// the mutexes are freed.
     pub(crate) fn close(&self) -> Closing<'_> {
         self.is_closing.store(true, SeqCst);
         Closing(self)
@@ -30,21 +30,21 @@ impl Mutexes {
 }
 
 impl Closing<'_> {
-    /// A mutex, of this rank or of another, that a thread of this rank has, waits for or is giving up. If
-    /// there is none, those are given up that were unlocked, and none comes until this is dropped. What
-    /// failed is known to who locks it next.
-    pub(crate) fn in_use(&self) -> Option<(Rank, usize)> {
+    /// Returns a mutex, of any rank, that a thread of this rank holds, waits for or is releasing. Releases
+    /// in flight are finished. If none is in use, none is locked until this value is dropped. The next
+    /// thread that locks a mutex gets the error of a release that failed.
+    pub(crate) fn find_in_use(&self) -> Option<(Rank, usize)> {
         let Self(mutexes) = self;
         for (number, state) in mutexes.states.iter().enumerate() {
             if !state.turn.try_lock() {
                 let rank = mutexes.before.partition_point(|before| *before <= number) - 1;
                 return Some((Rank(rank as u32), number - mutexes.before[rank]));
             }
-            if state.is_unsettled.load(Relaxed) != 0 {
+            if state.has_unfinished.load(Relaxed) != 0 {
                 let finished = mutexes.finish_release(number);
                 mutexes.note_loss(number, &finished);
             }
-            // SAFETY: it was taken above.
+            // SAFETY: `try_lock` above has taken the lock.
             #[allow(unsafe_code)]
             unsafe {
                 state.turn.unlock();

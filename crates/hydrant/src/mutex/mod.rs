@@ -1,22 +1,22 @@
-//! Mutexes that the ranks of a job share: fair, and waited for in the waiter's own memory.
+//! Mutexes that the ranks of a job share. They are fair, and a waiter spins on its own memory.
 //!
-//! Each is a queue lock (Mellor-Crummey and Scott 1991, §2.3). Its *tail*, a word at the mutex's owner,
-//! says who is last in the queue. Who comes swaps itself in: if somebody was there, it tells that one
-//! who comes next, and waits for a word of its own memory to be granted. So nobody asks the network
-//! again and again, and the mutex goes from rank to rank in the order in which they came. ARMCI's
-//! mutexes (Nieplocha and others 2002, Table 1) are queues at the owner's server thread; here the owner
-//! has nothing to do.
+//! Each mutex is a queue lock (Mellor-Crummey and Scott 1991, §2.3). Its *tail*, a word at the mutex's
+//! owner, names the last rank in the queue. A rank swaps its own name into the tail. If another rank was
+//! there, it writes its name into the successor word of that rank, and waits for the grant in a word of its
+//! own memory. So no waiter polls over the network, and ranks get the mutex in the order in which they
+//! came. ARMCI's mutexes (Nieplocha and others 2002, Table 1) are queues at the owner's server thread. Here
+//! the owner does nothing.
 //!
-//! Who leaves waits for nobody, as ARMCI's unlock does not: what must be asked of the network goes on
-//! by itself ([`release`]), and what comes of it is known before this rank is in the queue again. So
-//! two that leave and come at once settle it by the word that says who is next: both swap, and the
-//! later one finds what the earlier one left there, a name or [`PASSED`].
+//! Unlocking never waits, as in ARMCI. The part of a release that needs the network goes on in the
+//! background ([`release`]), and ends before this rank joins the queue again. A holder that leaves and a
+//! successor that arrives may meet. Both swap the holder's successor word, and the later one finds the
+//! value of the earlier one: a name or [`PASSED`].
 //!
-//! A rank may come to the end of the job and still have a mutex. The rank behind it notices that, and leaves the queue
-//! with an error. It marks the mutex as [`BROKEN`] for the rank behind itself, which does the same.
+//! A rank may come to the end of the job and still hold a mutex. Its successor notices that, and leaves the queue with
+//! an error. It marks the mutex as [`BROKEN`] for its own successor, which does the same.
 //!
-//! The words of a rank: a tail for each of its mutexes, then for each mutex of the job who is next
-//! after this rank and whether this rank was granted it.
+//! The words of a rank: a tail for each of its mutexes, then a successor word and a grant word for each
+//! mutex of the job.
 
 mod closing;
 #[cfg(test)]
@@ -42,12 +42,12 @@ use crate::{
     progress,
     rma::signal::Words,
 };
-use release::{Left, NEVER_UNLOCKED};
+use release::{NEVER_UNLOCKED, UnfinishedRelease};
 
-/// Who left wrote this where who is next says so: the mutex is that one's, without a grant.
+/// Sentinel in the successor word: the holder has left, so the next waiter owns the mutex without a grant.
 const PASSED: u64 = u64::MAX;
-/// The bit that marks a mutex as broken, in a word that grants it or says who is next. The other bits are the rank
-/// whose program ended.
+/// The bit that marks a mutex as broken, in a grant word or a successor word. The other bits are the rank whose program
+/// ended.
 const BROKEN: u64 = 1 << 63;
 
 /// Mutexes of a job, at one rank; see [`Job::mutexes`](crate::Job::mutexes).
@@ -55,32 +55,32 @@ pub struct Mutexes {
     words: Symmetric<u64>,
     /// This rank.
     own: Rank,
-    /// Mutexes of the ranks before each, and of all at the end.
+    /// By rank, the number of mutexes of all earlier ranks; the last entry is the total.
     before: Box<[usize]>,
-    /// Words before those of a rank that say who comes next.
-    tails: usize,
-    /// What this rank knows of each mutex of the job.
-    states: Box<[State]>,
-    /// Whether they are about to be done away with: until that is decided nobody begins to lock one.
+    /// Words in front of the successor words: tails for the largest count of any rank.
+    max_count: usize,
+    /// This rank's state of each mutex of the job.
+    states: Box<[MutexState]>,
+    /// Set while the mutexes may be about to be freed: until that is decided, no thread begins to lock one.
     is_closing: AtomicBool,
 }
 
-/// A mutex, among the threads of this rank.
-struct State {
-    /// Who of them has it, or waits for other ranks to give it.
+/// The state of a mutex among the threads of this rank.
+struct MutexState {
+    /// Held by the thread that has the mutex, or waits for other ranks to give it.
     turn: RawMutex,
-    /// Which thread that is; 0 if none.
+    /// The number of that thread; 0 if none.
     thread: AtomicUsize,
-    /// Whether this rank has the mutex, and no longer waits.
+    /// Not 0 if this rank has the mutex and no longer waits.
     is_held: AtomicU32,
-    /// Whether `left` says anything.
-    is_unsettled: AtomicU32,
-    /// What is to be seen to before this rank is in the queue again.
-    left: parking_lot::Mutex<Left>,
+    /// Not 0 if `unfinished` must be looked at before this rank joins the queue.
+    has_unfinished: AtomicU32,
+    /// The part of this rank's last release that must end before it joins the queue.
+    unfinished: parking_lot::Mutex<UnfinishedRelease>,
 }
 
-/// A mutex that this rank has, until this is dropped. If it is forgotten, it is held on, until
-/// [`Mutexes::unlock`].
+/// A mutex that this rank holds until the guard is dropped. If the guard is forgotten, the mutex stays
+/// locked until [`Mutexes::unlock`].
 #[must_use = "the mutex is unlocked as soon as this is dropped"]
 pub struct MutexGuard<'a> {
     mutexes: &'a Mutexes,
@@ -89,7 +89,7 @@ pub struct MutexGuard<'a> {
 }
 
 impl MutexGuard<'_> {
-    /// Unlocks it, and says how that went.
+    /// Unlocks the mutex and returns the outcome.
     ///
     /// # Errors
     /// As [`Mutexes::unlock`].
@@ -123,7 +123,7 @@ impl std::fmt::Debug for Mutexes {
     }
 }
 
-/// Words that a rank needs where the ranks have so many mutexes.
+/// The words that a rank needs if the ranks have these numbers of mutexes.
 pub(crate) fn words_for(counts: &[usize]) -> Option<usize> {
     let most = counts.iter().copied().max().unwrap_or(0);
     let all = (counts.iter()).try_fold(0_usize, |all, count| all.checked_add(*count))?;
@@ -131,7 +131,7 @@ pub(crate) fn words_for(counts: &[usize]) -> Option<usize> {
 }
 
 impl Mutexes {
-    /// Mutexes whose words are zero.
+    /// Makes mutexes from words that are zero.
     pub(crate) fn new(words: Symmetric<u64>, own: Rank, counts: &[usize]) -> Self {
         let mut all = 0;
         let mut before = vec![0];
@@ -139,18 +139,18 @@ impl Mutexes {
             all += count;
             all
         }));
-        let state = || State {
+        let state = || MutexState {
             turn: RawMutex::INIT,
             thread: AtomicUsize::new(0),
             is_held: AtomicU32::new(0),
-            is_unsettled: AtomicU32::new(0),
-            left: parking_lot::Mutex::new(Left::Nothing),
+            has_unfinished: AtomicU32::new(0),
+            unfinished: parking_lot::Mutex::new(UnfinishedRelease::Nothing),
         };
         Self {
             words,
             own,
             before: before.into(),
-            tails: counts.iter().copied().max().unwrap_or(0),
+            max_count: counts.iter().copied().max().unwrap_or(0),
             states: (0..all).map(|_| state()).collect(),
             is_closing: AtomicBool::new(false),
         }
@@ -170,14 +170,14 @@ impl Mutexes {
         }
     }
 
-    /// Locks a mutex of `rank`; waits while others have it. Of ranks, the one that came first gets it
-    /// first; of threads of this rank, any.
+    /// Locks a mutex of `rank`, and waits while other holders have it. Ranks get it in the order in which
+    /// they came; among threads of this rank the order is open.
     ///
     /// # Errors
-    /// [`Error::RankOutOfRange`], [`Error::OutOfBounds`] if there is no such mutex,
-    /// [`Error::MutexHeld`] if this thread has it, [`Error::InHandler`], [`Error::Freed`],
-    /// [`Error::JobOver`]; [`Error::PeerLost`] if a rank is lost while this one waits, [`Error::PeerEnded`] if the rank
-    /// that has the mutex came to the end of the job: then the mutex can be locked no more.
+    /// [`Error::RankOutOfRange`], [`Error::OutOfBounds`] if there is no such mutex, [`Error::MutexHeld`] if
+    /// this thread has it, [`Error::InHandler`], [`Error::Freed`], [`Error::JobOver`]. [`Error::PeerLost`]
+    /// if a rank is lost while this one waits, and [`Error::PeerEnded`] if the holder came to the end of the
+    /// job: then the mutex can no longer be locked.
     #[inline]
     pub fn lock(&self, rank: Rank, mutex: usize) -> Result<MutexGuard<'_>> {
         self.acquire(rank, mutex)?;
@@ -188,12 +188,12 @@ impl Mutexes {
         })
     }
 
-    /// Unlocks a mutex of `rank` that a forgotten guard holds, of any thread of this rank. Where that
-    /// takes the network it is under way on return: [`Job::quiet`](crate::Job::quiet) waits for it, and
-    /// so does this rank's next lock of the mutex, which says if it failed.
+    /// Unlocks a mutex of `rank` whose guard was forgotten, in any thread of this rank. A release over the
+    /// network is in flight on return. [`Job::quiet`](crate::Job::quiet) waits for it, and so does this
+    /// rank's next lock of the mutex, which returns its error.
     ///
     /// # Errors
-    /// [`Error::MutexNotHeld`] if this rank has not got it, and as [`lock`](Self::lock).
+    /// [`Error::MutexNotHeld`] if this rank does not have it, and as [`lock`](Self::lock).
     pub fn unlock(&self, rank: Rank, mutex: usize) -> Result<()> {
         let number = self.number(rank, mutex)?;
         progress::may_wait("unlocking a mutex")?;
@@ -202,10 +202,11 @@ impl Mutexes {
         if state.is_held.swap(0, Acquire) == 0 {
             return Err(Error::MutexNotHeld { rank, mutex });
         }
-        let passed = self.pass_on(rank, mutex, number);
+        let passed = self.release(rank, mutex, number);
         self.note_loss(number, &passed);
         state.thread.store(0, Relaxed);
-        // SAFETY: who got `is_held` has the turn that came with it.
+        // SAFETY: `is_held` was 1, so this rank has the mutex with the lock of `turn`, and only the thread
+        // that swapped `is_held` to 0 releases it.
         #[allow(unsafe_code)]
         unsafe {
             state.turn.unlock();
@@ -237,18 +238,19 @@ impl Mutexes {
                 }
                 state.turn.lock();
             }
-            // Whoever closes them sees that the turn is taken, or this sees that they are closed.
+            // Either the closing thread sees that the turn is taken, or this thread sees that the mutexes
+            // are closed.
             if !self.is_closing.load(SeqCst) {
                 break;
             }
-            // SAFETY: it was taken above.
+            // SAFETY: this thread has taken the lock above.
             #[allow(unsafe_code)]
             unsafe {
                 state.turn.unlock();
             }
             self.wait_while_closing()?;
         }
-        let queued = self.queue(rank, mutex, number);
+        let queued = self.join_queue(rank, mutex, number);
         match &queued {
             Ok(()) => {
                 state.thread.store(thread, Relaxed);
@@ -256,7 +258,7 @@ impl Mutexes {
             }
             Err(_) => {
                 self.note_loss(number, &queued);
-                // SAFETY: it was taken above.
+                // SAFETY: this thread has taken the lock above.
                 #[allow(unsafe_code)]
                 unsafe {
                     state.turn.unlock();
@@ -266,13 +268,13 @@ impl Mutexes {
         queued
     }
 
-    /// Waits for the mutex in its queue.
+    /// Joins the queue of the mutex and waits until this rank has it.
     #[inline]
-    fn queue(&self, rank: Rank, mutex: usize, number: usize) -> Result<()> {
-        if self.states[number].is_unsettled.load(Relaxed) != 0 {
-            self.settle(number)?;
+    fn join_queue(&self, rank: Rank, mutex: usize, number: usize) -> Result<()> {
+        if self.states[number].has_unfinished.load(Relaxed) != 0 {
+            self.finish_last_release(number)?;
         }
-        match self.words.swap(rank, mutex, self.name())? {
+        match self.words.swap(rank, mutex, self.own_name())? {
             0 => Ok(()),
             last => self.wait_behind(last, number),
         }
@@ -280,11 +282,11 @@ impl Mutexes {
 
     #[cold]
     fn wait_behind(&self, last: u64, number: usize) -> Result<()> {
-        let (before_this, granted) = (ranked(last), self.granted(number));
-        match (self.words).swap(before_this, self.next(number), self.name())? {
+        let (before_this, granted) = (rank_of(last), self.grant_word(number));
+        match (self.words).swap(before_this, self.successor_word(number), self.own_name())? {
             PASSED => return Ok(()),
             0 => {}
-            broken => return self.give_up(number, broken),
+            broken => return self.leave_broken(number, broken),
         }
         let progress = Arc::clone(&self.words.block().transfer()?.progress);
         let has_ended = || progress.check_present(before_this, NEVER_UNLOCKED);
@@ -292,60 +294,65 @@ impl Mutexes {
             word != 0 || matches!(has_ended(), Err(Error::PeerEnded { .. }))
         })?;
         match self.words.get_value(self.own, granted)? {
-            // Nobody else writes to it until this rank is in the queue again.
+            // Nobody else writes the grant word until this rank joins the queue again.
             1 => self.words.put_value(self.own, granted, 0),
-            0 => self.give_up(number, broken_by(before_this)),
-            broken => self.give_up(number, broken),
+            0 => self.leave_broken(number, broken_by(before_this)),
+            broken => self.leave_broken(number, broken),
         }
     }
 
-    /// Gives the mutex to who is next.
+    /// Gives the mutex to the next waiter, or to nobody.
     #[inline]
-    fn pass_on(&self, rank: Rank, mutex: usize, number: usize) -> Result<()> {
-        let next = self.words.get_value(self.own, self.next(number))?;
+    fn release(&self, rank: Rank, mutex: usize, number: usize) -> Result<()> {
+        let next = self
+            .words
+            .get_value(self.own, self.successor_word(number))?;
         if next != 0 {
             return self.grant(next, number);
         }
-        match self.words.compare_swap_here(rank, mutex, self.name(), 0)? {
-            Some(last) if last == self.name() => Ok(()),
-            Some(_) => self.leave_to_next(number),
+        match self
+            .words
+            .compare_swap_here(rank, mutex, self.own_name(), 0)?
+        {
+            Some(last) if last == self.own_name() => Ok(()),
+            Some(_) => self.leave_to_successor(number),
             None => self.begin_release(rank, mutex, number),
         }
     }
 
-    /// Waits until one of this rank's words is as `enough` says.
+    /// Waits until `enough` holds for one of this rank's words.
     fn wait_for(&self, at: usize, enough: impl Fn(u64) -> bool) -> Result<()> {
         let transfer = self.words.block().transfer()?;
         let words = Words::one(&transfer.progress, &self.words, at)?;
         words.wait(None, |_, word| enough(word)).map(drop)
     }
 
-    /// What this rank writes into words.
-    fn name(&self) -> u64 {
+    /// The name of this rank in words: never 0.
+    fn own_name(&self) -> u64 {
         u64::from(self.own.0) + 1
     }
 
-    fn next(&self, number: usize) -> usize {
-        self.tails + 2 * number
+    fn successor_word(&self, number: usize) -> usize {
+        self.max_count + 2 * number
     }
 
-    fn granted(&self, number: usize) -> usize {
-        self.next(number) + 1
+    fn grant_word(&self, number: usize) -> usize {
+        self.successor_word(number) + 1
     }
 }
 
-/// The mark of a mutex that this rank never unlocks.
+/// The mark of a mutex that `rank` never unlocks.
 fn broken_by(rank: Rank) -> u64 {
     BROKEN | u64::from(rank.0)
 }
 
-/// The rank that wrote this into a word.
-fn ranked(name: u64) -> Rank {
+/// The rank of this name.
+fn rank_of(name: u64) -> Rank {
     Rank((name - 1) as u32)
 }
 
-/// A number that no other thread has or had; never 0. An address of the thread's own will not do: who
-/// comes after it may get the same.
+/// A number that no other thread has or had; never 0. The address of a thread-local would not do, because a
+/// later thread may get the same.
 fn this_thread() -> usize {
     thread_local!(static HERE: Cell<usize> = const { Cell::new(0) });
     HERE.with(|here| match here.get() {

@@ -1,145 +1,145 @@
-//! Every order in which a few ranks may lock and unlock a mutex, step by step as the code does: never
-//! do two have it, they get it in the order in which they came, and none is left waiting.
+//! A model of the mutex: every order in which a few ranks may lock and unlock it, step by step as in the
+//! code. Two ranks never have it, ranks get it in the order in which they came, and no rank waits for ever.
 
 use std::collections::HashSet;
 
 const RANKS: usize = 3;
-/// How often each locks the mutex.
+/// Locks of each rank.
 const TIMES: u8 = 2;
 const PASSED: u8 = u8::MAX;
 
-/// Where the program of a rank is.
+/// The step at which the program of a rank is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum At {
-    /// About to lock, once its last unlock is over.
+enum ProgramState {
+    /// About to lock, once its last release has ended.
     Settle,
     Swap,
-    /// It found this one before it.
+    /// It found this name in the tail.
     Announce(u8),
     AwaitGrant,
     Held,
-    /// It saw that nobody is next.
+    /// It found no successor.
     Ask,
     Over,
 }
 
-/// Where the release is that a rank's unlock has begun.
+/// The step of the release that a rank's unlock has begun.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Task {
+enum ReleaseState {
     None,
-    /// The tail is to be compared and swapped.
+    /// About to compare and swap the tail.
     CompareSwap,
-    /// Somebody is in the queue.
+    /// Another rank is in the queue.
     SwapNext,
     Grant(u8),
-    /// It is over, and who comes will find the mutex.
-    ToWhoComes,
+    /// The release has ended, and the successor will find the sentinel.
+    AwaitsSuccessor,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct World {
+struct ModelState {
     tail: u8,
     next: [u8; RANKS],
     granted: [bool; RANKS],
-    at: [At; RANKS],
-    task: [Task; RANKS],
-    left: [u8; RANKS],
-    /// Who swapped itself in and has not got the mutex yet, in that order.
-    came: Vec<u8>,
+    at: [ProgramState; RANKS],
+    task: [ReleaseState; RANKS],
+    locks_left: [u8; RANKS],
+    /// Names of the ranks in the queue that do not have the mutex yet, in order.
+    waiting: Vec<u8>,
 }
 
-impl World {
+impl ModelState {
     fn name(rank: usize) -> u8 {
         rank as u8 + 1
     }
 
     fn has(&mut self, rank: usize) {
         assert!(
-            !self.at.contains(&At::Held) && !self.at.contains(&At::Ask),
+            !self.at.contains(&ProgramState::Held) && !self.at.contains(&ProgramState::Ask),
             "two have it: {self:?}"
         );
         assert_eq!(
-            self.came.remove(0),
+            self.waiting.remove(0),
             Self::name(rank),
             "out of order: {self:?}"
         );
-        self.at[rank] = At::Held;
+        self.at[rank] = ProgramState::Held;
     }
 
     /// An unlock has returned.
     fn unlocked(&mut self, rank: usize) {
-        self.left[rank] -= 1;
-        self.at[rank] = match self.left[rank] {
-            0 => At::Over,
-            _ => At::Settle,
+        self.locks_left[rank] -= 1;
+        self.at[rank] = match self.locks_left[rank] {
+            0 => ProgramState::Over,
+            _ => ProgramState::Settle,
         };
     }
 
-    /// The next step of a rank's program, if it can go on.
+    /// Takes the next step of a rank's program. Returns whether it can.
     fn program(&mut self, rank: usize) -> bool {
         match self.at[rank] {
-            At::Settle => match self.task[rank] {
-                Task::None => self.at[rank] = At::Swap,
-                Task::ToWhoComes if self.next[rank] != PASSED => {
+            ProgramState::Settle => match self.task[rank] {
+                ReleaseState::None => self.at[rank] = ProgramState::Swap,
+                ReleaseState::AwaitsSuccessor if self.next[rank] != PASSED => {
                     self.next[rank] = 0;
-                    self.task[rank] = Task::None;
+                    self.task[rank] = ReleaseState::None;
                 }
                 _ => return false,
             },
-            At::Swap => {
+            ProgramState::Swap => {
                 let before = std::mem::replace(&mut self.tail, Self::name(rank));
-                self.came.push(Self::name(rank));
+                self.waiting.push(Self::name(rank));
                 match before {
                     0 => self.has(rank),
-                    last => self.at[rank] = At::Announce(last),
+                    last => self.at[rank] = ProgramState::Announce(last),
                 }
             }
-            At::Announce(last) => {
+            ProgramState::Announce(last) => {
                 let next = &mut self.next[usize::from(last) - 1];
                 match std::mem::replace(next, Self::name(rank)) {
                     PASSED => self.has(rank),
-                    _ => self.at[rank] = At::AwaitGrant,
+                    _ => self.at[rank] = ProgramState::AwaitGrant,
                 }
             }
-            At::AwaitGrant if self.granted[rank] => {
+            ProgramState::AwaitGrant if self.granted[rank] => {
                 self.granted[rank] = false;
                 self.has(rank);
             }
-            At::AwaitGrant | At::Over => return false,
-            At::Held => match std::mem::take(&mut self.next[rank]) {
-                0 => self.at[rank] = At::Ask,
+            ProgramState::AwaitGrant | ProgramState::Over => return false,
+            ProgramState::Held => match std::mem::take(&mut self.next[rank]) {
+                0 => self.at[rank] = ProgramState::Ask,
                 next => {
-                    self.task[rank] = Task::Grant(next);
+                    self.task[rank] = ReleaseState::Grant(next);
                     self.unlocked(rank);
                 }
             },
-            At::Ask => {
-                self.task[rank] = Task::CompareSwap;
+            ProgramState::Ask => {
+                self.task[rank] = ReleaseState::CompareSwap;
                 self.unlocked(rank);
             }
         }
         true
     }
 
-    /// The next step of a rank's release.
+    /// Takes the next step of a rank's release. Returns whether it can.
     fn release(&mut self, rank: usize) -> bool {
         self.task[rank] = match self.task[rank] {
-            Task::None | Task::ToWhoComes => return false,
-            Task::CompareSwap if self.tail == Self::name(rank) => {
+            ReleaseState::None | ReleaseState::AwaitsSuccessor => return false,
+            ReleaseState::CompareSwap if self.tail == Self::name(rank) => {
                 self.tail = 0;
-                Task::None
+                ReleaseState::None
             }
-            Task::CompareSwap => Task::SwapNext,
-            Task::SwapNext => match std::mem::replace(&mut self.next[rank], PASSED) {
-                0 => Task::ToWhoComes,
+            ReleaseState::CompareSwap => ReleaseState::SwapNext,
+            ReleaseState::SwapNext => match std::mem::replace(&mut self.next[rank], PASSED) {
+                0 => ReleaseState::AwaitsSuccessor,
                 next => {
                     self.next[rank] = 0;
-                    Task::Grant(next)
+                    ReleaseState::Grant(next)
                 }
             },
-            Task::Grant(next) => {
+            ReleaseState::Grant(next) => {
                 self.granted[usize::from(next) - 1] = true;
-                Task::None
+                ReleaseState::None
             }
         };
         true
@@ -148,33 +148,33 @@ impl World {
 
 #[test]
 fn every_order_of_steps_is_right() {
-    let start = World {
+    let start = ModelState {
         tail: 0,
         next: [0; RANKS],
         granted: [false; RANKS],
-        at: [At::Settle; RANKS],
-        task: [Task::None; RANKS],
-        left: [TIMES; RANKS],
-        came: Vec::new(),
+        at: [ProgramState::Settle; RANKS],
+        task: [ReleaseState::None; RANKS],
+        locks_left: [TIMES; RANKS],
+        waiting: Vec::new(),
     };
     let mut seen = HashSet::from([start.clone()]);
     let mut open = vec![start];
     while let Some(world) = open.pop() {
-        let mut goes_on = false;
+        let mut can_step = false;
         for rank in 0..RANKS {
-            for step in [World::program, World::release] {
+            for step in [ModelState::program, ModelState::release] {
                 let mut after = world.clone();
                 if step(&mut after, rank) {
-                    goes_on = true;
+                    can_step = true;
                     if seen.insert(after.clone()) {
                         open.push(after);
                     }
                 }
             }
         }
-        let is_over = world.at == [At::Over; RANKS];
-        assert!(goes_on || is_over, "nobody can go on: {world:?}");
-        if !goes_on {
+        let is_over = world.at == [ProgramState::Over; RANKS];
+        assert!(can_step || is_over, "nobody can go on: {world:?}");
+        if !can_step {
             assert_eq!(world.tail, 0, "it is free at the end: {world:?}");
         }
     }

@@ -1,22 +1,21 @@
-//! Leaving a mutex without waiting.
+//! Releasing a mutex without waiting.
 //!
-//! If nobody is known to be next, the tail says whether somebody is: it is asked for, and a task of the
-//! job's own goes on with the answer. A grant goes to another host in the same way.
+//! If no successor is known, a compare-and-swap of the tail shows if there is one. A task of the job sends
+//! it and continues with the answer. A grant to another host is sent in the same way.
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{BROKEN, Mutexes, PASSED, ranked};
+use super::{BROKEN, Mutexes, PASSED, rank_of};
 use crate::{Begun, Error, Rank, Result, memory::Symmetric};
 
-/// What is left of a mutex that this rank had, or waited for.
-pub(super) enum Left {
+/// The unfinished part of a release, or of a failed wait.
+pub(super) enum UnfinishedRelease {
     Nothing,
-    /// It is being given up.
-    Begun(Begun<Passed>),
-    /// Who is next has not said so yet, and will find that the mutex is its own.
-    ToWhoComes,
-    /// That rank ended while this one waited for it. Nobody can leave the queue, so that the mutex is
-    /// of no use any more.
+    /// The release is in flight.
+    Releasing(Begun<ReleaseOutcome>),
+    /// The successor has not written its name yet. It will find the sentinel, and owns the mutex then.
+    AwaitsSuccessor,
+    /// That rank ended while this one waited for it. Nobody can leave the queue, so the mutex is lost.
     Broken(Rank),
     /// The program of that rank came to its end, and had the mutex.
     Ended(Rank),
@@ -24,130 +23,145 @@ pub(super) enum Left {
 
 pub(super) const NEVER_UNLOCKED: &str = "it had the mutex, and never unlocked it";
 
-/// What became of a mutex that was given up.
+/// The outcome of a release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Passed {
-    /// Nobody has it, or who is next was granted it.
-    Wholly,
-    /// Who is next has not said so yet.
-    ToWhoComes,
+pub(super) enum ReleaseOutcome {
+    /// The mutex is free, or its successor was granted it.
+    Released,
+    /// The successor has not written its name yet.
+    AwaitsSuccessor,
 }
 
 impl Mutexes {
-    /// Grants the mutex to `next`, who waits for it.
+    /// Grants the mutex to the rank named `next`, which waits for it.
     #[cold]
     pub(super) fn grant(&self, next: u64, number: usize) -> Result<()> {
-        self.words.put_value(self.own, self.next(number), 0)?;
-        let (next, granted) = (ranked(next), self.granted(number));
+        self.words
+            .put_value(self.own, self.successor_word(number), 0)?;
+        let (next, granted) = (rank_of(next), self.grant_word(number));
         if self.words.block().part(next)?.mapped.is_some() {
             return self.words.put_value(next, granted, 1);
         }
         let put = self.words.put_nb(next, granted, vec![1])?;
-        self.go_on(number, async move {
+        self.continue_release(number, async move {
             put.await?;
-            Ok(Passed::Wholly)
+            Ok(ReleaseOutcome::Released)
         })
     }
 
-    /// Somebody is in the queue behind this rank, and about to say so, or has just done so.
+    /// Releases to a successor that is in the queue and writes its name about now.
     #[cold]
-    pub(super) fn leave_to_next(&self, number: usize) -> Result<()> {
-        match self.words.swap(self.own, self.next(number), PASSED)? {
+    pub(super) fn leave_to_successor(&self, number: usize) -> Result<()> {
+        match self
+            .words
+            .swap(self.own, self.successor_word(number), PASSED)?
+        {
             0 => {
-                self.leave(number, Left::ToWhoComes);
+                self.set_unfinished(number, UnfinishedRelease::AwaitsSuccessor);
                 Ok(())
             }
             next => self.grant(next, number),
         }
     }
 
-    /// As the two, with the answer of whoever changes the tail, which is not waited for.
+    /// Releases without a wait for the answer of the tail's compare-and-swap.
     #[cold]
     pub(super) fn begin_release(&self, rank: Rank, mutex: usize, number: usize) -> Result<()> {
-        let (words, own, name) = (self.words.clone(), self.own, self.name());
-        let (next, granted) = (self.next(number), self.granted(number));
+        let (words, own, name) = (self.words.clone(), self.own, self.own_name());
+        let (next, granted) = (self.successor_word(number), self.grant_word(number));
         let asked = words.compare_swap_nb(rank, mutex, name, 0)?;
-        self.go_on(number, async move {
-            match asked.await? == name {
-                true => Ok(Passed::Wholly),
-                false => pass_on(&words, own, next, granted).await,
+        self.continue_release(number, async move {
+            if asked.await? == name {
+                Ok(ReleaseOutcome::Released)
+            } else {
+                release_to_successor(&words, own, next, granted).await
             }
         })
     }
 
-    fn go_on(
+    fn continue_release(
         &self,
         number: usize,
-        work: impl Future<Output = Result<Passed>> + Send + 'static,
+        work: impl Future<Output = Result<ReleaseOutcome>> + Send + 'static,
     ) -> Result<()> {
         let transfer = self.words.block().transfer()?;
-        self.leave(number, Left::Begun(transfer.progress.begin(work)));
+        self.set_unfinished(
+            number,
+            UnfinishedRelease::Releasing(transfer.progress.begin(work)),
+        );
         Ok(())
     }
 
-    /// For who has the turn.
-    fn leave(&self, number: usize, left: Left) {
+    /// Stores the unfinished part of a release. The caller holds the mutex's turn.
+    fn set_unfinished(&self, number: usize, unfinished: UnfinishedRelease) {
         let state = &self.states[number];
-        *state.left.lock() = left;
-        state.is_unsettled.store(1, Relaxed);
+        *state.unfinished.lock() = unfinished;
+        state.has_unfinished.store(1, Relaxed);
     }
 
-    /// Notes that the mutex is of no use any more, if that is so.
+    /// Marks the mutex as broken if `outcome` is a lost rank.
     pub(super) fn note_loss(&self, number: usize, outcome: &Result<()>) {
         match outcome {
-            Err(Error::PeerLost(lost)) => self.leave(number, Left::Broken(*lost)),
-            Err(Error::PeerEnded { rank, .. }) => self.leave(number, Left::Ended(*rank)),
+            Err(Error::PeerLost(lost)) => {
+                self.set_unfinished(number, UnfinishedRelease::Broken(*lost));
+            }
+            Err(Error::PeerEnded { rank, .. }) => {
+                self.set_unfinished(number, UnfinishedRelease::Ended(*rank));
+            }
             _ => {}
         }
     }
 
-    /// Leaves the queue for a mutex that is broken, and tells the rank behind this one, which may still come.
+    /// Leaves the queue for a broken mutex, and passes `mark` on to the successor, if there is one yet.
     ///
     /// # Errors
-    /// [`Error::PeerEnded`] in any case, unless it is told of something worse.
+    /// [`Error::PeerEnded`] in any case, unless the network reports something worse.
     #[cold]
-    pub(super) fn give_up(&self, number: usize, mark: u64) -> Result<()> {
-        let next = (self.words).swap(self.own, self.next(number), mark)?;
+    pub(super) fn leave_broken(&self, number: usize, mark: u64) -> Result<()> {
+        let next = (self.words).swap(self.own, self.successor_word(number), mark)?;
         if next != 0 && next & BROKEN == 0 {
-            (self.words).put_value(ranked(next), self.granted(number), mark)?;
+            (self.words).put_value(rank_of(next), self.grant_word(number), mark)?;
         }
         Err(never_unlocked(Rank((mark & !BROKEN) as u32)))
     }
 
-    /// Sees to what is left of the mutex, so that this rank may be in the queue again.
+    /// Finishes this rank's last release, so that it may join the queue again.
     ///
     /// # Errors
-    /// What befell the last unlock; [`Error::PeerLost`] or [`Error::PeerEnded`] if the mutex can be locked no more.
+    /// The error of the last unlock; [`Error::PeerLost`] or [`Error::PeerEnded`] if the mutex can no longer be locked.
     #[cold]
-    pub(super) fn settle(&self, number: usize) -> Result<()> {
+    pub(super) fn finish_last_release(&self, number: usize) -> Result<()> {
         self.finish_release(number)?;
         let state = &self.states[number];
-        let left = std::mem::replace(&mut *state.left.lock(), Left::Nothing);
+        let left = std::mem::replace(&mut *state.unfinished.lock(), UnfinishedRelease::Nothing);
         match left {
-            Left::Nothing | Left::Begun(_) => {}
-            Left::Broken(lost) => return Err(Error::PeerLost(lost)),
-            Left::Ended(rank) => return Err(never_unlocked(rank)),
-            Left::ToWhoComes => {
-                let next = self.next(number);
+            UnfinishedRelease::Nothing | UnfinishedRelease::Releasing(_) => {}
+            UnfinishedRelease::Broken(lost) => return Err(Error::PeerLost(lost)),
+            UnfinishedRelease::Ended(rank) => return Err(never_unlocked(rank)),
+            UnfinishedRelease::AwaitsSuccessor => {
+                let next = self.successor_word(number);
                 self.wait_for(next, |word| word != PASSED)?;
                 self.words.put_value(self.own, next, 0)?;
             }
         }
-        state.is_unsettled.store(0, Relaxed);
+        state.has_unfinished.store(0, Relaxed);
         Ok(())
     }
 
-    /// Waits until the mutex is given up, if it is being so.
+    /// Waits for the end of a release in flight.
     pub(super) fn finish_release(&self, number: usize) -> Result<()> {
-        let left = std::mem::replace(&mut *self.states[number].left.lock(), Left::Nothing);
+        let left = std::mem::replace(
+            &mut *self.states[number].unfinished.lock(),
+            UnfinishedRelease::Nothing,
+        );
         let left = match left {
-            Left::Begun(release) => match release.wait()? {
-                Passed::Wholly => Left::Nothing,
-                Passed::ToWhoComes => Left::ToWhoComes,
+            UnfinishedRelease::Releasing(release) => match release.wait()? {
+                ReleaseOutcome::Released => UnfinishedRelease::Nothing,
+                ReleaseOutcome::AwaitsSuccessor => UnfinishedRelease::AwaitsSuccessor,
             },
             left => left,
         };
-        *self.states[number].left.lock() = left;
+        *self.states[number].unfinished.lock() = left;
         Ok(())
     }
 }
@@ -159,19 +173,19 @@ fn never_unlocked(rank: Rank) -> Error {
     }
 }
 
-/// As [`Mutexes::leave_to_next`], in a task.
-async fn pass_on(
+/// As [`Mutexes::leave_to_successor`], in a task.
+async fn release_to_successor(
     words: &Symmetric<u64>,
     own: Rank,
     next_at: usize,
     granted: usize,
-) -> Result<Passed> {
+) -> Result<ReleaseOutcome> {
     let next = words.swap_nb(own, next_at, PASSED)?.await?;
     if next == 0 {
-        return Ok(Passed::ToWhoComes);
+        return Ok(ReleaseOutcome::AwaitsSuccessor);
     }
-    // The own part is mapped: that waits for nobody.
+    // This rank's own part is mapped, so that the put does not wait.
     words.put_value(own, next_at, 0)?;
-    words.put_nb(ranked(next), granted, vec![1])?.await?;
-    Ok(Passed::Wholly)
+    words.put_nb(rank_of(next), granted, vec![1])?.await?;
+    Ok(ReleaseOutcome::Released)
 }

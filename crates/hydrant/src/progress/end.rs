@@ -65,7 +65,9 @@ impl Progress {
         match self.conduit.standing(rank) {
             _ if rank == self.rank => Ok(()),
             Standing::Left | Standing::Lost => Err(self.gone(rank)),
-            Standing::Present if self.any_has_come_to_end() && self.conduit.has_come_to_end(rank) => {
+            Standing::Present
+                if self.any_has_come_to_end() && self.conduit.has_come_to_end(rank) =>
+            {
                 Err(Error::PeerEnded { rank, why })
             }
             Standing::Present => Ok(()),

@@ -300,7 +300,7 @@ impl Registration {
                 Some((region, to)) => Verdict::Refused(lent.why_not(from, region, (to, len))),
             };
             let served = self.served(from, &message, verdict);
-            let frees = gives_back(&message);
+            let freed = self.freed_by(&message);
             self.step(data, |engine, out| {
                 // Memory that goes is taken off first and then taken back by the engine: either that
                 // is seen here, or the engine takes back what is granted here.
@@ -313,13 +313,27 @@ impl Registration {
             if let (Some(served), Some(uses), None) = (served, self.uses(), &unanswered) {
                 uses.used(&served);
             }
-            if let (true, Some(uses)) = (frees, self.uses()) {
-                uses.freed();
+            if let (Some(freed), Some(uses)) = (&freed, self.uses()) {
+                uses.freed(freed);
             }
         }
         if let Err(hydrant_pinning::Error::Malformed { what, .. }) = outcome {
             self.progress.malformed(from, what.as_str());
         }
+    }
+
+    /// The own memory that a peer says in a message that it uses no more, if anybody waits for that.
+    fn freed_by(&self, message: &Message) -> Option<Vec<(u64, u64)>> {
+        let runs = given_back(message);
+        if runs.is_empty() || !self.uses()?.waits_for_freed() {
+            return None;
+        }
+        let geometry = self.geometry;
+        let place = |run: &Run| {
+            let start = geometry.address_of(run.first);
+            (start, geometry.address_of(run.end()).saturating_sub(start))
+        };
+        Some(runs.iter().map(place).collect())
     }
 
     /// A peer ended, in whatever order: what it held is given back.
@@ -329,7 +343,7 @@ impl Registration {
         self.outbox.lock().forget(peer.0);
         self.step(&[], |engine, out| engine.peer_lost(peer.0, out));
         if let Some(uses) = self.uses() {
-            uses.freed();
+            uses.all_freed();
         }
         // The end of a loan may have waited for this peer alone, in a thread that saw another one
         // come here and went to sleep.
@@ -362,13 +376,13 @@ fn judge(registration: &Registration, peer: Rank, message: &Message) -> Verdict 
     }
 }
 
-/// Whether a peer says in a message that it uses some of own memory no more.
-fn gives_back(message: &Message) -> bool {
+/// The own memory that a peer says in a message that it uses no more.
+fn given_back(message: &Message) -> &[Run] {
     match message {
         Message::Move(Move { releases: runs, .. })
         | Message::Release { runs, .. }
-        | Message::Revoked { runs, .. } => !runs.is_empty(),
-        _ => false,
+        | Message::Revoked { runs, .. } => runs,
+        _ => &[],
     }
 }
 

@@ -25,7 +25,7 @@ impl Default for ForesightSettings {
     fn default() -> Self {
         Self {
             firehoses: true,
-            // With many short buffers side by side the helper would take longer for each use.
+            // Programs that lose little time would save less memory.
             steps_back: false,
             cores: IdleCores::Each,
             // The paper favours it.

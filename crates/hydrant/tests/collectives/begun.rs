@@ -388,11 +388,10 @@ fn handles_change_threads() {
             let begun = job.all_reduce_nb(vec![1_u64; LONG], Op::Sum)?;
             let other = job.all_gather_nb(vec![1_u8; 9])?;
             // In virtual time a rank is one thread.
-            let sum = match format!("{:?}", job.settings().conduit).contains("Sim") {
-                true => begun.wait(),
-                false => thread::scope(|threads| {
-                    threads.spawn(|| begun.wait()).join().expect("no panic")
-                }),
+            let sum = if format!("{:?}", job.settings().conduit).contains("Sim") {
+                begun.wait()
+            } else {
+                thread::scope(|threads| threads.spawn(|| begun.wait()).join().expect("no panic"))
             };
             assert_eq!(sum?[7], 3);
             assert_eq!(other.wait()?.len(), 27);

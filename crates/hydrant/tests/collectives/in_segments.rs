@@ -185,9 +185,10 @@ fn a_lost_member_ends_collectives_on_memory_of_the_segment() {
                 }
                 own.fill(1 + round);
                 let (root, sums) = (TeamRank(round as u32 % ranks), round % 2 == 0);
-                let end = match sums {
-                    true => job.world().all_reduce(&mut own, Op::Sum),
-                    false => job.world().broadcast(root, &mut own),
+                let end = if sums {
+                    job.world().all_reduce(&mut own, Op::Sum)
+                } else {
+                    job.world().broadcast(root, &mut own)
                 };
                 let expected = (1 + round) * if sums { u64::from(ranks) } else { 1 };
                 let is_right = end.is_err() || own.iter().all(|at| *at == expected);
@@ -198,9 +199,10 @@ fn a_lost_member_ends_collectives_on_memory_of_the_segment() {
             Ok(())
         });
         for (rank, end) in ends.into_iter().enumerate() {
-            match rank as u32 == who {
-                true => assert!(matches!(end, Err(Error::Other(_))), "{end:?}"),
-                false => assert!(matches!(end, Err(Error::PeerLost(_))), "{end:?}"),
+            if rank as u32 == who {
+                assert!(matches!(end, Err(Error::Other(_))), "{end:?}")
+            } else {
+                assert!(matches!(end, Err(Error::PeerLost(_))), "{end:?}")
             }
         }
     }

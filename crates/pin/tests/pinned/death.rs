@@ -1,33 +1,33 @@
-//! Ranks that are killed while data moves.
+//! Tests of ranks that are killed while data moves.
 
 use hydrant_conduit::{Conduit, Error, Permission, Posted, Rank, Standing, conformance::Log};
 use hydrant_testing::family::Child;
 
-use super::{Pages, announced, heard, pinned_pages, post_get, post_put, put};
+use super::{MappedPages, format_remote, parse_remote, pinned_pages, post_get, post_put, put};
 
-/// Pages of a transfer: some pieces, more than a pipe holds.
+/// Pages of a transfer: several pieces, and more than a pipe holds.
 const PAGES: usize = 256;
 const VICTIM: Rank = Rank(2);
 
-/// Rank 2 is killed while the others write to it and read from it, many at once: each operation
-/// ends once, and the others go on among themselves.
-pub(crate) fn of_the_target(conduit: &dyn Conduit, child: &mut Child) {
+/// Rank 2 is killed while the others write to it and read from it, many operations at once. Each
+/// operation ends once, and the others continue to reach each other.
+pub(crate) fn kill_the_target(conduit: &dyn Conduit, child: &mut Child) {
     let log = &mut Log::new();
-    let (memory, buffer) = (Pages::new(PAGES), Pages::new(PAGES));
+    let (memory, buffer) = (MappedPages::new(PAGES), MappedPages::new(PAGES));
     let key = memory
         .register(conduit, Permission::ReadWrite)
         .expect("room");
     let local = buffer
         .register(conduit, Permission::ReadWrite)
         .expect("room");
-    let places = child.exchange(&announced(memory.remote(key)));
+    let places = child.exchange(&format_remote(memory.remote(key)));
     if conduit.rank() == VICTIM {
-        // Its application does nothing at all.
+        // The victim's application does nothing.
         loop {
             std::thread::park();
         }
     }
-    let there = heard(&places[VICTIM.index()]);
+    let there = parse_remote(&places[VICTIM.index()]);
     put(log, conduit, VICTIM, there, buffer, local).expect("alive");
     child.say("waiting");
     let mut lost = 0;
@@ -56,35 +56,35 @@ pub(crate) fn of_the_target(conduit: &dyn Conduit, child: &mut Child) {
     }
     log.until(conduit, |_| conduit.standing(VICTIM) == Standing::Lost);
     let other = Rank(1 - conduit.rank().0);
-    let there = heard(&places[other.index()]);
+    let there = parse_remote(&places[other.index()]);
     buffer.fill(5);
     let done = put(log, conduit, other, there, buffer, local);
     done.expect("the other lives");
-    log.until(conduit, |_| memory.all(5));
-    survived(child);
+    log.until(conduit, |_| memory.all_bytes_are(5));
+    note_survival(child);
     assert_eq!(pinned_pages(), 2 * PAGES);
     conduit.deregister(key).expect("in force");
     conduit.deregister(local).expect("in force");
     assert_eq!(pinned_pages(), 0, "something is left pinned");
 }
 
-/// Waits for the other that was not killed.
-fn survived(child: &Child) {
+/// Reports survival, and waits for the other survivor.
+fn note_survival(child: &Child) {
     child.say("survived");
     child.read_line();
 }
 
-/// Rank 2 is killed while it writes to and reads from the others, which then take their memory
-/// back: no piece lands that was not whole, and none later.
-pub(crate) fn of_the_asker(conduit: &dyn Conduit, child: &mut Child) {
+/// Rank 2 is killed while it writes to and reads from the others, which then deregister their
+/// memory. No piece lands in part, and none lands later.
+pub(crate) fn kill_the_initiator(conduit: &dyn Conduit, child: &mut Child) {
     let log = &mut Log::new();
-    let memory = Pages::new(PAGES);
+    let memory = MappedPages::new(PAGES);
     let key = memory
         .register(conduit, Permission::ReadWrite)
         .expect("room");
-    let places = child.exchange(&announced(memory.remote(key)));
+    let places = child.exchange(&format_remote(memory.remote(key)));
     if conduit.rank() == VICTIM {
-        let buffer = Pages::new(PAGES);
+        let buffer = MappedPages::new(PAGES);
         buffer.fill(1);
         let local = buffer
             .register(conduit, Permission::ReadWrite)
@@ -92,7 +92,7 @@ pub(crate) fn of_the_asker(conduit: &dyn Conduit, child: &mut Child) {
         loop {
             let mut posted = 0;
             for place in places.iter().take(2).enumerate() {
-                let (peer, there) = (Rank(place.0 as u32), heard(place.1));
+                let (peer, there) = (Rank(place.0 as u32), parse_remote(place.1));
                 for _ in 0..4 {
                     for one in [post_put, post_get] {
                         let one = one(conduit, peer, there, buffer, local);
@@ -105,7 +105,7 @@ pub(crate) fn of_the_asker(conduit: &dyn Conduit, child: &mut Child) {
             log.ended.clear();
         }
     }
-    log.until(conduit, |_| memory.all(1));
+    log.until(conduit, |_| memory.all_bytes_are(1));
     child.say("waiting");
     log.until(conduit, |_| conduit.standing(VICTIM) == Standing::Lost);
     conduit.deregister(key).expect("in force");
@@ -113,7 +113,7 @@ pub(crate) fn of_the_asker(conduit: &dyn Conduit, child: &mut Child) {
     memory.fill(0);
     for _ in 0..100 {
         conduit.poll(log);
-        assert!(memory.all(0), "a dead peer wrote");
+        assert!(memory.all_bytes_are(0), "a dead peer wrote");
     }
-    survived(child);
+    note_survival(child);
 }

@@ -1,4 +1,4 @@
-//! Limits, and systems that forbid it.
+//! Tests of limits, and of systems that forbid `io_uring`.
 
 use std::process::ExitCode;
 
@@ -9,10 +9,10 @@ use rustix::{
     thread::{CapabilitySet, capabilities, set_capabilities},
 };
 
-use super::{PAGE, Pages, announced, get, heard, pinned_pages, put};
+use super::{MappedPages, PAGE, format_remote, get, parse_remote, pinned_pages, put};
 use crate::options;
 
-/// With few bytes that may be locked, they run out with an error that names the limit.
+/// With few lockable bytes, a registration fails with an error that names the limit.
 pub(crate) fn memlock(child: &mut Child) -> ExitCode {
     const LIMIT: usize = 64 << 10;
     let limit = Rlimit {
@@ -32,7 +32,7 @@ pub(crate) fn memlock(child: &mut Child) -> ExitCode {
         "it says that {all} pages may be pinned"
     );
     assert_eq!(pinned_pages(), 0);
-    match Pages::new(17).register(&conduit, Permission::ReadWrite) {
+    match MappedPages::new(17).register(&conduit, Permission::ReadWrite) {
         Err(Error::Exhausted { limit, remedy, .. }) => {
             assert_eq!(limit, LIMIT as u64);
             assert!(remedy.contains("ulimit -l"), "{remedy}");
@@ -42,7 +42,7 @@ pub(crate) fn memlock(child: &mut Child) -> ExitCode {
     for _ in 0..3 {
         let mut held = Vec::new();
         let refused = loop {
-            match Pages::new(1).register(&conduit, Permission::ReadWrite) {
+            match MappedPages::new(1).register(&conduit, Permission::ReadWrite) {
                 Ok(key) if held.len() <= 16 => held.push(key),
                 other => break other,
             }
@@ -51,7 +51,7 @@ pub(crate) fn memlock(child: &mut Child) -> ExitCode {
             matches!(refused, Err(Error::Exhausted { .. })),
             "{refused:?}"
         );
-        // The rings take some of it, how much is the kernel's choice.
+        // The rings lock some of the bytes; how many is the kernel's choice.
         assert!((all..=16).contains(&held.len()), "{} of {all}", held.len());
         assert_eq!(pinned_pages(), held.len());
         for key in held {
@@ -63,7 +63,7 @@ pub(crate) fn memlock(child: &mut Child) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Where a container forbids it, as most do, the error says so.
+/// If a container forbids `io_uring`, as most do, the error says so.
 pub(crate) fn forbidden(child: &mut Child) -> ExitCode {
     let step = |code: u32, jt, jf, k| libc::sock_filter {
         code: code as u16,
@@ -72,7 +72,7 @@ pub(crate) fn forbidden(child: &mut Child) -> ExitCode {
         k,
     };
     let mut program = [
-        // The number of the call.
+        // The number of the system call.
         step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         step(
             libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
@@ -109,19 +109,19 @@ pub(crate) fn forbidden(child: &mut Child) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Rank 0 has no descriptors left: neither for the pipes by which it would reach others, nor for
-/// those by which others reach it. Both hear that, and which limit it was.
+/// Rank 0 has no descriptors left, neither for the pipes to its peer nor for the peer's pipes. Both
+/// ranks get an error that names the limit.
 pub(crate) fn descriptors(conduit: &dyn Conduit, child: &mut Child) {
     let log = &mut Log::new();
-    let memory = Pages::new(1);
+    let memory = MappedPages::new(1);
     let key = memory
         .register(conduit, Permission::ReadWrite)
         .expect("room");
     let full = (conduit.rank() == Rank(0)).then(take_all_descriptors);
-    let places = child.exchange(&announced(memory.remote(key)));
+    let places = child.exchange(&format_remote(memory.remote(key)));
     let other = Rank(1 - conduit.rank().0);
-    let there = heard(&places[other.index()]);
-    // Nothing of what was begun is in the way of what comes after.
+    let there = parse_remote(&places[other.index()]);
+    // A failed operation does not disturb the next one.
     for _ in 0..3 {
         match put(log, conduit, other, there, memory, key) {
             Err(Error::Exhausted { remedy, limit, .. }) => {
@@ -134,20 +134,20 @@ pub(crate) fn descriptors(conduit: &dyn Conduit, child: &mut Child) {
     child.meet(|| _ = conduit.poll(log));
 }
 
-/// A rank that reaches all others, and is reached by them, has five descriptors for each: one that
-/// it watches the process by from the start, and two pipes each way.
+/// A rank that accesses all others, and is accessed by them, has five descriptors for each. One
+/// watches the peer's process from the start; two pipes serve each direction.
 pub(crate) fn few_descriptors(conduit: &dyn Conduit, child: &mut Child) {
     let log = &mut Log::new();
-    let memory = Pages::new(1);
+    let memory = MappedPages::new(1);
     let key = memory
         .register(conduit, Permission::ReadWrite)
         .expect("room");
-    let places = child.exchange(&announced(memory.remote(key)));
+    let places = child.exchange(&format_remote(memory.remote(key)));
     let before = open_pipes();
     child.meet(|| ());
     let peers = || (0..places.len()).filter(|peer| *peer != conduit.rank().index());
     for peer in peers() {
-        let (there, peer) = (heard(&places[peer]), Rank(peer as u32));
+        let (there, peer) = (parse_remote(&places[peer]), Rank(peer as u32));
         put(log, conduit, peer, there, memory, key).expect("a put");
         get(log, conduit, peer, there, memory, key).expect("a get");
     }
@@ -156,7 +156,8 @@ pub(crate) fn few_descriptors(conduit: &dyn Conduit, child: &mut Child) {
     child.meet(|| _ = conduit.poll(log));
 }
 
-/// Descriptors of pipes: of other kinds the end of the start closes some meanwhile.
+/// Counts the descriptors of pipes. Other kinds are not counted, because the startup still closes
+/// some.
 fn open_pipes() -> usize {
     let all = std::fs::read_dir("/proc/self/fd").expect("descriptors are listed");
     let names = all.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
@@ -165,7 +166,7 @@ fn open_pipes() -> usize {
         .count()
 }
 
-/// Opens what may be opened, and says that no more may be than are open now.
+/// Lowers the limit on descriptors, and opens as many as it allows.
 fn take_all_descriptors() -> Vec<std::os::fd::OwnedFd> {
     let limit = Rlimit {
         current: Some(64),

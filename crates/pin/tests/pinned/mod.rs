@@ -1,4 +1,4 @@
-//! What the tests of pinned memory share.
+//! Helpers of the tests of pinned memory.
 
 pub(crate) mod death;
 pub(crate) mod limits;
@@ -14,7 +14,7 @@ use rustix::mm::{self, MapFlags, ProtFlags};
 /// Bytes of a page.
 pub(crate) const PAGE: usize = 4096;
 
-/// Pages of this process that the kernel counts as pinned.
+/// Returns the number of pages of this process that the kernel counts as pinned.
 pub(crate) fn pinned_pages() -> usize {
     let text = std::fs::read_to_string("/proc/self/status").expect("the status");
     let line = (text.lines())
@@ -24,52 +24,53 @@ pub(crate) fn pinned_pages() -> usize {
     kib.parse::<usize>().expect("a number") * 1024 / PAGE
 }
 
-/// Private memory of so many pages, never unmapped by itself.
+/// Private pages, which are never unmapped automatically.
 #[derive(Clone, Copy)]
-pub(crate) struct Pages {
+pub(crate) struct MappedPages {
     pub(crate) base: *mut u8,
     pub(crate) len: usize,
 }
 
-impl Pages {
+impl MappedPages {
     pub(crate) fn new(pages: usize) -> Self {
         Self::at(ptr::null_mut(), pages, MapFlags::empty())
     }
 
-    fn at(place: *mut u8, pages: usize, flags: MapFlags) -> Self {
+    fn at(address: *mut u8, pages: usize, flags: MapFlags) -> Self {
         let len = pages * PAGE;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: where the kernel likes, or in place of pages that are this test's own.
+        // SAFETY: the kernel chooses the address, or the flags forbid to replace existing mappings.
         let base =
-            unsafe { mm::mmap_anonymous(place.cast(), len, prot, MapFlags::PRIVATE | flags) };
+            unsafe { mm::mmap_anonymous(address.cast(), len, prot, MapFlags::PRIVATE | flags) };
         Self {
             base: base.expect("memory for a test").cast(),
             len,
         }
     }
 
-    /// Unmaps the pages and maps new ones at the same place.
-    pub(crate) fn anew(self) {
-        // SAFETY: this test's own pages; no reference to them is held.
+    /// Unmaps the pages and maps new ones at the same address.
+    pub(crate) fn remap(self) {
+        // SAFETY: the pages belong to this test, which holds no reference to them.
         unsafe { mm::munmap(self.base.cast(), self.len) }.expect("mapped");
         let again = Self::at(self.base, self.len / PAGE, MapFlags::FIXED_NOREPLACE);
         assert_eq!(again.base, self.base);
     }
 
     pub(crate) fn fill(self, value: u8) {
-        // SAFETY: mapped, and only peers of this test write to it beside.
+        // SAFETY: the pages are mapped, and only peers of this test write to them meanwhile.
         unsafe { ptr::write_bytes(self.base, value, self.len) };
     }
 
-    /// Whether each byte is `value`.
-    pub(crate) fn all(self, value: u8) -> bool {
+    /// Returns whether each byte is `value`.
+    pub(crate) fn all_bytes_are(self, value: u8) -> bool {
         (0..self.len).all(|at| {
-            // SAFETY: mapped; a byte at a time, whoever writes meanwhile.
-            unsafe { ptr::read_volatile(self.base.add(at)) == value }
+            let byte = self.base.wrapping_add(at);
+            // SAFETY: the byte is mapped, and is read by itself, even if peers write meanwhile.
+            unsafe { ptr::read_volatile(byte) == value }
         })
     }
 
-    /// As the own side of an operation, under a key.
+    /// Returns the pages as the local side of an operation, under a key.
     pub(crate) fn local(self, key: Key) -> Local {
         let addr = self.base;
         Local { addr, key }
@@ -80,8 +81,8 @@ impl Pages {
         conduit: &dyn Conduit,
         permission: Permission,
     ) -> Result<Key, Error> {
-        // SAFETY: the pages stay mapped, or are unmapped to see what comes of it, and nothing
-        // holds a reference to them.
+        // SAFETY: the pages stay mapped, or are unmapped as part of the test. No reference to them
+        // is held.
         unsafe { conduit.register(self.base, self.len, permission) }
     }
 
@@ -93,26 +94,26 @@ impl Pages {
     }
 }
 
-/// Writes all of `from`, registered under `key`, and waits for the end.
+/// Writes all of `from`, registered under `key`, and waits for the outcome.
 pub(crate) fn put(
     log: &mut Log<'_>,
     conduit: &dyn Conduit,
     peer: Rank,
     to: Remote,
-    from: Pages,
+    from: MappedPages,
     key: Key,
 ) -> Result<(), Error> {
     let posted = post_put(conduit, peer, to, from, key);
     log.end(conduit, posted)
 }
 
-/// Reads all of `to`, registered under `key`, and waits for the end.
+/// Reads all of `to`, registered under `key`, and waits for the outcome.
 pub(crate) fn get(
     log: &mut Log<'_>,
     conduit: &dyn Conduit,
     peer: Rank,
     from: Remote,
-    to: Pages,
+    to: MappedPages,
     key: Key,
 ) -> Result<(), Error> {
     let posted = post_get(conduit, peer, from, to, key);
@@ -124,10 +125,11 @@ pub(crate) fn post_put(
     conduit: &dyn Conduit,
     peer: Rank,
     to: Remote,
-    from: Pages,
+    from: MappedPages,
     key: Key,
 ) -> Result<Posted, Error> {
-    // SAFETY: test pages are never unmapped while in use; `to` is memory of a test.
+    // SAFETY: 1. Pages are never unmapped during an operation, and nobody writes to `from`. 2. `to` is
+    // memory of a test.
     unsafe { conduit.post(&Access::put(peer, to, from.local(key), from.len)) }
 }
 
@@ -136,20 +138,20 @@ pub(crate) fn post_get(
     conduit: &dyn Conduit,
     peer: Rank,
     from: Remote,
-    to: Pages,
+    to: MappedPages,
     key: Key,
 ) -> Result<Posted, Error> {
-    // SAFETY: as above; nobody else uses `to`.
+    // SAFETY: 1. Pages are never unmapped during an operation, and nobody else uses `to`.
     unsafe { conduit.post(&Access::get(peer, from, to.local(key), to.len)) }
 }
 
-/// A place, as ranks tell it each other.
-pub(crate) fn announced(remote: Remote) -> String {
+/// Formats remote memory for the exchange between ranks.
+pub(crate) fn format_remote(remote: Remote) -> String {
     format!("{} {}", remote.key.0, remote.offset)
 }
 
-/// A place that was announced.
-pub(crate) fn heard(text: &str) -> Remote {
+/// Parses remote memory that another rank formatted.
+pub(crate) fn parse_remote(text: &str) -> Remote {
     let (key, offset) = text.split_once(' ').expect("two numbers");
     Remote {
         key: Key(key.parse().expect("a key")),

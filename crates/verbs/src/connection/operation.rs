@@ -1,47 +1,48 @@
-//! What is asked of a peer's NIC, one thing at a time, and the request for it.
+//! Operations on a peer, and the work request for each.
 
 use hydrant_conduit::Ticket;
 
-use super::{Ended, SendPool};
+use super::{EndedOperation, SendPool};
 use crate::{
-    copies::Copied,
     ffi,
-    message::Front,
+    inline_copies::InlineCopy,
+    message::Immediate,
     nic::{QueuePair, WorkRequest},
+    result_words::ResultWord,
     slots::SendSlot,
-    words::Word,
 };
 
-/// One thing to be asked of the peer's NIC.
+/// An operation that the NIC performs.
 #[derive(Debug)]
-pub(crate) enum Operation {
-    /// A write or a read; and the data of one that [goes along](Access::along).
-    Access(Access, Option<Copied>),
-    Atomic(Atomic),
+pub(crate) enum RdmaOperation {
+    /// A write or a read, with a copy of its data if it is [copied](RdmaAccess::copied).
+    Access(RdmaAccess, Option<InlineCopy>),
+    Atomic(RdmaAtomic),
     Send {
         slot: SendSlot,
         len: u32,
-        front: Front,
+        immediate: Immediate,
     },
 }
 
 /// An atomic operation.
 #[derive(Debug)]
-pub(crate) struct Atomic {
+pub(crate) struct RdmaAtomic {
     pub(crate) ticket: Ticket,
-    /// What is added; or what the word is expected to be, and what it is then.
+    /// The value to add; or the expected and the new value.
     pub(crate) operands: [u64; 2],
+    /// True if this is a compare-and-swap.
     pub(crate) swaps: bool,
     pub(crate) remote: u64,
     pub(crate) key: u64,
     pub(crate) rkey: u32,
-    /// The address at which the caller wants to know what the word was.
+    /// The address where the caller wants the old value of the word.
     pub(crate) was: usize,
-    /// Where the NIC puts that, while it has the operation.
-    pub(crate) word: Option<Word>,
+    /// The registered word for the old value, while the NIC has the operation.
+    pub(crate) word: Option<ResultWord>,
 }
 
-/// Which way data goes, as the NIC is told.
+/// The direction of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Opcode {
     /// To the peer.
@@ -50,45 +51,46 @@ pub(crate) enum Opcode {
     Read,
 }
 
-/// A write or a read, or a part of one that is too long for the NIC.
+/// A write or a read, or a part of one that is longer than a request may be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Access {
+pub(crate) struct RdmaAccess {
     pub(crate) ticket: Ticket,
     pub(crate) opcode: Opcode,
-    /// Whether it is the last part.
+    /// True if this is the last part.
     pub(crate) last: bool,
-    /// Whether its data goes along with the request, so that its own memory is not registered, and is
-    /// the caller's again when it was asked for.
-    pub(crate) along: bool,
+    /// True if the operation keeps a copy of its data, which is sent inline. Then its local memory
+    /// is not registered, and the caller may reuse it as soon as the access is posted.
+    pub(crate) copied: bool,
     pub(crate) addr: u64,
     pub(crate) len: u32,
     pub(crate) lkey: u32,
     pub(crate) remote: u64,
     pub(crate) rkey: u32,
-    /// The whole operation, for the error it may end with.
-    pub(crate) whole: Whole,
+    /// The range of the whole access, for the error that it may end with.
+    pub(crate) whole: RemoteRange,
 }
 
-/// The peer's memory that an operation was to touch.
+/// A range of a peer's memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Whole {
+pub(crate) struct RemoteRange {
     pub(crate) key: u64,
     pub(crate) addr: u64,
     pub(crate) len: u64,
 }
 
-impl Operation {
-    /// An access that may have to wait for its turn, or be posted again: with a copy of what goes along.
+impl RdmaOperation {
+    /// Makes the operation of an access that may wait in the queue, or be posted again. Copies its
+    /// data if it is [copied](RdmaAccess::copied).
     ///
     /// # Safety
-    /// 1. What goes along is readable.
-    /// 2. Nobody writes to it meanwhile.
-    #[allow(unsafe_code)] // has the caller's memory read
+    /// 1. The data to copy is readable.
+    /// 2. Nobody writes to it until this returns.
+    #[allow(unsafe_code)] // copies the caller's memory
     #[inline(always)]
-    pub(crate) unsafe fn access(access: Access, pool: &SendPool) -> Self {
-        let copied = access.along.then(|| {
-            // SAFETY: 1., 2.
-            unsafe { pool.copies().of(access.addr, access.len) }
+    pub(crate) unsafe fn access(access: RdmaAccess, pool: &SendPool) -> Self {
+        let copied = access.copied.then(|| {
+            // SAFETY: the caller's conditions 1 and 2.
+            unsafe { pool.copies().copy(access.addr, access.len) }
         });
         Self::Access(access, copied)
     }
@@ -96,16 +98,16 @@ impl Operation {
     #[inline(always)]
     pub(super) fn len(&self) -> u32 {
         match self {
-            Operation::Access(access, _) => access.len,
-            Operation::Atomic(_) => WORD,
-            Operation::Send { len, .. } => *len,
+            RdmaOperation::Access(access, _) => access.len,
+            RdmaOperation::Atomic(_) => WORD,
+            RdmaOperation::Send { len, .. } => *len,
         }
     }
 
-    pub(super) fn succeed(self, pool: &SendPool, ended: &mut Vec<Ended>) {
+    pub(super) fn succeed(self, pool: &SendPool, ended: &mut Vec<EndedOperation>) {
         match self {
-            Operation::Send { slot, .. } => pool.slots().give_back(slot),
-            Operation::Access(access, copied) => {
+            RdmaOperation::Send { slot, .. } => pool.slots().give_back(slot),
+            RdmaOperation::Access(access, copied) => {
                 if let Some(copied) = copied {
                     pool.copies().give_back(copied);
                 }
@@ -113,66 +115,69 @@ impl Operation {
                     ended.push((access.ticket, Ok(())));
                 }
             }
-            Operation::Atomic(mut atomic) => {
-                atomic.tell(pool);
-                atomic.let_go(pool);
+            RdmaOperation::Atomic(mut atomic) => {
+                atomic.store_result(pool);
+                atomic.release_word(pool);
                 ended.push((atomic.ticket, Ok(())));
             }
         }
     }
 
-    /// Whether the NIC can be given it: an atomic operation needs a word for its result.
+    /// Takes the word that an atomic operation needs for its result. Returns `false` if none is
+    /// free.
     #[inline]
-    pub(super) fn is_ready(&mut self, pool: &SendPool) -> bool {
-        let Operation::Atomic(atomic) = self else {
+    pub(super) fn prepare(&mut self, pool: &SendPool) -> bool {
+        let RdmaOperation::Atomic(atomic) = self else {
             return true;
         };
         atomic.word = pool.words().take();
         atomic.word.is_some()
     }
 
-    /// As it was before the NIC had it.
-    pub(super) fn unposted(mut self, pool: &SendPool) -> Self {
-        if let Operation::Atomic(atomic) = &mut self {
-            atomic.let_go(pool);
+    /// Returns the operation as it was before the NIC had it.
+    pub(super) fn reset(mut self, pool: &SendPool) -> Self {
+        if let RdmaOperation::Atomic(atomic) = &mut self {
+            atomic.release_word(pool);
         }
         self
     }
 
-    /// What becomes of it when its connection broke, and the peer has done it or not.
-    pub(super) fn fate(&self, done: bool) -> Fate {
+    /// Returns what to do with the operation after its connection broke. `done`: whether the peer
+    /// has done it.
+    pub(super) fn recovery(&self, done: bool) -> Recovery {
         match self {
-            _ if !done => Fate::Again,
-            // What was read may not have come back: it is read again.
-            Operation::Access(access, _) if access.opcode == Opcode::Read => Fate::Again,
-            // Nothing is done twice.
-            Operation::Atomic(_) => Fate::ResultLost,
-            Operation::Access(..) | Operation::Send { .. } => Fate::Done,
+            _ if !done => Recovery::Resend,
+            // The data of a read may not have come back, so it is read again.
+            RdmaOperation::Access(access, _) if access.opcode == Opcode::Read => Recovery::Resend,
+            // An atomic operation is never done twice.
+            RdmaOperation::Atomic(_) => Recovery::ResultLost,
+            RdmaOperation::Access(..) | RdmaOperation::Send { .. } => Recovery::Done,
         }
     }
 }
 
-/// What becomes of work whose connection broke.
+/// The treatment of an operation whose connection broke.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Recovery {
     Done,
-    Again,
+    Resend,
     ResultLost,
 }
 
-impl Access {
-    /// A write of no bytes, which touches nothing: when it is done, all before it is.
+impl RdmaAccess {
+    /// A write of no bytes, which touches no memory. Its completion completes all requests before
+    /// it.
     pub(crate) const NOTHING: Self = Self {
         ticket: Ticket(0),
         opcode: Opcode::Write,
         last: false,
-        along: false,
+        copied: false,
         addr: 0,
         len: 0,
         lkey: 0,
         remote: 0,
         rkey: 0,
-        whole: Whole {
+        whole: RemoteRange {
             key: 0,
             addr: 0,
             len: 0,
@@ -199,30 +204,30 @@ impl Access {
     }
 }
 
-/// Bytes of a word.
+/// Bytes of the word of an atomic operation.
 const WORD: u32 = size_of::<u64>() as u32;
 
-impl Atomic {
-    /// Leaves what the word was where the caller wants to know it.
+impl RdmaAtomic {
+    /// Stores the old value of the word where the caller wants it.
     #[allow(unsafe_code)] // writes to the caller's memory
-    fn tell(&self, pool: &SendPool) {
+    fn store_result(&self, pool: &SendPool) {
         let Some(word) = &self.word else {
             return;
         };
         let was = std::ptr::with_exposed_provenance_mut::<u64>(self.was);
-        // SAFETY: writable by nobody else until the operation is complete, said the caller of the
-        // conduit; its end is handed up after this.
+        // SAFETY: until the operation is complete, the memory is writable and nobody else uses it,
+        // by the condition of `Verbs::atomic`. The outcome is handed up after this.
         unsafe { was.write(pool.words().value(word)) };
     }
 
-    pub(super) fn let_go(&mut self, pool: &SendPool) {
+    pub(super) fn release_word(&mut self, pool: &SendPool) {
         if let Some(word) = self.word.take() {
             pool.words().give_back(word);
         }
     }
 
-    /// What it asked for, as a write that was refused.
-    pub(super) fn as_access(&self) -> Access {
+    /// The atomic operation as a write, to explain its refusal.
+    pub(super) fn as_access(&self) -> RdmaAccess {
         let Self {
             ticket,
             remote,
@@ -230,17 +235,17 @@ impl Atomic {
             rkey,
             ..
         } = *self;
-        Access {
+        RdmaAccess {
             ticket,
             opcode: Opcode::Write,
             last: true,
-            along: false,
+            copied: false,
             addr: 0,
             len: WORD,
             lkey: 0,
             remote,
             rkey,
-            whole: Whole {
+            whole: RemoteRange {
                 key,
                 addr: remote,
                 len: WORD.into(),
@@ -252,17 +257,17 @@ impl Atomic {
 #[inline(always)]
 pub(super) fn request(
     id: u64,
-    operation: &Operation,
+    operation: &RdmaOperation,
     pool: &SendPool,
     pair: &QueuePair,
 ) -> WorkRequest {
     match operation {
-        Operation::Access(access, None) => access.request(id, pair),
-        Operation::Access(access, Some(copied)) => WorkRequest {
+        RdmaOperation::Access(access, None) => access.request(id, pair),
+        RdmaOperation::Access(access, Some(copied)) => WorkRequest {
             addr: copied.address().expose_provenance() as u64,
             ..access.request(id, pair)
         },
-        Operation::Atomic(atomic) => WorkRequest {
+        RdmaOperation::Atomic(atomic) => WorkRequest {
             id,
             opcode: if atomic.swaps {
                 ffi::IBV_WR_ATOMIC_CMP_AND_SWP
@@ -280,7 +285,11 @@ pub(super) fn request(
             operands: Some(atomic.operands),
             immediate: 0,
         },
-        Operation::Send { slot, len, front } => WorkRequest {
+        RdmaOperation::Send {
+            slot,
+            len,
+            immediate,
+        } => WorkRequest {
             id,
             opcode: ffi::IBV_WR_SEND_WITH_IMM,
             addr: pool.slots().address(slot).expose_provenance() as u64,
@@ -290,7 +299,7 @@ pub(super) fn request(
             rkey: 0,
             inline: *len as usize <= pair.inline,
             operands: None,
-            immediate: front.0,
+            immediate: immediate.0,
         },
     }
 }
@@ -300,17 +309,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_done_twice_that_cannot_bear_it() {
+    fn writes_and_atomics_are_never_done_twice() {
         let access = |opcode| {
-            let access = Access {
+            let access = RdmaAccess {
                 ticket: Ticket(1),
                 opcode,
                 last: true,
-                ..Access::NOTHING
+                ..RdmaAccess::NOTHING
             };
-            Operation::Access(access, None)
+            RdmaOperation::Access(access, None)
         };
-        let atomic = Operation::Atomic(Atomic {
+        let atomic = RdmaOperation::Atomic(RdmaAtomic {
             ticket: Ticket(2),
             operands: [1, 0],
             swaps: false,
@@ -320,14 +329,20 @@ mod tests {
             was: 0,
             word: None,
         });
-        let fates = |operation: &Operation| [false, true].map(|done| operation.fate(done));
-        assert_eq!(fates(&access(Opcode::Write)), [Fate::Again, Fate::Done]);
-        assert_eq!(fates(&access(Opcode::Read)), [Fate::Again, Fate::Again]);
-        assert_eq!(fates(&atomic), [Fate::Again, Fate::ResultLost]);
+        let fates = |operation: &RdmaOperation| [false, true].map(|done| operation.recovery(done));
         assert_eq!(
-            size_of::<Operation>(),
-            size_of::<(Access, Option<Copied>)>(),
-            "queues stay as narrow"
+            fates(&access(Opcode::Write)),
+            [Recovery::Resend, Recovery::Done]
+        );
+        assert_eq!(
+            fates(&access(Opcode::Read)),
+            [Recovery::Resend, Recovery::Resend]
+        );
+        assert_eq!(fates(&atomic), [Recovery::Resend, Recovery::ResultLost]);
+        assert_eq!(
+            size_of::<RdmaOperation>(),
+            size_of::<(RdmaAccess, Option<InlineCopy>)>(),
+            "an atomic operation does not make queue entries larger"
         );
     }
 }

@@ -1,39 +1,39 @@
-//! What the connections of a rank share.
+//! The resources that the connections of a rank share.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use crate::{copies::Copies, slots::SendSlots, words::Words};
+use crate::{inline_copies::InlineCopies, result_words::ResultWords, slots::SendSlots};
 
-/// What the connections of a rank share: where messages are sent from, where results of atomic
-/// operations are put, where small writes are kept, and how much may be with the NIC.
+/// The resources that the connections of a rank share: slots of messages, result words, inline
+/// copies, and the limits on posted requests.
 pub(crate) struct SendPool {
     slots: SendSlots,
-    words: Words,
-    copies: Copies,
-    /// Work requests with the NIC on all connections, signaled or not, that are counted.
+    words: ResultWords,
+    copies: InlineCopies,
+    /// The counted work requests that the NIC has of all connections, signaled or not.
     posted: AtomicU32,
-    limits: Limits,
+    limits: SendLimits,
 }
 
-/// How much may be asked for.
+/// Limits on work requests.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    /// Most work requests with the NIC on all connections, so that their completions find room.
+pub(crate) struct SendLimits {
+    /// Most work requests with the NIC on all connections. The completion queue has room for these.
     pub(crate) posted: u32,
     /// Most work requests with the NIC on one connection.
     pub(crate) depth: usize,
-    /// Bytes that a NIC is asked to take along with a work request.
+    /// Most bytes of inline data of a work request.
     pub(crate) inline: u32,
     /// Most bytes of a work request.
     pub(crate) longest: u64,
 }
 
 impl SendPool {
-    pub(crate) fn new(slots: SendSlots, words: Words, limits: Limits) -> Self {
+    pub(crate) fn new(slots: SendSlots, words: ResultWords, limits: SendLimits) -> Self {
         Self {
             slots,
             words,
-            copies: Copies::new(limits.posted),
+            copies: InlineCopies::new(limits.posted),
             posted: AtomicU32::new(0),
             limits,
         }
@@ -45,40 +45,40 @@ impl SendPool {
     }
 
     #[inline]
-    pub(crate) fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &SendLimits {
         &self.limits
     }
 
     #[inline]
-    pub(super) fn words(&self) -> &Words {
+    pub(super) fn words(&self) -> &ResultWords {
         &self.words
     }
 
     #[inline]
-    pub(super) fn copies(&self) -> &Copies {
+    pub(super) fn copies(&self) -> &InlineCopies {
         &self.copies
     }
 
-    /// Whether the completions of one work request more find room.
+    /// Returns whether the completion queue has room for one more work request.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.posted.load(Relaxed) < self.limits.posted
     }
 
-    /// Whether slots, and room for completions, are left for whoever else needs some while those
-    /// of unsignaled messages are kept.
+    /// Returns whether most slots and most of the completion queue are free. An unsignaled message holds
+    /// both for longer.
     #[inline]
     pub(super) fn has_plenty(&self) -> bool {
-        self.slots.has_plenty() && self.posted.load(Relaxed) < self.limits.posted / 2
+        self.slots.is_mostly_free() && self.posted.load(Relaxed) < self.limits.posted / 2
     }
 
-    /// A work request is with the NIC.
+    /// Counts a work request that the NIC has.
     #[inline]
     pub(super) fn note_posted(&self) {
         self.posted.fetch_add(1, Relaxed);
     }
 
-    /// So many are not any more.
+    /// Counts `count` work requests as done.
     #[inline]
     pub(super) fn note_done(&self, count: u32) {
         self.posted.fetch_sub(count, Relaxed);

@@ -1,5 +1,4 @@
-//! Making connections: one for each direction, when it is first used, and anew when a refused
-//! access broke it.
+//! Making connections: one for each direction on first use, and again after a connection broke.
 
 use std::{
     sync::Arc,
@@ -11,17 +10,17 @@ use hydrant_conduit::{Error, Key, Rank};
 
 use super::Control;
 use crate::{
-    connection::{Access, Opcode, Whole},
-    datagram::{Datagram, Kind},
-    nic::{Connect, QueuePair},
-    peers::{Asked, Incoming},
-    shared::Shared,
+    connection::{Opcode, RdmaAccess, RemoteRange},
+    datagram::{Datagram, DatagramKind},
+    nic::{ConnectAttributes, QueuePair},
+    peers::{ConnectRequest, IncomingConnection},
+    shared::VerbsShared,
     table,
 };
 
 impl Control {
-    /// Asks a peer to connect.
-    pub(super) fn call(&mut self, rank: Rank) {
+    /// Asks a peer for the queue pair that answers this rank's requests.
+    pub(super) fn request_connection(&mut self, rank: Rank) {
         let shared = Arc::clone(&self.shared);
         if let Err(cause) = shared.peers.standings().present(rank) {
             let mut ended = Vec::new();
@@ -41,7 +40,7 @@ impl Control {
             }
         };
         let mut connection = shared.peers.get(rank).connection().lock();
-        let Some((epoch, key)) = connection.connecting() else {
+        let Some((epoch, key)) = connection.pending_connect() else {
             return;
         };
         let request = Datagram {
@@ -49,20 +48,20 @@ impl Control {
             pair: pair.number,
             psn: first_psn(),
             key,
-            ..Datagram::new(Kind::Connect, shared.endpoint.rank().0)
+            ..Datagram::new(DatagramKind::Connect, shared.endpoint.rank().0)
         };
         connection.connect_with(pair);
         drop(connection);
         if rank == shared.endpoint.rank() {
-            return self.answer(rank, &request);
+            return self.accept_connection(rank, &request);
         }
-        self.watch.begin(rank.0);
-        self.calls.said(rank.0, request);
-        self.say(rank, request);
+        self.watch.add(rank.0);
+        self.connects.note_sent(rank.0, request);
+        self.send(rank, request);
     }
 
-    /// A peer wants to ask something of this rank.
-    pub(super) fn answer(&mut self, from: Rank, request: &Datagram) {
+    /// Answers a peer's request to connect.
+    pub(super) fn accept_connection(&mut self, from: Rank, request: &Datagram) {
         let shared = Arc::clone(&self.shared);
         if shared.peers.standings().present(from).is_err() {
             return;
@@ -70,28 +69,30 @@ impl Control {
         let peer = shared.peers.get(from);
         let mut incoming = peer.incoming().lock();
         let oneself = from == shared.endpoint.rank();
-        let number = match incoming.asked(request.epoch, oneself) {
-            Asked::Before(number) => number,
-            Asked::Late => return,
-            Asked::New => match self.open(&shared, from, request, &mut incoming) {
-                Ok(number) => number,
-                Err(cause) => {
-                    drop(incoming);
-                    if self.may_try_again(from, &cause) {
-                        // A peer asks again by itself.
-                        if from == shared.endpoint.rank() {
-                            self.calls.said(from.0, *request);
+        let number = match incoming.classify(request.epoch, oneself) {
+            ConnectRequest::Answered(number) => number,
+            ConnectRequest::Stale => return,
+            ConnectRequest::New => {
+                match self.open_incoming_pair(&shared, from, request, &mut incoming) {
+                    Ok(number) => number,
+                    Err(cause) => {
+                        drop(incoming);
+                        if self.may_retry(from, &cause) {
+                            // A peer resends its request by itself.
+                            if from == shared.endpoint.rank() {
+                                self.connects.note_sent(from.0, *request);
+                            }
+                            return;
                         }
-                        return;
+                        tracing::error!(%cause, %from, "a connection cannot be answered");
+                        return self.lose(from, "the NIC has no room for its connection");
                     }
-                    tracing::error!(%cause, %from, "a connection cannot be answered");
-                    return self.lose(from, "the NIC has no room for its connection");
                 }
-            },
+            }
         };
         drop(incoming);
         if from != shared.endpoint.rank() {
-            self.stuck.remove(&from.0);
+            self.failing_since.remove(&from.0);
         }
         let extent = shared.table.find_remote(Key(request.key));
         let answer = Datagram {
@@ -106,40 +107,40 @@ impl Control {
             },
             start: extent.map_or(0, |extent| extent.start),
             len: extent.map_or(0, |extent| extent.len),
-            ..Datagram::new(Kind::Accept, shared.endpoint.rank().0)
+            ..Datagram::new(DatagramKind::Accept, shared.endpoint.rank().0)
         };
         if from == shared.endpoint.rank() {
-            return self.answered(from, &answer);
+            return self.finish_connection(from, &answer);
         }
-        self.watch.begin(from.0);
-        self.say(from, answer);
+        self.watch.add(from.0);
+        self.send(from, answer);
     }
 
-    /// Whether a connection that could not be made may still be tried for: while a link is down,
-    /// say, there is no route, not even to this rank itself.
-    fn may_try_again(&mut self, rank: Rank, cause: &std::io::Error) -> bool {
-        let since = *self.stuck.entry(rank.0).or_insert_with(|| {
+    /// Returns whether a connection that could not be made may be tried again. While a link is down, for
+    /// example, there is no route, not even to this rank itself.
+    fn may_retry(&mut self, rank: Rank, cause: &std::io::Error) -> bool {
+        let since = *self.failing_since.entry(rank.0).or_insert_with(|| {
             tracing::info!(%cause, %rank, "a connection cannot be made yet");
             Instant::now()
         });
         since.elapsed() < self.watch.patience().unwrap_or(PATIENCE)
     }
 
-    /// A queue pair that answers a peer, instead of the one before.
-    fn open(
+    /// Makes a queue pair that answers a peer, in place of the one before. Returns its number.
+    fn open_incoming_pair(
         &self,
-        shared: &Shared,
+        shared: &VerbsShared,
         from: Rank,
         request: &Datagram,
-        incoming: &mut Incoming,
+        incoming: &mut IncomingConnection,
     ) -> std::io::Result<u32> {
-        // A rank sends itself no messages that way.
-        if !incoming.is_housed() && from != shared.endpoint.rank() {
+        // A rank sends itself messages by the loopback, which needs no receive slots.
+        if !incoming.has_slots() && from != shared.endpoint.rank() {
             shared.endpoint.grow_receives()?;
-            incoming.set_housed();
+            incoming.set_has_slots();
         }
         let pair = new_pair(shared, 1)?;
-        pair.connect(&Connect {
+        pair.connect(&ConnectAttributes {
             address: &shared.endpoint.addresses()[from.index()],
             number: request.pair,
             psn: request.psn,
@@ -153,8 +154,8 @@ impl Control {
         Ok(number)
     }
 
-    /// A peer has made what this rank asked for.
-    pub(super) fn answered(&mut self, from: Rank, answer: &Datagram) {
+    /// Completes a connection after the peer's answer.
+    pub(super) fn finish_connection(&mut self, from: Rank, answer: &Datagram) {
         let shared = Arc::clone(&self.shared);
         let Some(peer) = shared.peers.known(from.0) else {
             return;
@@ -163,7 +164,7 @@ impl Control {
         let Some(pair) = connection.connecting_pair(answer.epoch) else {
             return;
         };
-        let connected = pair.connect(&Connect {
+        let connected = pair.connect(&ConnectAttributes {
             address: &shared.endpoint.addresses()[from.index()],
             number: answer.pair,
             psn: answer.psn,
@@ -171,26 +172,26 @@ impl Control {
         });
         if let Err(cause) = connected {
             drop(connection);
-            if self.may_try_again(from, &cause) {
-                // A peer is asked again, and answers the same.
+            if self.may_retry(from, &cause) {
+                // The request to a peer is resent, and the peer answers the same.
                 if from == shared.endpoint.rank() {
-                    self.calls.said(from.0, *answer);
+                    self.connects.note_sent(from.0, *answer);
                 }
                 return;
             }
             tracing::error!(%cause, %from, "a connection cannot be used");
-            self.calls.answered(from.0);
+            self.connects.note_answered(from.0);
             return self.lose(from, "the connection cannot be used");
         }
-        self.calls.answered(from.0);
-        self.stuck.remove(&from.0);
+        self.connects.note_answered(from.0);
+        self.failing_since.remove(&from.0);
         let mtu = shared.endpoint.addresses()[from.index()]
             .mtu
             .min(shared.endpoint.nic().port.mtu);
-        connection.begin(answer.psn, mtu);
+        connection.set_ready(answer.psn, mtu);
         let refused = connection.take_refused();
         let flushed = connection.flush(shared.peers.pool());
-        shared.peers.look_after(from, &mut connection);
+        shared.peers.list_for_doorbell(from, &mut connection);
         drop(connection);
         if flushed.is_err() {
             return self.lose(from, "the NIC refused a request");
@@ -203,29 +204,29 @@ impl Control {
 }
 
 impl Control {
-    /// Asks a peer how far it got before a connection broke.
-    pub(super) fn ask(&mut self, rank: Rank) {
+    /// Asks a peer for the PSN that it expects next on a connection that broke.
+    pub(super) fn query_psn(&mut self, rank: Rank) {
         let shared = Arc::clone(&self.shared);
         let connection = shared.peers.get(rank).connection().lock();
-        let Some(epoch) = connection.unclear() else {
+        let Some(epoch) = connection.unclear_epoch() else {
             return;
         };
         let question = Datagram {
             epoch,
-            ..Datagram::new(Kind::HowFar, shared.endpoint.rank().0)
+            ..Datagram::new(DatagramKind::QueryPsn, shared.endpoint.rank().0)
         };
         drop(connection);
-        tracing::info!(%rank, "a connection broke: it is made anew");
+        tracing::info!(%rank, "a connection broke: it is made again");
         if rank == shared.endpoint.rank() {
-            return self.say_how_far(rank, &question);
+            return self.tell_psn(rank, &question);
         }
-        self.watch.begin(rank.0);
-        self.calls.said(rank.0, question);
-        self.say(rank, question);
+        self.watch.add(rank.0);
+        self.connects.note_sent(rank.0, question);
+        self.send(rank, question);
     }
 
-    /// A peer's connection to this rank broke.
-    pub(super) fn say_how_far(&mut self, from: Rank, question: &Datagram) {
+    /// Answers a peer whose connection to this rank broke.
+    pub(super) fn tell_psn(&mut self, from: Rank, question: &Datagram) {
         let shared = Arc::clone(&self.shared);
         let Some(peer) = shared.peers.known(from.0) else {
             return;
@@ -243,61 +244,63 @@ impl Control {
                 let answer = Datagram {
                     epoch: question.epoch,
                     psn,
-                    ..Datagram::new(Kind::SoFar, shared.endpoint.rank().0)
+                    ..Datagram::new(DatagramKind::ExpectedPsn, shared.endpoint.rank().0)
                 };
                 if from == shared.endpoint.rank() {
-                    return self.clarify(from, &answer);
+                    return self.resume(from, &answer);
                 }
-                self.say(from, answer);
+                self.send(from, answer);
             }
             Some(Err(cause)) => {
-                tracing::error!(%cause, %from, "how far a connection got cannot be told");
+                tracing::error!(%cause, %from, "the expected PSN of a connection is unknown");
                 self.lose(from, "its connection broke");
             }
         }
     }
 
-    /// A peer says how far it got.
-    pub(super) fn clarify(&mut self, from: Rank, answer: &Datagram) {
+    /// Resumes a broken connection after the peer told its expected PSN.
+    pub(super) fn resume(&mut self, from: Rank, answer: &Datagram) {
         let shared = Arc::clone(&self.shared);
         let Some(peer) = shared.peers.known(from.0) else {
             return;
         };
         let mut connection = peer.connection().lock();
-        if connection.unclear() != Some(answer.epoch) {
+        if connection.unclear_epoch() != Some(answer.epoch) {
             return;
         }
         let mut ended = Vec::new();
-        connection.clarify(shared.peers.pool(), answer.psn, &mut ended);
+        connection.resume_from(shared.peers.pool(), answer.psn, &mut ended);
         drop(connection);
         shared.completions.end_operations(ended);
-        self.call(from);
+        self.request_connection(from);
     }
 }
 
-/// Soft-RoCE may be at a packet on another processor when its queue pair is halted: it is counted
-/// when this has passed.
+/// Soft-RoCE may still process a packet on another core when its queue pair is halted. After this
+/// time the packet is counted.
 const SETTLED: Duration = Duration::from_millis(2);
 
-/// How long a connection is tried for where peers may be silent for ever.
+/// How long to try for a connection where peers may be silent for ever.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the owner says of an extent whose key was refused.
+/// The owner's answer about a refused key: no extent has it.
 const GONE: u32 = 0;
+/// The owner's answer: the extent may be read.
 const READABLE: u32 = 1;
+/// The owner's answer: the extent may be read and written.
 const WRITABLE: u32 = 2;
 
-/// Why the peer's NIC refused an access.
-fn explain(peer: Rank, access: &Access, answer: &Datagram) -> Error {
-    let Whole { key, addr, len } = access.whole;
-    let extent = table::Extent {
+/// Returns the error for an access that the peer's NIC refused.
+fn explain(peer: Rank, access: &RdmaAccess, answer: &Datagram) -> Error {
+    let RemoteRange { key, addr, len } = access.whole;
+    let extent = table::RegisteredExtent {
         start: answer.start,
         len: answer.len,
         lkey: 0,
         writable: answer.about == WRITABLE,
     };
     match answer.about {
-        // It is in force as long as the peer is: what it does not open is not there.
+        // `Key::ANY` is in force as long as the peer is, so the memory is not mapped.
         _ if key == Key::ANY.0 => Error::BadAddress { peer, addr, len },
         READABLE | WRITABLE if answer.key == key && !extent.covers(addr, len) => {
             Error::OutOfExtent {
@@ -314,16 +317,16 @@ fn explain(peer: Rank, access: &Access, answer: &Datagram) -> Error {
     }
 }
 
-/// A queue pair that asks, or answers.
-fn new_pair(shared: &Shared, depth: u32) -> std::io::Result<QueuePair> {
+/// Makes a queue pair to send or to answer requests.
+fn new_pair(shared: &VerbsShared, depth: u32) -> std::io::Result<QueuePair> {
     let inline = shared.peers.pool().limits().inline;
     shared
         .completions
         .queue_pair(&shared.endpoint, depth, inline)
 }
 
-/// The first PSN of a connection: anything, so that those of an old connection are not taken
-/// for the new one's.
+/// Returns a first PSN that varies, so that packets of an old connection are not taken for a new
+/// one's.
 fn first_psn() -> u32 {
     let now = std::time::SystemTime::now();
     let since = now
@@ -339,45 +342,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refused_accesses_are_explained_by_what_the_owner_says() {
-        let asked = |key, addr, opcode| Access {
+    fn refused_accesses_are_explained_by_the_answer_of_the_owner() {
+        let access = |key, addr, opcode| RdmaAccess {
             ticket: Ticket(1),
             opcode,
             last: true,
-            along: false,
+            copied: false,
             addr: 0,
             len: 8,
             lkey: 0,
             remote: addr,
             rkey: 0,
-            whole: Whole { key, addr, len: 8 },
+            whole: RemoteRange { key, addr, len: 8 },
         };
-        let said = |about, key| Datagram {
+        let answer = |about, key| Datagram {
             about,
             key,
             start: 0x1000,
             len: 0x100,
-            ..Datagram::new(Kind::Accept, 3)
+            ..Datagram::new(DatagramKind::Accept, 3)
         };
-        let why = |access: &Access, answer| explain(Rank(3), access, &answer);
+        let why = |access: &RdmaAccess, answer| explain(Rank(3), access, &answer);
         let (inside, outside) = (0x1000, 0x10fc);
         assert!(matches!(
-            why(&asked(7, inside, Opcode::Write), said(GONE, 7)),
+            why(&access(7, inside, Opcode::Write), answer(GONE, 7)),
             Error::Revoked { key: 7, .. }
         ));
         assert!(matches!(
-            why(&asked(7, inside, Opcode::Write), said(READABLE, 7)),
+            why(&access(7, inside, Opcode::Write), answer(READABLE, 7)),
             Error::BadAddress { len: 8, .. }
         ));
         assert!(matches!(
-            why(&asked(7, outside, Opcode::Read), said(WRITABLE, 7)),
+            why(&access(7, outside, Opcode::Read), answer(WRITABLE, 7)),
             Error::OutOfExtent { offset: 0x10fc, .. }
         ));
-        // Where the NIC pages nothing is revoked: it is not mapped.
+        // With on-demand paging no memory is revoked; it is just not mapped.
         assert!(matches!(
             why(
-                &asked(Key::ANY.0, inside, Opcode::Write),
-                said(GONE, Key::ANY.0)
+                &access(Key::ANY.0, inside, Opcode::Write),
+                answer(GONE, Key::ANY.0)
             ),
             Error::BadAddress { addr: 0x1000, .. }
         ));

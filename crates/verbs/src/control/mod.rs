@@ -1,12 +1,12 @@
-//! The thread that looks after connections: it makes them, answers those who make one, watches
-//! whether peers are there, and tells them when this rank ends.
+//! The control thread. It makes and answers connections, watches whether peers are alive, and tells
+//! them when this rank leaves.
 //!
-//! It speaks by datagrams, sleeps otherwise, and never waits for anybody: what is not answered
-//! is asked again.
+//! The thread exchanges datagrams and sleeps otherwise. It never waits for a peer: an unanswered
+//! datagram is resent.
 
-mod again;
 mod connect;
 mod stalled;
+mod unanswered;
 mod watch;
 
 use std::{
@@ -21,25 +21,25 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{
-    commands::Command,
-    datagram::{Datagram, Kind},
-    shared::Shared,
+    commands::ControlCommand,
+    datagram::{Datagram, DatagramKind},
+    shared::VerbsShared,
 };
-use again::Unanswered;
 use stalled::Stalls;
-use watch::Watch;
+use unanswered::Unanswered;
+use watch::PeerWatch;
 
-/// How long a rank that failed waits for the others to have seen that it is gone. One that leaves
-/// in good order waits as long as peers may be silent: a link may be down just then, and who does
-/// not hear of a good end takes it for a bad one.
+/// How long a rank that failed waits for acknowledgements of its leave. A rank that leaves in good
+/// order waits as long as peers may be silent. Its link may be down just then, and a peer that
+/// misses the leave takes the rank for lost.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Starts the thread.
+/// Starts the control thread.
 pub(crate) fn start(
-    shared: Arc<Shared>,
+    shared: Arc<VerbsShared>,
     patience: Option<Duration>,
 ) -> Result<JoinHandle<()>, Error> {
-    let watch = Watch::new(&shared, patience);
+    let watch = PeerWatch::new(&shared, patience);
     let stalls = Stalls::new(shared.endpoint.ack_timeout(), Instant::now());
     thread::Builder::new()
         .name(format!("hydrant-verbs-{}", shared.endpoint.rank()))
@@ -47,17 +47,17 @@ pub(crate) fn start(
         .spawn(move || {
             let mut control = Control {
                 shared,
-                calls: Unanswered::default(),
+                connects: Unanswered::default(),
                 watch,
                 stalls,
-                untold: Unanswered::default(),
-                unseen: Unanswered::default(),
-                wakes: Unanswered::default(),
-                news: Unanswered::default(),
+                unacked_endings: Unanswered::default(),
+                unacked_leaves: Unanswered::default(),
+                unacked_wakes: Unanswered::default(),
+                unacked_losses: Unanswered::default(),
                 expelled: FxHashSet::default(),
-                farewell: FAREWELL,
-                stuck: FxHashMap::default(),
-                stop: None,
+                farewell_time: FAREWELL,
+                failing_since: FxHashMap::default(),
+                stop_at: None,
             };
             control.run();
         })
@@ -65,38 +65,38 @@ pub(crate) fn start(
 }
 
 struct Control {
-    /// What all threads of the rank share.
-    shared: Arc<Shared>,
-    /// Connections being made, by peer: what it was asked.
-    calls: Unanswered<u32, Datagram>,
-    /// When peers were heard last.
-    watch: Watch,
-    /// How far connections were when last looked at.
+    /// The state that all threads of the rank share.
+    shared: Arc<VerbsShared>,
+    /// Unanswered requests to connect, or for an expected PSN, by peer.
+    connects: Unanswered<u32, Datagram>,
+    /// When each peer was heard last.
+    watch: PeerWatch,
+    /// The progress of each connection at the last check.
     stalls: Stalls,
-    /// Peers that have not yet seen this rank's last announcement about its program's end: the number of that.
-    untold: Unanswered<u32, u32>,
-    /// Ranks that have not seen yet that this one ends, and whether it does so in good order.
-    unseen: Unanswered<u32, bool>,
-    /// Peers that were asked to wake their sleepers and did not say yet that they did: by the
-    /// number of the last wake.
-    wakes: Unanswered<u32, u32>,
-    /// Ranks that do not know yet of another that it is lost: who, and which.
-    news: Unanswered<(u32, u32), ()>,
-    /// Ranks that this one expelled.
+    /// The number of this rank's last announcement about its program's end, by peer that has not
+    /// acknowledged.
+    unacked_endings: Unanswered<u32, u32>,
+    /// True if this rank leaves in good order, by peer that has not acknowledged.
+    unacked_leaves: Unanswered<u32, bool>,
+    /// The number of the last wake, by peer that has not acknowledged.
+    unacked_wakes: Unanswered<u32, u32>,
+    /// Losses that peers have not acknowledged: the peer, and the lost rank.
+    unacked_losses: Unanswered<(u32, u32), ()>,
+    /// Ranks that this rank expelled.
     expelled: FxHashSet<u32>,
-    /// Since when connections to these could not be made.
-    stuck: FxHashMap<u32, Instant>,
-    /// How long to wait for answers at the end, and when to stop.
-    farewell: Duration,
-    /// When this thread ends at the latest; none until the conduit is dropped.
-    stop: Option<Instant>,
+    /// Since when connections to these peers could not be made.
+    failing_since: FxHashMap<u32, Instant>,
+    /// How long to wait for acknowledgements at the end.
+    farewell_time: Duration,
+    /// When this thread ends at the latest. `None` until the conduit is dropped.
+    stop_at: Option<Instant>,
 }
 
 impl Control {
     fn run(&mut self) {
         while !self.is_over() {
-            if let Err(cause) = self.turn() {
-                tracing::error!(%cause, "connections are no longer looked after: peers are lost");
+            if let Err(cause) = self.step() {
+                tracing::error!(%cause, "the control thread failed: all peers are lost");
                 let present: Vec<u32> = self.present().collect();
                 for rank in present {
                     self.end(Rank(rank), false);
@@ -106,26 +106,26 @@ impl Control {
         }
     }
 
-    /// Does what there is to do, and sleeps until there is more.
-    fn turn(&mut self) -> std::io::Result<()> {
-        for command in self.shared.peers.commands().take() {
-            self.obey(command);
+    /// Does all pending work, then sleeps until there is more.
+    fn step(&mut self) -> std::io::Result<()> {
+        for command in self.shared.peers.commands().take_all() {
+            self.run_command(command);
         }
         self.shared.datagrams.arm()?;
-        let more = self.listen()?;
+        let more = self.handle_datagrams()?;
         let now = Instant::now();
-        self.say_again(now);
-        self.look_after_peers(now);
-        self.look_after_connections(now);
+        self.resend_due(now);
+        self.check_peers(now);
+        self.check_stalls(now);
         let until = [
-            self.calls.next(),
-            self.untold.next(),
-            self.unseen.next(),
-            self.wakes.next(),
-            self.news.next(),
+            self.connects.next(),
+            self.unacked_endings.next(),
+            self.unacked_leaves.next(),
+            self.unacked_wakes.next(),
+            self.unacked_losses.next(),
             self.watch.next(),
             Some(self.stalls.next()),
-            self.stop,
+            self.stop_at,
             more.then_some(now),
         ];
         let timeout = (until.into_iter().flatten().min())
@@ -149,9 +149,9 @@ impl Control {
             Err(cause) => return Err(cause.into()),
         }
         let gone: Vec<bool> = fds[2..].iter().map(|fd| !fd.revents().is_empty()).collect();
-        // What it said before its process ended comes first.
-        self.listen()?;
-        for rank in self.watch.take_gone(&gone) {
+        // The last datagrams of a process come before its end.
+        self.handle_datagrams()?;
+        for rank in self.watch.take_ended(&gone) {
             self.lose(Rank(rank), "its process ended");
         }
         Ok(())
@@ -159,48 +159,49 @@ impl Control {
 
     fn is_over(&self) -> bool {
         let now = Instant::now();
-        self.stop
-            .is_some_and(|stop| self.unseen.is_empty() && self.news.is_empty() || now >= stop)
+        self.stop_at.is_some_and(|stop| {
+            self.unacked_leaves.is_empty() && self.unacked_losses.is_empty() || now >= stop
+        })
     }
 
-    fn obey(&mut self, command: Command) {
+    fn run_command(&mut self, command: ControlCommand) {
         match command {
-            Command::Connect(rank) => self.call(rank),
-            Command::Ask(rank) => self.ask(rank),
-            Command::Lose(rank, why) => self.lose(rank, why),
-            Command::Expel(rank) => {
+            ControlCommand::Connect(rank) => self.request_connection(rank),
+            ControlCommand::QueryPsn(rank) => self.query_psn(rank),
+            ControlCommand::Lose(rank, why) => self.lose(rank, why),
+            ControlCommand::Expel(rank) => {
                 self.expelled.insert(rank.0);
-                self.lose(rank, "a message of it follows no rule");
+                self.lose(rank, "its message breaks the protocol");
             }
-            Command::ComeToEnd(number) => {
+            ControlCommand::ComeToEnd(number) => {
                 for rank in self.present() {
-                    self.untold.said(rank, number);
-                    self.say_ending(rank, number);
+                    self.unacked_endings.note_sent(rank, number);
+                    self.send_ending(rank, number);
                 }
             }
-            Command::Leave(orderly) => {
+            ControlCommand::Leave(orderly) => {
                 if let (true, Some(patience)) = (orderly, self.watch.patience()) {
-                    self.farewell = FAREWELL.max(patience);
+                    self.farewell_time = FAREWELL.max(patience);
                 }
                 for rank in self.present() {
-                    self.unseen.said(rank, orderly);
+                    self.unacked_leaves.note_sent(rank, orderly);
                 }
-                // Those that have left may still look on.
+                // Ranks that have left may still answer.
                 for rank in (0..self.shared.endpoint.size())
                     .filter(|rank| *rank != self.shared.endpoint.rank().0)
                 {
-                    self.say_goodbye(rank, orderly);
+                    self.send_leave(rank, orderly);
                 }
             }
-            Command::SeeAwake(rank, number) => {
-                self.wakes.said(rank.0, number);
+            ControlCommand::ConfirmWake(rank, number) => {
+                self.unacked_wakes.note_sent(rank.0, number);
             }
-            Command::Stop => self.stop = Some(Instant::now() + self.farewell),
+            ControlCommand::Stop => self.stop_at = Some(Instant::now() + self.farewell_time),
         }
     }
 
-    /// Hears what peers say; whether there may be more of it.
-    fn listen(&mut self) -> std::io::Result<bool> {
+    /// Handles the datagrams that arrived. Returns whether there may be more.
+    fn handle_datagrams(&mut self) -> std::io::Result<bool> {
         let shared = Arc::clone(&self.shared);
         let mut heard = Vec::new();
         let more = shared
@@ -210,82 +211,90 @@ impl Control {
             })?;
         for (kind, datagram) in heard {
             let from = Rank(datagram.from);
-            self.watch.heard(datagram.from);
-            let expects = matches!(kind, Kind::Connect | Kind::HowFar | Kind::Ping);
-            if expects && shared.peers.standings().of(from) == Standing::Lost {
-                // It may not have heard.
-                self.say_lost(from, from);
+            self.watch.note_heard(datagram.from);
+            let expects_answer = matches!(
+                kind,
+                DatagramKind::Connect | DatagramKind::QueryPsn | DatagramKind::Ping
+            );
+            if expects_answer && shared.peers.standings().of(from) == Standing::Lost {
+                // The peer may not know that it counts as lost.
+                self.send_lost(from, from);
                 continue;
             }
-            let accuses = matches!(kind, Kind::Lost | Kind::Expelled);
+            let accuses = matches!(kind, DatagramKind::Lost | DatagramKind::Expelled);
             if accuses && shared.peers.standings().of(from) == Standing::Lost {
-                // It says of others what they say of it, and nobody shall be lost for its sake.
+                // A peer that counts as lost may accuse healthy ranks: its accusations are ignored.
                 continue;
             }
             match kind {
-                Kind::Connect => self.answer(from, &datagram),
-                Kind::Accept => self.answered(from, &datagram),
-                Kind::HowFar => self.say_how_far(from, &datagram),
-                Kind::SoFar => self.clarify(from, &datagram),
-                Kind::Ping => self.say(from, Datagram::new(Kind::Pong, shared.endpoint.rank().0)),
-                Kind::Pong => {}
-                Kind::Ending => {
+                DatagramKind::Connect => self.accept_connection(from, &datagram),
+                DatagramKind::Accept => self.finish_connection(from, &datagram),
+                DatagramKind::QueryPsn => self.tell_psn(from, &datagram),
+                DatagramKind::ExpectedPsn => self.resume(from, &datagram),
+                DatagramKind::Ping => self.send(
+                    from,
+                    Datagram::new(DatagramKind::Pong, shared.endpoint.rank().0),
+                ),
+                DatagramKind::Pong => {}
+                DatagramKind::Ending => {
                     shared.peers.standings().note(from, datagram.epoch);
                     shared.completions.sleepers().wake_all();
                     let seen = Datagram {
                         epoch: datagram.epoch,
-                        ..Datagram::new(Kind::EndingSeen, shared.endpoint.rank().0)
+                        ..Datagram::new(DatagramKind::EndingAck, shared.endpoint.rank().0)
                     };
-                    self.say(from, seen);
+                    self.send(from, seen);
                 }
-                // An answer to an earlier announcement does not count for the last.
-                Kind::EndingSeen => {
-                    if self.untold.of(datagram.from) == Some(datagram.epoch) {
-                        self.untold.answered(datagram.from);
+                // An acknowledgement of an earlier announcement does not count for the last.
+                DatagramKind::EndingAck => {
+                    if self.unacked_endings.pending(datagram.from) == Some(datagram.epoch) {
+                        self.unacked_endings.note_answered(datagram.from);
                     }
                 }
-                Kind::Leave => {
+                DatagramKind::Leave => {
                     self.end(from, datagram.about == 1);
-                    self.say(
+                    self.send(
                         from,
-                        Datagram::new(Kind::LeaveSeen, shared.endpoint.rank().0),
+                        Datagram::new(DatagramKind::LeaveAck, shared.endpoint.rank().0),
                     );
                 }
-                Kind::LeaveSeen => {
-                    self.unseen.answered(datagram.from);
+                DatagramKind::LeaveAck => {
+                    self.unacked_leaves.note_answered(datagram.from);
                 }
-                Kind::Lost if datagram.about == shared.endpoint.rank().0 => {
+                DatagramKind::Lost if datagram.about == shared.endpoint.rank().0 => {
                     self.lose(from, "it counts this rank as lost");
                 }
-                Kind::Lost if datagram.about < shared.endpoint.size() => {
+                DatagramKind::Lost if datagram.about < shared.endpoint.size() => {
                     self.end(Rank(datagram.about), false);
                     let seen = Datagram {
                         about: datagram.about,
-                        ..Datagram::new(Kind::LostSeen, shared.endpoint.rank().0)
+                        ..Datagram::new(DatagramKind::LostAck, shared.endpoint.rank().0)
                     };
-                    self.say(from, seen);
+                    self.send(from, seen);
                 }
-                Kind::Lost => {}
-                Kind::Expelled => {
-                    // Its peer tells the others, so it is lost to them, too, and none of them to it.
+                DatagramKind::Lost => {}
+                DatagramKind::Expelled => {
+                    // The peer reports this rank lost to all others, so all count as lost to each
+                    // other.
                     shared.peers.standings().end(shared.endpoint.rank(), false);
                     self.end(from, false);
                 }
-                Kind::LostSeen => {
-                    self.news.answered((datagram.from, datagram.about));
+                DatagramKind::LostAck => {
+                    self.unacked_losses
+                        .note_answered((datagram.from, datagram.about));
                 }
-                Kind::Wake => {
+                DatagramKind::Wake => {
                     shared.completions.sleepers().wake_all();
                     let awake = Datagram {
                         epoch: datagram.epoch,
-                        ..Datagram::new(Kind::Awake, shared.endpoint.rank().0)
+                        ..Datagram::new(DatagramKind::WakeAck, shared.endpoint.rank().0)
                     };
-                    self.say(from, awake);
+                    self.send(from, awake);
                 }
-                // An answer to an earlier one says nothing of the last.
-                Kind::Awake => {
-                    if self.wakes.of(datagram.from) == Some(datagram.epoch) {
-                        self.wakes.answered(datagram.from);
+                // An acknowledgement of an earlier wake does not count for the last.
+                DatagramKind::WakeAck => {
+                    if self.unacked_wakes.pending(datagram.from) == Some(datagram.epoch) {
+                        self.unacked_wakes.note_answered(datagram.from);
                     }
                 }
             }
@@ -293,55 +302,58 @@ impl Control {
         Ok(more)
     }
 
-    fn say(&self, to: Rank, datagram: Datagram) {
+    fn send(&self, to: Rank, datagram: Datagram) {
         let shared = &self.shared;
         let address = &shared.endpoint.addresses()[to.index()];
-        shared
-            .datagrams
-            .send(to.0, address, &datagram.sealed(shared.endpoint.secret()));
+        shared.datagrams.send(
+            to.0,
+            address,
+            &datagram.with_secret(shared.endpoint.secret()),
+        );
     }
 
-    fn say_ending(&self, rank: u32, number: u32) {
+    fn send_ending(&self, rank: u32, number: u32) {
         let word = Datagram {
             epoch: number,
-            ..Datagram::new(Kind::Ending, self.shared.endpoint.rank().0)
+            ..Datagram::new(DatagramKind::Ending, self.shared.endpoint.rank().0)
         };
-        self.say(Rank(rank), word);
+        self.send(Rank(rank), word);
     }
 
-    fn say_goodbye(&self, rank: u32, orderly: bool) {
+    fn send_leave(&self, rank: u32, orderly: bool) {
         let goodbye = Datagram {
             about: orderly.into(),
-            ..Datagram::new(Kind::Leave, self.shared.endpoint.rank().0)
+            ..Datagram::new(DatagramKind::Leave, self.shared.endpoint.rank().0)
         };
-        self.say(Rank(rank), goodbye);
+        self.send(Rank(rank), goodbye);
     }
 
-    /// Says again what was not answered.
-    fn say_again(&mut self, now: Instant) {
+    /// Resends the unanswered datagrams that are due.
+    fn resend_due(&mut self, now: Instant) {
         let shared = Arc::clone(&self.shared);
-        let here = |rank: u32| shared.peers.standings().of(Rank(rank)) == Standing::Present;
-        for (rank, request) in self.calls.due(now, |_| true) {
-            match rank == shared.endpoint.rank().0 {
-                true => self.call(Rank(rank)),
-                false => self.say(Rank(rank), request),
+        let is_present = |rank: u32| shared.peers.standings().of(Rank(rank)) == Standing::Present;
+        for (rank, request) in self.connects.due(now, |_| true) {
+            if rank == shared.endpoint.rank().0 {
+                self.request_connection(Rank(rank));
+            } else {
+                self.send(Rank(rank), request);
             }
         }
-        for (rank, number) in self.untold.due(now, here) {
-            self.say_ending(rank, number);
+        for (rank, number) in self.unacked_endings.due(now, is_present) {
+            self.send_ending(rank, number);
         }
-        for (rank, orderly) in self.unseen.due(now, here) {
-            self.say_goodbye(rank, orderly);
+        for (rank, orderly) in self.unacked_leaves.due(now, is_present) {
+            self.send_leave(rank, orderly);
         }
-        for (rank, number) in self.wakes.due(now, here) {
-            self.say(Rank(rank), Datagram::wake(shared.endpoint.rank().0, number));
+        for (rank, number) in self.unacked_wakes.due(now, is_present) {
+            self.send(Rank(rank), Datagram::wake(shared.endpoint.rank().0, number));
         }
-        for ((rank, lost), ()) in self.news.due(now, |(rank, _)| here(rank)) {
-            self.say_lost(Rank(rank), Rank(lost));
+        for ((rank, lost), ()) in self.unacked_losses.due(now, |(rank, _)| is_present(rank)) {
+            self.send_lost(Rank(rank), Rank(lost));
         }
     }
 
-    /// The other ranks that take part.
+    /// Returns the other ranks that are present.
     fn present(&self) -> impl Iterator<Item = u32> + use<> {
         let shared = Arc::clone(&self.shared);
         (0..shared.endpoint.size())
@@ -352,8 +364,8 @@ impl Control {
             })
     }
 
-    /// This rank found a peer lost: everybody is told, until they say that they know. The news is
-    /// worth that: who waits for the lost rank need not be connected with it, and would never ask.
+    /// Declares a peer lost and tells all ranks until they acknowledge. A rank that waits for the
+    /// lost one need not be connected with it, and would never find out.
     fn lose(&mut self, rank: Rank, why: &str) {
         if rank == self.shared.endpoint.rank() {
             return self.lose_loopback(why);
@@ -363,16 +375,16 @@ impl Control {
         }
         tracing::info!(%rank, why, "a peer is lost");
         self.end(rank, false);
-        // It may be there and only out of reach of this rank.
-        self.say_lost(rank, rank);
+        // The peer may be alive and only unreachable from this rank.
+        self.send_lost(rank, rank);
         let others: Vec<u32> = self.present().collect();
         for other in others {
-            self.news.said((other, rank.0), ());
-            self.say_lost(Rank(other), rank);
+            self.unacked_losses.note_sent((other, rank.0), ());
+            self.send_lost(Rank(other), rank);
         }
     }
 
-    /// This rank cannot reach itself through its NIC: what it asked of itself fails.
+    /// Ends the operations of this rank on itself: its NIC cannot reach its own memory.
     fn lose_loopback(&mut self, why: &str) {
         let shared = &self.shared;
         let mut ended = Vec::new();
@@ -389,35 +401,36 @@ impl Control {
         shared.completions.end_operations(ended);
     }
 
-    fn say_lost(&self, to: Rank, about: Rank) {
-        let kind = match to == about && self.expelled.contains(&about.0) {
-            true => Kind::Expelled,
-            false => Kind::Lost,
+    fn send_lost(&self, to: Rank, about: Rank) {
+        let kind = if to == about && self.expelled.contains(&about.0) {
+            DatagramKind::Expelled
+        } else {
+            DatagramKind::Lost
         };
         let news = Datagram {
             about: about.0,
             ..Datagram::new(kind, self.shared.endpoint.rank().0)
         };
-        self.say(to, news);
+        self.send(to, news);
     }
 
-    /// A peer has ended.
+    /// Marks a peer as left or lost, and ends the operations on it.
     fn end(&mut self, rank: Rank, orderly: bool) {
         let shared = &self.shared;
         if rank == shared.endpoint.rank() || !shared.peers.standings().end(rank, orderly) {
             return;
         }
-        self.calls.answered(rank.0);
-        self.stuck.remove(&rank.0);
+        self.connects.note_answered(rank.0);
+        self.failing_since.remove(&rank.0);
         let mut ended = Vec::new();
         if let Some(peer) = shared.peers.known(rank.0) {
             peer.connection()
                 .lock()
                 .end(shared.peers.pool(), &Error::PeerLost(rank), &mut ended);
             if !orderly {
-                // It shall not reach this rank's memory any more. What one that left had sent
-                // may still be on its way to be read.
-                let gone = peer.incoming().lock().take();
+                // A lost peer must no longer reach this rank's memory. Messages of a peer that left
+                // in good order may still arrive.
+                let gone = peer.incoming().lock().take_pair();
                 if let Some(pair) = gone {
                     shared.incoming.retire(pair);
                 }

@@ -1,7 +1,7 @@
-//! libibverbs as C has it: structures, functions opened at run time, and the functions that
-//! `<infiniband/verbs.h>` defines inline, which no library exports.
+//! The C interface of libibverbs: its structures, the functions loaded at run time, and the
+//! functions that `<infiniband/verbs.h>` defines inline, which no library exports.
 //!
-//! `generated.rs` was made once, by
+//! `generated.rs` was made once, by:
 //!
 //! ```text
 //! bindgen verbs.h --dynamic-loading Libibverbs --dynamic-link-require-all
@@ -11,8 +11,9 @@
 //!   --blocklist-type 'pthread_.*' --raw-line 'use libc::{pthread_cond_t, pthread_mutex_t};'
 //! ```
 //!
-//! from rdma-core's headers, which are BSD licensed, without `Libibverbs::new`. It checks the layout of every structure
-//! when it is compiled; `tests/layout.rs` compares that with what a C compiler says.
+//! The input were rdma-core's headers, which are BSD licensed; `Libibverbs::new` was left out.
+//! The file checks the layout of every structure at compile time. `tests/layout.rs` compares the
+//! layout with a C compiler's.
 
 #![allow(unsafe_code)] // foreign functions
 

@@ -1,6 +1,6 @@
-//! Where a datagram goes.
+//! The address handle of a datagram's destination.
 
-#![allow(unsafe_code)] // asks libibverbs
+#![allow(unsafe_code)] // calls libibverbs
 
 use std::{io, mem, ptr::NonNull, sync::Arc};
 
@@ -17,13 +17,13 @@ pub(crate) struct AddressHandle {
 
 // SAFETY: an object of libibverbs, which any thread may use.
 unsafe impl Send for AddressHandle {}
-// SAFETY: as above.
+// SAFETY: an object of libibverbs, which any thread may use.
 unsafe impl Sync for AddressHandle {}
 
 impl AddressHandle {
     pub(crate) fn new(nic: &Arc<Nic>, address: &EndpointAddress) -> io::Result<Self> {
         let mut attr = route(nic, address);
-        // SAFETY: the domain exists.
+        // SAFETY: the domain exists as long as the `Nic`.
         let ah = unsafe { nic.lib().ibv_create_ah(nic.domain, &mut attr) };
         Ok(Self {
             ah: NonNull::new(ah).ok_or_else(io::Error::last_os_error)?,
@@ -38,19 +38,19 @@ impl AddressHandle {
 
 impl Drop for AddressHandle {
     fn drop(&mut self) {
-        // SAFETY: made by `ibv_create_ah`, and not destroyed before.
+        // SAFETY: `ibv_create_ah` made the handle, and nothing destroyed it before.
         unsafe { self.nic.lib().ibv_destroy_ah(self.ah.as_ptr()) };
     }
 }
 
-/// The way to a peer's port: by its GID on Ethernet and to other subnets, else by its LID.
+/// The route to a peer's port: by GID on Ethernet and to other subnets, else by LID.
 pub(super) fn route(nic: &Nic, address: &EndpointAddress) -> ibv_ah_attr {
-    // SAFETY: integers and a union of them.
+    // SAFETY: all fields are integers and unions of integers, for which zero is valid.
     let mut attr: ibv_ah_attr = unsafe { mem::zeroed() };
     attr.port_num = nic.port.port;
     attr.dlid = address.lid;
-    let elsewhere = address.gid[..8] != nic.port.gid[..8];
-    if nic.port.ethernet || elsewhere || address.lid == 0 {
+    let other_subnet = address.gid[..8] != nic.port.gid[..8];
+    if nic.port.ethernet || other_subnet || address.lid == 0 {
         attr.is_global = 1;
         attr.grh.dgid.raw = address.gid;
         attr.grh.sgid_index = nic.port.gid_index;

@@ -1,7 +1,7 @@
-//! What a rank has of its NIC: owned objects of libibverbs that go when they are dropped, in
-//! the right order, and can be used by any thread, as libibverbs promises.
+//! Owned objects of libibverbs. Each is destroyed when dropped, in the right order. Any thread may
+//! use them, as libibverbs promises.
 
-#![allow(unsafe_code)] // asks libibverbs
+#![allow(unsafe_code)] // calls libibverbs
 
 mod address_handle;
 mod completion;
@@ -14,9 +14,9 @@ use std::{io, sync::Arc};
 use hydrant_conduit::Atomicity;
 
 pub(crate) use address_handle::AddressHandle;
-pub(crate) use completion::{Channel, CompletionQueue, blank};
-pub(crate) use pair::{Batch, Connect, QueuePair, WorkRequest};
-pub(crate) use region::{Buffer, Region};
+pub(crate) use completion::{CompletionChannel, CompletionQueue, blank};
+pub(crate) use pair::{ConnectAttributes, QueuePair, RequestBatch, WorkRequest};
+pub(crate) use region::{MemoryRegion, NicBuffer};
 pub(crate) use shared::SharedQueue;
 
 use crate::{
@@ -24,26 +24,26 @@ use crate::{
     ffi::{Libibverbs, ibv_pd},
 };
 
-/// An open device, and the domain in which everything is.
+/// An open device with its protection domain.
 pub(crate) struct Nic {
-    /// The protection domain of everything that is made with the device.
+    /// The protection domain of every object made with the device.
     domain: *mut ibv_pd,
-    /// The port of the device that is used.
+    /// The port that this rank uses.
     pub(crate) port: Port,
-    /// What the device allows.
-    pub(crate) limits: Limits,
-    /// Last: the domain goes before it.
+    /// The limits of the device.
+    pub(crate) limits: DeviceLimits,
+    /// The last field, because the domain is destroyed before the device is closed.
     opened: Opened,
 }
 
 // SAFETY: libibverbs' functions may be called from any thread (ibv_fork_init(3), verbs(7)).
 unsafe impl Send for Nic {}
-// SAFETY: as above.
+// SAFETY: libibverbs' functions may be called from several threads at once (verbs(7)).
 unsafe impl Sync for Nic {}
 
-/// What the device allows.
+/// The limits and features of a device.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct DeviceLimits {
     /// Most queue pairs.
     pub(crate) queue_pairs: u32,
     /// Most work requests with one queue pair.
@@ -56,14 +56,15 @@ pub(crate) struct Limits {
     pub(crate) regions: u32,
     /// Most bytes of a memory region.
     pub(crate) region_bytes: u64,
-    /// Reads under way at once that a queue pair may ask for, and answer.
+    /// Most reads in flight that a queue pair may ask for.
     pub(crate) reads_asked: u8,
+    /// Most reads in flight that a queue pair answers.
     pub(crate) reads_answered: u8,
-    /// Among what its atomic operations are atomic, if it has any.
+    /// The atomicity of the device's atomic operations, if it has any.
     pub(crate) atomics: Option<Atomicity>,
-    /// Whether the device brings pages in by itself.
+    /// True if the device supports on-demand paging.
     pub(crate) paging: bool,
-    /// A device made by software: it loses packets that a wire would keep.
+    /// True if the device is made by software. Such a device drops packets under load.
     pub(crate) software: bool,
 }
 
@@ -73,7 +74,7 @@ impl Nic {
         let attr = opened.attributes()?;
         let count = |number: i32| u32::try_from(number).unwrap_or(0);
         let few = |number: i32| u8::try_from(number.clamp(0, 16)).unwrap_or(0);
-        let limits = Limits {
+        let limits = DeviceLimits {
             queue_pairs: count(attr.max_qp),
             work_requests: count(attr.max_qp_wr),
             completions: count(attr.max_cqe),
@@ -83,10 +84,10 @@ impl Nic {
             reads_asked: few(attr.max_qp_init_rd_atom),
             reads_answered: few(attr.max_qp_rd_atom),
             atomics: port.atomics,
-            paging: opened.pages(),
+            paging: opened.supports_paging(),
             software: is_software(&port.device),
         };
-        // SAFETY: an open context.
+        // SAFETY: the context is open.
         let domain = unsafe { opened.lib.ibv_alloc_pd(opened.context) };
         if domain.is_null() {
             return Err(io::Error::last_os_error());
@@ -99,7 +100,7 @@ impl Nic {
         }))
     }
 
-    /// Whether the port is up, as far as the device knows.
+    /// Returns whether the port is up, as far as the device knows.
     pub(crate) fn is_up(&self) -> bool {
         let port = self.opened.port(self.port.port);
         port.is_ok_and(|attr| attr.state == crate::ffi::IBV_PORT_ACTIVE)
@@ -112,17 +113,17 @@ impl Nic {
 
 impl Drop for Nic {
     fn drop(&mut self) {
-        // SAFETY: everything in the domain keeps the `Nic`, so nothing is left in it.
+        // SAFETY: every object in the domain keeps an `Arc` of the `Nic`, so none is left.
         unsafe { self.lib().ibv_dealloc_pd(self.domain) };
     }
 }
 
-/// Soft-RoCE and soft-iWARP devices have no device of a bus behind them.
+/// Soft-RoCE and soft-iWARP devices have no bus device behind them.
 fn is_software(device: &str) -> bool {
     !std::path::Path::new(&format!("/sys/class/infiniband/{device}/device")).exists()
 }
 
-/// The result of a call that answers an error number.
+/// Converts the error number that a call returns.
 #[inline(always)] // on the path of every hit
 fn check(errno: i32) -> io::Result<()> {
     match errno {

@@ -1,6 +1,6 @@
-//! Queue pairs: connected ones for data and messages, one for datagrams.
+//! Queue pairs: connected pairs for data and messages, and one pair for datagrams.
 
-#![allow(unsafe_code)] // asks libibverbs; posts work
+#![allow(unsafe_code)] // calls libibverbs; posts work
 
 use std::{
     io,
@@ -15,16 +15,16 @@ use crate::{
     ffi::{self, ibv_qp, ibv_qp_attr, ibv_recv_wr, ibv_send_wr, ibv_sge},
 };
 
-/// What a receiver without a buffer asks its sender to wait: code 12, 0.64 ms.
+/// How long a receiver without a buffer asks its sender to wait: code 12, 0.64 ms.
 const RECEIVER_NOT_READY: u8 = 12;
 
 pub(crate) struct QueuePair {
     qp: NonNull<ibv_qp>,
     pub(crate) number: u32,
-    /// Most bytes that are taken along with a request.
+    /// Most bytes that a request may carry inline.
     pub(crate) inline: usize,
     nic: Arc<Nic>,
-    /// What it completes into and receives from.
+    /// The queues that the pair completes into and receives from.
     _queues: (
         Arc<CompletionQueue>,
         Arc<CompletionQueue>,
@@ -34,23 +34,23 @@ pub(crate) struct QueuePair {
 
 // SAFETY: an object of libibverbs, which any thread may use.
 unsafe impl Send for QueuePair {}
-// SAFETY: as above.
+// SAFETY: an object of libibverbs, which any thread may use.
 unsafe impl Sync for QueuePair {}
 
-/// How a queue pair is connected.
+/// The parameters to connect a queue pair.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Connect<'a> {
+pub(crate) struct ConnectAttributes<'a> {
     pub(crate) address: &'a EndpointAddress,
     /// The peer's queue pair.
     pub(crate) number: u32,
-    /// The first PSN, either way.
+    /// The first PSN, in both directions.
     pub(crate) psn: u32,
-    /// How long a packet waits to be acknowledged: 4.096 µs × 2 to this power.
+    /// How long a packet waits for its acknowledgement: 4.096 µs × 2 to this power.
     pub(crate) timeout: u8,
 }
 
 impl QueuePair {
-    /// A queue pair to be connected.
+    /// Makes a queue pair that is not connected yet.
     pub(crate) fn connected(
         nic: &Arc<Nic>,
         sends: &Arc<CompletionQueue>,
@@ -79,7 +79,7 @@ impl QueuePair {
         Ok(pair)
     }
 
-    /// A queue pair for datagrams that show this key, ready.
+    /// Makes a queue pair for datagrams with this key, ready for use.
     pub(crate) fn datagrams(
         nic: &Arc<Nic>,
         [sends, receives]: [&Arc<CompletionQueue>; 2],
@@ -92,8 +92,7 @@ impl QueuePair {
         Ok(pair)
     }
 
-    /// Makes a queue pair for datagrams as it was at first, under its number: nothing is posted
-    /// to it.
+    /// Resets a queue pair for datagrams. It keeps its number, and nothing is posted to it.
     pub(crate) fn renew(&self, key: u32) -> io::Result<()> {
         self.modify(in_state(ffi::IBV_QPS_RESET), ffi::IBV_QP_STATE)?;
         self.ready(key)
@@ -123,7 +122,7 @@ impl QueuePair {
         [sends, receives]: [u32; 2],
         inline: u32,
     ) -> io::Result<Self> {
-        // SAFETY: integers and pointers that may be null.
+        // SAFETY: all fields are integers and raw pointers, for which zero is valid.
         let mut init: ffi::ibv_qp_init_attr = unsafe { mem::zeroed() };
         init.send_cq = queues.0.as_ptr();
         init.recv_cq = queues.1.as_ptr();
@@ -142,7 +141,7 @@ impl QueuePair {
         let qp = NonNull::new(qp).ok_or_else(io::Error::last_os_error)?;
         Ok(Self {
             qp,
-            // SAFETY: just made.
+            // SAFETY: the queue pair was just made.
             number: unsafe { qp.as_ref().qp_num },
             inline: init.cap.max_inline_data as usize,
             nic: Arc::clone(nic),
@@ -157,8 +156,8 @@ impl QueuePair {
         }
     }
 
-    /// Connects it: it can ask and answer.
-    pub(crate) fn connect(&self, to: &Connect<'_>) -> io::Result<()> {
+    /// Connects the pair, which can then send and answer requests.
+    pub(crate) fn connect(&self, to: &ConnectAttributes<'_>) -> io::Result<()> {
         let reads = to
             .address
             .reads
@@ -185,9 +184,9 @@ impl QueuePair {
         let attr = ibv_qp_attr {
             sq_psn: to.psn,
             timeout: to.timeout,
-            // Seven, the most, is for ever with soft-RoCE.
+            // Soft-RoCE retries for ever at seven, the greatest value.
             retry_cnt: 6,
-            // For ever: a receiver out of buffers is slow, not dead.
+            // Seven means for ever: a receiver without buffers is slow, not dead.
             rnr_retry: 7,
             max_rd_atomic: reads as u8,
             ..in_state(ffi::IBV_QPS_RTS)
@@ -203,27 +202,26 @@ impl QueuePair {
         )
     }
 
-    /// Answers nothing any more.
+    /// Stops the pair: it answers no further request.
     pub(crate) fn halt(&self) -> io::Result<()> {
         self.modify(in_state(ffi::IBV_QPS_ERR), ffi::IBV_QP_STATE)
     }
 
-    /// The PSN that it expects next, or would have before it was
-    /// [halted](Self::halt).
+    /// Returns the PSN that the pair expects next, or expected before [`halt`](Self::halt).
     pub(crate) fn expected_psn(&self) -> io::Result<u32> {
         let mut attr = in_state(ffi::IBV_QPS_ERR);
-        // SAFETY: integers and pointers that may be null.
+        // SAFETY: all fields are integers and raw pointers, for which zero is valid.
         let mut init: ffi::ibv_qp_init_attr = unsafe { mem::zeroed() };
         let fields = ffi::mask(ffi::IBV_QP_STATE | ffi::IBV_QP_RQ_PSN);
         let lib = self.nic.lib();
-        // SAFETY: the queue pair exists; both may be written to.
+        // SAFETY: the queue pair exists, and both structures are local variables.
         check(unsafe { lib.ibv_query_qp(self.qp.as_ptr(), &mut attr, fields, &mut init) })?;
         Ok(attr.rq_psn)
     }
 
     fn modify(&self, mut attr: ibv_qp_attr, fields: u32) -> io::Result<()> {
         let fields = ffi::mask(fields);
-        // SAFETY: the queue pair exists.
+        // SAFETY: the queue pair exists as long as `self`.
         check(unsafe {
             self.nic
                 .lib()
@@ -231,10 +229,12 @@ impl QueuePair {
         })
     }
 
-    /// Gives the NIC a buffer for a datagram.
+    /// Gives the NIC a buffer to receive a datagram into.
     ///
     /// # Safety
-    /// As [`SharedQueue::post`].
+    /// Until the completion that names it:
+    /// 1. The buffer is registered under `lkey`.
+    /// 2. Nobody else uses the buffer.
     pub(crate) unsafe fn receive(
         &self,
         id: u64,
@@ -242,22 +242,25 @@ impl QueuePair {
         len: u32,
         lkey: u32,
     ) -> io::Result<()> {
-        let mut piece = piece(addr.expose_provenance() as u64, len, lkey);
+        let mut sge = sge(addr.expose_provenance() as u64, len, lkey);
         let mut request = ibv_recv_wr {
             wr_id: id,
             next: ptr::null_mut(),
-            sg_list: &mut piece,
+            sg_list: &mut sge,
             num_sge: 1,
         };
         let mut bad = ptr::null_mut();
-        // SAFETY: 1. The queue pair exists. 2. The list has one entry, and the buffer is as promised.
+        // SAFETY: 1. The queue pair exists. 2. The list has one entry; the buffer is registered and
+        // nobody else uses it by the caller's conditions 1 and 2.
         check(unsafe { ffi::ibv_post_recv(self.qp.as_ptr(), &mut request, &mut bad) })
     }
 
     /// Sends a datagram to the queue pair with that number and key.
     ///
     /// # Safety
-    /// As [`SharedQueue::post`].
+    /// Until the completion that names it:
+    /// 1. The buffer is registered under `lkey`.
+    /// 2. Nobody writes to the buffer.
     pub(crate) unsafe fn send_datagram(
         &self,
         id: u64,
@@ -265,11 +268,12 @@ impl QueuePair {
         to: &AddressHandle,
         [number, key]: [u32; 2],
     ) -> io::Result<()> {
-        let mut piece = piece(addr, len as u32, lkey as u32);
-        // SAFETY: integers, pointers that may be null, unions of them.
+        let mut sge = sge(addr, len as u32, lkey as u32);
+        // SAFETY: all fields are integers, raw pointers and unions of them, for which zero is
+        // valid.
         let mut request: ibv_send_wr = unsafe { mem::zeroed() };
         request.wr_id = id;
-        request.sg_list = &mut piece;
+        request.sg_list = &mut sge;
         request.num_sge = 1;
         request.opcode = ffi::IBV_WR_SEND;
         request.send_flags = ffi::IBV_SEND_SIGNALED;
@@ -277,104 +281,106 @@ impl QueuePair {
         request.wr.ud.remote_qpn = number;
         request.wr.ud.remote_qkey = key;
         let mut bad = ptr::null_mut();
-        // SAFETY: 1. The queue pair exists. 2. So does the address, and the list has one entry.
+        // SAFETY: 1. The queue pair exists. 2. The list has one entry, and the address handle
+        // exists. The buffer is registered and unchanged by the caller's conditions 1 and 2.
         check(unsafe { ffi::ibv_post_send(self.qp.as_ptr(), &mut request, &mut bad) })
     }
 
-    /// Posts one work request. If it is not signaled, the completion of one after it stands for it.
+    /// Posts one work request. An unsignaled request completes with the next signaled one.
     ///
     /// # Safety
     /// As [`post`](Self::post).
-    #[inline(always)] // with what is asked, on the path of every hit
+    #[inline(always)] // on the path of every hit
     pub(crate) unsafe fn post_one(&self, request: &WorkRequest, signaled: bool) -> io::Result<()> {
-        let mut piece = piece(request.addr, request.len, request.lkey);
+        let mut sge = sge(request.addr, request.len, request.lkey);
         let mut first = request.for_nic();
         if signaled {
             first.send_flags |= ffi::IBV_SEND_SIGNALED;
         }
-        first.sg_list = &mut piece;
+        first.sg_list = &mut sge;
         let mut bad = ptr::null_mut();
-        // SAFETY: 1. The queue pair exists. 2. The list has one entry; the rest is promised.
+        // SAFETY: 1. The queue pair exists. 2. The list has one entry. Its memory is registered and
+        // left alone by the caller's conditions 1 and 2.
         check(unsafe { ffi::ibv_post_send(self.qp.as_ptr(), &mut first, &mut bad) })
     }
 
-    /// Posts a batch with one ring of the doorbell.
+    /// Posts a batch with one doorbell.
     ///
     /// # Safety
-    /// Until the completions of the requests, the own memory that they name:
-    /// 1. is there under its key, and writable for reads;
-    /// 2. is left alone as the conduit's contract says.
+    /// Until the requests complete:
+    /// 1. The local memory that they name is registered under its key, and writable for reads.
+    /// 2. Nobody writes to it for a write or a send, and nobody else uses it for a read.
     #[inline]
-    pub(crate) unsafe fn post(&self, batch: &mut Batch) -> io::Result<()> {
+    pub(crate) unsafe fn post(&self, batch: &mut RequestBatch) -> io::Result<()> {
         let Some(first) = batch.link() else {
             return Ok(());
         };
         let mut bad = ptr::null_mut();
-        // SAFETY: 1. The queue pair exists. 2. The list is linked; the rest is promised.
+        // SAFETY: 1. The queue pair exists. 2. `link` linked the list. Its memory is registered and
+        // left alone by the caller's conditions 1 and 2.
         check(unsafe { ffi::ibv_post_send(self.qp.as_ptr(), first, &mut bad) })
     }
 }
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
-        // SAFETY: made by `ibv_create_qp`, and not destroyed before.
+        // SAFETY: `ibv_create_qp` made the pair, and nothing destroyed it before.
         unsafe { self.nic.lib().ibv_destroy_qp(self.qp.as_ptr()) };
     }
 }
 
-/// What every queue pair is given at first.
+/// The fields that every queue pair sets first.
 const INITIAL: u32 = ffi::IBV_QP_STATE | ffi::IBV_QP_PKEY_INDEX | ffi::IBV_QP_PORT;
 
 fn in_state(state: ffi::ibv_qp_state) -> ibv_qp_attr {
-    // SAFETY: integers and unions of them.
+    // SAFETY: all fields are integers and unions of integers, for which zero is valid.
     let mut attr: ibv_qp_attr = unsafe { mem::zeroed() };
     attr.qp_state = state;
     attr
 }
 
-/// 256 is 1, 512 is 2, and so on to 4096.
+/// Returns the code of an MTU: 1 for 256, 2 for 512, and so on to 5 for 4096.
 fn code_of_mtu(bytes: u32) -> ffi::ibv_mtu {
     bytes.clamp(256, 4096).ilog2() - 7
 }
 
-fn piece(addr: u64, length: u32, lkey: u32) -> ibv_sge {
+fn sge(addr: u64, length: u32, lkey: u32) -> ibv_sge {
     ibv_sge { addr, length, lkey }
 }
 
-/// What a connected queue pair is asked to do.
+/// A work request to a connected queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WorkRequest {
     pub(crate) id: u64,
-    /// What is asked.
     pub(crate) opcode: ffi::ibv_wr_opcode,
-    /// The own memory.
+    /// The address of the local memory.
     pub(crate) addr: u64,
     pub(crate) len: u32,
     pub(crate) lkey: u32,
-    /// The peer's memory, for writes and reads.
+    /// The address of the peer's memory, for writes and reads.
     pub(crate) remote: u64,
     pub(crate) rkey: u32,
-    /// Whether the NIC takes the data along.
+    /// True if the request carries its data inline.
     pub(crate) inline: bool,
-    /// Of atomic operations: what is added or expected, and what is set.
+    /// Of atomic operations: the value to add or to expect, and the value to set.
     pub(crate) operands: Option<[u64; 2]>,
-    /// Of messages that take it along: what arrives beside the data.
+    /// The immediate data of a send.
     pub(crate) immediate: u32,
 }
 
 impl WorkRequest {
-    /// As libibverbs wants it, but for the place of its own memory.
+    /// The request in libibverbs' format, without the address of its `sge`.
     #[inline(always)]
     fn for_nic(&self) -> ibv_send_wr {
         let wr = match self.operands {
-            None => What {
-                rdma: Access {
+            None => WrUnion {
+                rdma: WrRdma {
                     remote_addr: self.remote,
                     rkey: self.rkey,
                 },
             },
-            Some([compare_add, swap]) => What {
-                atomic: Atomic {
+            Some([compare_add, swap]) => WrUnion {
+                atomic: WrAtomic {
                     remote_addr: self.remote,
                     compare_add,
                     swap,
@@ -382,7 +388,7 @@ impl WorkRequest {
                 },
             },
         };
-        // What these operations do not name is not read.
+        // libibverbs reads no field that the operation does not use.
         ibv_send_wr {
             wr_id: self.id,
             next: ptr::null_mut(),
@@ -409,25 +415,25 @@ impl WorkRequest {
 }
 
 use ffi::{
-    ibv_send_wr__bindgen_ty_2 as What, ibv_send_wr__bindgen_ty_2__bindgen_ty_1 as Access,
-    ibv_send_wr__bindgen_ty_2__bindgen_ty_2 as Atomic,
+    ibv_send_wr__bindgen_ty_2 as WrUnion, ibv_send_wr__bindgen_ty_2__bindgen_ty_1 as WrRdma,
+    ibv_send_wr__bindgen_ty_2__bindgen_ty_2 as WrAtomic,
 };
 
-/// Requests to be posted at once.
-pub(crate) struct Batch {
-    requests: [MaybeUninit<ibv_send_wr>; Batch::MAX_REQUESTS],
-    pieces: [MaybeUninit<ibv_sge>; Batch::MAX_REQUESTS],
+/// Requests to be posted with one doorbell.
+pub(crate) struct RequestBatch {
+    requests: [MaybeUninit<ibv_send_wr>; RequestBatch::MAX_REQUESTS],
+    sges: [MaybeUninit<ibv_sge>; RequestBatch::MAX_REQUESTS],
     len: usize,
 }
 
-impl Batch {
-    /// Most requests.
+impl RequestBatch {
+    /// Most requests of a batch.
     pub(crate) const MAX_REQUESTS: usize = 16;
 
     pub(crate) fn new() -> Self {
         Self {
             requests: [const { MaybeUninit::uninit() }; Self::MAX_REQUESTS],
-            pieces: [const { MaybeUninit::uninit() }; Self::MAX_REQUESTS],
+            sges: [const { MaybeUninit::uninit() }; Self::MAX_REQUESTS],
             len: 0,
         }
     }
@@ -436,33 +442,33 @@ impl Batch {
         self.len == Self::MAX_REQUESTS
     }
 
-    /// Makes the last work request a signaled one.
+    /// Makes the last request a signaled one.
     pub(crate) fn signal_last(&mut self) {
         if let Some(last) = self.len.checked_sub(1) {
-            // SAFETY: initialized by `push`, as all below the length are.
+            // SAFETY: `push` initialized every request below the length.
             let request = unsafe { self.requests[last].assume_init_mut() };
             request.send_flags |= ffi::IBV_SEND_SIGNALED;
         }
     }
 
-    /// Adds a request; there is room.
+    /// Adds a request. Panics if the batch is full.
     #[inline]
     pub(crate) fn push(&mut self, request: &WorkRequest) {
         self.requests[self.len].write(request.for_nic());
-        self.pieces[self.len].write(piece(request.addr, request.len, request.lkey));
+        self.sges[self.len].write(sge(request.addr, request.len, request.lkey));
         self.len += 1;
     }
 
-    /// Links what was added, and empties the batch: the first of the list.
+    /// Links the requests into a list and empties the batch. Returns the first request.
     #[inline]
     fn link(&mut self) -> Option<*mut ibv_send_wr> {
         let len = mem::take(&mut self.len);
         let mut next = ptr::null_mut();
         for index in (0..len).rev() {
-            // SAFETY: initialized by `push`, as all below the length are.
+            // SAFETY: `push` initialized every request below the length.
             let request = unsafe { self.requests[index].assume_init_mut() };
             request.next = next;
-            request.sg_list = self.pieces[index].as_mut_ptr();
+            request.sg_list = self.sges[index].as_mut_ptr();
             next = request;
         }
         (len > 0).then_some(next)
@@ -474,7 +480,7 @@ mod tests {
     use super::code_of_mtu;
 
     #[test]
-    fn mtus_have_codes() {
+    fn mtus_have_the_codes_of_the_specification() {
         let codes = [256, 512, 1024, 2048, 4096, 9000].map(code_of_mtu);
         assert_eq!(codes, [1, 2, 3, 4, 5, 5]);
     }

@@ -1,6 +1,6 @@
 //! Registered memory.
 
-#![allow(unsafe_code)] // registers memory and maps some
+#![allow(unsafe_code)] // registers and maps memory
 
 use std::{ffi::c_void, io, ptr::NonNull, sync::Arc};
 
@@ -10,8 +10,8 @@ use rustix::mm::{self, MapFlags, ProtFlags};
 use super::Nic;
 use crate::ffi::{self, ibv_mr};
 
-/// A registration; dropping it deregisters.
-pub(crate) struct Region {
+/// A registered memory region. Dropping it deregisters the memory.
+pub(crate) struct MemoryRegion {
     mr: NonNull<ibv_mr>,
     pub(crate) lkey: u32,
     pub(crate) rkey: u32,
@@ -19,15 +19,16 @@ pub(crate) struct Region {
 }
 
 // SAFETY: an object of libibverbs, which any thread may use.
-unsafe impl Send for Region {}
-// SAFETY: as above.
-unsafe impl Sync for Region {}
+unsafe impl Send for MemoryRegion {}
+// SAFETY: an object of libibverbs, which any thread may use.
+unsafe impl Sync for MemoryRegion {}
 
-impl Region {
-    /// Registers memory, which need not be there: that is an error.
+impl MemoryRegion {
+    /// Registers memory. Returns an error if the memory is not mapped.
     ///
     /// # Safety
-    /// As [`Conduit::register`](hydrant_conduit::Conduit::register).
+    /// As [`Conduit::register`](hydrant_conduit::Conduit::register): until the region is dropped,
+    /// the memory bears what peers that know the key do to it.
     pub(crate) unsafe fn new(
         nic: &Arc<Nic>,
         addr: *mut u8,
@@ -48,43 +49,43 @@ impl Region {
                     | atomic
             }
         };
-        // SAFETY: the caller's promise; the kernel checks the addresses.
+        // SAFETY: the caller's condition: the memory bears what peers do to it.
         unsafe { Self::with(nic, addr, len, flags) }
     }
 
-    /// Registers the whole address space, pages to be brought in by the NIC.
+    /// Registers the whole address space. The NIC brings pages in on demand.
     ///
     /// # Safety
-    /// Peers that are told the key can change any memory of this process.
+    /// The process bears that peers which know the key change any of its memory.
     pub(crate) unsafe fn everything(nic: &Arc<Nic>) -> io::Result<Self> {
         let flags = ffi::IBV_ACCESS_ON_DEMAND
             | ffi::IBV_ACCESS_LOCAL_WRITE
             | ffi::IBV_ACCESS_REMOTE_READ
             | ffi::IBV_ACCESS_REMOTE_WRITE;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's condition: the process bears any change by peers.
         unsafe { Self::with(nic, std::ptr::null_mut(), usize::MAX, flags) }
     }
 
     /// # Safety
     /// As [`new`](Self::new).
     unsafe fn with(nic: &Arc<Nic>, addr: *mut u8, len: usize, flags: u32) -> io::Result<Self> {
-        // SAFETY: the domain is there as long as the `Nic`; the kernel checks the addresses.
+        // SAFETY: the domain exists as long as the `Nic`; the kernel checks the addresses.
         let mr = unsafe { (nic.lib()).ibv_reg_mr(nic.domain, addr.cast(), len, ffi::mask(flags)) };
         let mr = NonNull::new(mr).ok_or_else(io::Error::last_os_error)?;
-        // SAFETY: just made.
-        let (lkey, rkey) = unsafe { (mr.as_ref().lkey, mr.as_ref().rkey) };
+        // SAFETY: the region was just made.
+        let made = unsafe { mr.as_ref() };
         Ok(Self {
             mr,
-            lkey,
-            rkey,
+            lkey: made.lkey,
+            rkey: made.rkey,
             nic: Arc::clone(nic),
         })
     }
 }
 
-impl Drop for Region {
+impl Drop for MemoryRegion {
     fn drop(&mut self) {
-        // SAFETY: made by `ibv_reg_mr`, and not deregistered before.
+        // SAFETY: `ibv_reg_mr` made the region, and nothing deregistered it before.
         let outcome = super::check(unsafe { self.nic.lib().ibv_dereg_mr(self.mr.as_ptr()) });
         if let Err(cause) = outcome {
             tracing::error!(%cause, "memory could not be deregistered");
@@ -92,27 +93,27 @@ impl Drop for Region {
     }
 }
 
-/// Memory of this crate's own, mapped and registered as long as it lives: what messages are
-/// sent from and received into.
-pub(crate) struct Buffer {
+/// Memory of the crate itself, mapped and registered as long as the buffer lives. Messages are sent
+/// from and received into such buffers.
+pub(crate) struct NicBuffer {
     base: NonNull<u8>,
     len: usize,
-    /// Dropped before the memory goes.
-    region: Option<Region>,
+    /// The registration, dropped before the memory is unmapped.
+    region: Option<MemoryRegion>,
 }
 
-// SAFETY: an address and a length; what lies there is handed out part by part, each to one user.
-unsafe impl Send for Buffer {}
-// SAFETY: as above.
-unsafe impl Sync for Buffer {}
+// SAFETY: an address and a length. Each part of the memory is handed to one user at a time.
+unsafe impl Send for NicBuffer {}
+// SAFETY: the methods return raw addresses and keys, and read no memory.
+unsafe impl Sync for NicBuffer {}
 
-impl Buffer {
-    /// So many zeroed bytes, which only the own NIC reads and writes.
+impl NicBuffer {
+    /// Maps `len` zeroed bytes that only the local NIC reads and writes.
     pub(crate) fn new(nic: &Arc<Nic>, len: usize) -> io::Result<Self> {
         Self::with(nic, len, ffi::IBV_ACCESS_LOCAL_WRITE)
     }
 
-    /// So many zeroed bytes, which peers that are told the key read and write.
+    /// Maps `len` zeroed bytes that peers which know the key read and write.
     pub(crate) fn open_to_peers(nic: &Arc<Nic>, len: usize) -> io::Result<Self> {
         let flags = ffi::IBV_ACCESS_LOCAL_WRITE
             | ffi::IBV_ACCESS_REMOTE_READ
@@ -122,7 +123,7 @@ impl Buffer {
 
     fn with(nic: &Arc<Nic>, len: usize, flags: u32) -> io::Result<Self> {
         let len = len.next_multiple_of(PAGE);
-        // SAFETY: a mapping where the kernel likes touches no other memory.
+        // SAFETY: a mapping at an address that the kernel chooses touches no other memory.
         let base = unsafe {
             mm::mmap_anonymous(
                 std::ptr::null_mut(),
@@ -137,9 +138,8 @@ impl Buffer {
             len,
             region: None,
         };
-        // SAFETY: the memory is nobody else's, and nothing but NICs reads or writes it by more
-        // than its address.
-        let region = unsafe { Region::with(nic, base.as_ptr(), len, flags) };
+        // SAFETY: the memory is the buffer's own, and the process accesses it by raw address only.
+        let region = unsafe { MemoryRegion::with(nic, base.as_ptr(), len, flags) };
         buffer.region = Some(region?);
         Ok(buffer)
     }
@@ -148,26 +148,26 @@ impl Buffer {
         self.region.as_ref().map_or(0, |region| region.lkey)
     }
 
-    /// The key by which peers name it.
+    /// The key by which peers name the memory.
     pub(crate) fn rkey(&self) -> u32 {
         self.region.as_ref().map_or(0, |region| region.rkey)
     }
 
-    /// The address of a part.
+    /// The address of a part. Panics if the part is not within the buffer.
     pub(crate) fn at(&self, offset: usize, len: usize) -> *mut u8 {
         assert!(
             offset <= self.len && len <= self.len - offset,
-            "outside of a buffer"
+            "the part is not within the buffer"
         );
         self.base.as_ptr().wrapping_add(offset)
     }
 }
 
-impl Drop for Buffer {
+impl Drop for NicBuffer {
     fn drop(&mut self) {
         self.region = None;
         let base: *mut c_void = self.base.as_ptr().cast();
-        // SAFETY: mapped by `new` with this length; no part is in use when its owner goes.
+        // SAFETY: `with` mapped this length, and no part is in use when the owner drops the buffer.
         if let Err(cause) = unsafe { mm::munmap(base, self.len) } {
             tracing::error!(%cause, "a buffer was not unmapped");
         }

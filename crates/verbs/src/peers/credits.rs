@@ -1,4 +1,4 @@
-//! How many requests a rank and a peer have unhandled at each other.
+//! The counts of unhandled requests between a rank and a peer.
 
 use std::sync::atomic::{
     AtomicU32, AtomicU64,
@@ -7,92 +7,95 @@ use std::sync::atomic::{
 
 use crate::message::more_handled;
 
-/// Counts of requests between this rank and one peer, either way.
+/// Counts of requests between this rank and one peer, in both directions.
 #[derive(Default)]
 pub(crate) struct Credits {
-    /// Requests sent to the peer. Written by who sends one, with the connection locked (the queue
-    /// of the loopback, for the own rank).
+    /// Requests sent to the peer. The sender writes it with the connection locked, or with the
+    /// queue of the loopback locked for the rank itself.
     sent: AtomicU64,
-    /// How many of them the peer has said that it handled.
+    /// How many of them the peer has reported as handled.
     handled: AtomicU64,
-    /// The peer's requests handled here, modulo 2^32. Written by who polls.
+    /// The peer's requests handled here, modulo 2^32. Written by the thread that polls.
     served: AtomicU32,
-    /// What the peer was last sent of that count: what is between are credits owed to it.
+    /// The value of `served` that the peer was last sent. The difference is the number of credits
+    /// owed to the peer.
     credited: AtomicU32,
-    /// Requests sent when somebody last asked how many were handled. Written by who asks.
+    /// The value of `sent` when a thread last waited for the peer to handle all. Written by that
+    /// thread.
     awaited: AtomicU64,
 }
 
 impl Credits {
-    /// Whether so many requests are unhandled at the peer.
+    /// Returns whether `window` requests are unhandled at the peer.
     #[inline]
     pub(crate) fn is_full(&self, window: u32) -> bool {
         let unhandled = (self.sent.load(Relaxed)).saturating_sub(self.handled.load(Relaxed));
         unhandled >= u64::from(window)
     }
 
-    /// Whether the peer has a request to handle that it may answer: nobody here waits for no more than that it has
-    /// handled it, which the peer may do, too.
-    pub(crate) fn may_be_answered(&self) -> bool {
+    /// Returns whether the peer has an unhandled request that may bring a reply. Returns `false` if a
+    /// thread here only waits for the requests to be handled, since the peer may wait for the same.
+    pub(crate) fn may_bring_reply(&self) -> bool {
         let (handled, sent) = self.progress();
         handled < sent && self.awaited.load(Relaxed) < sent
     }
 
-    /// As [`progress`](Self::progress), for who waits until the peer has handled all.
+    /// As [`progress`](Self::progress), and notes that the caller waits until the peer has handled
+    /// all.
     pub(crate) fn await_handled(&self) -> (u64, u64) {
         let (handled, sent) = self.progress();
         self.awaited.store(sent, Relaxed);
         (handled, sent)
     }
 
-    /// Requests handled by the peer, and sent to it.
+    /// Returns how many requests the peer has handled, and how many were sent to it.
     pub(crate) fn progress(&self) -> (u64, u64) {
         (self.handled.load(Relaxed), self.sent.load(Relaxed))
     }
 
-    /// A request is sent.
+    /// Counts a request sent to the peer.
     #[inline]
     pub(crate) fn note_sent(&self) {
         self.sent.fetch_add(1, Relaxed);
     }
 
-    /// The peer says how many requests it has handled so far, modulo some number.
+    /// Takes the peer's count of handled requests, which is modulo a small number.
     #[inline]
     pub(crate) fn note_handled(&self, count: u32) {
         let sent = self.sent.load(Relaxed);
         let old = self.handled.load(Relaxed);
         let more = u64::from(more_handled(count, old as u32));
-        // What an older message says is less, and would seem to be very much more.
+        // The count of a late message is lower, so that the difference wraps to a large number.
         if more <= sent.wrapping_sub(old) {
             self.handled.fetch_max(old + more, Relaxed);
         }
     }
 
-    /// This rank handled a request of its own.
+    /// Counts a request of this rank to itself as handled.
     #[inline]
     pub(crate) fn note_own_handled(&self) {
         self.handled.fetch_add(1, Relaxed);
     }
 
-    /// A request of the peer was handled here.
+    /// Counts a request of the peer as handled here.
     #[inline]
     pub(crate) fn note_served(&self) {
         self.served.fetch_add(1, AcqRel);
     }
 
-    /// Requests of the peer handled here, for a message that tells it.
+    /// Returns how many requests of the peer were handled here, to be sent with a message.
     #[inline]
     pub(crate) fn served(&self) -> u32 {
         self.served.load(Acquire)
     }
 
-    /// A message with this count is on its way to the peer.
+    /// Notes that a message with this count is on its way to the peer.
     #[inline]
     pub(crate) fn note_credited(&self, served: u32) {
         self.credited.store(served, Relaxed);
     }
 
-    /// Requests handled here of which the peer does not know.
+    /// Returns how many handled requests the peer does not know of yet.
     #[inline]
     pub(crate) fn owed(&self) -> u32 {
         let served = self.served.load(Relaxed);

@@ -7,62 +7,65 @@ use rustc_hash::FxHashMap;
 
 use crate::nic::QueuePair;
 
-/// The connection that one peer made to this rank. The control thread alone changes it.
+/// The connection that one peer made to this rank. Only the control thread changes it.
 #[derive(Default)]
-pub(crate) struct Incoming {
-    /// How many connections the peer had made before.
+pub(crate) struct IncomingConnection {
+    /// The number of connections that the peer had made before.
     epoch: u32,
-    /// What answers the peer; none before it first connects, or when it is lost.
+    /// The queue pair that answers the peer. `None` before the peer first connects, or after it is
+    /// lost.
     pair: Option<QueuePair>,
-    /// The PSN that the pair expected when the peer first asked, for the connection broke.
+    /// The PSN that the pair expected when the peer first asked after the connection broke.
     expected_psn: Option<u32>,
-    /// Whether the peer's messages have receive slots here.
-    housed: bool,
+    /// True if receive slots were made for the peer's messages.
+    has_slots: bool,
 }
 
-/// What a request to connect is, by what is there.
-pub(crate) enum Asked {
-    /// It was answered before: by the queue pair of this number.
-    Before(u32),
-    /// It is older than what was answered last.
-    Late,
+/// The kinds of request to connect, judged by the existing connection.
+pub(crate) enum ConnectRequest {
+    /// The queue pair of this number already answered it.
+    Answered(u32),
+    /// The request is older than the last answered one.
+    Stale,
+    /// The request needs a new queue pair.
     New,
 }
 
-impl Incoming {
-    /// `oneself`: whether the peer is this rank, whose every try is with another queue pair.
-    pub(crate) fn asked(&self, epoch: u32, oneself: bool) -> Asked {
+impl IncomingConnection {
+    /// Classifies a request to connect. `oneself`: the peer is this rank, which uses a new queue
+    /// pair for each try.
+    pub(crate) fn classify(&self, epoch: u32, oneself: bool) -> ConnectRequest {
         match &self.pair {
-            Some(_) if oneself => Asked::New,
-            Some(pair) if self.epoch == epoch => Asked::Before(pair.number),
-            Some(_) if self.epoch.wrapping_sub(epoch) < u32::MAX / 2 => Asked::Late,
-            _ => Asked::New,
+            Some(_) if oneself => ConnectRequest::New,
+            Some(pair) if self.epoch == epoch => ConnectRequest::Answered(pair.number),
+            Some(_) if self.epoch.wrapping_sub(epoch) < u32::MAX / 2 => ConnectRequest::Stale,
+            _ => ConnectRequest::New,
         }
     }
 
-    pub(crate) fn is_housed(&self) -> bool {
-        self.housed
+    pub(crate) fn has_slots(&self) -> bool {
+        self.has_slots
     }
 
-    /// The peer's messages have receive slots from now on.
-    pub(crate) fn set_housed(&mut self) {
-        self.housed = true;
+    /// Notes that receive slots were made for the peer's messages.
+    pub(crate) fn set_has_slots(&mut self) {
+        self.has_slots = true;
     }
 
-    /// A new queue pair answers the peer: the one that did so before.
+    /// Installs a new queue pair that answers the peer. Returns the old pair.
     pub(crate) fn replace(&mut self, pair: QueuePair, epoch: u32) -> Option<QueuePair> {
         self.epoch = epoch;
         self.expected_psn = None;
         self.pair.replace(pair)
     }
 
-    /// Nothing answers the peer from now on: what did.
-    pub(crate) fn take(&mut self) -> Option<QueuePair> {
+    /// Removes and returns the queue pair, so that nothing answers the peer.
+    pub(crate) fn take_pair(&mut self) -> Option<QueuePair> {
         self.pair.take()
     }
 
-    /// The PSN that the connection of this epoch, which broke, expects next; `None` if it is not
-    /// the one that is there. `find` asks the queue pair, once.
+    /// Returns the PSN that the connection of this epoch expects next, or `None` for any other
+    /// epoch. `find` asks the queue pair, on the first call only.
     pub(crate) fn expected_psn(
         &mut self,
         epoch: u32,
@@ -75,15 +78,15 @@ impl Incoming {
     }
 }
 
-/// Which peer's messages come in by which queue pair, of those that answer and those that did.
+/// The peer behind each queue pair, for pairs that answer and for retired ones.
 #[derive(Default)]
 pub(crate) struct IncomingPairs {
-    /// The peer's rank, by the number of the queue pair. Filled by the control thread, emptied by
-    /// who polls.
+    /// The peer's rank by the number of the queue pair. The control thread adds entries; the thread
+    /// that polls removes them.
     ranks: RwLock<FxHashMap<u32, u32>>,
-    /// Queue pairs that answer nothing any more, of which messages may still be unread.
+    /// Queue pairs that no longer answer, whose messages may still be unread.
     retired: Mutex<Vec<QueuePair>>,
-    /// Whether there are such.
+    /// True if `retired` has entries.
     any_retired: AtomicBool,
 }
 
@@ -92,12 +95,12 @@ impl IncomingPairs {
         self.ranks.write().insert(number, rank);
     }
 
-    /// The rank whose messages come in by a queue pair.
+    /// Returns the rank whose messages arrive by a queue pair.
     pub(crate) fn sender(&self, number: u32) -> Option<u32> {
         self.ranks.read().get(&number).copied()
     }
 
-    /// A queue pair answers nothing from now on. What came by it is still delivered.
+    /// Halts a queue pair and retires it. Its arrived messages are still delivered.
     pub(crate) fn retire(&self, pair: QueuePair) {
         if let Err(cause) = pair.halt() {
             tracing::debug!(%cause, "a queue pair was not halted");
@@ -106,7 +109,8 @@ impl IncomingPairs {
         self.any_retired.store(true, Relaxed);
     }
 
-    /// Those that retired so far, for who then looks whether anything of them is unread.
+    /// Takes the queue pairs that retired so far. The caller then checks whether their messages
+    /// were read.
     #[inline]
     pub(crate) fn take_retired(&self) -> Option<Vec<QueuePair>> {
         if !self.any_retired.load(Relaxed) {
@@ -117,13 +121,13 @@ impl IncomingPairs {
         Some(std::mem::take(&mut *retired))
     }
 
-    /// Something of these may still be unread.
-    pub(crate) fn keep_retired(&self, mut pairs: Vec<QueuePair>) {
+    /// Puts back queue pairs whose messages may still be unread.
+    pub(crate) fn put_back_retired(&self, mut pairs: Vec<QueuePair>) {
         self.retired.lock().append(&mut pairs);
         self.any_retired.store(true, Relaxed);
     }
 
-    /// Nothing of these is unread: they go.
+    /// Forgets queue pairs whose messages were all read.
     pub(crate) fn forget(&self, pairs: &[QueuePair]) {
         let mut ranks = self.ranks.write();
         for pair in pairs {

@@ -1,8 +1,8 @@
-//! The peers: the connection to each, what is counted of it, and how it stands to the job.
+//! The peers: the connection to each, its counts, and its standing in the job.
 //!
-//! What a NIC is asked to do goes through here. It is posted at once, or kept with its connection
-//! until that is made or until the doorbell is due; connections with such are listed, and every
-//! poll [flushes](Peers::flush) them.
+//! Every request to a NIC goes through here. It is posted at once, or queued with its connection
+//! until the connection is made or the doorbell is due. Connections with queued requests are
+//! listed, and every poll [flushes](Peers::flush) them.
 
 mod credits;
 mod incoming;
@@ -19,45 +19,45 @@ use hydrant_conduit::{Error, Rank, Standing, Standings, Ticket};
 use parking_lot::Mutex;
 
 use crate::{
-    commands::{Command, Commands},
-    connection::{Access, Connection, Operation, SendPool},
-    message::Front,
+    commands::{CommandQueue, ControlCommand},
+    connection::{Connection, RdmaAccess, RdmaOperation, SendPool},
+    message::Immediate,
     slots::SendSlot,
 };
 
 pub(crate) use credits::Credits;
-pub(crate) use incoming::{Asked, Incoming, IncomingPairs};
+pub(crate) use incoming::{ConnectRequest, IncomingConnection, IncomingPairs};
 
-/// The peers, and what the connections to them share.
+/// The peers, and the state that their connections share.
 pub(crate) struct Peers {
-    /// By rank; each is made when this rank first has to do with it.
-    list: Box<[OnceLock<Box<Peer>>]>,
-    /// Who takes part, and how the others ended.
+    /// The peers by rank, each made on first use.
+    list: Box<[OnceLock<Box<PeerLink>>]>,
+    /// The standing of each rank in the job.
     standings: Standings,
-    /// Send slots and result words, and how much is with the NIC: of all connections together.
+    /// Send slots, result words and the count of posted requests, shared by all connections.
     pool: SendPool,
-    /// What the control thread is to do: connections to be made, peers to be lost.
-    commands: Commands,
-    /// Ranks whose connections have something that waits for the doorbell. Each is in it once:
-    /// its connection is `listed`.
+    /// Commands to the control thread: connections to make, peers to declare lost.
+    commands: CommandQueue,
+    /// Ranks whose connections wait for the doorbell. Each is listed once: its connection is
+    /// `listed`.
     doorbells_due: Mutex<Vec<u32>>,
-    /// Whether there are such.
+    /// True if `doorbells_due` has entries.
     any_doorbell_due: AtomicBool,
-    /// Counts operations, from 1; 0 names none.
+    /// The next ticket. Tickets count from 1; ticket 0 names no operation.
     next_ticket: AtomicU64,
 }
 
-/// In a ticket of what a rank asks of itself.
-pub(crate) const OWN: u64 = 1 << 62;
+/// Set in the ticket of an operation of this rank on itself.
+pub(crate) const OWN_TICKET: u64 = 1 << 62;
 
-/// A peer that this rank has to do with.
-pub(crate) struct Peer {
-    /// What this rank asks of the peer, in order.
+/// The connections and counts between this rank and one peer.
+pub(crate) struct PeerLink {
+    /// Requests of this rank to the peer, in order.
     connection: Mutex<Connection>,
-    /// Requests that are unhandled, either way.
+    /// Counts of unhandled requests, in both directions.
     credits: Credits,
-    /// What the peer asks of this rank.
-    incoming: Mutex<Incoming>,
+    /// The peer's connection to this rank.
+    incoming: Mutex<IncomingConnection>,
 }
 
 impl Peers {
@@ -68,7 +68,7 @@ impl Peers {
             list: (0..ranks).map(|_| OnceLock::new()).collect(),
             standings: Standings::new(ranks),
             pool,
-            commands: Commands::new()?,
+            commands: CommandQueue::new()?,
             doorbells_due: Mutex::default(),
             any_doorbell_due: AtomicBool::new(false),
             next_ticket: AtomicU64::new(1),
@@ -85,26 +85,26 @@ impl Peers {
         &self.pool
     }
 
-    pub(crate) fn commands(&self) -> &Commands {
+    pub(crate) fn commands(&self) -> &CommandQueue {
         &self.commands
     }
 
-    /// A peer, made when this rank first has to do with it.
+    /// Returns a peer, and makes it on first use.
     #[inline(always)] // on the path of every hit
-    pub(crate) fn get(&self, rank: Rank) -> &Peer {
+    pub(crate) fn get(&self, rank: Rank) -> &PeerLink {
         match self.list[rank.index()].get() {
             Some(peer) => peer,
-            None => self.meet(rank),
+            None => self.create(rank),
         }
     }
 
     #[cold]
-    fn meet(&self, rank: Rank) -> &Peer {
-        self.list[rank.index()].get_or_init(|| Box::new(Peer::new(rank)))
+    fn create(&self, rank: Rank) -> &PeerLink {
+        self.list[rank.index()].get_or_init(|| Box::new(PeerLink::new(rank)))
     }
 
-    /// The peer, if this rank ever had to do with it.
-    pub(crate) fn known(&self, rank: u32) -> Option<&Peer> {
+    /// Returns the peer if it was made before.
+    pub(crate) fn known(&self, rank: u32) -> Option<&PeerLink> {
         Some(&**self.list.get(rank as usize)?.get()?)
     }
 
@@ -112,86 +112,103 @@ impl Peers {
         Ticket(self.next_ticket.fetch_add(1, Relaxed))
     }
 
-    /// Of something that this rank asks of itself.
+    /// Returns a ticket for an operation of this rank on itself.
     pub(crate) fn own_ticket(&self) -> Ticket {
-        Ticket(self.ticket().0 | OWN)
+        Ticket(self.ticket().0 | OWN_TICKET)
     }
 
-    /// Has something done by a peer's NIC: the name of its completion, if the NIC has it.
+    /// Posts an operation. Returns the id that its completion carries, if the NIC took it at once.
     ///
     /// # Safety
-    /// As [`Connection::post_now`].
+    /// 1., 2. and 3. as [`Connection::post_now`].
     #[allow(unsafe_code)] // posts work requests
     #[inline(always)]
-    pub(crate) unsafe fn ask(
+    pub(crate) unsafe fn post(
         &self,
         rank: Rank,
         connection: &mut Connection,
-        operation: Operation,
+        operation: RdmaOperation,
     ) -> Option<u64> {
-        // SAFETY: the same contract.
+        // SAFETY: the caller's conditions 1, 2 and 3.
         match unsafe { connection.post_now(&self.pool, operation) } {
             Ok(Ok(id)) => return Some(id),
-            Ok(Err(cause)) => self.not_taken(rank, &cause),
-            // SAFETY: the same contract.
-            Err(operation) => unsafe { self.ask_later(rank, connection, operation) },
+            Ok(Err(cause)) => self.report_refusal(rank, &cause),
+            // SAFETY: the caller's conditions 1, 2 and 3.
+            Err(operation) => unsafe { self.enqueue(rank, connection, operation) },
         }
         None
     }
 
     #[cold]
-    pub(crate) fn not_taken(&self, rank: Rank, cause: &io::Error) {
-        tracing::error!(%cause, peer = %rank, "the NIC does not take what is asked of it");
+    pub(crate) fn report_refusal(&self, rank: Rank, cause: &io::Error) {
+        tracing::error!(%cause, peer = %rank, "the NIC refused a request");
         let why = "the NIC refused a request";
-        self.commands.give(Command::Lose(rank, why));
+        self.commands.push(ControlCommand::Lose(rank, why));
     }
 
-    /// Has something done by a peer's NIC that could not be done at once.
+    /// Queues an operation that could not be posted at once.
     ///
     /// # Safety
-    /// As [`Connection::post_now`].
+    /// 1., 2. and 3. as [`Connection::post_now`].
     #[allow(unsafe_code)] // queues what is posted later
-    unsafe fn ask_later(&self, rank: Rank, connection: &mut Connection, operation: Operation) {
-        let first = connection.is_unused();
-        // SAFETY: the same contract.
+    unsafe fn enqueue(&self, rank: Rank, connection: &mut Connection, operation: RdmaOperation) {
+        let is_first = connection.is_unused();
+        // SAFETY: the caller's conditions 1, 2 and 3.
         if let Err(cause) = unsafe { connection.push(&self.pool, operation) } {
-            self.not_taken(rank, &cause);
+            self.report_refusal(rank, &cause);
         }
-        if first {
+        if is_first {
             connection.begin_connecting();
-            self.commands.give(Command::Connect(rank));
+            self.commands.push(ControlCommand::Connect(rank));
         }
-        self.look_after(rank, connection);
+        self.list_for_doorbell(rank, connection);
     }
 
-    /// Asks for an empty write, which touches nothing: when it is done, all before it is.
+    /// Posts an empty write, which touches no memory. Its completion completes all requests before
+    /// it.
     #[allow(unsafe_code)] // posts a work request
-    pub(crate) fn ask_nothing(&self, rank: Rank, connection: &mut Connection) {
-        // SAFETY: a write of no bytes names no memory.
-        unsafe { self.ask(rank, connection, Operation::Access(Access::NOTHING, None)) };
+    pub(crate) fn post_empty_write(&self, rank: Rank, connection: &mut Connection) {
+        // SAFETY: 1., 2., 3. A write of no bytes names no memory.
+        unsafe {
+            self.post(
+                rank,
+                connection,
+                RdmaOperation::Access(RdmaAccess::NOTHING, None),
+            )
+        };
     }
 
-    /// Sends what was written into a slot.
+    /// Posts the send of a filled slot.
     #[allow(unsafe_code)] // posts a work request
     #[inline]
-    pub(crate) fn ask_send(
+    pub(crate) fn post_send(
         &self,
         rank: Rank,
         connection: &mut Connection,
         slot: SendSlot,
         len: usize,
-        front: Front,
+        immediate: Immediate,
     ) {
         let len = len as u32;
-        // SAFETY: the slot is registered as long as the pool lives, and is the operation's until
-        // its completion gives it back.
-        unsafe { self.ask(rank, connection, Operation::Send { slot, len, front }) };
+        // SAFETY: 1. The slot is registered as long as the pool lives. 2. The operation owns the
+        // slot until its completion gives it back. 3. A send names no memory of the peer.
+        unsafe {
+            self.post(
+                rank,
+                connection,
+                RdmaOperation::Send {
+                    slot,
+                    len,
+                    immediate,
+                },
+            )
+        };
     }
 
-    /// If something waits for the doorbell, polls look after it from now on.
+    /// Lists the connection for the next flush, if a request waits for the doorbell.
     #[inline]
-    pub(crate) fn look_after(&self, rank: Rank, connection: &mut Connection) {
-        if connection.list() {
+    pub(crate) fn list_for_doorbell(&self, rank: Rank, connection: &mut Connection) {
+        if connection.mark_listed() {
             self.doorbells_due.lock().push(rank.0);
             self.any_doorbell_due.store(true, Relaxed);
         }
@@ -214,24 +231,24 @@ impl Peers {
             };
             let mut connection = peer.connection.lock();
             if let Err(cause) = connection.flush(&self.pool) {
-                self.not_taken(Rank(*rank), &cause);
+                self.report_refusal(Rank(*rank), &cause);
             }
-            connection.stay_listed()
+            connection.refresh_listed()
         });
         let mut due = self.doorbells_due.lock();
         due.append(&mut list);
         self.any_doorbell_due.store(!due.is_empty(), Relaxed);
     }
 
-    /// Whether a peer has nothing to do of which its NIC may tell.
+    /// Returns whether no signaled request to a peer is in flight or queued.
     pub(crate) fn is_idle(&self, rank: u32) -> bool {
-        let is_idle = |peer: &Peer| peer.connection.lock().is_idle();
+        let is_idle = |peer: &PeerLink| peer.connection.lock().is_idle();
         self.known(rank).is_none_or(is_idle)
     }
 
-    /// Whether everything that was asked of the NICs of ranks that are there is known to be done.
-    /// Where it is not known of messages, it will be.
-    pub(crate) fn is_quiet(&self) -> bool {
+    /// Returns whether all requests to present ranks are known to be done. Where only unsignaled
+    /// messages are in flight, posts an empty write whose completion will tell.
+    pub(crate) fn settle(&self) -> bool {
         let mut quiet = true;
         for rank in (0..self.list.len() as u32).map(Rank) {
             let Some(peer) = self.known(rank.0) else {
@@ -242,7 +259,7 @@ impl Peers {
             }
             let mut connection = peer.connection.lock();
             if connection.is_idle() && !connection.is_empty() {
-                self.ask_nothing(rank, &mut connection);
+                self.post_empty_write(rank, &mut connection);
             }
             quiet &= connection.is_empty();
         }
@@ -250,7 +267,7 @@ impl Peers {
     }
 }
 
-impl Peer {
+impl PeerLink {
     fn new(rank: Rank) -> Self {
         Self {
             connection: Mutex::new(Connection::new(rank.0)),
@@ -269,7 +286,7 @@ impl Peer {
         &self.credits
     }
 
-    pub(crate) fn incoming(&self) -> &Mutex<Incoming> {
+    pub(crate) fn incoming(&self) -> &Mutex<IncomingConnection> {
         &self.incoming
     }
 }

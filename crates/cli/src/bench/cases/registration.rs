@@ -101,7 +101,7 @@ fn raw_calls(network: &str) -> Result<Option<Register>, String> {
             }))
         }
         "smp+pin" => {
-            let bare = hydrant_pin::Bare::open().map_err(described)?;
+            let bare = hydrant_pin::BareRing::open().map_err(described)?;
             Some(Box::new(move |memory| {
                 bare.register(memory).map_err(described)
             }))

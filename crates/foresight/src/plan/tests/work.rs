@@ -6,13 +6,20 @@ use crate::plan::tree::steps;
 /// The number of regions and tree nodes visited for one use, its registration and its deregistration. So many regions
 /// of `pages` pages, `apart` pages from each other, are used in turn.
 fn steps_a_use(regions: u64, pages: u64, apart: u64, limit_pages: u64) -> u64 {
+    let config = Config {
+        limit_bytes: limit_pages * PAGE,
+        ..CONFIG
+    };
+    steps_with(config, regions, pages, apart)
+}
+
+/// As [`steps_a_use`], with another configuration.
+fn steps_with(config: Config, regions: u64, pages: u64, apart: u64) -> u64 {
+    let limit_pages = config.limit_bytes / PAGE;
     // Each region has the same time, so that all work is done in time.
     const EACH: u64 = 1000;
     const ROUNDS: u64 = 8;
-    let mut one = One::new(Config {
-        limit_bytes: limit_pages * PAGE,
-        ..CONFIG
-    });
+    let mut one = One::new(config);
     let mut steps_of_last = 0;
     let mut ahead = 0;
     for round in 0..ROUNDS {
@@ -45,7 +52,7 @@ fn steps_a_use(regions: u64, pages: u64, apart: u64, limit_pages: u64) -> u64 {
         steps_of_last = steps::take() / regions;
     }
     assert!(
-        regions < 10 || limit_pages < u64::MAX >> 12 || ahead > regions,
+        regions < 10 || limit_pages < u64::MAX >> 12 || config.lost_part > 0 || ahead > regions,
         "{ahead} found"
     );
     steps_of_last
@@ -86,4 +93,71 @@ fn that_regions_overlap_costs_what_those_cost_that_do() {
 fn so_does_a_limit_that_puts_most_of_them_off() {
     let steps = [64, 250, 1000].map(|it| steps_a_use(it, 1, 2, 16));
     assert!(steps.iter().all(|it| *it < MOST), "{steps:?}");
+}
+
+/// As one that steps back: a use is charged for the neighbours that it tears.
+const STEPS_BACK: Config = Config {
+    limit_bytes: (u64::MAX >> 12) * PAGE,
+    lost_part: 100,
+    ..CONFIG
+};
+
+#[test]
+fn so_does_stepping_back() {
+    let steps = [64, 250, 1000].map(|it| steps_with(STEPS_BACK, it, 4, 1));
+    assert!(steps.iter().all(|it| *it < MOST), "{steps:?}");
+}
+
+#[test]
+fn where_all_overlap_a_bounded_number_of_neighbours_is_looked_at() {
+    // No use is worth giving up, so that all stay registered. A page of each lies in all others.
+    let mut one = One::new(Config {
+        lost_part: u64::MAX,
+        ..STEPS_BACK
+    });
+    for page in 0..1000 {
+        let action = one.used_pages(page + 1, page, 1000, 1000 + page, Way::OnDemand);
+        assert_eq!(action, None);
+    }
+    let Some(Action::Deregister { id, .. }) = one.plan.rest() else {
+        panic!("all are registered");
+    };
+    one.plan.deregistered(id);
+    steps::take();
+    let neighbours = one.plan.neighbours(id).len();
+    let steps = steps::take();
+    assert!(neighbours == 16 && steps < MOST, "{neighbours}, {steps}");
+}
+
+#[test]
+fn those_in_use_within_a_place_are_found_without_a_look_at_others() {
+    let mut one = One::new(CONFIG);
+    let place = |page: u64| Region {
+        addr: page * PAGE,
+        bytes: PAGE,
+    };
+    for page in (0..1000).map(|it| 2 * it) {
+        let Some(Action::Deregister { id, .. }) =
+            one.used(page + 1, page, 1000 + page, Way::OnDemand)
+        else {
+            panic!("a first use is given up");
+        };
+        one.plan.still_used(id);
+    }
+    steps::take();
+    let all = one.plan.in_use_within(place(500));
+    assert_eq!(all, Vec::from_iter(one.plan.known(place(500))));
+    assert_eq!(one.plan.in_use_within(place(501)), []);
+    let looks = steps::take();
+    assert!(looks < MOST, "{looks}");
+    // One that was given up since is not among them.
+    for id in all {
+        let action = one.plan.try_again(id, Time(9000));
+        assert!(
+            matches!(action, Some(Action::Deregister { .. })),
+            "{action:?}"
+        );
+        one.plan.deregistered(id);
+    }
+    assert_eq!(one.plan.in_use_within(place(500)), []);
 }

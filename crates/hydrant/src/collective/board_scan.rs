@@ -1,38 +1,39 @@
-//! Scans of flat teams, on [boards](super::board): a member reads, slot by slot, what those before it reduce
-//! to, combines that with what it gave, and shows the next member the outcome while it goes on.
+//! Scans of flat teams, on [boards](super::board). A member reads, slot by slot, the reduction of the
+//! members before it, combines it with its own elements, and shows the next member the outcome.
 
 use std::ops::Range;
 
 use super::{
     all_gather::{bytes, bytes_mut},
-    board::{Board, Phase, Readers, Slots, base},
-    header::Header,
-    piggyback::Piggyback,
-    sought::Sought,
-    streams::GoesOut,
+    awaited::Awaited,
+    board::{Board, DataPhase, StreamReaders, StreamSlots, base},
+    header::CallHeader,
+    piggyback::PiggybackData,
+    streams::DataGuard,
     team::{Team, outside},
 };
 use crate::{Pod, Result};
 
-/// A scan of many elements, as far as this member has come.
-pub(super) struct Scanning<'a, T, F> {
+/// A scan of many elements in progress.
+pub(super) struct BoardScan<'a, T, F> {
     team: &'a Team,
     board: &'a Board,
     base: u64,
-    slots: Slots,
-    /// What this member gave, and in its place, up to slot `done`, the result.
+    slots: StreamSlots,
+    /// This member's elements; up to slot `done`, the result.
     data: &'a mut [T],
-    /// What the first member gets, if the scan is exclusive.
+    /// The value for the first member, if the scan is exclusive.
     first: Option<T>,
     fold: &'a F,
     done: usize,
-    /// A slot of what the members before this one reduce to, and of that with what this one gave.
+    /// A slot of the reduction of the members before this one; the same combined with this member's
+    /// elements.
     before: Vec<T>,
     with_mine: Vec<T>,
 }
 
-impl<'a, T: Pod, F: Fn(&mut [T], &[T])> Scanning<'a, T, F> {
-    /// A scan by the next agreement. `T` has a size for which [there is room](Team::board_for).
+impl<'a, T: Pod, F: Fn(&mut [T], &[T])> BoardScan<'a, T, F> {
+    /// A scan of the next agreement. A slot [has room](Team::board_for) for an element of type `T`.
     pub(super) fn new(
         team: &'a Team,
         board: &'a Board,
@@ -40,7 +41,7 @@ impl<'a, T: Pod, F: Fn(&mut [T], &[T])> Scanning<'a, T, F> {
         first: Option<T>,
         fold: &'a F,
     ) -> Result<Self> {
-        let at = team.next(Phase::Only);
+        let at = team.next(DataPhase::Only);
         let stream = (size_of_val(data), team.members.len() - 1);
         let slots = team.chained(at, stream, size_of::<T>())?;
         Ok(Self {
@@ -57,7 +58,7 @@ impl<'a, T: Pod, F: Fn(&mut [T], &[T])> Scanning<'a, T, F> {
         })
     }
 
-    /// Makes room for a slot, where there are members before this one.
+    /// Allocates room for a slot, if there are members before this one.
     fn make_room(&mut self) -> Result<()> {
         if self.team.me > 0 {
             let room = Some(self.slots.elements(size_of::<T>()).min(self.data.len()));
@@ -67,22 +68,25 @@ impl<'a, T: Pod, F: Fn(&mut [T], &[T])> Scanning<'a, T, F> {
     }
 
     /// Agrees, and scans.
-    pub(super) async fn run(mut self, header: Header, checked: Result<()>) -> Result<()> {
+    pub(super) async fn run(mut self, header: CallHeader, checked: Result<()>) -> Result<()> {
         let checked = checked.and_then(|()| self.make_room());
-        // The others wait for the first; who has none before it changes nothing of its own by showing it.
-        if self.team.me == 0 && self.first.is_none() && self.team.may_show_ahead(&checked) {
+        // The others wait for the first member. In an inclusive scan its elements do not change, so it may
+        // show them early.
+        if self.team.me == 0 && self.first.is_none() && self.team.may_show_early(&checked) {
             while self.advance()? && self.team.progress.is_crowded() {}
         }
-        self.team.agree(header, checked, Piggyback::Nothing).await?;
-        let goes_out = GoesOut::new(self.team);
+        self.team
+            .agree(header, checked, PiggybackData::Nothing)
+            .await?;
+        let guard = DataGuard::new(self.team);
         loop {
-            let stood = self.board.stand();
+            let version = self.board.version();
             if !self.advance()? {
                 if self.done == self.all() {
-                    goes_out.over();
+                    guard.finish();
                     return Ok(());
                 }
-                let change = Sought::Change(stood);
+                let change = Awaited::BoardChange(version);
                 self.team.until_data(change).await?;
             }
         }
@@ -96,7 +100,8 @@ impl<'a, T: Pod, F: Fn(&mut [T], &[T])> Scanning<'a, T, F> {
         Some(self.team.me + 1).filter(|next| *next < self.team.members.len())
     }
 
-    /// Scans one more slot, if what is before it is there, and room for what comes of it: whether that was done.
+    /// Scans one more slot, if its predecessor is shown and there is room for the outcome. Returns whether
+    /// it did.
     fn advance(&mut self) -> Result<bool> {
         let (team, board, base, all) = (self.team, self.board, self.base, self.all());
         let number = self.done;
@@ -121,7 +126,7 @@ impl<'a, T: Pod, F: Fn(&mut [T], &[T])> Scanning<'a, T, F> {
                 let stream = (previous, self.slots, place);
                 let bytes = bytes_mut(&mut self.before[..range.len()]);
                 team.read_slot(board, stream, number, bytes)?;
-                team.say_read(board, stream, base, (number + 1, all));
+                team.report_read(board, stream, base, (number + 1, all));
                 self.combine(range)?;
             }
         }
@@ -129,7 +134,7 @@ impl<'a, T: Pod, F: Fn(&mut [T], &[T])> Scanning<'a, T, F> {
         Ok(true)
     }
 
-    /// Combines a slot with what is before it, for this member and for those behind it.
+    /// Combines a slot with the reduction before it, for this member and its successors.
     fn combine(&mut self, range: Range<usize>) -> Result<()> {
         let (fold, is_last) = (self.fold, self.next().is_none());
         let (mine, before) = (
@@ -137,24 +142,24 @@ impl<'a, T: Pod, F: Fn(&mut [T], &[T])> Scanning<'a, T, F> {
             &mut self.before[..range.len()],
         );
         if self.first.is_none() {
-            self.team.or_leave(|| fold(before, mine));
+            self.team.run_user_function(|| fold(before, mine));
             mine.copy_from_slice(before);
             return self.show(&self.before[..range.len()]);
         }
         if !is_last {
             let with_mine = &mut self.with_mine[..range.len()];
             with_mine.copy_from_slice(before);
-            self.team.or_leave(|| fold(with_mine, mine));
+            self.team.run_user_function(|| fold(with_mine, mine));
         }
         mine.copy_from_slice(before);
         self.show(&self.with_mine[..range.len()])
     }
 
-    /// Whether the next member, if there is one, has read so much that this one may show it more.
+    /// Returns whether the next member, if any, has read enough for another slot.
     fn has_room(&self) -> bool {
         let room = |next| {
             let shown = (self.done, self.all());
-            (self.board).has_room(Readers::One(next), self.slots, self.base, shown)
+            (self.board).has_room(StreamReaders::One(next), self.slots, self.base, shown)
         };
         self.next().is_none_or(room)
     }
@@ -164,11 +169,11 @@ impl<'a, T: Pod, F: Fn(&mut [T], &[T])> Scanning<'a, T, F> {
         let Some(next) = self.next() else {
             return Ok(());
         };
-        let readers = Readers::One(next);
+        let readers = StreamReaders::One(next);
         (self.board)
-            .show_copied(readers, self.slots, self.base, self.done, bytes(slot))
+            .copy_and_show(readers, self.slots, self.base, self.done, bytes(slot))
             .map_err(outside)?;
-        self.team.touched(next);
+        self.team.notify_after_store(next);
         Ok(())
     }
 }

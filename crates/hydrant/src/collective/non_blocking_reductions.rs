@@ -1,14 +1,14 @@
 //! Reductions and scans, begun and not waited for.
 //!
-//! As with [collectives that bring elements](super::begin). Functions that reduce are run, and dropped,
+//! As with [collectives that bring elements](super::non_blocking). Functions that reduce are run, and dropped,
 //! by whatever thread goes on with the collective: they are to be as quick as a handler, and what waits
 //! is [`Error::InHandler`](crate::Error::InHandler) there, too.
 
 use super::{
     Op, Reducible,
-    header::Operation,
+    header::CollectiveKind,
     op::{fold_of, identity_of},
-    reduce::{by, by_function, by_op},
+    reduce::{fold_with, reduction_by_function, reduction_by_op},
     team::Team,
 };
 use crate::{Begun, Pod, Result, TeamRank, progress::in_handler};
@@ -26,8 +26,8 @@ impl Team {
         op: Op,
     ) -> Result<Begun<Option<Vec<T>>>> {
         self.begin_queued("reduce_nb", |team| async move {
-            let reduction = by_op::<T>(Operation::Reduce, op);
-            team.reduce_to(root, reduction, &mine, fold_of(op)).await
+            let reduction = reduction_by_op::<T>(CollectiveKind::Reduce, op);
+            team.reduce_async(root, reduction, &mine, fold_of(op)).await
         })
     }
 
@@ -42,10 +42,10 @@ impl Team {
         mine: Vec<T>,
         combine: impl Fn(T, T) -> T + Send + Sync + 'static,
     ) -> Result<Begun<Option<Vec<T>>>> {
-        let fold = quick(by(combine));
+        let fold = quick(fold_with(combine));
         self.begin_queued("reduce_with_nb", |team| async move {
-            let reduction = by_function(Operation::Reduce);
-            team.reduce_to(root, reduction, &mine, fold).await
+            let reduction = reduction_by_function(CollectiveKind::Reduce);
+            team.reduce_async(root, reduction, &mine, fold).await
         })
     }
 
@@ -61,8 +61,8 @@ impl Team {
         op: Op,
     ) -> Result<Begun<Vec<T>>> {
         self.begin_queued("reduce_in_place_nb", |team| async move {
-            let reduction = by_op::<T>(Operation::Reduce, op);
-            team.reduce_here(root, reduction, &mut data, fold_of(op))
+            let reduction = reduction_by_op::<T>(CollectiveKind::Reduce, op);
+            team.reduce_in_place_async(root, reduction, &mut data, fold_of(op))
                 .await?;
             Ok(data)
         })
@@ -79,10 +79,11 @@ impl Team {
         mut data: Vec<T>,
         combine: impl Fn(T, T) -> T + Send + Sync + 'static,
     ) -> Result<Begun<Vec<T>>> {
-        let fold = quick(by(combine));
+        let fold = quick(fold_with(combine));
         self.begin_queued("reduce_in_place_with_nb", |team| async move {
-            let reduction = by_function(Operation::Reduce);
-            team.reduce_here(root, reduction, &mut data, fold).await?;
+            let reduction = reduction_by_function(CollectiveKind::Reduce);
+            team.reduce_in_place_async(root, reduction, &mut data, fold)
+                .await?;
             Ok(data)
         })
     }
@@ -98,8 +99,9 @@ impl Team {
         op: Op,
     ) -> Result<Begun<Vec<T>>> {
         self.begin_queued("all_reduce_nb", |team| async move {
-            let reduction = by_op::<T>(Operation::AllReduce, op);
-            team.reduce_all(reduction, &mut data, fold_of(op)).await?;
+            let reduction = reduction_by_op::<T>(CollectiveKind::AllReduce, op);
+            team.all_reduce_async(reduction, &mut data, fold_of(op))
+                .await?;
             Ok(data)
         })
     }
@@ -114,10 +116,10 @@ impl Team {
         mut data: Vec<T>,
         combine: impl Fn(T, T) -> T + Send + Sync + 'static,
     ) -> Result<Begun<Vec<T>>> {
-        let fold = quick(by(combine));
+        let fold = quick(fold_with(combine));
         self.begin_queued("all_reduce_with_nb", |team| async move {
-            let reduction = by_function(Operation::AllReduce);
-            team.reduce_all(reduction, &mut data, fold).await?;
+            let reduction = reduction_by_function(CollectiveKind::AllReduce);
+            team.all_reduce_async(reduction, &mut data, fold).await?;
             Ok(data)
         })
     }
@@ -135,8 +137,8 @@ impl Team {
         op: Op,
     ) -> Result<Begun<Vec<T>>> {
         self.begin_queued("reduce_scatter_nb", |team| async move {
-            let reduction = by_op::<T>(Operation::ReduceScatter, op);
-            team.reduce_parts(reduction, &data, &mut mine, fold_of(op))
+            let reduction = reduction_by_op::<T>(CollectiveKind::ReduceScatter, op);
+            team.reduce_scatter_async(reduction, &data, &mut mine, fold_of(op))
                 .await?;
             Ok(mine)
         })
@@ -153,10 +155,11 @@ impl Team {
         mut mine: Vec<T>,
         combine: impl Fn(T, T) -> T + Send + Sync + 'static,
     ) -> Result<Begun<Vec<T>>> {
-        let fold = quick(by(combine));
+        let fold = quick(fold_with(combine));
         self.begin_queued("reduce_scatter_with_nb", |team| async move {
-            let reduction = by_function(Operation::ReduceScatter);
-            team.reduce_parts(reduction, &data, &mut mine, fold).await?;
+            let reduction = reduction_by_function(CollectiveKind::ReduceScatter);
+            team.reduce_scatter_async(reduction, &data, &mut mine, fold)
+                .await?;
             Ok(mine)
         })
     }
@@ -174,8 +177,8 @@ impl Team {
         op: Op,
     ) -> Result<Begun<Vec<T>>> {
         self.begin_queued("reduce_scatter_v_nb", |team| async move {
-            let reduction = by_op::<T>(Operation::ReduceScatterV, op);
-            team.reduce_blocks(reduction, &data, &counts, &mut mine, fold_of(op))
+            let reduction = reduction_by_op::<T>(CollectiveKind::ReduceScatterV, op);
+            team.reduce_scatter_v_async(reduction, &data, &counts, &mut mine, fold_of(op))
                 .await?;
             Ok(mine)
         })
@@ -193,10 +196,10 @@ impl Team {
         mut mine: Vec<T>,
         combine: impl Fn(T, T) -> T + Send + Sync + 'static,
     ) -> Result<Begun<Vec<T>>> {
-        let fold = quick(by(combine));
+        let fold = quick(fold_with(combine));
         self.begin_queued("reduce_scatter_v_with_nb", |team| async move {
-            let reduction = by_function(Operation::ReduceScatterV);
-            team.reduce_blocks(reduction, &data, &counts, &mut mine, fold)
+            let reduction = reduction_by_function(CollectiveKind::ReduceScatterV);
+            team.reduce_scatter_v_async(reduction, &data, &counts, &mut mine, fold)
                 .await?;
             Ok(mine)
         })
@@ -213,8 +216,8 @@ impl Team {
         op: Op,
     ) -> Result<Begun<Vec<T>>> {
         self.begin_queued("scan_nb", |team| async move {
-            let reduction = by_op::<T>(Operation::Scan, op);
-            team.scan_by(reduction, &mut data, None, fold_of(op))
+            let reduction = reduction_by_op::<T>(CollectiveKind::Scan, op);
+            team.scan_async(reduction, &mut data, None, fold_of(op))
                 .await?;
             Ok(data)
         })
@@ -230,10 +233,10 @@ impl Team {
         mut data: Vec<T>,
         combine: impl Fn(T, T) -> T + Send + Sync + 'static,
     ) -> Result<Begun<Vec<T>>> {
-        let fold = quick(by(combine));
+        let fold = quick(fold_with(combine));
         self.begin_queued("scan_with_nb", |team| async move {
-            let reduction = by_function(Operation::Scan);
-            team.scan_by(reduction, &mut data, None, fold).await?;
+            let reduction = reduction_by_function(CollectiveKind::Scan);
+            team.scan_async(reduction, &mut data, None, fold).await?;
             Ok(data)
         })
     }
@@ -249,8 +252,8 @@ impl Team {
         op: Op,
     ) -> Result<Begun<Vec<T>>> {
         self.begin_queued("exclusive_scan_nb", |team| async move {
-            let reduction = by_op::<T>(Operation::ExclusiveScan, op);
-            team.scan_by(reduction, &mut data, Some(identity_of(op)), fold_of(op))
+            let reduction = reduction_by_op::<T>(CollectiveKind::ExclusiveScan, op);
+            team.scan_async(reduction, &mut data, Some(identity_of(op)), fold_of(op))
                 .await?;
             Ok(data)
         })
@@ -267,10 +270,10 @@ impl Team {
         first: T,
         combine: impl Fn(T, T) -> T + Send + Sync + 'static,
     ) -> Result<Begun<Vec<T>>> {
-        let fold = quick(by(combine));
+        let fold = quick(fold_with(combine));
         self.begin_queued("exclusive_scan_with_nb", |team| async move {
-            let reduction = by_function(Operation::ExclusiveScan);
-            team.scan_by(reduction, &mut data, Some(first), fold)
+            let reduction = reduction_by_function(CollectiveKind::ExclusiveScan);
+            team.scan_async(reduction, &mut data, Some(first), fold)
                 .await?;
             Ok(data)
         })
@@ -281,15 +284,15 @@ impl Team {
 /// service thread, and it holds the queue of the team.
 fn quick<T: Pod>(fold: impl Fn(&mut [T], &[T])) -> impl Fn(&mut [T], &[T]) {
     /// What is dropped as it is run.
-    struct Quick<F>(Option<F>);
-    impl<F> Drop for Quick<F> {
+    struct RunAsHandler<F>(Option<F>);
+    impl<F> Drop for RunAsHandler<F> {
         fn drop(&mut self) {
             in_handler(|| drop(self.0.take()));
         }
     }
-    let fold = Quick(Some(fold));
+    let fold = RunAsHandler(Some(fold));
     move |into, with| {
-        if let Quick(Some(fold)) = &fold {
+        if let RunAsHandler(Some(fold)) = &fold {
             in_handler(|| fold(into, with));
         }
     }

@@ -13,7 +13,9 @@ impl Team {
     /// As every collective that is [begun](Team#collectives-in-the-background); the handle, as
     /// [`barrier`](Self::barrier).
     pub fn barrier_nb(&self) -> Result<Begun<()>> {
-        self.begin_queued("barrier_nb", |team| async move { team.meet(None).await })
+        self.begin_queued("barrier_nb", |team| async move {
+            team.barrier_async(None).await
+        })
     }
 
     /// As [`barrier_nb`](Self::barrier_nb), and checks that every member gave the same name.
@@ -23,7 +25,7 @@ impl Team {
     /// [`barrier_named`](Self::barrier_named).
     pub fn barrier_named_nb(&self, name: u64) -> Result<Begun<()>> {
         self.begin_queued("barrier_named_nb", |team| async move {
-            team.meet(Some(name)).await
+            team.barrier_async(Some(name)).await
         })
     }
 
@@ -38,7 +40,7 @@ impl Team {
         mut data: Vec<T>,
     ) -> Result<Begun<Vec<T>>> {
         self.begin_queued("broadcast_nb", |team| async move {
-            team.bring(root, &mut data).await?;
+            team.broadcast_async(root, &mut data).await?;
             Ok(data)
         })
     }
@@ -54,7 +56,7 @@ impl Team {
         mine: Vec<T>,
     ) -> Result<Begun<Option<Vec<T>>>> {
         self.begin_queued("gather_nb", |team| async move {
-            team.gather_at(root, &mine).await
+            team.gather_async(root, &mine).await
         })
     }
 
@@ -72,7 +74,7 @@ impl Team {
         let mut into = into.map(|(into, blocks)| (into, blocks.keep()));
         self.begin_queued("gather_v_into_nb", |team| async move {
             let room = (into.as_mut()).map(|(into, kept)| (into.as_mut_slice(), kept.blocks()));
-            team.gather_v_to(root, &mine, room).await?;
+            team.gather_v_into_async(root, &mine, room).await?;
             Ok(into.filter(|_| root == team.rank()).map(|(into, _)| into))
         })
     }
@@ -84,7 +86,7 @@ impl Team {
     /// [`all_gather`](Self::all_gather).
     pub fn all_gather_nb<T: Pod + Send + Sync>(&self, mine: Vec<T>) -> Result<Begun<Vec<T>>> {
         self.begin_queued("all_gather_nb", |team| async move {
-            team.gather_all(&mine).await
+            team.all_gather_async(&mine).await
         })
     }
 
@@ -99,7 +101,7 @@ impl Team {
         mut data: Vec<T>,
     ) -> Result<Begun<Vec<T>>> {
         self.begin_queued("all_gather_in_place_nb", |team| async move {
-            team.gather_all_in_place(&mut data).await?;
+            team.all_gather_in_place_async(&mut data).await?;
             Ok(data)
         })
     }
@@ -117,7 +119,7 @@ impl Team {
     ) -> Result<Begun<Vec<T>>> {
         let kept = blocks.keep();
         self.begin_queued("all_gather_v_into_nb", |team| async move {
-            team.gather_all_v_into(&mine, &mut into, kept.blocks())
+            team.all_gather_v_into_async(&mine, &mut into, kept.blocks())
                 .await?;
             Ok(into)
         })
@@ -136,7 +138,8 @@ impl Team {
     ) -> Result<Begun<Vec<T>>> {
         let kept = blocks.keep();
         self.begin_queued("all_gather_v_in_place_nb", |team| async move {
-            team.gather_all_v_in_place(&mut data, kept.blocks()).await?;
+            team.all_gather_v_in_place_async(&mut data, kept.blocks())
+                .await?;
             Ok(data)
         })
     }
@@ -154,7 +157,7 @@ impl Team {
         mut mine: Vec<T>,
     ) -> Result<Begun<Vec<T>>> {
         self.begin_queued("scatter_nb", |team| async move {
-            team.hand_out(root, all.as_deref(), &mut mine).await?;
+            team.scatter_async(root, all.as_deref(), &mut mine).await?;
             Ok(mine)
         })
     }
@@ -173,7 +176,7 @@ impl Team {
         let all = all.map(|(all, blocks)| (all, blocks.keep()));
         self.begin_queued("scatter_v_nb", |team| async move {
             let all = (all.as_ref()).map(|(all, kept)| (all.as_slice(), kept.blocks()));
-            team.hand_out_v(root, all, &mut mine).await?;
+            team.scatter_v_async(root, all, &mut mine).await?;
             Ok(mine)
         })
     }
@@ -185,7 +188,7 @@ impl Team {
     /// [`all_to_all`](Self::all_to_all).
     pub fn all_to_all_nb<T: Pod + Send + Sync>(&self, mut parts: Vec<T>) -> Result<Begun<Vec<T>>> {
         self.begin_queued("all_to_all_nb", |team| async move {
-            team.transpose_in_place(&mut parts).await?;
+            team.all_to_all_in_place_async(&mut parts).await?;
             Ok(parts)
         })
     }
@@ -200,7 +203,7 @@ impl Team {
         parts: Vec<Vec<T>>,
     ) -> Result<Begun<Vec<Vec<T>>>> {
         self.begin_queued("all_to_all_v_nb", |team| async move {
-            team.swap_parts(&parts).await
+            team.all_to_all_v_async(&parts).await
         })
     }
 
@@ -219,7 +222,7 @@ impl Team {
         let kept = (from_blocks.keep(), into_blocks.keep());
         self.begin_queued("all_to_all_v_into_nb", |team| async move {
             let (from_blocks, into_blocks) = (kept.0.blocks(), kept.1.blocks());
-            team.swap_blocks(&from, from_blocks, &mut into, into_blocks)
+            team.all_to_all_v_into_async(&from, from_blocks, &mut into, into_blocks)
                 .await?;
             Ok(into)
         })

@@ -1,4 +1,4 @@
-//! What is said again and again, until it is answered.
+//! Datagrams that are resent until they are answered.
 
 use std::{
     hash::Hash,
@@ -7,10 +7,10 @@ use std::{
 
 use rustc_hash::FxHashMap;
 
-/// Between two times that an unanswered datagram is sent.
-const AGAIN: Duration = Duration::from_millis(50);
+/// The time between two sends of an unanswered datagram.
+const RETRY: Duration = Duration::from_millis(50);
 
-/// Things said and not answered yet: to whom or of what, what exactly, and when last.
+/// Unanswered datagrams: for each key, the value that was sent, and when it was sent last.
 #[derive(Debug)]
 pub(super) struct Unanswered<K, V>(FxHashMap<K, (V, Instant)>);
 
@@ -21,18 +21,18 @@ impl<K, V> Default for Unanswered<K, V> {
 }
 
 impl<K: Copy + Eq + Hash, V: Copy> Unanswered<K, V> {
-    /// It was said just now.
-    pub(super) fn said(&mut self, key: K, what: V) {
+    /// Notes a value as sent now.
+    pub(super) fn note_sent(&mut self, key: K, what: V) {
         self.0.insert(key, (what, Instant::now()));
     }
 
-    /// It was answered, or need not be any more.
-    pub(super) fn answered(&mut self, key: K) {
+    /// Forgets a value that was answered, or that needs no answer any more.
+    pub(super) fn note_answered(&mut self, key: K) {
         self.0.remove(&key);
     }
 
-    /// What was said last under that key, if it is unanswered.
-    pub(super) fn of(&self, key: K) -> Option<V> {
+    /// Returns the unanswered value of a key.
+    pub(super) fn pending(&self, key: K) -> Option<V> {
         self.0.get(&key).map(|(what, _)| *what)
     }
 
@@ -40,12 +40,13 @@ impl<K: Copy + Eq + Hash, V: Copy> Unanswered<K, V> {
         self.0.is_empty()
     }
 
-    /// What is to be said again now; nothing any more to those not to be `kept`.
+    /// Returns the entries to resend now, and notes them as sent. Drops the keys that are not to be
+    /// `kept`.
     pub(super) fn due(&mut self, now: Instant, kept: impl Fn(K) -> bool) -> Vec<(K, V)> {
         self.0.retain(|key, _| kept(*key));
         let mut due = Vec::new();
         for (key, (what, last)) in &mut self.0 {
-            if now.saturating_duration_since(*last) >= AGAIN {
+            if now.saturating_duration_since(*last) >= RETRY {
                 *last = now;
                 due.push((*key, *what));
             }
@@ -53,9 +54,9 @@ impl<K: Copy + Eq + Hash, V: Copy> Unanswered<K, V> {
         due
     }
 
-    /// When something is to be said again.
+    /// Returns when the next entry is to be resent.
     pub(super) fn next(&self) -> Option<Instant> {
-        self.0.values().map(|(_, last)| *last + AGAIN).min()
+        self.0.values().map(|(_, last)| *last + RETRY).min()
     }
 }
 
@@ -64,20 +65,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn things_are_said_again_until_they_are_answered() {
+    fn values_are_resent_until_they_are_answered() {
         let mut unanswered = Unanswered::default();
         assert!(unanswered.is_empty() && unanswered.next().is_none());
-        unanswered.said(1, 'a');
-        unanswered.said(2, 'b');
-        unanswered.said(3, 'c');
+        unanswered.note_sent(1, 'a');
+        unanswered.note_sent(2, 'b');
+        unanswered.note_sent(3, 'c');
         let now = Instant::now();
         assert!(unanswered.due(now, |_| true).is_empty());
-        let later = now + AGAIN;
-        unanswered.answered(1);
+        let later = now + RETRY;
+        unanswered.note_answered(1);
         assert_eq!(unanswered.due(later, |key| key != 3), [(2, 'b')]);
-        assert_eq!((unanswered.of(2), unanswered.of(3)), (Some('b'), None));
+        assert_eq!(
+            (unanswered.pending(2), unanswered.pending(3)),
+            (Some('b'), None)
+        );
         assert!(unanswered.due(later, |_| true).is_empty());
-        assert_eq!(unanswered.next(), Some(later + AGAIN));
-        assert_eq!(unanswered.due(later + AGAIN, |_| true), [(2, 'b')]);
+        assert_eq!(unanswered.next(), Some(later + RETRY));
+        assert_eq!(unanswered.due(later + RETRY, |_| true), [(2, 'b')]);
     }
 }

@@ -1,68 +1,70 @@
-//! Which streams each collective of a flat team is made of.
+//! The streams that each collective of a flat team consists of.
 
 use super::{
-    board::{At, Board, Phase, Readers, Slots},
-    streams::{Folding, Streams},
+    board::{Board, DataPhase, PhaseId, StreamReaders, StreamSlots},
+    streams::{BoardStreams, StreamFold},
     team::{Team, outside},
 };
 use crate::{Pod, Result};
 use hydrant_conduit::memory::Fault;
 
 impl Team {
-    /// A phase of the collective that is to be agreed on next.
-    pub(super) fn next(&self, phase: Phase) -> At {
+    /// A phase of the collective that is agreed on next.
+    pub(super) fn next(&self, phase: DataPhase) -> PhaseId {
         (self.last_agreement() + 1, phase)
     }
 
     /// A phase of the collective that was agreed on last.
-    pub(super) fn agreed_on(&self, phase: Phase) -> At {
+    pub(super) fn agreed_on(&self, phase: DataPhase) -> PhaseId {
         (self.last_agreement(), phase)
     }
 
-    /// No streams.
-    pub(super) fn no_streams<'a>(&'a self, board: &'a Board, at: At) -> Streams<'a> {
-        Streams::new(self, board, at.0, at.1)
+    /// An empty set of streams.
+    pub(super) fn no_streams<'a>(&'a self, board: &'a Board, at: PhaseId) -> BoardStreams<'a> {
+        BoardStreams::new(self, board, at.0, at.1)
     }
 
-    /// `block(m)` to each member m, and from m into `into[m]`.
+    /// `block(m)` goes to each member m, and data from m into `into[m]`.
     pub(super) fn exchange_streams<'a, 'b: 'a>(
         &'a self,
         board: &'a Board,
-        at: At,
+        at: PhaseId,
         block: impl Fn(usize) -> &'b [u8],
         into: Vec<&'a mut [u8]>,
-    ) -> Result<Streams<'a>> {
+    ) -> Result<BoardStreams<'a>> {
         let (size, me) = (self.members.len(), self.me);
         let mut streams = self.no_streams(board, at);
         for to in (1..size).map(|distance| (me + distance) % size) {
             streams.give_attached(block(to), to, self.pair(at, me, to, 1)?);
         }
         for (from, into) in into.into_iter().enumerate() {
-            match from == me {
-                true => streams.keep(block(from), into),
-                false => streams.get(from, into, self.pair(at, from, me, 1)?),
+            if from == me {
+                streams.keep(block(from), into)
+            } else {
+                streams.get(from, into, self.pair(at, from, me, 1)?)
             }
         }
         Ok(streams)
     }
 
-    /// `mine` to all, and from each member m into `into[m]`; the own goes to its place, too, if there is one.
+    /// `mine` goes to all, and data from each member m into `into[m]`. This member's own data goes to its
+    /// place if the place is not empty.
     pub(super) fn share_streams<'a>(
         &'a self,
         board: &'a Board,
-        at: At,
+        at: PhaseId,
         mine: &'a [u8],
         into: Vec<&'a mut [u8]>,
-    ) -> Result<Streams<'a>> {
+    ) -> Result<BoardStreams<'a>> {
         let (mut streams, slots) = (self.no_streams(board, at), self.whole_board(at, 1)?);
         match at.1 {
-            // Of more than one reader each saves less than the copy to the board takes.
-            Phase::Only | Phase::First if self.members.len() == 2 => {
+            // With several readers, a direct read saves less than the copy to the board costs.
+            DataPhase::Only | DataPhase::First if self.members.len() == 2 => {
                 streams.give_attached(mine, 1 - self.me, slots);
             }
-            Phase::Only | Phase::First => streams.give(mine, Readers::All, slots),
-            // It was changed in the first.
-            Phase::Second => streams.give_copied(mine, Readers::All, slots),
+            DataPhase::Only | DataPhase::First => streams.give(mine, StreamReaders::All, slots),
+            // The first phase has changed it.
+            DataPhase::Second => streams.give_copied(mine, StreamReaders::All, slots),
         }
         for (from, into) in into.into_iter().enumerate() {
             match from == self.me {
@@ -74,141 +76,150 @@ impl Team {
         Ok(streams)
     }
 
-    /// The root's bytes to all.
+    /// The root's bytes go to all.
     pub(super) fn broadcast_streams<'a>(
         &'a self,
         board: &'a Board,
-        at: At,
+        at: PhaseId,
         root: usize,
         data: &'a mut [u8],
-    ) -> Result<Streams<'a>> {
+    ) -> Result<BoardStreams<'a>> {
         let (mut streams, slots) = (self.no_streams(board, at), self.whole_board(at, 1)?);
-        match root == self.me {
-            true => streams.give_copied(data, Readers::All, slots),
-            false => streams.get(root, data, slots),
+        if root == self.me {
+            streams.give_copied(data, StreamReaders::All, slots)
+        } else {
+            streams.get(root, data, slots)
         }
         Ok(streams)
     }
 
-    /// Every member's bytes to the root, into `into[m]`.
+    /// Every member's bytes go to the root, into `into[m]`.
     pub(super) fn gather_streams<'a>(
         &'a self,
         board: &'a Board,
-        at: At,
+        at: PhaseId,
         root: usize,
         mine: &'a [u8],
         into: Vec<&'a mut [u8]>,
-    ) -> Result<Streams<'a>> {
+    ) -> Result<BoardStreams<'a>> {
         let (mut streams, slots) = (self.no_streams(board, at), self.whole_board(at, 1)?);
         if root != self.me {
-            streams.give(mine, Readers::One(root), slots);
+            streams.give(mine, StreamReaders::One(root), slots);
             return Ok(streams);
         }
         for (from, into) in into.into_iter().enumerate() {
-            match from == self.me {
-                true => streams.keep(mine, into),
-                false => streams.get(from, into, slots),
+            if from == self.me {
+                streams.keep(mine, into)
+            } else {
+                streams.get(from, into, slots)
             }
         }
         Ok(streams)
     }
 
-    /// From the root to every member m its `block(m)`.
+    /// `block(m)` goes from the root to every member m.
     pub(super) fn scatter_streams<'a, 'b: 'a>(
         &'a self,
         board: &'a Board,
-        at: At,
+        at: PhaseId,
         root: usize,
         block: impl Fn(usize) -> &'b [u8],
         mine: &'a mut [u8],
-    ) -> Result<Streams<'a>> {
+    ) -> Result<BoardStreams<'a>> {
         let mut streams = self.no_streams(board, at);
         if root != self.me {
             streams.get(root, mine, self.pair(at, root, self.me, 1)?);
             return Ok(streams);
         }
-        for to in board.readers(Readers::All) {
+        for to in board.readers(StreamReaders::All) {
             let slots = self.pair(at, root, to, 1)?;
-            match self.progress.is_crowded() {
-                // Others have this one's core for what it would copy.
-                true => streams.give_attached(block(to), to, slots),
-                false => streams.give(block(to), Readers::One(to), slots),
+            if self.progress.is_crowded() {
+                // Other ranks need this member's core for the copy that it would make.
+                streams.give_attached(block(to), to, slots)
+            } else {
+                streams.give(block(to), StreamReaders::One(to), slots)
             }
         }
         streams.keep(block(root), mine);
         Ok(streams)
     }
 
-    /// The team's boards, if it has some whose slots have room for such an element.
+    /// The team's boards, if the team is flat and a slot has room for an element.
     pub(super) fn board_for<T>(&self) -> Option<&Board> {
         let board = self.board.as_ref()?;
-        // As in `pair`; the agreement is no matter.
+        // As in `pair`; any agreement gives the same answer.
         let size = self.members.len() - 1;
         let unit = size_of::<T>().max(1);
-        self.slots((0, Phase::First), (0, size), unit)
+        self.slots((0, DataPhase::First), (0, size), unit)
             .map(|_| board)
     }
 
-    /// Of elements that are to be folded each member's slice to it; what comes is folded into the own slice.
+    /// Each member's slice goes to that member, which folds the slices that arrive into its own.
     pub(super) fn fold_streams<'a, T: Pod, F: Fn(&mut [T], &[T])>(
         &'a self,
         board: &'a Board,
-        at: At,
+        at: PhaseId,
         (others, own): (impl Fn(usize) -> &'a [u8], &'a mut [T]),
         fold: &'a F,
-    ) -> Result<(Streams<'a>, Folding<'a, T, F>)> {
+    ) -> Result<(BoardStreams<'a>, StreamFold<'a, T, F>)> {
         let (size, me) = (self.members.len(), self.me);
         let mut streams = self.no_streams(board, at);
         let slots = |from, to| self.pair(at, from, to, size_of::<T>().max(1));
         for to in (1..size).map(|distance| (me + distance) % size) {
-            streams.give_copied(others(to), Readers::One(to), slots(me, to)?);
+            streams.give_copied(others(to), StreamReaders::One(to), slots(me, to)?);
         }
-        // All are alike but for where they lie.
+        // All streams have slots of the same length, at different offsets.
         let from = |member| slots(member, if member == me { (me + 1) % size } else { me });
         let incoming = (0..size).map(from).collect::<Result<Vec<_>>>()?;
-        Ok((streams, Folding::new(own, incoming, fold)))
+        Ok((streams, StreamFold::new(own, incoming, fold)))
     }
 
-    /// Elements of all members to the root, which folds them into its own.
+    /// The elements of all members go to the root, which folds them into its own.
     pub(super) fn fold_to_root_streams<'a, T: Pod, F: Fn(&mut [T], &[T])>(
         &'a self,
         board: &'a Board,
-        at: At,
+        at: PhaseId,
         root: usize,
         (mine, own): (&'a [u8], &'a mut [T]),
         fold: &'a F,
-    ) -> Result<(Streams<'a>, Folding<'a, T, F>)> {
+    ) -> Result<(BoardStreams<'a>, StreamFold<'a, T, F>)> {
         let mut streams = self.no_streams(board, at);
         let slots = self.whole_board(at, size_of::<T>().max(1))?;
         if root != self.me {
-            streams.give(mine, Readers::One(root), slots);
+            streams.give(mine, StreamReaders::One(root), slots);
         }
         let incoming = vec![slots; self.members.len()];
-        Ok((streams, Folding::new(own, incoming, fold)))
+        Ok((streams, StreamFold::new(own, incoming, fold)))
     }
 
-    /// The slots of a stream from one member to another, beside those to all others.
-    fn pair(&self, at: At, from: usize, to: usize, unit: usize) -> Result<Slots> {
+    /// The slots of a stream from one member to another, beside its streams to all others.
+    fn pair(&self, at: PhaseId, from: usize, to: usize, unit: usize) -> Result<StreamSlots> {
         let size = self.members.len();
         let number = (to + size - from) % size - 1;
         let slots = self.slots(at, (number, size - 1), unit);
         slots.ok_or_else(|| outside(Fault::OutOfBounds))
     }
 
-    /// The slots of a stream that has its board for itself.
-    pub(super) fn whole_board(&self, at: At, unit: usize) -> Result<Slots> {
+    /// The slots of a stream that has the whole board.
+    pub(super) fn whole_board(&self, at: PhaseId, unit: usize) -> Result<StreamSlots> {
         let slots = self.slots(at, (0, 1), unit);
         slots.ok_or_else(|| outside(Fault::OutOfBounds))
     }
 
-    /// The slots of a stream of so many bytes that each member passes on when it has combined it, so many times.
-    pub(super) fn chained(&self, at: At, stream: (usize, usize), unit: usize) -> Result<Slots> {
-        let slots = Slots::passed_on(self.layout.board_len(), at, stream, unit);
+    /// The slots of a stream that members combine and forward; `stream` is its bytes and the number of
+    /// hops.
+    pub(super) fn chained(
+        &self,
+        at: PhaseId,
+        stream: (usize, usize),
+        unit: usize,
+    ) -> Result<StreamSlots> {
+        let slots = StreamSlots::forwarded(self.layout.board_len(), at, stream, unit);
         slots.ok_or_else(|| outside(Fault::OutOfBounds))
     }
 
-    /// Those of a stream of so many on a board of this team.
-    fn slots(&self, at: At, stream: (usize, usize), unit: usize) -> Option<Slots> {
-        Slots::new(self.layout.board_len(), at, stream, unit)
+    /// The slots of stream `stream.0` of `stream.1` on a board of this team.
+    fn slots(&self, at: PhaseId, stream: (usize, usize), unit: usize) -> Option<StreamSlots> {
+        StreamSlots::new(self.layout.board_len(), at, stream, unit)
     }
 }
