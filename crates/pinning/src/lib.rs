@@ -1,10 +1,10 @@
-//! What is registered, what to register, what to give up: the Firehose algorithm (Bell &
-//! Bonachea 2003), the pin-down cache (Tezuka 1998) and their rivals, as state machines without
-//! I/O, clock, threads or unsafe.
+//! Decides what is registered, what to register and what to evict. It implements the Firehose
+//! algorithm (Bell & Bonachea 2003), the pin-down cache (Tezuka 1998) and their rivals. All of it
+//! is state machines without I/O, clock, threads or unsafe.
 //!
-//! [`Engine`] decides; an operation whose memory is registered on both sides already goes through
-//! [`Hot`] instead. The driver (a rank of a job, a simulation of ten thousand ranks, a property
-//! test) carries out its [`Decisions`].
+//! [`Engine`] decides. [`Hot`] serves an operation whose memory is registered on both sides
+//! already. The driver (a rank of a job, a simulation of ten thousand ranks, a property test)
+//! carries out the [`Decisions`].
 //!
 //! ```
 //! use hydrant_pinning::{Action, Config, Direction, Decisions, Engine, Operation, Own, Region};
@@ -23,7 +23,7 @@
 //!     copied: false,
 //! };
 //! engine.begin(put, &mut out)?;
-//! // A firehose is moved while the own side is registered.
+//! The engine moves a firehose while the driver registers the own side.
 //! assert_eq!(out.messages[0].to, 1);
 //! assert!(matches!(out.actions[0], Action::Register { .. }));
 //! # Ok::<(), hydrant_pinning::Error>(())

@@ -1,6 +1,6 @@
-//! Every interleaving of hits with the changes of the editors of both sides, by loom.
+//! Explores every interleaving of hits with the changes of both editors, by loom.
 //!
-//! The hit is the one that ships: [`Hot::hit`], on runs of buckets, with the tables of both sides.
+//! The hit is the real [`Hot::hit`], on runs of buckets, with the tables of both sides.
 
 use std::sync::Arc;
 
@@ -26,8 +26,7 @@ fn extent(key: u64, base: u64, end: u64) -> Extent {
     }
 }
 
-/// What threads share, with the editors of the peer's firehoses and of own memory: one bucket of
-/// it is registered.
+/// Makes the shared part and the editors of both sides, with one own bucket registered.
 fn both_sides() -> (Hot, Editor, Editor) {
     let geometry = Geometry::new(BUCKET as usize, BUCKET as usize).unwrap();
     let (remote, mut local) = (Editor::new(), Editor::new());
@@ -37,7 +36,7 @@ fn both_sides() -> (Hot, Editor, Editor) {
     (hot, remote, local)
 }
 
-/// A registration, as the NIC sees it.
+/// A registration as the NIC sees it.
 struct Registered {
     is_valid: AtomicBool,
     in_use: AtomicBool,
@@ -51,7 +50,7 @@ impl Registered {
         })
     }
 
-    /// What is done under a reference.
+    /// Uses the registration, as a transfer does under a reference.
     fn transfer(&self) {
         self.in_use.store(true, Ordering::Relaxed);
         let is_valid = self.is_valid.load(Ordering::Relaxed);
@@ -59,7 +58,7 @@ impl Registered {
         self.in_use.store(false, Ordering::Relaxed);
     }
 
-    /// What is done when the bucket was given up.
+    /// Ends the registration, after the bucket was evicted.
     fn deregister(&self) {
         let in_use = self.in_use.load(Ordering::Relaxed);
         assert!(!in_use, "given up while in use");
@@ -67,10 +66,10 @@ impl Registered {
     }
 }
 
-/// Puts to `buckets` buckets of the peer from `first` on, if that hits, and says what the release
-/// said.
+/// Puts to `buckets` buckets of the peer from `first` on. Returns the result of the release, or
+/// `None` after a miss.
 fn put(hot: &Hot, first: u64, buckets: u64, key: u64, registered: &Registered) -> Option<bool> {
-    // From the last byte of the first bucket to the first byte of the last one.
+    // The bytes reach from the last byte of the first bucket to the first byte of the last bucket.
     let (remote, len) = match buckets {
         1 => (first * BUCKET, 8),
         _ => ((first + 1) * BUCKET - 1, (buckets - 2) * BUCKET + 2),
@@ -119,7 +118,7 @@ fn loom_an_extent_goes_whole_or_not_at_all() {
         let hot = Arc::new(hot);
         let hits = {
             let (hot, registered) = (hot.clone(), registered.clone());
-            // Not the first bucket of it, so that the first is closed already and must reopen.
+            // The hit asks for a later bucket, so that the first is closed already and must reopen.
             thread::spawn(move || put(&hot, 2, 2, 20, &registered).is_some())
         };
         let removed = remote.remove(slot).is_some();
@@ -148,7 +147,7 @@ fn loom_what_was_in_use_comes_back_to_the_queue() {
         let registered = Registered::new(true);
         let user = thread::spawn(move || {
             let released = table.release(slot);
-            // A hit after that must not swallow what the editor is to be told.
+            // A later hit must not swallow the mark that the editor waits for.
             put(&hot, 1, 1, 10, &registered).unwrap_or(false) || released
         });
         let victim = remote.next_victim();
@@ -173,7 +172,7 @@ fn loom_what_a_hit_of_one_side_held_is_found_unused_by_its_miss() {
             let registered = registered.clone();
             thread::spawn(move || put(&hot, 1, 1, 10, &registered))
         };
-        // The own side goes, while the other is looked at.
+        // The own side goes, while the hit looks at the remote side.
         let own = local.get(OWN).unwrap();
         let gone = local.remove(own).is_some();
         if gone {
@@ -183,7 +182,7 @@ fn loom_what_a_hit_of_one_side_held_is_found_unused_by_its_miss() {
         let released = hits.join().unwrap();
         assert!(gone || released.is_some(), "refused though it was there");
         assert_eq!(remote.references(slot), 0, "a miss holds nothing");
-        // What its release said is lost where it missed; the engine looks when it is told so.
+        // A miss loses the result of its release; the engine looks again when the miss reaches it.
         match released {
             Some(true) | None => remote.requeue(slot),
             Some(false) => {}

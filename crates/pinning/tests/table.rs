@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use hydrant_pinning::table::{Editor, Error, Extent, Found, MAX_REFERENCES, Table};
+use hydrant_pinning::table::{BucketTable, Editor, Error, Extent, FoundBucket, MAX_REFERENCES};
 use proptest::prelude::*;
 
 /// Few enough buckets that extents meet, enough for the index to grow.
@@ -140,7 +140,7 @@ impl Model {
 /// A table, its model, and the references that are out.
 struct Pair {
     editor: Editor,
-    table: Arc<Table>,
+    table: Arc<BucketTable>,
     model: Model,
     held: Vec<(u64, u32)>,
     next_key: u64,
@@ -280,7 +280,7 @@ impl Pair {
     }
 }
 
-fn extent_of(found: Found) -> Extent {
+fn extent_of(found: FoundBucket) -> Extent {
     Extent {
         key: found.key,
         base: found.base,

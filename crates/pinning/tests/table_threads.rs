@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use hydrant_pinning::table::{Editor, Extent, Table};
+use hydrant_pinning::table::{BucketTable, Editor, Extent};
 
 const BUCKETS: u64 = 64;
 
@@ -48,7 +48,13 @@ fn add(editor: &mut Editor, registered: &Registered, bucket: u64, key: u64) {
 }
 
 /// Hits buckets as they come until told to stop.
-fn hit(table: &Table, editor: &Mutex<Editor>, registered: &Registered, seen: &Seen, seed: u64) {
+fn hit(
+    table: &BucketTable,
+    editor: &Mutex<Editor>,
+    registered: &Registered,
+    seen: &Seen,
+    seed: u64,
+) {
     let mut state = seed;
     while !seen.is_enough() {
         state ^= state << 13;

@@ -290,14 +290,14 @@ impl Registration {
 
     /// There were many hits: `auto` finds out whether copies take less by now.
     #[cold]
-    pub(crate) fn look_again(&self) {
+    pub(crate) fn request_comparison(&self) {
         if self.strategy == Strategy::Auto {
-            self.hot.look_again();
+            self.hot.request_comparison();
         }
     }
 
     /// As [`hit`](Self::hit), of an operation that has asked.
-    pub(crate) fn hit_asked(
+    pub(crate) fn hit_unless_crowded(
         &self,
         peer: Rank,
         remote: u64,
@@ -306,15 +306,15 @@ impl Registration {
         direction: Direction,
     ) -> Option<Hit<'_>> {
         match stands {
-            Own::Persistent => self.hot.hit_asked(peer.0, remote, own, len, direction),
-            Own::Inline => self.hot.hit_remote_asked(peer.0, remote, len),
+            Own::Persistent => self.hot.hit_unless_crowded(peer.0, remote, own, len, direction),
+            Own::Inline => self.hot.hit_remote_unless_crowded(peer.0, remote, len),
             Own::Transient => None,
         }
     }
 
     /// As [`hit_remote`](Self::hit_remote), of an operation that has asked, or goes no other way.
-    pub(crate) fn hit_remote_asked(&self, peer: Rank, remote: u64, len: u64) -> Option<Hit<'_>> {
-        self.hot.hit_remote_asked(peer.0, remote, len)
+    pub(crate) fn hit_remote_unless_crowded(&self, peer: Rank, remote: u64, len: u64) -> Option<Hit<'_>> {
+        self.hot.hit_remote_unless_crowded(peer.0, remote, len)
     }
 
     /// The next miss of a word of a peer's is attached, whatever that costs.

@@ -171,7 +171,7 @@ impl Transfer {
         // Hits that nobody waits for are timed by the engine, which knows when they are over.
         if (ask == Ask::Hit || ask == Ask::Time && access.waits)
             && let Some(hit) =
-                registration.hit_asked(peer, remote, (local, own.stands), len as u64, direction)
+                registration.hit_unless_crowded(peer, remote, (local, own.stands), len as u64, direction)
         {
             let timed = match ask {
                 Ask::Time => registration.time_hit(peer, direction, len as u64),
@@ -285,7 +285,7 @@ impl Transfer {
     ) -> Result<Begun, hydrant_conduit::Error> {
         let progress = &*self.progress;
         if progress.tally.hit() {
-            registration.look_again();
+            registration.request_comparison();
         }
         let keys = (hit.remote_key, hit.local_key);
         let taken = own.is_taken(access);

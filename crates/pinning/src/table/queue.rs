@@ -8,24 +8,24 @@ const NONE: u32 = u32::MAX;
 const OUT: u32 = u32::MAX - 1;
 
 #[derive(Clone, Copy, Debug)]
-struct Links {
+struct QueueLinks {
     before: u32,
     after: u32,
 }
 
 /// The queue, and the records that are free.
 #[derive(Debug)]
-pub(super) struct Queue {
-    links: Vec<Links>,
+pub(super) struct VictimQueue {
+    links: Vec<QueueLinks>,
     first: u32,
     last: u32,
     len: usize,
     free: u32,
 }
 
-impl Queue {
+impl VictimQueue {
     pub(super) fn new() -> Self {
-        Queue {
+        VictimQueue {
             links: Vec::new(),
             first: NONE,
             last: NONE,
@@ -50,7 +50,7 @@ impl Queue {
 
     /// Queues one that is not queued.
     pub(super) fn push(&mut self, slot: u32) {
-        self.links[slot as usize] = Links {
+        self.links[slot as usize] = QueueLinks {
             before: self.last,
             after: NONE,
         };
@@ -64,7 +64,7 @@ impl Queue {
 
     /// Takes one out, from wherever it is; does nothing where it is not queued.
     pub(super) fn take_out(&mut self, slot: u32) {
-        let Links { before, after } = self.links[slot as usize];
+        let QueueLinks { before, after } = self.links[slot as usize];
         if before == OUT {
             return;
         }
@@ -105,7 +105,7 @@ impl Queue {
     pub(super) fn grow(&mut self, records: u32) {
         let old = self.records();
         self.links.reserve_exact((records - old) as usize);
-        let unused = Links {
+        let unused = QueueLinks {
             before: OUT,
             after: NONE,
         };
@@ -117,6 +117,6 @@ impl Queue {
 
     /// What the links take, in bytes.
     pub(super) fn memory(&self) -> usize {
-        self.links.capacity() * size_of::<Links>()
+        self.links.capacity() * size_of::<QueueLinks>()
     }
 }

@@ -9,12 +9,12 @@ use std::sync::OnceLock;
 
 use super::sync::{AtomicU64, Ordering};
 use super::word::{LIVE, taken};
-use super::{Extent, Found, word};
+use super::{Extent, FoundBucket, word};
 
 /// What a hit reads and writes of one bucket: half a cache line.
 #[derive(Debug)]
 #[repr(align(32))]
-pub(super) struct Record {
+pub(super) struct BucketRecord {
     /// Bucket, state and references (see [`word`]). The other fields are written
     /// before this word says that the record is live, and not again while it is,
     /// so who has counted a reference here reads them as they are meant.
@@ -26,11 +26,11 @@ pub(super) struct Record {
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Record>() == 32);
+const _: () = assert!(size_of::<BucketRecord>() == 32);
 
-impl Record {
+impl BucketRecord {
     fn empty() -> Self {
-        Record {
+        BucketRecord {
             word: AtomicU64::new(0),
             key: AtomicU64::new(0),
             base: AtomicU64::new(0),
@@ -86,7 +86,7 @@ impl Record {
         false
     }
 
-    /// Takes [`Record::shut`] back.
+    /// Takes [`BucketRecord::shut`] back.
     pub(super) fn reopen(&self) {
         self.word.fetch_or(LIVE, Ordering::Release);
     }
@@ -116,14 +116,14 @@ impl Record {
     }
 
     #[inline]
-    pub(super) fn found(&self, slot: u32) -> Found {
+    pub(super) fn found(&self, slot: u32) -> FoundBucket {
         let Extent {
             key,
             base,
             end,
             writable,
         } = self.extent();
-        Found {
+        FoundBucket {
             slot,
             key,
             base,
@@ -142,25 +142,25 @@ const SIZES: usize = 26 - FIRST as usize;
 pub(super) const MAX_RECORDS: u32 = (1 << 26) - (1 << FIRST);
 
 /// The chunks of one size.
-type Eight = [OnceLock<Box<[Record]>>; 8];
+type Eight = [OnceLock<Box<[BucketRecord]>>; 8];
 
 /// The records by number.
 #[derive(Debug)]
-pub(super) struct Slab {
+pub(super) struct RecordSlab {
     // Boxed by eights, or the empty places would outweigh the records of a small table.
     chunks: [OnceLock<Box<Eight>>; SIZES],
 }
 
-impl Slab {
+impl RecordSlab {
     pub(super) fn new() -> Self {
-        Slab {
+        RecordSlab {
             chunks: [const { OnceLock::new() }; SIZES],
         }
     }
 
     /// A record; `None` where there is none of that number yet.
     #[inline(always)]
-    pub(super) fn record(&self, slot: u32) -> Option<&Record> {
+    pub(super) fn record(&self, slot: u32) -> Option<&BucketRecord> {
         let place = locate(slot)?;
         let eight = self.chunks.get(place.size)?.get()?;
         eight[place.chunk].get()?.get(place.offset)
@@ -172,7 +172,7 @@ impl Slab {
         let place = locate(slot).expect("a slot is below MAX_RECORDS");
         let eight = self.chunks[place.size].get_or_init(Box::default);
         let records = eight[place.chunk]
-            .get_or_init(|| (0..place.records).map(|_| Record::empty()).collect());
+            .get_or_init(|| (0..place.records).map(|_| BucketRecord::empty()).collect());
         slot - place.offset as u32 + records.len() as u32
     }
 
@@ -188,7 +188,7 @@ impl Slab {
 }
 
 /// Where a record is.
-struct Place {
+struct ChunkPosition {
     size: usize,
     chunk: usize,
     offset: usize,
@@ -199,11 +199,11 @@ struct Place {
 /// Like a floating-point number: the exponent is the size, the three bits below the
 /// leading one are the chunk.
 #[inline]
-fn locate(slot: u32) -> Option<Place> {
+fn locate(slot: u32) -> Option<ChunkPosition> {
     let number = slot.checked_add(1 << FIRST)?;
     let exponent = number.ilog2();
     let records = 1 << (exponent - 3);
-    Some(Place {
+    Some(ChunkPosition {
         size: (exponent - FIRST) as usize,
         chunk: (number >> (exponent - 3) & 7) as usize,
         offset: (number & (records - 1)) as usize,
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_record_that_is_not_there_is_not_found() {
-        let slab = Slab::new();
+        let slab = RecordSlab::new();
         assert!(slab.record(0).is_none());
         assert_eq!(slab.reach(0), 8);
         assert!(slab.record(7).is_some());

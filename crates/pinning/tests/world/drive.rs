@@ -407,9 +407,11 @@ impl World {
         };
         let hit = match (ask, own) {
             (Ask::Hit | Ask::Time, Own::Persistent) => {
-                hot.hit_asked(peer as u32, remote, local, len, direction)
+                hot.hit_unless_crowded(peer as u32, remote, local, len, direction)
             }
-            (Ask::Hit | Ask::Time, Own::Inline) => hot.hit_remote_asked(peer as u32, remote, len),
+            (Ask::Hit | Ask::Time, Own::Inline) => {
+                hot.hit_remote_unless_crowded(peer as u32, remote, len)
+            }
             _ => hit,
         };
         let hit = match hit {

@@ -119,7 +119,7 @@ fn many_hits_that_nobody_timed_are_compared_with_copies_again() {
     let mut choice = knowing(put(8), 3000, 2000);
     choice.begin(put(8), || true);
     assert!(!choice.copies_hit(put(8)) && !choice.asks());
-    choice.hot.look_again();
+    choice.hot.request_comparison();
     assert!(choice.asks());
     choice.begin(put(8), || true);
     assert!(choice.copies_hit(put(8)));
@@ -130,7 +130,7 @@ fn many_hits_that_nobody_timed_are_compared_with_copies_again() {
 #[test]
 fn copies_are_tried_until_a_peer_that_slept_is_awake() {
     let mut choice = knowing(put(8), 50_000, 3000);
-    choice.hot.look_again();
+    choice.hot.request_comparison();
     choice.begin(put(8), || true);
     let mut tried = 0;
     while choice.copies_hit(put(8)) && tried < 100 {
@@ -144,7 +144,7 @@ fn copies_are_tried_until_a_peer_that_slept_is_awake() {
 #[test]
 fn hits_of_a_class_that_nothing_was_attached_for_are_found_out() {
     let mut choice = knowing(put(8), 3000, 2000);
-    choice.hot.look_again();
+    choice.hot.request_comparison();
     choice.begin(put(4096), || true);
     assert!(choice.asks());
     assert!(!choice.copies_hit(put(4096)));

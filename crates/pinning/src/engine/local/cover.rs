@@ -154,7 +154,7 @@ impl Local {
 
     /// A reference on the extent of a bucket, if there is one. A reader may miss what is there
     /// only while somebody changes the table, and that would be us.
-    fn hold(&mut self, bucket: u64) -> Option<crate::table::Found> {
+    fn hold(&mut self, bucket: u64) -> Option<crate::table::FoundBucket> {
         self.editor.table().acquire(bucket)
     }
 

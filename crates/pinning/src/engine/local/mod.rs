@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     Decisions, Limits, Refusal, Run, Use,
-    table::{Editor, Extent, Table},
+    table::{BucketTable, Editor, Extent},
     wire::{Grant, Need},
 };
 
@@ -291,7 +291,7 @@ impl Local {
         &self.impossible
     }
 
-    pub(super) fn table(&self) -> &std::sync::Arc<Table> {
+    pub(super) fn table(&self) -> &std::sync::Arc<BucketTable> {
         self.editor.table()
     }
 

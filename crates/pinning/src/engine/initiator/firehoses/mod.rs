@@ -122,7 +122,7 @@ impl FirehoseTable {
         }
     }
 
-    pub(super) fn shared(&self) -> &std::sync::Arc<crate::table::Table> {
+    pub(super) fn shared(&self) -> &std::sync::Arc<crate::table::BucketTable> {
         self.editor.table()
     }
 
