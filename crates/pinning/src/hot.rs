@@ -339,9 +339,10 @@ impl Hot {
 
     pub(crate) fn set_copied(&self, direction: Direction, class: usize, copied: bool) {
         let (all, bit) = (&self.copied[direction as usize], 1 << class);
-        match copied {
-            true => all.fetch_or(bit, Relaxed),
-            false => all.fetch_and(!bit, Relaxed),
+        if copied {
+            all.fetch_or(bit, Relaxed)
+        } else {
+            all.fetch_and(!bit, Relaxed)
         };
     }
 

@@ -33,9 +33,10 @@ impl fmt::Display for Size {
                     _ => 0,
                 };
                 write!(f, "{value:.decimals$} {unit}")?;
-                match f.alternate() {
-                    true => Ok(()),
-                    false => write!(f, " ({bytes} bytes)"),
+                if f.alternate() {
+                    Ok(())
+                } else {
+                    write!(f, " ({bytes} bytes)")
                 }
             }
             _ => write!(f, "{bytes} bytes"),

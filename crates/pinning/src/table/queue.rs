@@ -1,10 +1,10 @@
-//! The queue of what may be given up: first in, first out, linked both ways by record
-//! number, so that any can be taken out of the middle (Firehose §3.2, Table 1). The
-//! links of records without a bucket string up the free ones.
+//! The queue of victims: first in, first out, doubly linked by record number. So any record can
+//! leave from the middle (Firehose §3.2, Table 1). The links of records without a bucket form the
+//! list of free records.
 
 /// No record.
 const NONE: u32 = u32::MAX;
-/// In `before`: the record is not in the queue.
+/// In `before`: the record is not queued.
 const OUT: u32 = u32::MAX - 1;
 
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +13,7 @@ struct QueueLinks {
     after: u32,
 }
 
-/// The queue, and the records that are free.
+/// The queue, and the free records.
 #[derive(Debug)]
 pub(super) struct VictimQueue {
     links: Vec<QueueLinks>,
@@ -34,12 +34,12 @@ impl VictimQueue {
         }
     }
 
-    /// How many are queued.
+    /// The number of queued records.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// The one queued longest.
+    /// The record that was queued longest.
     pub(super) fn first(&self) -> Option<u32> {
         (self.first != NONE).then_some(self.first)
     }
@@ -48,7 +48,7 @@ impl VictimQueue {
         self.links[slot as usize].before != OUT
     }
 
-    /// Queues one that is not queued.
+    /// Queues a record that is not queued.
     pub(super) fn push(&mut self, slot: u32) {
         self.links[slot as usize] = QueueLinks {
             before: self.last,
@@ -62,7 +62,7 @@ impl VictimQueue {
         self.len += 1;
     }
 
-    /// Takes one out, from wherever it is; does nothing where it is not queued.
+    /// Removes a record, from wherever it is; does nothing if it is not queued.
     pub(super) fn take_out(&mut self, slot: u32) {
         let QueueLinks { before, after } = self.links[slot as usize];
         if before == OUT {
@@ -80,7 +80,7 @@ impl VictimQueue {
         self.len -= 1;
     }
 
-    /// A free record, which is free no longer.
+    /// Takes a record from the free list.
     pub(super) fn pop_free(&mut self) -> Option<u32> {
         let slot = self.free;
         if slot == NONE {
@@ -96,12 +96,12 @@ impl VictimQueue {
         self.free = slot;
     }
 
-    /// How many records there are links for.
+    /// The number of records that have links.
     pub(super) fn records(&self) -> u32 {
         self.links.len() as u32
     }
 
-    /// Adds links up to `records`, and strings the new records up as free, lowest first.
+    /// Adds links up to `records`, and adds the new records to the free list, lowest first.
     pub(super) fn grow(&mut self, records: u32) {
         let old = self.records();
         self.links.reserve_exact((records - old) as usize);
@@ -115,7 +115,7 @@ impl VictimQueue {
         }
     }
 
-    /// What the links take, in bytes.
+    /// The memory of the links, in bytes.
     pub(super) fn memory(&self) -> usize {
         self.links.capacity() * size_of::<QueueLinks>()
     }

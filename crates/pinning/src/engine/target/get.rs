@@ -1,4 +1,4 @@
-//! Gets of peers that are copied: own memory goes out in a message.
+//! Gets of peers that are copied: a message carries own memory out.
 
 use super::{Context, Data, Message, Target};
 use crate::{Refusal, Region};

@@ -1,4 +1,4 @@
-//! What peers do with own memory: the target's side of moves (Firehose §3.2, 3).
+//! The target's side of moves (Firehose §3.2, 3).
 
 use super::{
     super::local::{Hold, Requester},
@@ -10,18 +10,20 @@ use crate::{
     wire::{Granted, MAX_LIST, Move, Need},
 };
 
-/// A move being answered.
+/// A move that waits for registrations.
 #[derive(Debug)]
 pub(super) struct Served {
-    /// Who asks.
+    /// The rank of the asker.
     from: u32,
-    /// What it asks for.
+    /// The move.
     wanted: Move,
-    /// Buckets it asks for.
+    /// The number of buckets it asks for.
     count: u64,
-    /// Registrations asked for before it: if there were none since, it needed none.
+    /// The count of registrations before the move: if it is the same at the end, the move needed
+    /// none.
     registrations: u64,
-    /// What was piggybacked on it is answered: only operations that need the same buckets may wait for the rest.
+    /// True if the piggybacked data is answered already: then only operations that need the same
+    /// buckets may wait for the rest.
     told: bool,
 }
 
@@ -32,7 +34,7 @@ impl Served {
 }
 
 impl Target {
-    /// A peer asks for own memory.
+    /// Serves a peer's move.
     pub(in crate::engine) fn serve_move(
         &mut self,
         from: u32,
@@ -51,7 +53,7 @@ impl Target {
         if wanted.needs.is_empty() {
             return Err(Violation::NoNeeds);
         }
-        // What is counted here once is not to be attached twice.
+        // A bucket that is counted once must not be attached twice.
         let apart = |pair: &[Need]| pair[0].preferred.end() <= pair[1].preferred.first;
         if !wanted.needs.windows(2).all(apart) {
             return Err(Violation::NeedsOutOfOrder);
@@ -67,9 +69,10 @@ impl Target {
         if !admitted {
             self.call_back(from, count, cx);
         }
-        let why = match admitted {
-            true => verdict.objection().or(self.holds_back(&wanted)),
-            false => Some(Refusal::Limit),
+        let why = if admitted {
+            verdict.objection().or(self.holds_back(&wanted))
+        } else {
+            Some(Refusal::Limit)
         };
         self.stats.served += 1;
         if let Some(why) = why {
@@ -83,10 +86,7 @@ impl Target {
             cx.local.settle(cx.out);
             return Ok(());
         }
-        let used = match wanted.write {
-            true => Use::Write,
-            false => Use::Read,
-        };
+        let used = if wanted.write { Use::Write } else { Use::Read };
         let needs = wanted.needs.clone();
         let id = cx.name();
         self.holders.begin_move(from, count);
@@ -95,9 +95,10 @@ impl Target {
         let told = wanted.piggyback.is_some() && cx.local.is_pending(request);
         let served = Served {
             from,
-            wanted: match told {
-                true => self.answer_piggyback(from, wanted, cx),
-                false => wanted,
+            wanted: if told {
+                self.answer_piggyback(from, wanted, cx)
+            } else {
+                wanted
             },
             count,
             registrations,
@@ -108,8 +109,8 @@ impl Target {
         Ok(())
     }
 
-    /// What was piggybacked on a move needs nothing of what it waits for: its asker is told at once, and
-    /// waits for a message there and back instead of a registration.
+    /// Answers for the piggybacked data at once, because it needs no registration. So its asker
+    /// waits for a round trip, and not for a registration.
     fn answer_piggyback(&self, to: u32, mut wanted: Move, cx: &mut Context<'_>) -> Move {
         let granted = Granted {
             id: wanted.id,
@@ -120,12 +121,13 @@ impl Target {
         wanted
     }
 
-    /// Whether a peer may have so many buckets more. Of firehoses it knows how many it owns;
-    /// without them, more than could ever be registered are refused, and it copies.
+    /// Decides if a peer may have so many more buckets. A peer with firehoses knows how many it
+    /// owns. Without firehoses, a request for more than could ever be registered is refused, and
+    /// the peer copies.
     ///
-    /// What a peer was lent it may keep, whatever it is asked. So nobody gets more than is
-    /// [sure](Limits::sure) unless so much is left for each of the others: they find it
-    /// there, and for what is more they copy until it is given back.
+    /// A peer may keep the firehoses that it was lent, whatever it is asked. So no peer gets more
+    /// than the [sure](Limits::sure) ones unless enough is left for every other peer. For the rest
+    /// it copies until firehoses come back.
     fn admits(&self, peer: u32, count: u64, cx: &Context<'_>) -> Result<bool, Violation> {
         let (has, most_lent) = self.holders.counts(peer);
         if cx.policy().remote != Remote::Firehose {
@@ -138,13 +140,13 @@ impl Target {
         Ok((self.holders).leaves_enough(has, count, peers, cx.limits().peers_total))
     }
 
-    /// Memory that is being taken back is attached to nobody; what lies beside it may be copied.
+    /// Refuses a move to memory that is being taken back; its neighbours may be copied.
     fn holds_back(&self, wanted: &Move) -> Option<Refusal> {
         let goes = |need: &Need| self.is_going(need.preferred);
         wanted.needs.iter().any(goes).then_some(Refusal::Limit)
     }
 
-    /// What a move asked for is registered, as far as it can be.
+    /// Answers a move whose memory is registered, as far as possible.
     pub(in crate::engine) fn answer_move(&mut self, id: u64, request: u64, cx: &mut Context<'_>) {
         let Some(Served {
             from,
@@ -165,7 +167,7 @@ impl Target {
             self.stats.served_from_cache += 1;
         }
         let holds = if extents.iter().any(|extent| self.is_going(*extent)) {
-            // It began to go meanwhile.
+            // The revocation began while the memory was being registered.
             cx.local.end(request, false, cx.out);
             refused = (wanted.needs.iter())
                 .map(|need| (need.run, Refusal::Limit))
@@ -179,12 +181,13 @@ impl Target {
             self.keep_for(from, request, cx)
         };
         self.stats.refused += refused.len() as u64;
-        // Nothing is lent where room is short: perhaps it is called back from the same peer, which must
-        // not hear of that before it has what was lent.
+        // Nothing is lent where room is short. The target may have to recall firehoses from the
+        // same peer, which must not hear of that before the loan.
         let is_short = refused.iter().any(|(_, why)| *why == Refusal::Limit);
-        let lent = match is_short {
-            true => 0,
-            false => self.lend(from, wanted.borrow, cx),
+        let lent = if is_short {
+            0
+        } else {
+            self.lend(from, wanted.borrow, cx)
         };
         if is_short {
             self.call_back(from, count, cx);
@@ -209,10 +212,10 @@ impl Target {
         cx.local.settle(cx.out);
     }
 
-    /// Hands what a request holds to a peer that never gives anything back by itself: it has one
-    /// reference on each extent, until the memory goes and it says that it uses none of it, or it
-    /// is gone. Without that, one's memory going would take the extent from under transfers to
-    /// its neighbours.
+    /// Hands a request's holds to a peer that gives nothing back by itself. The peer has one
+    /// reference on each extent, until the memory goes and the peer says that it uses none of it,
+    /// or the peer is lost. Without that reference, a revocation would take the extent from under
+    /// transfers to its neighbours.
     fn keep_for(&mut self, peer: u32, request: u64, cx: &mut Context<'_>) -> Vec<Hold> {
         let holds = cx.local.attach(request);
         for hold in &holds {
@@ -224,7 +227,7 @@ impl Target {
         holds
     }
 
-    /// A peer uses nothing any more of what it was let keep of a run.
+    /// Ends a peer's holds in a run, after the peer said that it uses none of it.
     pub(super) fn forget_kept(&mut self, peer: u32, run: Run, cx: &mut Context<'_>) {
         for extent in self.holders.attached_in(peer, run) {
             if let Some(slot) = self.holders.detach(peer, extent) {
@@ -233,7 +236,7 @@ impl Target {
         }
     }
 
-    /// Answers a move, or the part of it that tells how its piggybacked data went.
+    /// Answers a move, or only the part about its piggybacked data.
     fn answer(
         &self,
         to: u32,
@@ -272,7 +275,7 @@ impl Target {
         outcome
     }
 
-    /// A peer gives back what it was granted.
+    /// Takes back grants that a peer returns.
     pub(super) fn take_back(
         &mut self,
         from: u32,
@@ -290,8 +293,8 @@ impl Target {
         Ok(())
     }
 
-    /// Lends what other peers leave unused, but for an eighth of M that stays for newcomers; what
-    /// is lent is no promise that there is room when it is used.
+    /// Lends firehoses that other peers leave unused, but for an eighth of M that stays for
+    /// newcomers. A loan is no promise that there is room when it is used.
     fn lend(&mut self, to: u32, wish: u64, cx: &Context<'_>) -> u64 {
         if wish == 0 || !cx.config().borrowing {
             return 0;
@@ -303,8 +306,9 @@ impl Target {
         lent
     }
 
-    /// Asks for lent firehoses back, from whom most were lent to. From the newcomer itself if nobody else
-    /// has any: it owns more than it can be given, and would ask for that again and again.
+    /// Asks for lent firehoses back, from the peer with the most. If no other peer has any, it asks
+    /// the newcomer itself, which owns more than it can be given and would ask for that again and
+    /// again.
     fn call_back(&mut self, newcomer: u32, count: u64, cx: &mut Context<'_>) {
         let borrower = (self.holders.largest_borrower(Some(newcomer)))
             .or_else(|| self.holders.largest_borrower(None));

@@ -1,4 +1,5 @@
-//! Pulls of peers: where the NIC does not read, own memory is written to theirs (Firehose §7).
+//! Pulls of peers: where the NIC does not read, the target writes own memory to the peer's
+//! (Firehose §7).
 
 use super::{super::local::Requester, Context, Message, Target, Verdict};
 use crate::{
@@ -7,37 +8,37 @@ use crate::{
     wire::{Need, Place},
 };
 
-/// Pulls of one peer being answered at once; what is more it copies.
+/// The most pulls of one peer in progress at once. Further ones are refused, and the peer copies.
 const MAX_PULLS: usize = 1 << 10;
 
-/// Pulls to come that memory is being registered for at once; for what is more it is registered when they
-/// have come.
+/// The most announced pulls whose memory is being registered at once. Memory for further ones is
+/// registered when the pulls come.
 const MOST_AHEAD: u32 = 64;
 
-/// A pull being answered.
+/// A pull in progress.
 #[derive(Debug)]
 pub(super) struct Pull {
-    /// Who asks.
+    /// The rank of the puller.
     from: u32,
     /// The puller's name for it.
     id: u64,
     /// The first own address.
     addr: u64,
-    /// Where it goes, in order.
+    /// The destinations, in order.
     to: Vec<Place>,
-    /// The request for own memory, once that is there.
+    /// The request for own memory, once it is done.
     request: u64,
-    /// Whether something had to be registered for it.
+    /// True if something had to be registered for the pull.
     registers: bool,
-    /// Transfers under way, and one more while they are being started.
+    /// The number of transfers in flight, plus one while they are being started.
     transfers: u32,
-    /// Whether one of them failed, or own memory was refused.
+    /// True if a transfer failed, or own memory was refused.
     failed: bool,
 }
 
 impl Target {
-    /// A peer is about to want own memory written to its own: it is registered, and used by nobody until
-    /// that comes, so that it goes if there is no room for it.
+    /// Registers own memory that a peer will pull soon. Nobody holds it until the pull comes, so
+    /// that it may be evicted.
     pub(in crate::engine) fn prepare(
         &mut self,
         addr: u64,
@@ -60,13 +61,13 @@ impl Target {
         (cx.local).request(Requester::Ahead, vec![need], Use::Read, cx.out);
     }
 
-    /// What a pull to come needs is registered, or was refused.
+    /// Ends the request for an announced pull: it is done or refused.
     pub(in crate::engine) fn prepared(&mut self, request: u64, cx: &mut Context<'_>) {
         self.preparing -= 1;
         cx.local.end(request, false, cx.out);
     }
 
-    /// A peer wants own memory written to its own.
+    /// Serves a peer's pull.
     pub(in crate::engine) fn serve_pull(
         &mut self,
         from: u32,
@@ -122,7 +123,7 @@ impl Target {
         Ok(())
     }
 
-    /// The source of a pull is registered, or was refused.
+    /// Starts the transfers of a pull whose own memory is registered, or refuses the pull.
     pub(in crate::engine) fn pull_data(&mut self, name: u64, request: u64, cx: &mut Context<'_>) {
         let Some(pull) = self.pulls.get_mut(&name) else {
             cx.local.end(request, false, cx.out);
@@ -180,7 +181,7 @@ impl Target {
         self.pull_done(name, true, cx);
     }
 
-    /// A transfer was done, or failed; one that belongs to no pull is none of this room's.
+    /// Handles the end of a transfer, if it belongs to a pull.
     pub(in crate::engine) fn transferred(&mut self, id: u64, fine: bool, cx: &mut Context<'_>) {
         if let Some(pull) = self.writes.remove(&id) {
             self.pull_done(pull, fine, cx);
@@ -211,7 +212,7 @@ impl Target {
         }
     }
 
-    /// The pulls of a peer that is gone; what is being written to it ends by itself.
+    /// Forgets the pulls of a lost peer. Transfers in flight to it end by themselves.
     pub(super) fn forget_pulls(&mut self, peer: u32) {
         self.pulls
             .retain(|_, pull| pull.from != peer || pull.transfers > 0);
