@@ -50,7 +50,7 @@ use crate::{
     strategy::{Local as LocalPolicy, Remote},
     wire::Grant,
 };
-use choice::Choice;
+use choice::RouteChoice;
 use context::{Common, Context};
 use impossible::Noted;
 use initiator::{Answered, Initiator};
@@ -94,7 +94,7 @@ impl Engine {
         let table = Arc::clone(local.table());
         let hot = Arc::new(Hot::new(limits.geometry, config.ranks, caches, table));
         let choice = (config.strategy == Strategy::Auto)
-            .then(|| Choice::new(Arc::clone(&hot), config, limits.share));
+            .then(|| RouteChoice::new(Arc::clone(&hot), config, limits.share));
         Ok(Self {
             initiator: Initiator::new(Arc::clone(&hot), common.share(), choice),
             target: Target::new(limits.sure),

@@ -1,21 +1,21 @@
-//! A clock that several operations under way share: while there are more of them, it is slower, so
-//! that what each takes by it is its part of the whole.
+//! A clock that the operations in flight share. It is slower while there are more of them, so that
+//! each is charged its part of the time.
 
 /// The shared clock.
 #[derive(Clone, Copy, Default, Debug)]
 pub(in crate::engine) struct Meter {
-    /// The driver's clock when it was last told, in nanoseconds.
+    /// The driver's clock at the last call, in nanoseconds.
     told: Option<u64>,
     shared: u64,
     idle: u64,
 }
 
-/// What happens under a transfer costs one part in so many of its time.
+/// The part, one in so many, that is charged for time hidden under a transfer.
 const HIDDEN: u64 = 4;
 
 impl Meter {
-    /// The time is `now`, and since it was told last so many were under way, and the network `moved`
-    /// data of some of them or not.
+    /// Advances the clock to `now`. Since the last call `under_way` operations were in flight, and
+    /// `moved` says if the network moved data of any.
     pub(in crate::engine) fn tell(&mut self, now: u64, under_way: usize, moved: bool) {
         if let Some(told) = self.told {
             let passed = now.saturating_sub(told);
@@ -25,17 +25,17 @@ impl Meter {
         self.told = Some(now);
     }
 
-    /// Whether somebody tells the time.
+    /// Returns true once the driver tells the time.
     pub(super) fn is_running(&self) -> bool {
         self.told.is_some()
     }
 
-    /// The time in which the network moved nothing; little of the other counts.
+    /// The time in which the network was idle, plus a small part of the rest.
     pub(super) fn idle(&self) -> u64 {
         self.idle
     }
 
-    /// The time that one of those under way had so far.
+    /// The time that one of the operations in flight was charged.
     pub(super) fn shared(&self) -> u64 {
         self.shared
     }

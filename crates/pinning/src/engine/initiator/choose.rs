@@ -5,7 +5,7 @@ use super::{
     firehoses::{Chosen, FirehoseTable, Look, RemoteHold, RemoteSide},
 };
 use crate::engine::{
-    choice::{Class, Miss, Verdict, Way},
+    choice::{Miss, MissDecision, OperationClass, PieceRoute},
     pattern::Sequence,
 };
 use crate::wire::{Grant, MAX_LIST, Need};
@@ -17,7 +17,7 @@ struct Sought {
     id: u64,
     peer: u32,
     bytes: Sequence,
-    class: Class,
+    class: OperationClass,
 }
 
 /// What is missing of it, and what a move would bring.
@@ -93,12 +93,12 @@ impl Initiator {
     fn sought(&self, id: u64, cx: &Context<'_>) -> Option<(Sought, Run, Use)> {
         let Some(piece) = self.pieces.get(&id) else {
             self.impossible
-                .note("a way is chosen for a piece that is over");
+                .note("a route is chosen for a piece that is over");
             return None;
         };
         let Some(tried) = piece.tried else {
             self.impossible
-                .note("a way is chosen for a piece that is not tried");
+                .note("a route is chosen for a piece that is not tried");
             return None;
         };
         let Ok(run) = cx.limits().geometry.span(piece.remote, piece.len) else {
@@ -131,8 +131,8 @@ impl Initiator {
                 .as_mut()
                 .map(|choice| choice.weigh(&missed.miss))
             {
-                Some(Verdict::Attach { passes }) => Becomes::Moved { passes },
-                Some(Verdict::Copy) | None => {
+                Some(MissDecision::Attach { passes }) => Becomes::Moved { passes },
+                Some(MissDecision::Copy) | None => {
                     let choice = self.choice.as_ref();
                     let takes_rest = choice.is_some_and(|choice| choice.copies_all(sought.class));
                     Becomes::Copied { takes_rest }
@@ -174,7 +174,7 @@ impl Initiator {
         }
         self.with_piece(id, |piece| {
             if pending == 0 {
-                piece.goes(Way::Hit);
+                piece.goes(PieceRoute::Hit);
             }
             piece.remote_side = RemoteSide {
                 holds,
@@ -196,10 +196,10 @@ impl Initiator {
     ) {
         let (id, peer, evicts) = (sought.id, sought.peer, missed.miss.evicts);
         if evicts {
-            self.table_of(peer).calm.move_begins();
+            self.table_of(peer).load.begin_move();
             // What brings more than is needed says nothing of what the operation alone would take.
             if missed.wide == missed.last.count {
-                self.goes(id, Way::Far);
+                self.goes(id, PieceRoute::PeerRegisters);
             }
         }
         for needs in needs.chunks(MAX_LIST) {
@@ -219,7 +219,7 @@ impl Initiator {
         let Some(piece) = self.pieces.get(&id) else {
             return self
                 .impossible
-                .note("a way is chosen for a piece that is over");
+                .note("a route is chosen for a piece that is over");
         };
         let (peer, used, tried) = (piece.peer, piece.direction.remote(), piece.tried);
         let Ok(run) = cx.limits().geometry.span(piece.remote, piece.len) else {
@@ -235,26 +235,26 @@ impl Initiator {
         let near = attached || table.pulled.is_near(run.first, run.count, kept);
         let room = table.pulled.has_room(run.count);
         let is_reused = table.reuse.is_likely();
-        let way = match (&mut self.choice, tried) {
+        let route = match (&mut self.choice, tried) {
             (Some(choice), Some(tried)) => choice.pull(
                 tried.class,
                 (peer, run.first),
                 near,
                 room.then_some(is_reused),
             ),
-            _ => Way::Far,
+            _ => PieceRoute::PeerRegisters,
         };
-        if way != Way::Copied && !attached {
+        if route != PieceRoute::Copied && !attached {
             let table = self.table_of(peer);
             table.pulled.note(run.first, run.count, near);
         }
-        match way {
-            Way::Copied => {
+        match route {
+            PieceRoute::Copied => {
                 self.take_rest(id);
                 self.start_copy(id, cx);
             }
-            way => {
-                self.goes(id, way);
+            route => {
+                self.goes(id, route);
                 self.request_both(id, cx);
             }
         }
@@ -295,7 +295,7 @@ impl Initiator {
             return;
         };
         if chosen.evicts {
-            table.calm.move_is_answered();
+            table.load.answer_move();
         }
         for grant in landed {
             if chosen.passes {

@@ -6,7 +6,7 @@
 //! short ones as many as hide it).
 
 use super::{Context, Data, Initiator, Transfer};
-use crate::engine::choice::Way;
+use crate::engine::choice::PieceRoute;
 use crate::{Action, Direction, Message, Refusal, Violation};
 
 /// Chunks under way at once, at least and at most.
@@ -70,7 +70,7 @@ impl Initiator {
 
     pub(super) fn start_copy(&mut self, id: u64, cx: &mut Context<'_>) {
         self.stats.copies += 1;
-        self.goes(id, Way::Copied);
+        self.goes(id, PieceRoute::Copied);
         let most = cx.common.most_of_a_chunk();
         self.with_piece(id, |piece| {
             // Its head is on its way, or there.

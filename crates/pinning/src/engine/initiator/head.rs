@@ -25,7 +25,7 @@ impl Initiator {
             return;
         }
         // What it takes is neither what a move takes nor what a copy does.
-        tried.way = None;
+        tried.route = None;
         let first = piece.split_head(head);
         if let Some(op) = self.ops.get_mut(&first.op) {
             op.joined();

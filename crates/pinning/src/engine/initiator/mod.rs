@@ -22,7 +22,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::{
-    choice::Choice, context::Context, impossible::Noted, operation::Operation, stats::Stats,
+    choice::RouteChoice, context::Context, impossible::Noted, operation::Operation, stats::Stats,
 };
 use crate::{Data, Hot, wire::Grant};
 pub(super) use answer::Answered;
@@ -51,7 +51,7 @@ pub(super) struct Initiator {
     /// Pieces that wait for firehoses: how many there are in the queues of all tables.
     waiting: usize,
     /// Which way operations go, by `auto`; none by other strategies.
-    choice: Option<Box<Choice>>,
+    choice: Option<Box<RouteChoice>>,
     /// What it did so far. The counts of the local table and the target stay zero.
     stats: Stats,
     /// The bugs that it met.
@@ -80,7 +80,7 @@ impl Transfer {
 }
 
 impl Initiator {
-    pub(super) fn new(hot: Arc<Hot>, share: u64, choice: Option<Choice>) -> Self {
+    pub(super) fn new(hot: Arc<Hot>, share: u64, choice: Option<RouteChoice>) -> Self {
         Self {
             hot,
             share,
@@ -105,7 +105,7 @@ impl Initiator {
     }
 
     /// What `auto` knows.
-    pub(super) fn choice(&mut self) -> Option<&mut Choice> {
+    pub(super) fn choice(&mut self) -> Option<&mut RouteChoice> {
         self.choice.as_deref_mut()
     }
 

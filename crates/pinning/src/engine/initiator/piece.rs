@@ -4,7 +4,7 @@ use super::{
     super::operation::Own, Context, Initiator, Operation, Transfer, firehoses::RemoteSide,
     sides::LocalSide, transfer::ANY, tried::Tried,
 };
-use crate::engine::choice::Way;
+use crate::engine::choice::PieceRoute;
 use crate::{
     Action, Direction, Error, Refusal, Region,
     strategy::{Local as LocalPolicy, Remote},
@@ -84,9 +84,9 @@ pub(super) struct Piece {
 
 impl Piece {
     /// Notes which way it goes.
-    pub(super) fn goes(&mut self, way: Way) {
+    pub(super) fn goes(&mut self, route: PieceRoute) {
         if let Some(tried) = &mut self.tried {
-            tried.way = Some(way);
+            tried.route = Some(route);
         }
     }
 

@@ -305,16 +305,22 @@ impl Initiator {
     /// Puts what a move brought into the table and serves all that waited for it.
     fn land(&mut self, from: u32, granted: Granted, cx: &mut Context<'_>) {
         let Some(table) = self.tables.get_mut(&from) else {
-            return self.impossible.note("a move lands that was not under way");
+            return self
+                .impossible
+                .note("a move lands that was not under route");
         };
         let Some(asked) = table.asked.get_mut(&granted.id) else {
-            return self.impossible.note("a move lands that was not under way");
+            return self
+                .impossible
+                .note("a move lands that was not under route");
         };
         let grants = std::mem::take(&mut asked.grants);
         let landed: Vec<_> = (grants.iter().filter(|grant| table.land(grant)).copied()).collect();
         let attached = landed.iter().map(|grant| grant.run.count).sum();
         let Some(asked) = table.answered(granted.id, attached) else {
-            return self.impossible.note("a move lands that was not under way");
+            return self
+                .impossible
+                .note("a move lands that was not under route");
         };
         let strays = match cx.config().strategy {
             Strategy::Foresight => table.came(&landed),

@@ -2,7 +2,7 @@
 //! over.
 
 use super::{
-    super::{choice::Way, local::Requester, operation::Own},
+    super::{choice::PieceRoute, local::Requester, operation::Own},
     Context, Initiator,
 };
 use crate::engine::pattern::Sequence;
@@ -92,9 +92,9 @@ impl Initiator {
             if let Some(tried) = &mut piece.tried
                 && waits
                 && !tried.class.transient
-                && tried.way == Some(Way::Hit)
+                && tried.route == Some(PieceRoute::Hit)
             {
-                tried.way = None;
+                tried.route = None;
             }
             piece.local_side = LocalSide::Requested(request);
         }

@@ -6,7 +6,7 @@
 use super::Initiator;
 use crate::{
     Direction,
-    engine::choice::{Choice, Class, Way},
+    engine::choice::{OperationClass, PieceRoute, RouteChoice},
 };
 
 /// A hit that is timed by whoever posts it.
@@ -14,7 +14,7 @@ use crate::{
 #[must_use = "what it took is told to the engine"]
 pub struct TimedHit {
     peer: u32,
-    class: Class,
+    class: OperationClass,
     /// Disturbances of the peer when it began.
     began: u32,
 }
@@ -29,13 +29,13 @@ impl Initiator {
         len: u64,
     ) -> Option<TimedHit> {
         let choice = self.choice.as_ref()?;
-        let class = Choice::class(direction, len, false);
+        let class = RouteChoice::class(direction, len, false);
         let table = self.tables.get(&peer)?;
-        let is_calm = self.pieces.is_empty() && table.asked.is_empty() && table.calm.is_free();
+        let is_calm = self.pieces.is_empty() && table.asked.is_empty() && table.load.is_free();
         (is_calm && choice.needs_hit(class)).then(|| TimedHit {
             peer,
             class,
-            began: table.calm.now(),
+            began: table.load.epoch(),
         })
     }
 
@@ -45,8 +45,8 @@ impl Initiator {
         else {
             return;
         };
-        if self.pieces.is_empty() && table.calm.settles(timed.began) {
-            choice.took(timed.class, Way::Hit, nanos.max(1));
+        if self.pieces.is_empty() && table.load.finish(timed.began) {
+            choice.took(timed.class, PieceRoute::Hit, nanos.max(1));
         }
         choice.asked(timed.class);
     }

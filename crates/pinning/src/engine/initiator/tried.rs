@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        choice::{Choice, Class, Way},
+        choice::{OperationClass, PieceRoute, RouteChoice},
         operation::Own,
     },
     Context, Initiator,
@@ -12,9 +12,9 @@ use crate::Direction;
 /// Which way `auto` sent a piece, to find out what that takes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tried {
-    pub(super) class: Class,
+    pub(super) class: OperationClass,
     /// None as long as it is not known, or if it went several.
-    pub(super) way: Option<Way>,
+    pub(super) route: Option<PieceRoute>,
     /// When it began, if it is timed.
     begun: Option<u64>,
     /// How many of its class it stands for: what is copied is not cut.
@@ -33,23 +33,23 @@ impl Initiator {
         own: Own,
     ) -> Option<Tried> {
         let choice = self.choice.as_mut()?;
-        let class = Choice::class(direction, len, own == Own::Transient);
+        let class = RouteChoice::class(direction, len, own == Own::Transient);
         let tables = &self.tables;
         // A peer that registers memory answers late.
         let table = tables.get(&peer);
-        let is_free = || table.is_none_or(|table| table.asked.is_empty() && table.calm.is_free());
+        let is_free = || table.is_none_or(|table| table.asked.is_empty() && table.load.is_free());
         Some(Tried {
             class,
-            way: None,
+            route: None,
             begun: choice.begin(class, is_free),
             parts: 1,
-            began: table.map_or(0, |table| table.calm.now()),
+            began: table.map_or(0, |table| table.load.epoch()),
         })
     }
 
     /// Notes which way a piece goes.
-    pub(super) fn goes(&mut self, id: u64, way: Way) {
-        self.with_piece(id, |piece| piece.goes(way));
+    pub(super) fn goes(&mut self, id: u64, route: PieceRoute) {
+        self.with_piece(id, |piece| piece.goes(route));
     }
 
     /// The peer had to register what it was thought to have registered: that is no hit.
@@ -58,9 +58,9 @@ impl Initiator {
             return;
         };
         if let Some(tried) = &mut piece.tried
-            && tried.way == Some(Way::Hit)
+            && tried.route == Some(PieceRoute::Hit)
         {
-            tried.way = None;
+            tried.route = None;
             let run = cx.limits().geometry.span(piece.remote, piece.len).ok();
             if let Some((run, table)) = run.zip(self.tables.get_mut(&piece.peer)) {
                 let kept = table.kept(cx.limits().total, cx.config().ranks);
@@ -79,17 +79,17 @@ impl Initiator {
         };
         let took = choice.stop(tried.begun);
         let table = self.tables.get_mut(&piece.peer);
-        let is_undisturbed = table.is_none_or(|table| table.calm.settles(tried.began));
-        let Some(way) = tried.way.filter(|_| is_fine) else {
+        let is_undisturbed = table.is_none_or(|table| table.load.finish(tried.began));
+        let Some(route) = tried.route.filter(|_| is_fine) else {
             return;
         };
         // What a move is part of takes what the move takes.
-        if !is_undisturbed && way != Way::Far {
+        if !is_undisturbed && route != PieceRoute::PeerRegisters {
             return;
         }
         if let Some(nanos) = took {
             // Zero is what was not tried.
-            choice.took(tried.class, way, (nanos / tried.parts).max(1));
+            choice.took(tried.class, route, (nanos / tried.parts).max(1));
         }
     }
 }

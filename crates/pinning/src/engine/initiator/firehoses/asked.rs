@@ -3,7 +3,7 @@
 use super::FirehoseTable;
 use crate::{
     Refusal, Run,
-    engine::choice::Class,
+    engine::choice::OperationClass,
     table::Extent,
     wire::{Grant, Need},
 };
@@ -12,7 +12,7 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Chosen {
     /// Of which operations.
-    pub(in crate::engine) class: Class,
+    pub(in crate::engine) class: OperationClass,
     /// Whether something was given up for it.
     pub(in crate::engine) evicts: bool,
     /// Whether what it brings is given up first.

@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::{
     agree::agree,
-    choice::{Calm, Pulled, Reuse},
+    choice::{PeerLoad, PulledMemory, Reuse},
     pattern::Pattern,
 };
 use crate::{
@@ -75,11 +75,11 @@ pub(super) struct FirehoseTable {
     /// Runs that are expected to be needed, and are not all there yet.
     expected: Vec<Expected>,
     /// What was pulled, by `auto`.
-    pub(super) pulled: Pulled,
+    pub(super) pulled: PulledMemory,
     /// How much of what was attached is used again, for `auto`.
     pub(super) reuse: Reuse,
     /// Whether the peer has time for what it is asked, for `auto`.
-    pub(super) calm: Calm,
+    pub(super) load: PeerLoad,
     /// Firehoses that were attached when the peer had no room for more.
     full_at: u64,
     /// Misses since then.
@@ -114,9 +114,9 @@ impl FirehoseTable {
             passing: VecDeque::new(),
             leaving: FxHashSet::default(),
             expected: Vec::new(),
-            pulled: Pulled::default(),
+            pulled: PulledMemory::default(),
             reuse: Reuse::default(),
-            calm: Calm::default(),
+            load: PeerLoad::default(),
             full_at: u64::MAX,
             misses_since: 0,
         }

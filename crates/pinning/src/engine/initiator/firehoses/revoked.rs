@@ -1,7 +1,7 @@
 //! Memory that the peer takes back: what is there of it is closed, and goes when nothing uses it.
 
 use super::FirehoseTable;
-use crate::{Run, engine::choice::Pulled};
+use crate::{Run, engine::choice::PulledMemory};
 
 /// Revocations of one peer that operations of mine may stand in the way of at once. Its honest
 /// ones are as many as the buffers it takes back at once.
@@ -27,7 +27,7 @@ impl FirehoseTable {
         }
         self.revoking.push((id, run));
         self.full_at = u64::MAX;
-        self.pulled = Pulled::default();
+        self.pulled = PulledMemory::default();
         true
     }
 
