@@ -214,7 +214,7 @@ impl Engine {
                 len,
                 room,
             } => {
-                initiator.told_of_room(from, room);
+                initiator.note_room(from, room);
                 initiator.fetched(from, id, refused, len, cx)
             }
             Message::Pulled {

@@ -84,8 +84,8 @@ impl Default for RouteCosts {
 }
 
 impl RouteCosts {
-    pub(super) fn took(&mut self, class: OperationClass, route: PieceRoute, nanos: u64) {
-        let first = Self::first(class, route);
+    pub(super) fn record(&mut self, class: OperationClass, route: PieceRoute, nanos: u64) {
+        let first = Self::samples_wanted(class, route);
         let cell = self.cell_mut(class);
         let (took, samples) = (
             &mut cell.took[route as usize],
@@ -120,7 +120,7 @@ impl RouteCosts {
     }
 
     /// Returns the time of a copy, or an estimate by the next shorter class that is known.
-    pub(super) fn copying(&self, class: OperationClass) -> Option<u64> {
+    pub(super) fn expected_copy(&self, class: OperationClass) -> Option<u64> {
         let known = |size: usize| {
             let like = [class.transient, !class.transient].map(|transient| OperationClass {
                 transient,
@@ -152,7 +152,7 @@ impl RouteCosts {
 
     /// Returns true if a route needs more samples.
     pub(super) fn needs(&self, class: OperationClass, route: PieceRoute) -> bool {
-        let is_few = self.cell(class).samples[route as usize] < Self::first(class, route);
+        let is_few = self.cell(class).samples[route as usize] < Self::samples_wanted(class, route);
         is_few && !(route == PieceRoute::Copied && self.is_estimated(class))
     }
 
@@ -194,7 +194,7 @@ impl RouteCosts {
 
     /// Makes a route be tried again, a few times.
     pub(super) fn forget(&mut self, class: OperationClass, route: PieceRoute) {
-        let left = Self::first(class, route) - Self::again(class, route);
+        let left = Self::samples_wanted(class, route) - Self::retries(class, route);
         let cell = self.cell_mut(class);
         cell.must_try |= route == PieceRoute::Copied;
         // Estimated copies have no samples, and get as many trials as were paid for.
@@ -202,12 +202,12 @@ impl RouteCosts {
     }
 
     /// The number of samples of a route that is known.
-    fn first(class: OperationClass, route: PieceRoute) -> u32 {
-        FIRST + Self::again(class, route) - AGAIN
+    fn samples_wanted(class: OperationClass, route: PieceRoute) -> u32 {
+        FIRST + Self::retries(class, route) - AGAIN
     }
 
     /// The number of operations that try a route again.
-    pub(super) fn again(class: OperationClass, route: PieceRoute) -> u32 {
+    pub(super) fn retries(class: OperationClass, route: PieceRoute) -> u32 {
         if route == PieceRoute::Copied && class.size <= class_of(SHORT) {
             AGAIN + WAKING
         } else {
@@ -216,7 +216,7 @@ impl RouteCosts {
     }
 
     /// Returns the better and the worse of copies and hits with their times, if both are known.
-    pub(super) fn ways(&self, class: OperationClass) -> Option<[(PieceRoute, u64); 2]> {
+    pub(super) fn ranked_routes(&self, class: OperationClass) -> Option<[(PieceRoute, u64); 2]> {
         let hit = self.cell(class).took[PieceRoute::Hit as usize];
         let copy = self.copy(class);
         let known = ![PieceRoute::Copied, PieceRoute::Hit]
@@ -227,7 +227,7 @@ impl RouteCosts {
     }
 
     /// Decides if a get is copied or takes the `other` route, in which the peer takes part.
-    pub(super) fn pull(&mut self, class: OperationClass, other: PieceRoute) -> PieceRoute {
+    pub(super) fn choose_pull(&mut self, class: OperationClass, other: PieceRoute) -> PieceRoute {
         let cell = self.cell_mut(class);
         let ways = [PieceRoute::Copied, other];
         let [copy, pull] = ways.map(|route| cell.took[route as usize]);
@@ -245,7 +245,7 @@ impl RouteCosts {
         } else {
             (other, PieceRoute::Copied)
         };
-        if self.pays(class, copy.min(pull), copy.abs_diff(pull)) {
+        if self.spend_savings(class, copy.min(pull), copy.abs_diff(pull)) {
             worse
         } else {
             better
@@ -254,7 +254,7 @@ impl RouteCosts {
 
     /// Adds a part of an operation's time `takes` to the savings of its class. If these cover the
     /// extra time `more` of the slower route, it spends them and returns true.
-    pub(super) fn pays(&mut self, class: OperationClass, takes: u64, more: u64) -> bool {
+    pub(super) fn spend_savings(&mut self, class: OperationClass, takes: u64, more: u64) -> bool {
         let saved = &mut self.cell_mut(class).saved;
         *saved = saved.saturating_add(takes / TRIALS);
         let can = *saved > more;
@@ -319,7 +319,7 @@ impl MovePrices {
         (self.took[row][width].min(most)).max(least.saturating_sub(beside))
     }
 
-    pub(super) fn took(&mut self, count: u64, evicts: bool, nanos: u64) {
+    pub(super) fn record(&mut self, count: u64, evicts: bool, nanos: u64) {
         let (row, width) = (usize::from(evicts), width(count));
         let (took, samples) = (&mut self.took[row][width], &mut self.samples[row][width]);
         *took = match *took {
@@ -354,13 +354,13 @@ mod tests {
         let mut run = |calls: u32, [copy, pull]: [u64; 2]| {
             let mut copied = 0;
             for _ in 0..calls {
-                let route = costs.pull(class, PieceRoute::PeerRegisters);
+                let route = costs.choose_pull(class, PieceRoute::PeerRegisters);
                 let took = if route == PieceRoute::Copied {
                     copy
                 } else {
                     pull
                 };
-                costs.took(class, route, took);
+                costs.record(class, route, took);
                 copied += u32::from(route == PieceRoute::Copied);
             }
             copied
@@ -374,7 +374,7 @@ mod tests {
         let class = OperationClass::new(Direction::Put, 8, false);
         let mut costs = RouteCosts::default();
         for at in 0..200 {
-            costs.took(
+            costs.record(
                 class,
                 PieceRoute::Copied,
                 if at % 2 == 0 { 60 } else { 500 },
@@ -383,7 +383,7 @@ mod tests {
         let (copy, _) = costs.saving(class).expect("copies are known");
         assert!((150..400).contains(&copy), "{copy}");
         // What takes less now is believed within some operations.
-        (0..40).for_each(|_| costs.took(class, PieceRoute::Copied, 60));
+        (0..40).for_each(|_| costs.record(class, PieceRoute::Copied, 60));
         assert!(costs.saving(class) < Some((70, 0)));
     }
 
@@ -394,12 +394,12 @@ mod tests {
             per_page_ns: 0.0,
         };
         let mut prices = MovePrices::new(cost, cost, 1);
-        prices.took(1, false, 50_000_000);
+        prices.record(1, false, 50_000_000);
         assert!(prices.of(1, false, 0) <= 2000);
-        prices.took(1, false, 30_000);
-        prices.took(1, false, 50_000_000);
+        prices.record(1, false, 30_000);
+        prices.record(1, false, 50_000_000);
         assert_eq!(prices.of(1, false, 0), 30_000);
-        (0..20).for_each(|_| prices.took(1, false, 20_000));
+        (0..20).for_each(|_| prices.record(1, false, 20_000));
         assert!((10_000..=20_000).contains(&prices.of(1, false, 0)));
     }
 
@@ -410,13 +410,13 @@ mod tests {
         let mut costs = RouteCosts::default();
         for _ in 0..FIRST {
             assert!(costs.needs(long, PieceRoute::Copied));
-            costs.took(short, PieceRoute::Copied, 3000);
-            costs.took(short, PieceRoute::Hit, 1000);
+            costs.record(short, PieceRoute::Copied, 3000);
+            costs.record(short, PieceRoute::Hit, 1000);
         }
         assert!(!costs.needs(long, PieceRoute::Copied) && costs.needs(long, PieceRoute::Hit));
         assert_eq!(costs.saving(long), Some((48_000, 24_000)));
-        (0..FIRST).for_each(|_| costs.took(long, PieceRoute::Hit, 10_000));
-        let ways = costs.ways(long);
+        (0..FIRST).for_each(|_| costs.record(long, PieceRoute::Hit, 10_000));
+        let ways = costs.ranked_routes(long);
         assert_eq!(
             ways,
             Some([(PieceRoute::Hit, 10_000), (PieceRoute::Copied, 48_000)])
@@ -424,7 +424,7 @@ mod tests {
         // It is found out when that was paid for.
         costs.forget(long, PieceRoute::Copied);
         assert!(costs.needs(long, PieceRoute::Copied));
-        costs.took(long, PieceRoute::Copied, 20_000);
+        costs.record(long, PieceRoute::Copied, 20_000);
         assert_eq!(costs.saving(long), Some((20_000, 10_000)));
         // Those that take little longer say nothing, nor do those that are far shorter; nor where the class's own hits
         // take longer than that, or where it has moves and no hits.
@@ -434,21 +434,21 @@ mod tests {
         ] {
             let mut costs = RouteCosts::default();
             for _ in 0..FIRST {
-                costs.took(short, PieceRoute::Copied, 3000);
-                costs.took(short, PieceRoute::Hit, 1000);
-                costs.took(long, route, nanos);
+                costs.record(short, PieceRoute::Copied, 3000);
+                costs.record(short, PieceRoute::Hit, 1000);
+                costs.record(long, route, nanos);
             }
             assert!(costs.needs(long, PieceRoute::Copied), "{route:?}");
         }
         for len in [8, 32 << 10] {
             let mut costs = RouteCosts::default();
-            for _ in 0..RouteCosts::first(class(len), PieceRoute::Copied) {
-                costs.took(
+            for _ in 0..RouteCosts::samples_wanted(class(len), PieceRoute::Copied) {
+                costs.record(
                     class(len),
                     PieceRoute::Copied,
                     if len == 8 { 3000 } else { 1900 },
                 );
-                costs.took(class(len), PieceRoute::Hit, 1000);
+                costs.record(class(len), PieceRoute::Hit, 1000);
             }
             assert!(costs.needs(long, PieceRoute::Copied), "{len}");
         }
@@ -458,10 +458,10 @@ mod tests {
     fn a_slow_sample_says_little() {
         let class = OperationClass::new(Direction::Put, 8, false);
         let mut costs = RouteCosts::default();
-        costs.took(class, PieceRoute::Copied, 1_000_000);
-        costs.took(class, PieceRoute::Copied, 1000);
+        costs.record(class, PieceRoute::Copied, 1_000_000);
+        costs.record(class, PieceRoute::Copied, 1000);
         assert_eq!(costs.saving(class), Some((1000, 500)));
-        costs.took(class, PieceRoute::Copied, 1_000_000);
+        costs.record(class, PieceRoute::Copied, 1_000_000);
         assert!(costs.saving(class) < Some((1200, 0)));
     }
 }

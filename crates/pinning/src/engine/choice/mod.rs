@@ -116,28 +116,28 @@ impl RouteChoice {
         self.pieces += 1;
         self.unsettled = self.costs.needs(class, PieceRoute::Copied);
         if self.pieces.is_multiple_of(TIMED) || self.hot.is_due() {
-            self.look_again(class);
+            self.retry_slower_route(class);
         }
         timed.then(|| self.start())
     }
 
     /// Tries the slower route of a class again, if the savings pay for it, or after many hits that
     /// nobody timed.
-    fn look_again(&mut self, class: OperationClass) {
+    fn retry_slower_route(&mut self, class: OperationClass) {
         if class.transient || self.pulls(class) {
             return;
         }
         let is_due = self.hot.take_due();
-        let Some([better, worse]) = self.costs.ways(class) else {
+        let Some([better, worse]) = self.costs.ranked_routes(class) else {
             if is_due {
                 self.hot.set_asking(ASKING);
             }
             return;
         };
-        let more = (worse.1 - better.1).saturating_mul(RouteCosts::again(class, worse.0).into());
+        let more = (worse.1 - better.1).saturating_mul(RouteCosts::retries(class, worse.0).into());
         // An estimated copy may take as long as many hits, so its trial must be paid for.
         let is_free = is_due && better.0 == PieceRoute::Hit && !self.costs.is_estimated(class);
-        if self.costs.pays(class, TIMED * better.1, more) || is_free {
+        if self.costs.spend_savings(class, TIMED * better.1, more) || is_free {
             self.costs.forget(class, worse.0);
             self.hot.set_asking(ASKING);
         }
@@ -174,8 +174,8 @@ impl RouteChoice {
     }
 
     /// Notes the time of an operation by its route.
-    pub(super) fn took(&mut self, class: OperationClass, route: PieceRoute, nanos: u64) {
-        self.costs.took(class, route, nanos);
+    pub(super) fn record_time(&mut self, class: OperationClass, route: PieceRoute, nanos: u64) {
+        self.costs.record(class, route, nanos);
         if !class.transient && !self.pulls(class) {
             let copies = self.costs.copies_beat_hits(class);
             self.hot.set_copied(class.direction, class.size, copies);
@@ -188,12 +188,12 @@ impl RouteChoice {
     }
 
     /// Notes the time of a move that brought so many buckets.
-    pub(super) fn moved(&mut self, count: u64, evicts: bool, nanos: u64) {
-        self.prices.took(count, evicts, nanos);
+    pub(super) fn record_move(&mut self, count: u64, evicts: bool, nanos: u64) {
+        self.prices.record(count, evicts, nanos);
     }
 
     /// Has hits of a class measured, if they are not known, after buckets were attached for it.
-    pub(super) fn landed(&mut self, class: OperationClass) {
+    pub(super) fn measure_hits(&mut self, class: OperationClass) {
         if self.costs.needs(class, PieceRoute::Hit) {
             self.hot.set_asking(ASKING);
         }
@@ -205,7 +205,7 @@ impl RouteChoice {
     }
 
     /// Counts an operation that came to the engine to be measured.
-    pub(super) fn asked(&mut self, class: OperationClass) {
+    pub(super) fn count_measured(&mut self, class: OperationClass) {
         let left = self.hot.asking();
         if left > 0 {
             let needs =
@@ -230,7 +230,7 @@ impl RouteChoice {
     }
 
     /// Forgets the rents of buckets that a peer takes back.
-    pub(super) fn taken_back(&mut self, peer: u32, run: Run) {
+    pub(super) fn forget_revoked(&mut self, peer: u32, run: Run) {
         self.rents.forget(peer, run);
     }
 

@@ -48,7 +48,7 @@ impl PulledMemory {
     }
 
     /// Notes the room that the peer reported, as coded in [`Fetched`](crate::Message::Fetched).
-    pub(in crate::engine) fn told_of_room(&mut self, room: u8) {
+    pub(in crate::engine) fn note_room(&mut self, room: u8) {
         self.room = match room {
             0 => 0,
             room => 1 << (room - 1).min(62),
@@ -58,7 +58,7 @@ impl PulledMemory {
     /// Notes that a run was not registered although it was [near](Self::is_near), at a peer that
     /// keeps `kept` buckets. So the peer evicts more than is known here, and other runs are likely
     /// gone too.
-    pub(in crate::engine) fn missed(&mut self, first: u64, count: u64, kept: u64) {
+    pub(in crate::engine) fn note_missing(&mut self, first: u64, count: u64, kept: u64) {
         self.registered += kept / 8;
         self.note(first, count, false);
     }
@@ -89,7 +89,7 @@ mod tests {
         let mut pulled = PulledMemory::default();
         assert!(!pulled.is_near(0, 1, 100));
         assert!(!pulled.has_room(1));
-        pulled.told_of_room(7);
+        pulled.note_room(7);
         assert!(pulled.has_room(64) && !pulled.has_room(65));
         pulled.note(0, 60, false);
         assert!(pulled.is_near(0, 60, 100) && !pulled.is_near(0, 61, 100));
@@ -104,7 +104,7 @@ mod tests {
         // A few missing runs suggest that all of their age are missing.
         pulled.note(3000, 10, false);
         assert!(pulled.is_near(3000, 10, 100));
-        (0..8).for_each(|at| pulled.missed(4000 + at, 1, 100));
+        (0..8).for_each(|at| pulled.note_missing(4000 + at, 1, 100));
         assert!(!pulled.is_near(3000, 10, 100) && pulled.is_near(4007, 1, 100));
     }
 }

@@ -35,7 +35,7 @@ impl Reuse {
     }
 
     /// Notes that the memory of an extent went, and if the extent had been used.
-    pub(in crate::engine) fn gone(&mut self, used: bool) {
+    pub(in crate::engine) fn note_gone(&mut self, used: bool) {
         if used || !self.was_full {
             self.share -= self.share / 16;
         }
@@ -57,11 +57,11 @@ mod tests {
     #[test]
     fn what_goes_unused_says_that_little_is_used_again() {
         let mut reuse = Reuse::default();
-        (0..20).for_each(|_| reuse.gone(false));
+        (0..20).for_each(|_| reuse.note_gone(false));
         assert!(reuse.is_likely());
-        (0..20).for_each(|_| reuse.gone(false));
+        (0..20).for_each(|_| reuse.note_gone(false));
         assert!(!reuse.is_likely());
-        (0..4).for_each(|_| reuse.gone(true));
+        (0..4).for_each(|_| reuse.note_gone(true));
         assert!(reuse.is_likely());
     }
 
@@ -69,10 +69,10 @@ mod tests {
     fn what_went_unused_for_want_of_room_says_nothing() {
         let mut reuse = Reuse::default();
         reuse.note_full();
-        (0..100).for_each(|_| reuse.gone(false));
+        (0..100).for_each(|_| reuse.note_gone(false));
         assert!(reuse.is_likely());
         reuse.note_room();
-        (0..100).for_each(|_| reuse.gone(false));
+        (0..100).for_each(|_| reuse.note_gone(false));
         assert!(!reuse.is_likely());
     }
 }

@@ -36,8 +36,8 @@ fn miss(class: OperationClass, bucket: u64, evicts: bool) -> Miss {
 fn knowing(class: OperationClass, copy: u64, hit: u64) -> RouteChoice {
     let mut choice = choice();
     for _ in 0..8 {
-        choice.took(class, PieceRoute::Copied, copy);
-        choice.took(class, PieceRoute::Hit, hit);
+        choice.record_time(class, PieceRoute::Copied, copy);
+        choice.record_time(class, PieceRoute::Hit, hit);
     }
     choice
 }
@@ -59,7 +59,7 @@ fn the_head_of_a_miss_takes_no_longer_than_its_move() {
     assert_eq!(choice().head(class, 64 << 10, (16, false)), 0, "not known");
     let mut known = knowing(class, 100_000, 50_000);
     for _ in 0..8 {
-        known.moved(16, false, 40_000);
+        known.record_move(16, false, 40_000);
     }
     let head = known.head(class, 64 << 10, (16, false));
     assert!((16 << 10..26 << 10).contains(&head), "{head}");
@@ -68,7 +68,7 @@ fn the_head_of_a_miss_takes_no_longer_than_its_move() {
     assert!(longer.abs_diff(head) < 1024, "{longer}");
     // A move that evicts is measured first.
     assert_eq!(known.head(class, 64 << 10, (16, true)), 0);
-    (0..8).for_each(|_| known.moved(16, false, 10_000_000));
+    (0..8).for_each(|_| known.record_move(16, false, 10_000_000));
     assert_eq!(known.head(class, 64 << 10, (16, false)), 32 << 10, "half");
     let copied = knowing(class, 50_000, 100_000);
     assert_eq!(
@@ -92,8 +92,8 @@ fn the_way_that_takes_longer_is_tried_again_for_a_small_part_of_the_time() {
     let mut tried = 0;
     for _ in 0..pieces {
         choice.begin(put(8), || true);
-        if !choice.copies_hit(put(8)) {
-            choice.took(put(8), PieceRoute::Hit, hit);
+        if !choice.choose_copy_over_hit(put(8)) {
+            choice.record_time(put(8), PieceRoute::Hit, hit);
             tried += 1;
         }
     }
@@ -104,27 +104,27 @@ fn the_way_that_takes_longer_is_tried_again_for_a_small_part_of_the_time() {
     // A trial notices when hits have become faster.
     let to_come = (0..pieces).find(|_| {
         choice.begin(put(8), || true);
-        let hits = !choice.copies_hit(put(8));
+        let hits = !choice.choose_copy_over_hit(put(8));
         if hits {
-            choice.took(put(8), PieceRoute::Hit, 100);
+            choice.record_time(put(8), PieceRoute::Hit, 100);
         }
         hits && !choice.costs.needs(put(8), PieceRoute::Hit)
     });
     assert!(to_come.is_some());
-    assert!(!choice.copies_hit(put(8)));
+    assert!(!choice.choose_copy_over_hit(put(8)));
 }
 
 #[test]
 fn many_hits_that_nobody_timed_are_compared_with_copies_again() {
     let mut choice = knowing(put(8), 3000, 2000);
     choice.begin(put(8), || true);
-    assert!(!choice.copies_hit(put(8)) && !choice.asks());
+    assert!(!choice.choose_copy_over_hit(put(8)) && !choice.asks());
     choice.hot.request_comparison();
     assert!(choice.asks());
     choice.begin(put(8), || true);
-    assert!(choice.copies_hit(put(8)));
-    (0..2).for_each(|_| choice.took(put(8), PieceRoute::Copied, 1000));
-    assert!(choice.copies_hit(put(8)) && choice.asks());
+    assert!(choice.choose_copy_over_hit(put(8)));
+    (0..2).for_each(|_| choice.record_time(put(8), PieceRoute::Copied, 1000));
+    assert!(choice.choose_copy_over_hit(put(8)) && choice.asks());
 }
 
 #[test]
@@ -133,8 +133,8 @@ fn copies_are_tried_until_a_peer_that_slept_is_awake() {
     choice.hot.request_comparison();
     choice.begin(put(8), || true);
     let mut tried = 0;
-    while choice.copies_hit(put(8)) && tried < 100 {
-        choice.took(
+    while choice.choose_copy_over_hit(put(8)) && tried < 100 {
+        choice.record_time(
             put(8),
             PieceRoute::Copied,
             if tried < 4 { 20_000 } else { 1000 },
@@ -151,7 +151,7 @@ fn hits_of_a_class_that_nothing_was_attached_for_are_found_out() {
     choice.hot.request_comparison();
     choice.begin(put(4096), || true);
     assert!(choice.asks());
-    assert!(!choice.copies_hit(put(4096)));
+    assert!(!choice.choose_copy_over_hit(put(4096)));
 }
 
 #[test]

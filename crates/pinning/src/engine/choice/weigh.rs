@@ -68,11 +68,11 @@ impl RouteChoice {
         };
         if saving == 0 {
             // Perhaps no operation hits, so this one counts for the measurement.
-            self.asked(class);
+            self.count_measured(class);
             // A trial finds out now and then if that is still so.
             self.saved = self.saved.saturating_add(copy / TRIALS);
             let price = self.price(class, width, evicts, copy);
-            let tries = self.costs.needs(class, PieceRoute::Hit) && self.can_try(price);
+            let tries = self.costs.needs(class, PieceRoute::Hit) && self.spend_on_trial(price);
             return if tries {
                 MissDecision::Attach { passes: evicts }
             } else {
@@ -102,7 +102,7 @@ impl RouteChoice {
         if soon >= price || paid.saturating_add(soon) >= worth {
             return MissDecision::Attach { passes: !keeps };
         }
-        if self.can_try(price) {
+        if self.spend_on_trial(price) {
             MissDecision::Attach { passes: evicts }
         } else {
             MissDecision::Copy
@@ -118,7 +118,7 @@ impl RouteChoice {
         len: u64,
         (width, evicts): (u64, bool),
     ) -> u64 {
-        let Some(copy) = self.costs.copying(class) else {
+        let Some(copy) = self.costs.expected_copy(class) else {
             return 0;
         };
         if self.costs.copies_beat_hits(class)
@@ -141,7 +141,7 @@ impl RouteChoice {
     }
 
     /// Spends the savings on a trial move of that price, and returns true, if they suffice.
-    fn can_try(&mut self, price: u64) -> bool {
+    fn spend_on_trial(&mut self, price: u64) -> bool {
         let can = self.saved >= price;
         if can {
             self.saved = 0;
@@ -151,20 +151,20 @@ impl RouteChoice {
 
     /// Returns true if a piece is copied rather than waiting for a move in flight that brings its
     /// buckets.
-    pub(in crate::engine) fn overtakes(&self, class: OperationClass) -> bool {
+    pub(in crate::engine) fn copies_rather_than_joins(&self, class: OperationClass) -> bool {
         (self.costs.saving(class))
             .is_none_or(|(_, saving)| saving < self.prices.of(1, false, 0) / 2)
     }
 
     /// Decides if a piece is copied although all it needs of the peer is registered.
-    pub(in crate::engine) fn copies_hit(&mut self, class: OperationClass) -> bool {
+    pub(in crate::engine) fn choose_copy_over_hit(&mut self, class: OperationClass) -> bool {
         match class.transient {
             // No other path measures these.
-            true => self.costs.pull(class, PieceRoute::Hit) == PieceRoute::Copied,
+            true => self.costs.choose_pull(class, PieceRoute::Hit) == PieceRoute::Copied,
             false => {
                 let needs = [PieceRoute::Hit, PieceRoute::Copied]
                     .map(|route| self.costs.needs(class, route));
-                self.asked(class);
+                self.count_measured(class);
                 match needs {
                     [true, _] => false,
                     [_, true] => true,
@@ -184,7 +184,7 @@ impl RouteChoice {
     /// Decides the route of a get that the peer may write here. `near` says that the peer's memory,
     /// from `place` on, is likely registered. `room` says, if it could stay registered too, that it
     /// is likely used again.
-    pub(in crate::engine) fn pull(
+    pub(in crate::engine) fn choose_pull_route(
         &mut self,
         class: OperationClass,
         place: (u32, u64),
@@ -192,17 +192,17 @@ impl RouteChoice {
         room: Option<bool>,
     ) -> PieceRoute {
         if near {
-            return self.costs.pull(class, PieceRoute::Hit);
+            return self.costs.choose_pull(class, PieceRoute::Hit);
         }
         if self.costs.copies_beat_hits(class) {
-            return self.costs.pull(class, PieceRoute::PeerRegisters);
+            return self.costs.choose_pull(class, PieceRoute::PeerRegisters);
         }
         let paid = self.rents.of(place);
         // The peer registers it without evicting, so it need not be pulled often.
         if room.is_some_and(|is_reused| is_reused || paid > 0) {
             return PieceRoute::PeerRegisters;
         }
-        let route = self.costs.pull(class, PieceRoute::PeerRegisters);
+        let route = self.costs.choose_pull(class, PieceRoute::PeerRegisters);
         match (route, self.costs.rent(class)) {
             (PieceRoute::Copied, Some((rent, price))) => {
                 self.rents.pay(place, rent);

@@ -141,13 +141,13 @@ impl Initiator {
         }
         if look.joins.is_empty() {
             let choice = self.choice.as_mut();
-            return match choice.is_some_and(|choice| choice.copies_hit(sought.class)) {
+            return match choice.is_some_and(|choice| choice.choose_copy_over_hit(sought.class)) {
                 true => Becomes::Copied { takes_rest: true },
                 false => Becomes::Held,
             };
         }
         let choice = self.choice.as_ref();
-        match choice.is_none_or(|choice| choice.overtakes(sought.class)) {
+        match choice.is_none_or(|choice| choice.copies_rather_than_joins(sought.class)) {
             true => Becomes::Copied { takes_rest: false },
             false => Becomes::Held,
         }
@@ -236,7 +236,7 @@ impl Initiator {
         let room = table.pulled.has_room(run.count);
         let is_reused = table.reuse.is_likely();
         let route = match (&mut self.choice, tried) {
-            (Some(choice), Some(tried)) => choice.pull(
+            (Some(choice), Some(tried)) => choice.choose_pull_route(
                 tried.class,
                 (peer, run.first),
                 near,
@@ -261,11 +261,11 @@ impl Initiator {
     }
 
     /// A peer said what room it has for what is registered for its pulls.
-    pub(in crate::engine) fn told_of_room(&mut self, peer: u32, room: u8) {
+    pub(in crate::engine) fn note_room(&mut self, peer: u32, room: u8) {
         if self.choice.is_some()
             && let Some(table) = self.tables.get_mut(&peer)
         {
-            table.pulled.told_of_room(room);
+            table.pulled.note_room(room);
         }
     }
 
@@ -288,9 +288,9 @@ impl Initiator {
                 table.note_full(asked.saturating_sub(count));
             }
         } else if let Some(nanos) = took {
-            choice.moved(count, chosen.evicts, nanos);
+            choice.record_move(count, chosen.evicts, nanos);
         }
-        choice.landed(chosen.class);
+        choice.measure_hits(chosen.class);
         let Some(table) = self.tables.get_mut(&peer) else {
             return;
         };

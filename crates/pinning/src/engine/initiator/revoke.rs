@@ -13,7 +13,7 @@ impl Initiator {
         cx: &mut Context<'_>,
     ) -> Result<(), Violation> {
         if let Some(choice) = &mut self.choice {
-            choice.taken_back(from, run);
+            choice.forget_revoked(from, run);
         }
         let Some(table) = self.tables.get_mut(&from) else {
             // Nothing of it was ever used here.

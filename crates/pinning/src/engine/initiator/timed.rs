@@ -46,8 +46,8 @@ impl Initiator {
             return;
         };
         if self.pieces.is_empty() && table.load.finish(timed.began) {
-            choice.took(timed.class, PieceRoute::Hit, nanos.max(1));
+            choice.record_time(timed.class, PieceRoute::Hit, nanos.max(1));
         }
-        choice.asked(timed.class);
+        choice.count_measured(timed.class);
     }
 }

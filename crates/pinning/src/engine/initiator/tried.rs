@@ -64,7 +64,7 @@ impl Initiator {
             let run = cx.limits().geometry.span(piece.remote, piece.len).ok();
             if let Some((run, table)) = run.zip(self.tables.get_mut(&piece.peer)) {
                 let kept = table.kept(cx.limits().total, cx.config().ranks);
-                table.pulled.missed(run.first, run.count, kept);
+                table.pulled.note_missing(run.first, run.count, kept);
             }
         }
     }
@@ -89,7 +89,7 @@ impl Initiator {
         }
         if let Some(nanos) = took {
             // Zero is what was not tried.
-            choice.took(tried.class, route, (nanos / tried.parts).max(1));
+            choice.record_time(tried.class, route, (nanos / tried.parts).max(1));
         }
     }
 }

@@ -72,7 +72,7 @@ impl FirehoseTable {
             if it.owned {
                 *used -= it.run.count;
                 owed.push(it.run);
-                reuse.gone(was_hit);
+                reuse.note_gone(was_hit);
                 if *used == 0 {
                     reuse.note_room();
                     *full_at = u64::MAX;
