@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::local::Local;
+use super::local::LocalTable;
 use crate::{
     Config, Data, Decisions, Error, Limits, Message, Outgoing, Strategy,
     strategy::{Policy, Remote},
@@ -28,7 +28,7 @@ pub(super) struct Common {
 /// One step of an engine: the foreign state that a room may use, and the decisions that it adds to.
 pub(super) struct Context<'a> {
     pub(super) common: &'a mut Common,
-    pub(super) local: &'a mut Local,
+    pub(super) local: &'a mut LocalTable,
     pub(super) out: &'a mut Decisions,
 }
 

@@ -54,7 +54,7 @@ use choice::RouteChoice;
 use context::{Common, Context};
 use impossible::Noted;
 use initiator::{Answered, Initiator};
-use local::{Local, Requester};
+use local::{LocalTable, Requester};
 use target::Target;
 
 /// Decides what is registered at one rank: composes the rooms, and routes events to them.
@@ -65,7 +65,7 @@ pub struct Engine {
     /// The part that threads share; its tables belong to the rooms.
     hot: Arc<Hot>,
     /// The registrations of own memory. Both other rooms use it.
-    local: Local,
+    local: LocalTable,
     /// The operations of this rank, and the firehoses held for them.
     initiator: Initiator,
     /// The peers' holds on own memory, and their pending requests.
@@ -88,7 +88,7 @@ impl Engine {
             0 => limits.total,
             _ => limits.peers_total,
         };
-        let local = Local::new(config.rank, limits, adaptive, peers);
+        let local = LocalTable::new(config.rank, limits, adaptive, peers);
         let caches = policy.local == LocalPolicy::Cached
             && matches!(policy.remote, Remote::Firehose | Remote::Static);
         let table = Arc::clone(local.table());

@@ -1,16 +1,17 @@
 //! Memory that the rank itself asks for, beside its operations: pinned for peers, kept for own
 //! operations, or held for the own NIC.
 
-use super::{Hold, Lasting, Local, Requester, only};
+use super::{Lifetime, LocalHold, LocalTable, Requester, only};
 use crate::{Action, Decisions, Error, Refusal, Run, Use};
 
-impl Local {
-    /// Registers memory for good, all of it or none, for peers; [`Action::Pinned`] tells.
+impl LocalTable {
+    /// Registers memory for peers for good, all of it or none. [`Action::Pinned`] returns the
+    /// outcome.
     pub(in crate::engine) fn pin(&mut self, id: u64, run: Run, out: &mut Decisions) {
         self.request(Requester::Pin(id), vec![only(run)], Use::Write, out);
     }
 
-    /// Registers memory for good, all of it or none, for own operations.
+    /// Registers memory for own operations for good, all of it or none.
     pub(in crate::engine) fn keep(&mut self, id: u64, run: Run, out: &mut Decisions) {
         self.request(Requester::Keep(id), vec![only(run)], Use::Write, out);
     }
@@ -30,13 +31,13 @@ impl Local {
         out: &mut Decisions,
     ) {
         let lasts = match lasts {
-            true => Lasting::Yes,
-            false => Lasting::No,
+            true => Lifetime::Persistent,
+            false => Lifetime::Transient,
         };
         self.request(Requester::Held(id, lasts), vec![only(run)], used, out);
     }
 
-    /// Gives back what was held. It stays registered as a victim if it lasts.
+    /// Gives held memory back. It stays registered as a victim, unless it is transient.
     pub(in crate::engine) fn release_own(&mut self, id: u64, out: &mut Decisions) {
         if let Some(request) = self.own.remove(&id) {
             let unpin = (self.get(request)).is_some_and(|it| it.requester.is_transient());
@@ -44,7 +45,8 @@ impl Local {
         }
     }
 
-    /// What was to be pinned is registered, or was refused. `going`: some of it that is being taken back.
+    /// Answers a pin, whose memory is registered or refused; `going` is a part of it that is being
+    /// taken back.
     pub(in crate::engine) fn pinned(
         &mut self,
         id: u64,
@@ -62,7 +64,7 @@ impl Local {
             None => {
                 let holds = self.attach_for_good(request, out);
                 self.settle(out);
-                Ok(holds.iter().map(Hold::grant).collect())
+                Ok(holds.iter().map(LocalHold::grant).collect())
             }
             Some((run, why)) => {
                 self.end(request, true, out);
@@ -72,7 +74,7 @@ impl Local {
         out.actions.push(Action::Pinned { id, result });
     }
 
-    /// What was to be kept is registered, or was refused.
+    /// Answers a request to keep memory, which is registered or refused.
     pub(in crate::engine) fn kept(&mut self, id: u64, request: u64, out: &mut Decisions) {
         let Some(it) = self.get(request) else {
             return self
@@ -80,8 +82,8 @@ impl Local {
                 .note("memory was kept for a request that is over");
         };
         let result = match it.refused.first() {
-            // The request stays, and holds it.
-            None => Ok(it.holds.iter().map(Hold::grant).collect()),
+            // The request stays open, and holds the memory.
+            None => Ok(it.holds.iter().map(LocalHold::grant).collect()),
             Some((run, why)) => Err(self.no_room(*run, *why)),
         };
         match result {
@@ -91,7 +93,7 @@ impl Local {
         out.actions.push(Action::Pinned { id, result });
     }
 
-    /// What was to be held for the own NIC, or for a transfer, is registered, or was refused.
+    /// Answers a hold for the own NIC or for a transfer.
     pub(in crate::engine) fn own_held(&mut self, id: u64, request: u64, out: &mut Decisions) {
         let Some(it) = self.get(request) else {
             return self
@@ -99,7 +101,7 @@ impl Local {
                 .note("memory was held for a request that is over");
         };
         let result = match it.refused.first() {
-            None => Ok(it.holds.iter().map(Hold::grant).collect()),
+            None => Ok(it.holds.iter().map(LocalHold::grant).collect()),
             Some((run, why)) => Err(self.no_room(*run, *why)),
         };
         match result {

@@ -1,10 +1,10 @@
-//! Registrations and deregistrations: decided on, begun when there is room, done or failed.
+//! Registrations and deregistrations: their start when there is room, and their end.
 
-use super::{Local, Registering, only};
+use super::{LocalTable, PendingRegistration, only};
 use crate::{Action, Decisions, Refusal, Registered, Run, table::Extent};
 
-impl Local {
-    /// A registration was done.
+impl LocalTable {
+    /// Handles the end of a registration.
     pub(in crate::engine) fn registered(
         &mut self,
         id: u64,
@@ -38,7 +38,7 @@ impl Local {
         self.retry(out);
     }
 
-    fn arrived(&mut self, registering: &Registering, got: Registered, out: &mut Decisions) {
+    fn arrived(&mut self, registering: &PendingRegistration, got: Registered, out: &mut Decisions) {
         let spare = registering.preferred.count - got.run.count;
         self.planned -= spare;
         self.actual -= spare;
@@ -50,7 +50,8 @@ impl Local {
         };
         for bucket in got.run.buckets() {
             if self.editor.insert(bucket, &extent, 0).is_err() {
-                // The table is full, or was told nonsense: what is in is taken out again.
+                // The table is full, or the driver reported a wrong extent: the recorded buckets
+                // are removed.
                 if bucket > extent.base
                     && let Some(slot) = self.editor.get(extent.base)
                 {
@@ -74,13 +75,14 @@ impl Local {
         }
     }
 
-    fn failed(&mut self, mut registering: Registering, why: Refusal, out: &mut Decisions) {
+    fn failed(&mut self, mut registering: PendingRegistration, why: Refusal, out: &mut Decisions) {
         self.stats.failed += 1;
         self.actual -= registering.preferred.count;
         self.planned -= registering.preferred.count;
         let narrower = registering.preferred != registering.need;
         if narrower || (why == Refusal::Exhausted && !registering.retried) {
-            // Less, or the same after victims are given up, a quarter of what is there.
+            // The retry asks for less, or for the same after evicting a quarter of the registered
+            // buckets.
             if !narrower {
                 registering.retried = true;
                 let mut spare = (self.planned / 4).max(registering.need.count);
@@ -101,7 +103,7 @@ impl Local {
             self.await_registration(registering, out);
             return;
         }
-        // Who waits for what was preferred only has it tried anew.
+        // A request that waits only for the preferred part gets another registration.
         let need = registering.need;
         let (refused, others): (Vec<_>, Vec<_>) = std::mem::take(&mut registering.waiters)
             .into_iter()
@@ -136,7 +138,7 @@ impl Local {
         }
     }
 
-    /// A deregistration was done.
+    /// Handles the end of a deregistration.
     pub(in crate::engine) fn deregistered(&mut self, id: u64, out: &mut Decisions) {
         let Some(deregistering) = (self.deregistering_ids.remove(&id))
             .and_then(|first| self.deregistering.remove(&first))
@@ -154,7 +156,11 @@ impl Local {
         self.retry(out);
     }
 
-    pub(super) fn await_registration(&mut self, registering: Registering, out: &mut Decisions) {
+    pub(super) fn await_registration(
+        &mut self,
+        registering: PendingRegistration,
+        out: &mut Decisions,
+    ) {
         let first = registering.preferred.first;
         self.registering_ids.insert(registering.id, first);
         self.registering.insert(first, registering);
@@ -162,7 +168,7 @@ impl Local {
         self.start(out);
     }
 
-    /// Starts registrations for which there is room by now.
+    /// Starts the registrations for which there is room by now.
     fn start(&mut self, out: &mut Decisions) {
         while let Some(first) = self.starting.front() {
             let Some(registering) = self
@@ -176,7 +182,7 @@ impl Local {
             let actual = self.actual + registering.preferred.count;
             if actual > self.limits.total || (actual > self.planned && actual > self.within.most())
             {
-                // What makes room is being deregistered.
+                // The deregistrations that make room are in flight.
                 break;
             }
             self.actual += registering.preferred.count;

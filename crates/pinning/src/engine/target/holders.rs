@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashMap;
 
 use super::{
-    super::{agree::agree, local::Hold},
+    super::{agree::agree, local::LocalHold},
     attached::{Attached, Grant},
 };
 use crate::Run;
@@ -85,7 +85,7 @@ impl Holders {
     }
 
     /// Adds a peer's holds on grants, each with a reference on its record.
-    pub(super) fn attach(&mut self, peer: u32, holds: &[Hold]) {
+    pub(super) fn attach(&mut self, peer: u32, holds: &[LocalHold]) {
         self.change(peer, |holder| {
             for hold in holds {
                 holder.arrive(hold.run, hold.slot);

@@ -1,7 +1,7 @@
 //! The target's side of moves (Firehose §3.2, 3).
 
 use super::{
-    super::local::{Hold, Requester},
+    super::local::{LocalHold, Requester},
     Context, Data, Message, Target, Verdict,
 };
 use crate::{
@@ -199,7 +199,7 @@ impl Target {
                 id: wanted.id,
                 last,
                 lent: if last { lent } else { 0 },
-                grants: slice(&holds, part).iter().map(Hold::grant).collect(),
+                grants: slice(&holds, part).iter().map(LocalHold::grant).collect(),
                 refused: slice(&refused, part).to_vec(),
                 piggyback: None,
             };
@@ -216,7 +216,7 @@ impl Target {
     /// reference on each extent, until the memory goes and the peer says that it uses none of it,
     /// or the peer is lost. Without that reference, a revocation would take the extent from under
     /// transfers to its neighbours.
-    fn keep_for(&mut self, peer: u32, request: u64, cx: &mut Context<'_>) -> Vec<Hold> {
+    fn keep_for(&mut self, peer: u32, request: u64, cx: &mut Context<'_>) -> Vec<LocalHold> {
         let holds = cx.local.attach(request);
         for hold in &holds {
             let extent = cx.local.extent(hold.slot);
