@@ -87,58 +87,58 @@ impl Strategy {
     }
 
     /// The policy of the strategy on each side.
-    pub(crate) fn policy(self) -> Policy {
-        let handshake = |after| Policy {
-            remote: Remote::Handshake(after),
-            local: Local::Cached,
+    pub(crate) fn policy(self) -> StrategyPolicy {
+        let handshake = |after| StrategyPolicy {
+            remote: RemotePolicy::Handshake(after),
+            local: LocalPolicy::Cached,
             pieces: 2,
             chunked: false,
         };
         match self {
-            Strategy::PinEverything => Policy {
-                remote: Remote::Static,
-                ..handshake(After::Keep)
+            Strategy::PinEverything => StrategyPolicy {
+                remote: RemotePolicy::Static,
+                ..handshake(AfterUse::Keep)
             },
-            Strategy::Bounce => Policy {
-                remote: Remote::Copy,
-                local: Local::Copied,
+            Strategy::Bounce => StrategyPolicy {
+                remote: RemotePolicy::Copy,
+                local: LocalPolicy::Copied,
                 pieces: 1,
                 chunked: false,
             },
-            Strategy::Rendezvous { unpin: true } => handshake(After::Unpin),
-            Strategy::Rendezvous { unpin: false } => handshake(After::Keep),
+            Strategy::Rendezvous { unpin: true } => handshake(AfterUse::Unpin),
+            Strategy::Rendezvous { unpin: false } => handshake(AfterUse::Keep),
             // Each side's helper looks after its own memory. It could not evict memory that peers
             // held beyond the operation.
             Strategy::OnDemand { leave_pinned: true } | Strategy::PinDown | Strategy::Foresight => {
-                handshake(After::Release)
+                handshake(AfterUse::Release)
             }
             Strategy::OnDemand {
                 leave_pinned: false,
-            } => Policy {
-                local: Local::PerOperation,
-                ..handshake(After::Unpin)
+            } => StrategyPolicy {
+                local: LocalPolicy::PerOperation,
+                ..handshake(AfterUse::Unpin)
             },
-            Strategy::Pipeline { leave_pinned } => Policy {
+            Strategy::Pipeline { leave_pinned } => StrategyPolicy {
                 local: if leave_pinned {
-                    Local::Cached
+                    LocalPolicy::Cached
                 } else {
-                    Local::PerOperation
+                    LocalPolicy::PerOperation
                 },
                 pieces: 3,
                 chunked: true,
                 ..handshake(if leave_pinned {
-                    After::Release
+                    AfterUse::Release
                 } else {
-                    After::Unpin
+                    AfterUse::Unpin
                 })
             },
-            Strategy::Paging => Policy {
-                remote: Remote::Paged,
-                ..handshake(After::Keep)
+            Strategy::Paging => StrategyPolicy {
+                remote: RemotePolicy::Paged,
+                ..handshake(AfterUse::Keep)
             },
-            Strategy::Firehose | Strategy::Auto => Policy {
-                remote: Remote::Firehose,
-                ..handshake(After::Release)
+            Strategy::Firehose | Strategy::Auto => StrategyPolicy {
+                remote: RemotePolicy::Firehose,
+                ..handshake(AfterUse::Release)
             },
         }
     }
@@ -167,9 +167,9 @@ impl FromStr for Strategy {
 
 /// The policy of a strategy on each side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Policy {
-    pub(crate) remote: Remote,
-    pub(crate) local: Local,
+pub(crate) struct StrategyPolicy {
+    pub(crate) remote: RemotePolicy,
+    pub(crate) local: LocalPolicy,
     /// The most pieces of an operation in flight at once.
     pub(crate) pieces: usize,
     /// True if an operation is cut into chunks that overlap registration with transfer.
@@ -177,13 +177,13 @@ pub(crate) struct Policy {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Remote {
+pub(crate) enum RemotePolicy {
     /// Memory is registered at allocation; other memory is copied.
     Static,
     /// Data is copied through messages.
     Copy,
     /// Each operation asks the target to register.
-    Handshake(After),
+    Handshake(AfterUse),
     /// The initiator owns firehoses.
     Firehose,
     /// The NIC reaches memory without registration.
@@ -192,7 +192,7 @@ pub(crate) enum Remote {
 
 /// The fate of the remote side's registration after an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum After {
+pub(crate) enum AfterUse {
     /// The registration stays for good, without a message, until the memory goes.
     Keep,
     /// The target may evict the registration when it needs room.
@@ -202,7 +202,7 @@ pub(crate) enum After {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Local {
+pub(crate) enum LocalPolicy {
     /// The memory stays registered, as a victim.
     Cached,
     /// The memory is deregistered after the operation.

@@ -5,18 +5,18 @@ use rustc_hash::FxHashSet;
 use super::local::LocalTable;
 use crate::{
     Config, Data, Decisions, Error, Limits, Message, Outgoing, Strategy,
-    strategy::{Policy, Remote},
+    strategy::{RemotePolicy, StrategyPolicy},
 };
 
 /// The state of all rooms: the setup, the lost peers, and the names given out.
 #[derive(Debug)]
-pub(super) struct Common {
+pub(super) struct EngineCommon {
     /// The settings of the engine; never changed.
     config: Config,
     /// The limits that follow from `config`, in buckets; never changed.
     limits: Limits,
     /// The policy of the strategy on each side; never changed.
-    policy: Policy,
+    policy: StrategyPolicy,
     /// The lost peers. Only `Engine::peer_lost` adds to them.
     lost: FxHashSet<u32>,
     /// The next name of a piece, a move, a transfer or a pull. Each name is given out once.
@@ -26,13 +26,13 @@ pub(super) struct Common {
 }
 
 /// One step of an engine: the foreign state that a room may use, and the decisions that it adds to.
-pub(super) struct Context<'a> {
-    pub(super) common: &'a mut Common,
+pub(super) struct StepContext<'a> {
+    pub(super) common: &'a mut EngineCommon,
     pub(super) local: &'a mut LocalTable,
     pub(super) out: &'a mut Decisions,
 }
 
-impl Common {
+impl EngineCommon {
     pub(super) fn new(config: Config, limits: Limits) -> Self {
         Self {
             policy: config.strategy.policy(),
@@ -52,7 +52,7 @@ impl Common {
         &self.limits
     }
 
-    pub(super) fn policy(&self) -> Policy {
+    pub(super) fn policy(&self) -> StrategyPolicy {
         self.policy
     }
 
@@ -99,10 +99,13 @@ impl Common {
     /// The firehoses that this rank owns at each peer: none, if the strategy has no firehoses.
     pub(super) fn share(&self) -> u64 {
         match self.policy.remote {
-            Remote::Firehose => self.limits.share,
+            RemotePolicy::Firehose => self.limits.share,
             // Foresight moves firehoses ahead of need.
             _ if self.config.strategy == Strategy::Foresight => self.limits.share,
-            Remote::Static | Remote::Copy | Remote::Handshake(_) | Remote::Paged => 0,
+            RemotePolicy::Static
+            | RemotePolicy::Copy
+            | RemotePolicy::Handshake(_)
+            | RemotePolicy::Paged => 0,
         }
     }
 
@@ -113,7 +116,7 @@ impl Common {
     }
 }
 
-impl Context<'_> {
+impl StepContext<'_> {
     pub(super) fn config(&self) -> &Config {
         self.common.config()
     }
@@ -122,7 +125,7 @@ impl Context<'_> {
         self.common.limits()
     }
 
-    pub(super) fn policy(&self) -> Policy {
+    pub(super) fn policy(&self) -> StrategyPolicy {
         self.common.policy()
     }
 

@@ -47,13 +47,13 @@ pub use stats::Stats;
 use crate::{
     Action, Config, Decisions, Direction, Error, Hot, KeptHit, Limits, Message, Refusal, Region,
     Registered, Run, Strategy, Use, Violation,
-    strategy::{Local as LocalPolicy, Remote},
+    strategy::{LocalPolicy, RemotePolicy},
     wire::Grant,
 };
 use choice::RouteChoice;
-use context::{Common, Context};
+use context::{EngineCommon, StepContext};
 use impossible::Noted;
-use initiator::{Answered, Initiator};
+use initiator::{AnswerTo, Initiator};
 use local::{LocalTable, Requester};
 use target::Target;
 
@@ -61,7 +61,7 @@ use target::Target;
 #[derive(Debug)]
 pub struct Engine {
     /// The state that all rooms read: setup, limits, lost peers, the next name.
-    common: Common,
+    common: EngineCommon,
     /// The part that threads share; its tables belong to the rooms.
     hot: Arc<Hot>,
     /// The registrations of own memory. Both other rooms use it.
@@ -79,9 +79,9 @@ impl Engine {
     /// As [`Config::check`].
     pub fn new(config: Config) -> Result<Self, Error> {
         let limits = config.check()?;
-        let common = Common::new(config, limits);
+        let common = EngineCommon::new(config, limits);
         let (config, policy) = (common.config(), common.policy());
-        let adaptive = config.adaptive_victims || policy.remote != Remote::Firehose;
+        let adaptive = config.adaptive_victims || policy.remote != RemotePolicy::Firehose;
         // Firehoses stay after an operation, so M bounds them. Registrations for one operation
         // alone may take all.
         let peers = match common.share() {
@@ -90,7 +90,7 @@ impl Engine {
         };
         let local = LocalTable::new(config.rank, limits, adaptive, peers);
         let caches = policy.local == LocalPolicy::Cached
-            && matches!(policy.remote, Remote::Firehose | Remote::Static);
+            && matches!(policy.remote, RemotePolicy::Firehose | RemotePolicy::Static);
         let table = Arc::clone(local.table());
         let hot = Arc::new(Hot::new(limits.geometry, config.ranks, caches, table));
         let choice = (config.strategy == Strategy::Auto)
@@ -158,7 +158,7 @@ impl Engine {
         match self.common.check_peer(operation.peer) {
             Err(lost @ Error::PeerLost(_)) => {
                 if let Ok(local) = self.limits().geometry.span(operation.local, operation.len) {
-                    self.local.missed(local.first, out);
+                    self.local.recover_missed_release(local.first, out);
                     self.pump(out);
                 }
                 out.actions.push(Action::Done {
@@ -174,9 +174,9 @@ impl Engine {
         let remote = geometry.span(operation.remote, operation.len)?;
         if !operation.copied {
             // The attempt to hit may have held one side for a moment, without a word to a waiter.
-            self.local.missed(local.first, out);
+            self.local.recover_missed_release(local.first, out);
             let (initiator, _, cx) = &mut self.rooms(out);
-            initiator.missed(operation.peer, remote.first, cx);
+            initiator.recover_missed_release(operation.peer, remote.first, cx);
         }
         let (initiator, _, cx) = &mut self.rooms(out);
         initiator.begin(operation, cx);
@@ -203,11 +203,11 @@ impl Engine {
             Err(Error::PeerLost(_)) => return Ok(()),
             outcome => outcome?,
         }
-        let answered = Answered::by(&message);
+        let answered = AnswerTo::of_message(&message);
         let (initiator, target, cx) = &mut self.rooms(out);
         let outcome = match message {
-            Message::Granted(granted) => initiator.granted(from, granted, cx),
-            Message::Stored { id, refused } => initiator.stored(from, id, refused, cx),
+            Message::Granted(granted) => initiator.on_granted(from, granted, cx),
+            Message::Stored { id, refused } => initiator.on_stored(from, id, refused, cx),
             Message::Fetched {
                 id,
                 refused,
@@ -215,22 +215,22 @@ impl Engine {
                 room,
             } => {
                 initiator.note_room(from, room);
-                initiator.fetched(from, id, refused, len, cx)
+                initiator.on_fetched(from, id, refused, len, cx)
             }
             Message::Pulled {
                 id,
                 refused,
                 registered,
-            } => initiator.pulled(from, id, refused, registered, cx),
+            } => initiator.on_pulled(from, id, refused, registered, cx),
             Message::Recall { count } => {
-                initiator.recalled(from, count, cx);
+                initiator.on_recall(from, count, cx);
                 Ok(())
             }
-            Message::Revoke { id, run } => initiator.revoking(from, id, run, cx),
+            Message::Revoke { id, run } => initiator.on_revoke(from, id, run, cx),
             Message::Move(wanted) => target.serve_move(from, wanted, verdict, cx),
-            Message::Release { runs, unpin } => target.given_back(from, &runs, unpin, cx),
+            Message::Release { runs, unpin } => target.on_release(from, &runs, unpin, cx),
             Message::Put { id, .. } => {
-                target.put_stored(from, id, verdict, cx);
+                target.answer_put(from, id, verdict, cx);
                 Ok(())
             }
             Message::Get {
@@ -243,13 +243,13 @@ impl Engine {
                 Ok(())
             }
             Message::Ahead { from, len, .. } => {
-                target.prepare(from, len, verdict, cx);
+                target.on_ahead(from, len, verdict, cx);
                 Ok(())
             }
             Message::Pull {
                 id, from: addr, to, ..
             } => target.serve_pull(from, id, addr, to, verdict, cx),
-            Message::Revoked { id, runs } => target.revoked_by(from, id, &runs, cx),
+            Message::Revoked { id, runs } => target.on_revoked(from, id, &runs, cx),
         };
         let outcome = outcome.map_err(|what| Error::Malformed { peer: from, what });
         if let Err(cause) = &outcome {
@@ -329,7 +329,7 @@ impl Engine {
     /// Reports the nanoseconds of a timed hit.
     pub fn hit_took(&mut self, timed: TimedHit, nanos: u64) {
         self.initiator.hit_took(timed, nanos);
-        self.turn();
+        self.update_hot_flags();
     }
 
     /// Reports that a hit was [released](Hot::release) that an operation waits for.
@@ -592,7 +592,7 @@ impl Engine {
     fn rooms<'a>(
         &'a mut self,
         out: &'a mut Decisions,
-    ) -> (&'a mut Initiator, &'a mut Target, Context<'a>) {
+    ) -> (&'a mut Initiator, &'a mut Target, StepContext<'a>) {
         let Self {
             common,
             local,
@@ -600,7 +600,7 @@ impl Engine {
             target,
             ..
         } = self;
-        (initiator, target, Context { common, local, out })
+        (initiator, target, StepContext { common, local, out })
     }
 
     /// Routes finished requests to their rooms until none is left.
@@ -618,22 +618,22 @@ impl Engine {
                     }
                     Requester::Move(id) => target.answer_move(id, request, cx),
                     Requester::Pull(id) => target.pull_data(id, request, cx),
-                    Requester::Ahead => target.prepared(request, cx),
+                    Requester::Ahead => target.end_announced(request, cx),
                     Requester::Pin(id) => target.answer_pin(id, request, cx),
-                    Requester::Keep(id) => cx.local.kept(id, request, cx.out),
+                    Requester::Keep(id) => cx.local.answer_keep(id, request, cx.out),
                     Requester::Own(id) | Requester::Held(id, _) => {
-                        cx.local.own_held(id, request, cx.out)
+                        cx.local.answer_hold(id, request, cx.out)
                     }
-                    Requester::Foreseen(id) => cx.local.was_foreseen(id, request, cx.out),
+                    Requester::Foreseen(id) => cx.local.answer_foreseen(id, request, cx.out),
                 }
             }
         }
-        target.look_at_revocations(cx);
-        self.turn();
+        target.finish_revocations(cx);
+        self.update_hot_flags();
     }
 
     /// Tells the hits to ask first or not, and to report their release if an operation waits.
-    fn turn(&self) {
+    fn update_hot_flags(&self) {
         let crowded = self.local.is_crowded() || self.initiator.is_crowded();
         self.hot.set_turned(crowded, self.initiator.asks());
     }

@@ -1,17 +1,17 @@
 //! Answers that are wrong: what they were to answer fails, for nothing better will come.
 
-use super::{Context, Initiator, Transfer};
+use super::{Initiator, StepContext, Transfer};
 use crate::{Error, Message};
 
 /// What of this rank's a message answers.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::engine) enum Answered {
+pub(in crate::engine) enum AnswerTo {
     Move(u64),
     Transfer(u64),
 }
 
-impl Answered {
-    pub(in crate::engine) fn by(message: &Message) -> Option<Self> {
+impl AnswerTo {
+    pub(in crate::engine) fn of_message(message: &Message) -> Option<Self> {
         match message {
             Message::Granted(granted) => Some(Self::Move(granted.id)),
             Message::Stored { id, .. }
@@ -27,12 +27,12 @@ impl Initiator {
     pub(in crate::engine) fn fail_answered(
         &mut self,
         from: u32,
-        answered: Answered,
+        answered: AnswerTo,
         cause: &Error,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) {
         match answered {
-            Answered::Move(id) => {
+            AnswerTo::Move(id) => {
                 let table = self.tables.get_mut(&from);
                 let Some(asked) = table.and_then(|table| table.answered(id, 0)) else {
                     // It answers nothing of this rank's: that was what was wrong.
@@ -52,7 +52,7 @@ impl Initiator {
                 self.settle_ahead(from, &[], cx);
                 self.firehoses_free(from, cx);
             }
-            Answered::Transfer(transfer) => {
+            AnswerTo::Transfer(transfer) => {
                 let Some(Transfer::Chunk { piece, .. } | Transfer::Pull(piece)) =
                     self.transfer_of(from, transfer)
                 else {

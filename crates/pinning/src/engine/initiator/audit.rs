@@ -3,17 +3,21 @@
 use rustc_hash::FxHashMap;
 
 use super::{
-    super::{agree::agree, context::Common},
+    super::{agree::agree, context::EngineCommon},
     FirehoseTable, Initiator, Op,
 };
 use crate::{
     KeptHit, Run,
-    strategy::{After, Remote},
+    strategy::{AfterUse, RemotePolicy},
 };
 
 impl Initiator {
     /// `hits`: those held at this moment.
-    pub(in crate::engine) fn audit(&self, common: &Common, hits: &[KeptHit]) -> Result<(), String> {
+    pub(in crate::engine) fn audit(
+        &self,
+        common: &EngineCommon,
+        hits: &[KeptHit],
+    ) -> Result<(), String> {
         let waiting: usize = self.tables.values().map(FirehoseTable::waiting).sum();
         agree("pieces that wait for firehoses", self.waiting, waiting)?;
         for (peer, table) in &self.tables {
@@ -48,7 +52,7 @@ impl Initiator {
     }
 
     /// Buckets attached at a peer, those that it was not told yet are given back included.
-    pub(in crate::engine) fn attached_at(&self, common: &Common, peer: u32) -> u64 {
+    pub(in crate::engine) fn attached_at(&self, common: &EngineCommon, peer: u32) -> u64 {
         let count = |runs: &mut dyn Iterator<Item = Run>| runs.map(|run| run.count).sum::<u64>();
         let pieces = self.pieces.values().filter(|piece| piece.peer == peer);
         let holds = pieces.flat_map(|piece| &piece.remote_side.holds);
@@ -56,7 +60,7 @@ impl Initiator {
             .filter(|hold| hold.slot.is_none())
             .map(|hold| hold.run);
         let loose = match common.policy().remote {
-            Remote::Handshake(After::Keep) => 0,
+            RemotePolicy::Handshake(AfterUse::Keep) => 0,
             _ => count(&mut loose),
         };
         loose

@@ -1,7 +1,7 @@
 //! The remote side of a piece by `auto`: whether it is attached, or the piece is copied.
 
 use super::{
-    Context, Initiator,
+    Initiator, StepContext,
     firehoses::{Chosen, FirehoseTable, Look, RemoteHold, RemoteSide},
 };
 use crate::engine::{
@@ -42,7 +42,7 @@ enum Becomes {
 impl Initiator {
     /// Holds the firehoses of a piece, moves those that are missing, or copies the piece: it never
     /// waits for its turn.
-    pub(super) fn choose(&mut self, id: u64, cx: &mut Context<'_>) {
+    pub(super) fn choose(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let Some((sought, run, used)) = self.sought(id, cx) else {
             return;
         };
@@ -90,7 +90,7 @@ impl Initiator {
 
     /// The remote side of a piece that is tried, its buckets, and what they are used for.
     #[inline]
-    fn sought(&self, id: u64, cx: &Context<'_>) -> Option<(Sought, Run, Use)> {
+    fn sought(&self, id: u64, cx: &StepContext<'_>) -> Option<(Sought, Run, Use)> {
         let Some(piece) = self.pieces.get(&id) else {
             self.impossible
                 .note("a route is chosen for a piece that is over");
@@ -192,7 +192,7 @@ impl Initiator {
         needs: &[Need],
         (missed, passes): (&Missed, bool),
         piggybacks: bool,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) {
         let (id, peer, evicts) = (sought.id, sought.peer, missed.miss.evicts);
         if evicts {
@@ -215,7 +215,7 @@ impl Initiator {
     }
 
     /// A get that the peer may write here: it is asked to, or the data is copied.
-    pub(super) fn choose_pull(&mut self, id: u64, cx: &mut Context<'_>) {
+    pub(super) fn choose_pull(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
             return self
                 .impossible
@@ -313,7 +313,7 @@ fn missed(
     table: &mut FirehoseTable,
     sought: &Sought,
     look: &Look,
-    cx: &Context<'_>,
+    cx: &StepContext<'_>,
 ) -> Option<Missed> {
     let (Some(first), Some(last)) = (look.gaps.first(), look.gaps.last()) else {
         return None;
@@ -352,7 +352,7 @@ fn widened(
     table: &mut FirehoseTable,
     last: Run,
     (missing, bytes): (u64, Sequence),
-    cx: &Context<'_>,
+    cx: &StepContext<'_>,
 ) -> u64 {
     let most = match cx.config().widening {
         true => cx.limits().amortised,

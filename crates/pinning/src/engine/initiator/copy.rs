@@ -5,7 +5,7 @@
 //! copying on the other (ARMCI §3: two buffers fill the pipeline; one more hides the answer, and of
 //! short ones as many as hide it).
 
-use super::{Context, Data, Initiator, Transfer};
+use super::{Data, Initiator, StepContext, Transfer};
 use crate::engine::choice::PieceRoute;
 use crate::{Action, Direction, Message, Refusal, Violation};
 
@@ -60,7 +60,7 @@ fn window(chunk: u64, len: u64) -> u32 {
 
 impl Initiator {
     /// Gives up on registering for a piece, and copies it.
-    pub(super) fn copy_instead(&mut self, id: u64, cx: &mut Context<'_>) {
+    pub(super) fn copy_instead(&mut self, id: u64, cx: &mut StepContext<'_>) {
         self.stats.refused += 1;
         // It took both ways.
         self.tried(id, false);
@@ -68,7 +68,7 @@ impl Initiator {
         self.start_copy(id, cx);
     }
 
-    pub(super) fn start_copy(&mut self, id: u64, cx: &mut Context<'_>) {
+    pub(super) fn start_copy(&mut self, id: u64, cx: &mut StepContext<'_>) {
         self.stats.copies += 1;
         self.goes(id, PieceRoute::Copied);
         let most = cx.common.most_of_a_chunk();
@@ -81,7 +81,7 @@ impl Initiator {
         self.copy_on(id, cx);
     }
 
-    fn copy_on(&mut self, id: u64, cx: &mut Context<'_>) {
+    fn copy_on(&mut self, id: u64, cx: &mut StepContext<'_>) {
         while let Some(piece) = self.pieces.get(&id)
             && piece.copy.under_way < piece.copy.window
             && piece.copy.next < piece.len
@@ -131,12 +131,12 @@ impl Initiator {
         is_last.then_some(piece.op)
     }
 
-    pub(in crate::engine) fn stored(
+    pub(in crate::engine) fn on_stored(
         &mut self,
         from: u32,
         transfer: u64,
         refused: Option<Refusal>,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) -> Result<(), Violation> {
         let (id, _) = self
             .chunk_of(from, transfer, Direction::Put)
@@ -145,13 +145,13 @@ impl Initiator {
         Ok(())
     }
 
-    pub(in crate::engine) fn fetched(
+    pub(in crate::engine) fn on_fetched(
         &mut self,
         from: u32,
         transfer: u64,
         refused: Option<Refusal>,
         len: u32,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) -> Result<(), Violation> {
         let (id, at) = self
             .chunk_of(from, transfer, Direction::Get)
@@ -184,7 +184,7 @@ impl Initiator {
         id: u64,
         transfer: u64,
         refused: Option<Refusal>,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) {
         self.transfers.remove(&transfer);
         self.with_piece(id, |piece| {

@@ -2,7 +2,7 @@
 //! it. Neither holds anything: what an operation uses stays, and nothing else is given up for what may never come.
 
 use super::{
-    Context, Initiator,
+    Initiator, StepContext,
     firehoses::{Asked, RemoteSide},
 };
 use crate::{
@@ -41,7 +41,7 @@ impl Initiator {
         &mut self,
         (peer, region, run): (u32, Region, Run),
         direction: Direction,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) -> Attached {
         if cx.config().strategy != Strategy::Foresight {
             return Attached::No;
@@ -71,7 +71,7 @@ impl Initiator {
         &mut self,
         (peer, region, needs): (u32, Region, Vec<Need>),
         direction: Direction,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) {
         let id = cx.name();
         let table = self.table_of(peer);
@@ -109,7 +109,7 @@ impl Initiator {
         &mut self,
         peer: u32,
         run: Run,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) -> Detached {
         let Some(table) = self.tables.get_mut(&peer) else {
             return Detached::Nothing;
@@ -126,7 +126,7 @@ impl Initiator {
 
     /// Firehoses came to runs that are expected, or went: what came for nobody's good is given back, and so are
     /// `strays`.
-    pub(super) fn settle_ahead(&mut self, peer: u32, strays: &[Run], cx: &mut Context<'_>) {
+    pub(super) fn settle_ahead(&mut self, peer: u32, strays: &[Run], cx: &mut StepContext<'_>) {
         if cx.config().strategy == Strategy::Foresight {
             self.table_of(peer).settle_ahead(strays);
             self.give_back(peer, cx);
@@ -134,7 +134,7 @@ impl Initiator {
     }
 
     /// Holds the firehoses that a piece needs, if all were moved ahead or are on their way: whether they were.
-    pub(super) fn reach_attached(&mut self, id: u64, cx: &mut Context<'_>) -> bool {
+    pub(super) fn reach_attached(&mut self, id: u64, cx: &mut StepContext<'_>) -> bool {
         if cx.config().strategy != Strategy::Foresight {
             return false;
         }

@@ -5,12 +5,12 @@
 //! The rest of the piece is as before: all of its buckets are moved, and its own memory is registered
 //! whole, for the next operation that comes here.
 
-use super::{Context, Initiator};
+use super::{Initiator, StepContext};
 
 impl Initiator {
     /// Copies the head of a piece whose move was just asked for, of so many buckets, for which others were
     /// given up or not.
-    pub(super) fn copy_head(&mut self, id: u64, moved: (u64, bool), cx: &mut Context<'_>) {
+    pub(super) fn copy_head(&mut self, id: u64, moved: (u64, bool), cx: &mut StepContext<'_>) {
         let Some(piece) = self.pieces.get_mut(&id) else {
             return self.impossible.note("a piece that is over gets a head");
         };

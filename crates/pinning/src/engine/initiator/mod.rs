@@ -22,10 +22,11 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::{
-    choice::RouteChoice, context::Context, impossible::Noted, operation::Operation, stats::Stats,
+    choice::RouteChoice, context::StepContext, impossible::Noted, operation::Operation,
+    stats::Stats,
 };
 use crate::{Data, Hot, wire::Grant};
-pub(super) use answer::Answered;
+pub(super) use answer::AnswerTo;
 use firehoses::FirehoseTable;
 pub use foreseen::{Attached, Detached};
 use piece::{Op, Piece};
@@ -164,7 +165,7 @@ impl Initiator {
     }
 
     /// A hit that somebody waits for gave back a firehose, if it held one.
-    pub(super) fn released(&mut self, peer: u32, slot: u32, cx: &mut Context<'_>) {
+    pub(super) fn released(&mut self, peer: u32, slot: u32, cx: &mut StepContext<'_>) {
         if let Some(table) = self.tables.get_mut(&peer) {
             table.released(slot);
             self.firehoses_free(peer, cx);
@@ -172,16 +173,21 @@ impl Initiator {
     }
 
     /// What begins missed: a hit may have held a firehose for a moment, and told nobody.
-    pub(super) fn missed(&mut self, peer: u32, remote: u64, cx: &mut Context<'_>) {
+    pub(super) fn recover_missed_release(
+        &mut self,
+        peer: u32,
+        remote: u64,
+        cx: &mut StepContext<'_>,
+    ) {
         if let Some(table) = self.tables.get_mut(&peer) {
-            table.missed(remote);
+            table.recover_missed_release(remote);
             self.firehoses_free(peer, cx);
         }
     }
 
     /// A peer is gone: what waits for it fails. Operations that have transfers under way end when
     /// the network has ended those.
-    pub(super) fn peer_lost(&mut self, peer: u32, cx: &mut Context<'_>) {
+    pub(super) fn peer_lost(&mut self, peer: u32, cx: &mut StepContext<'_>) {
         self.fail_pieces(peer, cx);
         if let Some(choice) = &mut self.choice {
             choice.forget_timed();

@@ -1,13 +1,13 @@
 //! Operations and their pieces.
 
 use super::{
-    super::operation::Own, Context, Initiator, Operation, Transfer, firehoses::RemoteSide,
+    super::operation::Own, Initiator, Operation, StepContext, Transfer, firehoses::RemoteSide,
     sides::LocalSide, transfer::ANY, tried::Tried,
 };
 use crate::engine::choice::PieceRoute;
 use crate::{
     Action, Direction, Error, Refusal, Region,
-    strategy::{Local as LocalPolicy, Remote},
+    strategy::{LocalPolicy, RemotePolicy},
     wire::MAX_LIST,
 };
 
@@ -110,7 +110,7 @@ impl Piece {
 }
 
 impl Initiator {
-    pub(in crate::engine) fn begin(&mut self, operation: Operation, cx: &mut Context<'_>) {
+    pub(in crate::engine) fn begin(&mut self, operation: Operation, cx: &mut StepContext<'_>) {
         let op = Op {
             operation,
             cut: 0,
@@ -127,7 +127,7 @@ impl Initiator {
     }
 
     /// Cuts the next piece off and starts it.
-    fn next_piece(&mut self, id: u64, cx: &mut Context<'_>) -> bool {
+    fn next_piece(&mut self, id: u64, cx: &mut StepContext<'_>) -> bool {
         let Some(op) = self.ops.get(&id) else {
             self.impossible
                 .note("a piece is cut off an operation that is over");
@@ -205,19 +205,19 @@ impl Initiator {
         piece.len += left;
     }
 
-    fn start_piece(&mut self, id: u64, cx: &mut Context<'_>) {
+    fn start_piece(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
             return self.impossible.note("a piece starts after its end");
         };
         let pulls = cx.config().pulls(piece.direction);
         let small = piece.len <= cx.config().piggyback as u64;
         match cx.policy().remote {
-            Remote::Copy => self.start_copy(id, cx),
+            RemotePolicy::Copy => self.start_copy(id, cx),
             _ if piece.copied => {
                 self.take_rest(id);
                 self.start_copy(id, cx);
             }
-            Remote::Paged if !pulls => {
+            RemotePolicy::Paged if !pulls => {
                 let (local, remote, len) = (piece.local, piece.remote, piece.len);
                 self.transfer(id, (local, ANY), (remote, ANY), len, cx);
             }
@@ -225,15 +225,15 @@ impl Initiator {
             _ if pulls && small => self.start_copy(id, cx),
             _ if pulls && self.choice.is_some() => self.choose_pull(id, cx),
             _ if pulls => self.request_both(id, cx),
-            Remote::Firehose => self.reach_for(id, cx),
-            Remote::Handshake(_) if self.reach_attached(id, cx) => {}
-            Remote::Handshake(_) => self.shake_hands(id, cx),
-            Remote::Static => self.reach_static(id, cx),
-            Remote::Paged => self.start_copy(id, cx),
+            RemotePolicy::Firehose => self.reach_for(id, cx),
+            RemotePolicy::Handshake(_) if self.reach_attached(id, cx) => {}
+            RemotePolicy::Handshake(_) => self.shake_hands(id, cx),
+            RemotePolicy::Static => self.reach_static(id, cx),
+            RemotePolicy::Paged => self.start_copy(id, cx),
         }
     }
 
-    pub(super) fn end_piece(&mut self, id: u64, cx: &mut Context<'_>) {
+    pub(super) fn end_piece(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let is_fine = (self.pieces.get(&id)).is_some_and(|piece| piece.failed.is_none());
         self.tried(id, is_fine);
         self.let_go(id, cx);
@@ -256,7 +256,7 @@ impl Initiator {
         self.end_op(piece.op, cx);
     }
 
-    fn end_op(&mut self, id: u64, cx: &mut Context<'_>) {
+    fn end_op(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let over = |op: &Op| op.live == 0 && (op.cut == op.operation.len || op.result.is_err());
         if self.ops.get(&id).is_some_and(over)
             && let Some(op) = self.ops.remove(&id)
@@ -268,7 +268,7 @@ impl Initiator {
         }
     }
 
-    pub(super) fn fail_piece(&mut self, id: u64, why: Refusal, cx: &mut Context<'_>) {
+    pub(super) fn fail_piece(&mut self, id: u64, why: Refusal, cx: &mut StepContext<'_>) {
         self.with_piece(id, |piece| {
             piece.failed = Some(Error::Unreachable {
                 rank: piece.peer,
@@ -282,7 +282,7 @@ impl Initiator {
 
     /// All pieces with a peer that is gone fail, but for transfers under way: the network ends
     /// those.
-    pub(super) fn fail_pieces(&mut self, peer: u32, cx: &mut Context<'_>) {
+    pub(super) fn fail_pieces(&mut self, peer: u32, cx: &mut StepContext<'_>) {
         let mut theirs: Vec<u64> = (self.pieces.iter())
             .filter(|(_, piece)| piece.peer == peer)
             .map(|(id, _)| *id)
@@ -327,7 +327,7 @@ impl Initiator {
 
 /// Most bytes of a piece from there on: half of what the limits hold on either side, so that
 /// two may be under way.
-fn most(cx: &Context<'_>, direction: Direction, local: u64, remote: u64) -> u64 {
+fn most(cx: &StepContext<'_>, direction: Direction, local: u64, remote: u64) -> u64 {
     let geometry = cx.limits().geometry;
     let up_to = |addr: u64, buckets: u64| {
         geometry.address_of(geometry.bucket_of(addr).saturating_add(buckets)) - addr
@@ -335,13 +335,13 @@ fn most(cx: &Context<'_>, direction: Direction, local: u64, remote: u64) -> u64 
     let half = |buckets: u64| (buckets / 2).clamp(1, 1 << 30);
     let pulls = cx.config().pulls(direction);
     let remote_most = match cx.policy().remote {
-        Remote::Firehose | Remote::Handshake(_) => {
+        RemotePolicy::Firehose | RemotePolicy::Handshake(_) => {
             up_to(remote, half(cx.limits().share.min(cx.limits().total)))
         }
-        Remote::Static | Remote::Copy | Remote::Paged => u64::MAX,
+        RemotePolicy::Static | RemotePolicy::Copy | RemotePolicy::Paged => u64::MAX,
     };
     let local_most = match (cx.policy().remote, cx.policy().local) {
-        (Remote::Copy | Remote::Paged, _) | (_, LocalPolicy::Copied) => u64::MAX,
+        (RemotePolicy::Copy | RemotePolicy::Paged, _) | (_, LocalPolicy::Copied) => u64::MAX,
         // The places of a pull go in one message.
         _ if pulls => up_to(local, half(cx.limits().victims).min(MAX_LIST as u64)),
         _ => up_to(local, half(cx.limits().victims)),

@@ -2,21 +2,21 @@
 //! moves bring (Firehose §3.2).
 
 use super::{
-    Context, Data, Initiator,
+    Data, Initiator, StepContext,
     firehoses::{Asked, Chosen, RemoteHold, RemoteSide},
     sides::LocalSide,
 };
 use crate::engine::pattern::Sequence;
 use crate::{
     Action, Direction, Message, Refusal, Run, Strategy, Violation,
-    strategy::{After, Remote},
+    strategy::{AfterUse, RemotePolicy},
     wire::{Granted, MAX_LIST, Move, Need, Piggyback},
 };
 
 impl Initiator {
     /// Holds the firehoses of a piece and moves those that are missing; if too many are in use,
     /// the piece waits for its turn and holds nothing.
-    pub(super) fn reach_for(&mut self, id: u64, cx: &mut Context<'_>) {
+    pub(super) fn reach_for(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
             return self
                 .impossible
@@ -48,7 +48,7 @@ impl Initiator {
         }
     }
 
-    fn try_reach(&mut self, id: u64, cx: &mut Context<'_>) -> bool {
+    fn try_reach(&mut self, id: u64, cx: &mut StepContext<'_>) -> bool {
         let Some(piece) = self.pieces.get(&id) else {
             self.impossible
                 .note("a piece that is over waits for firehoses");
@@ -108,7 +108,7 @@ impl Initiator {
     }
 
     /// Asks for the remote side of one operation (rendezvous and its kin).
-    pub(super) fn shake_hands(&mut self, id: u64, cx: &mut Context<'_>) {
+    pub(super) fn shake_hands(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
             return self.impossible.note("a piece that is over asks its peer");
         };
@@ -128,7 +128,7 @@ impl Initiator {
     }
 
     /// Holds memory that was registered from the start; what was not is copied.
-    pub(super) fn reach_static(&mut self, id: u64, cx: &mut Context<'_>) {
+    pub(super) fn reach_static(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
             return self
                 .impossible
@@ -158,7 +158,7 @@ impl Initiator {
         needs: Vec<Need>,
         (cached, chosen): (bool, Option<Chosen>),
         piggybacks: bool,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) {
         let name = cx.name();
         let Some(piece) = self.pieces.get(&id) else {
@@ -168,7 +168,7 @@ impl Initiator {
         };
         let (put, region) = (piece.direction == Direction::Put, piece.region);
         let (local, remote, len) = (piece.local, piece.remote, piece.len as u32);
-        let hold = cx.policy().remote != Remote::Handshake(After::Keep);
+        let hold = cx.policy().remote != RemotePolicy::Handshake(AfterUse::Keep);
         let borrowing = cx.config().borrowing && cached;
         let share = cx.limits().share;
         let most = cx.limits().peers_total;
@@ -213,7 +213,7 @@ impl Initiator {
     }
 
     /// Tells a peer what is given back, without a move to carry it.
-    pub(super) fn give_back(&mut self, peer: u32, cx: &mut Context<'_>) {
+    pub(super) fn give_back(&mut self, peer: u32, cx: &mut StepContext<'_>) {
         let Some(table) = self.tables.get_mut(&peer) else {
             return self
                 .impossible
@@ -228,11 +228,11 @@ impl Initiator {
     }
 
     /// A move was answered, or part of it.
-    pub(in crate::engine) fn granted(
+    pub(in crate::engine) fn on_granted(
         &mut self,
         from: u32,
         granted: Granted,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) -> Result<(), Violation> {
         let table = self
             .tables
@@ -303,7 +303,7 @@ impl Initiator {
     }
 
     /// Puts what a move brought into the table and serves all that waited for it.
-    fn land(&mut self, from: u32, granted: Granted, cx: &mut Context<'_>) {
+    fn land(&mut self, from: u32, granted: Granted, cx: &mut StepContext<'_>) {
         let Some(table) = self.tables.get_mut(&from) else {
             return self
                 .impossible
@@ -363,7 +363,7 @@ impl Initiator {
         &mut self,
         id: u64,
         piggyback: Option<Result<u32, Refusal>>,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) {
         let Some(piece) = self.pieces.get_mut(&id) else {
             return self.impossible.note("data comes for a piece that is over");
@@ -391,7 +391,7 @@ impl Initiator {
         id: u64,
         holds: Vec<RemoteHold>,
         refused: Option<Refusal>,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) {
         let Some(piece) = self.pieces.get_mut(&id) else {
             // Another of its moves was answered wrongly, and it failed for that.
@@ -410,7 +410,7 @@ impl Initiator {
     }
 
     /// Firehoses to a peer may be free: who waits for them is served, in order.
-    pub(super) fn firehoses_free(&mut self, peer: u32, cx: &mut Context<'_>) {
+    pub(super) fn firehoses_free(&mut self, peer: u32, cx: &mut StepContext<'_>) {
         let Some(table) = self.tables.get_mut(&peer) else {
             return self
                 .impossible
@@ -435,7 +435,7 @@ impl Initiator {
         }
     }
 
-    pub(in crate::engine) fn recalled(&mut self, from: u32, count: u64, cx: &mut Context<'_>) {
+    pub(in crate::engine) fn on_recall(&mut self, from: u32, count: u64, cx: &mut StepContext<'_>) {
         if let Some(table) = self.tables.get_mut(&from) {
             table.recall(count);
             self.give_back(from, cx);

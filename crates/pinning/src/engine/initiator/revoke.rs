@@ -1,16 +1,16 @@
 //! A peer takes its memory back: firehoses on it go as soon as nothing of mine uses them.
 
-use super::{Context, Initiator, firehoses::FirehoseTable};
+use super::{Initiator, StepContext, firehoses::FirehoseTable};
 use crate::{Message, Run, Violation, wire::MAX_LIST};
 
 impl Initiator {
     /// A peer takes its memory back.
-    pub(in crate::engine) fn revoking(
+    pub(in crate::engine) fn on_revoke(
         &mut self,
         from: u32,
         id: u64,
         run: Run,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) -> Result<(), Violation> {
         if let Some(choice) = &mut self.choice {
             choice.forget_revoked(from, run);
@@ -35,7 +35,7 @@ impl Initiator {
     }
 
     /// Answers a peer's revocations that nothing here stands in the way of.
-    pub(super) fn answer_revocations(&mut self, peer: u32, cx: &mut Context<'_>) {
+    pub(super) fn answer_revocations(&mut self, peer: u32, cx: &mut StepContext<'_>) {
         let Some(table) = self.tables.get(&peer) else {
             return self
                 .impossible

@@ -3,12 +3,12 @@
 
 use super::{
     super::{choice::PieceRoute, local::Requester, operation::Own},
-    Context, Initiator,
+    Initiator, StepContext,
 };
 use crate::engine::pattern::Sequence;
 use crate::{
     Message,
-    strategy::{After, Local as LocalPolicy, Remote},
+    strategy::{AfterUse, LocalPolicy, RemotePolicy},
     wire::{MAX_LIST, Need},
 };
 
@@ -25,7 +25,7 @@ pub(super) enum LocalSide {
 
 impl Initiator {
     /// Wants the own memory of a pull registered, and has the peer register its own meanwhile.
-    pub(super) fn request_both(&mut self, id: u64, cx: &mut Context<'_>) {
+    pub(super) fn request_both(&mut self, id: u64, cx: &mut StepContext<'_>) {
         self.request_local(id, cx);
         let Some(piece) = self.pieces.get(&id) else {
             return;
@@ -44,7 +44,7 @@ impl Initiator {
     }
 
     /// Wants the own memory of a piece registered, or has it so already.
-    pub(super) fn request_local(&mut self, id: u64, cx: &mut Context<'_>) {
+    pub(super) fn request_local(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
             return self
                 .impossible
@@ -101,7 +101,7 @@ impl Initiator {
     }
 
     /// The own memory of a piece is registered, or was refused.
-    pub(in crate::engine) fn local_side_done(&mut self, id: u64, cx: &mut Context<'_>) {
+    pub(in crate::engine) fn local_side_done(&mut self, id: u64, cx: &mut StepContext<'_>) {
         if let Some(piece) = self.pieces.get_mut(&id)
             && let LocalSide::Requested(request) = piece.local_side
         {
@@ -111,7 +111,7 @@ impl Initiator {
     }
 
     /// Gives back what a piece holds on both sides.
-    pub(super) fn let_go(&mut self, id: u64, cx: &mut Context<'_>) {
+    pub(super) fn let_go(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let Some(piece) = self.pieces.get_mut(&id) else {
             return self
                 .impossible
@@ -128,14 +128,14 @@ impl Initiator {
             return;
         }
         match cx.policy().remote {
-            Remote::Handshake(after) => {
+            RemotePolicy::Handshake(after) => {
                 // What was moved ahead stays until it is given back.
                 self.table_of(peer).drop_holds(&holds);
                 self.table_of(peer).take_leaving(&holds);
                 let loose = holds.iter().filter(|hold| hold.slot.is_none());
                 let loose: Vec<_> = loose.map(|hold| hold.run).collect();
-                for runs in loose.chunks(MAX_LIST).filter(|_| after != After::Keep) {
-                    let (runs, unpin) = (runs.to_vec(), after == After::Unpin);
+                for runs in loose.chunks(MAX_LIST).filter(|_| after != AfterUse::Keep) {
+                    let (runs, unpin) = (runs.to_vec(), after == AfterUse::Unpin);
                     cx.send(peer, Message::Release { runs, unpin });
                 }
                 if !self.table_of(peer).owed.is_empty() {

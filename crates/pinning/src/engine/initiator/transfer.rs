@@ -1,7 +1,7 @@
 //! What the network moves for a piece whose sides are there: by itself, or the peer's NIC when asked.
 
 use super::{
-    Context, Initiator, Transfer,
+    Initiator, StepContext, Transfer,
     piece::{Op, Piece},
     sides::LocalSide,
 };
@@ -12,7 +12,7 @@ pub(super) const ANY: u64 = u64::MAX;
 
 impl Initiator {
     /// Transfers, if both sides are there.
-    pub(super) fn both_sides(&mut self, id: u64, cx: &mut Context<'_>) {
+    pub(super) fn both_sides(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
             return self
                 .impossible
@@ -45,7 +45,7 @@ impl Initiator {
 
     /// Starts a transfer for each stretch that lies in one extent on both sides; on the remote one
     /// alone where there is no request on the local one.
-    fn transfer_all(&mut self, id: u64, request: Option<u64>, cx: &mut Context<'_>) {
+    fn transfer_all(&mut self, id: u64, request: Option<u64>, cx: &mut StepContext<'_>) {
         let geometry = cx.limits().geometry;
         let Some(piece) = self.pieces.get(&id) else {
             return self
@@ -113,7 +113,7 @@ impl Initiator {
         (local, local_key): (u64, u64),
         (remote, remote_key): (u64, u64),
         len: u64,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) {
         let transfer = cx.name();
         let is_last = |piece: &Piece| {
@@ -145,7 +145,7 @@ impl Initiator {
     }
 
     /// Asks the peer to write to the own memory.
-    fn pull(&mut self, id: u64, request: u64, cx: &mut Context<'_>) {
+    fn pull(&mut self, id: u64, request: u64, cx: &mut StepContext<'_>) {
         let geometry = cx.limits().geometry;
         let transfer = cx.name();
         let (Some(piece), Some(request)) = (self.pieces.get_mut(&id), cx.local.get(request)) else {
@@ -180,13 +180,13 @@ impl Initiator {
         cx.send(peer, message);
     }
 
-    pub(in crate::engine) fn pulled(
+    pub(in crate::engine) fn on_pulled(
         &mut self,
         from: u32,
         transfer: u64,
         refused: Option<Refusal>,
         registered: bool,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) -> Result<(), Violation> {
         let id = match self.transfer_of(from, transfer) {
             Some(Transfer::Pull(id)) => id,
@@ -218,7 +218,7 @@ impl Initiator {
         &mut self,
         id: u64,
         result: Result<(), Error>,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) {
         let Some(piece) = self.pieces.get_mut(&id) else {
             return self.impossible.note("a transfer outlives its piece");

@@ -5,7 +5,7 @@ use super::{
         choice::{OperationClass, PieceRoute, RouteChoice},
         operation::Own,
     },
-    Context, Initiator,
+    Initiator, StepContext,
 };
 use crate::Direction;
 
@@ -53,7 +53,7 @@ impl Initiator {
     }
 
     /// The peer had to register what it was thought to have registered: that is no hit.
-    pub(super) fn was_far(&mut self, id: u64, cx: &Context<'_>) {
+    pub(super) fn was_far(&mut self, id: u64, cx: &StepContext<'_>) {
         let Some(piece) = self.pieces.get_mut(&id) else {
             return;
         };

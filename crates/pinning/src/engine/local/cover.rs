@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{LocalHold, LocalTable, PendingRegistration, Requester, only, room::RoomAnswer};
+use super::{LocalHold, LocalTable, PendingRegistration, Requester, exact_need, room::RoomAnswer};
 use crate::{Decisions, Refusal, Run, wire::Need};
 
 impl LocalTable {
@@ -19,7 +19,7 @@ impl LocalTable {
             && let Some(deregistering) = self.deregistering.get_mut(&beside.first)
         {
             deregistering.waiters.push((id, need));
-            self.with(id, |request| request.pending += 1);
+            self.with_request(id, |request| request.pending += 1);
             return;
         }
         let mut bucket = need.run.first;
@@ -48,12 +48,12 @@ impl LocalTable {
                 match refused {
                     Some(_) if self.waits_for_transient(requester, found.base) => {
                         self.editor.drop_reference(found.slot);
-                        self.with(id, |request| request.restart = true);
+                        self.with_request(id, |request| request.restart = true);
                     }
-                    None => self.with(id, |request| request.holds.push(hold)),
+                    None => self.with_request(id, |request| request.holds.push(hold)),
                     Some(why) => {
                         self.editor.drop_reference(found.slot);
-                        self.with(id, |request| request.refused.push((run, why)));
+                        self.with_request(id, |request| request.refused.push((run, why)));
                     }
                 }
                 run.end()
@@ -62,7 +62,7 @@ impl LocalTable {
                 let extent = self.editor.extent(slot);
                 let run = cut(rest, extent.end);
                 let waits = self.waits_for_transient(requester, extent.base);
-                self.with(id, |request| match waits {
+                self.with_request(id, |request| match waits {
                     true => request.restart = true,
                     false => request.refused.push((run, Refusal::Limit)),
                 });
@@ -72,7 +72,7 @@ impl LocalTable {
             }) {
                 let run = cut(rest, registering.preferred.end());
                 registering.waiters.push((id, run));
-                self.with(id, |request| request.pending += 1);
+                self.with_request(id, |request| request.pending += 1);
                 run.end()
             } else if let Some(deregistering) =
                 at(&mut self.deregistering, bucket, |deregistering| {
@@ -80,8 +80,8 @@ impl LocalTable {
                 })
             {
                 let run = cut(rest, deregistering.run.end());
-                deregistering.waiters.push((id, only(run)));
-                self.with(id, |request| request.pending += 1);
+                deregistering.waiters.push((id, exact_need(run)));
+                self.with_request(id, |request| request.pending += 1);
                 run.end()
             } else {
                 let gap = self.gap(rest);
@@ -94,13 +94,13 @@ impl LocalTable {
                     first: gap.first,
                     count: end - gap.first,
                 });
-                self.fetch(id, requester, gap, preferred, out)
+                self.register_gap(id, requester, gap, preferred, out)
             };
         }
     }
 
     /// Registers a gap, as far as one extent goes. Returns the end of that part.
-    fn fetch(
+    fn register_gap(
         &mut self,
         id: u64,
         requester: Requester,
@@ -127,7 +127,7 @@ impl LocalTable {
                 if pledged {
                     self.pledged += preferred.count;
                 }
-                self.with(id, |request| request.pending += 1);
+                self.with_request(id, |request| request.pending += 1);
                 self.stats.ahead += u64::from(matches!(requester, Requester::Foreseen(_)));
                 let name = self.next_id();
                 self.await_registration(
@@ -144,7 +144,7 @@ impl LocalTable {
                     out,
                 );
             }
-            room => self.with(id, |request| match room {
+            room => self.with_request(id, |request| match room {
                 RoomAnswer::Later if request.waits => request.restart = true,
                 _ => request.refused.push((gap, Refusal::Limit)),
             }),

@@ -4,7 +4,7 @@
 //! [set apart](Self::set_apart). Then it stays when one of them is evicted, and does not keep the
 //! other registered.
 
-use super::{LocalTable, Requester, only};
+use super::{LocalTable, Requester, exact_need};
 use crate::{Action, Decisions, Run, Use};
 
 /// The outcome of an eviction on request.
@@ -48,11 +48,21 @@ impl LocalTable {
 
     /// Registers memory where it is not registered, if there is room for it now.
     pub(in crate::engine) fn foresee(&mut self, id: u64, run: Run, out: &mut Decisions) {
-        self.request(Requester::Foreseen(id), vec![only(run)], Use::Read, out);
+        self.request(
+            Requester::Foreseen(id),
+            vec![exact_need(run)],
+            Use::Read,
+            out,
+        );
     }
 
     /// Answers a request for foreseen memory. Nothing holds the memory from now on.
-    pub(in crate::engine) fn was_foreseen(&mut self, id: u64, request: u64, out: &mut Decisions) {
+    pub(in crate::engine) fn answer_foreseen(
+        &mut self,
+        id: u64,
+        request: u64,
+        out: &mut Decisions,
+    ) {
         let Some(it) = self.get(request) else {
             return self
                 .impossible
@@ -60,7 +70,7 @@ impl LocalTable {
         };
         let result = match it.refused.first() {
             None => Ok(it.holds.iter().map(super::LocalHold::grant).collect()),
-            Some((run, why)) => Err(self.no_room(*run, *why)),
+            Some((run, why)) => Err(self.no_room_error(*run, *why)),
         };
         // A part of the memory would be of no use.
         self.end(request, result.is_err(), out);

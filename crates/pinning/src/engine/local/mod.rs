@@ -449,7 +449,7 @@ impl LocalTable {
     }
 
     /// Queues a bucket again that an attempt to hit held for a moment without telling a waiter.
-    pub(super) fn missed(&mut self, bucket: u64, out: &mut Decisions) {
+    pub(super) fn recover_missed_release(&mut self, bucket: u64, out: &mut Decisions) {
         if let Some(slot) = self.editor.get(bucket)
             && self.editor.references(slot) == 0
         {
@@ -555,25 +555,25 @@ impl LocalTable {
         for need in needs {
             self.cover(id, need, out);
         }
-        self.done_waiting(id, out);
+        self.finish_wait(id, out);
     }
 
     fn resume(&mut self, id: u64, need: Need, out: &mut Decisions) {
         if self.requests.contains_key(&id) {
             self.cover(id, need, out);
-            self.done_waiting(id, out);
+            self.finish_wait(id, out);
         }
     }
 
-    fn done_waiting(&mut self, id: u64, out: &mut Decisions) {
+    fn finish_wait(&mut self, id: u64, out: &mut Decisions) {
         if let Some(request) = self.requests.get_mut(&id) {
             request.pending -= 1;
-            self.look_at(id, out);
+            self.finish_if_ready(id, out);
         }
     }
 
     /// Finishes a request that waits for nothing: it is done, or waits for room.
-    fn look_at(&mut self, id: u64, out: &mut Decisions) {
+    fn finish_if_ready(&mut self, id: u64, out: &mut Decisions) {
         let Some(request) = self.requests.get_mut(&id) else {
             return self.impossible.note("a request is looked at after its end");
         };
@@ -605,7 +605,7 @@ impl LocalTable {
         self.sweep(out);
     }
 
-    fn with(&mut self, id: u64, change: impl FnOnce(&mut LocalRequest)) {
+    fn with_request(&mut self, id: u64, change: impl FnOnce(&mut LocalRequest)) {
         if let Some(request) = self.requests.get_mut(&id) {
             change(request);
         }
@@ -620,7 +620,7 @@ fn run_of(extent: &Extent) -> Run {
 }
 
 /// The need for exactly this run.
-fn only(run: Run) -> Need {
+fn exact_need(run: Run) -> Need {
     Need {
         run,
         preferred: run,

@@ -1,6 +1,6 @@
 //! Registrations and deregistrations: their start when there is room, and their end.
 
-use super::{LocalTable, PendingRegistration, only};
+use super::{LocalTable, PendingRegistration, exact_need};
 use crate::{Action, Decisions, Refusal, Registered, Run, table::Extent};
 
 impl LocalTable {
@@ -29,16 +29,21 @@ impl LocalTable {
                 if got.run.contains(registering.need)
                     && registering.preferred.contains(got.run) =>
             {
-                self.arrived(&registering, got, out);
+                self.record_extent(&registering, got, out);
             }
-            Ok(_) => self.failed(registering, Refusal::NotMapped, out),
-            Err(why) => self.failed(registering, why, out),
+            Ok(_) => self.handle_failure(registering, Refusal::NotMapped, out),
+            Err(why) => self.handle_failure(registering, why, out),
         }
         self.start(out);
         self.retry(out);
     }
 
-    fn arrived(&mut self, registering: &PendingRegistration, got: Registered, out: &mut Decisions) {
+    fn record_extent(
+        &mut self,
+        registering: &PendingRegistration,
+        got: Registered,
+        out: &mut Decisions,
+    ) {
         let spare = registering.preferred.count - got.run.count;
         self.planned -= spare;
         self.actual -= spare;
@@ -58,24 +63,29 @@ impl LocalTable {
                     self.editor.remove(slot);
                 }
                 self.planned -= got.run.count;
-                self.leave(got.key, got.run, out);
+                self.deregister(got.key, got.run, out);
                 self.refuse(&registering.waiters, Refusal::Exhausted, out);
                 return;
             }
         }
         if registering.transient {
-            self.arrived_transient(got.run.first, &registering.waiters, out);
+            self.record_transient(got.run.first, &registering.waiters, out);
             return;
         }
         for (id, run) in &registering.waiters {
-            self.resume(*id, only(*run), out);
+            self.resume(*id, exact_need(*run), out);
         }
         if let Some(slot) = self.editor.get(got.run.first) {
             self.editor.queue(slot);
         }
     }
 
-    fn failed(&mut self, mut registering: PendingRegistration, why: Refusal, out: &mut Decisions) {
+    fn handle_failure(
+        &mut self,
+        mut registering: PendingRegistration,
+        why: Refusal,
+        out: &mut Decisions,
+    ) {
         self.stats.failed += 1;
         self.actual -= registering.preferred.count;
         self.planned -= registering.preferred.count;
@@ -116,15 +126,15 @@ impl LocalTable {
                 count: run.end().saturating_sub(need.end()),
             };
             if rest.count > 0 {
-                self.with(id, |request| request.pending += 1);
+                self.with_request(id, |request| request.pending += 1);
             }
             self.refuse(&[(id, Run { first, count })], why, out);
             if rest.count > 0 {
-                self.resume(id, only(rest), out);
+                self.resume(id, exact_need(rest), out);
             }
         }
         for (id, run) in others {
-            self.resume(id, only(run), out);
+            self.resume(id, exact_need(run), out);
         }
     }
 
@@ -133,7 +143,7 @@ impl LocalTable {
             if let Some(request) = self.requests.get_mut(id) {
                 request.refused.push((*run, why));
                 request.pending -= 1;
-                self.look_at(*id, out);
+                self.finish_if_ready(*id, out);
             }
         }
     }
@@ -148,7 +158,7 @@ impl LocalTable {
                 .note("a deregistration ended that was not begun");
         };
         self.actual -= deregistering.run.count;
-        self.note();
+        self.update_stats();
         self.start(out);
         for (id, need) in deregistering.waiters {
             self.resume(id, need, out);
@@ -195,10 +205,10 @@ impl LocalTable {
             self.stats.registrations += 1;
             self.starting.pop_front();
         }
-        self.note();
+        self.update_stats();
     }
 
-    fn note(&mut self) {
+    fn update_stats(&mut self) {
         self.stats.registered = self.actual;
         self.stats.peak = self.stats.peak.max(self.actual);
     }

@@ -16,7 +16,7 @@ impl LocalTable {
     /// Applies the limits after peers gave memory back: evicts victims above them, and retries the
     /// requests that wait for room.
     pub(in crate::engine) fn settle(&mut self, out: &mut Decisions) {
-        while self.rest() > self.rest_limit() {
+        while self.beside_peers() > self.beside_peers_limit() {
             if !self.evict_next(out) {
                 break;
             }
@@ -38,7 +38,7 @@ impl LocalTable {
                         self.queue.insert(id);
                         return;
                     }
-                    RoomAnswer::Never => self.with(id, |request| request.waits = false),
+                    RoomAnswer::Never => self.with_request(id, |request| request.waits = false),
                 }
             }
             self.begin(id, out);
@@ -49,13 +49,13 @@ impl LocalTable {
     }
 
     /// The buckets that are neither held by peers nor registered for them.
-    fn rest(&self) -> u64 {
+    fn beside_peers(&self) -> u64 {
         self.planned
             .saturating_sub(self.attached.saturating_add(self.pledged))
     }
 
     /// The most buckets that may be registered beside the peers' ones.
-    fn rest_limit(&self) -> u64 {
+    fn beside_peers_limit(&self) -> u64 {
         let most = if self.adaptive {
             self.limits.total
         } else {
@@ -67,7 +67,9 @@ impl LocalTable {
     /// The buckets that can be registered for peers' operations without evicting.
     pub(in crate::engine) fn room(&self) -> u64 {
         let all = (self.limits.total - self.reserve).saturating_sub(self.planned);
-        self.rest_limit().saturating_sub(self.rest()).min(all)
+        self.beside_peers_limit()
+            .saturating_sub(self.beside_peers())
+            .min(all)
     }
 
     /// The most buckets that may be registered once a requester has its own.
@@ -82,8 +84,10 @@ impl LocalTable {
         let of_its_kind = match requester {
             Requester::Move(_) => self.attached + self.pledged + count <= self.peers_limit,
             Requester::Pin(_) => true,
-            Requester::Own(_) => self.rest() + count <= self.rest_limit() + self.reserve,
-            _ => self.rest() + count <= self.rest_limit(),
+            Requester::Own(_) => {
+                self.beside_peers() + count <= self.beside_peers_limit() + self.reserve
+            }
+            _ => self.beside_peers() + count <= self.beside_peers_limit(),
         };
         of_its_kind && self.planned + count <= self.total(requester)
     }
@@ -106,7 +110,7 @@ impl LocalTable {
             }
             // Every other user gives its buckets back; peers may not.
             let stays = self.attached + self.permanent;
-            let rest = self.rest_limit().saturating_sub(self.permanent);
+            let rest = self.beside_peers_limit().saturating_sub(self.permanent);
             let possible = count <= self.total(requester).saturating_sub(stays)
                 && (requester.is_peer() || count <= rest);
             return if possible && self.planned > stays {
@@ -122,7 +126,7 @@ impl LocalTable {
     pub(super) fn evict_next(&mut self, out: &mut Decisions) -> bool {
         match self.editor.take_victim() {
             Some(extent) => {
-                self.gone(extent, out);
+                self.note_evicted(extent, out);
                 true
             }
             None => false,
@@ -132,22 +136,22 @@ impl LocalTable {
     pub(super) fn evict(&mut self, slot: u32, out: &mut Decisions) -> bool {
         match self.editor.remove(slot) {
             Some(extent) => {
-                self.gone(extent, out);
+                self.note_evicted(extent, out);
                 true
             }
             None => false,
         }
     }
 
-    fn gone(&mut self, extent: Extent, out: &mut Decisions) {
+    fn note_evicted(&mut self, extent: Extent, out: &mut Decisions) {
         let run = run_of(&extent);
         self.planned -= run.count;
         self.transient.remove(&run.first);
         self.ending_transient.remove(&run.first);
-        self.leave(extent.key, run, out);
+        self.deregister(extent.key, run, out);
     }
 
-    pub(super) fn leave(&mut self, key: u64, run: Run, out: &mut Decisions) {
+    pub(super) fn deregister(&mut self, key: u64, run: Run, out: &mut Decisions) {
         let id = self.next_id();
         self.stats.deregistrations += 1;
         self.deregistering_ids.insert(id, run.first);

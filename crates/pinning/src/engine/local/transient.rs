@@ -10,7 +10,7 @@
 //! other pages. There no such operation uses an earlier registration, whoever made it. And memory
 //! that begins to last in such a bucket first takes back the bucket's registrations.
 
-use super::{Lifetime, LocalTable, Requester, only};
+use super::{Lifetime, LocalTable, Requester, exact_need};
 use crate::{Decisions, Run};
 
 impl LocalTable {
@@ -40,7 +40,7 @@ impl LocalTable {
     }
 
     /// Records a transient extent, which belongs to the first of its waiters.
-    pub(super) fn arrived_transient(
+    pub(super) fn record_transient(
         &mut self,
         base: u64,
         waiters: &[(u64, Run)],
@@ -52,13 +52,13 @@ impl LocalTable {
                 .note("an extent has come that nobody waits for");
         };
         self.transient.insert(base, *owner);
-        self.resume(*owner, only(*run), out);
+        self.resume(*owner, exact_need(*run), out);
         if !self.is_held_by(*owner, base) {
             // The operation is over, or cannot use the extent.
             self.end_transient(base, out);
         }
         for (id, run) in others {
-            self.resume(*id, only(*run), out);
+            self.resume(*id, exact_need(*run), out);
         }
     }
 

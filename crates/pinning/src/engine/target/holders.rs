@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::{
     super::{agree::agree, local::LocalHold},
-    attached::{Attached, Grant},
+    peer_grants::{HeldGrant, PeerGrants},
 };
 use crate::Run;
 
@@ -88,7 +88,7 @@ impl Holders {
     pub(super) fn attach(&mut self, peer: u32, holds: &[LocalHold]) {
         self.change(peer, |holder| {
             for hold in holds {
-                holder.arrive(hold.run, hold.slot);
+                holder.add(hold.run, hold.slot);
             }
         });
     }
@@ -98,7 +98,7 @@ impl Holders {
         self.change(peer, |holder| {
             let new = !holder.attached.contains(extent);
             if new {
-                holder.arrive(extent, slot);
+                holder.add(extent, slot);
             }
             new
         })
@@ -107,7 +107,7 @@ impl Holders {
     /// Removes a peer's hold on a grant. Returns the slot whose reference goes, or `None` without
     /// such a hold.
     pub(super) fn detach(&mut self, peer: u32, run: Run) -> Option<u32> {
-        self.change(peer, |holder| holder.leave(run))
+        self.change(peer, |holder| holder.remove(run))
     }
 
     /// The runs that a peer holds within a run, in order.
@@ -207,7 +207,7 @@ impl Holders {
 #[derive(Debug, Default)]
 struct Holder {
     /// The grants, with their slots.
-    attached: Attached,
+    attached: PeerGrants,
     /// The number of attached buckets.
     buckets: u64,
     /// The buckets of moves in progress.
@@ -227,14 +227,14 @@ impl Holder {
         (self.buckets + self.asked).saturating_sub(sure)
     }
 
-    fn arrive(&mut self, run: Run, slot: u32) {
-        self.attached.arrive(run, slot);
+    fn add(&mut self, run: Run, slot: u32) {
+        self.attached.add(run, slot);
         self.buckets += run.count;
     }
 
     /// Removes a hold, and returns the slot whose reference goes.
-    fn leave(&mut self, run: Run) -> Option<u32> {
-        let slot = self.attached.leave(run)?;
+    fn remove(&mut self, run: Run) -> Option<u32> {
+        let slot = self.attached.remove(run)?;
         self.buckets -= run.count;
         Some(slot)
     }
@@ -242,7 +242,7 @@ impl Holder {
     /// The slots of its grants, each as often as the peer holds it. The order does not depend on
     /// the addresses of the memory.
     fn slots(&self) -> Vec<u32> {
-        let times = |(_, grant): (_, Grant)| (0..grant.times).map(move |_| grant.slot);
+        let times = |(_, grant): (_, HeldGrant)| (0..grant.times).map(move |_| grant.slot);
         let mut slots: Vec<u32> = self.attached.iter().flat_map(times).collect();
         slots.sort_unstable();
         slots

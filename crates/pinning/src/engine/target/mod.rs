@@ -3,19 +3,19 @@
 //!
 //! It uses the local table below it, and knows nothing of the initiator.
 
-mod attached;
 mod get;
 mod holders;
 mod moves;
+mod peer_grants;
 mod pull;
 mod revoke;
 
 use rustc_hash::FxHashMap;
 
-use super::{context::Context, impossible::Noted, operation::Verdict};
+use super::{context::StepContext, impossible::Noted, operation::Verdict};
 use crate::{Data, Message};
 use holders::Holders;
-use moves::Served;
+use moves::ServedMove;
 use pull::Pull;
 use revoke::Revocation;
 
@@ -25,7 +25,7 @@ pub(super) struct Target {
     /// Each peer's holds here, and sums over them.
     holders: Holders,
     /// Moves that wait for registrations, by name.
-    served: FxHashMap<u64, Served>,
+    served: FxHashMap<u64, ServedMove>,
     /// Pulls in progress, by name.
     pulls: FxHashMap<u64, Pull>,
     /// The number of announced pulls whose memory is being registered.
@@ -100,19 +100,19 @@ impl Target {
     }
 
     /// Answers a put: its chunk was stored in own memory, or refused.
-    pub(super) fn put_stored(
+    pub(super) fn answer_put(
         &mut self,
         from: u32,
         id: u64,
         verdict: Verdict,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) {
         let refused = verdict.refusal();
         cx.send(from, Message::Stored { id, refused });
     }
 
     /// Forgets a lost peer with all its holds.
-    pub(super) fn peer_lost(&mut self, peer: u32, cx: &mut Context<'_>) {
+    pub(super) fn peer_lost(&mut self, peer: u32, cx: &mut StepContext<'_>) {
         self.served.retain(|_, served| !served.is_of(peer));
         self.forget_pulls(peer);
         if let Some(slots) = self.holders.remove(peer) {
@@ -121,6 +121,6 @@ impl Target {
             }
             cx.local.settle(cx.out);
         }
-        self.revocations_without(peer);
+        self.forget_revocations_of(peer);
     }
 }

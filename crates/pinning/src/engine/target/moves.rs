@@ -2,17 +2,17 @@
 
 use super::{
     super::local::{LocalHold, Requester},
-    Context, Data, Message, Target, Verdict,
+    Data, Message, StepContext, Target, Verdict,
 };
 use crate::{
     Refusal, Run, Use, Violation,
-    strategy::{After, Remote},
+    strategy::{AfterUse, RemotePolicy},
     wire::{Granted, MAX_LIST, Move, Need},
 };
 
 /// A move that waits for registrations.
 #[derive(Debug)]
-pub(super) struct Served {
+pub(super) struct ServedMove {
     /// The rank of the asker.
     from: u32,
     /// The move.
@@ -24,10 +24,10 @@ pub(super) struct Served {
     registrations: u64,
     /// True if the piggybacked data is answered already: then only operations that need the same
     /// buckets may wait for the rest.
-    told: bool,
+    piggyback_answered: bool,
 }
 
-impl Served {
+impl ServedMove {
     pub(super) fn is_of(&self, peer: u32) -> bool {
         self.from == peer
     }
@@ -40,11 +40,11 @@ impl Target {
         from: u32,
         wanted: Move,
         verdict: Verdict,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) -> Result<(), Violation> {
         let hold = match cx.policy().remote {
-            Remote::Firehose => true,
-            Remote::Handshake(after) => after != After::Keep,
+            RemotePolicy::Firehose => true,
+            RemotePolicy::Handshake(after) => after != AfterUse::Keep,
             _ => return Err(Violation::NothingOnRequest),
         };
         if wanted.hold != hold || (!hold && !wanted.releases.is_empty()) {
@@ -67,10 +67,10 @@ impl Target {
         let count = wanted.needs.iter().map(|need| need.preferred.count).sum();
         let admitted = self.admits(from, count, cx)?;
         if !admitted {
-            self.call_back(from, count, cx);
+            self.recall_from_borrower(from, count, cx);
         }
         let why = if admitted {
-            verdict.objection().or(self.holds_back(&wanted))
+            verdict.objection().or(self.refusal_while_going(&wanted))
         } else {
             Some(Refusal::Limit)
         };
@@ -92,17 +92,17 @@ impl Target {
         self.holders.begin_move(from, count);
         let registrations = cx.local.stats().registrations;
         let request = cx.local.request(Requester::Move(id), needs, used, cx.out);
-        let told = wanted.piggyback.is_some() && cx.local.is_pending(request);
-        let served = Served {
+        let piggyback_answered = wanted.piggyback.is_some() && cx.local.is_pending(request);
+        let served = ServedMove {
             from,
-            wanted: if told {
+            wanted: if piggyback_answered {
                 self.answer_piggyback(from, wanted, cx)
             } else {
                 wanted
             },
             count,
             registrations,
-            told,
+            piggyback_answered,
         };
         self.served.insert(id, served);
         cx.local.settle(cx.out);
@@ -111,7 +111,7 @@ impl Target {
 
     /// Answers for the piggybacked data at once, because it needs no registration. So its asker
     /// waits for a round trip, and not for a registration.
-    fn answer_piggyback(&self, to: u32, mut wanted: Move, cx: &mut Context<'_>) -> Move {
+    fn answer_piggyback(&self, to: u32, mut wanted: Move, cx: &mut StepContext<'_>) -> Move {
         let granted = Granted {
             id: wanted.id,
             ..Granted::default()
@@ -128,9 +128,9 @@ impl Target {
     /// A peer may keep the firehoses that it was lent, whatever it is asked. So no peer gets more
     /// than the [sure](Limits::sure) ones unless enough is left for every other peer. For the rest
     /// it copies until firehoses come back.
-    fn admits(&self, peer: u32, count: u64, cx: &Context<'_>) -> Result<bool, Violation> {
+    fn admits(&self, peer: u32, count: u64, cx: &StepContext<'_>) -> Result<bool, Violation> {
         let (has, most_lent) = self.holders.counts(peer);
-        if cx.policy().remote != Remote::Firehose {
+        if cx.policy().remote != RemotePolicy::Firehose {
             return Ok(count <= cx.limits().total && has + count <= 4 * cx.limits().total);
         }
         if has + count > cx.limits().share + most_lent {
@@ -141,19 +141,24 @@ impl Target {
     }
 
     /// Refuses a move to memory that is being taken back; its neighbours may be copied.
-    fn holds_back(&self, wanted: &Move) -> Option<Refusal> {
+    fn refusal_while_going(&self, wanted: &Move) -> Option<Refusal> {
         let goes = |need: &Need| self.is_going(need.preferred);
         wanted.needs.iter().any(goes).then_some(Refusal::Limit)
     }
 
     /// Answers a move whose memory is registered, as far as possible.
-    pub(in crate::engine) fn answer_move(&mut self, id: u64, request: u64, cx: &mut Context<'_>) {
-        let Some(Served {
+    pub(in crate::engine) fn answer_move(
+        &mut self,
+        id: u64,
+        request: u64,
+        cx: &mut StepContext<'_>,
+    ) {
+        let Some(ServedMove {
             from,
             wanted,
             count,
             registrations,
-            told,
+            piggyback_answered,
         }) = self.served.remove(&id)
         else {
             cx.local.end(request, false, cx.out);
@@ -178,7 +183,7 @@ impl Target {
             self.holders.attach(from, &holds);
             holds
         } else {
-            self.keep_for(from, request, cx)
+            self.attach_until_revoked(from, request, cx)
         };
         self.stats.refused += refused.len() as u64;
         // Nothing is lent where room is short. The target may have to recall firehoses from the
@@ -190,7 +195,7 @@ impl Target {
             self.lend(from, wanted.borrow, cx)
         };
         if is_short {
-            self.call_back(from, count, cx);
+            self.recall_from_borrower(from, count, cx);
         }
         let parts = holds.len().max(refused.len()).div_ceil(MAX_LIST).max(1);
         for part in 0..parts {
@@ -203,7 +208,7 @@ impl Target {
                 refused: slice(&refused, part).to_vec(),
                 piggyback: None,
             };
-            match (last, told) {
+            match (last, piggyback_answered) {
                 (_, true) => cx.send_leisurely(from, Message::Granted(granted)),
                 (true, false) => self.answer(from, &wanted, granted, None, cx),
                 (false, false) => cx.send(from, Message::Granted(granted)),
@@ -216,7 +221,12 @@ impl Target {
     /// reference on each extent, until the memory goes and the peer says that it uses none of it,
     /// or the peer is lost. Without that reference, a revocation would take the extent from under
     /// transfers to its neighbours.
-    fn keep_for(&mut self, peer: u32, request: u64, cx: &mut Context<'_>) -> Vec<LocalHold> {
+    fn attach_until_revoked(
+        &mut self,
+        peer: u32,
+        request: u64,
+        cx: &mut StepContext<'_>,
+    ) -> Vec<LocalHold> {
         let holds = cx.local.attach(request);
         for hold in &holds {
             let extent = cx.local.extent(hold.slot);
@@ -228,7 +238,7 @@ impl Target {
     }
 
     /// Ends a peer's holds in a run, after the peer said that it uses none of it.
-    pub(super) fn forget_kept(&mut self, peer: u32, run: Run, cx: &mut Context<'_>) {
+    pub(super) fn forget_kept(&mut self, peer: u32, run: Run, cx: &mut StepContext<'_>) {
         for extent in self.holders.attached_in(peer, run) {
             if let Some(slot) = self.holders.detach(peer, extent) {
                 cx.local.detach(slot, false, cx.out);
@@ -243,7 +253,7 @@ impl Target {
         wanted: &Move,
         mut granted: Granted,
         verdict: Option<Refusal>,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) {
         let mut data = Data::None;
         if let Some(piggyback) = wanted.piggyback {
@@ -263,12 +273,12 @@ impl Target {
         cx.send_with(to, Message::Granted(granted), data);
     }
 
-    pub(in crate::engine) fn given_back(
+    pub(in crate::engine) fn on_release(
         &mut self,
         from: u32,
         runs: &[Run],
         unpin: bool,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) -> Result<(), Violation> {
         let outcome = self.take_back(from, runs, unpin, cx);
         cx.local.settle(cx.out);
@@ -281,7 +291,7 @@ impl Target {
         from: u32,
         runs: &[Run],
         unpin: bool,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) -> Result<(), Violation> {
         for run in runs {
             if !self.holders.knows(from) {
@@ -295,7 +305,7 @@ impl Target {
 
     /// Lends firehoses that other peers leave unused, but for an eighth of M that stays for
     /// newcomers. A loan is no promise that there is room when it is used.
-    fn lend(&mut self, to: u32, wish: u64, cx: &Context<'_>) -> u64 {
+    fn lend(&mut self, to: u32, wish: u64, cx: &StepContext<'_>) -> u64 {
         if wish == 0 || !cx.config().borrowing {
             return 0;
         }
@@ -309,7 +319,7 @@ impl Target {
     /// Asks for lent firehoses back, from the peer with the most. If no other peer has any, it asks
     /// the newcomer itself, which owns more than it can be given and would ask for that again and
     /// again.
-    fn call_back(&mut self, newcomer: u32, count: u64, cx: &mut Context<'_>) {
+    fn recall_from_borrower(&mut self, newcomer: u32, count: u64, cx: &mut StepContext<'_>) {
         let borrower = (self.holders.largest_borrower(Some(newcomer)))
             .or_else(|| self.holders.largest_borrower(None));
         let Some((lent, peer)) = borrower else {

@@ -1,10 +1,10 @@
 //! Pulls of peers: where the NIC does not read, the target writes own memory to the peer's
 //! (Firehose §7).
 
-use super::{super::local::Requester, Context, Message, Target, Verdict};
+use super::{super::local::Requester, Message, StepContext, Target, Verdict};
 use crate::{
     Action, Direction, Refusal, Use, Violation,
-    strategy::Local,
+    strategy::LocalPolicy,
     wire::{Need, Place},
 };
 
@@ -39,12 +39,12 @@ pub(super) struct Pull {
 impl Target {
     /// Registers own memory that a peer will pull soon. Nobody holds it until the pull comes, so
     /// that it may be evicted.
-    pub(in crate::engine) fn prepare(
+    pub(in crate::engine) fn on_ahead(
         &mut self,
         addr: u64,
         len: u64,
         verdict: Verdict,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) {
         let run = cx.limits().geometry.span(addr, len).ok();
         let Some(run) = run.filter(|run| run.count > 0 && run.count <= cx.limits().victims) else {
@@ -62,7 +62,7 @@ impl Target {
     }
 
     /// Ends the request for an announced pull: it is done or refused.
-    pub(in crate::engine) fn prepared(&mut self, request: u64, cx: &mut Context<'_>) {
+    pub(in crate::engine) fn end_announced(&mut self, request: u64, cx: &mut StepContext<'_>) {
         self.preparing -= 1;
         cx.local.end(request, false, cx.out);
     }
@@ -75,7 +75,7 @@ impl Target {
         addr: u64,
         to: Vec<Place>,
         verdict: Verdict,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) -> Result<(), Violation> {
         let geometry = cx.limits().geometry;
         let end = |len: u64, place: &Place| {
@@ -124,7 +124,12 @@ impl Target {
     }
 
     /// Starts the transfers of a pull whose own memory is registered, or refuses the pull.
-    pub(in crate::engine) fn pull_data(&mut self, name: u64, request: u64, cx: &mut Context<'_>) {
+    pub(in crate::engine) fn pull_data(
+        &mut self,
+        name: u64,
+        request: u64,
+        cx: &mut StepContext<'_>,
+    ) {
         let Some(pull) = self.pulls.get_mut(&name) else {
             cx.local.end(request, false, cx.out);
             return;
@@ -182,13 +187,13 @@ impl Target {
     }
 
     /// Handles the end of a transfer, if it belongs to a pull.
-    pub(in crate::engine) fn transferred(&mut self, id: u64, fine: bool, cx: &mut Context<'_>) {
+    pub(in crate::engine) fn transferred(&mut self, id: u64, fine: bool, cx: &mut StepContext<'_>) {
         if let Some(pull) = self.writes.remove(&id) {
             self.pull_done(pull, fine, cx);
         }
     }
 
-    fn pull_done(&mut self, name: u64, fine: bool, cx: &mut Context<'_>) {
+    fn pull_done(&mut self, name: u64, fine: bool, cx: &mut StepContext<'_>) {
         let Some(pull) = self.pulls.get_mut(&name) else {
             return self.impossible.note("a transfer outlives its pull");
         };
@@ -198,7 +203,7 @@ impl Target {
             return;
         }
         if let Some(pull) = self.pulls.remove(&name) {
-            let unpin = cx.policy().local == Local::PerOperation;
+            let unpin = cx.policy().local == LocalPolicy::PerOperation;
             cx.local.end(pull.request, unpin, cx.out);
             let refused = pull.failed.then_some(Refusal::Limit);
             cx.send(

@@ -1,10 +1,10 @@
 //! Revocations: peers give firehoses on the memory back, and it is deregistered when nobody uses
 //! it.
 
-use super::{Context, Message, Target};
+use super::{Message, StepContext, Target};
 use crate::{
     Action, Run, Violation,
-    strategy::{After, Remote},
+    strategy::{AfterUse, RemotePolicy},
 };
 
 /// A revocation of own memory.
@@ -21,7 +21,7 @@ pub(super) struct Revocation {
 impl Target {
     /// Takes own memory back: when [`Action::Revoked`] names `id`, no peer holds a bucket of the
     /// run and none is registered. `id` is the driver's choice, not in use.
-    pub(in crate::engine) fn revoke(&mut self, id: u64, run: Run, cx: &mut Context<'_>) {
+    pub(in crate::engine) fn revoke(&mut self, id: u64, run: Run, cx: &mut StepContext<'_>) {
         let reach = cx.local.reach(run);
         let waits_for = match cx.local.is_pinned(reach) {
             // All peers know pinned memory, and use it without asking. So each must forget it
@@ -50,19 +50,19 @@ impl Target {
 
     /// Answers a pin whose memory is registered or refused. Memory whose revocation began meanwhile
     /// is refused, because peers that have forgotten it must not be told of it again.
-    pub(in crate::engine) fn answer_pin(&self, id: u64, request: u64, cx: &mut Context<'_>) {
+    pub(in crate::engine) fn answer_pin(&self, id: u64, request: u64, cx: &mut StepContext<'_>) {
         let extents = (cx.local.get(request)).map_or_else(Vec::new, |it| cx.local.extents(it));
         let going = extents.into_iter().find(|extent| self.is_going(*extent));
-        cx.local.pinned(id, request, going, cx.out);
+        cx.local.answer_pin(id, request, going, cx.out);
     }
 
     /// Handles a peer's answer to a revocation.
-    pub(in crate::engine) fn revoked_by(
+    pub(in crate::engine) fn on_revoked(
         &mut self,
         from: u32,
         id: u64,
         runs: &[Run],
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) -> Result<(), Violation> {
         let outcome = self.take_back(from, runs, false, cx);
         cx.local.settle(cx.out);
@@ -71,7 +71,7 @@ impl Target {
             .filter(|revocation| revocation.waits_for.contains(&from))
             .ok_or(Violation::RevokedUnasked)?;
         revocation.waits_for.retain(|peer| *peer != from);
-        if cx.policy().remote == Remote::Handshake(After::Keep) {
+        if cx.policy().remote == RemotePolicy::Handshake(AfterUse::Keep) {
             // The peer sends no other word that it uses none of it.
             let reach = revocation.reach;
             self.forget_kept(from, reach, cx);
@@ -80,13 +80,13 @@ impl Target {
         Ok(())
     }
 
-    pub(super) fn revocations_without(&mut self, peer: u32) {
+    pub(super) fn forget_revocations_of(&mut self, peer: u32) {
         for revocation in self.revocations.values_mut() {
             revocation.waits_for.retain(|waits_for| *waits_for != peer);
         }
     }
 
-    pub(in crate::engine) fn look_at_revocations(&mut self, cx: &mut Context<'_>) {
+    pub(in crate::engine) fn finish_revocations(&mut self, cx: &mut StepContext<'_>) {
         if self.revocations.is_empty() {
             return;
         }

@@ -200,7 +200,7 @@ impl FirehoseTable {
 
     /// A hit found one side only, and nobody was told when it gave that back: whoever waits for
     /// the bucket is made up for it.
-    pub(super) fn missed(&mut self, bucket: u64) {
+    pub(super) fn recover_missed_release(&mut self, bucket: u64) {
         if let Some(slot) = self.editor.get(bucket)
             && self.editor.references(slot) == 0
         {

@@ -7,29 +7,29 @@ use crate::Run;
 /// Grants, in order of their runs. The search for grants that overlap a run takes one look-up for
 /// each length, counted in powers of two, however many grants there are.
 #[derive(Debug, Default)]
-pub(super) struct Attached {
+pub(super) struct PeerGrants {
     /// The key is the number of bits of the length, then the run.
-    grants: BTreeMap<(u32, Run), Grant>,
+    grants: BTreeMap<(u32, Run), HeldGrant>,
 }
 
 /// A grant that a peer holds. Firehoses are attached once. Operations without firehoses may hold
 /// one run several times at once.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Grant {
+pub(super) struct HeldGrant {
     /// The slot of its record.
     pub(super) slot: u32,
     pub(super) times: u32,
 }
 
-impl Attached {
+impl PeerGrants {
     /// Adds one hold on a grant.
-    pub(super) fn arrive(&mut self, run: Run, slot: u32) {
-        let grant = (self.grants.entry(key(run))).or_insert(Grant { slot, times: 0 });
+    pub(super) fn add(&mut self, run: Run, slot: u32) {
+        let grant = (self.grants.entry(key(run))).or_insert(HeldGrant { slot, times: 0 });
         grant.times += 1;
     }
 
     /// Removes one hold on a grant, and returns its slot.
-    pub(super) fn leave(&mut self, run: Run) -> Option<u32> {
+    pub(super) fn remove(&mut self, run: Run) -> Option<u32> {
         let grant = self.grants.get_mut(&key(run))?;
         let slot = grant.slot;
         grant.times -= 1;
@@ -66,7 +66,7 @@ impl Attached {
             .filter(move |held| held.overlaps(run))
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Run, Grant)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Run, HeldGrant)> {
         (self.grants.iter()).map(|((_, run), grant)| (*run, *grant))
     }
 
@@ -97,7 +97,7 @@ mod tests {
             runs in prop::collection::vec((a_run(), any::<bool>()), 0..60),
             asked in prop::collection::vec(a_run(), 1..10),
         ) {
-            let mut attached = Attached::default();
+            let mut attached = PeerGrants::default();
             let mut model: Vec<Run> = Vec::new();
             for (number, (run, comes)) in runs.into_iter().enumerate() {
                 let held = model.iter().position(|held| *held == run);
@@ -105,12 +105,12 @@ mod tests {
                 match held {
                     Some(held) if !comes => {
                         model.swap_remove(held);
-                        prop_assert!(attached.leave(run).is_some());
+                        prop_assert!(attached.remove(run).is_some());
                     }
-                    None if !comes => prop_assert!(attached.leave(run).is_none()),
+                    None if !comes => prop_assert!(attached.remove(run).is_none()),
                     _ => {
                         model.push(run);
-                        attached.arrive(run, number as u32);
+                        attached.add(run, number as u32);
                     }
                 }
             }
