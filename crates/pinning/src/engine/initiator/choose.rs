@@ -141,15 +141,17 @@ impl Initiator {
         }
         if look.joins.is_empty() {
             let choice = self.choice.as_mut();
-            return match choice.is_some_and(|choice| choice.choose_copy_over_hit(sought.class)) {
-                true => Becomes::Copied { takes_rest: true },
-                false => Becomes::Held,
+            return if choice.is_some_and(|choice| choice.choose_copy_over_hit(sought.class)) {
+                Becomes::Copied { takes_rest: true }
+            } else {
+                Becomes::Held
             };
         }
         let choice = self.choice.as_ref();
-        match choice.is_none_or(|choice| choice.copies_rather_than_joins(sought.class)) {
-            true => Becomes::Copied { takes_rest: false },
-            false => Becomes::Held,
+        if choice.is_none_or(|choice| choice.copies_rather_than_joins(sought.class)) {
+            Becomes::Copied { takes_rest: false }
+        } else {
+            Becomes::Held
         }
     }
 
@@ -354,9 +356,10 @@ fn widened(
     (missing, bytes): (u64, Sequence),
     cx: &StepContext<'_>,
 ) -> u64 {
-    let most = match cx.config().widening {
-        true => cx.limits().amortised,
-        false => 1,
+    let most = if cx.config().widening {
+        cx.limits().amortised
+    } else {
+        1
     };
     let streak = table.streak(last);
     // What nobody has asked for yet takes nothing from what is used, nor from what is attached while some

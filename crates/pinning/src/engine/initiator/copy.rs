@@ -1,34 +1,34 @@
-//! Copying through messages: bounce buffers (Firehose §3.3; ARMCI §3, pipelined streaming).
+//! Copies through messages: bounce buffers (Firehose §3.3; ARMCI §3, pipelined streaming).
 //!
-//! A put's chunks are copied into messages and out of them at the peer; a get's are asked for
-//! one by one. Some are under way at once, so that copying on one side overlaps the wire and
-//! copying on the other (ARMCI §3: two buffers fill the pipeline; one more hides the answer, and of
-//! short ones as many as hide it).
+//! A put's chunks are copied into messages and out of them at the peer. A get's chunks are asked
+//! for one by one. Several chunks are in flight at once, so that copying on one side overlaps the
+//! wire and copying on the other side. Two buffers fill the pipeline (ARMCI §3), one more hides the
+//! answer, and short chunks take as many as hide it.
 
 use super::{Data, Initiator, StepContext, Transfer};
 use crate::engine::choice::PieceRoute;
 use crate::{Action, Direction, Message, Refusal, Violation};
 
-/// Chunks under way at once, at least and at most.
+/// The chunks in flight at once, at least and at most.
 const WINDOW: (u64, u64) = (3, 16);
-/// Bytes of them together where chunks are so short that the messages' way there and back is longer.
+/// The bytes of short chunks in flight together, which fill the round trip of the messages.
 const UNDER_WAY: u64 = 64 << 10;
 /// Smaller chunks cost more in messages than they save in overlap (ARMCI §3: from 2 KB up).
 const LEAST: u64 = 2 << 10;
 
-/// How far the copying of a piece is.
+/// The progress of a piece's copy.
 #[derive(Debug, Default)]
 pub(super) struct Copy {
-    /// Bytes of a chunk; none while the piece is not copied.
+    /// The bytes of a chunk; zero while the piece is not copied.
     chunk: u64,
-    /// Most chunks under way at once.
+    /// The most chunks in flight at once.
     window: u32,
     next: u64,
     under_way: u32,
 }
 
-/// A chunk is a quarter of the piece, so that the pipeline has something to fill it, within
-/// what a message holds.
+/// The length of a chunk: a quarter of the piece, so that the pipeline is filled, within the
+/// payload of a message.
 fn chunk(len: u64, most: u64) -> u64 {
     if len <= LEAST {
         return len.min(most);
@@ -39,8 +39,8 @@ fn chunk(len: u64, most: u64) -> u64 {
         .min(most)
 }
 
-/// Bytes of the chunk that begins so far in a piece: the first ones are shorter, so that the network has
-/// something soon (ARMCI §3, "rebalancing the size and ordering chunks").
+/// The length of the chunk that begins at `at` in a piece. The first chunks are shorter, so that
+/// the network starts soon (ARMCI §3, "rebalancing the size and ordering chunks").
 fn length(chunk: u64, at: u64, left: u64) -> u64 {
     let begins = match at {
         0 => chunk / 4,
@@ -50,19 +50,20 @@ fn length(chunk: u64, at: u64, left: u64) -> u64 {
     begins.max(LEAST.min(chunk)).min(left)
 }
 
-/// Chunks under way at once.
+/// The number of chunks in flight at once.
 fn window(chunk: u64, len: u64) -> u32 {
-    match len <= chunk {
-        true => 1,
-        false => UNDER_WAY.div_ceil(chunk).clamp(WINDOW.0, WINDOW.1) as u32,
+    if len <= chunk {
+        1
+    } else {
+        UNDER_WAY.div_ceil(chunk).clamp(WINDOW.0, WINDOW.1) as u32
     }
 }
 
 impl Initiator {
-    /// Gives up on registering for a piece, and copies it.
+    /// Copies a piece that could not be registered.
     pub(super) fn copy_instead(&mut self, id: u64, cx: &mut StepContext<'_>) {
         self.stats.refused += 1;
-        // It took both ways.
+        // The piece took two routes.
         self.tried(id, false);
         self.let_go(id, cx);
         self.start_copy(id, cx);
@@ -73,7 +74,7 @@ impl Initiator {
         self.goes(id, PieceRoute::Copied);
         let most = cx.common.most_of_a_chunk();
         self.with_piece(id, |piece| {
-            // Its head is on its way, or there.
+            // Its head is in flight, or was copied already.
             piece.copy.next = piece.head;
             piece.copy.chunk = chunk(piece.len, most);
             piece.copy.window = window(piece.copy.chunk, piece.len);
@@ -121,8 +122,8 @@ impl Initiator {
         }
     }
 
-    /// The put of which nothing is read any more but what was sent, if this piece's was the last of it:
-    /// a chunk is sent once, and if the peer refuses it the put fails.
+    /// The put that this piece's last chunk completes locally, if all its data is sent. A chunk is
+    /// sent once, and if the peer refuses it the put fails.
     fn is_last_read(&self, id: u64) -> Option<u64> {
         let piece = self.pieces.get(&id)?;
         let is_last = piece.direction == Direction::Put
@@ -169,7 +170,7 @@ impl Initiator {
         Ok(())
     }
 
-    /// The piece of a chunk that a peer's message names, and where in it.
+    /// The piece of a chunk that a peer's message names, and the chunk's place in it.
     fn chunk_of(&self, from: u32, transfer: u64, direction: Direction) -> Option<(u64, u64)> {
         match self.transfer_of(from, transfer)? {
             Transfer::Chunk { piece, at } if self.pieces.get(&piece)?.direction == direction => {

@@ -1,5 +1,6 @@
-//! Firehoses that somebody predicts to be needed soon, or not soon: moved ahead of their use, and given back after
-//! it. Neither holds anything: what an operation uses stays, and nothing else is given up for what may never come.
+//! Firehoses that a predictor expects to be needed soon, or not soon. They are moved ahead of their
+//! use, and given back after it. Neither holds anything: firehoses in use stay, and none is taken
+//! off for a mere expectation.
 
 use super::{
     Initiator, StepContext,
@@ -10,33 +11,35 @@ use crate::{
     wire::{MAX_LIST, Move, Need},
 };
 
-/// How the firehoses on some memory of a peer stand.
+/// The state of the firehoses on some memory of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Attached {
-    /// All are there.
+    /// All firehoses are attached.
     All,
-    /// A move is on its way that brings what is missing.
+    /// A move in flight brings the missing ones.
     Coming,
-    /// Some are missing.
+    /// Some firehoses are missing.
     No,
 }
 
-/// What became of firehoses that were to be given back.
+/// The outcome of giving firehoses back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Detached {
-    /// They are.
+    /// The firehoses are given back.
     Now,
-    /// Operations use some of them, which go with the last of those, unless somebody foresees their use before.
+    /// Operations use some of the firehoses. They go after the last use, unless their use is
+    /// foreseen before.
     WhenUnused,
-    /// A move is on its way that brings some, which go when they have come, unless somebody foresees their use before.
+    /// A move in flight brings some firehoses. They go when they have come, unless their use is
+    /// foreseen before.
     Coming,
-    /// There were none.
+    /// There were no firehoses.
     Nothing,
 }
 
 impl Initiator {
-    /// Moves firehoses to some memory of a peer, as far as they are not there, if there are enough that are
-    /// attached to nothing.
+    /// Moves firehoses to some memory of a peer, where they are missing, if enough are attached to
+    /// nothing.
     pub(in crate::engine) fn attach_ahead(
         &mut self,
         (peer, region, run): (u32, Region, Run),
@@ -93,7 +96,7 @@ impl Initiator {
         cx.send(peer, Message::Move(wanted));
     }
 
-    /// How the firehoses on some memory of a peer stand.
+    /// The state of the firehoses on some memory of a peer.
     pub(in crate::engine) fn attached(
         &mut self,
         peer: u32,
@@ -104,7 +107,7 @@ impl Initiator {
         table.map_or(Attached::No, |it| it.standing(run, direction.remote()))
     }
 
-    /// Gives the firehoses on some memory of a peer back, those in use when they are not any more.
+    /// Gives back the firehoses on some memory of a peer, those in use after their last use.
     pub(in crate::engine) fn detach(
         &mut self,
         peer: u32,
@@ -124,8 +127,8 @@ impl Initiator {
         outcome
     }
 
-    /// Firehoses came to runs that are expected, or went: what came for nobody's good is given back, and so are
-    /// `strays`.
+    /// Settles expected runs after firehoses came or went. It gives back firehoses that came for no
+    /// use, and `strays`.
     pub(super) fn settle_ahead(&mut self, peer: u32, strays: &[Run], cx: &mut StepContext<'_>) {
         if cx.config().strategy == Strategy::Foresight {
             self.table_of(peer).settle_ahead(strays);
@@ -133,7 +136,7 @@ impl Initiator {
         }
     }
 
-    /// Holds the firehoses that a piece needs, if all were moved ahead or are on their way: whether they were.
+    /// Holds the firehoses of a piece, if all are attached or in flight; returns true if so.
     pub(super) fn reach_attached(&mut self, id: u64, cx: &mut StepContext<'_>) -> bool {
         if cx.config().strategy != Strategy::Foresight {
             return false;

@@ -1,4 +1,4 @@
-//! Operations and their pieces.
+//! Operations in flight and their pieces.
 
 use super::{
     super::operation::Own, Initiator, Operation, StepContext, Transfer, firehoses::RemoteSide,
@@ -11,17 +11,17 @@ use crate::{
     wire::MAX_LIST,
 };
 
-/// Bytes of a chunk of the pipeline protocol, at least and at most.
+/// The bytes of a chunk of the pipeline protocol, at least and at most.
 const CHUNK: (u64, u64) = (64 << 10, 1 << 20);
 
-/// An operation under way.
+/// An operation in flight.
 #[derive(Debug)]
 pub(super) struct Op {
-    /// As it was begun; never changed.
+    /// The operation as it began; never changed.
     operation: Operation,
-    /// Bytes cut into pieces so far.
+    /// The bytes cut into pieces so far.
     cut: u64,
-    /// Pieces under way.
+    /// The number of pieces in flight.
     live: usize,
     /// The first error of a piece, if one failed.
     result: Result<(), Error>,
@@ -32,65 +32,65 @@ impl Op {
         self.live
     }
 
-    /// A piece is under way beside those that were cut off.
+    /// Counts a further piece, beside those that were cut off.
     pub(super) fn joined(&mut self) {
         self.live += 1;
     }
 
-    /// Whether one piece is under way and no more will be.
+    /// Returns true if the last piece is in flight.
     pub(super) fn is_last_piece(&self) -> bool {
         self.live == 1 && self.cut == self.operation.len
     }
 }
 
-/// A piece of an operation, under way.
+/// A piece of an operation in flight.
 #[derive(Debug)]
 pub(super) struct Piece {
-    /// The operation, by the driver's name for it.
+    /// The operation, by the driver's name.
     pub(super) op: u64,
-    /// With whom.
+    /// The rank of the peer.
     pub(super) peer: u32,
-    /// Whether it is a put.
+    /// The direction of the data.
     pub(super) direction: Direction,
-    /// Its first own address.
+    /// The first own address.
     pub(super) local: u64,
-    /// The memory of the peer's that is meant.
+    /// The peer's region that is meant.
     pub(super) region: Region,
-    /// Its first address at the peer.
+    /// The first address at the peer.
     pub(super) remote: u64,
-    /// Bytes.
+    /// The length in bytes.
     pub(super) len: u64,
-    /// How the own memory stands.
+    /// The lifetime of the own memory.
     pub(super) own: Own,
-    /// Whether it is copied through messages, whatever is registered.
+    /// True if the piece must be copied through messages, whatever is registered.
     copied: bool,
-    /// So many of its first bytes are another piece, its [head](super::head).
+    /// The first bytes that are another piece, its [head](super::head).
     pub(super) head: u64,
-    /// Whether it is the head of another one.
+    /// True if the piece is the head of another.
     is_head: bool,
-    /// How far the own memory is registered for it.
+    /// The state of the own memory's registration.
     pub(super) local_side: LocalSide,
-    /// What it holds of the peer's memory, and waits for.
+    /// The holds on the peer's memory, and the moves that it waits for.
     pub(super) remote_side: RemoteSide,
-    /// Transfers under way.
+    /// The number of transfers in flight.
     pub(super) transfers: u32,
-    /// How it went, by `auto`.
+    /// The trial of a route, under `auto`.
     pub(super) tried: Option<Tried>,
-    /// How far it is copied, if it is.
+    /// The progress of the copy, if the piece is copied.
     pub(super) copy: super::copy::Copy,
-    /// Why it failed, if it did.
+    /// The reason of its failure, if it failed.
     pub(super) failed: Option<Error>,
 }
 
 impl Piece {
-    /// Notes which way it goes.
+    /// Notes the route of the piece.
     pub(super) fn goes(&mut self, route: PieceRoute) {
         if let Some(tried) = &mut self.tried {
             tried.route = Some(route);
         }
     }
 
-    /// So many of its first bytes, as a piece of their own that is copied.
+    /// Splits the first `head` bytes off as a piece that is copied.
     pub(super) fn split_head(&mut self, head: u64) -> Piece {
         self.head = head;
         Piece {
@@ -182,8 +182,8 @@ impl Initiator {
         true
     }
 
-    /// A piece that is to be copied takes what was not cut off yet along. What is registered has to be
-    /// cut; messages take all of it, and the copying is begun only once.
+    /// Extends a piece that will be copied by the rest of its operation. Registration needs cuts,
+    /// but messages do not, and so the copy starts only once.
     pub(super) fn take_rest(&mut self, id: u64) {
         let Some(piece) = self.pieces.get_mut(&id) else {
             return self
@@ -249,7 +249,7 @@ impl Initiator {
         {
             op.result = Err(error);
         }
-        // A head was one more than there were to be.
+        // A head is an extra piece, so it is not replaced by another.
         if !piece.is_head {
             self.next_piece(piece.op, cx);
         }
@@ -280,8 +280,8 @@ impl Initiator {
         self.end_piece(id, cx);
     }
 
-    /// All pieces with a peer that is gone fail, but for transfers under way: the network ends
-    /// those.
+    /// Fails all pieces of a lost peer, except those with transfers in flight: the network ends
+    /// these.
     pub(super) fn fail_pieces(&mut self, peer: u32, cx: &mut StepContext<'_>) {
         let mut theirs: Vec<u64> = (self.pieces.iter())
             .filter(|(_, piece)| piece.peer == peer)
@@ -289,7 +289,7 @@ impl Initiator {
             .collect();
         theirs.sort_unstable();
         self.forget_queue(peer);
-        // Whoever waits for an answer waits no more.
+        // No answer of a lost peer comes any more.
         let Self {
             transfers, pieces, ..
         } = self;
@@ -325,8 +325,8 @@ impl Initiator {
     }
 }
 
-/// Most bytes of a piece from there on: half of what the limits hold on either side, so that
-/// two may be under way.
+/// The most bytes of a piece at these addresses: half of the limits of either side, so that two
+/// pieces may be in flight.
 fn most(cx: &StepContext<'_>, direction: Direction, local: u64, remote: u64) -> u64 {
     let geometry = cx.limits().geometry;
     let up_to = |addr: u64, buckets: u64| {
@@ -342,7 +342,7 @@ fn most(cx: &StepContext<'_>, direction: Direction, local: u64, remote: u64) -> 
     };
     let local_most = match (cx.policy().remote, cx.policy().local) {
         (RemotePolicy::Copy | RemotePolicy::Paged, _) | (_, LocalPolicy::Copied) => u64::MAX,
-        // The places of a pull go in one message.
+        // The destinations of a pull go in one message.
         _ if pulls => up_to(local, half(cx.limits().victims).min(MAX_LIST as u64)),
         _ => up_to(local, half(cx.limits().victims)),
     };

@@ -1,5 +1,5 @@
-//! The remote side of a piece: firehoses that are there, moves for those that are not, and what
-//! moves bring (Firehose §3.2).
+//! The remote side of a piece: attached firehoses, moves for the missing ones, and the grants of
+//! moves (Firehose §3.2).
 
 use super::{
     Data, Initiator, StepContext,
@@ -14,8 +14,8 @@ use crate::{
 };
 
 impl Initiator {
-    /// Holds the firehoses of a piece and moves those that are missing; if too many are in use,
-    /// the piece waits for its turn and holds nothing.
+    /// Holds the firehoses of a piece and moves the missing ones. If too many are in use, the piece
+    /// holds nothing and waits for its turn.
     pub(super) fn reach_for(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
             return self
@@ -66,13 +66,14 @@ impl Initiator {
         let mut look = table.look(run, used);
         if look.read_only {
             table.drop_holds(&look.holds);
-            // An extent is read-only as a whole, though it may be so in a page only.
+            // One read-only page makes the whole extent read-only, so a copy may still succeed.
             self.start_copy(id, cx);
             return true;
         }
         let mut needs = table.set_aside(&look.gaps, bytes, cx.limits());
         if needs.is_none() {
-            // What it would use a part of may be what is in its way: as if nothing were there.
+            // An extent that the piece uses in part may be in its way, so the count has all its
+            // buckets.
             table.drop_holds(&look.holds);
             if !table.free_up(run.count) {
                 return false;
@@ -127,7 +128,7 @@ impl Initiator {
         self.request_local(id, cx);
     }
 
-    /// Holds memory that was registered from the start; what was not is copied.
+    /// Holds memory that was registered from the start; other memory is copied.
     pub(super) fn reach_static(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
             return self
@@ -173,13 +174,13 @@ impl Initiator {
         let share = cx.limits().share;
         let most = cx.limits().peers_total;
         let table = self.table_of(peer);
-        // Whoever gives buckets back to get others could use more.
+        // A rank that gives buckets back to get others could use more.
         let borrow = if borrowing && !table.owed.is_empty() {
             (share / 2).max(needs.iter().map(|need| need.preferred.count).sum())
         } else {
             0
         };
-        // More than the peer has for all is of no use to one.
+        // One peer has no use for more firehoses than M has.
         let borrow = match chosen {
             Some(_) => borrow.min(most.saturating_sub(table.credit())),
             None => borrow,
@@ -212,7 +213,7 @@ impl Initiator {
         cx.send_with(peer, Message::Move(wanted), data);
     }
 
-    /// Tells a peer what is given back, without a move to carry it.
+    /// Gives firehoses back to a peer, without a move that carries them.
     pub(super) fn give_back(&mut self, peer: u32, cx: &mut StepContext<'_>) {
         let Some(table) = self.tables.get_mut(&peer) else {
             return self
@@ -227,7 +228,7 @@ impl Initiator {
         }
     }
 
-    /// A move was answered, or part of it.
+    /// Handles the answer to a move, or a part of it.
     pub(in crate::engine) fn on_granted(
         &mut self,
         from: u32,
@@ -302,7 +303,7 @@ impl Initiator {
         Ok(())
     }
 
-    /// Puts what a move brought into the table and serves all that waited for it.
+    /// Records the grants of a move in the table and serves all waiters.
     fn land(&mut self, from: u32, granted: Granted, cx: &mut StepContext<'_>) {
         let Some(table) = self.tables.get_mut(&from) else {
             return self
@@ -358,7 +359,7 @@ impl Initiator {
         self.firehoses_free(from, cx);
     }
 
-    /// The data of a piece went with its move, or came with the answer.
+    /// Ends a piece whose data was piggybacked on its move or on the answer.
     fn piggyback_done(
         &mut self,
         id: u64,
@@ -385,7 +386,7 @@ impl Initiator {
         }
     }
 
-    /// Some of the remote side of a piece has come.
+    /// Adds arrived holds to the remote side of a piece.
     fn arrived(
         &mut self,
         id: u64,
@@ -394,7 +395,7 @@ impl Initiator {
         cx: &mut StepContext<'_>,
     ) {
         let Some(piece) = self.pieces.get_mut(&id) else {
-            // Another of its moves was answered wrongly, and it failed for that.
+            // Another of its moves was answered wrongly, and the piece failed for that.
             return;
         };
         let reach = &mut piece.remote_side;
@@ -409,7 +410,7 @@ impl Initiator {
         }
     }
 
-    /// Firehoses to a peer may be free: who waits for them is served, in order.
+    /// Serves the pieces that wait for firehoses at a peer, in order, because some may be free.
     pub(super) fn firehoses_free(&mut self, peer: u32, cx: &mut StepContext<'_>) {
         let Some(table) = self.tables.get_mut(&peer) else {
             return self

@@ -1,5 +1,4 @@
-//! Both sides of a piece: its own memory, which is registered for it, and what is given back when it is
-//! over.
+//! Both sides of a piece: the request for its own memory, and the release of both sides at its end.
 
 use super::{
     super::{choice::PieceRoute, local::Requester, operation::Own},
@@ -12,25 +11,25 @@ use crate::{
     wire::{MAX_LIST, Need},
 };
 
-/// How a piece stands with its own memory.
+/// The state of a piece's own memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LocalSide {
-    /// Nothing is needed, or not yet.
+    /// Nothing is needed, or nothing is requested yet.
     Unasked,
     Requested(u64),
     Ready(u64),
-    /// It goes along with the operation.
+    /// The NIC takes the data along.
     Inline,
 }
 
 impl Initiator {
-    /// Wants the own memory of a pull registered, and has the peer register its own meanwhile.
+    /// Requests the own memory of a pull, and has the peer register its own meanwhile.
     pub(super) fn request_both(&mut self, id: u64, cx: &mut StepContext<'_>) {
         self.request_local(id, cx);
         let Some(piece) = self.pieces.get(&id) else {
             return;
         };
-        // The pull itself goes at once where nothing need be registered here.
+        // The pull itself goes at once where nothing must be registered here.
         if let LocalSide::Requested(request) = piece.local_side
             && cx.local.is_open(request)
         {
@@ -43,7 +42,7 @@ impl Initiator {
         }
     }
 
-    /// Wants the own memory of a piece registered, or has it so already.
+    /// Requests the own memory of a piece.
     pub(super) fn request_local(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
             return self
@@ -62,7 +61,7 @@ impl Initiator {
                 self.both_sides(id, cx);
                 return;
             }
-            // More than is needed would only be deregistered again.
+            // A wider registration would only be deregistered again.
             (Own::Transient, _) => (
                 Requester::Transient(id),
                 Need {
@@ -88,7 +87,7 @@ impl Initiator {
         let request = cx.local.request(requester, vec![need], used, cx.out);
         let waits = cx.local.is_pending(request);
         if let Some(piece) = self.pieces.get_mut(&id) {
-            // A hit that has to register own memory first is none.
+            // A hit that has to register own memory first is no hit.
             if let Some(tried) = &mut piece.tried
                 && waits
                 && !tried.class.transient
@@ -100,7 +99,7 @@ impl Initiator {
         }
     }
 
-    /// The own memory of a piece is registered, or was refused.
+    /// Continues a piece whose own memory is registered, or was refused.
     pub(in crate::engine) fn local_side_done(&mut self, id: u64, cx: &mut StepContext<'_>) {
         if let Some(piece) = self.pieces.get_mut(&id)
             && let LocalSide::Requested(request) = piece.local_side
@@ -110,7 +109,7 @@ impl Initiator {
         }
     }
 
-    /// Gives back what a piece holds on both sides.
+    /// Gives back the holds of a piece on both sides.
     pub(super) fn let_go(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let Some(piece) = self.pieces.get_mut(&id) else {
             return self
@@ -129,7 +128,7 @@ impl Initiator {
         }
         match cx.policy().remote {
             RemotePolicy::Handshake(after) => {
-                // What was moved ahead stays until it is given back.
+                // Firehoses that were moved ahead stay until they are given back.
                 self.table_of(peer).drop_holds(&holds);
                 self.table_of(peer).take_leaving(&holds);
                 let loose = holds.iter().filter(|hold| hold.slot.is_none());

@@ -1,7 +1,7 @@
-//! What a hit takes, by `auto`: measured where hits go by, past the engine.
+//! The time of a hit under `auto`, measured on the fast path.
 //!
-//! Through the engine it would take what the engine takes besides, which on a slow machine is as much as the
-//! network takes. Then copies, which all go through it, would seem as good as hits.
+//! A hit through the engine would include the engine's time, which on a slow machine is as long as
+//! the network's. Copies, which all go through the engine, would then seem as good as hits.
 
 use super::Initiator;
 use crate::{
@@ -9,19 +9,19 @@ use crate::{
     engine::choice::{OperationClass, PieceRoute, RouteChoice},
 };
 
-/// A hit that is timed by whoever posts it.
+/// A hit that the posting thread times.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "what it took is told to the engine"]
 pub struct TimedHit {
     peer: u32,
     class: OperationClass,
-    /// Disturbances of the peer when it began.
+    /// The epoch of the peer's load at its start.
     began: u32,
 }
 
 impl Initiator {
-    /// A hit had to ask: whether it goes straight through, and is timed. Not while anything else is
-    /// under way, or the peer is busy.
+    /// Decides if a hit that had to ask is posted at once and timed. It is not while anything else
+    /// is in flight, or while the peer is busy.
     pub(in crate::engine) fn time_hit(
         &mut self,
         peer: u32,
@@ -39,7 +39,7 @@ impl Initiator {
         })
     }
 
-    /// It took so many nanoseconds.
+    /// Records the nanoseconds of a timed hit.
     pub(in crate::engine) fn hit_took(&mut self, timed: TimedHit, nanos: u64) {
         let (Some(choice), Some(table)) = (&mut self.choice, self.tables.get_mut(&timed.peer))
         else {

@@ -1,4 +1,4 @@
-//! What the network moves for a piece whose sides are there: by itself, or the peer's NIC when asked.
+//! Transfers of pieces whose sides are ready: by the network, or by the peer's NIC on request.
 
 use super::{
     Initiator, StepContext, Transfer,
@@ -11,7 +11,7 @@ use crate::{Action, Error, Message, Refusal, Run, Violation, wire::Place};
 pub(super) const ANY: u64 = u64::MAX;
 
 impl Initiator {
-    /// Transfers, if both sides are there.
+    /// Transfers a piece, if both sides are ready.
     pub(super) fn both_sides(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
             return self
@@ -32,8 +32,8 @@ impl Initiator {
         };
         let local_refused = request.is_some_and(is_refused);
         match piece.remote_side.refused {
-            // Buckets are refused that are not mapped, or not writable, in a page that nobody
-            // asked for: whether the bytes themselves can be reached, copying finds out.
+            // The refused buckets may be unmapped or read-only in a page that nobody asked for. A
+            // copy finds out if the bytes themselves can be reached.
             Some(_) => self.copy_instead(id, cx),
             None if local_refused => self.copy_instead(id, cx),
             None => match request {
@@ -43,8 +43,8 @@ impl Initiator {
         }
     }
 
-    /// Starts a transfer for each stretch that lies in one extent on both sides; on the remote one
-    /// alone where there is no request on the local one.
+    /// Starts a transfer for each stretch that lies in one extent on both sides. Without a request
+    /// for the local side, only the remote side counts.
     fn transfer_all(&mut self, id: u64, request: Option<u64>, cx: &mut StepContext<'_>) {
         let geometry = cx.limits().geometry;
         let Some(piece) = self.pieces.get(&id) else {
@@ -69,7 +69,7 @@ impl Initiator {
             remote_parts.into_iter().peekable(),
         );
         let mut at = piece.head;
-        // One more, so that none of them ends the piece before all have begun.
+        // The extra count keeps the piece alive until all transfers have begun.
         self.with_piece(id, |piece| piece.transfers += 1);
         while at < len
             && let (Some((local_end, local_key)), Some((remote_end, remote_key))) =
@@ -94,7 +94,7 @@ impl Initiator {
             }
         }
         if at < len {
-            // What was held did not cover it: never so, but never silently so either.
+            // The holds did not cover the piece. That never happens, but it must not pass unseen.
             self.with_piece(id, |piece| {
                 piece.failed = Some(Error::Unreachable {
                     rank: piece.peer,
@@ -207,7 +207,7 @@ impl Initiator {
         Ok(())
     }
 
-    /// The transfer that a peer's message names, if it is of a piece with that peer.
+    /// The transfer that a peer's message names, if it belongs to a piece with that peer.
     pub(super) fn transfer_of(&self, from: u32, transfer: u64) -> Option<Transfer> {
         let transfer = *self.transfers.get(&transfer)?;
         let piece = self.pieces.get(&transfer.piece())?;

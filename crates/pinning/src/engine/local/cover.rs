@@ -62,9 +62,12 @@ impl LocalTable {
                 let extent = self.editor.extent(slot);
                 let run = cut(rest, extent.end);
                 let waits = self.waits_for_transient(requester, extent.base);
-                self.with_request(id, |request| match waits {
-                    true => request.restart = true,
-                    false => request.refused.push((run, Refusal::Limit)),
+                self.with_request(id, |request| {
+                    if waits {
+                        request.restart = true
+                    } else {
+                        request.refused.push((run, Refusal::Limit))
+                    }
                 });
                 run.end()
             } else if let Some(registering) = at(&mut self.registering, bucket, |registering| {

@@ -30,9 +30,10 @@ impl LocalTable {
         (used, lasts): (Use, bool),
         out: &mut Decisions,
     ) {
-        let lasts = match lasts {
-            true => Lifetime::Persistent,
-            false => Lifetime::Transient,
+        let lasts = if lasts {
+            Lifetime::Persistent
+        } else {
+            Lifetime::Transient
         };
         self.request(Requester::Held(id, lasts), vec![exact_need(run)], used, out);
     }

@@ -232,9 +232,10 @@ impl FirehoseTable {
                 }
             };
         }
-        match self.is_coming(run) {
-            true => Detached::Coming,
-            false => outcome,
+        if self.is_coming(run) {
+            Detached::Coming
+        } else {
+            outcome
         }
     }
 
