@@ -260,7 +260,7 @@ impl Editor {
     /// Looks at the extent that was queued longest. Returns true if it is not in use and was not
     /// hit since the last look. An extent that was hit goes to the end of the queue, as in
     /// [`next_victim`](Self::next_victim).
-    pub fn look_at_first(&mut self) -> bool {
+    pub fn probe_first(&mut self) -> bool {
         let Some(slot) = self.queue.first() else {
             return false;
         };

@@ -1,10 +1,10 @@
-//! Whether the initiator's counts agree with what there is.
+//! The audit of the initiator's counts.
 
 use rustc_hash::FxHashMap;
 
 use super::{
     super::{agree::agree, context::EngineCommon},
-    FirehoseTable, Initiator, Op,
+    FirehoseTable, InFlightOperation, Initiator,
 };
 use crate::{
     KeptHit, Run,
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Initiator {
-    /// `hits`: those held at this moment.
+    /// Checks the counts; `hits` are the hits held at this moment.
     pub(in crate::engine) fn audit(
         &self,
         common: &EngineCommon,
@@ -36,7 +36,7 @@ impl Initiator {
                 .audit(&held)
                 .map_err(|what| format!("firehoses to rank {peer}: {what}"))?;
         }
-        let live = self.ops.values().map(Op::live).sum();
+        let live = self.ops.values().map(InFlightOperation::live).sum();
         agree("pieces", self.pieces.len(), live)?;
         let transfers: u32 = self.pieces.values().map(|piece| piece.transfers).sum();
         agree(
@@ -46,12 +46,13 @@ impl Initiator {
         )
     }
 
-    /// Firehoses borrowed of a peer.
+    /// The number of firehoses borrowed of a peer.
     pub(in crate::engine) fn borrowed_of(&self, peer: u32) -> u64 {
         (self.tables.get(&peer)).map_or(0, |table| table.borrowed())
     }
 
-    /// Buckets attached at a peer, those that it was not told yet are given back included.
+    /// The number of buckets attached at a peer. It includes buckets given back of which the peer
+    /// was not told yet.
     pub(in crate::engine) fn attached_at(&self, common: &EngineCommon, peer: u32) -> u64 {
         let count = |runs: &mut dyn Iterator<Item = Run>| runs.map(|run| run.count).sum::<u64>();
         let pieces = self.pieces.values().filter(|piece| piece.peer == peer);
@@ -70,7 +71,7 @@ impl Initiator {
                 .map_or(0, FirehoseTable::attached_buckets)
     }
 
-    /// Whether memory of a peer is known that is registered for good.
+    /// Returns true if memory of a peer is known that is registered for good.
     pub(in crate::engine) fn statics(&self, peer: u32) -> bool {
         self.tables
             .get(&peer)

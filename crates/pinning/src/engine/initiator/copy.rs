@@ -5,7 +5,7 @@
 //! wire and copying on the other side. Two buffers fill the pipeline (ARMCI §3), one more hides the
 //! answer, and short chunks take as many as hide it.
 
-use super::{Data, Initiator, StepContext, Transfer};
+use super::{Data, Initiator, StepContext, TransferKind};
 use crate::engine::choice::PieceRoute;
 use crate::{Action, Direction, Message, Refusal, Violation};
 
@@ -18,7 +18,7 @@ const LEAST: u64 = 2 << 10;
 
 /// The progress of a piece's copy.
 #[derive(Debug, Default)]
-pub(super) struct Copy {
+pub(super) struct CopyProgress {
     /// The bytes of a chunk; zero while the piece is not copied.
     chunk: u64,
     /// The most chunks in flight at once.
@@ -64,14 +64,14 @@ impl Initiator {
     pub(super) fn copy_instead(&mut self, id: u64, cx: &mut StepContext<'_>) {
         self.stats.refused += 1;
         // The piece took two routes.
-        self.tried(id, false);
-        self.let_go(id, cx);
+        self.end_trial(id, false);
+        self.release_sides(id, cx);
         self.start_copy(id, cx);
     }
 
     pub(super) fn start_copy(&mut self, id: u64, cx: &mut StepContext<'_>) {
         self.stats.copies += 1;
-        self.goes(id, PieceRoute::Copied);
+        self.set_route(id, PieceRoute::Copied);
         let most = cx.common.most_of_a_chunk();
         self.with_piece(id, |piece| {
             // Its head is in flight, or was copied already.
@@ -79,10 +79,10 @@ impl Initiator {
             piece.copy.chunk = chunk(piece.len, most);
             piece.copy.window = window(piece.copy.chunk, piece.len);
         });
-        self.copy_on(id, cx);
+        self.send_chunks(id, cx);
     }
 
-    fn copy_on(&mut self, id: u64, cx: &mut StepContext<'_>) {
+    fn send_chunks(&mut self, id: u64, cx: &mut StepContext<'_>) {
         while let Some(piece) = self.pieces.get(&id)
             && piece.copy.under_way < piece.copy.window
             && piece.copy.next < piece.len
@@ -94,7 +94,7 @@ impl Initiator {
             let len = length(piece.copy.chunk, at, piece.len - at) as u32;
             let transfer = cx.name();
             self.transfers
-                .insert(transfer, Transfer::Chunk { piece: id, at });
+                .insert(transfer, TransferKind::Chunk { piece: id, at });
             self.with_piece(id, |piece| {
                 piece.copy.next += u64::from(len);
                 piece.copy.under_way += 1;
@@ -173,7 +173,9 @@ impl Initiator {
     /// The piece of a chunk that a peer's message names, and the chunk's place in it.
     fn chunk_of(&self, from: u32, transfer: u64, direction: Direction) -> Option<(u64, u64)> {
         match self.transfer_of(from, transfer)? {
-            Transfer::Chunk { piece, at } if self.pieces.get(&piece)?.direction == direction => {
+            TransferKind::Chunk { piece, at }
+                if self.pieces.get(&piece)?.direction == direction =>
+            {
                 Some((piece, at))
             }
             _ => None,
@@ -199,7 +201,7 @@ impl Initiator {
                 });
             }
         });
-        self.copy_on(id, cx);
+        self.send_chunks(id, cx);
         self.transfer_done(id, Ok(()), cx);
     }
 }

@@ -4,7 +4,7 @@
 
 use super::{
     Initiator, StepContext,
-    firehoses::{Asked, RemoteSide},
+    firehoses::{PendingMove, RemoteSide},
 };
 use crate::{
     Direction, Message, Region, Run, Strategy,
@@ -50,14 +50,14 @@ impl Initiator {
             return Attached::No;
         }
         let table = self.table_of(peer);
-        let look = table.look(run, direction.remote());
+        let look = table.acquire_run(run, direction.remote());
         table.drop_holds(&look.holds);
         let missing = look.gaps.iter().map(|gap| gap.count).sum();
         if look.read_only || table.is_revoked() || table.is_short(missing) {
             return Attached::No;
         }
         if look.gaps.is_empty() && look.joins.is_empty() {
-            table.stay(run);
+            table.cancel_leaving(run);
             return Attached::All;
         }
         let Some(needs) = table.set_aside_wide(&look.gaps, 0) else {
@@ -78,7 +78,7 @@ impl Initiator {
     ) {
         let id = cx.name();
         let table = self.table_of(peer);
-        table.ask(id, Asked::new(needs.clone(), true, Vec::new()));
+        table.record_move(id, PendingMove::new(needs.clone(), true, Vec::new()));
         let releases = table.take_owed(MAX_LIST);
         self.stats.moves += 1;
         self.stats.released += releases.len() as u64;
@@ -104,7 +104,9 @@ impl Initiator {
         direction: Direction,
     ) -> Attached {
         let table = self.tables.get_mut(&peer);
-        table.map_or(Attached::No, |it| it.standing(run, direction.remote()))
+        table.map_or(Attached::No, |it| {
+            it.attached_state(run, direction.remote())
+        })
     }
 
     /// Gives back the firehoses on some memory of a peer, those in use after their last use.
@@ -117,12 +119,12 @@ impl Initiator {
         let Some(table) = self.tables.get_mut(&peer) else {
             return Detached::Nothing;
         };
-        table.expect_no_more(run);
+        table.forget_expected(run);
         let outcome = table.give_up(run);
         if outcome != Detached::Nothing {
             self.settle_ahead(peer, &[], cx);
             self.give_back(peer, cx);
-            self.firehoses_free(peer, cx);
+            self.serve_waiting(peer, cx);
         }
         outcome
     }
@@ -137,7 +139,7 @@ impl Initiator {
     }
 
     /// Holds the firehoses of a piece, if all are attached or in flight; returns true if so.
-    pub(super) fn reach_attached(&mut self, id: u64, cx: &mut StepContext<'_>) -> bool {
+    pub(super) fn hold_attached(&mut self, id: u64, cx: &mut StepContext<'_>) -> bool {
         if cx.config().strategy != Strategy::Foresight {
             return false;
         }
@@ -155,7 +157,7 @@ impl Initiator {
         let Some(table) = self.tables.get_mut(&peer) else {
             return false;
         };
-        let look = table.look(run, used);
+        let look = table.acquire_run(run, used);
         if look.read_only || !look.gaps.is_empty() {
             table.drop_holds(&look.holds);
             return false;

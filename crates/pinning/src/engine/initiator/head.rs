@@ -14,21 +14,21 @@ impl Initiator {
         let Some(piece) = self.pieces.get_mut(&id) else {
             return self.impossible.note("a piece that is over gets a head");
         };
-        let (Some(choice), Some(tried)) = (&self.choice, &mut piece.tried) else {
+        let (Some(choice), Some(trial)) = (&self.choice, &mut piece.trial) else {
             return;
         };
         // The rest begins at a page of the peer, and less than a page is not worth a message.
         let page = cx.config().page as u64;
-        let end = piece.remote + choice.head(tried.class, piece.len, moved);
+        let end = piece.remote + choice.head(trial.class, piece.len, moved);
         let head = (end / page * page).saturating_sub(piece.remote);
         if head < page {
             return;
         }
         // The time of a piece with a head is a sample neither of a move nor of a copy.
-        tried.route = None;
+        trial.route = None;
         let first = piece.split_head(head);
         if let Some(op) = self.ops.get_mut(&first.op) {
-            op.joined();
+            op.count_piece();
         }
         self.stats.pieces += 1;
         self.stats.heads += 1;

@@ -11,12 +11,12 @@ mod firehoses;
 mod foreseen;
 mod head;
 mod piece;
-mod reach;
+mod remote_side;
 mod revoke;
 mod sides;
 mod timed;
 mod transfer;
-mod tried;
+mod trial;
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ use crate::{Data, Hot, wire::Grant};
 pub(super) use answer::AnswerTo;
 use firehoses::FirehoseTable;
 pub use foreseen::{Attached, Detached};
-use piece::{Op, Piece};
+use piece::{InFlightOperation, Piece};
 pub use timed::TimedHit;
 
 /// The initiator's state.
@@ -43,11 +43,11 @@ pub(super) struct Initiator {
     /// The firehose tables, by peer, from the first use of a peer on.
     tables: FxHashMap<u32, FirehoseTable>,
     /// The operations in flight, by the driver's name.
-    ops: FxHashMap<u64, Op>,
+    ops: FxHashMap<u64, InFlightOperation>,
     /// Their pieces, by name.
     pieces: FxHashMap<u64, Piece>,
     /// The piece of each transfer, pull and chunk in flight, by name.
-    transfers: FxHashMap<u64, Transfer>,
+    transfers: FxHashMap<u64, TransferKind>,
     /// Of these, the number that the network carries out.
     one_sided: usize,
     /// The number of pieces in the queues of all firehose tables.
@@ -62,7 +62,7 @@ pub(super) struct Initiator {
 
 /// The kind of a transfer in flight, and its piece.
 #[derive(Clone, Copy, Debug)]
-enum Transfer {
+enum TransferKind {
     /// The network transfers the piece.
     OneSided(u64),
     /// The peer writes the piece.
@@ -71,12 +71,12 @@ enum Transfer {
     Chunk { piece: u64, at: u64 },
 }
 
-impl Transfer {
+impl TransferKind {
     fn piece(self) -> u64 {
         match self {
-            Transfer::OneSided(piece) | Transfer::Pull(piece) | Transfer::Chunk { piece, .. } => {
-                piece
-            }
+            TransferKind::OneSided(piece)
+            | TransferKind::Pull(piece)
+            | TransferKind::Chunk { piece, .. } => piece,
         }
     }
 }
@@ -155,13 +155,13 @@ impl Initiator {
     /// Takes the piece of a transfer that ended, or `None` if it is the target's.
     pub(super) fn take_transfer(&mut self, id: u64) -> Option<u64> {
         match self.transfers.get(&id)? {
-            Transfer::OneSided(piece) => {
+            TransferKind::OneSided(piece) => {
                 let piece = *piece;
                 self.transfers.remove(&id);
                 self.one_sided -= 1;
                 Some(piece)
             }
-            Transfer::Pull(_) | Transfer::Chunk { .. } => None,
+            TransferKind::Pull(_) | TransferKind::Chunk { .. } => None,
         }
     }
 
@@ -169,7 +169,7 @@ impl Initiator {
     pub(super) fn released(&mut self, peer: u32, slot: u32, cx: &mut StepContext<'_>) {
         if let Some(table) = self.tables.get_mut(&peer) {
             table.released(slot);
-            self.firehoses_free(peer, cx);
+            self.serve_waiting(peer, cx);
         }
     }
 
@@ -182,7 +182,7 @@ impl Initiator {
     ) {
         if let Some(table) = self.tables.get_mut(&peer) {
             table.recover_missed_release(remote);
-            self.firehoses_free(peer, cx);
+            self.serve_waiting(peer, cx);
         }
     }
 

@@ -1,8 +1,8 @@
 //! Operations in flight and their pieces.
 
 use super::{
-    super::operation::Own, Initiator, Operation, StepContext, Transfer, firehoses::RemoteSide,
-    sides::LocalSide, transfer::ANY, tried::Tried,
+    super::operation::Own, Initiator, Operation, StepContext, TransferKind, firehoses::RemoteSide,
+    sides::LocalSide, transfer::ANY, trial::RouteTrial,
 };
 use crate::engine::choice::PieceRoute;
 use crate::{
@@ -16,7 +16,7 @@ const CHUNK: (u64, u64) = (64 << 10, 1 << 20);
 
 /// An operation in flight.
 #[derive(Debug)]
-pub(super) struct Op {
+pub(super) struct InFlightOperation {
     /// The operation as it began; never changed.
     operation: Operation,
     /// The bytes cut into pieces so far.
@@ -27,13 +27,13 @@ pub(super) struct Op {
     result: Result<(), Error>,
 }
 
-impl Op {
+impl InFlightOperation {
     pub(super) fn live(&self) -> usize {
         self.live
     }
 
     /// Counts a further piece, beside those that were cut off.
-    pub(super) fn joined(&mut self) {
+    pub(super) fn count_piece(&mut self) {
         self.live += 1;
     }
 
@@ -75,18 +75,18 @@ pub(super) struct Piece {
     /// The number of transfers in flight.
     pub(super) transfers: u32,
     /// The trial of a route, under `auto`.
-    pub(super) tried: Option<Tried>,
+    pub(super) trial: Option<RouteTrial>,
     /// The progress of the copy, if the piece is copied.
-    pub(super) copy: super::copy::Copy,
+    pub(super) copy: super::copy::CopyProgress,
     /// The reason of its failure, if it failed.
     pub(super) failed: Option<Error>,
 }
 
 impl Piece {
     /// Notes the route of the piece.
-    pub(super) fn goes(&mut self, route: PieceRoute) {
-        if let Some(tried) = &mut self.tried {
-            tried.route = Some(route);
+    pub(super) fn set_route(&mut self, route: PieceRoute) {
+        if let Some(trial) = &mut self.trial {
+            trial.route = Some(route);
         }
     }
 
@@ -101,8 +101,8 @@ impl Piece {
             local_side: LocalSide::Unasked,
             remote_side: RemoteSide::default(),
             transfers: 0,
-            tried: None,
-            copy: super::copy::Copy::default(),
+            trial: None,
+            copy: super::copy::CopyProgress::default(),
             failed: None,
             ..*self
         }
@@ -111,7 +111,7 @@ impl Piece {
 
 impl Initiator {
     pub(in crate::engine) fn begin(&mut self, operation: Operation, cx: &mut StepContext<'_>) {
-        let op = Op {
+        let op = InFlightOperation {
             operation,
             cut: 0,
             live: 0,
@@ -164,8 +164,8 @@ impl Initiator {
             local_side: LocalSide::Unasked,
             remote_side: RemoteSide::default(),
             transfers: 0,
-            tried: self.try_piece(peer, direction, most.min(len - cut), own),
-            copy: super::copy::Copy::default(),
+            trial: self.start_trial(peer, direction, most.min(len - cut), own),
+            copy: super::copy::CopyProgress::default(),
             failed: None,
         };
         if cut == 0 && piece.len < len {
@@ -199,8 +199,8 @@ impl Initiator {
             return;
         }
         op.cut = op.operation.len;
-        if let Some(tried) = &mut piece.tried {
-            tried.parts = 1 + left.div_ceil(piece.len.max(1));
+        if let Some(trial) = &mut piece.trial {
+            trial.parts = 1 + left.div_ceil(piece.len.max(1));
         }
         piece.len += left;
     }
@@ -225,18 +225,18 @@ impl Initiator {
             _ if pulls && small => self.start_copy(id, cx),
             _ if pulls && self.choice.is_some() => self.choose_pull(id, cx),
             _ if pulls => self.request_both(id, cx),
-            RemotePolicy::Firehose => self.reach_for(id, cx),
-            RemotePolicy::Handshake(_) if self.reach_attached(id, cx) => {}
-            RemotePolicy::Handshake(_) => self.shake_hands(id, cx),
-            RemotePolicy::Static => self.reach_static(id, cx),
+            RemotePolicy::Firehose => self.hold_firehoses(id, cx),
+            RemotePolicy::Handshake(_) if self.hold_attached(id, cx) => {}
+            RemotePolicy::Handshake(_) => self.handshake(id, cx),
+            RemotePolicy::Static => self.hold_static(id, cx),
             RemotePolicy::Paged => self.start_copy(id, cx),
         }
     }
 
     pub(super) fn end_piece(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let is_fine = (self.pieces.get(&id)).is_some_and(|piece| piece.failed.is_none());
-        self.tried(id, is_fine);
-        self.let_go(id, cx);
+        self.end_trial(id, is_fine);
+        self.release_sides(id, cx);
         let Some(piece) = self.pieces.remove(&id) else {
             return self.impossible.note("a piece ends twice");
         };
@@ -257,7 +257,9 @@ impl Initiator {
     }
 
     fn end_op(&mut self, id: u64, cx: &mut StepContext<'_>) {
-        let over = |op: &Op| op.live == 0 && (op.cut == op.operation.len || op.result.is_err());
+        let over = |op: &InFlightOperation| {
+            op.live == 0 && (op.cut == op.operation.len || op.result.is_err())
+        };
         if self.ops.get(&id).is_some_and(over)
             && let Some(op) = self.ops.remove(&id)
         {
@@ -294,11 +296,11 @@ impl Initiator {
             transfers, pieces, ..
         } = self;
         transfers.retain(|_, transfer| match *transfer {
-            Transfer::Pull(id) | Transfer::Chunk { piece: id, .. } => {
+            TransferKind::Pull(id) | TransferKind::Chunk { piece: id, .. } => {
                 let piece = pieces.get_mut(&id).filter(|piece| piece.peer == peer);
                 piece.map(|piece| piece.transfers -= 1).is_none()
             }
-            Transfer::OneSided(_) => true,
+            TransferKind::OneSided(_) => true,
         });
         for id in &theirs {
             self.with_piece(*id, |piece| piece.failed = Some(Error::PeerLost(peer)));

@@ -26,7 +26,7 @@ impl Initiator {
             return Err(Violation::TooManyRevocations);
         }
         self.settle_ahead(from, &[], cx);
-        self.firehoses_free(from, cx);
+        self.serve_waiting(from, cx);
         Ok(())
     }
 

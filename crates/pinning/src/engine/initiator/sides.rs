@@ -58,7 +58,7 @@ impl Initiator {
         let (requester, need) = match (piece.own, cx.policy().local) {
             (Own::Inline, _) => {
                 self.with_piece(id, |piece| piece.local_side = LocalSide::Inline);
-                self.both_sides(id, cx);
+                self.transfer_when_ready(id, cx);
                 return;
             }
             // A wider registration would only be deregistered again.
@@ -88,12 +88,12 @@ impl Initiator {
         let waits = cx.local.is_pending(request);
         if let Some(piece) = self.pieces.get_mut(&id) {
             // A hit that has to register own memory first is no hit.
-            if let Some(tried) = &mut piece.tried
+            if let Some(trial) = &mut piece.trial
                 && waits
-                && !tried.class.transient
-                && tried.route == Some(PieceRoute::Hit)
+                && !trial.class.transient
+                && trial.route == Some(PieceRoute::Hit)
             {
-                tried.route = None;
+                trial.route = None;
             }
             piece.local_side = LocalSide::Requested(request);
         }
@@ -105,12 +105,12 @@ impl Initiator {
             && let LocalSide::Requested(request) = piece.local_side
         {
             piece.local_side = LocalSide::Ready(request);
-            self.both_sides(id, cx);
+            self.transfer_when_ready(id, cx);
         }
     }
 
     /// Gives back the holds of a piece on both sides.
-    pub(super) fn let_go(&mut self, id: u64, cx: &mut StepContext<'_>) {
+    pub(super) fn release_sides(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let Some(piece) = self.pieces.get_mut(&id) else {
             return self
                 .impossible
@@ -145,7 +145,7 @@ impl Initiator {
             }
             _ => {
                 self.table_of(peer).drop_holds(&holds);
-                self.firehoses_free(peer, cx);
+                self.serve_waiting(peer, cx);
             }
         }
     }

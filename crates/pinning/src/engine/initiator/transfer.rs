@@ -1,8 +1,8 @@
 //! Transfers of pieces whose sides are ready: by the network, or by the peer's NIC on request.
 
 use super::{
-    Initiator, StepContext, Transfer,
-    piece::{Op, Piece},
+    Initiator, StepContext, TransferKind,
+    piece::{InFlightOperation, Piece},
     sides::LocalSide,
 };
 use crate::{Action, Error, Message, Refusal, Run, Violation, wire::Place};
@@ -12,7 +12,7 @@ pub(super) const ANY: u64 = u64::MAX;
 
 impl Initiator {
     /// Transfers a piece, if both sides are ready.
-    pub(super) fn both_sides(&mut self, id: u64, cx: &mut StepContext<'_>) {
+    pub(super) fn transfer_when_ready(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
             return self
                 .impossible
@@ -120,7 +120,7 @@ impl Initiator {
             let end = piece.local + piece.len;
             matches!(piece.local_side, LocalSide::Inline)
                 && local + len == end
-                && (self.ops.get(&piece.op)).is_some_and(Op::is_last_piece)
+                && (self.ops.get(&piece.op)).is_some_and(InFlightOperation::is_last_piece)
         };
         let last_of = (self.pieces.get(&id)).and_then(|it| is_last(it).then_some(it.op));
         let Some(piece) = self.pieces.get_mut(&id) else {
@@ -129,7 +129,7 @@ impl Initiator {
                 .note("a transfer starts for a piece that is over");
         };
         piece.transfers += 1;
-        self.transfers.insert(transfer, Transfer::OneSided(id));
+        self.transfers.insert(transfer, TransferKind::OneSided(id));
         self.one_sided += 1;
         cx.out.actions.push(Action::Transfer {
             id: transfer,
@@ -170,7 +170,7 @@ impl Initiator {
             .collect();
         piece.transfers += 1;
         let (peer, region, remote) = (piece.peer, piece.region, piece.remote);
-        self.transfers.insert(transfer, Transfer::Pull(id));
+        self.transfers.insert(transfer, TransferKind::Pull(id));
         let message = Message::Pull {
             id: transfer,
             region,
@@ -189,12 +189,12 @@ impl Initiator {
         cx: &mut StepContext<'_>,
     ) -> Result<(), Violation> {
         let id = match self.transfer_of(from, transfer) {
-            Some(Transfer::Pull(id)) => id,
+            Some(TransferKind::Pull(id)) => id,
             _ => return Err(Violation::PulledUnasked),
         };
         self.transfers.remove(&transfer);
         if registered {
-            self.was_far(id, cx);
+            self.note_peer_registered(id, cx);
         }
         match refused {
             None => self.transfer_done(id, Ok(()), cx),
@@ -208,7 +208,7 @@ impl Initiator {
     }
 
     /// The transfer that a peer's message names, if it belongs to a piece with that peer.
-    pub(super) fn transfer_of(&self, from: u32, transfer: u64) -> Option<Transfer> {
+    pub(super) fn transfer_of(&self, from: u32, transfer: u64) -> Option<TransferKind> {
         let transfer = *self.transfers.get(&transfer)?;
         let piece = self.pieces.get(&transfer.piece())?;
         (piece.peer == from).then_some(transfer)

@@ -6,7 +6,7 @@ use crate::{Run, Use, wire::Grant};
 
 /// A run that is expected to be needed, and of which a part is still to come.
 #[derive(Debug)]
-pub(super) struct Expected {
+pub(super) struct ExpectedRun {
     run: Run,
     used: Use,
     /// The extents that came for it.
@@ -16,21 +16,21 @@ pub(super) struct Expected {
 impl FirehoseTable {
     /// Expects a run, whose missing part moves will bring.
     pub(in crate::engine) fn expect(&mut self, run: Run, used: Use) {
-        let brought = self.stay(run);
+        let brought = self.cancel_leaving(run);
         match self.expected.iter_mut().find(|it| it.run == run) {
             Some(it) => it.brought.extend(brought),
-            None => self.expected.push(Expected { run, used, brought }),
+            None => self.expected.push(ExpectedRun { run, used, brought }),
         }
     }
 
     /// Ends the expectation of a run.
-    pub(in crate::engine) fn expect_no_more(&mut self, run: Run) {
+    pub(in crate::engine) fn forget_expected(&mut self, run: Run) {
         self.expected.retain(|it| it.run != run);
     }
 
     /// Keeps extents of a run that were to leave, and returns them. Extents that reach beyond the
     /// run still leave, because a detach of the run would leave them.
-    pub(in crate::engine) fn stay(&mut self, run: Run) -> Vec<Run> {
+    pub(in crate::engine) fn cancel_leaving(&mut self, run: Run) -> Vec<Run> {
         if self.leaving.is_empty() {
             return Vec::new();
         }
@@ -41,10 +41,10 @@ impl FirehoseTable {
 
     /// Assigns arrived extents to the expected runs. Returns the extents of no such run, which are
     /// to be given up.
-    pub(in crate::engine) fn came(&mut self, landed: &[Grant]) -> Vec<Run> {
+    pub(in crate::engine) fn assign_arrivals(&mut self, landed: &[Grant]) -> Vec<Run> {
         let extents = landed.iter().map(|grant| grant.run);
         extents
-            .filter(|extent| !bring(&mut self.expected, *extent))
+            .filter(|extent| !assign(&mut self.expected, *extent))
             .collect()
     }
 
@@ -58,21 +58,21 @@ impl FirehoseTable {
         // An extent given up for one run may be missing in another.
         while let Some(at) = all
             .iter()
-            .position(|it| self.standing(it.run, it.used) == Attached::No)
+            .position(|it| self.attached_state(it.run, it.used) == Attached::No)
         {
             for extent in all.swap_remove(at).brought {
-                if !bring(&mut all, extent) {
+                if !assign(&mut all, extent) {
                     self.give_up(extent);
                 }
             }
         }
-        all.retain(|it| self.standing(it.run, it.used) == Attached::Coming);
+        all.retain(|it| self.attached_state(it.run, it.used) == Attached::Coming);
         self.expected = all;
     }
 
     /// The state of the firehoses on a run, for this use.
-    pub(in crate::engine) fn standing(&mut self, run: Run, used: Use) -> Attached {
-        let look = self.look(run, used);
+    pub(in crate::engine) fn attached_state(&mut self, run: Run, used: Use) -> Attached {
+        let look = self.acquire_run(run, used);
         self.drop_holds(&look.holds);
         match (look.gaps.is_empty(), look.joins.is_empty()) {
             _ if look.read_only => Attached::No,
@@ -96,7 +96,7 @@ impl FirehoseTable {
 }
 
 /// Adds an extent to all expected runs that contain it; returns true if there are any.
-fn bring(expected: &mut [Expected], extent: Run) -> bool {
+fn assign(expected: &mut [ExpectedRun], extent: Run) -> bool {
     let mut is_expected = false;
     for it in expected.iter_mut().filter(|it| it.run.contains(extent)) {
         if !it.brought.contains(&extent) {

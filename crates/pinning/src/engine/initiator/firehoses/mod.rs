@@ -2,7 +2,7 @@
 //! the room for more, and the moves in flight.
 
 mod ahead;
-mod asked;
+mod pending_move;
 mod revoked;
 mod room;
 
@@ -20,9 +20,9 @@ use crate::{
     table::{BUCKETS, Editor, Extent},
     wire::Grant,
 };
-use ahead::Expected;
-pub(super) use asked::{Asked, Chosen};
-use revoked::Closed;
+use ahead::ExpectedRun;
+pub(super) use pending_move::{MoveChoice, PendingMove};
+use revoked::ClosedExtent;
 
 /// A reference on a firehose, or a grant of a move for one operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,7 +53,7 @@ pub(super) struct FirehoseTable {
     share: u64,
     /// The firehoses attached or set aside.
     pub(super) used: u64,
-    pub(super) asked: FxHashMap<u64, Asked>,
+    pub(super) asked: FxHashMap<u64, PendingMove>,
     /// The runs in flight, by first bucket: the end and the move.
     moving: BTreeMap<u64, (u64, u64)>,
     /// The pieces that wait for firehoses, in order.
@@ -63,7 +63,7 @@ pub(super) struct FirehoseTable {
     /// The pattern of misses, which sets the width of moves.
     pattern: Pattern,
     /// The extents that nobody finds any more, though operations may use them; by first bucket.
-    closed: BTreeMap<u64, Closed>,
+    closed: BTreeMap<u64, ClosedExtent>,
     /// The first buckets of extents that were registered from the start.
     statics: FxHashSet<u64>,
     /// The revocations that wait for this rank's operations.
@@ -74,7 +74,7 @@ pub(super) struct FirehoseTable {
     /// The first buckets of extents that leave after their last use.
     leaving: FxHashSet<u64>,
     /// The runs that are expected to be needed, and are not complete yet.
-    expected: Vec<Expected>,
+    expected: Vec<ExpectedRun>,
     /// The memory pulled from the peer, for `auto`.
     pub(super) pulled: PulledMemory,
     /// The share of attached buckets that are used again, for `auto`.
@@ -89,7 +89,7 @@ pub(super) struct FirehoseTable {
 
 /// The firehoses of a run that are present, in flight or missing.
 #[derive(Debug, Default)]
-pub(super) struct Look {
+pub(super) struct RunLookup {
     pub(super) holds: Vec<RemoteHold>,
     /// The moves that bring a part of the run.
     pub(super) joins: Vec<(u64, Run)>,
@@ -148,8 +148,8 @@ impl FirehoseTable {
     }
 
     /// Holds the present firehoses of a run, and lists the others.
-    pub(super) fn look(&mut self, run: Run, used: Use) -> Look {
-        let mut look = Look::default();
+    pub(super) fn acquire_run(&mut self, run: Run, used: Use) -> RunLookup {
+        let mut look = RunLookup::default();
         let mut bucket = run.first;
         while bucket < run.end() {
             if let Some(found) = self.editor.table().acquire(bucket) {
@@ -180,7 +180,7 @@ impl FirehoseTable {
         look
     }
 
-    /// Gives back the holds of a [`look`](Self::look), or of a piece at its end.
+    /// Gives back the holds of a [`acquire_run`](Self::acquire_run), or of a piece at its end.
     pub(super) fn drop_holds(&mut self, holds: &[RemoteHold]) {
         for slot in holds.iter().filter_map(|hold| hold.slot) {
             self.editor.drop_reference(slot);

@@ -3,7 +3,7 @@
 
 use super::{
     Data, Initiator, StepContext,
-    firehoses::{Asked, Chosen, RemoteHold, RemoteSide},
+    firehoses::{MoveChoice, PendingMove, RemoteHold, RemoteSide},
     sides::LocalSide,
 };
 use crate::engine::pattern::Sequence;
@@ -16,7 +16,7 @@ use crate::{
 impl Initiator {
     /// Holds the firehoses of a piece and moves the missing ones. If too many are in use, the piece
     /// holds nothing and waits for its turn.
-    pub(super) fn reach_for(&mut self, id: u64, cx: &mut StepContext<'_>) {
+    pub(super) fn hold_firehoses(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
             return self
                 .impossible
@@ -30,7 +30,7 @@ impl Initiator {
             self.wait_for_firehoses(id, peer);
             return;
         }
-        if !self.try_reach(id, cx) {
+        if !self.try_hold_firehoses(id, cx) {
             self.wait_for_firehoses(id, peer);
         }
     }
@@ -48,7 +48,7 @@ impl Initiator {
         }
     }
 
-    fn try_reach(&mut self, id: u64, cx: &mut StepContext<'_>) -> bool {
+    fn try_hold_firehoses(&mut self, id: u64, cx: &mut StepContext<'_>) -> bool {
         let Some(piece) = self.pieces.get(&id) else {
             self.impossible
                 .note("a piece that is over waits for firehoses");
@@ -63,7 +63,7 @@ impl Initiator {
         };
         let bytes = Sequence { addr: remote, len };
         let table = self.table_of(peer);
-        let mut look = table.look(run, used);
+        let mut look = table.acquire_run(run, used);
         if look.read_only {
             table.drop_holds(&look.holds);
             // One read-only page makes the whole extent read-only, so a copy may still succeed.
@@ -75,10 +75,10 @@ impl Initiator {
             // An extent that the piece uses in part may be in its way, so the count has all its
             // buckets.
             table.drop_holds(&look.holds);
-            if !table.free_up(run.count) {
+            if !table.make_room(run.count) {
                 return false;
             }
-            look = table.look(run, used);
+            look = table.acquire_run(run, used);
             needs = table.set_aside(&look.gaps, bytes, cx.limits());
         }
         let Some(needs) = needs else {
@@ -100,7 +100,7 @@ impl Initiator {
         let piggybacks =
             needs.len() == 1 && look.joins.is_empty() && len <= cx.config().piggyback as u64;
         for needs in needs.chunks(MAX_LIST) {
-            self.ask(id, peer, needs.to_vec(), (true, None), piggybacks, cx);
+            self.send_move(id, peer, needs.to_vec(), (true, None), piggybacks, cx);
         }
         if !piggybacks {
             self.request_local(id, cx);
@@ -109,7 +109,7 @@ impl Initiator {
     }
 
     /// Asks for the remote side of one operation (rendezvous and its kin).
-    pub(super) fn shake_hands(&mut self, id: u64, cx: &mut StepContext<'_>) {
+    pub(super) fn handshake(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
             return self.impossible.note("a piece that is over asks its peer");
         };
@@ -124,12 +124,12 @@ impl Initiator {
             run,
             preferred: run,
         };
-        self.ask(id, peer, vec![need], (false, None), false, cx);
+        self.send_move(id, peer, vec![need], (false, None), false, cx);
         self.request_local(id, cx);
     }
 
     /// Holds memory that was registered from the start; other memory is copied.
-    pub(super) fn reach_static(&mut self, id: u64, cx: &mut StepContext<'_>) {
+    pub(super) fn hold_static(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
             return self
                 .impossible
@@ -141,7 +141,7 @@ impl Initiator {
                 .impossible
                 .note("an operation was begun that leaves the address space");
         };
-        let look = self.table_of(peer).look(run, used);
+        let look = self.table_of(peer).acquire_run(run, used);
         if look.gaps.is_empty() && !look.read_only {
             self.stats.remote_hits += 1;
             self.with_piece(id, |piece| piece.remote_side.holds = look.holds);
@@ -152,12 +152,12 @@ impl Initiator {
         }
     }
 
-    pub(super) fn ask(
+    pub(super) fn send_move(
         &mut self,
         id: u64,
         peer: u32,
         needs: Vec<Need>,
-        (cached, chosen): (bool, Option<Chosen>),
+        (cached, chosen): (bool, Option<MoveChoice>),
         piggybacks: bool,
         cx: &mut StepContext<'_>,
     ) {
@@ -186,11 +186,11 @@ impl Initiator {
             None => borrow,
         };
         let waiters = needs.iter().map(|need| (id, need.run)).collect();
-        let mut asked = Asked::new(needs.clone(), cached, waiters);
+        let mut asked = PendingMove::new(needs.clone(), cached, waiters);
         asked.piggybacked = piggybacks.then_some(id);
         asked.borrow = borrow;
         asked.chosen = chosen;
-        table.ask(name, asked);
+        table.record_move(name, asked);
         let releases = table.take_owed(MAX_LIST);
         self.stats.moves += 1;
         self.stats.released += releases.len() as u64;
@@ -286,7 +286,7 @@ impl Initiator {
         table.lend(granted.lent);
         if cached {
             self.land(from, granted, cx);
-        } else if let Some(asked) = table.answered(granted.id, 0) {
+        } else if let Some(asked) = table.end_move(granted.id, 0) {
             self.stats.refused += asked.refused.len() as u64;
             for (id, run) in &asked.waiters {
                 let holds = (asked.grants.iter())
@@ -297,7 +297,7 @@ impl Initiator {
                         key: grant.key,
                     })
                     .collect();
-                self.arrived(*id, holds, asked.refused.first().map(|(_, why)| *why), cx);
+                self.add_remote_holds(*id, holds, asked.refused.first().map(|(_, why)| *why), cx);
             }
         }
         Ok(())
@@ -318,13 +318,13 @@ impl Initiator {
         let grants = std::mem::take(&mut asked.grants);
         let landed: Vec<_> = (grants.iter().filter(|grant| table.land(grant)).copied()).collect();
         let attached = landed.iter().map(|grant| grant.run.count).sum();
-        let Some(asked) = table.answered(granted.id, attached) else {
+        let Some(asked) = table.end_move(granted.id, attached) else {
             return self
                 .impossible
                 .note("a move lands that was not under route");
         };
         let strays = match cx.config().strategy {
-            Strategy::Foresight => table.came(&landed),
+            Strategy::Foresight => table.assign_arrivals(&landed),
             _ => Vec::new(),
         };
         self.stats.refused += asked.refused.len() as u64;
@@ -337,26 +337,26 @@ impl Initiator {
                 self.piggyback_done(*id, granted.piggyback, cx);
                 continue;
             }
-            let look = self.table_of(from).look(*run, used);
+            let look = self.table_of(from).acquire_run(*run, used);
             let why = (asked.refused.iter())
                 .find(|(refused, _)| refused.overlaps(*run))
                 .map(|(_, why)| *why)
                 .or(look.read_only.then_some(Refusal::ReadOnly))
                 .or((!look.gaps.is_empty() || !look.joins.is_empty()).then_some(Refusal::Limit));
-            self.arrived(*id, look.holds, why, cx);
+            self.add_remote_holds(*id, look.holds, why, cx);
         }
         let table = self.table_of(from);
         landed.iter().for_each(|grant| table.settle(grant));
         if let Some(chosen) = asked.chosen {
             let is_refused = !asked.refused.is_empty();
             let count = asked.needs.iter().map(|need| need.preferred.count).sum();
-            self.learn(from, &landed, &chosen, is_refused.then_some(count));
+            self.record_move_outcome(from, &landed, &chosen, is_refused.then_some(count));
         }
         let table = self.table_of(from);
         table.shrink();
         self.settle_ahead(from, &strays, cx);
         self.answer_revocations(from, cx);
-        self.firehoses_free(from, cx);
+        self.serve_waiting(from, cx);
     }
 
     /// Ends a piece whose data was piggybacked on its move or on the answer.
@@ -387,7 +387,7 @@ impl Initiator {
     }
 
     /// Adds arrived holds to the remote side of a piece.
-    fn arrived(
+    fn add_remote_holds(
         &mut self,
         id: u64,
         holds: Vec<RemoteHold>,
@@ -405,13 +405,13 @@ impl Initiator {
         if reach.pending == 0 {
             reach.holds.sort_unstable_by_key(|hold| hold.run.first);
             if piece.local_side != LocalSide::Unasked {
-                self.both_sides(id, cx);
+                self.transfer_when_ready(id, cx);
             }
         }
     }
 
     /// Serves the pieces that wait for firehoses at a peer, in order, because some may be free.
-    pub(super) fn firehoses_free(&mut self, peer: u32, cx: &mut StepContext<'_>) {
+    pub(super) fn serve_waiting(&mut self, peer: u32, cx: &mut StepContext<'_>) {
         let Some(table) = self.tables.get_mut(&peer) else {
             return self
                 .impossible
@@ -428,7 +428,7 @@ impl Initiator {
             && let Some(id) = table.queue.pop_front()
         {
             self.waiting -= 1;
-            if !self.try_reach(id, cx) {
+            if !self.try_hold_firehoses(id, cx) {
                 self.waiting += 1;
                 self.table_of(peer).queue.push_front(id);
                 return;

@@ -10,7 +10,7 @@ use crate::{
 
 /// The decision of `auto` about a move.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::engine) struct Chosen {
+pub(in crate::engine) struct MoveChoice {
     /// The class of its operations.
     pub(in crate::engine) class: OperationClass,
     /// True if something is evicted for it.
@@ -23,7 +23,7 @@ pub(in crate::engine) struct Chosen {
 
 /// A move in flight.
 #[derive(Debug)]
-pub(in crate::engine) struct Asked {
+pub(in crate::engine) struct PendingMove {
     pub(in crate::engine) needs: Vec<Need>,
     /// The pieces that wait, with the buckets that each waits for.
     pub(in crate::engine) waiters: Vec<(u64, Run)>,
@@ -36,12 +36,12 @@ pub(in crate::engine) struct Asked {
     /// True if the grants stay in the table, and false if they serve one operation.
     pub(in crate::engine) cached: bool,
     /// The decision about it, under `auto`.
-    pub(in crate::engine) chosen: Option<Chosen>,
+    pub(in crate::engine) chosen: Option<MoveChoice>,
     pub(in crate::engine) grants: Vec<Grant>,
     pub(in crate::engine) refused: Vec<(Run, Refusal)>,
 }
 
-impl Asked {
+impl PendingMove {
     /// The firehoses set aside, if the grants stay.
     pub(super) fn reserved(&self) -> u64 {
         if self.cached { self.reserved } else { 0 }
@@ -64,7 +64,7 @@ impl Asked {
 
 impl FirehoseTable {
     /// Records a move.
-    pub(in crate::engine) fn ask(&mut self, id: u64, asked: Asked) {
+    pub(in crate::engine) fn record_move(&mut self, id: u64, asked: PendingMove) {
         if asked.cached {
             for need in &asked.needs {
                 let Run { first, .. } = need.preferred;
@@ -107,7 +107,7 @@ impl FirehoseTable {
     }
 
     /// Ends a move that was answered completely, with so many firehoses attached.
-    pub(in crate::engine) fn answered(&mut self, id: u64, attached: u64) -> Option<Asked> {
+    pub(in crate::engine) fn end_move(&mut self, id: u64, attached: u64) -> Option<PendingMove> {
         let asked = self.asked.remove(&id)?;
         if asked.cached {
             for need in &asked.needs {

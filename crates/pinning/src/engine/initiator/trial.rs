@@ -1,4 +1,4 @@
-//! Which way the pieces of `auto` went, and what that took.
+//! The routes of pieces under `auto`, and their times.
 
 use super::{
     super::{
@@ -9,36 +9,36 @@ use super::{
 };
 use crate::Direction;
 
-/// Which way `auto` sent a piece, to find out what that takes.
+/// The trial of a route that `auto` chose for a piece, which measures its time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tried {
+pub(super) struct RouteTrial {
     pub(super) class: OperationClass,
-    /// None as long as it is not known, or if it went several.
+    /// The route; `None` while it is not known, or if the piece took several.
     pub(super) route: Option<PieceRoute>,
-    /// When it began, if it is timed.
+    /// The start, if the piece is timed.
     begun: Option<u64>,
-    /// How many of its class it stands for: what is copied is not cut.
+    /// The number of pieces of its class that it stands for, because a copy is not cut.
     pub(super) parts: u64,
-    /// How busy moves had kept the peer by then.
+    /// The epoch of the peer's load at its start.
     began: u32,
 }
 
 impl Initiator {
     /// Begins to time a piece, if it is to be timed.
-    pub(super) fn try_piece(
+    pub(super) fn start_trial(
         &mut self,
         peer: u32,
         direction: Direction,
         len: u64,
         own: Own,
-    ) -> Option<Tried> {
+    ) -> Option<RouteTrial> {
         let choice = self.choice.as_mut()?;
         let class = RouteChoice::class(direction, len, own == Own::Transient);
         let tables = &self.tables;
         // A peer that registers memory answers late.
         let table = tables.get(&peer);
         let is_free = || table.is_none_or(|table| table.asked.is_empty() && table.load.is_free());
-        Some(Tried {
+        Some(RouteTrial {
             class,
             route: None,
             begun: choice.begin(class, is_free),
@@ -47,20 +47,20 @@ impl Initiator {
         })
     }
 
-    /// Notes which way a piece goes.
-    pub(super) fn goes(&mut self, id: u64, route: PieceRoute) {
-        self.with_piece(id, |piece| piece.goes(route));
+    /// Notes the route of a piece.
+    pub(super) fn set_route(&mut self, id: u64, route: PieceRoute) {
+        self.with_piece(id, |piece| piece.set_route(route));
     }
 
-    /// The peer had to register what it was thought to have registered: that is no hit.
-    pub(super) fn was_far(&mut self, id: u64, cx: &StepContext<'_>) {
+    /// Notes that the peer had to register memory of a supposed hit.
+    pub(super) fn note_peer_registered(&mut self, id: u64, cx: &StepContext<'_>) {
         let Some(piece) = self.pieces.get_mut(&id) else {
             return;
         };
-        if let Some(tried) = &mut piece.tried
-            && tried.route == Some(PieceRoute::Hit)
+        if let Some(trial) = &mut piece.trial
+            && trial.route == Some(PieceRoute::Hit)
         {
-            tried.route = None;
+            trial.route = None;
             let run = cx.limits().geometry.span(piece.remote, piece.len).ok();
             if let Some((run, table)) = run.zip(self.tables.get_mut(&piece.peer)) {
                 let kept = table.kept(cx.limits().total, cx.config().ranks);
@@ -69,27 +69,27 @@ impl Initiator {
         }
     }
 
-    /// A piece is over, or went another way than was tried.
-    pub(super) fn tried(&mut self, id: u64, is_fine: bool) {
+    /// Ends the trial of a piece that is over, or that takes another route than was tried.
+    pub(super) fn end_trial(&mut self, id: u64, is_fine: bool) {
         let (Some(choice), Some(piece)) = (&mut self.choice, self.pieces.get_mut(&id)) else {
             return;
         };
-        let Some(tried) = piece.tried.take() else {
+        let Some(trial) = piece.trial.take() else {
             return;
         };
-        let took = choice.stop(tried.begun);
+        let took = choice.stop(trial.begun);
         let table = self.tables.get_mut(&piece.peer);
-        let is_undisturbed = table.is_none_or(|table| table.load.finish(tried.began));
-        let Some(route) = tried.route.filter(|_| is_fine) else {
+        let is_undisturbed = table.is_none_or(|table| table.load.finish(trial.began));
+        let Some(route) = trial.route.filter(|_| is_fine) else {
             return;
         };
-        // What a move is part of takes what the move takes.
+        // A piece that a move is part of takes as long as the move.
         if !is_undisturbed && route != PieceRoute::PeerRegisters {
             return;
         }
         if let Some(nanos) = took {
-            // Zero is what was not tried.
-            choice.record_time(tried.class, route, (nanos / tried.parts).max(1));
+            // Zero stands for a route without a sample.
+            choice.record_time(trial.class, route, (nanos / trial.parts).max(1));
         }
     }
 }
