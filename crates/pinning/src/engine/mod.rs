@@ -319,9 +319,9 @@ impl Engine {
         }
     }
 
-    /// Decides about an operation that [asked](Hot::ask), holds both sides, and whose thread waits
-    /// for it. `Some` lets it post at once; then report the time with [`hit_took`](Self::hit_took).
-    /// `None` sends it to the engine.
+    /// Decides about an operation that [asked](Hot::ask), holds both sides, and is waited for.
+    /// `Some` lets it post at once; then report the time with [`hit_took`](Self::hit_took). `None`
+    /// sends it to the engine.
     pub fn time_hit(&mut self, peer: u32, direction: Direction, len: u64) -> Option<TimedHit> {
         self.initiator.time_hit(peer, direction, len)
     }

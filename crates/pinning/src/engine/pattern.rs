@@ -37,7 +37,7 @@ pub(super) struct Pattern {
 
 impl Pattern {
     /// Returns the number of buckets to ask for, from the first of a miss on. Misses in sequence
-    /// widen it until the cost of a call hardly matters; any other miss narrows it to the need.
+    /// widen it until the cost of a call hardly matters. Any other miss narrows it to the need.
     /// `ends` moves an end to the end of an operation.
     pub(super) fn width(
         &mut self,

@@ -273,17 +273,18 @@ impl RouteCosts {
     }
 }
 
-/// What moves took; until one was measured, what the conduit says of registrations.
+/// The times of moves. Until the first sample, the conduit's costs of registrations stand in.
 #[derive(Debug)]
 pub(super) struct MovePrices {
-    /// Without and with something that is given up.
+    /// The measured times, without and with an eviction.
     took: [[u64; WIDTHS]; 2],
-    /// What the conduit says.
+    /// The conduit's costs.
     said: [[u64; WIDTHS]; 2],
-    /// How many were measured of each, up to [`FIRST`].
+    /// The number of samples of each, up to [`FIRST`].
     samples: [[u32; WIDTHS]; 2],
-    /// What registering and deregistering so many takes whoever does it: a move that gives something up
-    /// may be answered before it is done, but who does it has no time for the next operation.
+    /// The least price with an eviction: the cost of registering and deregistering. The target may
+    /// answer such a move before it has deregistered, but has no time for the next operation until
+    /// then.
     least: [u64; WIDTHS],
 }
 
@@ -304,13 +305,13 @@ impl MovePrices {
         }
     }
 
-    /// What a move of so many buckets takes, beside operations that take so long.
+    /// The price of a move of so many buckets, beside an operation of `beside` nanoseconds.
     pub(super) fn of(&self, count: u64, evicts: bool, beside: u64) -> u64 {
         let width = width(count);
         let least = if evicts { self.least[width] } else { 0 };
         let row = usize::from(evicts);
-        // They may have waited for what the peer deregistered before, or for the scheduler: what seems dear
-        // is not tried again soon.
+        // The first samples may include a wait for the peer's earlier work or for the scheduler. A
+        // move that seems dear would not be tried again soon.
         let most = if self.samples[row][width] < FIRST {
             self.said[row][width].saturating_mul(FIRST_MOVES)
         } else {
@@ -333,7 +334,7 @@ impl MovePrices {
 }
 
 fn width(count: u64) -> usize {
-    // Rounded up: what is dear is not thought cheap.
+    // The width is rounded up, so that no dear move seems cheap.
     (count.max(1).next_power_of_two().ilog2() as usize).min(WIDTHS - 1)
 }
 
@@ -382,7 +383,7 @@ mod tests {
         }
         let (copy, _) = costs.saving(class).expect("copies are known");
         assert!((150..400).contains(&copy), "{copy}");
-        // What takes less now is believed within some operations.
+        // Faster samples count within a few operations.
         (0..40).for_each(|_| costs.record(class, PieceRoute::Copied, 60));
         assert!(costs.saving(class) < Some((70, 0)));
     }
@@ -421,13 +422,13 @@ mod tests {
             ways,
             Some([(PieceRoute::Hit, 10_000), (PieceRoute::Copied, 48_000)])
         );
-        // It is found out when that was paid for.
+        // A trial measures copies when it was paid for.
         costs.forget(long, PieceRoute::Copied);
         assert!(costs.needs(long, PieceRoute::Copied));
         costs.record(long, PieceRoute::Copied, 20_000);
         assert_eq!(costs.saving(long), Some((20_000, 10_000)));
-        // Those that take little longer say nothing, nor do those that are far shorter; nor where the class's own hits
-        // take longer than that, or where it has moves and no hits.
+        // There is no estimate from classes with little difference, nor from far shorter ones.
+        // Neither is there one if the class's own hits take longer, or if it has moves and no hits.
         for (route, nanos) in [
             (PieceRoute::Hit, 50_000),
             (PieceRoute::PeerRegisters, 10_000),

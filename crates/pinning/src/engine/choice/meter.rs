@@ -14,12 +14,12 @@ pub(in crate::engine) struct Meter {
 const HIDDEN: u64 = 4;
 
 impl Meter {
-    /// Advances the clock to `now`. Since the last call `under_way` operations were in flight, and
+    /// Advances the clock to `now`. Since the last call `in_flight` operations were in flight, and
     /// `moved` says if the network moved data of any.
-    pub(in crate::engine) fn tell(&mut self, now: u64, under_way: usize, moved: bool) {
+    pub(in crate::engine) fn tell(&mut self, now: u64, in_flight: usize, moved: bool) {
         if let Some(told) = self.told {
             let passed = now.saturating_sub(told);
-            self.shared += passed / under_way.max(1) as u64;
+            self.shared += passed / in_flight.max(1) as u64;
             self.idle += passed / if moved { HIDDEN } else { 1 };
         }
         self.told = Some(now);

@@ -3,8 +3,8 @@
 //!
 //! The choice is a question of renting or buying. A copied operation pays, beside the cost of a
 //! hit, a *rent*; attaching its buckets has a *price*. A bucket is attached when it has recently
-//! paid about as much rent as its price, or when it soon will: misses in sequence are expected to
-//! go on as long again. While firehoses are free, the price takes no other bucket's place. Then a
+//! paid about as much rent as its price, or when it soon will. Misses in sequence are expected to go
+//! on as long again. While firehoses are free, the price takes no other bucket's place. Then a
 //! miss is attached at once, as long as enough attached buckets are [used again](reuse).
 //!
 //! So a full table stays as it is unless another bucket is used far more. Of random uses over more

@@ -181,9 +181,9 @@ impl RouteChoice {
         needs == [false; 2] && self.costs.copies_beat_hits(class)
     }
 
-    /// Decides the route of a get that the peer may write here. `near` says that the peer's memory,
-    /// from `place` on, is likely registered. `room` says, if it could stay registered too, that it
-    /// is likely used again.
+    /// Decides the route of a get that the peer may write here. `near` says that the peer has
+    /// likely registered the memory from `place` on. `room` is `None` if it could not stay
+    /// registered, and else true if it is likely used again.
     pub(in crate::engine) fn choose_pull_route(
         &mut self,
         class: OperationClass,

@@ -98,7 +98,7 @@ impl Initiator {
         };
         let Some(trial) = piece.trial else {
             self.impossible
-                .note("a route is chosen for a piece that is not trial");
+                .note("a route is chosen for a piece without a trial");
             return None;
         };
         let Ok(run) = cx.limits().geometry.span(piece.remote, piece.len) else {

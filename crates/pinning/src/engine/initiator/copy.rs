@@ -12,7 +12,7 @@ use crate::{Action, Direction, Message, Refusal, Violation};
 /// The chunks in flight at once, at least and at most.
 const WINDOW: (u64, u64) = (3, 16);
 /// The bytes of short chunks in flight together, which fill the round trip of the messages.
-const UNDER_WAY: u64 = 64 << 10;
+const IN_FLIGHT: u64 = 64 << 10;
 /// Smaller chunks cost more in messages than they save in overlap (ARMCI §3: from 2 KB up).
 const LEAST: u64 = 2 << 10;
 
@@ -24,7 +24,7 @@ pub(super) struct CopyProgress {
     /// The most chunks in flight at once.
     window: u32,
     next: u64,
-    under_way: u32,
+    in_flight: u32,
 }
 
 /// The length of a chunk: a quarter of the piece, so that the pipeline is filled, within the
@@ -55,7 +55,7 @@ fn window(chunk: u64, len: u64) -> u32 {
     if len <= chunk {
         1
     } else {
-        UNDER_WAY.div_ceil(chunk).clamp(WINDOW.0, WINDOW.1) as u32
+        IN_FLIGHT.div_ceil(chunk).clamp(WINDOW.0, WINDOW.1) as u32
     }
 }
 
@@ -84,7 +84,7 @@ impl Initiator {
 
     fn send_chunks(&mut self, id: u64, cx: &mut StepContext<'_>) {
         while let Some(piece) = self.pieces.get(&id)
-            && piece.copy.under_way < piece.copy.window
+            && piece.copy.in_flight < piece.copy.window
             && piece.copy.next < piece.len
             && piece.failed.is_none()
         {
@@ -97,7 +97,7 @@ impl Initiator {
                 .insert(transfer, TransferKind::Chunk { piece: id, at });
             self.with_piece(id, |piece| {
                 piece.copy.next += u64::from(len);
-                piece.copy.under_way += 1;
+                piece.copy.in_flight += 1;
                 piece.transfers += 1;
             });
             let (message, data) = if direction == Direction::Put {
@@ -191,7 +191,7 @@ impl Initiator {
     ) {
         self.transfers.remove(&transfer);
         self.with_piece(id, |piece| {
-            piece.copy.under_way = piece.copy.under_way.saturating_sub(1);
+            piece.copy.in_flight = piece.copy.in_flight.saturating_sub(1);
             if let Some(why) = refused {
                 piece.failed.get_or_insert(crate::Error::Unreachable {
                     rank: piece.peer,

@@ -145,7 +145,7 @@ impl Initiator {
         }
         let Some(piece) = self.pieces.get(&id) else {
             self.impossible
-                .note("firehoses are looked for for a piece that is over");
+                .note("firehoses are looked up for a piece that is over");
             return false;
         };
         let (peer, used) = (piece.peer, piece.direction.remote());

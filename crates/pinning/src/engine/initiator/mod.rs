@@ -123,10 +123,10 @@ impl Initiator {
 
     /// Tells the time in nanoseconds, for `auto`.
     pub(super) fn tell_time(&mut self, now: u64) {
-        let under_way = self.pieces.len();
+        let in_flight = self.pieces.len();
         let moved = self.one_sided > 0;
         if let Some(choice) = &mut self.choice {
-            choice.meter.tell(now, under_way, moved);
+            choice.meter.tell(now, in_flight, moved);
         }
     }
 

@@ -306,22 +306,16 @@ impl Initiator {
     /// Records the grants of a move in the table and serves all waiters.
     fn land(&mut self, from: u32, granted: Granted, cx: &mut StepContext<'_>) {
         let Some(table) = self.tables.get_mut(&from) else {
-            return self
-                .impossible
-                .note("a move lands that was not under route");
+            return self.impossible.note("a move lands that was not in flight");
         };
         let Some(asked) = table.asked.get_mut(&granted.id) else {
-            return self
-                .impossible
-                .note("a move lands that was not under route");
+            return self.impossible.note("a move lands that was not in flight");
         };
         let grants = std::mem::take(&mut asked.grants);
         let landed: Vec<_> = (grants.iter().filter(|grant| table.land(grant)).copied()).collect();
         let attached = landed.iter().map(|grant| grant.run.count).sum();
         let Some(asked) = table.end_move(granted.id, attached) else {
-            return self
-                .impossible
-                .note("a move lands that was not under route");
+            return self.impossible.note("a move lands that was not in flight");
         };
         let strays = match cx.config().strategy {
             Strategy::Foresight => table.assign_arrivals(&landed),
