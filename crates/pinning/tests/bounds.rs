@@ -1,4 +1,4 @@
-//! What a peer can make an engine note down, or attach, by messages that no honest one sends.
+//! Limits on the state that a peer's dishonest messages can cause in an engine.
 
 use hydrant_pinning::{
     Config, Decisions, Direction, Engine, Error, Message, Operation, Own, Refusal, Region, Run,
@@ -99,7 +99,7 @@ fn pulls_beyond_what_is_noted_down_are_refused() {
         let mut out = Decisions::default();
         let outcome = engine.message(1, pull, Verdict::Fine, &mut out);
         outcome.expect("an honest rank may ask so much");
-        // What is pulled is never registered here.
+        // The pulled memory is never registered here.
         let answer = Message::Pulled {
             id,
             refused: Some(Refusal::Limit),

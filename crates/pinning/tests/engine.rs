@@ -1,4 +1,4 @@
-//! Engines of several ranks against a naive world that does what they say in any order.
+//! Engines of several ranks in a naive world that carries out their decisions in any order.
 
 mod world;
 
@@ -10,7 +10,7 @@ use world::{
     plan::{COSTS, PAGE, Plan, Step, any_foreseen_step, any_plan, any_step},
 };
 
-/// Two ranks with eight firehoses each, and pages of which the first dozen are as any.
+/// Makes two ranks with eight firehoses each. The first dozen pages are ordinary.
 fn pair() -> World {
     World::new(Plan {
         seed: 4,
@@ -39,8 +39,8 @@ fn a_piece_whose_own_firehoses_are_in_its_way_gives_them_up() {
     let mut world = pair();
     let page = PAGE as u64;
     let (local, remote) = (world.ranks[0].memory.base(), world.ranks[1].memory.base());
-    // Two extents of four buckets take all eight firehoses; the third put needs an end of each
-    // and two between them.
+    // Two extents of four buckets take all eight firehoses. The third put needs an end of each and
+    // two buckets between them.
     for (first, count) in [(0, 4), (6, 4), (3, 4)] {
         world.start(
             0,
@@ -74,8 +74,8 @@ fn an_operation_begun_before_its_memory_was_lent_again_is_served() {
         unmap: true,
     });
     world.drain();
-    // What is being registered of the second holds up that both pages are lent again; a get of the
-    // first is on its way meanwhile, and comes when they are there.
+    // A registration in the second bucket delays the loan of both pages. A get of the first page is
+    // in flight meanwhile, and arrives when the pages are there.
     world.start(0, 1, Direction::Put, local, remote + 5 * page, 8);
     // The own side is registered, and the move arrives.
     world.step(&Step::Advance(0));
@@ -102,8 +102,8 @@ fn what_a_peer_pulls_may_stay_registered_with_memory_whose_operation_is_over() {
     });
     let page = PAGE as u64;
     let (own, theirs) = (world.ranks[1].memory.base(), world.ranks[0].memory.base());
-    // Of two pages the second may come and go: one extent for one operation. The first page lasts, and is
-    // pulled from there.
+    // The second of two pages is transient, so both form one extent for one operation. The first
+    // page is persistent, and is pulled from there.
     world.start(1, 0, Direction::Put, own + 6 * page, theirs, 2 * page);
     world.start(0, 1, Direction::Get, theirs + 4 * page, own + 6 * page, 8);
     let is_pull =
@@ -124,7 +124,7 @@ fn what_a_peer_pulls_may_stay_registered_with_memory_whose_operation_is_over() {
     assert!(!world.ranks[1].nic.keys.values().any(mixed), "it goes then");
 }
 
-/// The pair, by the strategy that foresees what is needed.
+/// Makes the pair of ranks under the strategy `foresight`.
 fn foreseeing() -> World {
     World::new(Plan {
         strategy: hydrant_pinning::Strategy::Foresight,
@@ -132,7 +132,7 @@ fn foreseeing() -> World {
     })
 }
 
-/// A step that says whether four buckets of rank 1 from one on are needed soon.
+/// A step that expects four buckets of rank 1 to be needed soon, or not.
 fn foreseen(bucket: u16, soon: bool) -> Step {
     Step::Foresee {
         rank: 0,
@@ -159,13 +159,13 @@ fn a_put_that_was_foreseen_waits_for_no_move() {
         world.drain();
         assert_eq!((moves(&world), world.book.served), (1, served));
     }
-    // One that comes while the move is on its way waits for that one.
+    // A put that comes while the move is in flight waits for that move.
     world.step(&foreseen(0, false));
     world.step(&foreseen(0, true));
     put(&mut world);
     world.drain();
     assert_eq!((moves(&world), world.book.served), (2, 4));
-    // What leaves while it is used leaves with the put.
+    // Firehoses that are to leave while in use leave with the put.
     put(&mut world);
     world.step(&foreseen(0, false));
     assert_eq!(world.given_back_later, 1);
@@ -174,7 +174,7 @@ fn a_put_that_was_foreseen_waits_for_no_move() {
         (moves(&world), world.ranks[1].engine.attached_by(0)),
         (2, 0)
     );
-    // What was not foreseen is asked for, and given back at once.
+    // Firehoses that were not foreseen are asked for, and given back at once.
     put(&mut world);
     world.drain();
     assert_eq!((moves(&world), world.book.served), (3, 6));
@@ -188,7 +188,7 @@ fn what_is_foreseen_keeps_within_the_firehoses_there_are() {
         world.step(&foreseen(bucket, true));
         world.drain();
     }
-    // Eight, and none that somebody foresaw is taken off for another.
+    // There are eight firehoses, and no foreseen one is taken off for another.
     assert_eq!(world.ranks[0].engine.firehoses(1).0, 8);
     assert_eq!((world.ahead, world.ranks[1].nic.buckets), (2, 8));
     world.step(&foreseen(4, false));
@@ -218,7 +218,7 @@ proptest! {
         steps in prop::collection::vec(any_step(), 0..400),
     ) {
         let first = run(&plan, &steps);
-        // The same again, to the last action.
+        // The same steps lead to the same actions, to the last one.
         prop_assert_eq!(first, run(&plan, &steps));
     }
 
@@ -258,7 +258,7 @@ proptest! {
         for rank in 1..target {
             let local = world.ranks[rank].memory.base();
             let mut here = 0;
-            // As many again as it owns are put all the same.
+            // A put of twice the owned firehoses succeeds all the same.
             while here < 2 * share {
                 let Some(at) = places.next() else {
                     break;
@@ -279,7 +279,7 @@ proptest! {
     }
 }
 
-/// Seconds for which the long runs go on: `HYDRANT_SOAK`.
+/// The seconds of the long runs, from `HYDRANT_SOAK`.
 fn seconds() -> u64 {
     let set = std::env::var("HYDRANT_SOAK").ok();
     set.and_then(|text| text.parse().ok()).unwrap_or(4)
@@ -292,7 +292,7 @@ fn a_revocation_ends_when_the_last_hit_does() {
     let (local, remote) = (world.ranks[0].memory.base(), world.ranks[1].memory.base());
     world.start(0, 1, Direction::Put, local, remote, 8);
     world.drain();
-    // Another one, to other bytes of the same buckets, is a hit; its memory goes meanwhile.
+    // Another put, to other bytes of the same buckets, is a hit. Its memory goes meanwhile.
     let hot = world.ranks[0].engine.hot().clone();
     let hit = hot
         .hit(1, remote, local, 8, Direction::Put)
@@ -316,8 +316,8 @@ fn a_revocation_ends_when_the_last_hit_does() {
     );
 }
 
-/// Runs worlds one after the other, from the seed in `HYDRANT_SOAK_SEED` on.
-/// `rare`: what may never happen in so short a time.
+/// Runs worlds one after the other, from the seed in `HYDRANT_SOAK_SEED` on. The routes in `rare`
+/// may be missing in so short a time.
 fn soak(kind: &str, rare: &[&str], mut world_of: impl FnMut(u64) -> World) {
     let start = std::time::Instant::now();
     let first = std::env::var("HYDRANT_SOAK_SEED").ok();
@@ -351,7 +351,7 @@ fn soak(kind: &str, rare: &[&str], mut world_of: impl FnMut(u64) -> World) {
     );
     println!("{seen:?}");
     assert!(served > failed / 4, "{served} against {failed}");
-    // A world in which nothing happens proves nothing.
+    // A world without any event proves nothing.
     seen.retain(|what, times| *times == 0 && !rare.contains(what));
     let never: Vec<_> = seen.keys().collect();
     assert!(never.is_empty() || seed - first < 100, "{never:?}");

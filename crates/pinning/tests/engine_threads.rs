@@ -1,5 +1,5 @@
-//! Threads that hit without a lock, beside an engine behind one: nobody who waits for firehoses
-//! or own memory is forgotten, whoever gives them back.
+//! Threads that hit without a lock, beside an engine behind one. Each waiter for firehoses or own
+//! memory is served, whoever gives them back.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -13,7 +13,7 @@ use hydrant_pinning::{
 
 const BUCKET: u64 = 4096;
 
-/// Two ranks, of which the first does something; what engines say is done at once.
+/// Two ranks, of which the first begins operations. Decisions are carried out at once.
 struct Pair {
     engines: [Engine; 2],
     keys: u64,

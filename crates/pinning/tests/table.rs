@@ -1,4 +1,4 @@
-//! The hot table against a model that looks through everything it has.
+//! The hot table against a model that searches all its buckets.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use hydrant_pinning::table::{BucketTable, Editor, Error, Extent, FoundBucket, MAX_REFERENCES};
 use proptest::prelude::*;
 
-/// Few enough buckets that extents meet, enough for the index to grow.
+/// Few enough buckets that extents meet, and enough for the index to grow.
 const BUCKETS: u64 = 400;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Adds what is not there of `len` buckets from `base`, the first held so often.
+    /// Adds the missing ones of `len` buckets from `base`, the first with so many references.
     Insert {
         base: u64,
         len: u64,
@@ -50,7 +50,7 @@ struct Bucket {
     closed: bool,
 }
 
-/// What the table should be: every bucket, and the first buckets of the queued extents.
+/// The expected table: every bucket, and the first buckets of the queued extents.
 struct Model {
     buckets: BTreeMap<u64, Bucket>,
     queue: VecDeque<u64>,
@@ -86,7 +86,7 @@ impl Model {
         Some(found.extent)
     }
 
-    /// Whether the editor is to be told.
+    /// Returns true if the editor is to be told.
     fn release(&mut self, bucket: u64) -> bool {
         let found = self.buckets.get_mut(&bucket).unwrap();
         found.references -= 1;
@@ -137,7 +137,7 @@ impl Model {
     }
 }
 
-/// A table, its model, and the references that are out.
+/// A table, its model, and the references that are taken.
 struct Pair {
     editor: Editor,
     table: Arc<BucketTable>,
@@ -244,7 +244,7 @@ impl Pair {
                 assert_eq!(editor.close(slot), unheld);
             }
             Step::Queue(_) => {
-                // A closed extent is not queued again: it is on its way out.
+                // A closed extent is not queued again, because it is about to go.
                 if !model.buckets[&bucket].closed {
                     editor.queue(slot);
                     model.queue(bucket);
@@ -259,7 +259,7 @@ impl Pair {
         Some(self.held.swap_remove(at))
     }
 
-    /// Everything that can be asked is as in the model.
+    /// Compares every query with the model.
     fn check(&self) {
         let mut all: Vec<_> = self.editor.iter().collect();
         all.sort_unstable();

@@ -1,4 +1,4 @@
-//! The hot table under two threads that hit and an editor that takes away beneath them.
+//! The hot table under two hitting threads and an editor that evicts beneath them.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,13 +8,13 @@ use hydrant_pinning::table::{BucketTable, Editor, Extent};
 
 const BUCKETS: u64 = 64;
 
-/// How many hits and misses each thread must have had.
+/// The number of hits and misses that each thread must have had.
 const ENOUGH: u64 = 20_000;
 
-/// What is registered, as the NIC would know it: the key in force for each bucket, or 0.
+/// The registrations as the NIC knows them: the valid key of each bucket, or 0.
 struct Registered([AtomicU64; BUCKETS as usize]);
 
-/// What a thread has seen so far.
+/// The hits and misses of a thread so far.
 #[derive(Default)]
 struct Seen {
     hits: AtomicU64,
@@ -28,7 +28,7 @@ impl Seen {
     }
 }
 
-/// Adds the extent of four buckets around `bucket`, under a new key, where it is not there.
+/// Adds the extent of four buckets around `bucket`, under a new key, where it is missing.
 fn add(editor: &mut Editor, registered: &Registered, bucket: u64, key: u64) {
     let base = bucket / 4 * 4;
     if editor.get(base).is_some() {
@@ -102,13 +102,13 @@ fn nothing_is_given_up_under_a_hit_and_no_hit_has_a_wrong_key() {
         }
     });
 
-    // Nothing is held, so nothing stays off the queue and all of it goes.
+    // Nothing is held, so nothing stays off the queue and everything is evicted.
     let mut editor = editor.into_inner().unwrap();
     while editor.take_victim().is_some() {}
     assert!(editor.is_empty(), "{} buckets are left", editor.len());
 }
 
-/// Adds an extent, and gives one up where half of all buckets are there.
+/// Adds an extent, and evicts one where half of all buckets are present.
 fn change(editor: &mut Editor, registered: &Registered, key: u64) {
     add(editor, registered, key * 31 % BUCKETS, key);
     if editor.len() <= BUCKETS as usize / 2 {

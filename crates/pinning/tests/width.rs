@@ -1,6 +1,6 @@
-//! How wide extents get: a stream must not pay for a call a page, nor scattered access for
-//! pages it never touches, and a peer pays for what is really registered. One width for all was
-//! what made large puts slow and scattered ones slower in the Firehose that is shipped.
+//! The width of extents. A stream must not pay for a call for each page, nor scattered access for
+//! untouched pages. And a peer pays for the buckets that are really registered. A single width made
+//! large puts slow, and scattered ones slower, in the released Firehose.
 
 use std::collections::VecDeque;
 
@@ -11,13 +11,13 @@ use hydrant_pinning::{
 
 const PAGE: u64 = 4096;
 
-/// Two ranks that do at once what their engines say.
+/// Two ranks that carry out decisions at once.
 struct Pair {
     engines: [Engine; 2],
-    /// Pages of each registration at the target.
+    /// The pages of each registration at the target.
     widths: Vec<u64>,
     moves: u64,
-    /// Transfers of the operation that is under way, or was last.
+    /// The transfers of the operation in flight, or of the last one.
     transfers: u64,
     next: u64,
 }
@@ -28,7 +28,7 @@ impl Pair {
             let mut config = Config {
                 reads: true,
                 widening: true,
-                // Soft-RoCE, as measured: a call costs what 220 pages do.
+                // The costs of Soft-RoCE as measured: a call costs as much as 220 pages.
                 cost: CostModel {
                     per_op_ns: 39_800.0,
                     per_page_ns: 181.0,
@@ -114,7 +114,7 @@ impl Pair {
         assert!(done, "the put is complete");
     }
 
-    /// Firehoses that the asker has, and the buckets that the target has registered.
+    /// The firehoses of the asker, and the buckets that the target has registered.
     fn charged(&self) -> (u64, u64) {
         (
             self.engines[0].firehoses(1).0,
@@ -196,7 +196,7 @@ fn a_stream_past_the_credit_is_as_wide_as_the_credit_lets_it() {
     assert!(pair.widths.iter().all(|width| *width <= 64));
 }
 
-/// Where a field of blocks begins on both sides.
+/// The beginning of a field of blocks on both sides.
 const FIELD: u64 = 1 << 32;
 const BLOCK: u64 = 16 * PAGE;
 const BLOCKS: u64 = 32;

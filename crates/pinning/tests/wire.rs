@@ -1,4 +1,4 @@
-//! Messages to bytes and back, and bytes that are none.
+//! Messages to bytes and back, and bytes that are no message.
 
 use hydrant_pinning::{
     Message, Refusal, Region, Run,

@@ -1,4 +1,4 @@
-//! What only several threads at a time would do, step by step.
+//! The engine step by step, in orders that otherwise only several threads would cause.
 
 mod ahead;
 mod answers;
@@ -30,7 +30,7 @@ fn put(id: u64, bucket: u64) -> Operation {
     }
 }
 
-/// Does what was decided, as far as it is done here, and grants what is asked for: the rest.
+/// Carries the decisions out and grants the moves. Returns the decisions that the tests judge.
 fn answer(engine: &mut Engine, mut decided: Decisions) -> Decisions {
     let mut rest = Decisions::default();
     while !decided.is_empty() {
@@ -89,13 +89,13 @@ fn a_hit_that_found_one_side_only_is_made_up_for() {
     answer(&mut engine, out);
     assert_eq!((engine.busy(), engine.firehoses(1)), (0, (1, 1)));
 
-    // Another thread's hit has the remote side, and looks for the local one.
+    // Another thread's hit holds the remote side, and looks for the local side.
     let hot = engine.hot().clone();
     let hit = hot.hit_remote(1, 100 * BUCKET, 8).expect("it is attached");
     let mut out = Decisions::default();
     engine.begin(put(2, 200), &mut out).expect("a peer");
     assert!(out.is_empty(), "the only firehose is in use");
-    // It does not find it, gives the remote side back and goes to the engine.
+    // It misses, gives the remote side back and goes to the engine.
     assert!(hot.release(&hit), "somebody waits for it");
     let mut out = Decisions::default();
     engine.begin(put(3, 100), &mut out).expect("a peer");
@@ -123,7 +123,7 @@ fn what_is_under_way_with_a_peer_that_is_lost_ends() {
             result: Err(crate::Error::PeerLost(1))
         }]
     ));
-    // The hit ends after that, and finds nothing any more.
+    // The hit ends after that, and no later one finds anything.
     if hot.release(&hit) {
         engine.released(&hit.keep(), &mut out);
     }
@@ -140,7 +140,7 @@ fn what_is_under_way_with_a_peer_that_is_lost_ends() {
             result: Err(crate::Error::PeerLost(1))
         }]
     ));
-    // A message that was on its way says nothing.
+    // A message that was in flight has no effect.
     let late = Message::Revoke {
         id: 1,
         run: Run {

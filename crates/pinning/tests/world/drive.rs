@@ -1,4 +1,4 @@
-//! Doing what engines say, in whatever order, and checking that they may say so.
+//! Carries the engines' decisions out in any order, and checks that they are allowed.
 
 use hydrant_pinning::{
     Action, Ask, Attached, Decisions, Detached, Direction, Error, Operation, Own, Region, Run,
@@ -78,7 +78,7 @@ impl World {
         self.check();
     }
 
-    /// Every step takes as long as the next, by which `auto` chooses.
+    /// Advances the time that `auto` chooses by; every step takes the same time.
     fn tell_time(&mut self) {
         for own in &mut self.ranks {
             if own.engine.wants_time() {
@@ -87,13 +87,14 @@ impl World {
         }
     }
 
-    /// Until nothing is under way any more.
+    /// Steps until nothing is in flight.
     pub(crate) fn drain(&mut self) {
         self.fail_transfers = false;
         let mut helps = 200;
         for _ in 0..300_000 {
             if self.things() == 0 {
-                // While a rank answers nobody, some may wait for it and others for those.
+                // While the hostile rank answers nobody, some ranks may wait for it, and others for
+                // those.
                 if self.hostile.is_none_or(|rank| self.ranks[rank].lost) {
                     self.check_end();
                 }
@@ -150,7 +151,7 @@ impl World {
                 4 * bucket,
             ][(len >> 3) as usize % 5],
         });
-        // Some places are busier than others.
+        // Some addresses are busier than others.
         let place = |memory: &super::memory::Memory, at: u32| {
             let room = memory.len().saturating_sub(len) + 1;
             let at = u64::from(at >> 2)
@@ -168,7 +169,7 @@ impl World {
             place(&self.ranks[rank].memory, local),
             place(&self.ranks[peer].memory, remote),
         );
-        // Some go on where the last one ended.
+        // Some operations go on where the last one ended.
         let after = self.after.get(&(rank, peer, direction)).copied();
         let (local, remote) = match after.filter(|_| len.is_multiple_of(3)) {
             Some((local, remote))
@@ -184,7 +185,7 @@ impl World {
         self.start(rank, peer, direction, local, remote, len);
     }
 
-    /// What a helper does with its own rank's memory, at any time.
+    /// Acts as a helper on its own rank's memory, at any time.
     fn help(&mut self) {
         if self.plan.strategy != Strategy::Foresight || self.draw(3) > 0 {
             return;
@@ -194,7 +195,7 @@ impl World {
             return;
         }
         let bucket = self.plan.bucket();
-        // As often as not the same few.
+        // Half of the actions are on the same few buckets.
         let places = if self.draw(2) == 0 {
             8
         } else {
@@ -265,7 +266,7 @@ impl World {
         }
         let memory = &self.ranks[peer].memory;
         let (len, bucket_bytes) = (memory.len(), self.plan.bucket());
-        // As often as not the same few.
+        // Half of the actions are on the same few buckets.
         let places = match bucket % 2 {
             0 => (len / bucket_bytes).clamp(1, 4),
             _ => (len / bucket_bytes).max(1),
@@ -273,7 +274,7 @@ impl World {
         let start = memory.base() + u64::from(bucket >> 1) % places * bucket_bytes;
         let bytes = (1 + u64::from(buckets % 6)) * bucket_bytes;
         let bytes = bytes.min(memory.base() + len - start);
-        // Now and then what was foreseen before, which may be there by now.
+        // Now and then the memory was foreseen before, and may be attached by now.
         let mut again =
             (self.foreseen.keys()).filter(|(of, ..)| soon && bucket % 4 == 3 && *of == rank);
         let (peer, there) = match again.next_back() {
@@ -311,7 +312,7 @@ impl World {
         self.perform(rank, out, &[]);
     }
 
-    /// What was foreseen and refused is so no more, and nobody gives it back.
+    /// Forgets foreseen memory that was refused, which nobody gives back.
     fn look_at_foreseen(&mut self) {
         let Self {
             foreseen, ranks, ..
@@ -327,7 +328,7 @@ impl World {
         });
     }
 
-    /// Nothing is foreseen any more: then nobody holds anything of another's.
+    /// Ends all expectations, so that nobody holds memory of another rank.
     pub(crate) fn foresee_nothing(&mut self) {
         for (rank, peer, there) in std::mem::take(&mut self.foreseen).into_keys() {
             let mut out = Decisions::default();
@@ -392,7 +393,7 @@ impl World {
         let hot = self.ranks[rank].engine.hot().clone();
         let moves = direction == Direction::Put || self.plan.reads;
         let own = self.stands(rank, direction, local, len);
-        // Of a bucket of several pages, some may be gone though others last.
+        // Some pages of a bucket may be gone though others last.
         let copied = self.plan.pages > 1 && !self.ranks[peer].memory.lasts(remote, len);
         let hit = match own {
             Own::Persistent if moves && !copied => {
@@ -466,7 +467,7 @@ impl World {
         self.perform(rank, out, &[]);
     }
 
-    /// How the own memory of an operation stands.
+    /// The lifetime of an operation's own memory.
     pub(super) fn stands(&self, rank: usize, direction: Direction, local: u64, len: u64) -> Own {
         if direction == Direction::Put
             && len <= self.plan.inline
@@ -480,13 +481,13 @@ impl World {
         }
     }
 
-    /// What the NIC takes along.
+    /// The data that the NIC takes inline.
     pub(super) fn taken(&self, rank: usize, local: u64, len: u64) -> Vec<u8> {
         assert!(len <= self.plan.inline, "{len} bytes are too many");
         self.ranks[rank].memory.bytes(local, len).to_vec()
     }
 
-    /// All memory that may come and go does, but for what operations of its own rank use.
+    /// Maps all transient memory anew, except memory that operations of its own rank use.
     pub(super) fn remap(&mut self) {
         let Self { ranks, book, .. } = self;
         for (rank, own) in ranks.iter_mut().enumerate() {
@@ -499,7 +500,7 @@ impl World {
         }
     }
 
-    /// Whether nobody says what of a peer's registrations is not used any more.
+    /// Returns true if no peer tells which registrations are unused.
     pub(super) fn keeps(&self) -> bool {
         self.plan.strategy == Strategy::Rendezvous { unpin: false }
     }
@@ -526,9 +527,10 @@ impl World {
             if self.ranks[to].lost {
                 return;
             }
-            match Some(to) == self.hostile {
-                true => self.misanswer(from, &bytes),
-                false => self.deliver(from, to, &bytes),
+            if Some(to) == self.hostile {
+                self.misanswer(from, &bytes)
+            } else {
+                self.deliver(from, to, &bytes)
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The network of the world: what is registered, and the transfers that its NICs carry out.
+//! The network of the world: the registrations, and the transfers that its NICs carry out.
 
 use hydrant_pinning::{Cause, Direction, Error, Refusal, Registered, Run, Strategy};
 
@@ -49,7 +49,7 @@ impl World {
             return Err(Error::PeerLost(it.peer));
         }
         if Some(peer) == self.hostile && self.draw(2) == 0 {
-            // It lets everything in, wherever that goes.
+            // The hostile rank accepts data for any address.
             return Ok(());
         }
         let bucket = self.plan.bucket();
@@ -97,7 +97,7 @@ impl World {
             match target_side() {
                 Ok(()) => {}
                 Err(why) if Some(peer) == self.hostile => return access(&why),
-                // The asker of a pull keeps no rule: its keys are worth nothing.
+                // The asker of the pull is hostile, so its keys are worthless.
                 Err(why) => panic!("remote side of {it:?}: {why}"),
             }
         }

@@ -1,4 +1,4 @@
-//! A NIC: the registrations in force, and what was registered when.
+//! A NIC: the valid registrations, and their age.
 
 use std::collections::BTreeMap;
 
@@ -10,21 +10,21 @@ use super::{memory::Memory, plan::PAGE};
 pub(crate) struct Registration {
     pub(crate) run: Run,
     pub(crate) writable: bool,
-    /// How often its pages had been mapped then.
+    /// The number of times that its pages had been mapped then.
     pub(crate) mapped: Vec<u64>,
 }
 
-/// Keys count as of no use as soon as their deregistration was decided, but as registered until
-/// it is done; and memory counts as registered as soon as that was decided.
+/// A key is useless as soon as its deregistration was decided, but counts as registered until that
+/// is done. Memory counts as registered as soon as that was decided.
 #[derive(Default)]
 pub(crate) struct Nic {
     pub(crate) keys: BTreeMap<u64, Registration>,
-    /// Buckets being registered, in force, or being deregistered.
+    /// The buckets being registered, registered, or being deregistered.
     pub(crate) buckets: u64,
 }
 
 impl Nic {
-    /// Whether a key covers bytes.
+    /// Returns true if a key covers the bytes.
     pub(crate) fn covers(
         &self,
         key: u64,

@@ -1,11 +1,11 @@
-//! What ranks do with their own memory, and what is lost with a rank.
+//! Ranks' changes of their own memory, and the loss of a rank.
 
 use hydrant_pinning::{Error, Run, Strategy};
 
 use super::{Event, Revoking, Then, World, model::Known};
 
 impl World {
-    /// Keeps as much registered from the start as a rank does that copies.
+    /// Keeps as much memory registered from the start as a rank does that copies.
     pub(crate) fn keep(&mut self, rank: usize) {
         let limits = *self.ranks[rank].engine.limits();
         let count = (limits.victims / 4).min(limits.max_extent);

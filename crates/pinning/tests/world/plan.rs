@@ -1,19 +1,19 @@
-//! What a world is made of, and what happens in it.
+//! The setup of a world, and the steps in it.
 
 use hydrant_pinning::{Config, CostModel, Direction, Message, Strategy};
 use proptest::prelude::*;
 
 pub(crate) const PAGE: usize = 4096;
 
-/// What a world is made of.
+/// The setup of a world.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) ranks: u32,
     pub(crate) strategy: Strategy,
-    /// Pages of a bucket.
+    /// The pages of a bucket.
     pub(crate) pages: usize,
-    /// Buckets of memory at each rank.
+    /// The buckets of memory at each rank.
     pub(crate) memory: u64,
     /// M, in buckets for each peer.
     pub(crate) share: u64,
@@ -28,19 +28,19 @@ pub(crate) struct Plan {
     pub(crate) borrowing: bool,
     pub(crate) widening: bool,
     pub(crate) adaptive: bool,
-    /// Whether a registration stays true whatever is mapped under it.
+    /// True if a registration follows whatever is mapped under it.
     pub(crate) follows: bool,
-    /// Most bytes of a put that the NIC takes along.
+    /// The most bytes of an inline put.
     pub(crate) inline: u64,
 }
 
 pub(crate) const COSTS: [CostModel; 3] = [
-    // GM: all in the pages.
+    // GM: all cost is in the pages.
     CostModel {
         per_op_ns: 0.0,
         per_page_ns: 40_000.0,
     },
-    // Soft-RoCE in a virtual machine: all in the call.
+    // Soft-RoCE in a virtual machine: all cost is in the call.
     CostModel {
         per_op_ns: 39_800.0,
         per_page_ns: 181.0,
@@ -81,7 +81,7 @@ impl Plan {
         }
     }
 
-    /// A plan from a number, for runs that choose by themselves.
+    /// A plan from a number, for runs that choose their own plans.
     pub(crate) fn drawn(seed: u64) -> Self {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut draw = |below: usize| {
@@ -126,7 +126,7 @@ pub(crate) fn any_plan() -> impl Strategy2<Value = Plan> {
 
 pub(crate) use proptest::strategy::Strategy as Strategy2;
 
-/// One thing that happens. Numbers are taken modulo what there is.
+/// One step. Its numbers are taken modulo the present choices.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Begin {
@@ -137,11 +137,11 @@ pub(crate) enum Step {
         remote: u32,
         len: u32,
     },
-    /// One of the things under way happens.
+    /// One event in flight happens.
     Advance(u16),
-    /// Several do.
+    /// Several events happen.
     Flush(u16),
-    /// All do, until nothing is under way: what waits for itself is found out.
+    /// All events happen, until nothing is in flight: that finds circular waits.
     Drain,
     Revoke {
         rank: u16,
@@ -149,20 +149,20 @@ pub(crate) enum Step {
         pages: u16,
         unmap: bool,
     },
-    /// Pages that were taken back are lent once more, whatever lies beside them.
+    /// Pages that were taken back are lent again, whatever lies beside them.
     Lend {
         rank: u16,
         page: u16,
         pages: u16,
     },
-    /// Memory is as it was at first once more.
+    /// Memory becomes again as it was at first.
     Restore(u16),
     Pin {
         rank: u16,
         bucket: u16,
         buckets: u16,
     },
-    /// Somebody expects memory of a peer to be needed soon, or not soon.
+    /// A rank expects memory of a peer to be needed soon, or not soon.
     Foresee {
         rank: u16,
         peer: u16,
@@ -177,10 +177,7 @@ pub(crate) enum Step {
 }
 
 fn direction(put: bool) -> Direction {
-    match put {
-        true => Direction::Put,
-        false => Direction::Get,
-    }
+    if put { Direction::Put } else { Direction::Get }
 }
 
 pub(crate) fn any_step() -> impl Strategy2<Value = Step> {
@@ -255,7 +252,7 @@ pub(crate) fn any_foreseen_step() -> impl Strategy2<Value = Step> {
 }
 
 impl Step {
-    /// A step from a sequence that looks random.
+    /// A step from a pseudo-random sequence.
     pub(crate) fn drawn(draw: &mut impl FnMut(u64) -> u64) -> Self {
         let half = |value: u64| value as u16;
         match draw(1000) {

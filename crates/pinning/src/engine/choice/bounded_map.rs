@@ -95,13 +95,13 @@ mod tests {
         places.add(6, 6, |_| true);
         assert_eq!(known(&places), [100, 2, 6]);
         places.forget(2);
-        places.add(7, 7, |_| panic!("nothing is in the route"));
+        places.add(7, 7, |_| panic!("nothing is in its place"));
         assert_eq!(known(&places), [100, 6, 7]);
         // A key that came again, in another slot, is asked once.
         places.forget(0);
-        places.add(0, 0, |_| panic!("nothing is in the route"));
+        places.add(0, 0, |_| panic!("nothing is in its place"));
         places.forget_those(|place| place == 6);
-        places.add(8, 8, |_| panic!("nothing is in the route"));
+        places.add(8, 8, |_| panic!("nothing is in its place"));
         assert_eq!(known(&places), [0, 7, 8]);
         assert_eq!(places.len(), 3);
     }

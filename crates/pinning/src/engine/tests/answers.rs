@@ -1,8 +1,8 @@
-//! What a peer answers wrongly, or answers to nothing.
+//! Wrong answers of a peer, and answers to nothing.
 
 use super::*;
 
-/// An engine that has begun a get, and the message that it sent.
+/// Makes an engine that has begun a get. Returns it with the message that it sent.
 fn asking(config: Config) -> (Engine, Message) {
     let mut engine = Engine::new(config).expect("a firehose will do");
     let mut out = Decisions::default();
@@ -15,7 +15,7 @@ fn asking(config: Config) -> (Engine, Message) {
     (engine, sent.message)
 }
 
-/// Whether the only operation ended for an answer that was wrong.
+/// Returns true if the only operation ended because of a wrong answer.
 fn ends_badly(engine: &mut Engine, answer: Message) -> bool {
     let mut out = Decisions::default();
     let outcome = engine.message(1, answer, Verdict::Fine, &mut out);
@@ -114,7 +114,8 @@ fn an_answer_to_nothing_is_a_fault_of_the_peer() {
     engine.audit(&[]).expect("all counts agree");
 }
 
-/// A driver that reports an event that it was not asked for, once in a debug build and once in another.
+/// The driver reports an event without a cause. A debug build stops there, and another build goes
+/// on.
 #[test]
 fn what_cannot_be_is_counted_and_named() {
     let mut engine = Engine::new(Config::firehose_paper(0, 2)).expect("the paper's");

@@ -1,4 +1,5 @@
-//! Memory that is taken back while it is registered or widened, and extents at the end of addresses.
+//! Memory that is taken back while it is registered or widened, and extents at the end of the
+//! address space.
 
 use super::*;
 
@@ -14,7 +15,7 @@ fn what_is_taken_back_while_more_is_pinned_beside_it_is_not_pinned_with_that() {
     engine.pin(1, run(100, 3), &mut out);
     answer(&mut engine, out);
     let mut out = Decisions::default();
-    // It has the last bucket of the first, and registers one more.
+    // The second run has the last bucket of the first, and registers one more.
     engine.pin(2, run(102, 2), &mut out);
     let mut going = Decisions::default();
     engine.revoke(3, run(100, 3), &mut going);
@@ -29,7 +30,7 @@ fn what_is_taken_back_while_more_is_pinned_beside_it_is_not_pinned_with_that() {
         refused,
         "{pinned:?}: the peer would be told of it once more"
     );
-    // When it has forgotten that, it goes, and may be pinned.
+    // After the peer has forgotten the run, it goes, and may be pinned.
     let mut out = Decisions::default();
     let revoked = Message::Revoked {
         id: 3,
@@ -65,7 +66,7 @@ fn what_waits_to_be_registered_as_a_whole_is_not_registered_after_it_was_taken_b
     let mut out = Decisions::default();
     (engine.foresee(1, 100 * BUCKET, 4 * BUCKET, &mut out)).expect("an address");
     answer(&mut engine, out);
-    // It shares the last bucket, so that all four go first.
+    // The run shares the last bucket, so that all four buckets go first.
     let mut out = Decisions::default();
     let wanted = Message::Move(Move {
         id: 1,

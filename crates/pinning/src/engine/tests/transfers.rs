@@ -1,4 +1,4 @@
-//! What operations bring along, copy, or transfer in chunks.
+//! The data of operations: inline, copied, or transferred in chunks.
 
 use super::*;
 
@@ -46,7 +46,8 @@ fn what_the_nic_takes_along_needs_no_registration() {
     assert_eq!(engine.stats().local.registrations, 0);
 }
 
-/// In one part or, where the peer's extents have a seam, in two: the last one says so.
+/// The transfer has one part, or two where the peer's extents have a seam. Only the last part
+/// completes the put locally.
 #[test]
 fn the_last_transfer_of_what_goes_along_says_so_and_no_other_does() {
     let keys = |extents: &'static [u64]| {
@@ -197,7 +198,7 @@ fn what_is_copied_is_not_cut_as_what_is_registered_is() {
     }
 }
 
-/// The first message that was decided on, which is taken out.
+/// Takes the first message of the decisions out.
 fn message(said: &mut Decisions) -> Message {
     said.messages.remove(0).message
 }
@@ -216,7 +217,7 @@ fn who_rides_waits_for_no_registration() {
     asker.begin(put(1, 100), &mut out).expect("a peer");
     let wanted = message(&mut out);
 
-    // The owner is told to register, and answers the piggybacked put before it has.
+    // The owner is told to register, and answers the piggybacked put before it has registered.
     let mut said = Decisions::default();
     let outcome = owner.message(0, wanted, Verdict::Fine, &mut said);
     outcome.expect("a move");
@@ -235,7 +236,7 @@ fn who_rides_waits_for_no_registration() {
     );
     assert_eq!(asker.busy(), 0);
 
-    // What was registered comes after that.
+    // The grants come after that.
     let mut said = Decisions::default();
     let registered = Registered {
         run: need,
