@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_said() {
+    fn impossible_limits_are_refused() {
         let paper = || Config::firehose_paper(0, 4);
         let with = |change: fn(&mut Config)| {
             let mut config = paper();

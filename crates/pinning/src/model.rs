@@ -54,14 +54,14 @@ impl Registered {
     fn transfer(&self) {
         self.in_use.store(true, Ordering::Relaxed);
         let is_valid = self.is_valid.load(Ordering::Relaxed);
-        assert!(is_valid, "used after it was given up");
+        assert!(is_valid, "used after its eviction");
         self.in_use.store(false, Ordering::Relaxed);
     }
 
     /// Ends the registration, after the bucket was evicted.
     fn deregister(&self) {
         let in_use = self.in_use.load(Ordering::Relaxed);
-        assert!(!in_use, "given up while in use");
+        assert!(!in_use, "evicted while in use");
         self.is_valid.store(false, Ordering::Relaxed);
     }
 }
@@ -138,7 +138,7 @@ fn loom_an_extent_goes_whole_or_not_at_all() {
 }
 
 #[test]
-fn loom_what_was_in_use_comes_back_to_the_queue() {
+fn loom_an_extent_in_use_comes_back_to_the_queue() {
     loom::model(|| {
         let (hot, mut remote, _local) = both_sides();
         let slot = remote.insert(1, &extent(10, 1, 2), 1).unwrap();
@@ -162,7 +162,7 @@ fn loom_what_was_in_use_comes_back_to_the_queue() {
 }
 
 #[test]
-fn loom_what_a_hit_of_one_side_held_is_found_unused_by_its_miss() {
+fn loom_a_miss_finds_the_side_unused_that_its_hit_held() {
     loom::model(|| {
         let (hot, mut remote, mut local) = both_sides();
         let slot = remote.insert(1, &extent(10, 1, 2), 0).unwrap();

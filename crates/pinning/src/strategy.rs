@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_named() {
+    fn an_unknown_strategy_is_named() {
         let error = "firehoze".parse::<Strategy>().expect_err("no such name");
         assert!(error.to_string().contains("firehose"), "{error}");
     }

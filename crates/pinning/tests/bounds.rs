@@ -37,7 +37,7 @@ fn wish(needs: &[(Run, Run)]) -> Message {
 }
 
 #[test]
-fn what_is_counted_once_is_not_attached_twice() {
+fn a_bucket_that_is_counted_once_is_not_attached_twice() {
     let (narrow, wide) = (run(7, 1), run(0, 64));
     assert!(is_malformed(
         &mut engine(),
@@ -82,7 +82,7 @@ fn an_answer_in_parts_without_end_is_malformed() {
 }
 
 #[test]
-fn pulls_beyond_what_is_noted_down_are_refused() {
+fn too_many_pulls_at_once_are_refused() {
     let mut engine = engine();
     let mut refused = 0;
     for id in 0..5_000 {
@@ -114,7 +114,7 @@ fn pulls_beyond_what_is_noted_down_are_refused() {
 }
 
 #[test]
-fn no_more_is_registered_for_good_than_there_is() {
+fn static_registrations_of_missing_buckets_are_refused() {
     let mut engine = engine();
     let grant = |run| Grant {
         run,

@@ -35,7 +35,7 @@ fn pair() -> World {
 }
 
 #[test]
-fn a_piece_whose_own_firehoses_are_in_its_way_gives_them_up() {
+fn a_piece_gives_up_its_own_firehoses_that_are_in_its_way() {
     let mut world = pair();
     let page = PAGE as u64;
     let (local, remote) = (world.ranks[0].memory.base(), world.ranks[1].memory.base());
@@ -94,7 +94,7 @@ fn an_operation_begun_before_its_memory_was_lent_again_is_served() {
 }
 
 #[test]
-fn what_a_peer_pulls_may_stay_registered_with_memory_whose_operation_is_over() {
+fn a_pull_may_keep_transient_memory_registered_after_its_operation() {
     let mut world = World::new(Plan {
         reads: false,
         follows: false,
@@ -182,7 +182,7 @@ fn a_put_that_was_foreseen_waits_for_no_move() {
 }
 
 #[test]
-fn what_is_foreseen_keeps_within_the_firehoses_there_are() {
+fn foreseen_moves_take_only_free_firehoses() {
     let mut world = foreseeing();
     for bucket in [0, 4, 8] {
         world.step(&foreseen(bucket, true));
@@ -381,7 +381,7 @@ fn worlds_of_all_kinds_go_on_for_long() {
 }
 
 #[test]
-fn one_that_keeps_no_rule_harms_nobody_else() {
+fn a_hostile_rank_harms_no_other() {
     // Firehoses that were moved ahead seldom stay until they are foreseen again.
     soak("hostile", &["found ahead"], |seed| {
         let mut world = World::new(Plan::drawn(seed)).with_hostile();

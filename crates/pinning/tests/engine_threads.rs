@@ -82,7 +82,7 @@ fn wait_for(pair: &Mutex<Pair>, id: u64) {
 }
 
 #[test]
-fn nobody_waits_for_what_a_hit_gave_back() {
+fn every_waiter_is_served_after_a_hit_gave_its_sides_back() {
     let config = |rank| Config {
         m: 2 * BUCKET,
         maxvictim: 2 * BUCKET,

@@ -339,7 +339,7 @@ fn one_reference_too_many_is_refused() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn inserts_that_do_not_fit_are_refused() {
     let mut editor = Editor::new();
     let extent = |base, end| Extent {
         key: 1,
@@ -367,7 +367,7 @@ fn what_does_not_fit_is_refused() {
 
 #[test]
 #[should_panic(expected = "given back more often than taken")]
-fn a_release_of_what_nobody_holds_is_told() {
+fn a_release_without_a_hold_panics() {
     let mut editor = Editor::new();
     let slot = editor.insert(5, &lone(1, 5), 0).unwrap();
     let _ = editor.table().release(slot);

@@ -73,7 +73,7 @@ fn hit(
             thread::yield_now();
         }
         let key = in_force.load(Ordering::Acquire);
-        assert_eq!(key, found.key, "given up while in use");
+        assert_eq!(key, found.key, "evicted while in use");
         if table.release(found.slot) {
             editor.lock().unwrap().requeue(found.slot);
         }
@@ -81,7 +81,7 @@ fn hit(
 }
 
 #[test]
-fn nothing_is_given_up_under_a_hit_and_no_hit_has_a_wrong_key() {
+fn no_extent_is_evicted_under_a_hit_and_no_hit_has_a_wrong_key() {
     let editor = Editor::new();
     let table = editor.table().clone();
     let editor = Mutex::new(editor);

@@ -167,7 +167,7 @@ fn the_asker_pays_for_what_is_registered() {
 }
 
 #[test]
-fn where_pages_are_all_the_cost_nothing_is_widened() {
+fn nothing_is_widened_if_pages_are_all_the_cost() {
     let mut pair = Pair::new(|config| {
         config.cost = CostModel {
             per_op_ns: 0.0,

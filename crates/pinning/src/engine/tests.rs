@@ -78,7 +78,7 @@ fn answer(engine: &mut Engine, mut decided: Decisions) -> Decisions {
 }
 
 #[test]
-fn a_hit_that_found_one_side_only_is_made_up_for() {
+fn a_miss_that_held_one_side_for_a_moment_strands_no_waiter() {
     let config = Config {
         m: BUCKET,
         ..Config::firehose_paper(0, 2)
@@ -104,7 +104,7 @@ fn a_hit_that_found_one_side_only_is_made_up_for() {
 }
 
 #[test]
-fn what_is_under_way_with_a_peer_that_is_lost_ends() {
+fn operations_in_flight_with_a_lost_peer_end() {
     let mut engine = Engine::new(Config::firehose_paper(0, 3)).expect("the paper's");
     let mut out = Decisions::default();
     engine.begin(put(1, 100), &mut out).expect("a peer");

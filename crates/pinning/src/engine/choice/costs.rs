@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn pulls_go_the_faster_way_nearly_always_and_find_out_what_changes() {
+    fn pulls_nearly_always_take_the_faster_route_and_notice_changes() {
         let class = OperationClass::new(Direction::Get, 1 << 16, false);
         let mut costs = RouteCosts::default();
         let mut run = |calls: u32, [copy, pull]: [u64; 2]| {
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_slow_each_second_time_takes_the_mean() {
+    fn a_route_that_is_slow_every_second_time_takes_the_mean() {
         let class = OperationClass::new(Direction::Put, 8, false);
         let mut costs = RouteCosts::default();
         for at in 0..200 {
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_moves_that_waited_are_no_price() {
+    fn first_moves_that_waited_set_no_price() {
         let cost = CostModel {
             per_op_ns: 1000.0,
             per_page_ns: 0.0,
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn what_shorter_ones_say_enough_of_is_not_copied_to_find_out() {
+    fn long_copies_are_estimated_from_shorter_ones_where_these_suffice() {
         let class = |len| OperationClass::new(Direction::Put, len, false);
         let (short, long) = (class(64 << 10), class(1 << 20));
         let mut costs = RouteCosts::default();

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_under_way_share_the_time() {
+    fn operations_in_flight_share_the_time() {
         let mut meter = Meter::default();
         assert!(!meter.is_running());
         meter.tell(1000, 0, false);

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_move_delays_is_no_measure() {
+    fn an_operation_that_a_move_delays_is_no_sample() {
         let mut load = PeerLoad::default();
         let before = load.epoch();
         load.begin_move();

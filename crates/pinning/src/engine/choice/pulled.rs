@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_pulled_lately_is_near() {
+    fn recently_pulled_memory_is_near() {
         let mut pulled = PulledMemory::default();
         assert!(!pulled.is_near(0, 1, 100));
         assert!(!pulled.has_room(1));

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_paid_adds_up_and_fades() {
+    fn payments_add_up_and_fade() {
         let mut rents = Rents::new(250);
         assert_eq!(rents.of((1, 5)), 0);
         (0..10).for_each(|_| rents.pay((1, 5), 100));
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_where_memory_was_taken_back_has_paid_nothing() {
+    fn new_memory_at_revoked_addresses_has_paid_nothing() {
         for count in [2, 1 << 20, u64::MAX] {
             let mut rents = Rents::new(250);
             rents.forget(1, Run { first: 0, count });
@@ -119,7 +119,7 @@ mod tests {
 
     /// Payments for memory at other addresses must give the same rents.
     #[test]
-    fn where_memory_lies_makes_no_difference() {
+    fn addresses_make_no_difference_to_rents() {
         let paid = |from: u64| {
             let mut rents = Rents::new(250);
             let mut drawn = 1_u64;

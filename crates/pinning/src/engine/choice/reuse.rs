@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_unused_says_that_little_is_used_again() {
+    fn extents_that_go_unused_make_reuse_unlikely() {
         let mut reuse = Reuse::default();
         (0..20).for_each(|_| reuse.note_gone(false));
         assert!(reuse.is_likely());
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_unused_for_want_of_room_says_nothing() {
+    fn extents_unused_for_want_of_room_say_nothing() {
         let mut reuse = Reuse::default();
         reuse.note_full();
         (0..100).for_each(|_| reuse.note_gone(false));

@@ -47,7 +47,7 @@ fn attaches(verdict: MissDecision) -> bool {
 }
 
 #[test]
-fn what_is_missed_is_attached_while_firehoses_are_free() {
+fn misses_are_attached_while_firehoses_are_free() {
     assert!(attaches(choice().weigh(&miss(put(8), 7, false))));
     let mut known = knowing(put(8), 3000, 2000);
     assert!(attaches(known.weigh(&miss(put(8), 7, false))));
@@ -79,14 +79,14 @@ fn the_head_of_a_miss_takes_no_longer_than_its_move() {
 }
 
 #[test]
-fn where_a_hit_takes_longer_everything_is_copied() {
+fn everything_is_copied_if_hits_take_longer() {
     let mut choice = knowing(put(8), 700, 3500);
     assert!((0..10_000).all(|at| !attaches(choice.weigh(&miss(put(8), at, at % 2 == 0)))));
     assert!(choice.asks());
 }
 
 #[test]
-fn the_way_that_takes_longer_is_tried_again_for_a_small_part_of_the_time() {
+fn trials_of_the_slower_route_take_a_small_part_of_the_time() {
     let (copy, hit, pieces) = (700, 3500, 100_000);
     let mut choice = knowing(put(8), copy, hit);
     let mut tried = 0;
@@ -146,7 +146,7 @@ fn copies_are_tried_until_a_peer_that_slept_is_awake() {
 }
 
 #[test]
-fn hits_of_a_class_that_nothing_was_attached_for_are_found_out() {
+fn hits_of_a_class_without_attached_buckets_are_measured() {
     let mut choice = knowing(put(8), 3000, 2000);
     choice.hot.request_comparison();
     choice.begin(put(4096), || true);
@@ -155,7 +155,7 @@ fn hits_of_a_class_that_nothing_was_attached_for_are_found_out() {
 }
 
 #[test]
-fn a_full_table_changes_for_what_is_used_often_and_hardly_else() {
+fn a_full_table_changes_almost_only_for_often_missed_buckets() {
     let mut choice = knowing(put(8), 3000, 2000);
     let moves = (0..4000).filter(|at| attaches(choice.weigh(&miss(put(8), *at, true))));
     // The trials of a move are a small part of the copies' time.
@@ -177,7 +177,7 @@ fn a_full_table_changes_for_what_is_used_often_and_hardly_else() {
 }
 
 #[test]
-fn what_is_not_used_makes_room_sooner() {
+fn unused_buckets_make_room_sooner() {
     let mut choice = knowing(put(8), 3000, 2000);
     let miss = Miss {
         is_next_unused: true,
@@ -191,7 +191,7 @@ fn what_is_not_used_makes_room_sooner() {
 }
 
 #[test]
-fn what_comes_by_in_sequence_is_attached_wide_and_passes() {
+fn a_sequence_is_attached_wide_and_is_the_next_victim() {
     let mut choice = knowing(put(8), 3000, 2000);
     let narrow = miss(put(8), 9, true);
     assert!(!attaches(choice.weigh(&narrow)));
@@ -203,7 +203,7 @@ fn what_comes_by_in_sequence_is_attached_wide_and_passes() {
 }
 
 #[test]
-fn what_costs_less_to_register_than_to_copy_is_never_copied() {
+fn a_miss_that_is_cheaper_to_register_is_never_copied() {
     let class = put(1 << 20);
     let mut choice = knowing(class, 600_000, 300_000);
     let miss = Miss {
@@ -216,7 +216,7 @@ fn what_costs_less_to_register_than_to_copy_is_never_copied() {
 }
 
 #[test]
-fn a_long_operation_is_copied_in_one_go_where_all_of_its_class_are() {
+fn a_long_operation_is_copied_whole_if_its_class_is_copied() {
     let long = put(1 << 19);
     assert!(!choice().copies_all(long));
     assert!(!knowing(long, 300_000, 150_000).copies_all(long));
@@ -228,7 +228,7 @@ fn a_long_operation_is_copied_in_one_go_where_all_of_its_class_are() {
 }
 
 #[test]
-fn what_is_wanted_is_attached_whatever_it_costs() {
+fn a_wanted_bucket_is_attached_whatever_it_costs() {
     let mut choice = knowing(put(8), 700, 3500);
     choice.want(1, 5);
     let asked = choice.hot.ask(Direction::Put, 8);

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_foreseen_is_registered_once_and_given_up_as_a_whole() {
+    fn foreseen_memory_is_registered_once_and_evicted_as_a_whole() {
         let mut engine = engine(16);
         assert_eq!(foresee(&mut engine, 2, 4), (vec![Ok(())], [1, 0]));
         assert_eq!(foresee(&mut engine, 3, 2), (vec![Ok(())], [0, 0]));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_use_is_not_given_up() {
+    fn memory_in_use_is_not_evicted() {
         let mut engine = engine(16);
         foresee(&mut engine, 0, 2);
         let mut out = Decisions::default();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_holds_for_what_is_foreseen() {
+    fn the_limit_holds_for_foreseen_memory() {
         let mut engine = engine(7);
         foresee(&mut engine, 0, 4);
         // Nobody uses the first memory, so it makes room. An extent has as many pages as there may

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_uses_is_given_up_first_and_no_more_than_needed() {
+    fn unused_memory_is_evicted_first_and_no_more_than_needed() {
         let mut engine = engine();
         assert_eq!(uses(&mut engine, 0, 4), [(true, 0, 4)]);
         assert_eq!(uses(&mut engine, 10, 4), [(true, 10, 4)]);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_use_stays_and_nobody_waits_for_it() {
+    fn memory_in_use_stays_and_no_request_waits_for_it() {
         let mut engine = engine();
         engine.keep_within(0);
         let (_, first) = begins(&mut engine, 0, 4);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_registered_ahead_is_no_reason_to_need_more() {
+    fn memory_registered_ahead_does_not_count_as_needed() {
         let mut engine = engine();
         engine.keep_within(4 * PAGE);
         let mut ahead = Decisions::default();
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_shares_a_bucket_is_given_up_rather_than_held() {
+    fn an_extent_that_shares_a_bucket_is_evicted_rather_than_held() {
         let mut engine = engine();
         uses(&mut engine, 0, 4);
         engine.keep_within(4 * PAGE);
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_all_of_a_run_serves_it_though_there_is_no_room_for_more() {
+    fn an_extent_around_a_run_serves_it_without_further_room() {
         let mut engine = engine();
         assert_eq!(uses(&mut engine, 0, 16), [(true, 0, 16)]);
         engine.keep_within(16 * PAGE);
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_use_needs_itself_makes_no_room_for_the_rest_of_it() {
+    fn an_extent_that_the_run_needs_makes_no_room_for_its_rest() {
         let mut engine = engine();
         assert_eq!(uses(&mut engine, 16, 48), [(true, 16, 48)]);
         engine.keep_within(48 * PAGE);

@@ -128,7 +128,7 @@ fn a_part_that_another_move_brought_is_not_kept_either() {
 }
 
 #[test]
-fn what_is_on_its_way_is_given_back_when_it_comes() {
+fn firehoses_in_flight_are_given_back_when_they_come() {
     let mut engine = foreseeing(100);
     let (_, wanted) = attach(&mut engine, 100, 4);
     assert_eq!(detach(&mut engine, 100, 4), (Detached::Coming, 0));
@@ -173,7 +173,7 @@ fn begin_put(engine: &mut Engine) -> u64 {
 }
 
 #[test]
-fn what_was_to_leave_leaves_though_more_was_asked_for_in_vain() {
+fn leaving_firehoses_leave_though_a_wider_attach_found_no_room() {
     let mut engine = foreseeing(4);
     let (_, wanted) = attach(&mut engine, 100, 2);
     grant(&mut engine, wanted, 2);
@@ -186,7 +186,7 @@ fn what_was_to_leave_leaves_though_more_was_asked_for_in_vain() {
 }
 
 #[test]
-fn what_was_to_leave_leaves_though_more_was_refused() {
+fn leaving_firehoses_leave_though_a_wider_move_was_refused() {
     let mut engine = foreseeing(100);
     let (_, wanted) = attach(&mut engine, 100, 2);
     grant(&mut engine, wanted, 2);

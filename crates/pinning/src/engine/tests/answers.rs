@@ -31,7 +31,7 @@ fn ends_badly(engine: &mut Engine, answer: Message) -> bool {
 }
 
 #[test]
-fn what_a_wrong_answer_was_to_answer_fails() {
+fn an_operation_fails_when_its_answer_is_wrong() {
     let paper = || Config::firehose_paper(0, 2);
     let (mut engine, asked) = asking(Config {
         reads: true,
@@ -117,7 +117,7 @@ fn an_answer_to_nothing_is_a_fault_of_the_peer() {
 /// The driver reports an event without a cause. A debug build stops there, and another build goes
 /// on.
 #[test]
-fn what_cannot_be_is_counted_and_named() {
+fn impossible_states_are_counted_and_named() {
     let mut engine = Engine::new(Config::firehose_paper(0, 2)).expect("the paper's");
     assert_eq!((engine.impossible(), engine.stats().impossible), (None, 0));
     for count in 1..=2 {

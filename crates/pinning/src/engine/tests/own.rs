@@ -42,7 +42,7 @@ fn memory_kept_for_own_operations_stays_beside_m() {
 }
 
 #[test]
-fn nobody_waits_for_room_that_is_kept_for_good() {
+fn no_request_waits_for_room_that_is_kept_for_good() {
     let config = Config {
         strategy: crate::Strategy::OnDemand { leave_pinned: true },
         m: 8 * BUCKET,
@@ -102,7 +102,7 @@ fn hold_own(engine: &mut Engine, id: u64, bucket: u64) -> Option<Result<u64, cra
 }
 
 #[test]
-fn own_memory_finds_room_beside_operations_that_have_all_of_theirs() {
+fn own_memory_finds_its_reserve_beside_operations_that_use_the_rest() {
     let config = Config {
         m: 2 * BUCKET,
         maxvictim: 8 * BUCKET,
@@ -244,7 +244,7 @@ fn memory_is_held_for_a_transfer_and_stays_only_if_it_lasts() {
 }
 
 #[test]
-fn what_lasts_does_not_stay_where_nothing_does() {
+fn persistent_memory_does_not_stay_under_a_strategy_that_keeps_nothing() {
     for leave_pinned in [false, true] {
         let config = Config {
             strategy: Strategy::OnDemand { leave_pinned },

@@ -4,7 +4,7 @@
 use super::*;
 
 #[test]
-fn what_is_taken_back_while_more_is_pinned_beside_it_is_not_pinned_with_that() {
+fn a_pin_beside_a_revocation_does_not_pin_the_revoked_memory() {
     let config = Config {
         strategy: Strategy::PinEverything,
         ..Config::firehose_paper(0, 2)
@@ -55,7 +55,7 @@ fn what_is_taken_back_while_more_is_pinned_beside_it_is_not_pinned_with_that() {
 }
 
 #[test]
-fn what_waits_to_be_registered_as_a_whole_is_not_registered_after_it_was_taken_back() {
+fn a_run_that_waits_for_its_registration_is_not_registered_after_a_revocation() {
     let config = Config {
         strategy: Strategy::Firehose,
         ..Config::firehose_paper(0, 2)
@@ -103,7 +103,7 @@ fn what_waits_to_be_registered_as_a_whole_is_not_registered_after_it_was_taken_b
 }
 
 #[test]
-fn what_is_widened_ends_where_addresses_do() {
+fn widened_extents_end_with_the_address_space() {
     for strategy in [Strategy::Firehose, Strategy::Auto] {
         let cost = CostModel {
             per_op_ns: 39_800.0,

@@ -27,7 +27,7 @@ fn transient_memory_is_registered_for_the_operation_alone() {
 }
 
 #[test]
-fn what_the_nic_takes_along_needs_no_registration() {
+fn inline_data_needs_no_registration() {
     let mut engine = Engine::new(Config::firehose_paper(0, 2)).expect("the paper's");
     let mut out = Decisions::default();
     let inline = Operation {
@@ -49,7 +49,7 @@ fn what_the_nic_takes_along_needs_no_registration() {
 /// The transfer has one part, or two where the peer's extents have a seam. Only the last part
 /// completes the put locally.
 #[test]
-fn the_last_transfer_of_what_goes_along_says_so_and_no_other_does() {
+fn only_the_last_inline_transfer_completes_the_put_locally() {
     let keys = |extents: &'static [u64]| {
         move |need: Run| {
             let parts = extents.iter().enumerate();
@@ -119,7 +119,7 @@ fn the_last_transfer_of_what_goes_along_says_so_and_no_other_does() {
 }
 
 #[test]
-fn the_last_chunk_of_a_put_says_so_and_no_get_s_does() {
+fn only_the_last_chunk_of_a_put_completes_it_locally() {
     let config = Config {
         strategy: crate::Strategy::Bounce,
         ..Config::firehose_paper(0, 2)
@@ -165,7 +165,7 @@ fn the_last_chunk_of_a_put_says_so_and_no_get_s_does() {
 }
 
 #[test]
-fn what_is_copied_is_not_cut_as_what_is_registered_is() {
+fn a_copy_is_not_cut_like_a_registered_transfer() {
     for strategy in [crate::Strategy::Firehose, crate::Strategy::Auto] {
         let config = Config {
             strategy,
@@ -204,7 +204,7 @@ fn message(said: &mut Decisions) -> Message {
 }
 
 #[test]
-fn who_rides_waits_for_no_registration() {
+fn piggybacked_data_waits_for_no_registration() {
     let engine = |rank| {
         let config = Config {
             piggyback: 64,
