@@ -11,14 +11,14 @@ use crate::{Direction, Error, Message, Region, Run, wire::Grant};
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Decisions {
     /// The messages to send.
-    pub messages: Vec<Outgoing>,
+    pub messages: Vec<OutgoingMessage>,
     /// The actions to carry out.
     pub actions: Vec<Action>,
 }
 
 /// A message to send, followed by its data.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Outgoing {
+pub struct OutgoingMessage {
     /// The rank of the receiver.
     pub to: u32,
     /// The message.
@@ -142,7 +142,7 @@ pub enum Data {
 
 /// An extent that the driver has registered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Registered {
+pub struct RegisteredExtent {
     /// The buckets: at least those needed.
     pub run: Run,
     /// The key of the registration.

@@ -54,7 +54,7 @@ pub struct Hot {
 
 /// The advice for an operation that did not hit at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ask {
+pub enum Advice {
     /// The operation goes to the engine.
     Engine,
     /// The operation goes to the engine, or is [timed](crate::Engine::time_hit) if both sides are
@@ -319,15 +319,15 @@ impl Hot {
     }
 
     /// Returns the advice for an operation that did not hit at once.
-    pub fn ask(&self, direction: Direction, len: u64) -> Ask {
+    pub fn ask(&self, direction: Direction, len: u64) -> Advice {
         if self.turned.load(Relaxed) & ASKS == 0 {
-            return Ask::Engine;
+            return Advice::Engine;
         }
         match self.asking() > 0 {
-            _ if self.is_due() => Ask::Engine,
-            true => Ask::Time,
-            false if self.copies(direction, len) => Ask::Copy,
-            false => Ask::Hit,
+            _ if self.is_due() => Advice::Engine,
+            true => Advice::Time,
+            false if self.copies(direction, len) => Advice::Copy,
+            false => Advice::Hit,
         }
     }
 

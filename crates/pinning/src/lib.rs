@@ -7,11 +7,11 @@
 //! carries out the [`Decisions`].
 //!
 //! ```
-//! use hydrant_pinning::{Action, Config, Direction, Decisions, Engine, Operation, Own, Region};
+//! use hydrant_pinning::{Action, Config, Direction, Decisions, Engine, EngineOperation, OwnMemory, Region};
 //!
 //! let mut engine = Engine::new(Config::firehose_paper(0, 2))?;
 //! let mut out = Decisions::default();
-//! let put = Operation {
+//! let put = EngineOperation {
 //!     id: 1,
 //!     peer: 1,
 //!     direction: Direction::Put,
@@ -19,7 +19,7 @@
 //!     region: Region(0),
 //!     remote: 0x8000,
 //!     len: 8,
-//!     own: Own::Persistent,
+//!     own: OwnMemory::Persistent,
 //!     copied: false,
 //! };
 //! engine.begin(put, &mut out)?;
@@ -43,16 +43,16 @@ mod strategy;
 pub mod table;
 pub mod wire;
 
-pub use action::{Action, Data, Decisions, Outgoing, Registered};
+pub use action::{Action, Data, Decisions, OutgoingMessage, RegisteredExtent};
 pub use config::{Config, CostModel, Limits};
 pub use direction::{Direction, Use};
 pub use engine::{
-    Attached, CrowdedOut, Detached, Engine, GivenUp, Impossible, LocalStats, Operation, Own, Stats,
-    TimedHit, Verdict,
+    AccessVerdict, Attached, CrowdedOut, Detached, Engine, EngineOperation, GivenUp, Impossible,
+    LocalStats, OwnMemory, Stats, TimedHit,
 };
 pub use error::{Cause, Error, Refusal, Violation};
 pub use geometry::{BUCKET_BITS, Geometry, Run};
-pub use hot::{Ask, Hit, Hot, KeptHit};
+pub use hot::{Advice, Hit, Hot, KeptHit};
 pub use size::Size;
 pub use strategy::Strategy;
 pub use wire::{Message, Region};

@@ -85,7 +85,7 @@ pub enum Message {
         /// The address of the data.
         from: u64,
         /// The destinations of the data, extent after extent.
-        to: Vec<Place>,
+        to: Vec<PullDestination>,
     },
     /// The answer to a pull: the data is written, or refused.
     Pulled {
@@ -188,7 +188,7 @@ pub struct Grant {
 
 /// A stretch of an extent of the asker, to which a pull is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct PullDestination {
     /// The key.
     pub key: u64,
     /// The address.
@@ -456,7 +456,7 @@ impl Message {
                 region: from.region()?,
                 from: from.word()?,
                 to: from.list(|from| {
-                    Ok(Place {
+                    Ok(PullDestination {
                         key: from.word()?,
                         addr: from.word()?,
                         len: from.word()?,

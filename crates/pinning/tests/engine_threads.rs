@@ -8,7 +8,8 @@ use std::{
 };
 
 use hydrant_pinning::{
-    Action, Config, Decisions, Direction, Engine, Operation, Own, Region, Registered, Verdict,
+    AccessVerdict, Action, Config, Decisions, Direction, Engine, EngineOperation, OwnMemory,
+    Region, RegisteredExtent,
 };
 
 const BUCKET: u64 = 4096;
@@ -28,7 +29,8 @@ impl Pair {
                 let mut out = Decisions::default();
                 let at = sent.to as usize;
                 let engine = &mut self.engines[at];
-                let outcome = engine.message(rank as u32, sent.message, Verdict::Fine, &mut out);
+                let outcome =
+                    engine.message(rank as u32, sent.message, AccessVerdict::Fine, &mut out);
                 outcome.expect("both keep the rules");
                 todo.push_back((at, out));
             }
@@ -37,7 +39,7 @@ impl Pair {
                 match action {
                     Action::Register { id, need, .. } => {
                         self.keys += 1;
-                        let registered = Registered {
+                        let registered = RegisteredExtent {
                             run: need,
                             key: self.keys,
                             writable: true,
@@ -131,7 +133,7 @@ fn every_waiter_is_served_after_a_hit_gave_its_sides_back() {
                         }
                         continue;
                     }
-                    let operation = Operation {
+                    let operation = EngineOperation {
                         id,
                         peer: 1,
                         direction: Direction::Put,
@@ -139,7 +141,7 @@ fn every_waiter_is_served_after_a_hit_gave_its_sides_back() {
                         region: Region::default(),
                         remote,
                         len: 8,
-                        own: Own::Persistent,
+                        own: OwnMemory::Persistent,
                         copied: false,
                     };
                     lock(pair).tell(0, |engine, out| {
@@ -165,7 +167,7 @@ fn an_engine_of_ten_thousand_ranks_is_small_until_it_speaks() {
     assert_eq!(engine.entries(), 0);
     let mut out = Decisions::default();
     for peer in [0, 9_999] {
-        let operation = Operation {
+        let operation = EngineOperation {
             id: u64::from(peer),
             peer,
             direction: Direction::Put,
@@ -173,7 +175,7 @@ fn an_engine_of_ten_thousand_ranks_is_small_until_it_speaks() {
             region: Region::default(),
             remote: 1 << 30,
             len: 8,
-            own: Own::Persistent,
+            own: OwnMemory::Persistent,
             copied: false,
         };
         engine

@@ -5,8 +5,8 @@
 use std::collections::VecDeque;
 
 use hydrant_pinning::{
-    Action, Config, CostModel, Decisions, Direction, Engine, Operation, Own, Region, Registered,
-    Strategy, Verdict,
+    AccessVerdict, Action, Config, CostModel, Decisions, Direction, Engine, EngineOperation,
+    OwnMemory, Region, RegisteredExtent, Strategy,
 };
 
 const PAGE: u64 = 4096;
@@ -55,7 +55,7 @@ impl Pair {
     fn put_from(&mut self, local: u64, remote: u64, len: u64) {
         self.next += 1;
         self.transfers = 0;
-        let operation = Operation {
+        let operation = EngineOperation {
             id: self.next,
             peer: 1,
             direction: Direction::Put,
@@ -63,7 +63,7 @@ impl Pair {
             region: Region::default(),
             remote,
             len,
-            own: Own::Persistent,
+            own: OwnMemory::Persistent,
             copied: false,
         };
         let mut first = Decisions::default();
@@ -75,7 +75,7 @@ impl Pair {
                 let mut out = Decisions::default();
                 let (at, message) = (sent.to as usize, sent.message);
                 self.moves += u64::from(matches!(message, hydrant_pinning::Message::Move(_)));
-                (self.engines[at].message(rank as u32, message, Verdict::Fine, &mut out))
+                (self.engines[at].message(rank as u32, message, AccessVerdict::Fine, &mut out))
                     .expect("what an engine says is well formed");
                 todo.push_back((at, out));
             }
@@ -86,7 +86,7 @@ impl Pair {
                         if rank == 1 {
                             self.widths.push(preferred.count);
                         }
-                        let got = Registered {
+                        let got = RegisteredExtent {
                             run: preferred,
                             key: id,
                             writable: true,

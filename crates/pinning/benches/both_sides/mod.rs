@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use hydrant_pinning::{
-    Action, Config, Decisions, Direction, Engine, Hot, Registered, Run, wire::Grant,
+    Action, Config, Decisions, Direction, Engine, Hot, RegisteredExtent, Run, wire::Grant,
 };
 
 /// The bytes of a bucket.
@@ -45,7 +45,7 @@ pub(crate) fn engine(buckets: u64, wide: u64) -> Engine {
             let Action::Register { id, preferred, .. } = action else {
                 panic!("there is room: {action:?}");
             };
-            let registered = Registered {
+            let registered = RegisteredExtent {
                 run: preferred,
                 key: first,
                 writable: true,

@@ -4,7 +4,7 @@ use rustc_hash::FxHashSet;
 
 use super::local::LocalTable;
 use crate::{
-    Config, Data, Decisions, Error, Limits, Message, Outgoing, Strategy,
+    Config, Data, Decisions, Error, Limits, Message, OutgoingMessage, Strategy,
     strategy::{RemotePolicy, StrategyPolicy},
 };
 
@@ -154,7 +154,7 @@ impl StepContext<'_> {
         data: Data,
     ) {
         if !self.common.is_lost(to) {
-            self.out.messages.push(Outgoing {
+            self.out.messages.push(OutgoingMessage {
                 to,
                 message,
                 data,
@@ -167,7 +167,7 @@ impl StepContext<'_> {
     /// Sends a message that its own operation does not wait for; others may wait for it.
     pub(super) fn send_leisurely(&mut self, to: u32, message: Message) {
         if !self.common.is_lost(to) {
-            self.out.messages.push(Outgoing {
+            self.out.messages.push(OutgoingMessage {
                 to,
                 message,
                 data: Data::None,

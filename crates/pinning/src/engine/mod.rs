@@ -41,12 +41,12 @@ use std::sync::Arc;
 pub use impossible::Impossible;
 pub use initiator::{Attached, Detached, TimedHit};
 pub use local::{CrowdedOut, GivenUp, LocalStats};
-pub use operation::{Operation, Own, Verdict};
+pub use operation::{AccessVerdict, EngineOperation, OwnMemory};
 pub use stats::Stats;
 
 use crate::{
     Action, Config, Decisions, Direction, Error, Hot, KeptHit, Limits, Message, Refusal, Region,
-    Registered, Run, Strategy, Use, Violation,
+    RegisteredExtent, Run, Strategy, Use, Violation,
     strategy::{LocalPolicy, RemotePolicy},
     wire::Grant,
 };
@@ -154,7 +154,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::NoPeer`], [`Error::Overflow`]; then nothing began.
-    pub fn begin(&mut self, operation: Operation, out: &mut Decisions) -> Result<(), Error> {
+    pub fn begin(&mut self, operation: EngineOperation, out: &mut Decisions) -> Result<(), Error> {
         match self.common.check_peer(operation.peer) {
             Err(lost @ Error::PeerLost(_)) => {
                 if let Ok(local) = self.limits().geometry.span(operation.local, operation.len) {
@@ -195,7 +195,7 @@ impl Engine {
         &mut self,
         from: u32,
         message: Message,
-        verdict: Verdict,
+        verdict: AccessVerdict,
         out: &mut Decisions,
     ) -> Result<(), Error> {
         match self.common.check_peer(from) {
@@ -266,7 +266,7 @@ impl Engine {
     pub fn registered(
         &mut self,
         id: u64,
-        result: Result<Registered, Refusal>,
+        result: Result<RegisteredExtent, Refusal>,
         out: &mut Decisions,
     ) {
         self.local.registered(id, result, out);

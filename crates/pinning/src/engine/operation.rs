@@ -4,7 +4,7 @@ use crate::{Direction, Refusal, Region};
 
 /// A put or a get that missed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Operation {
+pub struct EngineOperation {
     /// The driver's name for it, not in use.
     pub id: u64,
     /// The rank of the peer.
@@ -20,7 +20,7 @@ pub struct Operation {
     /// The length in bytes.
     pub len: u64,
     /// The lifetime of the own memory.
-    pub own: Own,
+    pub own: OwnMemory,
     /// True if the operation must be copied through messages, whatever is registered. The peer's
     /// memory may not last as long as the registration of its bucket.
     pub copied: bool,
@@ -28,7 +28,7 @@ pub struct Operation {
 
 /// The lifetime of the own memory of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Own {
+pub enum OwnMemory {
     /// The memory goes only after it was [taken back](crate::Engine::revoke), or its registration
     /// follows it wherever it is mapped. So it may stay registered.
     Persistent,
@@ -40,7 +40,7 @@ pub enum Own {
 
 /// The driver's judgment of a message's access to own memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum AccessVerdict {
     /// The access is allowed.
     Fine,
     /// The access is allowed, but the memory may come and go unseen, so it must not stay
@@ -50,18 +50,18 @@ pub enum Verdict {
     Refused(Refusal),
 }
 
-impl Verdict {
+impl AccessVerdict {
     pub(super) fn refusal(self) -> Option<Refusal> {
         match self {
-            Verdict::Refused(why) => Some(why),
-            Verdict::Fine | Verdict::Copy => None,
+            AccessVerdict::Refused(why) => Some(why),
+            AccessVerdict::Fine | AccessVerdict::Copy => None,
         }
     }
 
     /// The reason why nothing is registered for the access, if so.
     pub(super) fn objection(self) -> Option<Refusal> {
         match self {
-            Verdict::Copy => Some(Refusal::Limit),
+            AccessVerdict::Copy => Some(Refusal::Limit),
             verdict => verdict.refusal(),
         }
     }

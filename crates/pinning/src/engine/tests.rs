@@ -6,18 +6,18 @@ mod own;
 mod taken_back;
 mod transfers;
 
-use super::{Engine, Operation, Own, Verdict};
+use super::{AccessVerdict, Engine, EngineOperation, OwnMemory};
 use crate::{
-    Action, Config, CostModel, Decisions, Direction, Hit, Message, Outgoing, Region, Registered,
-    Run, Strategy, Use,
+    Action, Config, CostModel, Decisions, Direction, Hit, Message, OutgoingMessage, Region,
+    RegisteredExtent, Run, Strategy, Use,
     table::BUCKETS,
     wire::{Grant, Granted, Move, Need},
 };
 
 const BUCKET: u64 = 4096;
 
-fn put(id: u64, bucket: u64) -> Operation {
-    Operation {
+fn put(id: u64, bucket: u64) -> EngineOperation {
+    EngineOperation {
         id,
         peer: 1,
         direction: Direction::Put,
@@ -25,7 +25,7 @@ fn put(id: u64, bucket: u64) -> Operation {
         region: Region::default(),
         remote: bucket * BUCKET,
         len: 8,
-        own: Own::Persistent,
+        own: OwnMemory::Persistent,
         copied: false,
     }
 }
@@ -51,13 +51,13 @@ fn answer(engine: &mut Engine, mut decided: Decisions) -> Decisions {
                 grants: grants.collect(),
                 ..Granted::default()
             });
-            let outcome = engine.message(1, granted, Verdict::Fine, &mut out);
+            let outcome = engine.message(1, granted, AccessVerdict::Fine, &mut out);
             outcome.expect("it was asked for");
         }
         for action in decided.actions {
             match action {
                 Action::Register { id, need, .. } => {
-                    let registered = Registered {
+                    let registered = RegisteredExtent {
                         run: need,
                         key: id,
                         writable: true,
@@ -149,7 +149,10 @@ fn operations_in_flight_with_a_lost_peer_end() {
         },
     };
     out = Decisions::default();
-    assert_eq!(engine.message(1, late, Verdict::Fine, &mut out), Ok(()));
+    assert_eq!(
+        engine.message(1, late, AccessVerdict::Fine, &mut out),
+        Ok(())
+    );
     assert!(out.is_empty());
     engine.audit(&[]).expect("all counts agree");
 }

@@ -1,8 +1,8 @@
 //! Carries the engines' decisions out in any order, and checks that they are allowed.
 
 use hydrant_pinning::{
-    Action, Ask, Attached, Decisions, Detached, Direction, Error, Operation, Own, Region, Run,
-    Strategy,
+    Action, Advice, Attached, Decisions, Detached, Direction, EngineOperation, Error, OwnMemory,
+    Region, Run, Strategy,
 };
 
 use super::{Event, Revoking, Then, Transfer, World, model::Known, plan::Step};
@@ -396,27 +396,27 @@ impl World {
         // Some pages of a bucket may be gone though others last.
         let copied = self.plan.pages > 1 && !self.ranks[peer].memory.lasts(remote, len);
         let hit = match own {
-            Own::Persistent if moves && !copied => {
+            OwnMemory::Persistent if moves && !copied => {
                 hot.hit(peer as u32, remote, local, len, direction)
             }
-            Own::Inline if !copied => hot.hit_remote(peer as u32, remote, len),
+            OwnMemory::Inline if !copied => hot.hit_remote(peer as u32, remote, len),
             _ => None,
         };
         let ask = match hit {
             None if moves && !copied => hot.ask(direction, len),
-            _ => Ask::Engine,
+            _ => Advice::Engine,
         };
         let hit = match (ask, own) {
-            (Ask::Hit | Ask::Time, Own::Persistent) => {
+            (Advice::Hit | Advice::Time, OwnMemory::Persistent) => {
                 hot.hit_unless_crowded(peer as u32, remote, local, len, direction)
             }
-            (Ask::Hit | Ask::Time, Own::Inline) => {
+            (Advice::Hit | Advice::Time, OwnMemory::Inline) => {
                 hot.hit_remote_unless_crowded(peer as u32, remote, len)
             }
             _ => hit,
         };
         let hit = match hit {
-            Some(hit) if ask == Ask::Time => {
+            Some(hit) if ask == Advice::Time => {
                 let nanos = self.draw(4000);
                 let engine = &mut self.ranks[rank].engine;
                 let timed = engine.time_hit(peer as u32, direction, len);
@@ -432,15 +432,15 @@ impl World {
             hit => hit,
         };
         match own {
-            Own::Persistent => {}
-            Own::Transient => self.transient += 1,
-            Own::Inline => self.inline += 1,
+            OwnMemory::Persistent => {}
+            OwnMemory::Transient => self.transient += 1,
+            OwnMemory::Inline => self.inline += 1,
         }
         if let Some(hit) = hit.map(|hit| hit.keep()) {
             self.book.known.insert(op, known);
             self.hits += 1;
             self.ranks[rank].hits.push(hit);
-            let taken = (own == Own::Inline).then(|| self.taken(rank, local, len));
+            let taken = (own == OwnMemory::Inline).then(|| self.taken(rank, local, len));
             self.events.push(Event::HitMoves {
                 rank,
                 op,
@@ -449,7 +449,7 @@ impl World {
             });
             return;
         }
-        let operation = Operation {
+        let operation = EngineOperation {
             id: op,
             peer: peer as u32,
             direction,
@@ -458,7 +458,7 @@ impl World {
             remote,
             len,
             own,
-            copied: copied || ask == Ask::Copy,
+            copied: copied || ask == Advice::Copy,
         };
         let mut out = Decisions::default();
         let begun = self.ranks[rank].engine.begin(operation, &mut out);
@@ -468,16 +468,22 @@ impl World {
     }
 
     /// The lifetime of an operation's own memory.
-    pub(super) fn stands(&self, rank: usize, direction: Direction, local: u64, len: u64) -> Own {
+    pub(super) fn stands(
+        &self,
+        rank: usize,
+        direction: Direction,
+        local: u64,
+        len: u64,
+    ) -> OwnMemory {
         if direction == Direction::Put
             && len <= self.plan.inline
             && self.plan.strategy != Strategy::Paging
         {
-            Own::Inline
+            OwnMemory::Inline
         } else if self.ranks[rank].memory.lasts(local, len) {
-            Own::Persistent
+            OwnMemory::Persistent
         } else {
-            Own::Transient
+            OwnMemory::Transient
         }
     }
 

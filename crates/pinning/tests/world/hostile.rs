@@ -3,7 +3,7 @@
 
 use hydrant_pinning::{
     Message, Refusal, Region, Run,
-    wire::{Grant, Granted, MAX_LIST, Move, Need, Piggyback, Place},
+    wire::{Grant, Granted, MAX_LIST, Move, Need, Piggyback, PullDestination},
 };
 
 use super::{Event, World};
@@ -330,7 +330,7 @@ impl World {
             }
             9 => {
                 let count = self.draw(4);
-                let places = (0..count).map(|_| Place {
+                let places = (0..count).map(|_| PullDestination {
                     key: self.draw(100),
                     addr: self.number(),
                     len: if self.draw(6) == 0 {

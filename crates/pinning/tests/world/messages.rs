@@ -1,7 +1,7 @@
 //! Messages between engines: sending them with their data, and the judgment of their access.
 
 use hydrant_pinning::{
-    Data, Decisions, Direction, Error, Message, Refusal, Region, Use, Verdict, wire::Move,
+    AccessVerdict, Data, Decisions, Direction, Error, Message, Refusal, Region, Use, wire::Move,
 };
 
 use super::{Event, World, drive::AHEAD, model::Known};
@@ -84,7 +84,7 @@ impl World {
     }
 
     /// Judges a message's access to own memory, and stores the data that it brings.
-    fn judge(&mut self, from: usize, rank: usize, message: &Message, data: &[u8]) -> Verdict {
+    fn judge(&mut self, from: usize, rank: usize, message: &Message, data: &[u8]) -> AccessVerdict {
         if Some(from) != self.hostile {
             self.check_region(message, rank);
         }
@@ -136,9 +136,9 @@ impl World {
             _ => true,
         };
         match may {
-            Err(why) => Verdict::Refused(why),
-            Ok(()) if self.plan.follows || lasts => Verdict::Fine,
-            Ok(()) => Verdict::Copy,
+            Err(why) => AccessVerdict::Refused(why),
+            Ok(()) if self.plan.follows || lasts => AccessVerdict::Fine,
+            Ok(()) => AccessVerdict::Copy,
         }
     }
 

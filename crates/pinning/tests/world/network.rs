@@ -1,6 +1,6 @@
 //! The network of the world: the registrations, and the transfers that its NICs carry out.
 
-use hydrant_pinning::{Cause, Direction, Error, Refusal, Registered, Run, Strategy};
+use hydrant_pinning::{Cause, Direction, Error, Refusal, RegisteredExtent, Run, Strategy};
 
 use super::{Transfer, World, nic::Registration};
 
@@ -13,7 +13,7 @@ impl World {
         rank: usize,
         need: Run,
         preferred: Run,
-    ) -> Result<Registered, Refusal> {
+    ) -> Result<RegisteredExtent, Refusal> {
         if self.fail_registrations > 0 && self.draw(u64::from(self.fail_registrations)) == 0 {
             return Err(Refusal::Exhausted);
         }
@@ -34,7 +34,7 @@ impl World {
             mapped,
         };
         own.nic.keys.insert(key, new);
-        Ok(Registered { run, key, writable })
+        Ok(RegisteredExtent { run, key, writable })
     }
 
     pub(super) fn transfer(&mut self, it: &Transfer) -> Result<(), Error> {

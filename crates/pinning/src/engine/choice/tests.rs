@@ -232,7 +232,7 @@ fn a_wanted_bucket_is_attached_whatever_it_costs() {
     let mut choice = knowing(put(8), 700, 3500);
     choice.want(1, 5);
     let asked = choice.hot.ask(Direction::Put, 8);
-    assert!(choice.asks() && asked == crate::Ask::Engine, "{asked:?}");
+    assert!(choice.asks() && asked == crate::Advice::Engine, "{asked:?}");
     assert!(attaches(choice.weigh(&miss(put(8), 5, true))));
     assert!(!attaches(choice.weigh(&miss(put(8), 5, true))));
     // Buckets that were wanted and attached otherwise are in nobody's way.

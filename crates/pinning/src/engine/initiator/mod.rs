@@ -23,7 +23,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::{
-    choice::RouteChoice, context::StepContext, impossible::Noted, operation::Operation,
+    choice::RouteChoice, context::StepContext, impossible::Noted, operation::EngineOperation,
     stats::Stats,
 };
 use crate::{Data, Hot, wire::Grant};

@@ -1,8 +1,8 @@
 //! Operations in flight and their pieces.
 
 use super::{
-    super::operation::Own, Initiator, Operation, StepContext, TransferKind, firehoses::RemoteSide,
-    sides::LocalSide, transfer::ANY, trial::RouteTrial,
+    super::operation::OwnMemory, EngineOperation, Initiator, StepContext, TransferKind,
+    firehoses::RemoteSide, sides::LocalSide, transfer::ANY, trial::RouteTrial,
 };
 use crate::engine::choice::PieceRoute;
 use crate::{
@@ -18,7 +18,7 @@ const CHUNK: (u64, u64) = (64 << 10, 1 << 20);
 #[derive(Debug)]
 pub(super) struct InFlightOperation {
     /// The operation as it began; never changed.
-    operation: Operation,
+    operation: EngineOperation,
     /// The bytes cut into pieces so far.
     cut: u64,
     /// The number of pieces in flight.
@@ -61,7 +61,7 @@ pub(super) struct Piece {
     /// The length in bytes.
     pub(super) len: u64,
     /// The lifetime of the own memory.
-    pub(super) own: Own,
+    pub(super) own: OwnMemory,
     /// True if the piece must be copied through messages, whatever is registered.
     copied: bool,
     /// The first bytes that are another piece, its [head](super::head).
@@ -110,7 +110,11 @@ impl Piece {
 }
 
 impl Initiator {
-    pub(in crate::engine) fn begin(&mut self, operation: Operation, cx: &mut StepContext<'_>) {
+    pub(in crate::engine) fn begin(
+        &mut self,
+        operation: EngineOperation,
+        cx: &mut StepContext<'_>,
+    ) {
         let op = InFlightOperation {
             operation,
             cut: 0,
@@ -133,7 +137,7 @@ impl Initiator {
                 .note("a piece is cut off an operation that is over");
             return false;
         };
-        let Operation {
+        let EngineOperation {
             peer,
             direction,
             local,

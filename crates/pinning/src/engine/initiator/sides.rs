@@ -1,7 +1,7 @@
 //! Both sides of a piece: the request for its own memory, and the release of both sides at its end.
 
 use super::{
-    super::{choice::PieceRoute, local::Requester, operation::Own},
+    super::{choice::PieceRoute, local::Requester, operation::OwnMemory},
     Initiator, StepContext,
 };
 use crate::engine::pattern::Sequence;
@@ -56,13 +56,13 @@ impl Initiator {
         };
         let used = piece.direction.local();
         let (requester, need) = match (piece.own, cx.policy().local) {
-            (Own::Inline, _) => {
+            (OwnMemory::Inline, _) => {
                 self.with_piece(id, |piece| piece.local_side = LocalSide::Inline);
                 self.transfer_when_ready(id, cx);
                 return;
             }
             // A wider registration would only be deregistered again.
-            (Own::Transient, _) => (
+            (OwnMemory::Transient, _) => (
                 Requester::Transient(id),
                 Need {
                     run,

@@ -5,7 +5,7 @@ use super::{
     piece::{InFlightOperation, Piece},
     sides::LocalSide,
 };
-use crate::{Action, Error, Message, Refusal, Run, Violation, wire::Place};
+use crate::{Action, Error, Message, Refusal, Run, Violation, wire::PullDestination};
 
 /// The key of memory that a paging NIC reaches without registration.
 pub(super) const ANY: u64 = u64::MAX;
@@ -159,7 +159,7 @@ impl Initiator {
                 let end = geometry
                     .address_of(hold.run.end())
                     .min(piece.local + piece.len);
-                let place = Place {
+                let place = PullDestination {
                     key: hold.key,
                     addr: at,
                     len: end - at,

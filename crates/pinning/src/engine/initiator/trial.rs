@@ -3,7 +3,7 @@
 use super::{
     super::{
         choice::{OperationClass, PieceRoute, RouteChoice},
-        operation::Own,
+        operation::OwnMemory,
     },
     Initiator, StepContext,
 };
@@ -30,10 +30,10 @@ impl Initiator {
         peer: u32,
         direction: Direction,
         len: u64,
-        own: Own,
+        own: OwnMemory,
     ) -> Option<RouteTrial> {
         let choice = self.choice.as_mut()?;
-        let class = RouteChoice::class(direction, len, own == Own::Transient);
+        let class = RouteChoice::class(direction, len, own == OwnMemory::Transient);
         let tables = &self.tables;
         // A peer that registers memory answers late.
         let table = tables.get(&peer);

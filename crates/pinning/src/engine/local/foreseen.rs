@@ -129,7 +129,7 @@ impl LocalTable {
 mod tests {
     use super::*;
     use crate::{
-        Config, Engine, Error, Message, Region, Registered, Strategy, Verdict,
+        AccessVerdict, Config, Engine, Error, Message, Region, RegisteredExtent, Strategy,
         wire::{Move, Need},
     };
 
@@ -156,7 +156,7 @@ mod tests {
                     Action::Register { id, preferred, .. } => {
                         counts[0] += 1;
                         let key = id + 100;
-                        let got = Registered {
+                        let got = RegisteredExtent {
                             run: preferred,
                             key,
                             writable: true,
@@ -264,7 +264,7 @@ mod tests {
             piggyback: None,
         };
         let mut out = Decisions::default();
-        let outcome = engine.message(1, Message::Move(wanted), Verdict::Fine, &mut out);
+        let outcome = engine.message(1, Message::Move(wanted), AccessVerdict::Fine, &mut out);
         outcome.unwrap();
         perform(engine, out);
     }

@@ -1,14 +1,14 @@
 //! Registrations and deregistrations: their start when there is room, and their end.
 
 use super::{LocalTable, PendingRegistration, exact_need};
-use crate::{Action, Decisions, Refusal, Registered, Run, table::Extent};
+use crate::{Action, Decisions, Refusal, RegisteredExtent, Run, table::Extent};
 
 impl LocalTable {
     /// Handles the end of a registration.
     pub(in crate::engine) fn registered(
         &mut self,
         id: u64,
-        result: Result<Registered, Refusal>,
+        result: Result<RegisteredExtent, Refusal>,
         out: &mut Decisions,
     ) {
         let Some(first) = self.registering_ids.remove(&id) else {
@@ -41,7 +41,7 @@ impl LocalTable {
     fn record_extent(
         &mut self,
         registering: &PendingRegistration,
-        got: Registered,
+        got: RegisteredExtent,
         out: &mut Decisions,
     ) {
         let spare = registering.preferred.count - got.run.count;

@@ -193,7 +193,7 @@ impl LocalTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Action, Config, Engine, Registered, Strategy, wire::Need};
+    use crate::{Action, Config, Engine, RegisteredExtent, Strategy, wire::Need};
 
     const PAGE: u64 = 4096;
 
@@ -216,7 +216,7 @@ mod tests {
                 match action {
                     Action::Register { id, preferred, .. } => {
                         done.push((true, preferred.first, preferred.count));
-                        let got = Registered {
+                        let got = RegisteredExtent {
                             run: preferred,
                             key: id,
                             writable: true,

@@ -12,7 +12,7 @@ mod revoke;
 
 use rustc_hash::FxHashMap;
 
-use super::{context::StepContext, impossible::Noted, operation::Verdict};
+use super::{context::StepContext, impossible::Noted, operation::AccessVerdict};
 use crate::{Data, Message};
 use holders::Holders;
 use moves::ServedMove;
@@ -104,7 +104,7 @@ impl Target {
         &mut self,
         from: u32,
         id: u64,
-        verdict: Verdict,
+        verdict: AccessVerdict,
         cx: &mut StepContext<'_>,
     ) {
         let refused = verdict.refusal();

@@ -2,7 +2,7 @@
 
 use super::{
     super::local::{LocalHold, Requester},
-    Data, Message, StepContext, Target, Verdict,
+    AccessVerdict, Data, Message, StepContext, Target,
 };
 use crate::{
     Refusal, Run, Use, Violation,
@@ -39,7 +39,7 @@ impl Target {
         &mut self,
         from: u32,
         wanted: Move,
-        verdict: Verdict,
+        verdict: AccessVerdict,
         cx: &mut StepContext<'_>,
     ) -> Result<(), Violation> {
         let hold = match cx.policy().remote {

@@ -1,11 +1,11 @@
 //! Pulls of peers: where the NIC does not read, the target writes own memory to the peer's
 //! (Firehose §7).
 
-use super::{super::local::Requester, Message, StepContext, Target, Verdict};
+use super::{super::local::Requester, AccessVerdict, Message, StepContext, Target};
 use crate::{
     Action, Direction, Refusal, Use, Violation,
     strategy::LocalPolicy,
-    wire::{Need, Place},
+    wire::{Need, PullDestination},
 };
 
 /// The most pulls of one peer in progress at once. Further ones are refused, and the peer copies.
@@ -25,7 +25,7 @@ pub(super) struct Pull {
     /// The first own address.
     addr: u64,
     /// The destinations, in order.
-    to: Vec<Place>,
+    to: Vec<PullDestination>,
     /// The request for own memory, once it is done.
     request: u64,
     /// True if something had to be registered for the pull.
@@ -43,7 +43,7 @@ impl Target {
         &mut self,
         addr: u64,
         len: u64,
-        verdict: Verdict,
+        verdict: AccessVerdict,
         cx: &mut StepContext<'_>,
     ) {
         let run = cx.limits().geometry.span(addr, len).ok();
@@ -73,12 +73,12 @@ impl Target {
         from: u32,
         id: u64,
         addr: u64,
-        to: Vec<Place>,
-        verdict: Verdict,
+        to: Vec<PullDestination>,
+        verdict: AccessVerdict,
         cx: &mut StepContext<'_>,
     ) -> Result<(), Violation> {
         let geometry = cx.limits().geometry;
-        let end = |len: u64, place: &Place| {
+        let end = |len: u64, place: &PullDestination| {
             geometry.span(place.addr, place.len).ok()?;
             len.checked_add(place.len)
         };

@@ -57,7 +57,7 @@ fn grant(engine: &mut Engine, wanted: Option<Move>, granted: u64) -> Decisions {
         ..Granted::default()
     };
     let mut out = Decisions::default();
-    let outcome = engine.message(1, Message::Granted(answer), Verdict::Fine, &mut out);
+    let outcome = engine.message(1, Message::Granted(answer), AccessVerdict::Fine, &mut out);
     outcome.expect("it was asked for");
     engine.audit(&[]).expect("all counts agree");
     out
@@ -151,7 +151,7 @@ fn firehoses_in_flight_are_given_back_when_they_come() {
 /// Begins a put to two attached buckets. Returns its transfer, which is in flight.
 fn begin_put(engine: &mut Engine) -> u64 {
     let mut out = Decisions::default();
-    let both = Operation {
+    let both = EngineOperation {
         len: 2 * BUCKET,
         ..put(1, 100)
     };
@@ -159,7 +159,7 @@ fn begin_put(engine: &mut Engine) -> u64 {
     let Some(Action::Register { id, need, .. }) = out.actions.pop() else {
         panic!("own memory is registered for it");
     };
-    let registered = Registered {
+    let registered = RegisteredExtent {
         run: need,
         key: 9,
         writable: true,

@@ -6,7 +6,7 @@ use super::*;
 fn asking(config: Config) -> (Engine, Message) {
     let mut engine = Engine::new(config).expect("a firehose will do");
     let mut out = Decisions::default();
-    let get = Operation {
+    let get = EngineOperation {
         direction: Direction::Get,
         ..put(1, 100)
     };
@@ -18,7 +18,7 @@ fn asking(config: Config) -> (Engine, Message) {
 /// Returns true if the only operation ended because of a wrong answer.
 fn ends_badly(engine: &mut Engine, answer: Message) -> bool {
     let mut out = Decisions::default();
-    let outcome = engine.message(1, answer, Verdict::Fine, &mut out);
+    let outcome = engine.message(1, answer, AccessVerdict::Fine, &mut out);
     let is_wrong = |result: &Result<(), crate::Error>| {
         matches!(result, Err(crate::Error::Malformed { peer: 1, .. }))
     };
@@ -105,7 +105,7 @@ fn an_answer_to_nothing_is_a_fault_of_the_peer() {
     ];
     for (faults, message) in (1..).zip(messages) {
         let mut out = Decisions::default();
-        let outcome = engine.message(1, message, Verdict::Fine, &mut out);
+        let outcome = engine.message(1, message, AccessVerdict::Fine, &mut out);
         let is_named = matches!(outcome, Err(crate::Error::Malformed { peer: 1, .. }));
         assert!(is_named, "{outcome:?}");
         assert!(out.is_empty(), "{out:?}");

@@ -27,7 +27,7 @@ fn memory_kept_for_own_operations_stays_beside_m() {
     answer(&mut engine, out);
     for id in 1..40 {
         let mut out = Decisions::default();
-        let own = Operation {
+        let own = EngineOperation {
             local: id * BUCKET,
             ..put(id, 100)
         };
@@ -79,13 +79,13 @@ fn no_request_waits_for_room_that_is_kept_for_good() {
         piggyback: None,
     });
     let mut out = Decisions::default();
-    (engine.message(1, wanted, Verdict::Fine, &mut out)).expect("a move");
+    (engine.message(1, wanted, AccessVerdict::Fine, &mut out)).expect("a move");
     answer(&mut engine, out);
     assert_eq!(engine.stats().local.registered, 16);
     let mut out = Decisions::default();
     engine.begin(put(2, 200), &mut out).expect("a peer");
     let said = answer(&mut engine, out);
-    let copied = |it: &Outgoing| matches!(it.message, Message::Put { .. });
+    let copied = |it: &OutgoingMessage| matches!(it.message, Message::Put { .. });
     assert!(said.messages.iter().any(copied), "{said:?}");
 }
 

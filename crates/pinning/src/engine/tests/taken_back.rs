@@ -36,7 +36,7 @@ fn a_pin_beside_a_revocation_does_not_pin_the_revoked_memory() {
         id: 3,
         runs: Vec::new(),
     };
-    (engine.message(1, revoked, Verdict::Fine, &mut out)).expect("it was asked");
+    (engine.message(1, revoked, AccessVerdict::Fine, &mut out)).expect("it was asked");
     let rest = answer(&mut engine, out);
     assert_eq!(rest.actions, [Action::Revoked { id: 3 }]);
     let mut out = Decisions::default();
@@ -77,7 +77,7 @@ fn a_run_that_waits_for_its_registration_is_not_registered_after_a_revocation() 
         }],
         ..Move::default()
     });
-    (engine.message(1, wanted, Verdict::Fine, &mut out)).expect("a move");
+    (engine.message(1, wanted, AccessVerdict::Fine, &mut out)).expect("a move");
     let [Action::Deregister { id, .. }] = out.actions[..] else {
         panic!("{:?}", out.actions)
     };
@@ -120,7 +120,7 @@ fn widened_extents_end_with_the_address_space() {
         let mut widest = 0;
         for id in 1..=8 {
             let mut out = Decisions::default();
-            let operation = Operation {
+            let operation = EngineOperation {
                 direction: Direction::Get,
                 len: BUCKET,
                 ..put(id, BUCKETS - 9 + id)

@@ -8,8 +8,8 @@ fn transient_memory_is_registered_for_the_operation_alone() {
     let registered = |engine: &Engine| engine.stats().local.registered;
     for id in 1..4 {
         let mut out = Decisions::default();
-        let transient = Operation {
-            own: Own::Transient,
+        let transient = EngineOperation {
+            own: OwnMemory::Transient,
             ..put(id, 100)
         };
         engine.begin(transient, &mut out).expect("a peer");
@@ -30,8 +30,8 @@ fn transient_memory_is_registered_for_the_operation_alone() {
 fn inline_data_needs_no_registration() {
     let mut engine = Engine::new(Config::firehose_paper(0, 2)).expect("the paper's");
     let mut out = Decisions::default();
-    let inline = Operation {
-        own: Own::Inline,
+    let inline = EngineOperation {
+        own: OwnMemory::Inline,
         ..put(1, 100)
     };
     engine.begin(inline, &mut out).expect("a peer");
@@ -65,9 +65,9 @@ fn only_the_last_inline_transfer_completes_the_put_locally() {
         }
     };
     for (own, extents, expected) in [
-        (Own::Inline, &[7][..], &[Some(1)][..]),
-        (Own::Inline, &[7, 8], &[None, Some(1)]),
-        (Own::Persistent, &[7], &[None]),
+        (OwnMemory::Inline, &[7][..], &[Some(1)][..]),
+        (OwnMemory::Inline, &[7, 8], &[None, Some(1)]),
+        (OwnMemory::Persistent, &[7], &[None]),
     ] {
         let config = Config {
             strategy: crate::Strategy::Rendezvous { unpin: true },
@@ -75,7 +75,7 @@ fn only_the_last_inline_transfer_completes_the_put_locally() {
         };
         let mut engine = Engine::new(config).expect("the paper's");
         let mut out = Decisions::default();
-        let across = Operation {
+        let across = EngineOperation {
             own,
             remote: 101 * BUCKET - 8,
             len: 8 + 8 * (extents.len() as u64 - 1),
@@ -85,7 +85,7 @@ fn only_the_last_inline_transfer_completes_the_put_locally() {
         let mut last = Vec::new();
         while !out.is_empty() {
             let decided = std::mem::take(&mut out);
-            for Outgoing { message, .. } in decided.messages {
+            for OutgoingMessage { message, .. } in decided.messages {
                 let Message::Move(wanted) = message else {
                     continue;
                 };
@@ -96,13 +96,13 @@ fn only_the_last_inline_transfer_completes_the_put_locally() {
                     grants: grants.collect(),
                     ..Granted::default()
                 });
-                let outcome = engine.message(1, granted, Verdict::Fine, &mut out);
+                let outcome = engine.message(1, granted, AccessVerdict::Fine, &mut out);
                 outcome.expect("it was asked for");
             }
             for action in decided.actions {
                 match action {
                     Action::Register { id, need, .. } => {
-                        let registered = Registered {
+                        let registered = RegisteredExtent {
                             run: need,
                             key: id,
                             writable: true,
@@ -127,7 +127,7 @@ fn only_the_last_chunk_of_a_put_completes_it_locally() {
     for direction in [Direction::Put, Direction::Get] {
         let mut engine = Engine::new(config.clone()).expect("the paper's");
         let mut out = Decisions::default();
-        let long = Operation {
+        let long = EngineOperation {
             direction,
             len: 1 << 20,
             ..put(7, 100)
@@ -154,7 +154,7 @@ fn only_the_last_chunk_of_a_put_completes_it_locally() {
                 other => panic!("{other:?}"),
             };
             last.extend(first.last_of.map(|op| (op, sent)));
-            (engine.message(1, answer, Verdict::Fine, &mut out)).expect("an answer");
+            (engine.message(1, answer, AccessVerdict::Fine, &mut out)).expect("an answer");
         }
         assert_eq!((sent, engine.busy()), (1 << 20, 0));
         match direction {
@@ -176,7 +176,7 @@ fn a_copy_is_not_cut_like_a_registered_transfer() {
         let pieces = |copied, answers: usize| {
             let mut engine = Engine::new(config.clone()).expect("firehoses will do");
             let mut out = Decisions::default();
-            let long = Operation {
+            let long = EngineOperation {
                 len: 16 * BUCKET,
                 copied,
                 ..put(1, 100)
@@ -188,7 +188,7 @@ fn a_copy_is_not_cut_like_a_registered_transfer() {
                 };
                 if let Message::Put { id, .. } = first.message {
                     let stored = Message::Stored { id, refused: None };
-                    (engine.message(1, stored, Verdict::Fine, &mut out)).expect("an answer");
+                    (engine.message(1, stored, AccessVerdict::Fine, &mut out)).expect("an answer");
                 }
             }
             (engine.stats().pieces, engine.busy())
@@ -219,13 +219,13 @@ fn piggybacked_data_waits_for_no_registration() {
 
     // The owner is told to register, and answers the piggybacked put before it has registered.
     let mut said = Decisions::default();
-    let outcome = owner.message(0, wanted, Verdict::Fine, &mut said);
+    let outcome = owner.message(0, wanted, AccessVerdict::Fine, &mut said);
     outcome.expect("a move");
     let first = message(&mut said);
     let &[Action::Register { id, need, .. }] = &said.actions[..] else {
         panic!("one registration: {said:?}");
     };
-    let outcome = asker.message(1, first.clone(), Verdict::Fine, &mut out);
+    let outcome = asker.message(1, first.clone(), AccessVerdict::Fine, &mut out);
     outcome.expect("an answer");
     assert_eq!(
         out.actions,
@@ -238,7 +238,7 @@ fn piggybacked_data_waits_for_no_registration() {
 
     // The grants come after that.
     let mut said = Decisions::default();
-    let registered = Registered {
+    let registered = RegisteredExtent {
         run: need,
         key: 7,
         writable: true,
@@ -247,11 +247,11 @@ fn piggybacked_data_waits_for_no_registration() {
     let last = message(&mut said);
     assert!(matches!(&last, Message::Granted(it) if it.last && it.piggyback.is_none()));
     out = Decisions::default();
-    let outcome = asker.message(1, last, Verdict::Fine, &mut out);
+    let outcome = asker.message(1, last, AccessVerdict::Fine, &mut out);
     outcome.expect("the rest of the answer");
     assert!(out.is_empty());
     assert_eq!(asker.firehoses(1).0, 1);
-    let again = asker.message(1, first, Verdict::Fine, &mut Decisions::default());
+    let again = asker.message(1, first, AccessVerdict::Fine, &mut Decisions::default());
     assert!(again.is_err(), "the move is over");
     asker.audit(&[]).expect("all counts agree");
     owner.audit(&[]).expect("all counts agree");
