@@ -37,14 +37,14 @@ fn both_sides() -> (Hot, Editor, Editor) {
 }
 
 /// A registration as the NIC sees it.
-struct Registered {
+struct NicKey {
     is_valid: AtomicBool,
     in_use: AtomicBool,
 }
 
-impl Registered {
+impl NicKey {
     fn new(is_valid: bool) -> Arc<Self> {
-        Arc::new(Registered {
+        Arc::new(NicKey {
             is_valid: AtomicBool::new(is_valid),
             in_use: AtomicBool::new(false),
         })
@@ -68,7 +68,7 @@ impl Registered {
 
 /// Puts to `buckets` buckets of the peer from `first` on. Returns the result of the release, or
 /// `None` after a miss.
-fn put(hot: &Hot, first: u64, buckets: u64, key: u64, registered: &Registered) -> Option<bool> {
+fn put(hot: &Hot, first: u64, buckets: u64, key: u64, registered: &NicKey) -> Option<bool> {
     // The bytes reach from the last byte of the first bucket to the first byte of the last bucket.
     let (remote, len) = match buckets {
         1 => (first * BUCKET, 8),
@@ -86,8 +86,8 @@ fn loom_a_hit_never_meets_a_record_given_to_another_bucket() {
     loom::model(|| {
         let (hot, mut remote, _local) = both_sides();
         let slot = remote.insert(1, &extent(10, 1, 2), 0).unwrap();
-        let first = Registered::new(true);
-        let second = Registered::new(false);
+        let first = NicKey::new(true);
+        let second = NicKey::new(false);
         let hits = {
             let (first, second) = (first.clone(), second.clone());
             thread::spawn(move || {
@@ -114,7 +114,7 @@ fn loom_an_extent_goes_whole_or_not_at_all() {
             remote.insert(bucket, &extent(20, 1, 4), 0).unwrap();
         }
         let slot = remote.get(1).unwrap();
-        let registered = Registered::new(true);
+        let registered = NicKey::new(true);
         let hot = Arc::new(hot);
         let hits = {
             let (hot, registered) = (hot.clone(), registered.clone());
@@ -144,7 +144,7 @@ fn loom_an_extent_in_use_comes_back_to_the_queue() {
         let slot = remote.insert(1, &extent(10, 1, 2), 1).unwrap();
         remote.queue(slot);
         let table = remote.table().clone();
-        let registered = Registered::new(true);
+        let registered = NicKey::new(true);
         let user = thread::spawn(move || {
             let released = table.release(slot);
             // A later hit must not swallow the mark that the editor waits for.
@@ -167,7 +167,7 @@ fn loom_a_miss_finds_the_side_unused_that_its_hit_held() {
         let (hot, mut remote, mut local) = both_sides();
         let slot = remote.insert(1, &extent(10, 1, 2), 0).unwrap();
         remote.queue(slot);
-        let registered = Registered::new(true);
+        let registered = NicKey::new(true);
         let hits = {
             let registered = registered.clone();
             thread::spawn(move || put(&hot, 1, 1, 10, &registered))
@@ -198,7 +198,7 @@ fn loom_a_hit_past_the_end_of_an_extent_holds_nothing() {
         let (hot, mut remote, _local) = both_sides();
         let slot = remote.insert(1, &extent(10, 1, 2), 0).unwrap();
         remote.insert(2, &extent(20, 2, 3), 0).unwrap();
-        let registered = Registered::new(true);
+        let registered = NicKey::new(true);
         let hits = thread::spawn(move || put(&hot, 1, 2, 10, &registered));
         let removed = remote.remove(slot).is_some();
         assert_eq!(hits.join().unwrap(), None, "no key covers both");
@@ -218,7 +218,7 @@ fn loom_an_index_that_grows_leads_nobody_astray() {
                 .insert(bucket, &extent(bucket * 10, bucket, bucket + 1), 0)
                 .unwrap();
         }
-        let registered = Registered::new(true);
+        let registered = NicKey::new(true);
         let hits = thread::spawn(move || {
             put(&hot, 1, 1, 10, &registered);
             put(&hot, 8, 1, 80, &registered);

@@ -15,13 +15,13 @@ use hydrant_pinning::{
 const BUCKET: u64 = 4096;
 
 /// Two ranks, of which the first begins operations. Decisions are carried out at once.
-struct Pair {
+struct LockedPair {
     engines: [Engine; 2],
     keys: u64,
     done: BTreeSet<u64>,
 }
 
-impl Pair {
+impl LockedPair {
     fn run(&mut self, rank: usize, decided: Decisions) {
         let mut todo = VecDeque::from([(rank, decided)]);
         while let Some((rank, decided)) = todo.pop_front() {
@@ -73,11 +73,11 @@ impl Pair {
     }
 }
 
-fn lock(pair: &Mutex<Pair>) -> MutexGuard<'_, Pair> {
+fn lock(pair: &Mutex<LockedPair>) -> MutexGuard<'_, LockedPair> {
     pair.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn wait_for(pair: &Mutex<Pair>, id: u64) {
+fn wait_for(pair: &Mutex<LockedPair>, id: u64) {
     while !lock(pair).done.remove(&id) {
         thread::yield_now();
     }
@@ -93,7 +93,7 @@ fn every_waiter_is_served_after_a_hit_gave_its_sides_back() {
         ..Config::firehose_paper(rank, 2)
     };
     let engine = |rank| Engine::new(config(rank)).expect("limits of two buckets will do");
-    let pair = Mutex::new(Pair {
+    let pair = Mutex::new(LockedPair {
         engines: [engine(0), engine(1)],
         keys: 0,
         done: BTreeSet::new(),

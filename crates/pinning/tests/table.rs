@@ -10,7 +10,7 @@ use proptest::prelude::*;
 const BUCKETS: u64 = 400;
 
 #[derive(Clone, Debug)]
-enum Step {
+enum TableStep {
     /// Adds the missing ones of `len` buckets from `base`, the first with so many references.
     Insert {
         base: u64,
@@ -26,18 +26,18 @@ enum Step {
     TakeVictim,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = TableStep> {
     let bucket = 0..BUCKETS;
     prop_oneof![
         4 => (0..BUCKETS, 1..6_u64, 0..3_u32)
-            .prop_map(|(base, len, held)| Step::Insert { base, len, held }),
-        8 => bucket.clone().prop_map(Step::Acquire),
-        6 => any::<prop::sample::Index>().prop_map(Step::Release),
-        2 => any::<prop::sample::Index>().prop_map(Step::DropReference),
-        2 => bucket.clone().prop_map(Step::Remove),
-        1 => bucket.clone().prop_map(Step::Close),
-        4 => bucket.prop_map(Step::Queue),
-        2 => Just(Step::TakeVictim),
+            .prop_map(|(base, len, held)| TableStep::Insert { base, len, held }),
+        8 => bucket.clone().prop_map(TableStep::Acquire),
+        6 => any::<prop::sample::Index>().prop_map(TableStep::Release),
+        2 => any::<prop::sample::Index>().prop_map(TableStep::DropReference),
+        2 => bucket.clone().prop_map(TableStep::Remove),
+        1 => bucket.clone().prop_map(TableStep::Close),
+        4 => bucket.prop_map(TableStep::Queue),
+        2 => Just(TableStep::TakeVictim),
     ]
 }
 
@@ -138,7 +138,7 @@ impl Model {
 }
 
 /// A table, its model, and the references that are taken.
-struct Pair {
+struct TableAndModel {
     editor: Editor,
     table: Arc<BucketTable>,
     model: Model,
@@ -146,10 +146,10 @@ struct Pair {
     next_key: u64,
 }
 
-impl Pair {
+impl TableAndModel {
     fn new() -> Self {
         let editor = Editor::new();
-        Pair {
+        TableAndModel {
             table: editor.table().clone(),
             editor,
             model: Model {
@@ -161,15 +161,15 @@ impl Pair {
         }
     }
 
-    fn run(&mut self, step: Step) {
+    fn run(&mut self, step: TableStep) {
         match step {
-            Step::Insert { base, len, held } => self.insert(base, len, held),
-            Step::Acquire(bucket) => {
+            TableStep::Insert { base, len, held } => self.insert(base, len, held),
+            TableStep::Acquire(bucket) => {
                 let found = self.table.acquire(bucket);
                 assert_eq!(found.map(extent_of), self.model.take(bucket));
                 self.held.extend(found.map(|it| (bucket, it.slot)));
             }
-            Step::Release(which) => {
+            TableStep::Release(which) => {
                 let Some((bucket, slot)) = self.pick(which) else {
                     return;
                 };
@@ -180,7 +180,7 @@ impl Pair {
                     self.model.requeue(bucket);
                 }
             }
-            Step::DropReference(which) => {
+            TableStep::DropReference(which) => {
                 let Some((bucket, slot)) = self.pick(which) else {
                     return;
                 };
@@ -190,10 +190,10 @@ impl Pair {
                 }
                 assert_eq!(unheld, self.model.buckets[&bucket].references == 0);
             }
-            Step::TakeVictim => {
+            TableStep::TakeVictim => {
                 assert_eq!(self.editor.take_victim(), self.model.take_victim());
             }
-            Step::Remove(bucket) | Step::Close(bucket) | Step::Queue(bucket) => {
+            TableStep::Remove(bucket) | TableStep::Close(bucket) | TableStep::Queue(bucket) => {
                 let slot = self.editor.get(bucket);
                 assert_eq!(slot.is_some(), self.model.buckets.contains_key(&bucket));
                 if let Some(slot) = slot {
@@ -230,11 +230,11 @@ impl Pair {
         }
     }
 
-    fn change(&mut self, step: Step, bucket: u64, slot: u32) {
+    fn change(&mut self, step: TableStep, bucket: u64, slot: u32) {
         let (editor, model) = (&mut self.editor, &mut self.model);
         match step {
-            Step::Remove(_) => assert_eq!(editor.remove(slot), model.remove(bucket)),
-            Step::Close(_) => {
+            TableStep::Remove(_) => assert_eq!(editor.remove(slot), model.remove(bucket)),
+            TableStep::Close(_) => {
                 model.unqueue(bucket);
                 let mut unheld = true;
                 for part in model.parts(bucket) {
@@ -243,7 +243,7 @@ impl Pair {
                 }
                 assert_eq!(editor.close(slot), unheld);
             }
-            Step::Queue(_) => {
+            TableStep::Queue(_) => {
                 // A closed extent is not queued again, because it is about to go.
                 if !model.buckets[&bucket].closed {
                     editor.queue(slot);
@@ -292,7 +292,7 @@ fn extent_of(found: FoundBucket) -> Extent {
 proptest! {
     #[test]
     fn a_table_does_as_the_model(steps in prop::collection::vec(step(), 1..600)) {
-        let mut pair = Pair::new();
+        let mut pair = TableAndModel::new();
         for step in steps {
             pair.run(step);
             pair.check();

@@ -12,16 +12,16 @@ const BUCKETS: u64 = 64;
 const ENOUGH: u64 = 20_000;
 
 /// The registrations as the NIC knows them: the valid key of each bucket, or 0.
-struct Registered([AtomicU64; BUCKETS as usize]);
+struct ValidKeys([AtomicU64; BUCKETS as usize]);
 
 /// The hits and misses of a thread so far.
 #[derive(Default)]
-struct Seen {
+struct HitCounts {
     hits: AtomicU64,
     misses: AtomicU64,
 }
 
-impl Seen {
+impl HitCounts {
     fn is_enough(&self) -> bool {
         let enough = |count: &AtomicU64| count.load(Ordering::Relaxed) >= ENOUGH;
         enough(&self.hits) && enough(&self.misses)
@@ -29,7 +29,7 @@ impl Seen {
 }
 
 /// Adds the extent of four buckets around `bucket`, under a new key, where it is missing.
-fn add(editor: &mut Editor, registered: &Registered, bucket: u64, key: u64) {
+fn add(editor: &mut Editor, registered: &ValidKeys, bucket: u64, key: u64) {
     let base = bucket / 4 * 4;
     if editor.get(base).is_some() {
         return;
@@ -51,8 +51,8 @@ fn add(editor: &mut Editor, registered: &Registered, bucket: u64, key: u64) {
 fn hit(
     table: &BucketTable,
     editor: &Mutex<Editor>,
-    registered: &Registered,
-    seen: &Seen,
+    registered: &ValidKeys,
+    seen: &HitCounts,
     seed: u64,
 ) {
     let mut state = seed;
@@ -85,8 +85,8 @@ fn no_extent_is_evicted_under_a_hit_and_no_hit_has_a_wrong_key() {
     let editor = Editor::new();
     let table = editor.table().clone();
     let editor = Mutex::new(editor);
-    let registered = Registered([const { AtomicU64::new(0) }; BUCKETS as usize]);
-    let seen = [Seen::default(), Seen::default()];
+    let registered = ValidKeys([const { AtomicU64::new(0) }; BUCKETS as usize]);
+    let seen = [HitCounts::default(), HitCounts::default()];
 
     thread::scope(|scope| {
         let users = [(&seen[0], 0x9e37_79b9), (&seen[1], 0x7f4a_7c15)];
@@ -109,7 +109,7 @@ fn no_extent_is_evicted_under_a_hit_and_no_hit_has_a_wrong_key() {
 }
 
 /// Adds an extent, and evicts one where half of all buckets are present.
-fn change(editor: &mut Editor, registered: &Registered, key: u64) {
+fn change(editor: &mut Editor, registered: &ValidKeys, key: u64) {
     add(editor, registered, key * 31 % BUCKETS, key);
     if editor.len() <= BUCKETS as usize / 2 {
         return;

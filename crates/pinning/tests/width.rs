@@ -12,7 +12,7 @@ use hydrant_pinning::{
 const PAGE: u64 = 4096;
 
 /// Two ranks that carry out decisions at once.
-struct Pair {
+struct RankPair {
     engines: [Engine; 2],
     /// The pages of each registration at the target.
     widths: Vec<u64>,
@@ -22,7 +22,7 @@ struct Pair {
     next: u64,
 }
 
-impl Pair {
+impl RankPair {
     fn new(change: impl Fn(&mut Config)) -> Self {
         let engine = |rank| {
             let mut config = Config {
@@ -125,7 +125,7 @@ impl Pair {
 
 #[test]
 fn a_stream_registers_ever_wider_extents() {
-    let mut pair = Pair::new(|_| {});
+    let mut pair = RankPair::new(|_| {});
     let pages = 16_384;
     for page in 0..pages {
         pair.put((1 << 20) * PAGE + page * PAGE, PAGE);
@@ -144,7 +144,7 @@ fn a_stream_registers_ever_wider_extents() {
 
 #[test]
 fn scattered_access_registers_what_it_touches() {
-    let mut pair = Pair::new(|_| {});
+    let mut pair = RankPair::new(|_| {});
     let mut place: u64 = 1;
     for _ in 0..2_000 {
         place = place.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17);
@@ -157,7 +157,7 @@ fn scattered_access_registers_what_it_touches() {
 
 #[test]
 fn the_asker_pays_for_what_is_registered() {
-    let mut pair = Pair::new(|_| {});
+    let mut pair = RankPair::new(|_| {});
     for page in 0..3_000 {
         pair.put((1 << 20) * PAGE + page * PAGE, 8);
     }
@@ -168,7 +168,7 @@ fn the_asker_pays_for_what_is_registered() {
 
 #[test]
 fn nothing_is_widened_if_pages_are_all_the_cost() {
-    let mut pair = Pair::new(|config| {
+    let mut pair = RankPair::new(|config| {
         config.cost = CostModel {
             per_op_ns: 0.0,
             per_page_ns: 40_000.0,
@@ -182,7 +182,7 @@ fn nothing_is_widened_if_pages_are_all_the_cost() {
 
 #[test]
 fn a_stream_past_the_credit_is_as_wide_as_the_credit_lets_it() {
-    let mut pair = Pair::new(|config| {
+    let mut pair = RankPair::new(|config| {
         config.m = 256 * PAGE;
         config.maxvictim = 64 * PAGE;
     });
@@ -204,7 +204,7 @@ const BLOCKS: u64 = 32;
 #[test]
 fn each_of_the_blocks_in_sequence_lies_in_one_extent() {
     for strategy in [Strategy::Firehose, Strategy::Auto] {
-        let mut pair = Pair::new(|config| config.strategy = strategy);
+        let mut pair = RankPair::new(|config| config.strategy = strategy);
         // A word of the first block had a bucket of its own, which it keeps.
         pair.put_from(FIELD, FIELD, 8);
         pair.put_from(FIELD, FIELD, 8);

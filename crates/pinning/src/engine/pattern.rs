@@ -28,14 +28,14 @@ impl Sequence {
 
 /// The order of misses: in sequence or not.
 #[derive(Debug, Default)]
-pub(super) struct Pattern {
+pub(super) struct MissPattern {
     expected: u64,
     width: u64,
     /// The number of buckets that came in sequence, up to the last one.
     streak: u64,
 }
 
-impl Pattern {
+impl MissPattern {
     /// Returns the number of buckets to ask for, from the first of a miss on. Misses in sequence
     /// widen it until the cost of a call hardly matters. Any other miss narrows it to the need.
     /// `ends` moves an end to the end of an operation.
@@ -88,7 +88,7 @@ mod tests {
 
     /// Registers for operations of `len` bytes, one behind the other from an address on. An earlier
     /// operation has registered the first bucket alone. Returns the first buckets of the extents.
-    fn extents(pattern: &mut Pattern, addr: u64, len: u64, count: u64) -> Vec<u64> {
+    fn extents(pattern: &mut MissPattern, addr: u64, len: u64, count: u64) -> Vec<u64> {
         let geometry = Geometry::new(PAGE as usize, PAGE as usize).expect("a page is a bucket");
         let mut firsts = vec![geometry.bucket_of(addr)];
         let mut end = firsts[0] + 1;
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn extents_end_where_operations_do() {
         let (first, blocks) = (1 << 20, 16);
-        let firsts = extents(&mut Pattern::default(), first * PAGE, blocks * PAGE, 64);
+        let firsts = extents(&mut MissPattern::default(), first * PAGE, blocks * PAGE, 64);
         assert!(firsts.len() < 24, "they widen: {firsts:?}");
         let inside = firsts[2..]
             .iter()
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn extents_widen_where_operations_share_a_bucket() {
-        let firsts = extents(&mut Pattern::default(), (1 << 32) + 2048, 16 * PAGE, 64);
+        let firsts = extents(&mut MissPattern::default(), (1 << 32) + 2048, 16 * PAGE, 64);
         assert!(firsts.len() < 24, "{firsts:?}");
     }
 

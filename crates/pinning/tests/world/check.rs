@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use hydrant_pinning::{Direction, Message, Run};
 
 use super::{
-    World,
-    model::{Known, overlap},
+    EngineWorld,
+    model::{KnownOperation, overlap},
 };
 
-impl World {
+impl EngineWorld {
     pub(crate) fn check(&self) {
         for (rank, own) in self.ranks.iter().enumerate() {
             if own.lost || Some(rank) == self.hostile {
@@ -42,7 +42,7 @@ impl World {
         let own = &self.ranks[rank];
         for (key, it) in &own.nic.keys {
             let (addr, len) = own.memory.span(it.run);
-            let uses = |known: &Known| {
+            let uses = |known: &KnownOperation| {
                 let own = known.rank == rank && overlap(known.local, known.len, addr, len);
                 let pulled = known.direction == Direction::Get && !self.plan.reads;
                 let pulls = known.peer == rank && overlap(known.remote, known.len, addr, len);

@@ -5,7 +5,9 @@ use hydrant_pinning::{
     Region, Run, Strategy,
 };
 
-use super::{Event, Revoking, Then, Transfer, World, model::Known, plan::Step};
+use super::{
+    EngineWorld, Revoking, Then, WorldEvent, WorldTransfer, model::KnownOperation, plan::WorldStep,
+};
 
 /// The region of memory that is foreseen to be needed.
 pub(super) const AHEAD: Region = Region(u64::MAX - 1);
@@ -13,13 +15,13 @@ pub(super) const AHEAD: Region = Region(u64::MAX - 1);
 /// The key of memory that is reached without registration.
 const ANY: u64 = u64::MAX;
 
-impl World {
-    pub(crate) fn step(&mut self, step: &Step) {
+impl EngineWorld {
+    pub(crate) fn step(&mut self, step: &WorldStep) {
         self.steps += 1;
         self.tell_time();
         self.help();
         match *step {
-            Step::Begin {
+            WorldStep::Begin {
                 rank,
                 peer,
                 direction,
@@ -27,22 +29,22 @@ impl World {
                 remote,
                 len,
             } => self.begin(rank, peer, direction, local, remote, len),
-            Step::Advance(which) => self.advance(usize::from(which)),
-            Step::Flush(seed) => {
+            WorldStep::Advance(which) => self.advance(usize::from(which)),
+            WorldStep::Flush(seed) => {
                 for _ in 0..seed % 64 {
                     let which = self.draw(1 << 16) as usize;
                     self.advance(which);
                 }
             }
-            Step::Drain => self.drain(),
-            Step::Revoke {
+            WorldStep::Drain => self.drain(),
+            WorldStep::Revoke {
                 rank,
                 page,
                 pages,
                 unmap,
             } => self.revoke(rank, page, pages, unmap),
-            Step::Lend { rank, page, pages } => self.lend(rank, page, pages),
-            Step::Restore(rank) => {
+            WorldStep::Lend { rank, page, pages } => self.lend(rank, page, pages),
+            WorldStep::Restore(rank) => {
                 let rank = usize::from(rank) % self.ranks.len();
                 if self.ranks[rank].revoking.is_empty() {
                     let own = &mut self.ranks[rank];
@@ -51,12 +53,12 @@ impl World {
                     own.memory.restore(addr, len, |run| own.nic.touches(run));
                 }
             }
-            Step::Pin {
+            WorldStep::Pin {
                 rank,
                 bucket,
                 buckets,
             } => self.pin(rank, bucket, buckets),
-            Step::Foresee {
+            WorldStep::Foresee {
                 rank,
                 peer,
                 direction,
@@ -64,15 +66,15 @@ impl World {
                 buckets,
                 soon,
             } => self.foresee((rank, peer), direction, (bucket, buckets), soon),
-            Step::FailRegistrations(often) => {
+            WorldStep::FailRegistrations(often) => {
                 self.fail_registrations = match often {
                     0..180 => 0,
                     180..250 => 2 + u32::from(often) % 6,
                     _ => 1,
                 }
             }
-            Step::FailTransfers(fail) => self.fail_transfers = fail,
-            Step::Lose(rank) => self.lose(usize::from(rank) % self.ranks.len()),
+            WorldStep::FailTransfers(fail) => self.fail_transfers = fail,
+            WorldStep::Lose(rank) => self.lose(usize::from(rank) % self.ranks.len()),
         }
         self.remap();
         self.check();
@@ -152,7 +154,7 @@ impl World {
             ][(len >> 3) as usize % 5],
         });
         // Some addresses are busier than others.
-        let place = |memory: &super::memory::Memory, at: u32| {
+        let place = |memory: &super::memory::ModelMemory, at: u32| {
             let room = memory.len().saturating_sub(len) + 1;
             let at = u64::from(at >> 2)
                 % if at.is_multiple_of(4) {
@@ -370,7 +372,7 @@ impl World {
             .may_peer(remote, len, direction.remote())
             .is_ok();
         let unsure = theirs.lost || Some(peer) == self.hostile;
-        let mut known = Known {
+        let mut known = KnownOperation {
             rank,
             peer,
             direction,
@@ -441,7 +443,7 @@ impl World {
             self.hits += 1;
             self.ranks[rank].hits.push(hit);
             let taken = (own == OwnMemory::Inline).then(|| self.taken(rank, local, len));
-            self.events.push(Event::HitMoves {
+            self.events.push(WorldEvent::HitMoves {
                 rank,
                 op,
                 hit,
@@ -498,7 +500,7 @@ impl World {
         let Self { ranks, book, .. } = self;
         for (rank, own) in ranks.iter_mut().enumerate() {
             own.memory.remap(|addr, len| {
-                let uses = |known: &Known| {
+                let uses = |known: &KnownOperation| {
                     known.rank == rank && super::model::overlap(known.local, known.len, addr, len)
                 };
                 book.known.values().any(uses)
@@ -563,7 +565,7 @@ impl World {
                     self.wide += u64::from(preferred != need);
                     nic.buckets += preferred.count;
                     assert!(nic.buckets <= limits.total, "{} of {limits:?}", nic.buckets);
-                    self.events.push(Event::Registered {
+                    self.events.push(WorldEvent::Registered {
                         rank,
                         id,
                         need,
@@ -573,7 +575,7 @@ impl World {
                 Action::Deregister { id, key, run } => {
                     let gone = self.ranks[rank].nic.keys.remove(&key);
                     assert_eq!(gone.map(|it| it.run), Some(run), "deregistered twice");
-                    self.events.push(Event::Deregistered { rank, id, run });
+                    self.events.push(WorldEvent::Deregistered { rank, id, run });
                 }
                 Action::Transfer {
                     id,
@@ -590,7 +592,7 @@ impl World {
                     assert!(!inline || direction == Direction::Put);
                     assert!(last_of.is_none() || inline, "it reads the buffer");
                     let taken = inline.then(|| self.taken(rank, local, len));
-                    self.events.push(Event::Transfer(Transfer {
+                    self.events.push(WorldEvent::Transfer(WorldTransfer {
                         taken,
                         rank,
                         id,
@@ -641,15 +643,15 @@ impl World {
         }
     }
 
-    pub(super) fn happen(&mut self, event: Event) {
+    pub(super) fn happen(&mut self, event: WorldEvent) {
         let of = match &event {
-            Event::Transfer(transfer) => transfer.rank,
-            Event::Registered { rank, .. }
-            | Event::Deregistered { rank, .. }
-            | Event::Transferred { rank, .. }
-            | Event::HitMoves { rank, .. }
-            | Event::HitEnds { rank, .. }
-            | Event::Lost { rank, .. } => *rank,
+            WorldEvent::Transfer(transfer) => transfer.rank,
+            WorldEvent::Registered { rank, .. }
+            | WorldEvent::Deregistered { rank, .. }
+            | WorldEvent::Transferred { rank, .. }
+            | WorldEvent::HitMoves { rank, .. }
+            | WorldEvent::HitEnds { rank, .. }
+            | WorldEvent::Lost { rank, .. } => *rank,
         };
         if self.ranks[of].lost {
             return;
@@ -657,7 +659,7 @@ impl World {
         self.note(&event);
         let mut out = Decisions::default();
         match event {
-            Event::Registered {
+            WorldEvent::Registered {
                 rank,
                 id,
                 need,
@@ -668,29 +670,29 @@ impl World {
                 self.ranks[rank].nic.buckets -= preferred.count - kept;
                 self.ranks[rank].engine.registered(id, result, &mut out);
             }
-            Event::Deregistered { rank, id, run } => {
+            WorldEvent::Deregistered { rank, id, run } => {
                 self.ranks[rank].nic.buckets -= run.count;
                 self.ranks[rank].engine.deregistered(id, &mut out);
             }
-            Event::Transfer(it) => {
+            WorldEvent::Transfer(it) => {
                 let result = self.transfer(&it);
-                self.events.push(Event::Transferred {
+                self.events.push(WorldEvent::Transferred {
                     rank: it.rank,
                     id: it.id,
                     result,
                 });
             }
-            Event::Transferred { rank, id, result } => {
+            WorldEvent::Transferred { rank, id, result } => {
                 self.ranks[rank].engine.transferred(id, result, &mut out);
             }
-            Event::HitMoves {
+            WorldEvent::HitMoves {
                 rank,
                 op,
                 hit,
                 taken,
             } => {
                 let known = self.book.known[&op].clone();
-                let result = self.transfer(&Transfer {
+                let result = self.transfer(&WorldTransfer {
                     rank,
                     id: 0,
                     peer: known.peer as u32,
@@ -702,14 +704,14 @@ impl World {
                     len: known.len,
                     taken,
                 });
-                self.events.push(Event::HitEnds {
+                self.events.push(WorldEvent::HitEnds {
                     rank,
                     op,
                     hit,
                     result,
                 });
             }
-            Event::HitEnds {
+            WorldEvent::HitEnds {
                 rank,
                 op,
                 hit,
@@ -723,7 +725,7 @@ impl World {
                 }
                 self.done(rank, op, result);
             }
-            Event::Lost { rank, who } => {
+            WorldEvent::Lost { rank, who } => {
                 self.ranks[rank].knows_lost.insert(who);
                 self.ranks[rank].engine.peer_lost(who, &mut out);
             }

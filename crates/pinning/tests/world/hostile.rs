@@ -6,9 +6,9 @@ use hydrant_pinning::{
     wire::{Grant, Granted, MAX_LIST, Move, Need, Piggyback, PullDestination},
 };
 
-use super::{Event, World};
+use super::{EngineWorld, WorldEvent};
 
-impl World {
+impl EngineWorld {
     /// Makes rank 0 hostile from now on.
     pub(crate) fn with_hostile(mut self) -> Self {
         self.hostile = Some(0);
@@ -144,7 +144,7 @@ impl World {
         self.ranks[hostile].lost = true;
         self.channels.retain(|(_, to), _| *to != hostile);
         for rank in 1..self.ranks.len() {
-            self.events.push(Event::Lost {
+            self.events.push(WorldEvent::Lost {
                 rank,
                 who: hostile as u32,
             });

@@ -2,7 +2,7 @@
 
 use hydrant_pinning::{Refusal, Run, Use};
 
-use super::plan::{PAGE, Plan};
+use super::plan::{PAGE, WorldPlan};
 
 /// The state of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -12,7 +12,7 @@ pub(crate) enum Page {
     Unmapped,
 }
 
-pub(crate) struct Memory {
+pub(crate) struct ModelMemory {
     base: u64,
     bucket: u64,
     bytes: Vec<u8>,
@@ -29,8 +29,8 @@ pub(crate) struct Memory {
     mapped: Vec<u64>,
 }
 
-impl Memory {
-    pub(crate) fn new(plan: &Plan, rank: u32) -> Self {
+impl ModelMemory {
+    pub(crate) fn new(plan: &WorldPlan, rank: u32) -> Self {
         let bucket = plan.bucket();
         let pages = (plan.memory as usize) * plan.pages;
         let first: Vec<Page> = (0..pages)

@@ -4,9 +4,9 @@ use hydrant_pinning::{
     AccessVerdict, Data, Decisions, Direction, Error, Message, Refusal, Region, Use, wire::Move,
 };
 
-use super::{Event, World, drive::AHEAD, model::Known};
+use super::{EngineWorld, WorldEvent, drive::AHEAD, model::KnownOperation};
 
-impl World {
+impl EngineWorld {
     pub(super) fn send(&mut self, from: usize, to: usize, mut message: Message, data: Data) {
         let mut bytes = Vec::new();
         message.encode(&mut bytes);
@@ -74,7 +74,7 @@ impl World {
             );
             self.offences += 1;
             if self.strict && !self.ranks[to].knows_lost.contains(&(from as u32)) {
-                self.events.push(Event::Lost {
+                self.events.push(WorldEvent::Lost {
                     rank: to,
                     who: from as u32,
                 });
@@ -120,7 +120,7 @@ impl World {
             Message::Move(wanted) => {
                 // The sender means memory that is gone, though other memory lasts in its bucket.
                 // That must not be registered.
-                let went = |known: &Known| {
+                let went = |known: &KnownOperation| {
                     (known.rank, known.peer) == (from, rank)
                         && !memory.lasts(known.remote, known.len)
                 };

@@ -23,16 +23,16 @@ use std::{
 
 use hydrant_pinning::{Direction, Engine, Error, KeptHit, Run};
 
-use memory::Memory;
+use memory::ModelMemory;
 use model::Book;
-use nic::Nic;
-use plan::Plan;
+use nic::ModelNic;
+use plan::WorldPlan;
 
 /// A rank: an engine and its surroundings.
-pub(crate) struct Rank {
+pub(crate) struct WorldRank {
     pub(crate) engine: Engine,
-    pub(crate) memory: Memory,
-    pub(crate) nic: Nic,
+    pub(crate) memory: ModelMemory,
+    pub(crate) nic: ModelNic,
     pub(crate) hits: Vec<KeptHit>,
     pub(crate) lost: bool,
     /// The ranks that it knows to be lost.
@@ -64,7 +64,7 @@ pub(crate) enum Then {
 
 /// An event outside of engines and channels.
 #[derive(Clone, Debug)]
-pub(crate) enum Event {
+pub(crate) enum WorldEvent {
     Registered {
         rank: usize,
         id: u64,
@@ -76,7 +76,7 @@ pub(crate) enum Event {
         id: u64,
         run: Run,
     },
-    Transfer(Transfer),
+    Transfer(WorldTransfer),
     Transferred {
         rank: usize,
         id: u64,
@@ -102,10 +102,10 @@ pub(crate) enum Event {
 }
 
 /// Foreseen memory: the rank that uses it, its owner, its address and its length.
-pub(crate) type Foreseen = (usize, u32, (u64, u64));
+pub(crate) type ForeseenRun = (usize, u32, (u64, u64));
 
 #[derive(Clone, Debug)]
-pub(crate) struct Transfer {
+pub(crate) struct WorldTransfer {
     pub(crate) rank: usize,
     pub(crate) id: u64,
     pub(crate) peer: u32,
@@ -119,12 +119,12 @@ pub(crate) struct Transfer {
     pub(crate) taken: Option<Vec<u8>>,
 }
 
-pub(crate) struct World {
-    pub(crate) plan: Plan,
-    pub(crate) ranks: Vec<Rank>,
+pub(crate) struct EngineWorld {
+    pub(crate) plan: WorldPlan,
+    pub(crate) ranks: Vec<WorldRank>,
     /// The queues of messages, by sender and receiver.
     pub(crate) channels: BTreeMap<(usize, usize), VecDeque<Vec<u8>>>,
-    pub(crate) events: Vec<Event>,
+    pub(crate) events: Vec<WorldEvent>,
     pub(crate) book: Book,
     pub(crate) next: u64,
     pub(crate) trace: DefaultHasher,
@@ -145,7 +145,7 @@ pub(crate) struct World {
     pub(crate) transient: u64,
     pub(crate) inline: u64,
     /// The foreseen memory: its direction, and true if its firehoses are attached.
-    pub(crate) foreseen: BTreeMap<Foreseen, (Direction, bool)>,
+    pub(crate) foreseen: BTreeMap<ForeseenRun, (Direction, bool)>,
     /// The firehoses moved ahead, those found attached, and those given back.
     pub(crate) ahead: u64,
     pub(crate) ahead_there: u64,
@@ -156,13 +156,13 @@ pub(crate) struct World {
     pub(crate) strict: bool,
 }
 
-impl World {
-    pub(crate) fn new(plan: Plan) -> Self {
-        let ranks: Vec<Rank> = (0..plan.ranks)
-            .map(|rank| Rank {
+impl EngineWorld {
+    pub(crate) fn new(plan: WorldPlan) -> Self {
+        let ranks: Vec<WorldRank> = (0..plan.ranks)
+            .map(|rank| WorldRank {
                 engine: Engine::new(plan.config(rank)).expect("plans are sound"),
-                memory: Memory::new(&plan, rank),
-                nic: Nic::default(),
+                memory: ModelMemory::new(&plan, rank),
+                nic: ModelNic::default(),
                 hits: Vec::new(),
                 lost: false,
                 knows_lost: BTreeSet::new(),

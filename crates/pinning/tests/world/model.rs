@@ -5,7 +5,7 @@ use hydrant_pinning::Direction;
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct KnownOperation {
     pub(crate) rank: usize,
     pub(crate) peer: usize,
     pub(crate) direction: Direction,
@@ -22,7 +22,7 @@ pub(crate) struct Known {
     pub(crate) must_fail: bool,
 }
 
-impl Known {
+impl KnownOperation {
     /// The rank and address that it writes to.
     pub(crate) fn target(&self) -> (usize, u64) {
         if self.direction == Direction::Put {
@@ -50,7 +50,7 @@ impl Known {
 
 #[derive(Default)]
 pub(crate) struct Book {
-    pub(crate) known: BTreeMap<u64, Known>,
+    pub(crate) known: BTreeMap<u64, KnownOperation>,
     pub(crate) served: u64,
     pub(crate) failed: u64,
 }
@@ -58,7 +58,7 @@ pub(crate) struct Book {
 impl Book {
     /// Returns true if an operation may begin: none writes its bytes, nor uses the bytes that it
     /// writes.
-    pub(crate) fn is_free(&self, new: &Known) -> bool {
+    pub(crate) fn is_free(&self, new: &KnownOperation) -> bool {
         self.known.values().all(|old| {
             let (rank, addr) = new.target();
             let (of, at) = old.target();

@@ -2,12 +2,12 @@
 
 use hydrant_pinning::{Cause, Direction, Error, Refusal, RegisteredExtent, Run, Strategy};
 
-use super::{Transfer, World, nic::Registration};
+use super::{EngineWorld, WorldTransfer, nic::NicEntry};
 
 /// The key of memory that is reached without registration.
 const ANY: u64 = u64::MAX;
 
-impl World {
+impl EngineWorld {
     pub(super) fn register(
         &mut self,
         rank: usize,
@@ -28,7 +28,7 @@ impl World {
         let own = &mut self.ranks[rank];
         let (addr, len) = own.memory.span(run);
         let mapped = own.memory.mapped(addr, len).to_vec();
-        let new = Registration {
+        let new = NicEntry {
             run,
             writable,
             mapped,
@@ -37,7 +37,7 @@ impl World {
         Ok(RegisteredExtent { run, key, writable })
     }
 
-    pub(super) fn transfer(&mut self, it: &Transfer) -> Result<(), Error> {
+    pub(super) fn transfer(&mut self, it: &WorldTransfer) -> Result<(), Error> {
         let (rank, peer) = (it.rank, it.peer as usize);
         let access = |why: &str| {
             Err(Error::Network {

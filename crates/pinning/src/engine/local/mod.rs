@@ -25,7 +25,7 @@ use rustc_hash::FxHashMap;
 
 use super::{
     impossible::Noted,
-    pattern::{Pattern, Sequence},
+    pattern::{MissPattern, Sequence},
 };
 use crate::{
     Decisions, Limits, Refusal, Run, Use,
@@ -230,7 +230,7 @@ pub(super) struct LocalTable {
     /// The requests that wait for room, the oldest first.
     queue: BTreeSet<u64>,
     /// The pattern of own operations' misses, which sets the width of registrations.
-    pattern: Pattern,
+    pattern: MissPattern,
     /// The counts of its work.
     stats: LocalStats,
     /// The requests whose memory is held for the own NIC, by the driver's name.
@@ -273,7 +273,7 @@ impl LocalTable {
             deregistering_ids: FxHashMap::default(),
             registering_ids: FxHashMap::default(),
             queue: BTreeSet::new(),
-            pattern: Pattern::default(),
+            pattern: MissPattern::default(),
             stats: LocalStats::default(),
             own: FxHashMap::default(),
             apart: BTreeSet::new(),

@@ -13,7 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::super::{
     agree::agree,
     choice::{PeerLoad, PulledMemory, Reuse},
-    pattern::Pattern,
+    pattern::MissPattern,
 };
 use crate::{
     Refusal, Run, Use,
@@ -61,7 +61,7 @@ pub(super) struct FirehoseTable {
     /// The runs to give back with the next message.
     pub(super) owed: Vec<Run>,
     /// The pattern of misses, which sets the width of moves.
-    pattern: Pattern,
+    pattern: MissPattern,
     /// The extents that nobody finds any more, though operations may use them; by first bucket.
     closed: BTreeMap<u64, ClosedExtent>,
     /// The first buckets of extents that were registered from the start.
@@ -108,7 +108,7 @@ impl FirehoseTable {
             moving: BTreeMap::new(),
             queue: VecDeque::new(),
             owed: Vec::new(),
-            pattern: Pattern::default(),
+            pattern: MissPattern::default(),
             closed: BTreeMap::new(),
             statics: FxHashSet::default(),
             revoking: Vec::new(),
