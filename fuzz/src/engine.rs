@@ -6,8 +6,8 @@
 use std::collections::VecDeque;
 
 use hydrant_pinning::{
-    Action, Config, Data, Decisions, Direction, Engine, Message, Operation, Outgoing, Own, Refusal,
-    Region, Registered, Strategy, Verdict,
+    AccessVerdict, Action, Config, Data, Decisions, Direction, Engine, EngineOperation, Message,
+    OutgoingMessage, OwnMemory, Refusal, Region, RegisteredExtent, Strategy,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -95,9 +95,9 @@ impl Driver {
                 let from = u32::from(choice >> 4) % RANKS;
                 if let Ok((message, _)) = Message::decode(input.bytes()?) {
                     let verdict = match choice >> 6 {
-                        0 => Verdict::Copy,
-                        1 => Verdict::Refused(Refusal::NotMapped),
-                        _ => Verdict::Fine,
+                        0 => AccessVerdict::Copy,
+                        1 => AccessVerdict::Refused(Refusal::NotMapped),
+                        _ => AccessVerdict::Fine,
                     };
                     // That a message breaks a rule is the peer's fault.
                     let _ = self.engine.message(from, message, verdict, &mut out);
@@ -105,7 +105,7 @@ impl Driver {
             }
             3 => {
                 let (local, remote) = (u64::from(input.byte()?), u64::from(input.byte()?));
-                let operation = Operation {
+                let operation = EngineOperation {
                     id: self.name(),
                     peer: 1 + u32::from(choice >> 6) % (RANKS - 1),
                     direction: match choice & 8 {
@@ -116,7 +116,7 @@ impl Driver {
                     region: Region::default(),
                     remote: remote % PAGES * PAGE + 16,
                     len: (1 + u64::from(input.byte()?)) * 100,
-                    own: Own::Persistent,
+                    own: OwnMemory::Persistent,
                     copied: choice & 16 != 0,
                 };
                 let begun = self.engine.begin(operation, &mut out);
@@ -138,7 +138,7 @@ impl Driver {
                 }
             }
         }
-        for Outgoing { message, data, .. } in &out.messages {
+        for OutgoingMessage { message, data, .. } in &out.messages {
             let mut bytes = Vec::new();
             message.encode(&mut bytes);
             if let Data::Own { len, .. } | Data::Asked { len, .. } = data {
@@ -154,7 +154,7 @@ impl Driver {
     fn act(&mut self, action: Action, fails: bool, out: &mut Decisions) {
         match action {
             Action::Register { id, need, .. } => {
-                let registered = Registered {
+                let registered = RegisteredExtent {
                     run: need,
                     key: self.name(),
                     writable: true,

@@ -1,11 +1,11 @@
-//! What a hit costs: both sides of a put held and given back ([`Hot::hit`], [`Hot::release`]), by
-//! one thread and by two, of single buckets and of runs; and adding and giving up a bucket around
-//! a registration that takes no time itself.
+//! The cost of a hit: both sides of a put are held and given back ([`Hot::hit`], [`Hot::release`]).
+//! It is measured with one thread and with two, on single buckets and on runs. Another benchmark
+//! adds and evicts a bucket around a registration that takes no time.
 //!
-//! `cargo bench -p hydrant-pinning --bench hit`. Figures of UCX and libfabric for the
-//! same work are measured elsewhere; they stand in the README beside ours.
+//! Run `cargo bench -p hydrant-pinning --bench hit`. The figures of UCX and libfabric for the same
+//! work are measured elsewhere, and stand in the README beside these.
 
-// What the macros make is public and bare.
+// The macros make public items without documentation.
 #![allow(missing_docs)]
 
 use std::hint::black_box;
@@ -22,7 +22,8 @@ use both_sides::{BUCKET, OWN, engine, hot, in_order, put, shuffled};
 
 const SIZES: [u64; 3] = [256, 4_096, 65_536];
 
-/// Buckets of an extent, and bytes of a put: a word, and one that ends in the third bucket.
+/// The buckets of an extent, and the bytes of a put: a word, and a length that ends in the third
+/// bucket.
 const RUNS: [(u64, u64); 2] = [(1, 8), (16, 2 * BUCKET + 8)];
 
 criterion_group!(benches, hit, changes, two_threads);
@@ -77,13 +78,13 @@ fn changes(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The same number of hits by one thread and by two that share nothing but the engine's tables.
+/// The same number of hits by one thread, and by two that share only the engine's tables.
 fn two_threads(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("put of 8 B: hit and release, by threads");
     for size in SIZES {
         let engine = engine(size, 1);
         let hot = hot(&engine);
-        // The lower buckets for one thread, the upper for the other.
+        // One thread takes the lower buckets, the other the upper ones.
         let halves = [0..size / 2, size / 2..size].map(|half| shuffled(half, 1));
         for threads in [1, 2] {
             let id = BenchmarkId::new(format!("{threads} at once, hits of each"), size);
@@ -96,7 +97,7 @@ fn two_threads(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// One thread and two in turn, many times, so that other load falls on both.
+/// One thread and two take turns many times, so that other load falls on both.
 fn totals(hot: &Hot, buckets: &[Vec<u64>], size: u64) -> String {
     const HITS: u64 = 400_000;
     const TIMES: usize = 61;
@@ -114,7 +115,7 @@ fn totals(hot: &Hot, buckets: &[Vec<u64>], size: u64) -> String {
     )
 }
 
-/// How long the slowest thread took for `times` hits of its own buckets.
+/// The time of the slowest thread for `times` hits of its own buckets.
 fn at_once(hot: &Hot, buckets: &[Vec<u64>], times: u64) -> Duration {
     let start = Barrier::new(buckets.len());
     thread::scope(|scope| {

@@ -1,9 +1,10 @@
-//! How many instructions a hit takes, both sides of it, and a change: the same on every run, so that CI
-//! sees one more. `cargo xtask instructions` compares them with what is committed.
+//! The instruction counts of a hit, with both sides, and of a change. They are the same on every
+//! run, so that CI notices one more. `cargo xtask instructions` compares them with the committed
+//! counts.
 //!
-//! Each measures many steps, so that what surrounds them vanishes: divide by [`STEPS`].
+//! Each benchmark measures many steps, so that the frame around them vanishes: divide by [`STEPS`].
 
-// What the macros make is public and bare.
+// The macros make public items without documentation.
 #![allow(missing_docs)]
 
 use std::hint::black_box;
@@ -15,7 +16,7 @@ use hydrant_pinning::{Direction, Engine};
 mod both_sides;
 use both_sides::{BUCKET, OWN, PEER, engine, hot, put};
 
-/// How often each is done in one measurement.
+/// The number of steps in one measurement.
 const STEPS: u64 = 1_000;
 
 // Both sides of a put of a word, in extents of one bucket.
@@ -41,7 +42,7 @@ fn hit_and_release_run(engine: Engine) -> Engine {
     engine
 }
 
-// A put to memory of the peer's that is not registered.
+// A put to unregistered memory of the peer.
 #[library_benchmark]
 #[bench::of_65536(engine(65_536, 1))]
 fn miss(engine: Engine) -> Engine {

@@ -1,148 +1,152 @@
-//! What an engine decides: messages to send, and things to do.
+//! The decisions of an engine: messages to send, and actions to carry out.
 
 use crate::{Direction, Error, Message, Region, Run, wire::Grant};
 
-/// What an engine decided in one step, for the driver to carry out.
+/// The decisions of an engine in one step, for the driver to carry out.
 ///
-/// Messages to one peer go out in the order given, and actions are done in the order given.
-/// Between the two lists there is no order: no message says that an action was done before the
-/// engine was told so. A driver sends first, so that peers work while this rank registers.
+/// The driver sends the messages to one peer in the order given, and carries out the actions in the
+/// order given. Between the two lists there is no order: no message claims that an action is done
+/// before the engine was told so. A driver sends first, so that peers work while this rank
+/// registers.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Decisions {
-    /// To be sent.
-    pub messages: Vec<Outgoing>,
-    /// To be done.
+    /// The messages to send.
+    pub messages: Vec<OutgoingMessage>,
+    /// The actions to carry out.
     pub actions: Vec<Action>,
 }
 
-/// A message to send; then its data.
+/// A message to send, followed by its data.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Outgoing {
-    /// To whom.
+pub struct OutgoingMessage {
+    /// The rank of the receiver.
     pub to: u32,
     /// The message.
     pub message: Message,
-    /// What follows it.
+    /// The data that follows the message.
     pub data: Data,
-    /// The put whose buffer is not read any more once this is sent: its local completion.
+    /// The put whose buffer is read for the last time by this message: sending it is the put's
+    /// local completion.
     pub last_of: Option<u64>,
-    /// Whether the operation that asked for it has its answer already: it may go along with what is next
-    /// for that peer, if that comes soon. Others may wait for it.
+    /// True if the operation that caused the message already has its answer. The driver may then
+    /// batch the message with the next one for that peer, if that one comes soon. Other operations
+    /// may wait for this message.
     pub may_wait: bool,
 }
 
 impl Decisions {
-    /// Whether there is nothing to send and nothing to do.
+    /// Returns true if there is nothing to send and nothing to carry out.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty() && self.actions.is_empty()
     }
 }
 
-/// One thing to do. Whoever carries decisions out does each of these.
+/// One action. A driver must carry out each kind.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Action {
-    /// Register own memory, and say how that went by
+    /// Register own memory, and report the outcome with
     /// [`Engine::registered`](crate::Engine::registered).
     Register {
-        /// Names the registration.
+        /// The name of the registration.
         id: u64,
-        /// What must be registered.
+        /// The buckets that must be registered.
         need: Run,
-        /// What is preferred: a superset. Where not all of it is mapped, less.
+        /// A superset of `need` that is preferred. Where not all of it is mapped, the driver
+        /// registers less.
         preferred: Run,
     },
-    /// Deregister, and say so by [`Engine::deregistered`](crate::Engine::deregistered).
+    /// Deregister, and report it with [`Engine::deregistered`](crate::Engine::deregistered).
     Deregister {
-        /// Names the deregistration.
+        /// The name of the deregistration.
         id: u64,
         /// The key.
         key: u64,
-        /// Its buckets.
+        /// The buckets of the extent.
         run: Run,
     },
-    /// Write to a peer, or read from it; and say how that went by
+    /// Write to a peer or read from it, and report the outcome with
     /// [`Engine::transferred`](crate::Engine::transferred).
     Transfer {
-        /// Names the transfer.
+        /// The name of the transfer.
         id: u64,
-        /// With whom.
+        /// The rank of the peer.
         peer: u32,
-        /// Which way.
+        /// The direction of the data.
         direction: Direction,
         /// The own address.
         local: u64,
-        /// The key that covers it.
+        /// The key that covers the own address.
         local_key: u64,
         /// The peer's address.
         remote: u64,
-        /// The key that covers it.
+        /// The key that covers the peer's address.
         remote_key: u64,
-        /// Bytes.
+        /// The length in bytes.
         len: u64,
-        /// The put whose buffer is not read any more once this was posted, because the NIC takes its data
-        /// along: its local completion.
+        /// The put whose buffer is read for the last time by this transfer: the NIC takes inline
+        /// data along, so that posting it is the put's local completion.
         last_of: Option<u64>,
     },
-    /// Copy data of the message just handled to the buffer of an own operation.
+    /// Copy the data of the message just handled to the buffer of an own operation.
     Land {
-        /// Where in own memory.
+        /// The own address.
         to: u64,
-        /// Bytes.
+        /// The length in bytes.
         len: u32,
     },
     /// The operation is complete.
     Done {
-        /// The operation.
+        /// The operation, by the driver's name.
         op: u64,
-        /// How it ended.
+        /// The result of the operation.
         result: Result<(), Error>,
     },
-    /// Memory asked for by [`Engine::pin`](crate::Engine::pin), or
-    /// [`hold_own`](crate::Engine::hold_own), is registered, or not.
+    /// The outcome for memory that [`Engine::pin`](crate::Engine::pin),
+    /// [`hold_own`](crate::Engine::hold_own) or a kin of theirs asked for.
     Pinned {
-        /// What was asked for.
+        /// The driver's name for the request.
         id: u64,
-        /// What peers may use, extent after extent.
+        /// The grants that peers may use, extent after extent.
         result: Result<Vec<Grant>, Error>,
     },
-    /// Nobody uses the memory any more that was [revoked](crate::Engine::revoke).
+    /// Nobody uses the memory any more that the driver [revoked](crate::Engine::revoke).
     Revoked {
-        /// The revocation.
+        /// The driver's name for the revocation.
         id: u64,
     },
 }
 
-/// What follows a message.
+/// The data that follows a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Data {
-    /// Nothing.
+    /// No data.
     None,
-    /// The buffer of an own operation, or part of it.
+    /// The buffer of an own operation, or a part of it.
     Own {
-        /// Where.
+        /// The own address.
         addr: u64,
-        /// Bytes.
+        /// The length in bytes.
         len: u32,
     },
-    /// Memory that a peer asked for: the driver checks that it may, and otherwise
-    /// [refuses](Message::refuse).
+    /// Memory that a peer asked for. The driver checks the peer's right to it, and otherwise
+    /// [refuses](Message::refuse) the message.
     Asked {
-        /// The memory that the peer means.
+        /// The region that the peer means.
         region: Region,
-        /// Where.
+        /// The own address.
         addr: u64,
-        /// Bytes.
+        /// The length in bytes.
         len: u32,
     },
 }
 
-/// What was registered.
+/// An extent that the driver has registered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Registered {
+pub struct RegisteredExtent {
     /// The buckets: at least those needed.
     pub run: Run,
-    /// The key.
+    /// The key of the registration.
     pub key: u64,
-    /// Whether it may be written.
+    /// True if the NIC may write to the extent.
     pub writable: bool,
 }

@@ -1,67 +1,68 @@
-//! What the user and the conduit say about registration, checked once.
+//! The settings of an engine, from the user and the conduit, checked once.
 
 use crate::{Direction, Error, Geometry, Message, Strategy};
 
-/// What one registration costs, in nanoseconds: `per_op + per_page × pages` (DESIGN's cost
-/// model; measured for each conduit).
+/// The cost of one registration in nanoseconds: `per_op + per_page × pages`, measured for each
+/// conduit.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CostModel {
-    /// For each registration.
+    /// The cost of each registration, in nanoseconds.
     pub per_op_ns: f64,
-    /// For each page.
+    /// The cost of each page, in nanoseconds.
     pub per_page_ns: f64,
 }
 
-/// How a rank decides. The same at every rank, but for `rank`.
+/// The settings of an engine: the same at every rank, but for `rank`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
     /// This rank.
     pub rank: u32,
-    /// Ranks of the job.
+    /// The number of ranks of the job.
     pub ranks: u32,
-    /// How memory gets registered.
+    /// The registration strategy.
     pub strategy: Strategy,
-    /// Bytes of a page.
+    /// The bytes of a page.
     pub page: usize,
-    /// Bytes of a bucket.
+    /// The bytes of a bucket.
     pub bucket: usize,
-    /// M: the bytes peers together may keep registered here (Firehose §3.2).
+    /// M: the bytes that peers together may keep registered here (Firehose §3.2).
     pub m: u64,
-    /// The bytes of victims, and of registrations for own operations, kept beside them.
+    /// MAXVICTIM: the bytes of victims, and of registrations for own operations, kept beside M.
     pub maxvictim: u64,
-    /// Most bytes that can be registered at all: M + MAXVICTIM may not be above.
+    /// The most bytes that can be registered at all: M + MAXVICTIM may not be above.
     pub available: u64,
-    /// Whether victims may fill what peers leave unused (Firehose §3.2, future work).
+    /// True if victims may fill the part of M that peers leave unused (Firehose §3.2, future work).
     pub adaptive_victims: bool,
-    /// Whether a peer may borrow what others leave unused (the same).
+    /// True if a peer may borrow firehoses that other peers leave unused (Firehose §3.2, future
+    /// work).
     pub borrowing: bool,
-    /// Whether misses in sequence widen extents beyond what is needed; the paper's buckets do
-    /// not (§4.2).
+    /// True if misses in sequence widen extents beyond the need. The paper's buckets stay as they
+    /// are (§4.2).
     pub widening: bool,
-    /// Entries of the pin-down cache's page table; PM had 1,024 (Tezuka §5).
+    /// The entries of the pin-down cache's page table; PM had 1,024 (Tezuka §5).
     pub entries: u64,
-    /// Most bytes of one extent.
+    /// The most bytes of one extent.
     pub max_extent: u64,
-    /// What registering and deregistering cost together: sets how wide extents grow.
+    /// The cost of registering and deregistering together, which sets how wide extents grow.
     pub cost: CostModel,
-    /// What registering costs of that, where nothing is given up for it.
+    /// The cost of registering alone, where nothing is evicted.
     pub register: CostModel,
-    /// Most bytes that ride on a move, and go by copy where that is the rule.
+    /// The most bytes that are piggybacked on a move, and that are copied where small data is.
     pub piggyback: usize,
-    /// Most bytes of a message, its data included.
+    /// The most bytes of a message, its data included.
     pub max_payload: usize,
-    /// Whether the network reads one-sidedly.
+    /// True if the network reads one-sidedly.
     pub reads: bool,
 }
 
 impl Config {
-    /// Whether data that goes this way is pulled: the network does not read one-sidedly, so that
-    /// the peer writes what is got.
+    /// Returns true if data in this direction is pulled: the network does not read one-sidedly, so
+    /// the peer writes the data of a get.
     pub(crate) fn pulls(&self, direction: Direction) -> bool {
         direction == Direction::Get && !self.reads
     }
 
-    /// The founding paper's setting (§4.2): M = 400 MB, MAXVICTIM = 50 MB, one-page buckets.
+    /// The setting of the Firehose paper (§4.2): M = 400 MB, MAXVICTIM = 50 MB, one-page buckets.
     pub fn firehose_paper(rank: u32, ranks: u32) -> Self {
         Self {
             rank,
@@ -91,7 +92,7 @@ impl Config {
         }
     }
 
-    /// What follows from it.
+    /// Checks the settings, and derives the limits in buckets.
     ///
     /// # Errors
     /// [`Error::BucketSize`], [`Error::LimitTooSmall`], [`Error::VictimsTooFew`],
@@ -149,7 +150,7 @@ impl Config {
             peers_total: geometry.buckets_in(self.m),
             total,
             max_extent: geometry.buckets_in(self.max_extent).max(1),
-            // What is predicted is what was used, and not what lies beside it.
+            // Foresight predicts the memory that was used, and not its neighbours.
             amortised: if self.widening && self.strategy != Strategy::Foresight {
                 amortised(self.cost, geometry)
             } else {
@@ -162,12 +163,12 @@ impl Config {
 /// The limits in buckets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// How addresses are cut.
+    /// The cut of addresses into buckets.
     pub geometry: Geometry,
-    /// F = floor(M / (P × (ranks − 1))): firehoses that each peer owns.
+    /// F = floor(M / (P × (ranks − 1))): the firehoses that each peer owns.
     pub share: u64,
-    /// Firehoses for which each peer finds room whatever others keep: all it owns, but an eighth
-    /// of them where the rest may have been lent to others.
+    /// The firehoses for which each peer finds room, whatever others keep. That is all that the
+    /// peer owns, or an eighth of them where the rest may be lent to others.
     pub sure: u64,
     /// MAXVICTIM.
     pub victims: u64,
@@ -175,14 +176,14 @@ pub struct Limits {
     pub peers_total: u64,
     /// M + MAXVICTIM: never exceeded.
     pub total: u64,
-    /// Most buckets of an extent.
+    /// The most buckets of an extent.
     pub max_extent: u64,
-    /// Buckets from which on one more costs a registration hardly anything for each byte.
+    /// The width in buckets from which on one more bucket costs hardly anything for each byte.
     pub amortised: u64,
 }
 
-/// An extent is wide enough when `per_op` is an eighth of what its pages cost: wider ones
-/// save little and spend credit.
+/// The width at which `per_op` is an eighth of the cost of the pages: wider extents save little and
+/// spend credit.
 fn amortised(cost: CostModel, geometry: Geometry) -> u64 {
     let per_bucket = cost.per_page_ns * geometry.pages() as f64;
     if per_bucket <= 0.0 {
@@ -203,13 +204,13 @@ mod tests {
                 .expect("the paper's");
             assert_eq!(limits.share, share);
             assert_eq!(limits.total, 115_200);
-            // GM's cost is all in the pages: nothing is gained by wider extents.
+            // GM's cost is all in the pages, so wider extents gain nothing.
             assert_eq!(limits.amortised, 1);
         }
     }
 
     #[test]
-    fn what_cannot_be_is_said() {
+    fn impossible_limits_are_refused() {
         let paper = || Config::firehose_paper(0, 4);
         let with = |change: fn(&mut Config)| {
             let mut config = paper();

@@ -1,25 +1,25 @@
-//! Which way data goes, and what is done with the memory on either side.
+//! The direction of data, and the use of the memory on either side.
 
-/// Which way data goes.
+/// The direction of the data of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Direction {
-    /// From own memory to the peer's.
+    /// From own memory to the peer's memory.
     Put,
-    /// From the peer's memory to own.
+    /// From the peer's memory to own memory.
     Get,
 }
 
-/// What is done with registered memory, which its extent must permit.
+/// The use of registered memory, which its extent must permit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Use {
-    /// It is read.
+    /// The memory is read.
     Read,
-    /// It is written.
+    /// The memory is written.
     Write,
 }
 
 impl Direction {
-    /// What is done with the peer's memory.
+    /// The use of the peer's memory.
     #[inline(always)]
     pub fn remote(self) -> Use {
         match self {
@@ -28,7 +28,7 @@ impl Direction {
         }
     }
 
-    /// What is done with own memory.
+    /// The use of own memory.
     #[inline(always)]
     pub fn local(self) -> Use {
         match self {
@@ -39,7 +39,7 @@ impl Direction {
 }
 
 impl Use {
-    /// Whether memory that is writable, or is not, may be used so.
+    /// Returns true if memory that is `writable`, or is not, permits this use.
     #[inline(always)]
     pub fn is_permitted(self, writable: bool) -> bool {
         writable || self == Self::Read

@@ -1,23 +1,23 @@
-//! What can go wrong in deciding what is registered.
+//! The errors of the engine, of peers' messages and of registrations.
 
 use std::{error, fmt, sync::Arc};
 
 use crate::Size;
 
-/// Why memory could not be made usable, or a peer's message not be understood.
+/// The reason why memory could not be made usable, or a peer's message not be understood.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A bucket that is no power-of-two multiple of the page.
+    /// A bucket is no power-of-two multiple of the page.
     #[error(
         "a bucket of {} will not do: it must be a power of two and a multiple of the page of {}",
         Size(*bucket as u64),
         Size(*page as u64)
     )]
     BucketSize {
-        /// Bytes asked for.
+        /// The bucket asked for, in bytes.
         bucket: usize,
-        /// Bytes of a page.
+        /// The page, in bytes.
         page: usize,
     },
 
@@ -28,30 +28,30 @@ pub enum Error {
         Size(*bucket)
     )]
     LimitTooSmall {
-        /// Bytes that peers together may keep registered.
+        /// M: the bytes that peers together may keep registered.
         m: u64,
-        /// Bytes of a bucket.
+        /// The bytes of a bucket.
         bucket: u64,
-        /// Peers that share M.
+        /// The number of peers that share M.
         peers: u64,
-        /// The least M that would do.
+        /// The least sufficient M.
         least: u64,
     },
 
-    /// MAXVICTIM holds no bucket: no operation could register its own side.
+    /// MAXVICTIM holds no bucket, so no operation could register its own side.
     #[error(
         "MAXVICTIM of {} holds no bucket of {}: raise HYDRANT_MAXVICTIM to at least {bucket}",
         Size(*maxvictim),
         Size(*bucket)
     )]
     VictimsTooFew {
-        /// Bytes of victims.
+        /// MAXVICTIM, in bytes.
         maxvictim: u64,
-        /// Bytes of a bucket.
+        /// The bytes of a bucket.
         bucket: u64,
     },
 
-    /// More than the machine can pin.
+    /// M + MAXVICTIM is more than the machine can pin.
     #[error(
         "M + MAXVICTIM of {} is above the {} that can be pinned: lower HYDRANT_M or HYDRANT_MAXVICTIM",
         Size(*wanted),
@@ -60,7 +60,7 @@ pub enum Error {
     AboveMemory {
         /// M + MAXVICTIM.
         wanted: u64,
-        /// Bytes that can be registered.
+        /// The bytes that can be registered.
         available: u64,
     },
 
@@ -73,74 +73,74 @@ pub enum Error {
         fewer(*bucket, *page)
     )]
     MemoryTooLittle {
-        /// Bytes that can be registered.
+        /// The bytes that can be registered.
         available: u64,
         /// The smallest sufficient amount: a bucket for each peer, and one beside them.
         least: u64,
-        /// Bytes of a bucket.
+        /// The bytes of a bucket.
         bucket: u64,
-        /// Bytes of a page.
+        /// The bytes of a page.
         page: u64,
-        /// Ranks of the job.
+        /// The number of ranks of the job.
         ranks: u32,
     },
 
-    /// Messages too short for the protocol.
+    /// Messages are too short for the protocol.
     #[error(
         "messages of {max_payload} bytes are too short: with {piggyback} bytes that are piggybacked on a move they need {least}"
     )]
     PayloadTooSmall {
-        /// Most bytes of a message.
+        /// The most bytes of a message.
         max_payload: usize,
-        /// Most bytes that ride on a move.
+        /// The most bytes that are piggybacked on a move.
         piggyback: usize,
-        /// The least that would do.
+        /// The least sufficient payload.
         least: usize,
     },
 
-    /// A strategy nobody knows.
+    /// There is no strategy of this name.
     #[error("there is no registration strategy {name:?}; there are {known}")]
     UnknownStrategy {
-        /// What was asked for.
+        /// The name asked for.
         name: String,
-        /// What there is.
+        /// The names that exist.
         known: String,
     },
 
-    /// An address range that leaves the address space.
+    /// An address range leaves the address space.
     #[error("{len} bytes at address {addr:#x} leave the address space")]
     Overflow {
-        /// First address.
+        /// The first address.
         addr: u64,
-        /// Bytes.
+        /// The length in bytes.
         len: u64,
     },
 
-    /// A rank that does not exist, or the own one.
+    /// A rank does not exist, or is the own rank.
     #[error("rank {rank} is no peer: there are {ranks} ranks and this is rank {own}")]
     NoPeer {
-        /// What was named.
+        /// The rank that was named.
         rank: u32,
-        /// Ranks of the job.
+        /// The number of ranks of the job.
         ranks: u32,
         /// The own rank.
         own: u32,
     },
 
-    /// Memory could not be reached by any means.
+    /// Neither registration nor a copy reached the memory.
     #[error("{len} bytes at address {addr:#x} of rank {rank} cannot be reached: {why}")]
     Unreachable {
-        /// Whose memory.
+        /// The rank that owns the memory.
         rank: u32,
-        /// First address.
+        /// The first address.
         addr: u64,
-        /// Bytes.
+        /// The length in bytes.
         len: u64,
-        /// What stood in the way.
+        /// The obstacle.
         why: Refusal,
     },
 
-    /// Static registration that does not fit.
+    /// Static registration does not fit the limits.
     #[error(
         "{} cannot be registered at the start beside {}: the limit M + MAXVICTIM is {}; raise HYDRANT_M or choose another HYDRANT_REGISTRATION",
         Size(*wanted),
@@ -148,46 +148,47 @@ pub enum Error {
         Size(*limit)
     )]
     PastLimit {
-        /// Bytes to be registered.
+        /// The bytes to be registered.
         wanted: u64,
-        /// Bytes registered already.
+        /// The bytes registered already.
         registered: u64,
         /// M + MAXVICTIM.
         limit: u64,
     },
 
-    /// The peer is gone.
+    /// The peer is lost.
     #[error("rank {0} is lost")]
     PeerLost(u32),
 
     /// The network refused or failed a transfer.
     #[error("a transfer between registered memory here and at rank {rank} failed: {cause}")]
     Network {
-        /// Who has the other side.
+        /// The rank on the other side.
         rank: u32,
-        /// What the network said.
+        /// The network's error.
         cause: Cause,
     },
 
-    /// A peer's message follows no rule.
+    /// A peer's message breaks the protocol.
     #[error("rank {peer} sent a malformed registration message: {what}")]
     Malformed {
-        /// Who sent it.
+        /// The rank of the sender.
         peer: u32,
-        /// What was wrong.
+        /// The rule that the message broke.
         what: Violation,
     },
 }
 
-/// Further remedies if little can be registered.
+/// The further remedies if little can be registered.
 fn fewer(bucket: u64, page: u64) -> &'static str {
-    match bucket > page {
-        true => ", lower HYDRANT_BUCKET, or start fewer ranks",
-        false => ", or start fewer ranks",
+    if bucket > page {
+        ", lower HYDRANT_BUCKET, or start fewer ranks"
+    } else {
+        ", or start fewer ranks"
     }
 }
 
-/// Which rule a message of a peer's engine did not follow.
+/// The rule of the protocol that a peer's message broke.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Violation {
@@ -238,7 +239,7 @@ pub enum Violation {
 }
 
 impl Violation {
-    /// What it says, for an error of the network, which names it so.
+    /// Returns the violation as a clause, for an error of the network that quotes it.
     pub fn as_str(self) -> &'static str {
         match self {
             Violation::NothingOnRequest => "a move, where nothing is registered on request",
@@ -275,24 +276,25 @@ impl fmt::Display for Violation {
     }
 }
 
-/// An error of the network, whose type is not known here: it travels through the engine unchanged.
+/// An error of the network, which travels through the engine unchanged. The engine does not know
+/// its type.
 #[derive(Debug, Clone)]
 pub struct Cause(Arc<dyn error::Error + Send + Sync>);
 
 impl Cause {
-    /// Keeps an error.
+    /// Wraps an error.
     pub fn new(cause: impl error::Error + Send + Sync + 'static) -> Self {
         Self(Arc::new(cause))
     }
 
-    /// The error, if it is of this type.
+    /// Returns the error, if it is of this type.
     pub fn get<E: error::Error + 'static>(&self) -> Option<&E> {
         self.0.downcast_ref()
     }
 }
 
 impl PartialEq for Cause {
-    /// Whether it is the same error, and not only an equal one.
+    /// Returns true for the very same error, and not for an equal one.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -304,17 +306,17 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Why a registration or an access was refused.
+/// The reason why a registration or an access was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[repr(u8)]
 pub enum Refusal {
-    /// The limit is reached and nothing can be given up.
+    /// The limit is reached and nothing can be evicted.
     #[error("the limit M + MAXVICTIM is reached and everything registered is in use")]
     Limit = 0,
-    /// Not mapped.
+    /// The memory is not mapped.
     #[error("the memory is not mapped")]
     NotMapped = 1,
-    /// Mapped without the right to write.
+    /// The memory is mapped without the right to write.
     #[error("the memory is read-only")]
     ReadOnly = 2,
     /// The system or the NIC has no room.
@@ -322,7 +324,7 @@ pub enum Refusal {
         "the system or the NIC refused to register more memory (memlock, memory or table of keys)"
     )]
     Exhausted = 3,
-    /// Not lent to peers, or not any more.
+    /// The memory is not lent to peers, or not any more.
     #[error("the memory is not lent to peers")]
     NotLent = 4,
 }
@@ -340,7 +342,7 @@ impl Refusal {
         .find(|refusal| *refusal as u8 == byte)
     }
 
-    /// Whether copying might still reach the memory.
+    /// Returns true if a copy might still reach the memory.
     pub fn can_copy(self) -> bool {
         matches!(self, Self::Limit | Self::Exhausted)
     }

@@ -2,10 +2,10 @@
 
 use crate::Error;
 
-/// Most bits of a bucket's number: addresses of 52 bits, more than any user program has.
+/// The number of bits of a bucket's number: addresses of 52 bits, more than any user program has.
 pub const BUCKET_BITS: u32 = 40;
 
-/// How addresses are cut into buckets.
+/// The cut of addresses into buckets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry {
     page: u64,
@@ -13,11 +13,11 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Buckets of `bucket` bytes on pages of `page` bytes.
+    /// Makes buckets of `bucket` bytes on pages of `page` bytes.
     ///
     /// # Errors
-    /// [`Error::BucketSize`] unless both are powers of two, the page at least 4096 bytes and
-    /// the bucket a multiple of the page.
+    /// [`Error::BucketSize`] unless both are powers of two, the page has at least 4096 bytes and
+    /// the bucket is a multiple of the page.
     pub fn new(page: usize, bucket: usize) -> Result<Self, Error> {
         let fits = page.is_power_of_two() && bucket.is_power_of_two() && bucket >= page;
         if !fits || page < 4096 {
@@ -29,23 +29,23 @@ impl Geometry {
         })
     }
 
-    /// Bytes of a bucket.
+    /// The bytes of a bucket.
     #[inline]
     pub fn bucket(self) -> u64 {
         1 << self.shift
     }
 
-    /// Bytes of a page.
+    /// The bytes of a page.
     pub fn page(self) -> u64 {
         self.page
     }
 
-    /// Pages of a bucket.
+    /// The pages of a bucket.
     pub fn pages(self) -> u64 {
         self.bucket() / self.page
     }
 
-    /// The bucket that an address lies in.
+    /// The bucket of an address.
     #[inline]
     pub fn bucket_of(self, addr: u64) -> u64 {
         addr >> self.shift
@@ -57,12 +57,12 @@ impl Geometry {
         bucket << self.shift
     }
 
-    /// Whole buckets in so many bytes.
+    /// The number of whole buckets in so many bytes.
     pub fn buckets_in(self, bytes: u64) -> u64 {
         bytes >> self.shift
     }
 
-    /// The buckets that `len` bytes at `addr` touch; none for no bytes.
+    /// The buckets that `len` bytes at `addr` touch; an empty run for no bytes.
     ///
     /// # Errors
     /// [`Error::Overflow`] if the bytes leave the address space.
@@ -85,14 +85,14 @@ impl Geometry {
 /// A run of buckets.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Run {
-    /// The first.
+    /// The first bucket.
     pub first: u64,
-    /// How many.
+    /// The number of buckets.
     pub count: u64,
 }
 
 impl Run {
-    /// One past the last.
+    /// The bucket behind the last one.
     #[inline]
     pub fn end(self) -> u64 {
         self.first + self.count
@@ -103,17 +103,17 @@ impl Run {
         self.first..self.end()
     }
 
-    /// Whether the runs share a bucket.
+    /// Returns true if the runs share a bucket.
     pub fn overlaps(self, other: Run) -> bool {
         self.first < other.end() && other.first < self.end()
     }
 
-    /// Whether all of `other` lies within.
+    /// Returns true if all of `other` lies within this run.
     pub fn contains(self, other: Run) -> bool {
         self.first <= other.first && other.end() <= self.end()
     }
 
-    /// Whether it is a run of buckets that exist.
+    /// Returns true if all buckets of the run exist.
     pub(crate) fn is_sane(self) -> bool {
         self.count > 0
             && self.count <= 1 << BUCKET_BITS

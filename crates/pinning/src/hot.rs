@@ -1,8 +1,8 @@
-//! The hit: both sides registered, found without a lock.
+//! The fast path: a hit finds both sides registered, without a lock.
 //!
-//! All threads of a rank share it. A hit takes one reference on each side and gives it back
-//! after the transfer; it writes the two records of its buckets and nothing else, so hits to
-//! different peers, and of different buckets, share no line. What is not a hit goes to the
+//! All threads of a rank share it. A hit takes one reference on each side and gives it back after
+//! the transfer. It writes the two records of its buckets and nothing else. So hits of different
+//! peers, and of different buckets, share no cache line. Every miss goes to the
 //! [`Engine`](crate::Engine), behind the lock of the layer above.
 
 use std::sync::{Arc, OnceLock};
@@ -10,60 +10,64 @@ use std::sync::{Arc, OnceLock};
 use crate::{
     Direction, Geometry, Use,
     table::{
-        Held, Table,
+        BucketTable, HeldRecord,
         sync::{AtomicU8, AtomicU32, Ordering::Relaxed},
     },
 };
 
-/// Peers whose tables are found by one pointer.
+/// The number of peers in a group, which one pointer leads to.
 const GROUP: usize = 64;
 
-/// Classes of lengths, to powers of two; the last is that of all longer ones.
+/// The number of classes of lengths, one for each power of two. The last class has all longer
+/// lengths.
 pub(crate) const CLASSES: usize = 25;
 
-/// Operations wait for their turn: hits may not pass them by for ever.
+/// Flag: operations wait for their turn, so hits must not overtake them forever.
 const CROWDED: u8 = 1;
-/// Hits are to [ask](Hot::ask) first.
+/// Flag: an operation must [ask](Hot::ask) before it hits.
 const ASKS: u8 = 2;
-/// Something is to be [looked at again](Hot::look_again).
+/// Flag: a [comparison of the routes](Hot::request_comparison) is due.
 const DUE: u8 = 4;
 
-type Group = Box<[OnceLock<Arc<Table>>]>;
+type PeerGroup = Box<[OnceLock<Arc<BucketTable>>]>;
 
-/// What threads share of an engine.
+/// The part of an engine that all threads share.
 #[derive(Debug)]
 pub struct Hot {
-    /// How addresses are cut into buckets; never changed.
+    /// The cut of addresses into buckets; never changed.
     geometry: Geometry,
-    /// Whether the strategy keeps registrations on both sides.
+    /// True if the strategy keeps registrations on both sides.
     caches: bool,
-    /// The table of own memory, which the local table's editor changes.
-    local: Arc<Table>,
-    /// The firehose tables of peers, added when a peer is first used. Nothing is allocated for peers never spoken to but this.
-    peers: Box<[OnceLock<Group>]>,
-    /// Why there are no hits at this moment, if there are none: one byte, which each hit looks at.
+    /// The table of own memory. The local table's editor changes it.
+    local: Arc<BucketTable>,
+    /// The firehose tables of peers, each added when its peer is first used. This array is all that
+    /// is allocated for other peers.
+    peers: Box<[OnceLock<PeerGroup>]>,
+    /// The flags that keep operations from the fast path. Each hit reads this one byte.
     turned: AtomicU8,
-    /// Classes of lengths that are copied though they would be hits: puts, and gets.
+    /// The classes of lengths that are copied although they would hit: first of puts, then of gets.
     copied: [AtomicU32; 2],
-    /// Operations that go to the engine yet, hit or not, to find out what they take.
+    /// The number of operations to come that go to the engine, hit or not, so that it can time
+    /// them.
     asking: AtomicU32,
 }
 
-/// What becomes of an operation that is no hit at once.
+/// The advice for an operation that did not hit at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ask {
-    /// It goes to the engine.
+pub enum Advice {
+    /// The operation goes to the engine.
     Engine,
-    /// It goes to the engine, or, if both sides are there, is [timed](crate::Engine::time_hit).
+    /// The operation goes to the engine, or is [timed](crate::Engine::time_hit) if both sides are
+    /// registered.
     Time,
-    /// It goes to the engine, and is copied.
+    /// The operation goes to the engine, which copies it.
     Copy,
-    /// It is a [hit](Hot::hit_asked) if both sides are there.
+    /// The operation [hits](Hot::hit_unless_crowded) if both sides are registered.
     Hit,
 }
 
-/// Both sides of an operation, held by a thread that gives them back when it has posted it, or
-/// [keeps](Self::keep) them.
+/// Both sides of an operation, held by the thread that posts it. The thread gives them back after
+/// the operation, or [keeps](Self::keep) them.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "the references are given back by Hot::release"]
 pub struct Hit<'a> {
@@ -72,12 +76,12 @@ pub struct Hit<'a> {
     /// The key of the own extent.
     pub local_key: u64,
     peer: u32,
-    /// At least one of both.
-    remote: Option<Held<'a>>,
-    local: Option<Held<'a>>,
+    /// At least one of the two sides is there.
+    remote: Option<HeldRecord<'a>>,
+    local: Option<HeldRecord<'a>>,
 }
 
-/// Both sides of an operation, held for as long as it is under way.
+/// Both sides of an operation, held while the operation is in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "the references are given back by Hot::release_kept"]
 pub struct KeptHit {
@@ -91,36 +95,41 @@ pub struct KeptHit {
     local_slot: u32,
 }
 
-/// The key of memory that needs no registration.
+/// The key of a side that needs no registration.
 const NO_KEY: u64 = u64::MAX;
-/// In the place of a record of a side that needs none.
+/// The slot of a side that needs no record.
 const NO_SLOT: u32 = u32::MAX;
-/// In the place of a peer.
+/// The peer of a hit on own memory alone.
 const NOBODY: u32 = u32::MAX;
 
 impl Hit<'_> {
-    /// To be given back later, maybe by another thread.
+    /// Returns a copy that any thread may give back later.
     #[inline]
     pub fn keep(&self) -> KeptHit {
         KeptHit {
             peer: self.peer,
             remote_key: self.remote_key,
             local_key: self.local_key,
-            remote_slot: self.remote.map_or(NO_SLOT, Held::slot),
-            local_slot: self.local.map_or(NO_SLOT, Held::slot),
+            remote_slot: self.remote.map_or(NO_SLOT, HeldRecord::slot),
+            local_slot: self.local.map_or(NO_SLOT, HeldRecord::slot),
         }
     }
 }
 
 impl KeptHit {
-    /// The record of the own side, if that is held.
+    /// The slot of the own side, if this hit holds one.
     pub(crate) fn local_slot(&self) -> Option<u32> {
         (self.local_slot != NO_SLOT).then_some(self.local_slot)
     }
 }
 
 impl Hot {
-    pub(crate) fn new(geometry: Geometry, ranks: u32, caches: bool, local: Arc<Table>) -> Self {
+    pub(crate) fn new(
+        geometry: Geometry,
+        ranks: u32,
+        caches: bool,
+        local: Arc<BucketTable>,
+    ) -> Self {
         Self {
             geometry,
             caches,
@@ -134,9 +143,9 @@ impl Hot {
         }
     }
 
-    /// Finds both sides registered under one key each, and holds them.
-    /// What misses goes to [`Engine::begin`](crate::Engine::begin): a miss may have held one
-    /// side for a moment that somebody else waits for, and only the engine makes up for that.
+    /// Finds both sides registered under one key each, and holds them. After a miss, call
+    /// [`Engine::begin`](crate::Engine::begin). The miss may have held one side for a moment that
+    /// another operation waits for, and only the engine makes up for that.
     #[inline]
     pub fn hit(
         &self,
@@ -152,8 +161,8 @@ impl Hot {
         self.both(peer, remote, local, len, direction)
     }
 
-    /// As [`hit`](Self::hit), of an operation that has asked.
-    pub fn hit_asked(
+    /// As [`hit`](Self::hit), for an operation that has asked.
+    pub fn hit_unless_crowded(
         &self,
         peer: u32,
         remote: u64,
@@ -182,7 +191,7 @@ impl Hot {
         let local_seen = self.local.seek(local.0)?;
         let remote_side = remote_seen.hold(remote.0, remote.1, direction.remote())?;
         let Some(local_side) = local_seen.hold(local.0, local.1, direction.local()) else {
-            // Whoever waits for it is looked after when the miss reaches the engine.
+            // The engine serves the waiter of this side when the miss reaches it.
             let _ = remote_side.give_back();
             return None;
         };
@@ -195,8 +204,8 @@ impl Hot {
         })
     }
 
-    /// As [`hit`](Self::hit), for a put whose source the NIC takes along: the remote side alone. The
-    /// key of the own side is that of no extent.
+    /// As [`hit`](Self::hit), for a put with inline data: it holds the remote side alone. The local
+    /// key is the key of no extent.
     #[inline]
     pub fn hit_remote(&self, peer: u32, remote: u64, len: u64) -> Option<Hit<'_>> {
         if self.turned.load(Relaxed) != 0 {
@@ -205,8 +214,9 @@ impl Hot {
         self.far_side(peer, remote, len)
     }
 
-    /// As [`hit_remote`](Self::hit_remote), of an operation that has asked, or that goes no other way.
-    pub fn hit_remote_asked(&self, peer: u32, remote: u64, len: u64) -> Option<Hit<'_>> {
+    /// As [`hit_remote`](Self::hit_remote), for an operation that has asked, or that has no other
+    /// route.
+    pub fn hit_remote_unless_crowded(&self, peer: u32, remote: u64, len: u64) -> Option<Hit<'_>> {
         if self.is_crowded() {
             return None;
         }
@@ -226,8 +236,8 @@ impl Hot {
         })
     }
 
-    /// Own memory alone, registered and writable, for the own NIC to change it. What misses goes
-    /// to [`Engine::hold_own`](crate::Engine::hold_own).
+    /// Holds own memory alone, registered and writable, for the own NIC to change it. After a miss,
+    /// call [`Engine::hold_own`](crate::Engine::hold_own).
     #[inline]
     pub fn hit_local(&self, local: u64, len: u64) -> Option<Hit<'_>> {
         if self.is_crowded() {
@@ -244,7 +254,8 @@ impl Hot {
         })
     }
 
-    /// Whether own memory is registered at this moment, which may be over at once. Holds nothing.
+    /// Returns true if own memory is registered at this moment, which may end at once. It holds
+    /// nothing.
     pub fn is_registered(&self, local: u64, len: u64) -> bool {
         let Some((first, last)) = len.checked_sub(1).and_then(|_| self.span(local, len)) else {
             return false;
@@ -259,17 +270,17 @@ impl Hot {
         true
     }
 
-    /// Gives a hit back after its transfer. `true`: somebody waits for that, and
-    /// [`Engine::released`](crate::Engine::released) is due.
+    /// Gives a hit back after its transfer. Returns true if an operation waits for that: then call
+    /// [`Engine::released`](crate::Engine::released).
     #[inline(always)]
     #[must_use = "somebody may wait for it"]
     pub fn release(&self, hit: &Hit<'_>) -> bool {
-        let remote_side = hit.remote.is_some_and(Held::give_back);
-        let local_side = hit.local.is_some_and(Held::give_back);
+        let remote_side = hit.remote.is_some_and(HeldRecord::give_back);
+        let local_side = hit.local.is_some_and(HeldRecord::give_back);
         remote_side | local_side | self.is_crowded()
     }
 
-    /// As [`release`](Self::release), of a hit that was kept.
+    /// As [`release`](Self::release), for a hit that was kept.
     #[inline]
     #[must_use = "somebody may wait for it"]
     pub fn release_kept(&self, hit: &KeptHit) -> bool {
@@ -278,7 +289,7 @@ impl Hot {
         remote_side | local_side | self.is_crowded()
     }
 
-    /// The first and the last bucket of some bytes, if they may be hit.
+    /// The first and the last bucket of a byte range, if the fast path may serve it.
     #[inline(always)]
     fn buckets(&self, addr: u64, len: u64) -> Option<(u64, u64)> {
         if !self.caches || len == 0 {
@@ -294,12 +305,12 @@ impl Hot {
     }
 
     #[inline(always)]
-    fn peer(&self, peer: u32) -> Option<&Arc<Table>> {
+    fn peer(&self, peer: u32) -> Option<&Arc<BucketTable>> {
         let group = self.peers.get(peer as usize / GROUP)?.get()?;
         group.get(peer as usize % GROUP)?.get()
     }
 
-    pub(crate) fn add_peer(&self, peer: u32, table: &Arc<Table>) {
+    pub(crate) fn add_peer(&self, peer: u32, table: &Arc<BucketTable>) {
         let Some(group) = self.peers.get(peer as usize / GROUP) else {
             return;
         };
@@ -307,20 +318,20 @@ impl Hot {
         let _ = group[peer as usize % GROUP].set(Arc::clone(table));
     }
 
-    /// What becomes of an operation that is no hit at once.
-    pub fn ask(&self, direction: Direction, len: u64) -> Ask {
+    /// Returns the advice for an operation that did not hit at once.
+    pub fn ask(&self, direction: Direction, len: u64) -> Advice {
         if self.turned.load(Relaxed) & ASKS == 0 {
-            return Ask::Engine;
+            return Advice::Engine;
         }
         match self.asking() > 0 {
-            _ if self.is_due() => Ask::Engine,
-            true => Ask::Time,
-            false if self.copies(direction, len) => Ask::Copy,
-            false => Ask::Hit,
+            _ if self.is_due() => Advice::Engine,
+            true => Advice::Time,
+            false if self.copies(direction, len) => Advice::Copy,
+            false => Advice::Hit,
         }
     }
 
-    /// Whether operations of that length are copied though they would be hits.
+    /// Returns true if operations of this length are copied although they would hit.
     pub fn copies(&self, direction: Direction, len: u64) -> bool {
         let copied = self.copied[direction as usize].load(Relaxed);
         copied >> class_of(len) & 1 == 1
@@ -328,9 +339,10 @@ impl Hot {
 
     pub(crate) fn set_copied(&self, direction: Direction, class: usize, copied: bool) {
         let (all, bit) = (&self.copied[direction as usize], 1 << class);
-        match copied {
-            true => all.fetch_or(bit, Relaxed),
-            false => all.fetch_and(!bit, Relaxed),
+        if copied {
+            all.fetch_or(bit, Relaxed)
+        } else {
+            all.fetch_and(!bit, Relaxed)
         };
     }
 
@@ -338,7 +350,7 @@ impl Hot {
         self.copied.iter().any(|all| all.load(Relaxed) != 0)
     }
 
-    /// So many operations to come go to the engine, hit or not.
+    /// Sends the next `count` operations to the engine, hit or not.
     pub(crate) fn set_asking(&self, count: u32) {
         self.asking.store(count, Relaxed);
     }
@@ -347,10 +359,10 @@ impl Hot {
         self.asking.load(Relaxed)
     }
 
-    /// There were many hits: the next operation goes to the engine, which may look whether there is a
-    /// better way by now.
+    /// Asks the engine to compare the routes again, after many hits: the next operation goes to the
+    /// engine.
     #[cold]
-    pub fn look_again(&self) {
+    pub fn request_comparison(&self) {
         self.turned.fetch_or(ASKS | DUE, Relaxed);
     }
 
@@ -358,7 +370,7 @@ impl Hot {
         self.turned.load(Relaxed) & DUE != 0
     }
 
-    /// Whether it was, and is no more.
+    /// Clears the due comparison; returns true if one was due.
     pub(crate) fn take_due(&self) -> bool {
         self.is_due() && self.turned.fetch_and(!DUE, Relaxed) & DUE != 0
     }
@@ -372,7 +384,7 @@ impl Hot {
         let turned = (u8::from(crowded) * CROWDED) | (u8::from(asks) * ASKS);
         let before = self.turned.load(Relaxed);
         if before & !DUE != turned {
-            // A hit may ask meanwhile that something is looked at again.
+            // A thread may ask for a comparison meanwhile, so DUE is left alone.
             self.turned.fetch_and(turned | DUE, Relaxed);
             self.turned.fetch_or(turned, Relaxed);
         }

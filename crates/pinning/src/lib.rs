@@ -1,17 +1,17 @@
-//! What is registered, what to register, what to give up: the Firehose algorithm (Bell &
-//! Bonachea 2003), the pin-down cache (Tezuka 1998) and their rivals, as state machines without
-//! I/O, clock, threads or unsafe.
+//! Decides what is registered, what to register and what to evict. It implements the Firehose
+//! algorithm (Bell & Bonachea 2003), the pin-down cache (Tezuka 1998) and their rivals. All of it
+//! is state machines without I/O, clock, threads or unsafe.
 //!
-//! [`Engine`] decides; an operation whose memory is registered on both sides already goes through
-//! [`Hot`] instead. The driver (a rank of a job, a simulation of ten thousand ranks, a property
-//! test) carries out its [`Decisions`].
+//! [`Engine`] decides. [`Hot`] serves an operation whose memory is registered on both sides
+//! already. The driver (a rank of a job, a simulation of ten thousand ranks, a property test)
+//! carries out the [`Decisions`].
 //!
 //! ```
-//! use hydrant_pinning::{Action, Config, Direction, Decisions, Engine, Operation, Own, Region};
+//! use hydrant_pinning::{Action, Config, Direction, Decisions, Engine, EngineOperation, OwnMemory, Region};
 //!
 //! let mut engine = Engine::new(Config::firehose_paper(0, 2))?;
 //! let mut out = Decisions::default();
-//! let put = Operation {
+//! let put = EngineOperation {
 //!     id: 1,
 //!     peer: 1,
 //!     direction: Direction::Put,
@@ -19,11 +19,11 @@
 //!     region: Region(0),
 //!     remote: 0x8000,
 //!     len: 8,
-//!     own: Own::Persistent,
+//!     own: OwnMemory::Persistent,
 //!     copied: false,
 //! };
 //! engine.begin(put, &mut out)?;
-//! // A firehose is moved while the own side is registered.
+//! The engine moves a firehose while the driver registers the own side.
 //! assert_eq!(out.messages[0].to, 1);
 //! assert!(matches!(out.actions[0], Action::Register { .. }));
 //! # Ok::<(), hydrant_pinning::Error>(())
@@ -43,16 +43,16 @@ mod strategy;
 pub mod table;
 pub mod wire;
 
-pub use action::{Action, Data, Decisions, Outgoing, Registered};
+pub use action::{Action, Data, Decisions, OutgoingMessage, RegisteredExtent};
 pub use config::{Config, CostModel, Limits};
 pub use direction::{Direction, Use};
 pub use engine::{
-    Attached, CrowdedOut, Detached, Engine, GivenUp, Impossible, LocalStats, Operation, Own, Stats,
-    TimedHit, Verdict,
+    AccessVerdict, Attached, CrowdedOut, Detached, Engine, EngineOperation, GivenUp, Impossible,
+    LocalStats, OwnMemory, Stats, TimedHit,
 };
 pub use error::{Cause, Error, Refusal, Violation};
 pub use geometry::{BUCKET_BITS, Geometry, Run};
-pub use hot::{Ask, Hit, Hot, KeptHit};
+pub use hot::{Advice, Hit, Hot, KeptHit};
 pub use size::Size;
 pub use strategy::Strategy;
 pub use wire::{Message, Region};

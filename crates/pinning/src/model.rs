@@ -1,6 +1,6 @@
-//! Every interleaving of hits with the changes of the editors of both sides, by loom.
+//! Explores every interleaving of hits with the changes of both editors, by loom.
 //!
-//! The hit is the one that ships: [`Hot::hit`], on runs of buckets, with the tables of both sides.
+//! The hit is the real [`Hot::hit`], on runs of buckets, with the tables of both sides.
 
 use std::sync::Arc;
 
@@ -26,8 +26,7 @@ fn extent(key: u64, base: u64, end: u64) -> Extent {
     }
 }
 
-/// What threads share, with the editors of the peer's firehoses and of own memory: one bucket of
-/// it is registered.
+/// Makes the shared part and the editors of both sides, with one own bucket registered.
 fn both_sides() -> (Hot, Editor, Editor) {
     let geometry = Geometry::new(BUCKET as usize, BUCKET as usize).unwrap();
     let (remote, mut local) = (Editor::new(), Editor::new());
@@ -37,40 +36,40 @@ fn both_sides() -> (Hot, Editor, Editor) {
     (hot, remote, local)
 }
 
-/// A registration, as the NIC sees it.
-struct Registered {
+/// A registration as the NIC sees it.
+struct NicKey {
     is_valid: AtomicBool,
     in_use: AtomicBool,
 }
 
-impl Registered {
+impl NicKey {
     fn new(is_valid: bool) -> Arc<Self> {
-        Arc::new(Registered {
+        Arc::new(NicKey {
             is_valid: AtomicBool::new(is_valid),
             in_use: AtomicBool::new(false),
         })
     }
 
-    /// What is done under a reference.
+    /// Uses the registration, as a transfer does under a reference.
     fn transfer(&self) {
         self.in_use.store(true, Ordering::Relaxed);
         let is_valid = self.is_valid.load(Ordering::Relaxed);
-        assert!(is_valid, "used after it was given up");
+        assert!(is_valid, "used after its eviction");
         self.in_use.store(false, Ordering::Relaxed);
     }
 
-    /// What is done when the bucket was given up.
+    /// Ends the registration, after the bucket was evicted.
     fn deregister(&self) {
         let in_use = self.in_use.load(Ordering::Relaxed);
-        assert!(!in_use, "given up while in use");
+        assert!(!in_use, "evicted while in use");
         self.is_valid.store(false, Ordering::Relaxed);
     }
 }
 
-/// Puts to `buckets` buckets of the peer from `first` on, if that hits, and says what the release
-/// said.
-fn put(hot: &Hot, first: u64, buckets: u64, key: u64, registered: &Registered) -> Option<bool> {
-    // From the last byte of the first bucket to the first byte of the last one.
+/// Puts to `buckets` buckets of the peer from `first` on. Returns the result of the release, or
+/// `None` after a miss.
+fn put(hot: &Hot, first: u64, buckets: u64, key: u64, registered: &NicKey) -> Option<bool> {
+    // The bytes reach from the last byte of the first bucket to the first byte of the last bucket.
     let (remote, len) = match buckets {
         1 => (first * BUCKET, 8),
         _ => ((first + 1) * BUCKET - 1, (buckets - 2) * BUCKET + 2),
@@ -87,8 +86,8 @@ fn loom_a_hit_never_meets_a_record_given_to_another_bucket() {
     loom::model(|| {
         let (hot, mut remote, _local) = both_sides();
         let slot = remote.insert(1, &extent(10, 1, 2), 0).unwrap();
-        let first = Registered::new(true);
-        let second = Registered::new(false);
+        let first = NicKey::new(true);
+        let second = NicKey::new(false);
         let hits = {
             let (first, second) = (first.clone(), second.clone());
             thread::spawn(move || {
@@ -115,11 +114,11 @@ fn loom_an_extent_goes_whole_or_not_at_all() {
             remote.insert(bucket, &extent(20, 1, 4), 0).unwrap();
         }
         let slot = remote.get(1).unwrap();
-        let registered = Registered::new(true);
+        let registered = NicKey::new(true);
         let hot = Arc::new(hot);
         let hits = {
             let (hot, registered) = (hot.clone(), registered.clone());
-            // Not the first bucket of it, so that the first is closed already and must reopen.
+            // The hit asks for a later bucket, so that the first is closed already and must reopen.
             thread::spawn(move || put(&hot, 2, 2, 20, &registered).is_some())
         };
         let removed = remote.remove(slot).is_some();
@@ -139,16 +138,16 @@ fn loom_an_extent_goes_whole_or_not_at_all() {
 }
 
 #[test]
-fn loom_what_was_in_use_comes_back_to_the_queue() {
+fn loom_an_extent_in_use_comes_back_to_the_queue() {
     loom::model(|| {
         let (hot, mut remote, _local) = both_sides();
         let slot = remote.insert(1, &extent(10, 1, 2), 1).unwrap();
         remote.queue(slot);
         let table = remote.table().clone();
-        let registered = Registered::new(true);
+        let registered = NicKey::new(true);
         let user = thread::spawn(move || {
             let released = table.release(slot);
-            // A hit after that must not swallow what the editor is to be told.
+            // A later hit must not swallow the mark that the editor waits for.
             put(&hot, 1, 1, 10, &registered).unwrap_or(false) || released
         });
         let victim = remote.next_victim();
@@ -163,17 +162,17 @@ fn loom_what_was_in_use_comes_back_to_the_queue() {
 }
 
 #[test]
-fn loom_what_a_hit_of_one_side_held_is_found_unused_by_its_miss() {
+fn loom_a_miss_finds_the_side_unused_that_its_hit_held() {
     loom::model(|| {
         let (hot, mut remote, mut local) = both_sides();
         let slot = remote.insert(1, &extent(10, 1, 2), 0).unwrap();
         remote.queue(slot);
-        let registered = Registered::new(true);
+        let registered = NicKey::new(true);
         let hits = {
             let registered = registered.clone();
             thread::spawn(move || put(&hot, 1, 1, 10, &registered))
         };
-        // The own side goes, while the other is looked at.
+        // The own side goes, while the hit looks at the remote side.
         let own = local.get(OWN).unwrap();
         let gone = local.remove(own).is_some();
         if gone {
@@ -183,7 +182,7 @@ fn loom_what_a_hit_of_one_side_held_is_found_unused_by_its_miss() {
         let released = hits.join().unwrap();
         assert!(gone || released.is_some(), "refused though it was there");
         assert_eq!(remote.references(slot), 0, "a miss holds nothing");
-        // What its release said is lost where it missed; the engine looks when it is told so.
+        // A miss loses the result of its release; the engine looks again when the miss reaches it.
         match released {
             Some(true) | None => remote.requeue(slot),
             Some(false) => {}
@@ -199,7 +198,7 @@ fn loom_a_hit_past_the_end_of_an_extent_holds_nothing() {
         let (hot, mut remote, _local) = both_sides();
         let slot = remote.insert(1, &extent(10, 1, 2), 0).unwrap();
         remote.insert(2, &extent(20, 2, 3), 0).unwrap();
-        let registered = Registered::new(true);
+        let registered = NicKey::new(true);
         let hits = thread::spawn(move || put(&hot, 1, 2, 10, &registered));
         let removed = remote.remove(slot).is_some();
         assert_eq!(hits.join().unwrap(), None, "no key covers both");
@@ -219,7 +218,7 @@ fn loom_an_index_that_grows_leads_nobody_astray() {
                 .insert(bucket, &extent(bucket * 10, bucket, bucket + 1), 0)
                 .unwrap();
         }
-        let registered = Registered::new(true);
+        let registered = NicKey::new(true);
         let hits = thread::spawn(move || {
             put(&hot, 1, 1, 10, &registered);
             put(&hot, 8, 1, 80, &registered);

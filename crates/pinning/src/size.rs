@@ -1,9 +1,9 @@
-//! Numbers of bytes in sentences.
+//! Sizes in bytes, as sentences show them.
 
 use std::fmt;
 
-/// A number of bytes in readable units: `64 MiB`, `1228 bytes`, `23.4 MiB (24536012 bytes)`. Nothing is rounded away;
-/// the short form, `{:#}`, omits the parentheses.
+/// A size in bytes, shown in readable units: `64 MiB`, `1228 bytes`, `23.4 MiB (24536012 bytes)`.
+/// Nothing is rounded away. The short form, `{:#}`, omits the parentheses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Size(pub u64);
 
@@ -14,7 +14,7 @@ const UNITS: [(&str, u64); 4] = [
     ("KiB", 1 << 10),
 ];
 
-/// From here on three digits are easier to read than all.
+/// From this size on, three digits are easier to read than all.
 const MANY: u64 = 10 << 10;
 
 impl fmt::Display for Size {
@@ -33,9 +33,10 @@ impl fmt::Display for Size {
                     _ => 0,
                 };
                 write!(f, "{value:.decimals$} {unit}")?;
-                match f.alternate() {
-                    true => Ok(()),
-                    false => write!(f, " ({bytes} bytes)"),
+                if f.alternate() {
+                    Ok(())
+                } else {
+                    write!(f, " ({bytes} bytes)")
                 }
             }
             _ => write!(f, "{bytes} bytes"),

@@ -1,10 +1,10 @@
-//! The strategies: every way of the papers to get memory registered, as a value.
+//! The registration strategies of the papers, as values.
 
 use std::{fmt, str::FromStr};
 
 use crate::Error;
 
-/// How an operation gets the memory of both sides registered.
+/// The way in which an operation gets the memory of both sides registered.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Strategy {
@@ -13,32 +13,31 @@ pub enum Strategy {
     /// Data is copied through registered buffers on both sides (Firehose §3.3, ARMCI §3).
     Bounce,
     /// A message round trip registers the remote side for each operation (Firehose §3.3, §4.2).
-    /// With `unpin` it is deregistered after it; without, never.
+    /// With `unpin` the target deregisters it after the operation; without `unpin`, never.
     Rendezvous {
-        /// Whether the remote side is deregistered after the operation.
+        /// True if the target deregisters the remote side after the operation.
         unpin: bool,
     },
-    /// Both sides are registered when needed, and left so or not (Li §2).
+    /// Both sides register when an operation needs it, and stay registered or not (Li §2).
     OnDemand {
-        /// Whether memory stays registered after its use, as far as the limits go.
+        /// True if memory stays registered after its use, as far as the limits go.
         leave_pinned: bool,
     },
-    /// Registers chunk by chunk under the transfer (Li §6, Woodall).
+    /// Each side registers chunk by chunk under the transfer (Li §6, Woodall).
     Pipeline {
-        /// Whether memory stays registered after its use, as far as the limits go.
+        /// True if memory stays registered after its use, as far as the limits go.
         leave_pinned: bool,
     },
-    /// A cache of registrations on both sides, least recently used given up first
-    /// (Tezuka §4).
+    /// Each side caches registrations, and evicts the least recently used first (Tezuka §4).
     PinDown,
     /// Peers own handles to buckets and move them (Bell & Bonachea §3.2).
     Firehose,
-    /// The NIC pages: nothing is registered (Firehose §2, hardware-assisted).
+    /// The NIC pages on demand: nothing is registered (Firehose §2, hardware-assisted).
     Paging,
-    /// Firehoses, or a copy, whichever costs less by what was measured and seen.
+    /// Firehoses or a copy, by the measured cost and the pattern of misses.
     Auto,
-    /// A helper thread gives memory up after its use and registers it again just before the next,
-    /// which it predicts; what it did not foresee is registered on demand (Li §3).
+    /// A helper thread deregisters memory after its use, and registers it again just before the
+    /// predicted next use. Memory that it did not foresee is registered on demand (Li §3).
     Foresight,
 }
 
@@ -64,7 +63,7 @@ impl Strategy {
         Strategy::Foresight,
     ];
 
-    /// The name by which users choose it.
+    /// The name by which users choose the strategy.
     pub fn name(self) -> &'static str {
         match self {
             Strategy::PinEverything => "pin-everything",
@@ -87,59 +86,59 @@ impl Strategy {
         }
     }
 
-    /// What it does on each side.
-    pub(crate) fn policy(self) -> Policy {
-        let handshake = |after| Policy {
-            remote: Remote::Handshake(after),
-            local: Local::Cached,
+    /// The policy of the strategy on each side.
+    pub(crate) fn policy(self) -> StrategyPolicy {
+        let handshake = |after| StrategyPolicy {
+            remote: RemotePolicy::Handshake(after),
+            local: LocalPolicy::Cached,
             pieces: 2,
             chunked: false,
         };
         match self {
-            Strategy::PinEverything => Policy {
-                remote: Remote::Static,
-                ..handshake(After::Keep)
+            Strategy::PinEverything => StrategyPolicy {
+                remote: RemotePolicy::Static,
+                ..handshake(AfterUse::Keep)
             },
-            Strategy::Bounce => Policy {
-                remote: Remote::Copy,
-                local: Local::Copied,
+            Strategy::Bounce => StrategyPolicy {
+                remote: RemotePolicy::Copy,
+                local: LocalPolicy::Copied,
                 pieces: 1,
                 chunked: false,
             },
-            Strategy::Rendezvous { unpin: true } => handshake(After::Unpin),
-            Strategy::Rendezvous { unpin: false } => handshake(After::Keep),
-            // Each side's helper looks after its own memory. What peers held beyond the operation, no
-            // helper could give up.
+            Strategy::Rendezvous { unpin: true } => handshake(AfterUse::Unpin),
+            Strategy::Rendezvous { unpin: false } => handshake(AfterUse::Keep),
+            // Each side's helper looks after its own memory. It could not evict memory that peers
+            // held beyond the operation.
             Strategy::OnDemand { leave_pinned: true } | Strategy::PinDown | Strategy::Foresight => {
-                handshake(After::Release)
+                handshake(AfterUse::Release)
             }
             Strategy::OnDemand {
                 leave_pinned: false,
-            } => Policy {
-                local: Local::PerOperation,
-                ..handshake(After::Unpin)
+            } => StrategyPolicy {
+                local: LocalPolicy::PerOperation,
+                ..handshake(AfterUse::Unpin)
             },
-            Strategy::Pipeline { leave_pinned } => Policy {
+            Strategy::Pipeline { leave_pinned } => StrategyPolicy {
                 local: if leave_pinned {
-                    Local::Cached
+                    LocalPolicy::Cached
                 } else {
-                    Local::PerOperation
+                    LocalPolicy::PerOperation
                 },
                 pieces: 3,
                 chunked: true,
                 ..handshake(if leave_pinned {
-                    After::Release
+                    AfterUse::Release
                 } else {
-                    After::Unpin
+                    AfterUse::Unpin
                 })
             },
-            Strategy::Paging => Policy {
-                remote: Remote::Paged,
-                ..handshake(After::Keep)
+            Strategy::Paging => StrategyPolicy {
+                remote: RemotePolicy::Paged,
+                ..handshake(AfterUse::Keep)
             },
-            Strategy::Firehose | Strategy::Auto => Policy {
-                remote: Remote::Firehose,
-                ..handshake(After::Release)
+            Strategy::Firehose | Strategy::Auto => StrategyPolicy {
+                remote: RemotePolicy::Firehose,
+                ..handshake(AfterUse::Release)
             },
         }
     }
@@ -166,49 +165,49 @@ impl FromStr for Strategy {
     }
 }
 
-/// What a strategy does on each side.
+/// The policy of a strategy on each side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Policy {
-    pub(crate) remote: Remote,
-    pub(crate) local: Local,
-    /// Pieces of an operation under way at once.
+pub(crate) struct StrategyPolicy {
+    pub(crate) remote: RemotePolicy,
+    pub(crate) local: LocalPolicy,
+    /// The most pieces of an operation in flight at once.
     pub(crate) pieces: usize,
-    /// Whether an operation is cut into chunks that overlap registration with transfer.
+    /// True if an operation is cut into chunks that overlap registration with transfer.
     pub(crate) chunked: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Remote {
-    /// Registered at allocation; what was not is copied.
+pub(crate) enum RemotePolicy {
+    /// Memory is registered at allocation; other memory is copied.
     Static,
-    /// Copied through messages.
+    /// Data is copied through messages.
     Copy,
-    /// Asked for before each operation.
-    Handshake(After),
-    /// Firehoses.
+    /// Each operation asks the target to register.
+    Handshake(AfterUse),
+    /// The initiator owns firehoses.
     Firehose,
-    /// Reached without registration.
+    /// The NIC reaches memory without registration.
     Paged,
 }
 
-/// What becomes of the remote side's registration after an operation.
+/// The fate of the remote side's registration after an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum After {
-    /// It stays for good and nobody says anything, until the memory goes.
+pub(crate) enum AfterUse {
+    /// The registration stays for good, without a message, until the memory goes.
     Keep,
-    /// It may be given up when room is needed.
+    /// The target may evict the registration when it needs room.
     Release,
-    /// It is deregistered.
+    /// The target deregisters.
     Unpin,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Local {
-    /// Kept as victims.
+pub(crate) enum LocalPolicy {
+    /// The memory stays registered, as a victim.
     Cached,
-    /// Deregistered after the operation.
+    /// The memory is deregistered after the operation.
     PerOperation,
-    /// Not registered: data is copied.
+    /// The memory is not registered: data is copied.
     Copied,
 }
 
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_named() {
+    fn an_unknown_strategy_is_named() {
         let error = "firehoze".parse::<Strategy>().expect_err("no such name");
         assert!(error.to_string().contains("firehose"), "{error}");
     }

@@ -1,13 +1,13 @@
-//! The messages of the protocol, to bytes and back.
+//! The messages between engines, and their encoding as bytes.
 //!
-//! Little-endian, a byte for the kind first. What a peer sends is never trusted: every length
-//! is checked against the bytes that are there, and nothing may be left over.
+//! The encoding is little-endian, with a byte for the kind first. A peer's bytes are never trusted:
+//! the decoder checks every length against the bytes that are there, and no byte may be left over.
 
 use crate::{Refusal, Run};
 
-/// What a peer's address is part of: its segment, one buffer that it exposed, or its whole address
-/// space. The driver of the target chose the number, never gives one number to two buffers, and
-/// judges by it, so that what was meant for a buffer never reaches the next one at its address.
+/// The memory that a peer's address is part of: its segment, one buffer that it exposed, or its
+/// whole address space. The target's driver chooses the number, and never gives one number to two
+/// buffers. So an access to a buffer that has gone never reaches the next buffer at its address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Region(pub u64);
 
@@ -18,101 +18,101 @@ pub enum Message {
     Move(Move),
     /// The answer to a move.
     Granted(Granted),
-    /// Gives firehoses back. No answer.
+    /// Gives firehoses back. There is no answer.
     Release {
-        /// As granted.
+        /// The runs, as granted.
         runs: Vec<Run>,
-        /// Whether to deregister at once.
+        /// True if the target deregisters them at once.
         unpin: bool,
     },
-    /// Data to be copied to its place.
+    /// Brings data for the receiver to copy to its place.
     Put {
-        /// Names the chunk to its sender.
+        /// The sender's name for the chunk.
         id: u64,
-        /// The memory that the sender means.
+        /// The region that the sender means.
         region: Region,
-        /// Where it goes.
+        /// The address that the data goes to.
         to: u64,
-        /// Bytes that follow the message.
+        /// The bytes that follow the message.
         len: u32,
     },
     /// The answer to a put.
     Stored {
-        /// The chunk.
+        /// The sender's name for the chunk.
         id: u64,
-        /// Why not, if not.
+        /// The reason, if the put was refused.
         refused: Option<Refusal>,
     },
     /// Asks for a copy of data.
     Get {
-        /// Names the chunk to its asker.
+        /// The asker's name for the chunk.
         id: u64,
-        /// The memory that the asker means.
+        /// The region that the asker means.
         region: Region,
-        /// Where it lies.
+        /// The address of the data.
         from: u64,
-        /// Bytes.
+        /// The length in bytes.
         len: u32,
     },
     /// The answer to a get; the data follows the message.
     Fetched {
-        /// The chunk.
+        /// The asker's name for the chunk.
         id: u64,
-        /// Why not, if not.
+        /// The reason, if the get was refused.
         refused: Option<Refusal>,
-        /// Bytes that follow.
+        /// The bytes that follow.
         len: u32,
-        /// How many buckets more can be registered there and nothing be given up for them: one more than
-        /// the binary logarithm, rounded down; 0 if there are none.
+        /// The number of buckets that the target can register without evicting any: one more than
+        /// its binary logarithm, rounded down, or 0 if there are none.
         room: u8,
     },
-    /// Says that the peer is going to be asked to write this memory to the asker's, which is being
-    /// registered meanwhile: so that both sides are at once (Nieplocha 2002, figure 3). There is no answer.
+    /// Announces a pull of this memory, while the asker registers its own. So both sides register
+    /// at the same time (Nieplocha 2002, figure 3). There is no answer.
     Ahead {
-        /// The memory that the asker means.
+        /// The region that the asker means.
         region: Region,
-        /// Where the data lies.
+        /// The address of the data.
         from: u64,
-        /// Its bytes.
+        /// The length in bytes.
         len: u64,
     },
     /// Asks the peer to write to the asker's memory, where the NIC does not read.
     Pull {
-        /// Names the piece to its asker.
+        /// The asker's name for the piece.
         id: u64,
-        /// The memory that the asker means.
+        /// The region that the asker means.
         region: Region,
-        /// Where the data lies.
+        /// The address of the data.
         from: u64,
-        /// Where it goes, extent after extent.
-        to: Vec<Place>,
+        /// The destinations of the data, extent after extent.
+        to: Vec<PullDestination>,
     },
-    /// The data asked for has been written, or not.
+    /// The answer to a pull: the data is written, or refused.
     Pulled {
-        /// The piece.
+        /// The asker's name for the piece.
         id: u64,
-        /// Why not, if not.
+        /// The reason, if the pull was refused.
         refused: Option<Refusal>,
-        /// Whether something was registered for it first.
+        /// True if the target had to register something first.
         registered: bool,
     },
     /// Asks for borrowed firehoses back.
     Recall {
-        /// How many.
+        /// The number of firehoses.
         count: u64,
     },
-    /// The memory is going: firehoses on it are to be given back.
+    /// Announces that memory is going: its firehoses are to be given back.
     Revoke {
-        /// Names the revocation to its owner.
+        /// The owner's name for the revocation.
         id: u64,
-        /// Buckets.
+        /// The buckets.
         run: Run,
     },
     /// The answer to a revocation, when nothing uses the memory any more.
     Revoked {
-        /// The revocation.
+        /// The owner's name for the revocation.
         id: u64,
-        /// What is given back for it.
+        /// The runs that are given back for it.
         runs: Vec<Run>,
     },
 }
@@ -120,86 +120,87 @@ pub enum Message {
 /// A request to register runs of buckets.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Move {
-    /// Names the move to its asker.
+    /// The asker's name for the move.
     pub id: u64,
-    /// The memory that the asker means.
+    /// The region that the asker means.
     pub region: Region,
-    /// Whether data is to be written there.
+    /// True if data is to be written there.
     pub write: bool,
-    /// Whether the target counts what it grants: it keeps it registered until released.
+    /// True if the target counts its grants, and keeps them registered until they are released.
     pub hold: bool,
-    /// Firehoses the asker would like to borrow beyond its own.
+    /// The number of firehoses that the asker would like to borrow beyond its own.
     pub borrow: u64,
-    /// What the asker gives back.
+    /// The runs that the asker gives back.
     pub releases: Vec<Run>,
-    /// What it needs.
+    /// The runs that the asker needs.
     pub needs: Vec<Need>,
-    /// Small data that rides along.
+    /// Small data that is piggybacked on the move.
     pub piggyback: Option<Piggyback>,
 }
 
 /// Buckets that are needed, and the run around them that is preferred.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Need {
-    /// Needed.
+    /// The needed run.
     pub run: Run,
-    /// Preferred, a superset.
+    /// The preferred run, a superset.
     pub preferred: Run,
 }
 
-/// Small data on a move.
+/// Small data that is piggybacked on a move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piggyback {
-    /// Where it goes, or lies.
+    /// The address that the data goes to, or lies at.
     pub addr: u64,
-    /// Bytes; those of a put follow the move, those of a get the answer.
+    /// The length in bytes. The data of a put follows the move, and the data of a get follows the
+    /// answer.
     pub len: u32,
 }
 
-/// What a move got.
+/// The answer to a move.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Granted {
-    /// The move.
+    /// The name of the move.
     pub id: u64,
-    /// Whether this is all: a fragmented target answers in parts, and one that must register
-    /// says of a ride first.
+    /// True if this is the last part. A fragmented target answers in parts; a target that must
+    /// register first answers for the piggybacked data first.
     pub last: bool,
-    /// Firehoses lent.
+    /// The number of firehoses lent.
     pub lent: u64,
-    /// What is registered now.
+    /// The grants: extents that are registered now.
     pub grants: Vec<Grant>,
-    /// What is not, and why.
+    /// The refused runs, with the reason for each.
     pub refused: Vec<(Run, Refusal)>,
-    /// How the ride went: bytes that follow, or why not.
+    /// The outcome of the piggybacked data: the bytes that follow, or the reason for a refusal.
     pub piggyback: Option<Result<u32, Refusal>>,
 }
 
-/// Part of an extent of the target, usable from now on.
+/// A part of an extent of the target, usable from now on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grant {
     /// The buckets granted.
     pub run: Run,
     /// The key.
     pub key: u64,
-    /// Whether it may be written.
+    /// True if the asker may write to it.
     pub writable: bool,
 }
 
-/// A stretch of an extent of the asker.
+/// A stretch of an extent of the asker, to which a pull is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct PullDestination {
     /// The key.
     pub key: u64,
     /// The address.
     pub addr: u64,
-    /// Bytes.
+    /// The length in bytes.
     pub len: u64,
 }
 
-/// Most runs in a list of a message: what a payload of a few kilobytes holds.
+/// The most runs in a list of a message: as many as a payload of a few kilobytes holds.
 pub const MAX_LIST: usize = 32;
 
-/// Why bytes are no message.
+/// The reason why bytes are no message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed(pub &'static str);
 
@@ -219,17 +220,17 @@ mod kind {
     pub(super) const AHEAD: u8 = 13;
 }
 
-/// No refusal.
+/// The code for no refusal.
 const FINE: u8 = 0xff;
 
 impl Message {
-    /// Most bytes of a message without its data.
+    /// The most bytes of a message without its data.
     pub const MAX_BYTES: usize = 64 + MAX_LIST * (16 + 32);
 
-    /// Most bytes of a message that carries a chunk, without the chunk.
+    /// The most bytes of a message that carries a chunk, without the chunk.
     pub(crate) const CHUNK_BYTES: usize = 64;
 
-    /// Appends the message.
+    /// Appends the message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut out = Writer(out);
         match self {
@@ -354,7 +355,7 @@ impl Message {
         }
     }
 
-    /// Reads a message; what follows it is its data.
+    /// Decodes a message. Returns it with the data that follows it.
     ///
     /// # Errors
     /// [`Malformed`].
@@ -455,7 +456,7 @@ impl Message {
                 region: from.region()?,
                 from: from.word()?,
                 to: from.list(|from| {
-                    Ok(Place {
+                    Ok(PullDestination {
                         key: from.word()?,
                         addr: from.word()?,
                         len: from.word()?,
@@ -482,7 +483,7 @@ impl Message {
         Ok((message, data))
     }
 
-    /// Says instead that it cannot be: the data that was to follow is not to be had.
+    /// Turns an answer with data into a refusal: the data is not to be had.
     pub fn refuse(&mut self, why: Refusal) {
         match self {
             Message::Fetched { refused, len, .. } => {
@@ -494,8 +495,8 @@ impl Message {
         }
     }
 
-    /// The memory of the receiver's that the data which follows is for, and where in it the data
-    /// goes; `None` for a message without such data.
+    /// Returns the receiver's region and address that the data behind the message goes to, or
+    /// `None` for a message without such data.
     pub fn goes_to(&self) -> Option<(Region, u64)> {
         match self {
             Message::Put { region, to, .. } => Some((*region, *to)),
@@ -509,10 +510,10 @@ impl Message {
         }
     }
 
-    /// Bytes of data that follow the message.
+    /// Returns the number of bytes that follow the message.
     pub fn data(&self) -> u64 {
         match self {
-            // The data of a riding put; a riding get has none yet.
+            // The data of a piggybacked put; a piggybacked get has none yet.
             Message::Move(Move {
                 write: true,
                 piggyback: Some(piggyback),

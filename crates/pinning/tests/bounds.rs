@@ -1,9 +1,9 @@
-//! What a peer can make an engine note down, or attach, by messages that no honest one sends.
+//! Limits on the state that a peer's dishonest messages can cause in an engine.
 
 use hydrant_pinning::{
-    Config, Decisions, Direction, Engine, Error, Message, Operation, Own, Refusal, Region, Run,
-    Verdict,
-    wire::{Grant, Granted, Move, Need, Place},
+    AccessVerdict, Config, Decisions, Direction, Engine, EngineOperation, Error, Message,
+    OwnMemory, Refusal, Region, Run,
+    wire::{Grant, Granted, Move, Need, PullDestination},
 };
 
 const PAGE: u64 = 4096;
@@ -18,7 +18,7 @@ fn run(first: u64, count: u64) -> Run {
 
 fn is_malformed(engine: &mut Engine, message: Message) -> bool {
     let mut out = Decisions::default();
-    let outcome = engine.message(1, message, Verdict::Fine, &mut out);
+    let outcome = engine.message(1, message, AccessVerdict::Fine, &mut out);
     matches!(outcome, Err(Error::Malformed { peer: 1, .. }))
 }
 
@@ -37,7 +37,7 @@ fn wish(needs: &[(Run, Run)]) -> Message {
 }
 
 #[test]
-fn what_is_counted_once_is_not_attached_twice() {
+fn a_bucket_that_is_counted_once_is_not_attached_twice() {
     let (narrow, wide) = (run(7, 1), run(0, 64));
     assert!(is_malformed(
         &mut engine(),
@@ -54,7 +54,7 @@ fn what_is_counted_once_is_not_attached_twice() {
 #[test]
 fn an_answer_in_parts_without_end_is_malformed() {
     let mut engine = engine();
-    let operation = Operation {
+    let operation = EngineOperation {
         id: 1,
         peer: 1,
         direction: Direction::Put,
@@ -62,7 +62,7 @@ fn an_answer_in_parts_without_end_is_malformed() {
         region: Region::default(),
         remote: 100 * PAGE,
         len: 8,
-        own: Own::Persistent,
+        own: OwnMemory::Persistent,
         copied: false,
     };
     let mut out = Decisions::default();
@@ -82,7 +82,7 @@ fn an_answer_in_parts_without_end_is_malformed() {
 }
 
 #[test]
-fn pulls_beyond_what_is_noted_down_are_refused() {
+fn too_many_pulls_at_once_are_refused() {
     let mut engine = engine();
     let mut refused = 0;
     for id in 0..5_000 {
@@ -90,16 +90,16 @@ fn pulls_beyond_what_is_noted_down_are_refused() {
             id,
             region: Region::default(),
             from: PAGE,
-            to: vec![Place {
+            to: vec![PullDestination {
                 key: 1,
                 addr: PAGE,
                 len: 8,
             }],
         };
         let mut out = Decisions::default();
-        let outcome = engine.message(1, pull, Verdict::Fine, &mut out);
+        let outcome = engine.message(1, pull, AccessVerdict::Fine, &mut out);
         outcome.expect("an honest rank may ask so much");
-        // What is pulled is never registered here.
+        // The pulled memory is never registered here.
         let answer = Message::Pulled {
             id,
             refused: Some(Refusal::Limit),
@@ -114,7 +114,7 @@ fn pulls_beyond_what_is_noted_down_are_refused() {
 }
 
 #[test]
-fn no_more_is_registered_for_good_than_there_is() {
+fn static_registrations_of_missing_buckets_are_refused() {
     let mut engine = engine();
     let grant = |run| Grant {
         run,

@@ -1,18 +1,18 @@
-//! Engines of several ranks against a naive world that does what they say in any order.
+//! Engines of several ranks in a naive world that carries out their decisions in any order.
 
 mod world;
 
 use hydrant_pinning::{Direction, Use};
 use proptest::prelude::*;
 use world::{
-    Event, World,
-    nic::Registration,
-    plan::{COSTS, PAGE, Plan, Step, any_foreseen_step, any_plan, any_step},
+    EngineWorld, WorldEvent,
+    nic::NicEntry,
+    plan::{COSTS, PAGE, WorldPlan, WorldStep, any_foreseen_step, any_plan, any_step},
 };
 
-/// Two ranks with eight firehoses each, and pages of which the first dozen are as any.
-fn pair() -> World {
-    World::new(Plan {
+/// Makes two ranks with eight firehoses each. The first dozen pages are ordinary.
+fn pair() -> EngineWorld {
+    EngineWorld::new(WorldPlan {
         seed: 4,
         ranks: 2,
         strategy: hydrant_pinning::Strategy::Firehose,
@@ -35,12 +35,12 @@ fn pair() -> World {
 }
 
 #[test]
-fn a_piece_whose_own_firehoses_are_in_its_way_gives_them_up() {
+fn a_piece_gives_up_its_own_firehoses_that_are_in_its_way() {
     let mut world = pair();
     let page = PAGE as u64;
     let (local, remote) = (world.ranks[0].memory.base(), world.ranks[1].memory.base());
-    // Two extents of four buckets take all eight firehoses; the third put needs an end of each
-    // and two between them.
+    // Two extents of four buckets take all eight firehoses. The third put needs an end of each and
+    // two buckets between them.
     for (first, count) in [(0, 4), (6, 4), (3, 4)] {
         world.start(
             0,
@@ -59,7 +59,7 @@ fn a_piece_whose_own_firehoses_are_in_its_way_gives_them_up() {
 
 #[test]
 fn an_operation_begun_before_its_memory_was_lent_again_is_served() {
-    let mut world = World::new(Plan {
+    let mut world = EngineWorld::new(WorldPlan {
         pages: 4,
         ..pair().plan
     });
@@ -67,74 +67,73 @@ fn an_operation_begun_before_its_memory_was_lent_again_is_served() {
     let (local, remote) = (world.ranks[0].memory.base(), world.ranks[1].memory.base());
     // The end of one bucket and the beginning of the next are unmapped.
     let (rank, pages) = (1, 1);
-    world.step(&Step::Revoke {
+    world.step(&WorldStep::Revoke {
         rank,
         page: 3,
         pages,
         unmap: true,
     });
     world.drain();
-    // What is being registered of the second holds up that both pages are lent again; a get of the
-    // first is on its way meanwhile, and comes when they are there.
+    // A registration in the second bucket delays the loan of both pages. A get of the first page is
+    // in flight meanwhile, and arrives when the pages are there.
     world.start(0, 1, Direction::Put, local, remote + 5 * page, 8);
     // The own side is registered, and the move arrives.
-    world.step(&Step::Advance(0));
-    world.step(&Step::Advance(0));
-    world.step(&Step::Lend {
+    world.step(&WorldStep::Advance(0));
+    world.step(&WorldStep::Advance(0));
+    world.step(&WorldStep::Lend {
         rank,
         page: 3,
         pages,
     });
     assert_eq!(world.ranks[1].revoking.len(), 1, "it waits");
     world.start(0, 1, Direction::Get, local + page, remote + 3 * page, 8);
-    world.step(&Step::Advance(0));
+    world.step(&WorldStep::Advance(0));
     assert!(world.ranks[1].revoking.is_empty(), "it waits no more");
     world.drain();
     assert_eq!((world.book.served, world.book.failed), (2, 0));
 }
 
 #[test]
-fn what_a_peer_pulls_may_stay_registered_with_memory_whose_operation_is_over() {
-    let mut world = World::new(Plan {
+fn a_pull_may_keep_transient_memory_registered_after_its_operation() {
+    let mut world = EngineWorld::new(WorldPlan {
         reads: false,
         follows: false,
         ..pair().plan
     });
     let page = PAGE as u64;
     let (own, theirs) = (world.ranks[1].memory.base(), world.ranks[0].memory.base());
-    // Of two pages the second may come and go: one extent for one operation. The first page lasts, and is
-    // pulled from there.
+    // The second of two pages is transient, so both form one extent for one operation. The first
+    // page is persistent, and is pulled from there.
     world.start(1, 0, Direction::Put, own + 6 * page, theirs, 2 * page);
     world.start(0, 1, Direction::Get, theirs + 4 * page, own + 6 * page, 8);
-    let is_pull =
-        |event: &Event| matches!(event, Event::Transfer(it) if it.rank == 1 && it.len == 8);
-    let next = |world: &World| {
+    let is_pull = |event: &WorldEvent| matches!(event, WorldEvent::Transfer(it) if it.rank == 1 && it.len == 8);
+    let next = |world: &EngineWorld| {
         let event = world.events.iter().position(|event| !is_pull(event));
         let message = world.channels.values().any(|queue| !queue.is_empty());
         event.or(message.then_some(world.events.len()))
     };
     while let Some(at) = next(&world) {
-        world.step(&Step::Advance(at as u16));
+        world.step(&WorldStep::Advance(at as u16));
     }
     assert!(world.events.iter().any(is_pull), "it is pulled");
     assert_eq!(world.book.served, 1, "the put is over");
-    let mixed = |it: &Registration| it.run.count == 2;
+    let mixed = |it: &NicEntry| it.run.count == 2;
     assert!(world.ranks[1].nic.keys.values().any(mixed), "they share");
     world.drain();
     assert!(!world.ranks[1].nic.keys.values().any(mixed), "it goes then");
 }
 
-/// The pair, by the strategy that foresees what is needed.
-fn foreseeing() -> World {
-    World::new(Plan {
+/// Makes the pair of ranks under the strategy `foresight`.
+fn foreseeing() -> EngineWorld {
+    EngineWorld::new(WorldPlan {
         strategy: hydrant_pinning::Strategy::Foresight,
         ..pair().plan
     })
 }
 
-/// A step that says whether four buckets of rank 1 from one on are needed soon.
-fn foreseen(bucket: u16, soon: bool) -> Step {
-    Step::Foresee {
+/// A step that expects four buckets of rank 1 to be needed soon, or not.
+fn foreseen(bucket: u16, soon: bool) -> WorldStep {
+    WorldStep::Foresee {
         rank: 0,
         peer: 0,
         direction: Direction::Put,
@@ -149,8 +148,8 @@ fn a_put_that_was_foreseen_waits_for_no_move() {
     let mut world = foreseeing();
     let page = PAGE as u64;
     let (local, remote) = (world.ranks[0].memory.base(), world.ranks[1].memory.base());
-    let put = |world: &mut World| world.start(0, 1, Direction::Put, local, remote, 4 * page);
-    let moves = |world: &World| world.ranks[0].engine.stats().moves;
+    let put = |world: &mut EngineWorld| world.start(0, 1, Direction::Put, local, remote, 4 * page);
+    let moves = |world: &EngineWorld| world.ranks[0].engine.stats().moves;
     world.step(&foreseen(0, true));
     world.drain();
     assert_eq!((moves(&world), world.ranks[1].nic.buckets), (1, 4));
@@ -159,13 +158,13 @@ fn a_put_that_was_foreseen_waits_for_no_move() {
         world.drain();
         assert_eq!((moves(&world), world.book.served), (1, served));
     }
-    // One that comes while the move is on its way waits for that one.
+    // A put that comes while the move is in flight waits for that move.
     world.step(&foreseen(0, false));
     world.step(&foreseen(0, true));
     put(&mut world);
     world.drain();
     assert_eq!((moves(&world), world.book.served), (2, 4));
-    // What leaves while it is used leaves with the put.
+    // Firehoses that are to leave while in use leave with the put.
     put(&mut world);
     world.step(&foreseen(0, false));
     assert_eq!(world.given_back_later, 1);
@@ -174,7 +173,7 @@ fn a_put_that_was_foreseen_waits_for_no_move() {
         (moves(&world), world.ranks[1].engine.attached_by(0)),
         (2, 0)
     );
-    // What was not foreseen is asked for, and given back at once.
+    // Firehoses that were not foreseen are asked for, and given back at once.
     put(&mut world);
     world.drain();
     assert_eq!((moves(&world), world.book.served), (3, 6));
@@ -182,13 +181,13 @@ fn a_put_that_was_foreseen_waits_for_no_move() {
 }
 
 #[test]
-fn what_is_foreseen_keeps_within_the_firehoses_there_are() {
+fn foreseen_moves_take_only_free_firehoses() {
     let mut world = foreseeing();
     for bucket in [0, 4, 8] {
         world.step(&foreseen(bucket, true));
         world.drain();
     }
-    // Eight, and none that somebody foresaw is taken off for another.
+    // There are eight firehoses, and no foreseen one is taken off for another.
     assert_eq!(world.ranks[0].engine.firehoses(1).0, 8);
     assert_eq!((world.ahead, world.ranks[1].nic.buckets), (2, 8));
     world.step(&foreseen(4, false));
@@ -197,8 +196,8 @@ fn what_is_foreseen_keeps_within_the_firehoses_there_are() {
     assert_eq!((world.ahead, world.given_back), (3, 1));
 }
 
-fn run(plan: &Plan, steps: &[Step]) -> u64 {
-    let mut world = World::new(plan.clone());
+fn run(plan: &WorldPlan, steps: &[WorldStep]) -> u64 {
+    let mut world = EngineWorld::new(plan.clone());
     for step in steps {
         world.step(step);
     }
@@ -218,7 +217,7 @@ proptest! {
         steps in prop::collection::vec(any_step(), 0..400),
     ) {
         let first = run(&plan, &steps);
-        // The same again, to the last action.
+        // The same steps lead to the same actions, to the last one.
         prop_assert_eq!(first, run(&plan, &steps));
     }
 
@@ -227,7 +226,7 @@ proptest! {
         plan in any_plan(),
         steps in prop::collection::vec(any_foreseen_step(), 0..400),
     ) {
-        let plan = Plan { strategy: hydrant_pinning::Strategy::Foresight, ..plan };
+        let plan = WorldPlan { strategy: hydrant_pinning::Strategy::Foresight, ..plan };
         let first = run(&plan, &steps);
         prop_assert_eq!(first, run(&plan, &steps));
     }
@@ -245,8 +244,8 @@ proptest! {
     ) {
         let pair = pair().plan;
         let memory = 2 * share * u64::from(ranks);
-        let plan = Plan { ranks, share, victims, adaptive, memory, borrowing: true, ..pair };
-        let mut world = World::new(plan).with_hostile();
+        let plan = WorldPlan { ranks, share, victims, adaptive, memory, borrowing: true, ..pair };
+        let mut world = EngineWorld::new(plan).with_hostile();
         let target = ranks as usize - 1;
         world.grab(target);
         let theirs = world.ranks[target].engine.attached_by(0);
@@ -258,7 +257,7 @@ proptest! {
         for rank in 1..target {
             let local = world.ranks[rank].memory.base();
             let mut here = 0;
-            // As many again as it owns are put all the same.
+            // A put of twice the owned firehoses succeeds all the same.
             while here < 2 * share {
                 let Some(at) = places.next() else {
                     break;
@@ -279,7 +278,7 @@ proptest! {
     }
 }
 
-/// Seconds for which the long runs go on: `HYDRANT_SOAK`.
+/// The seconds of the long runs, from `HYDRANT_SOAK`.
 fn seconds() -> u64 {
     let set = std::env::var("HYDRANT_SOAK").ok();
     set.and_then(|text| text.parse().ok()).unwrap_or(4)
@@ -292,7 +291,7 @@ fn a_revocation_ends_when_the_last_hit_does() {
     let (local, remote) = (world.ranks[0].memory.base(), world.ranks[1].memory.base());
     world.start(0, 1, Direction::Put, local, remote, 8);
     world.drain();
-    // Another one, to other bytes of the same buckets, is a hit; its memory goes meanwhile.
+    // Another put, to other bytes of the same buckets, is a hit. Its memory goes meanwhile.
     let hot = world.ranks[0].engine.hot().clone();
     let hit = hot
         .hit(1, remote, local, 8, Direction::Put)
@@ -316,9 +315,9 @@ fn a_revocation_ends_when_the_last_hit_does() {
     );
 }
 
-/// Runs worlds one after the other, from the seed in `HYDRANT_SOAK_SEED` on.
-/// `rare`: what may never happen in so short a time.
-fn soak(kind: &str, rare: &[&str], mut world_of: impl FnMut(u64) -> World) {
+/// Runs worlds one after the other, from the seed in `HYDRANT_SOAK_SEED` on. The routes in `rare`
+/// may be missing in so short a time.
+fn soak(kind: &str, rare: &[&str], mut world_of: impl FnMut(u64) -> EngineWorld) {
     let start = std::time::Instant::now();
     let first = std::env::var("HYDRANT_SOAK_SEED").ok();
     let first: u64 = first.and_then(|text| text.parse().ok()).unwrap_or(1);
@@ -326,7 +325,7 @@ fn soak(kind: &str, rare: &[&str], mut world_of: impl FnMut(u64) -> World) {
     let (mut steps, mut served, mut failed, mut offences) = (0, 0, 0, 0);
     let mut seen = std::collections::BTreeMap::<&str, u64>::new();
     while start.elapsed().as_secs() < seconds() {
-        let plan = Plan::drawn(seed);
+        let plan = WorldPlan::drawn(seed);
         let run = std::panic::AssertUnwindSafe(|| world_of(seed));
         match std::panic::catch_unwind(run) {
             Ok(world) => {
@@ -351,7 +350,7 @@ fn soak(kind: &str, rare: &[&str], mut world_of: impl FnMut(u64) -> World) {
     );
     println!("{seen:?}");
     assert!(served > failed / 4, "{served} against {failed}");
-    // A world in which nothing happens proves nothing.
+    // A world without any event proves nothing.
     seen.retain(|what, times| *times == 0 && !rare.contains(what));
     let never: Vec<_> = seen.keys().collect();
     assert!(never.is_empty() || seed - first < 100, "{never:?}");
@@ -370,10 +369,10 @@ fn sequence(seed: u64) -> impl FnMut(u64) -> u64 {
 #[test]
 fn worlds_of_all_kinds_go_on_for_long() {
     soak("honest", &[], |seed| {
-        let mut world = World::new(Plan::drawn(seed));
+        let mut world = EngineWorld::new(WorldPlan::drawn(seed));
         let mut draw = sequence(seed);
         for _ in 0..3000 {
-            world.step(&Step::drawn(&mut draw));
+            world.step(&WorldStep::drawn(&mut draw));
         }
         world.drain();
         world
@@ -381,14 +380,14 @@ fn worlds_of_all_kinds_go_on_for_long() {
 }
 
 #[test]
-fn one_that_keeps_no_rule_harms_nobody_else() {
+fn a_hostile_rank_harms_no_other() {
     // Firehoses that were moved ahead seldom stay until they are foreseen again.
     soak("hostile", &["found ahead"], |seed| {
-        let mut world = World::new(Plan::drawn(seed)).with_hostile();
+        let mut world = EngineWorld::new(WorldPlan::drawn(seed)).with_hostile();
         world.strict = seed % 3 == 0;
         let mut draw = sequence(seed);
         for _ in 0..2000 {
-            world.step(&Step::drawn(&mut draw));
+            world.step(&WorldStep::drawn(&mut draw));
             world.offend();
         }
         world.expel();

@@ -1,5 +1,5 @@
-//! Threads that hit without a lock, beside an engine behind one: nobody who waits for firehoses
-//! or own memory is forgotten, whoever gives them back.
+//! Threads that hit without a lock, beside an engine behind one. Each waiter for firehoses or own
+//! memory is served, whoever gives them back.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -8,19 +8,20 @@ use std::{
 };
 
 use hydrant_pinning::{
-    Action, Config, Decisions, Direction, Engine, Operation, Own, Region, Registered, Verdict,
+    AccessVerdict, Action, Config, Decisions, Direction, Engine, EngineOperation, OwnMemory,
+    Region, RegisteredExtent,
 };
 
 const BUCKET: u64 = 4096;
 
-/// Two ranks, of which the first does something; what engines say is done at once.
-struct Pair {
+/// Two ranks, of which the first begins operations. Decisions are carried out at once.
+struct LockedPair {
     engines: [Engine; 2],
     keys: u64,
     done: BTreeSet<u64>,
 }
 
-impl Pair {
+impl LockedPair {
     fn run(&mut self, rank: usize, decided: Decisions) {
         let mut todo = VecDeque::from([(rank, decided)]);
         while let Some((rank, decided)) = todo.pop_front() {
@@ -28,7 +29,8 @@ impl Pair {
                 let mut out = Decisions::default();
                 let at = sent.to as usize;
                 let engine = &mut self.engines[at];
-                let outcome = engine.message(rank as u32, sent.message, Verdict::Fine, &mut out);
+                let outcome =
+                    engine.message(rank as u32, sent.message, AccessVerdict::Fine, &mut out);
                 outcome.expect("both keep the rules");
                 todo.push_back((at, out));
             }
@@ -37,7 +39,7 @@ impl Pair {
                 match action {
                     Action::Register { id, need, .. } => {
                         self.keys += 1;
-                        let registered = Registered {
+                        let registered = RegisteredExtent {
                             run: need,
                             key: self.keys,
                             writable: true,
@@ -71,18 +73,18 @@ impl Pair {
     }
 }
 
-fn lock(pair: &Mutex<Pair>) -> MutexGuard<'_, Pair> {
+fn lock(pair: &Mutex<LockedPair>) -> MutexGuard<'_, LockedPair> {
     pair.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn wait_for(pair: &Mutex<Pair>, id: u64) {
+fn wait_for(pair: &Mutex<LockedPair>, id: u64) {
     while !lock(pair).done.remove(&id) {
         thread::yield_now();
     }
 }
 
 #[test]
-fn nobody_waits_for_what_a_hit_gave_back() {
+fn every_waiter_is_served_after_a_hit_gave_its_sides_back() {
     let config = |rank| Config {
         m: 2 * BUCKET,
         maxvictim: 2 * BUCKET,
@@ -91,7 +93,7 @@ fn nobody_waits_for_what_a_hit_gave_back() {
         ..Config::firehose_paper(rank, 2)
     };
     let engine = |rank| Engine::new(config(rank)).expect("limits of two buckets will do");
-    let pair = Mutex::new(Pair {
+    let pair = Mutex::new(LockedPair {
         engines: [engine(0), engine(1)],
         keys: 0,
         done: BTreeSet::new(),
@@ -131,7 +133,7 @@ fn nobody_waits_for_what_a_hit_gave_back() {
                         }
                         continue;
                     }
-                    let operation = Operation {
+                    let operation = EngineOperation {
                         id,
                         peer: 1,
                         direction: Direction::Put,
@@ -139,7 +141,7 @@ fn nobody_waits_for_what_a_hit_gave_back() {
                         region: Region::default(),
                         remote,
                         len: 8,
-                        own: Own::Persistent,
+                        own: OwnMemory::Persistent,
                         copied: false,
                     };
                     lock(pair).tell(0, |engine, out| {
@@ -165,7 +167,7 @@ fn an_engine_of_ten_thousand_ranks_is_small_until_it_speaks() {
     assert_eq!(engine.entries(), 0);
     let mut out = Decisions::default();
     for peer in [0, 9_999] {
-        let operation = Operation {
+        let operation = EngineOperation {
             id: u64::from(peer),
             peer,
             direction: Direction::Put,
@@ -173,7 +175,7 @@ fn an_engine_of_ten_thousand_ranks_is_small_until_it_speaks() {
             region: Region::default(),
             remote: 1 << 30,
             len: 8,
-            own: Own::Persistent,
+            own: OwnMemory::Persistent,
             copied: false,
         };
         engine

@@ -1,17 +1,17 @@
-//! The hot table against a model that looks through everything it has.
+//! The hot table against a model that searches all its buckets.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use hydrant_pinning::table::{Editor, Error, Extent, Found, MAX_REFERENCES, Table};
+use hydrant_pinning::table::{BucketTable, Editor, Error, Extent, FoundBucket, MAX_REFERENCES};
 use proptest::prelude::*;
 
-/// Few enough buckets that extents meet, enough for the index to grow.
+/// Few enough buckets that extents meet, and enough for the index to grow.
 const BUCKETS: u64 = 400;
 
 #[derive(Clone, Debug)]
-enum Step {
-    /// Adds what is not there of `len` buckets from `base`, the first held so often.
+enum TableStep {
+    /// Adds the missing ones of `len` buckets from `base`, the first with so many references.
     Insert {
         base: u64,
         len: u64,
@@ -26,18 +26,18 @@ enum Step {
     TakeVictim,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = TableStep> {
     let bucket = 0..BUCKETS;
     prop_oneof![
         4 => (0..BUCKETS, 1..6_u64, 0..3_u32)
-            .prop_map(|(base, len, held)| Step::Insert { base, len, held }),
-        8 => bucket.clone().prop_map(Step::Acquire),
-        6 => any::<prop::sample::Index>().prop_map(Step::Release),
-        2 => any::<prop::sample::Index>().prop_map(Step::DropReference),
-        2 => bucket.clone().prop_map(Step::Remove),
-        1 => bucket.clone().prop_map(Step::Close),
-        4 => bucket.prop_map(Step::Queue),
-        2 => Just(Step::TakeVictim),
+            .prop_map(|(base, len, held)| TableStep::Insert { base, len, held }),
+        8 => bucket.clone().prop_map(TableStep::Acquire),
+        6 => any::<prop::sample::Index>().prop_map(TableStep::Release),
+        2 => any::<prop::sample::Index>().prop_map(TableStep::DropReference),
+        2 => bucket.clone().prop_map(TableStep::Remove),
+        1 => bucket.clone().prop_map(TableStep::Close),
+        4 => bucket.prop_map(TableStep::Queue),
+        2 => Just(TableStep::TakeVictim),
     ]
 }
 
@@ -50,7 +50,7 @@ struct Bucket {
     closed: bool,
 }
 
-/// What the table should be: every bucket, and the first buckets of the queued extents.
+/// The expected table: every bucket, and the first buckets of the queued extents.
 struct Model {
     buckets: BTreeMap<u64, Bucket>,
     queue: VecDeque<u64>,
@@ -86,7 +86,7 @@ impl Model {
         Some(found.extent)
     }
 
-    /// Whether the editor is to be told.
+    /// Returns true if the editor is to be told.
     fn release(&mut self, bucket: u64) -> bool {
         let found = self.buckets.get_mut(&bucket).unwrap();
         found.references -= 1;
@@ -137,19 +137,19 @@ impl Model {
     }
 }
 
-/// A table, its model, and the references that are out.
-struct Pair {
+/// A table, its model, and the references that are taken.
+struct TableAndModel {
     editor: Editor,
-    table: Arc<Table>,
+    table: Arc<BucketTable>,
     model: Model,
     held: Vec<(u64, u32)>,
     next_key: u64,
 }
 
-impl Pair {
+impl TableAndModel {
     fn new() -> Self {
         let editor = Editor::new();
-        Pair {
+        TableAndModel {
             table: editor.table().clone(),
             editor,
             model: Model {
@@ -161,15 +161,15 @@ impl Pair {
         }
     }
 
-    fn run(&mut self, step: Step) {
+    fn run(&mut self, step: TableStep) {
         match step {
-            Step::Insert { base, len, held } => self.insert(base, len, held),
-            Step::Acquire(bucket) => {
+            TableStep::Insert { base, len, held } => self.insert(base, len, held),
+            TableStep::Acquire(bucket) => {
                 let found = self.table.acquire(bucket);
                 assert_eq!(found.map(extent_of), self.model.take(bucket));
                 self.held.extend(found.map(|it| (bucket, it.slot)));
             }
-            Step::Release(which) => {
+            TableStep::Release(which) => {
                 let Some((bucket, slot)) = self.pick(which) else {
                     return;
                 };
@@ -180,7 +180,7 @@ impl Pair {
                     self.model.requeue(bucket);
                 }
             }
-            Step::DropReference(which) => {
+            TableStep::DropReference(which) => {
                 let Some((bucket, slot)) = self.pick(which) else {
                     return;
                 };
@@ -190,10 +190,10 @@ impl Pair {
                 }
                 assert_eq!(unheld, self.model.buckets[&bucket].references == 0);
             }
-            Step::TakeVictim => {
+            TableStep::TakeVictim => {
                 assert_eq!(self.editor.take_victim(), self.model.take_victim());
             }
-            Step::Remove(bucket) | Step::Close(bucket) | Step::Queue(bucket) => {
+            TableStep::Remove(bucket) | TableStep::Close(bucket) | TableStep::Queue(bucket) => {
                 let slot = self.editor.get(bucket);
                 assert_eq!(slot.is_some(), self.model.buckets.contains_key(&bucket));
                 if let Some(slot) = slot {
@@ -230,11 +230,11 @@ impl Pair {
         }
     }
 
-    fn change(&mut self, step: Step, bucket: u64, slot: u32) {
+    fn change(&mut self, step: TableStep, bucket: u64, slot: u32) {
         let (editor, model) = (&mut self.editor, &mut self.model);
         match step {
-            Step::Remove(_) => assert_eq!(editor.remove(slot), model.remove(bucket)),
-            Step::Close(_) => {
+            TableStep::Remove(_) => assert_eq!(editor.remove(slot), model.remove(bucket)),
+            TableStep::Close(_) => {
                 model.unqueue(bucket);
                 let mut unheld = true;
                 for part in model.parts(bucket) {
@@ -243,8 +243,8 @@ impl Pair {
                 }
                 assert_eq!(editor.close(slot), unheld);
             }
-            Step::Queue(_) => {
-                // A closed extent is not queued again: it is on its way out.
+            TableStep::Queue(_) => {
+                // A closed extent is not queued again, because it is about to go.
                 if !model.buckets[&bucket].closed {
                     editor.queue(slot);
                     model.queue(bucket);
@@ -259,7 +259,7 @@ impl Pair {
         Some(self.held.swap_remove(at))
     }
 
-    /// Everything that can be asked is as in the model.
+    /// Compares every query with the model.
     fn check(&self) {
         let mut all: Vec<_> = self.editor.iter().collect();
         all.sort_unstable();
@@ -280,7 +280,7 @@ impl Pair {
     }
 }
 
-fn extent_of(found: Found) -> Extent {
+fn extent_of(found: FoundBucket) -> Extent {
     Extent {
         key: found.key,
         base: found.base,
@@ -292,7 +292,7 @@ fn extent_of(found: Found) -> Extent {
 proptest! {
     #[test]
     fn a_table_does_as_the_model(steps in prop::collection::vec(step(), 1..600)) {
-        let mut pair = Pair::new();
+        let mut pair = TableAndModel::new();
         for step in steps {
             pair.run(step);
             pair.check();
@@ -339,7 +339,7 @@ fn one_reference_too_many_is_refused() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn inserts_that_do_not_fit_are_refused() {
     let mut editor = Editor::new();
     let extent = |base, end| Extent {
         key: 1,
@@ -367,7 +367,7 @@ fn what_does_not_fit_is_refused() {
 
 #[test]
 #[should_panic(expected = "given back more often than taken")]
-fn a_release_of_what_nobody_holds_is_told() {
+fn a_release_without_a_hold_panics() {
     let mut editor = Editor::new();
     let slot = editor.insert(5, &lone(1, 5), 0).unwrap();
     let _ = editor.table().release(slot);

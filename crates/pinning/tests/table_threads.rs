@@ -1,35 +1,35 @@
-//! The hot table under two threads that hit and an editor that takes away beneath them.
+//! The hot table under two hitting threads and an editor that evicts beneath them.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use hydrant_pinning::table::{Editor, Extent, Table};
+use hydrant_pinning::table::{BucketTable, Editor, Extent};
 
 const BUCKETS: u64 = 64;
 
-/// How many hits and misses each thread must have had.
+/// The number of hits and misses that each thread must have had.
 const ENOUGH: u64 = 20_000;
 
-/// What is registered, as the NIC would know it: the key in force for each bucket, or 0.
-struct Registered([AtomicU64; BUCKETS as usize]);
+/// The registrations as the NIC knows them: the valid key of each bucket, or 0.
+struct ValidKeys([AtomicU64; BUCKETS as usize]);
 
-/// What a thread has seen so far.
+/// The hits and misses of a thread so far.
 #[derive(Default)]
-struct Seen {
+struct HitCounts {
     hits: AtomicU64,
     misses: AtomicU64,
 }
 
-impl Seen {
+impl HitCounts {
     fn is_enough(&self) -> bool {
         let enough = |count: &AtomicU64| count.load(Ordering::Relaxed) >= ENOUGH;
         enough(&self.hits) && enough(&self.misses)
     }
 }
 
-/// Adds the extent of four buckets around `bucket`, under a new key, where it is not there.
-fn add(editor: &mut Editor, registered: &Registered, bucket: u64, key: u64) {
+/// Adds the extent of four buckets around `bucket`, under a new key, where it is missing.
+fn add(editor: &mut Editor, registered: &ValidKeys, bucket: u64, key: u64) {
     let base = bucket / 4 * 4;
     if editor.get(base).is_some() {
         return;
@@ -48,7 +48,13 @@ fn add(editor: &mut Editor, registered: &Registered, bucket: u64, key: u64) {
 }
 
 /// Hits buckets as they come until told to stop.
-fn hit(table: &Table, editor: &Mutex<Editor>, registered: &Registered, seen: &Seen, seed: u64) {
+fn hit(
+    table: &BucketTable,
+    editor: &Mutex<Editor>,
+    registered: &ValidKeys,
+    seen: &HitCounts,
+    seed: u64,
+) {
     let mut state = seed;
     while !seen.is_enough() {
         state ^= state << 13;
@@ -67,7 +73,7 @@ fn hit(table: &Table, editor: &Mutex<Editor>, registered: &Registered, seen: &Se
             thread::yield_now();
         }
         let key = in_force.load(Ordering::Acquire);
-        assert_eq!(key, found.key, "given up while in use");
+        assert_eq!(key, found.key, "evicted while in use");
         if table.release(found.slot) {
             editor.lock().unwrap().requeue(found.slot);
         }
@@ -75,12 +81,12 @@ fn hit(table: &Table, editor: &Mutex<Editor>, registered: &Registered, seen: &Se
 }
 
 #[test]
-fn nothing_is_given_up_under_a_hit_and_no_hit_has_a_wrong_key() {
+fn no_extent_is_evicted_under_a_hit_and_no_hit_has_a_wrong_key() {
     let editor = Editor::new();
     let table = editor.table().clone();
     let editor = Mutex::new(editor);
-    let registered = Registered([const { AtomicU64::new(0) }; BUCKETS as usize]);
-    let seen = [Seen::default(), Seen::default()];
+    let registered = ValidKeys([const { AtomicU64::new(0) }; BUCKETS as usize]);
+    let seen = [HitCounts::default(), HitCounts::default()];
 
     thread::scope(|scope| {
         let users = [(&seen[0], 0x9e37_79b9), (&seen[1], 0x7f4a_7c15)];
@@ -96,14 +102,14 @@ fn nothing_is_given_up_under_a_hit_and_no_hit_has_a_wrong_key() {
         }
     });
 
-    // Nothing is held, so nothing stays off the queue and all of it goes.
+    // Nothing is held, so nothing stays off the queue and everything is evicted.
     let mut editor = editor.into_inner().unwrap();
     while editor.take_victim().is_some() {}
     assert!(editor.is_empty(), "{} buckets are left", editor.len());
 }
 
-/// Adds an extent, and gives one up where half of all buckets are there.
-fn change(editor: &mut Editor, registered: &Registered, key: u64) {
+/// Adds an extent, and evicts one where half of all buckets are present.
+fn change(editor: &mut Editor, registered: &ValidKeys, key: u64) {
     add(editor, registered, key * 31 % BUCKETS, key);
     if editor.len() <= BUCKETS as usize / 2 {
         return;

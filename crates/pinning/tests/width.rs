@@ -1,34 +1,34 @@
-//! How wide extents get: a stream must not pay for a call a page, nor scattered access for
-//! pages it never touches, and a peer pays for what is really registered. One width for all was
-//! what made large puts slow and scattered ones slower in the Firehose that is shipped.
+//! The width of extents. A stream must not pay for a call for each page, nor scattered access for
+//! untouched pages. And a peer pays for the buckets that are really registered. A single width made
+//! large puts slow, and scattered ones slower, in the released Firehose.
 
 use std::collections::VecDeque;
 
 use hydrant_pinning::{
-    Action, Config, CostModel, Decisions, Direction, Engine, Operation, Own, Region, Registered,
-    Strategy, Verdict,
+    AccessVerdict, Action, Config, CostModel, Decisions, Direction, Engine, EngineOperation,
+    OwnMemory, Region, RegisteredExtent, Strategy,
 };
 
 const PAGE: u64 = 4096;
 
-/// Two ranks that do at once what their engines say.
-struct Pair {
+/// Two ranks that carry out decisions at once.
+struct RankPair {
     engines: [Engine; 2],
-    /// Pages of each registration at the target.
+    /// The pages of each registration at the target.
     widths: Vec<u64>,
     moves: u64,
-    /// Transfers of the operation that is under way, or was last.
+    /// The transfers of the operation in flight, or of the last one.
     transfers: u64,
     next: u64,
 }
 
-impl Pair {
+impl RankPair {
     fn new(change: impl Fn(&mut Config)) -> Self {
         let engine = |rank| {
             let mut config = Config {
                 reads: true,
                 widening: true,
-                // Soft-RoCE, as measured: a call costs what 220 pages do.
+                // The costs of Soft-RoCE as measured: a call costs as much as 220 pages.
                 cost: CostModel {
                     per_op_ns: 39_800.0,
                     per_page_ns: 181.0,
@@ -55,7 +55,7 @@ impl Pair {
     fn put_from(&mut self, local: u64, remote: u64, len: u64) {
         self.next += 1;
         self.transfers = 0;
-        let operation = Operation {
+        let operation = EngineOperation {
             id: self.next,
             peer: 1,
             direction: Direction::Put,
@@ -63,7 +63,7 @@ impl Pair {
             region: Region::default(),
             remote,
             len,
-            own: Own::Persistent,
+            own: OwnMemory::Persistent,
             copied: false,
         };
         let mut first = Decisions::default();
@@ -75,7 +75,7 @@ impl Pair {
                 let mut out = Decisions::default();
                 let (at, message) = (sent.to as usize, sent.message);
                 self.moves += u64::from(matches!(message, hydrant_pinning::Message::Move(_)));
-                (self.engines[at].message(rank as u32, message, Verdict::Fine, &mut out))
+                (self.engines[at].message(rank as u32, message, AccessVerdict::Fine, &mut out))
                     .expect("what an engine says is well formed");
                 todo.push_back((at, out));
             }
@@ -86,7 +86,7 @@ impl Pair {
                         if rank == 1 {
                             self.widths.push(preferred.count);
                         }
-                        let got = Registered {
+                        let got = RegisteredExtent {
                             run: preferred,
                             key: id,
                             writable: true,
@@ -114,7 +114,7 @@ impl Pair {
         assert!(done, "the put is complete");
     }
 
-    /// Firehoses that the asker has, and the buckets that the target has registered.
+    /// The firehoses of the asker, and the buckets that the target has registered.
     fn charged(&self) -> (u64, u64) {
         (
             self.engines[0].firehoses(1).0,
@@ -125,7 +125,7 @@ impl Pair {
 
 #[test]
 fn a_stream_registers_ever_wider_extents() {
-    let mut pair = Pair::new(|_| {});
+    let mut pair = RankPair::new(|_| {});
     let pages = 16_384;
     for page in 0..pages {
         pair.put((1 << 20) * PAGE + page * PAGE, PAGE);
@@ -144,7 +144,7 @@ fn a_stream_registers_ever_wider_extents() {
 
 #[test]
 fn scattered_access_registers_what_it_touches() {
-    let mut pair = Pair::new(|_| {});
+    let mut pair = RankPair::new(|_| {});
     let mut place: u64 = 1;
     for _ in 0..2_000 {
         place = place.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17);
@@ -157,7 +157,7 @@ fn scattered_access_registers_what_it_touches() {
 
 #[test]
 fn the_asker_pays_for_what_is_registered() {
-    let mut pair = Pair::new(|_| {});
+    let mut pair = RankPair::new(|_| {});
     for page in 0..3_000 {
         pair.put((1 << 20) * PAGE + page * PAGE, 8);
     }
@@ -167,8 +167,8 @@ fn the_asker_pays_for_what_is_registered() {
 }
 
 #[test]
-fn where_pages_are_all_the_cost_nothing_is_widened() {
-    let mut pair = Pair::new(|config| {
+fn nothing_is_widened_if_pages_are_all_the_cost() {
+    let mut pair = RankPair::new(|config| {
         config.cost = CostModel {
             per_op_ns: 0.0,
             per_page_ns: 40_000.0,
@@ -182,7 +182,7 @@ fn where_pages_are_all_the_cost_nothing_is_widened() {
 
 #[test]
 fn a_stream_past_the_credit_is_as_wide_as_the_credit_lets_it() {
-    let mut pair = Pair::new(|config| {
+    let mut pair = RankPair::new(|config| {
         config.m = 256 * PAGE;
         config.maxvictim = 64 * PAGE;
     });
@@ -196,7 +196,7 @@ fn a_stream_past_the_credit_is_as_wide_as_the_credit_lets_it() {
     assert!(pair.widths.iter().all(|width| *width <= 64));
 }
 
-/// Where a field of blocks begins on both sides.
+/// The beginning of a field of blocks on both sides.
 const FIELD: u64 = 1 << 32;
 const BLOCK: u64 = 16 * PAGE;
 const BLOCKS: u64 = 32;
@@ -204,7 +204,7 @@ const BLOCKS: u64 = 32;
 #[test]
 fn each_of_the_blocks_in_sequence_lies_in_one_extent() {
     for strategy in [Strategy::Firehose, Strategy::Auto] {
-        let mut pair = Pair::new(|config| config.strategy = strategy);
+        let mut pair = RankPair::new(|config| config.strategy = strategy);
         // A word of the first block had a bucket of its own, which it keeps.
         pair.put_from(FIELD, FIELD, 8);
         pair.put_from(FIELD, FIELD, 8);

@@ -1,8 +1,8 @@
-//! Messages to bytes and back, and bytes that are none.
+//! Messages to bytes and back, and bytes that are no message.
 
 use hydrant_pinning::{
     Message, Refusal, Region, Run,
-    wire::{Grant, Granted, MAX_LIST, Move, Need, Piggyback, Place},
+    wire::{Grant, Granted, MAX_LIST, Move, Need, Piggyback, PullDestination},
 };
 use proptest::{collection::vec, prelude::*};
 
@@ -87,7 +87,8 @@ fn granted() -> impl Strategy<Value = Message> {
 fn message() -> impl Strategy<Value = Message> {
     let region = || any::<u64>().prop_map(Region);
     let chunk = || (any::<u64>(), region(), any::<u64>(), len());
-    let place = any::<(u64, u64, u64)>().prop_map(|(key, addr, len)| Place { key, addr, len });
+    let place =
+        any::<(u64, u64, u64)>().prop_map(|(key, addr, len)| PullDestination { key, addr, len });
     prop_oneof![
         asked(),
         granted(),

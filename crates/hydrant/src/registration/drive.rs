@@ -6,9 +6,9 @@ use std::{cell::Cell, collections::VecDeque};
 
 use hydrant_conduit::{Access, Delivery, Key, Local, Remote, Ticket};
 use hydrant_pinning::{
-    Action, Cause, Decisions, Direction, Engine, Impossible, Message, Outgoing, Refusal, Run,
-    Verdict,
-    wire::{Move, Place},
+    AccessVerdict, Action, Cause, Decisions, Direction, Engine, Impossible, Message,
+    OutgoingMessage, Refusal, Run,
+    wire::{Move, PullDestination},
 };
 
 use super::{Registration, outbox::Queued};
@@ -102,7 +102,7 @@ impl Registration {
             let mut may_wait =
                 is_last && self.progress.may_send_along() && !said.messages.is_empty();
             for sending in said.messages.drain(..) {
-                let Outgoing {
+                let OutgoingMessage {
                     to,
                     message,
                     data,
@@ -297,7 +297,7 @@ impl Registration {
             let judged = lent.ends();
             let verdict = match missed {
                 None => judge(self, from, &message),
-                Some((region, to)) => Verdict::Refused(lent.why_not(from, region, (to, len))),
+                Some((region, to)) => AccessVerdict::Refused(lent.why_not(from, region, (to, len))),
             };
             let served = self.served(from, &message, verdict);
             let freed = self.freed_by(&message);
@@ -353,9 +353,9 @@ impl Registration {
 
 /// Whether a peer may have what a message asks of own memory, and whether it may keep it
 /// registered: memory that it names by its address may come and go unseen.
-fn judge(registration: &Registration, peer: Rank, message: &Message) -> Verdict {
+fn judge(registration: &Registration, peer: Rank, message: &Message) -> AccessVerdict {
     if !is_offered(registration, peer, message) {
-        return Verdict::Refused(Refusal::NotLent);
+        return AccessVerdict::Refused(Refusal::NotLent);
     }
     let (lent, geometry) = (&registration.lent, registration.geometry);
     let lasts = |from, len| {
@@ -371,8 +371,8 @@ fn judge(registration: &Registration, peer: Rank, message: &Message) -> Verdict 
         _ => true,
     };
     match lasts {
-        true => Verdict::Fine,
-        false => Verdict::Copy,
+        true => AccessVerdict::Fine,
+        false => AccessVerdict::Copy,
     }
 }
 
@@ -387,7 +387,7 @@ fn given_back(message: &Message) -> &[Run] {
 }
 
 /// Bytes of all places together.
-fn bytes_of(places: &[Place]) -> u64 {
+fn bytes_of(places: &[PullDestination]) -> u64 {
     let lens = places.iter().map(|place| place.len);
     lens.fold(0, u64::saturating_add)
 }

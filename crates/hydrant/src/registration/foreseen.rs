@@ -4,7 +4,8 @@
 use std::{sync::Arc, time::Duration};
 
 use hydrant_pinning::{
-    Attached, CrowdedOut, Detached, Direction, GivenUp, Message, Region, Run, Verdict, wire::Move,
+    AccessVerdict, Attached, CrowdedOut, Detached, Direction, GivenUp, Message, Region, Run,
+    wire::Move,
 };
 use parking_lot::Mutex;
 
@@ -50,7 +51,12 @@ impl Registration {
     }
 
     /// The use of own memory that a peer's message asks for, if uses are told.
-    pub(super) fn served(&self, peer: Rank, message: &Message, verdict: Verdict) -> Option<Use> {
+    pub(super) fn served(
+        &self,
+        peer: Rank,
+        message: &Message,
+        verdict: AccessVerdict,
+    ) -> Option<Use> {
         self.uses()?;
         let region = match message {
             Message::Move(Move { region, .. }) | Message::Pull { region, .. } => region.0,
@@ -81,8 +87,8 @@ impl Registration {
             _ => return None,
         };
         let stood = match verdict {
-            Verdict::Fine => self.stood(addr, len),
-            Verdict::Copy | Verdict::Refused(_) => Stood::Elsewhere,
+            AccessVerdict::Fine => self.stood(addr, len),
+            AccessVerdict::Copy | AccessVerdict::Refused(_) => Stood::Elsewhere,
         };
         Some(Use {
             kind,

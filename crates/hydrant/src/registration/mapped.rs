@@ -6,7 +6,7 @@
 use std::fs;
 
 use hydrant_conduit::{Error, Key, Permission};
-use hydrant_pinning::{Refusal, Registered, Run};
+use hydrant_pinning::{Refusal, RegisteredExtent, Run};
 
 use super::Registration;
 use crate::counters::Count;
@@ -22,7 +22,7 @@ struct Stretch {
 impl Registration {
     /// Registers what is needed of own memory, and what is preferred beside it as far as that is
     /// mapped.
-    pub(super) fn register(&self, need: Run, preferred: Run) -> Result<Registered, Refusal> {
+    pub(super) fn register(&self, need: Run, preferred: Run) -> Result<RegisteredExtent, Refusal> {
         let geometry = self.geometry;
         // What is registered beside the need may outlive the operation: it must not go unseen, and
         // it must not be chance.
@@ -42,7 +42,7 @@ impl Registration {
             )
         };
         let got = |run, permission: Permission| {
-            move |key: Key| Registered {
+            move |key: Key| RegisteredExtent {
                 run,
                 key: key.0,
                 writable: permission == Permission::ReadWrite,

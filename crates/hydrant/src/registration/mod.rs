@@ -32,8 +32,8 @@ use std::{
 use hydrant_conduit::{Conduit, Key, Remote, Standing, Ticket};
 use hydrant_launch::Bootstrap;
 use hydrant_pinning::{
-    Ask, Direction, Engine, Geometry, Hit, Hot, Impossible, KeptHit, Limits, Operation, Own,
-    Strategy, TimedHit, wire::Grant,
+    Advice, Direction, Engine, EngineOperation, Geometry, Hit, Hot, Impossible, KeptHit, Limits,
+    OwnMemory, Strategy, TimedHit, wire::Grant,
 };
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rustc_hash::FxHashMap;
@@ -267,7 +267,7 @@ impl Registration {
     }
 
     /// What becomes of an operation that was no hit at once, by `auto`.
-    pub(crate) fn ask(&self, direction: Direction, len: u64) -> Ask {
+    pub(crate) fn ask(&self, direction: Direction, len: u64) -> Advice {
         self.hot.ask(direction, len)
     }
 
@@ -290,31 +290,38 @@ impl Registration {
 
     /// There were many hits: `auto` finds out whether copies take less by now.
     #[cold]
-    pub(crate) fn look_again(&self) {
+    pub(crate) fn request_comparison(&self) {
         if self.strategy == Strategy::Auto {
-            self.hot.look_again();
+            self.hot.request_comparison();
         }
     }
 
     /// As [`hit`](Self::hit), of an operation that has asked.
-    pub(crate) fn hit_asked(
+    pub(crate) fn hit_unless_crowded(
         &self,
         peer: Rank,
         remote: u64,
-        (own, stands): (u64, Own),
+        (own, stands): (u64, OwnMemory),
         len: u64,
         direction: Direction,
     ) -> Option<Hit<'_>> {
         match stands {
-            Own::Persistent => self.hot.hit_asked(peer.0, remote, own, len, direction),
-            Own::Inline => self.hot.hit_remote_asked(peer.0, remote, len),
-            Own::Transient => None,
+            OwnMemory::Persistent => self
+                .hot
+                .hit_unless_crowded(peer.0, remote, own, len, direction),
+            OwnMemory::Inline => self.hot.hit_remote_unless_crowded(peer.0, remote, len),
+            OwnMemory::Transient => None,
         }
     }
 
     /// As [`hit_remote`](Self::hit_remote), of an operation that has asked, or goes no other way.
-    pub(crate) fn hit_remote_asked(&self, peer: Rank, remote: u64, len: u64) -> Option<Hit<'_>> {
-        self.hot.hit_remote_asked(peer.0, remote, len)
+    pub(crate) fn hit_remote_unless_crowded(
+        &self,
+        peer: Rank,
+        remote: u64,
+        len: u64,
+    ) -> Option<Hit<'_>> {
+        self.hot.hit_remote_unless_crowded(peer.0, remote, len)
     }
 
     /// The next miss of a word of a peer's is attached, whatever that costs.
@@ -349,7 +356,7 @@ impl Registration {
     ///
     /// # Errors
     /// What the engine refuses at once; nothing is told then.
-    pub(crate) fn begin(&self, operation: Operation) -> Result<(), hydrant_pinning::Error> {
+    pub(crate) fn begin(&self, operation: EngineOperation) -> Result<(), hydrant_pinning::Error> {
         let mut begun = Ok(());
         self.step(&[], |engine, out| {
             if engine.wants_time() {

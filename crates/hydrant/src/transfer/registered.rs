@@ -4,7 +4,8 @@
 
 use hydrant_conduit::{Access, Key, Local, Operation as Kind, Posted, Remote, Ticket};
 use hydrant_pinning::{
-    Ask, Attached, Direction, Hit, KeptHit, Operation, Own, Region, Strategy, TimedHit,
+    Advice, Attached, Direction, EngineOperation, Hit, KeptHit, OwnMemory, Region, Strategy,
+    TimedHit,
 };
 
 use super::{Held, Transfer, begin::Begun, bounce::Bounced};
@@ -30,7 +31,7 @@ fn direction(access: &Access) -> Direction {
 
 /// How the own side of an operation stands.
 struct OwnSide {
-    stands: Own,
+    stands: OwnMemory,
     /// Where its data is, or goes.
     at: *mut u8,
     bounced: Option<Bounced>,
@@ -52,7 +53,7 @@ impl OwnSide {
     /// Whether the source of a put that was posted is free: a slot has the data, or it went along.
     fn is_taken(&self, access: &Access) -> bool {
         direction(access) == Direction::Put
-            && (self.bounced.is_some() || self.stands == Own::Inline)
+            && (self.bounced.is_some() || self.stands == OwnMemory::Inline)
     }
 }
 
@@ -78,11 +79,14 @@ impl Transfer {
         let at = access.local.addr;
         let (local, bytes) = (at.expose_provenance() as u64, len as u64);
         let (stands, hit) = if PUTS && len <= registration.inline() {
-            (Own::Inline, registration.hit_remote(peer, remote, bytes))
+            (
+                OwnMemory::Inline,
+                registration.hit_remote(peer, remote, bytes),
+            )
         } else if (PUTS || self.reads) && registration.lasts(local, bytes) {
             let direction = if PUTS { Direction::Put } else { Direction::Get };
             let hit = registration.hit(peer, remote, local, bytes, direction);
-            (Own::Persistent, hit)
+            (OwnMemory::Persistent, hit)
         } else {
             return Straight::No;
         };
@@ -152,9 +156,9 @@ impl Transfer {
         let local = own.at.expose_provenance() as u64;
         let hit = match own.stands {
             _ if copied || !self.moves(direction) => None,
-            Own::Persistent => registration.hit(peer, remote, local, len as u64, direction),
-            Own::Inline => registration.hit_remote(peer, remote, len as u64),
-            Own::Transient => None,
+            OwnMemory::Persistent => registration.hit(peer, remote, local, len as u64, direction),
+            OwnMemory::Inline => registration.hit_remote(peer, remote, len as u64),
+            OwnMemory::Transient => None,
         };
         if let Some(hit) = hit {
             // SAFETY: the caller's promise; a slot is this operation's until what is held is given
@@ -166,18 +170,23 @@ impl Transfer {
             false if registration.strategy() == Strategy::Auto && self.moves(direction) => {
                 registration.ask(direction, len as u64)
             }
-            _ => Ask::Engine,
+            _ => Advice::Engine,
         };
         // Hits that nobody waits for are timed by the engine, which knows when they are over.
-        if (ask == Ask::Hit || ask == Ask::Time && access.waits)
-            && let Some(hit) =
-                registration.hit_asked(peer, remote, (local, own.stands), len as u64, direction)
+        if (ask == Advice::Hit || ask == Advice::Time && access.waits)
+            && let Some(hit) = registration.hit_unless_crowded(
+                peer,
+                remote,
+                (local, own.stands),
+                len as u64,
+                direction,
+            )
         {
             let timed = match ask {
-                Ask::Time => registration.time_hit(peer, direction, len as u64),
+                Advice::Time => registration.time_hit(peer, direction, len as u64),
                 _ => None,
             };
-            if ask == Ask::Hit || timed.is_some() {
+            if ask == Advice::Hit || timed.is_some() {
                 // SAFETY: as above.
                 return unsafe {
                     self.late_hit(registration, access, remote, &own, (&hit, timed), lease)
@@ -185,7 +194,7 @@ impl Transfer {
             }
             registration.release(&hit);
         }
-        let operation = Operation {
+        let operation = EngineOperation {
             id: registration.name(),
             peer: peer.0,
             direction,
@@ -194,7 +203,7 @@ impl Transfer {
             remote,
             len: len as u64,
             own: own.stands,
-            copied: copied || ask == Ask::Copy,
+            copied: copied || ask == Advice::Copy,
         };
         match registration.uses().filter(|_| !are_untold()) {
             None => self.miss(registration, operation, own.bounced, lease),
@@ -216,7 +225,7 @@ impl Transfer {
     #[cold]
     fn used(&self, registration: &Registration, access: &Access, own: &OwnSide) -> Use {
         let (addr, len) = (access.local.addr.addr() as u64, access.len as u64);
-        let stays = own.stands == Own::Persistent && own.bounced.is_none();
+        let stays = own.stands == OwnMemory::Persistent && own.bounced.is_none();
         Use {
             kind: match direction(access) {
                 Direction::Put => UseKind::Put,
@@ -238,7 +247,7 @@ impl Transfer {
     fn remote_use(
         &self,
         registration: &Registration,
-        operation: &Operation,
+        operation: &EngineOperation,
         access: &Access,
     ) -> Option<RemoteUse> {
         let place = (operation.remote, operation.len);
@@ -285,7 +294,7 @@ impl Transfer {
     ) -> Result<Begun, hydrant_conduit::Error> {
         let progress = &*self.progress;
         if progress.tally.hit() {
-            registration.look_again();
+            registration.request_comparison();
         }
         let keys = (hit.remote_key, hit.local_key);
         let taken = own.is_taken(access);
@@ -369,12 +378,12 @@ impl Transfer {
     fn miss(
         &self,
         registration: &Registration,
-        operation: Operation,
+        operation: EngineOperation,
         bounced: Option<Bounced>,
         lease: Option<Lease>,
     ) -> Result<Begun> {
         (self.progress.tally).add_each([(Count::Indirect, 1), (Count::Misses, 1)]);
-        let Operation {
+        let EngineOperation {
             peer, remote, len, ..
         } = operation;
         let ticket = Registration::ticket(operation.id);
@@ -432,14 +441,14 @@ impl Transfer {
         let (local, len) = (access.local.addr, access.len);
         let direction = direction(access);
         if direction == Direction::Put && len <= registration.inline() {
-            return side(Own::Inline, local, None);
+            return side(OwnMemory::Inline, local, None);
         }
         if registration.lasts(local.addr() as u64, len as u64) || copied {
-            return side(Own::Persistent, local, None);
+            return side(OwnMemory::Persistent, local, None);
         }
         if registration.strategy() == Strategy::Auto && registration.copies(direction, len as u64) {
             // It is not to be copied twice.
-            return side(Own::Transient, local, None);
+            return side(OwnMemory::Transient, local, None);
         }
         let bounce = self.bounce.get();
         // SAFETY: 1., 2. the caller's promise.
@@ -448,9 +457,9 @@ impl Transfer {
                 if direction == Direction::Put {
                     self.progress.conduit().copied(len);
                 }
-                side(Own::Persistent, slot, Some(bounced))
+                side(OwnMemory::Persistent, slot, Some(bounced))
             }
-            None => side(Own::Transient, local, None),
+            None => side(OwnMemory::Transient, local, None),
         }
     }
 

@@ -48,7 +48,7 @@ impl Transfer {
         }
         let mut since = None;
         loop {
-            if let Some(hit) = registration.hit_remote_asked(rank, addr, WORD) {
+            if let Some(hit) = registration.hit_remote_unless_crowded(rank, addr, WORD) {
                 let key = Key(hit.remote_key);
                 let place = Remote { key, offset: addr };
                 return self.change(
@@ -108,7 +108,7 @@ impl Transfer {
         }
         let (mut turn, mut since) = (None, None);
         loop {
-            if let Some(hit) = registration.hit_remote_asked(rank, addr, WORD) {
+            if let Some(hit) = registration.hit_remote_unless_crowded(rank, addr, WORD) {
                 let key = Key(hit.remote_key);
                 let place = Remote { key, offset: addr };
                 let held = Held::new(Some(hit.keep()), None, None);

@@ -1,6 +1,6 @@
-//! An engine whose memory is registered on both sides, for those who measure a hit.
+//! An engine with memory registered on both sides, for benchmarks of the hit.
 
-// Each of the benchmarks uses what it needs.
+// Each benchmark uses only a part.
 #![allow(dead_code)]
 
 use std::hint::black_box;
@@ -8,19 +8,19 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use hydrant_pinning::{
-    Action, Config, Decisions, Direction, Engine, Hot, Registered, Run, wire::Grant,
+    Action, Config, Decisions, Direction, Engine, Hot, RegisteredExtent, Run, wire::Grant,
 };
 
-/// Bytes of a bucket.
+/// The bytes of a bucket.
 pub(crate) const BUCKET: u64 = 4096;
 /// The peer.
 pub(crate) const PEER: u32 = 1;
-/// The first own bucket: a heap that lies where Linux puts one.
+/// The first own bucket: the heap of a Linux process.
 pub(crate) const OWN: u64 = 0x7f3a_5c00_0000 >> 12;
 /// The first bucket of the peer.
 pub(crate) const THEIRS: u64 = 0x7e00_1200_0000 >> 12;
 
-/// So many buckets registered on both sides, in extents of so many.
+/// Registers so many buckets on both sides, in extents of so many.
 pub(crate) fn engine(buckets: u64, wide: u64) -> Engine {
     let config = Config {
         maxvictim: 1 << 30,
@@ -45,7 +45,7 @@ pub(crate) fn engine(buckets: u64, wide: u64) -> Engine {
             let Action::Register { id, preferred, .. } = action else {
                 panic!("there is room: {action:?}");
             };
-            let registered = Registered {
+            let registered = RegisteredExtent {
                 run: preferred,
                 key: first,
                 writable: true,
@@ -73,12 +73,12 @@ pub(crate) fn put(hot: &Hot, bucket: u64, len: u64) {
     black_box(hot.release(&hit));
 }
 
-/// What threads share of an engine.
+/// The part of the engine that threads share.
 pub(crate) fn hot(engine: &Engine) -> Arc<Hot> {
     Arc::clone(engine.hot())
 }
 
-/// The first buckets of extents of so many, at random: Fisher and Yates, the same every time.
+/// The first buckets of extents, shuffled by Fisher and Yates, the same every time.
 pub(crate) fn shuffled(buckets: Range<u64>, wide: u64) -> Vec<u64> {
     let mut order = in_order(buckets, wide);
     let mut state = 0x1234_5678_9abc_def1_u64;

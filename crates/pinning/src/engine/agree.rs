@@ -1,8 +1,8 @@
-//! How the rooms compare what they counted on the way with what there is.
+//! The comparison of a running count with a fresh one.
 
 use std::fmt::Display;
 
-/// Whether a count agrees with what it counts.
+/// Checks that a count agrees with the things that it counts.
 pub(super) fn agree<T: PartialEq + Display>(
     what: &str,
     counted: T,

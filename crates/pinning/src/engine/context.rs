@@ -1,40 +1,38 @@
-//! What the rooms of an engine decide with, beside what each of them owns.
+//! The state that the rooms of an engine decide with, beside their own.
 
 use rustc_hash::FxHashSet;
 
-use super::local::Local;
+use super::local::LocalTable;
 use crate::{
-    Config, Data, Decisions, Error, Limits, Message, Outgoing, Strategy,
-    strategy::{Policy, Remote},
+    Config, Data, Decisions, Error, Limits, Message, OutgoingMessage, Strategy,
+    strategy::{RemotePolicy, StrategyPolicy},
 };
 
-/// What is truly every room's: how the rank is set up, which peers are lost, and the names
-/// already given out.
+/// The state of all rooms: the setup, the lost peers, and the names given out.
 #[derive(Debug)]
-pub(super) struct Common {
-    /// As the engine was made with; never changed.
+pub(super) struct EngineCommon {
+    /// The settings of the engine; never changed.
     config: Config,
-    /// What follows from `config`, in buckets; never changed.
+    /// The limits that follow from `config`, in buckets; never changed.
     limits: Limits,
-    /// What the strategy does on each side; never changed.
-    policy: Policy,
-    /// Peers that are gone. Only the engine adds to it, in `peer_lost`.
+    /// The policy of the strategy on each side; never changed.
+    policy: StrategyPolicy,
+    /// The lost peers. Only `Engine::peer_lost` adds to them.
     lost: FxHashSet<u32>,
-    /// The next name of a piece, a move, a transfer or a pull: each is given out once.
+    /// The next name of a piece, a move, a transfer or a pull. Each name is given out once.
     next: u64,
-    /// Messages of peers that kept no rule so far.
+    /// The number of peers' messages that broke the protocol.
     faults: u64,
 }
 
-/// One step of an engine: what a room may use of what others own, and where it says what is to
-/// be done.
-pub(super) struct Context<'a> {
-    pub(super) common: &'a mut Common,
-    pub(super) local: &'a mut Local,
+/// One step of an engine: the foreign state that a room may use, and the decisions that it adds to.
+pub(super) struct StepContext<'a> {
+    pub(super) common: &'a mut EngineCommon,
+    pub(super) local: &'a mut LocalTable,
     pub(super) out: &'a mut Decisions,
 }
 
-impl Common {
+impl EngineCommon {
     pub(super) fn new(config: Config, limits: Limits) -> Self {
         Self {
             policy: config.strategy.policy(),
@@ -54,7 +52,7 @@ impl Common {
         &self.limits
     }
 
-    pub(super) fn policy(&self) -> Policy {
+    pub(super) fn policy(&self) -> StrategyPolicy {
         self.policy
     }
 
@@ -62,12 +60,12 @@ impl Common {
         self.lost.contains(&peer)
     }
 
-    /// Notes that a peer is gone; `false` if that was known.
+    /// Notes that a peer is lost; returns false if that was known.
     pub(super) fn lose(&mut self, peer: u32) -> bool {
         self.lost.insert(peer)
     }
 
-    /// A message of a peer kept no rule.
+    /// Counts a peer's message that broke the protocol.
     pub(super) fn count_fault(&mut self) {
         self.faults += 1;
     }
@@ -76,7 +74,7 @@ impl Common {
         self.faults
     }
 
-    /// Whether a rank is a peer that is still there.
+    /// Checks that a rank is a peer, and not lost.
     pub(super) fn check_peer(&self, peer: u32) -> Result<(), Error> {
         let Config { rank, ranks, .. } = self.config;
         if self.is_lost(peer) {
@@ -92,30 +90,33 @@ impl Common {
         })
     }
 
-    /// The peers that are still there.
+    /// The peers that are not lost.
     pub(super) fn peers(&self) -> impl Iterator<Item = u32> {
         let all = (0..self.config.ranks).filter(|peer| *peer != self.config.rank);
         all.filter(|peer| !self.is_lost(*peer))
     }
 
-    /// Firehoses that this rank owns at each peer: none, if the strategy has no firehoses.
+    /// The firehoses that this rank owns at each peer: none, if the strategy has no firehoses.
     pub(super) fn share(&self) -> u64 {
         match self.policy.remote {
-            Remote::Firehose => self.limits.share,
-            // Those that are moved ahead.
+            RemotePolicy::Firehose => self.limits.share,
+            // Foresight moves firehoses ahead of need.
             _ if self.config.strategy == Strategy::Foresight => self.limits.share,
-            Remote::Static | Remote::Copy | Remote::Handshake(_) | Remote::Paged => 0,
+            RemotePolicy::Static
+            | RemotePolicy::Copy
+            | RemotePolicy::Handshake(_)
+            | RemotePolicy::Paged => 0,
         }
     }
 
-    /// Most bytes of data beside a message in the payload.
+    /// The most bytes of data beside a message in the payload.
     pub(super) fn most_of_a_chunk(&self) -> u64 {
         let most = self.config.max_payload.saturating_sub(Message::CHUNK_BYTES);
         most.clamp(1, u32::MAX as usize) as u64
     }
 }
 
-impl Context<'_> {
+impl StepContext<'_> {
     pub(super) fn config(&self) -> &Config {
         self.common.config()
     }
@@ -124,11 +125,11 @@ impl Context<'_> {
         self.common.limits()
     }
 
-    pub(super) fn policy(&self) -> Policy {
+    pub(super) fn policy(&self) -> StrategyPolicy {
         self.common.policy()
     }
 
-    /// A name that was not given out before.
+    /// Gives out a name.
     pub(super) fn name(&mut self) -> u64 {
         self.common.next += 1;
         self.common.next - 1
@@ -138,12 +139,13 @@ impl Context<'_> {
         self.send_with(to, message, Data::None);
     }
 
-    /// Sends a message and what follows it, unless the peer is lost.
+    /// Sends a message and its data, unless the peer is lost.
     pub(super) fn send_with(&mut self, to: u32, message: Message, data: Data) {
         self.send_last_of(None, to, message, data);
     }
 
-    /// As [`send_with`](Self::send_with), what is the last that an operation reads of its buffer.
+    /// As [`send_with`](Self::send_with), for the last message that reads the buffer of the
+    /// operation `last_of`.
     pub(super) fn send_last_of(
         &mut self,
         last_of: Option<u64>,
@@ -152,7 +154,7 @@ impl Context<'_> {
         data: Data,
     ) {
         if !self.common.is_lost(to) {
-            self.out.messages.push(Outgoing {
+            self.out.messages.push(OutgoingMessage {
                 to,
                 message,
                 data,
@@ -162,10 +164,10 @@ impl Context<'_> {
         }
     }
 
-    /// Sends a message that the operation which asked for it does not wait for any more; others may.
+    /// Sends a message that its own operation does not wait for; others may wait for it.
     pub(super) fn send_leisurely(&mut self, to: u32, message: Message) {
         if !self.common.is_lost(to) {
-            self.out.messages.push(Outgoing {
+            self.out.messages.push(OutgoingMessage {
                 to,
                 message,
                 data: Data::None,

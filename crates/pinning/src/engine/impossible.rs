@@ -1,6 +1,6 @@
-//! Impossible states: a value is missing from a table that must have it. The cause is a bug of the engine, or of a
-//! driver that reports an event that it was not asked for. Debug builds stop there; others leave that step undone,
-//! and the rank lives on. Both count it, so that it is reported.
+//! Impossible states: a value is missing from a table that must have it. The cause is a bug of the
+//! engine, or of a driver that reports an event without a cause. Debug builds stop there. Other
+//! builds skip that step, and the rank lives on. Both count it, so that it is reported.
 
 use std::{cell::Cell, fmt, panic::Location};
 

@@ -1,26 +1,26 @@
-//! The engine of a rank: operations and messages go in, things to do come out.
+//! The engine of a rank: operations and messages go in, decisions come out.
 //!
-//! It sends nothing, registers nothing, copies nothing and knows no time; its driver carries its
-//! [decisions](Decisions) out and reports back. The driver holds it behind one lock, which it
-//! never holds while it does those things. Hits pass it by, through [`Hot`].
+//! It sends nothing, registers nothing, copies nothing and knows no time. Its driver carries its
+//! [decisions](Decisions) out and reports back. The driver holds the engine behind one lock, which
+//! it never holds while it carries decisions out. Hits bypass the engine, through [`Hot`].
 //!
-//! Three rooms own its state, the lower not knowing of the higher: the *local table* (what of own
-//! memory is registered, for whom, and what goes first), and on it the *initiator* (own operations,
-//! their pieces, the firehoses held for them) and the *target* (what peers hold here, and what
-//! they asked for), which know nothing of each other.
+//! Three rooms own its state. The *local table* owns the registrations of own memory, their users
+//! and the order of eviction. The *initiator* owns the operations of this rank, their pieces and
+//! the firehoses held for them. The *target* owns the peers' holds on own memory and their pending
+//! requests. Initiator and target stand on the local table, and know nothing of each other.
 //!
-//! An *operation* is cut into *pieces*, small enough that the peer's firehoses and the own
-//! limits hold one. A piece first gets the remote side (firehoses that are there, or moves), then
-//! the local side (a request on own memory, made while moves are under way), then transfers.
-//! What cannot be registered is copied through messages.
+//! An *operation* is cut into *pieces*, small enough that the peer's firehoses and the own limits
+//! hold one. A piece first gets the remote side: firehoses that are there, or moves. Then it gets
+//! the local side, by a request on own memory while moves are in flight. Then it transfers. Memory
+//! that cannot be registered is copied through messages.
 //!
-//! By the strategy `auto` the initiator asks the [choice] which way a piece goes; that knows
-//! nothing of pieces, only what ways took and what was missed.
+//! Under the strategy `auto` the initiator asks the [choice] for the route of a piece. The choice
+//! knows nothing of pieces, only the times of the routes and the misses.
 //!
-//! Nothing waits in a circle: who waits for firehoses holds nothing; who waits for own memory
-//! holds firehoses, and own memory is given back by those that have all they need; a move or a
-//! pull of a peer is answered without waiting for anybody, if need be by a refusal, and then
-//! the data is copied, which needs nothing.
+//! No wait is circular. A piece that waits for firehoses holds nothing. A piece that waits for own
+//! memory holds firehoses, and own memory comes back from pieces that have all they need. The
+//! target answers a move or a pull without waiting for anybody, by a refusal if need be. Then the
+//! data is copied, which needs no registration.
 
 mod agree;
 mod audit;
@@ -41,60 +41,60 @@ use std::sync::Arc;
 pub use impossible::Impossible;
 pub use initiator::{Attached, Detached, TimedHit};
 pub use local::{CrowdedOut, GivenUp, LocalStats};
-pub use operation::{Operation, Own, Verdict};
+pub use operation::{AccessVerdict, EngineOperation, OwnMemory};
 pub use stats::Stats;
 
 use crate::{
     Action, Config, Decisions, Direction, Error, Hot, KeptHit, Limits, Message, Refusal, Region,
-    Registered, Run, Strategy, Use, Violation,
-    strategy::{Local as LocalPolicy, Remote},
+    RegisteredExtent, Run, Strategy, Use, Violation,
+    strategy::{LocalPolicy, RemotePolicy},
     wire::Grant,
 };
-use choice::Choice;
-use context::{Common, Context};
+use choice::RouteChoice;
+use context::{EngineCommon, StepContext};
 use impossible::Noted;
-use initiator::{Answered, Initiator};
-use local::{Local, Requester};
+use initiator::{AnswerTo, Initiator};
+use local::{LocalTable, Requester};
 use target::Target;
 
-/// Decides what is registered, at one rank: composes the rooms, and routes what comes in to them.
+/// Decides what is registered at one rank: composes the rooms, and routes events to them.
 #[derive(Debug)]
 pub struct Engine {
-    /// What all rooms read: setup, limits, lost peers, the next name.
-    common: Common,
-    /// What threads share; its tables are those of the rooms.
+    /// The state that all rooms read: setup, limits, lost peers, the next name.
+    common: EngineCommon,
+    /// The part that threads share; its tables belong to the rooms.
     hot: Arc<Hot>,
-    /// What of own memory is registered, and for whom. Both other rooms use it.
-    local: Local,
-    /// Own operations, and the firehoses held for them.
+    /// The registrations of own memory. Both other rooms use it.
+    local: LocalTable,
+    /// The operations of this rank, and the firehoses held for them.
     initiator: Initiator,
-    /// What peers hold of own memory, and what they asked for.
+    /// The peers' holds on own memory, and their pending requests.
     target: Target,
 }
 
 impl Engine {
-    /// An engine that decides as `config` says.
+    /// Makes an engine with these settings.
     ///
     /// # Errors
     /// As [`Config::check`].
     pub fn new(config: Config) -> Result<Self, Error> {
         let limits = config.check()?;
-        let common = Common::new(config, limits);
+        let common = EngineCommon::new(config, limits);
         let (config, policy) = (common.config(), common.policy());
-        let adaptive = config.adaptive_victims || policy.remote != Remote::Firehose;
-        // Firehoses stay when an operation is over, so that M bounds them. What is held for an operation
+        let adaptive = config.adaptive_victims || policy.remote != RemotePolicy::Firehose;
+        // Firehoses stay after an operation, so M bounds them. Registrations for one operation
         // alone may take all.
         let peers = match common.share() {
             0 => limits.total,
             _ => limits.peers_total,
         };
-        let local = Local::new(config.rank, limits, adaptive, peers);
+        let local = LocalTable::new(config.rank, limits, adaptive, peers);
         let caches = policy.local == LocalPolicy::Cached
-            && matches!(policy.remote, Remote::Firehose | Remote::Static);
+            && matches!(policy.remote, RemotePolicy::Firehose | RemotePolicy::Static);
         let table = Arc::clone(local.table());
         let hot = Arc::new(Hot::new(limits.geometry, config.ranks, caches, table));
         let choice = (config.strategy == Strategy::Auto)
-            .then(|| Choice::new(Arc::clone(&hot), config, limits.share));
+            .then(|| RouteChoice::new(Arc::clone(&hot), config, limits.share));
         Ok(Self {
             initiator: Initiator::new(Arc::clone(&hot), common.share(), choice),
             target: Target::new(limits.sure),
@@ -104,7 +104,7 @@ impl Engine {
         })
     }
 
-    /// What threads share of it.
+    /// The part that threads share.
     pub fn hot(&self) -> &Arc<Hot> {
         &self.hot
     }
@@ -114,7 +114,7 @@ impl Engine {
         self.common.limits()
     }
 
-    /// What it did so far.
+    /// The counts of the engine's work so far.
     pub fn stats(&self) -> Stats {
         let (own, served) = (self.initiator.stats(), self.target.stats());
         Stats {
@@ -130,7 +130,7 @@ impl Engine {
         }
     }
 
-    /// The impossible states that it met, if any.
+    /// The impossible states that the engine met, if any.
     pub fn impossible(&self) -> Option<Impossible> {
         Noted::sum(&self.noted())
     }
@@ -140,25 +140,25 @@ impl Engine {
         [own, target, self.local.impossible()]
     }
 
-    /// Operations under way.
+    /// The number of operations in flight.
     pub fn busy(&self) -> usize {
         self.initiator.busy()
     }
 
-    /// Firehoses attached to a peer's buckets, and how many there may be.
+    /// The number of firehoses attached to a peer's buckets, and the most that there may be.
     pub fn firehoses(&self, peer: u32) -> (u64, u64) {
         self.initiator.firehoses(peer)
     }
 
-    /// Begins an operation; [`Action::Done`] ends it, at once if the peer is lost.
+    /// Begins an operation. [`Action::Done`] ends it, at once if the peer is lost.
     ///
     /// # Errors
-    /// [`Error::NoPeer`], [`Error::Overflow`]; nothing was begun then.
-    pub fn begin(&mut self, operation: Operation, out: &mut Decisions) -> Result<(), Error> {
+    /// [`Error::NoPeer`], [`Error::Overflow`]; then nothing began.
+    pub fn begin(&mut self, operation: EngineOperation, out: &mut Decisions) -> Result<(), Error> {
         match self.common.check_peer(operation.peer) {
             Err(lost @ Error::PeerLost(_)) => {
                 if let Ok(local) = self.limits().geometry.span(operation.local, operation.len) {
-                    self.local.missed(local.first, out);
+                    self.local.recover_missed_release(local.first, out);
                     self.pump(out);
                 }
                 out.actions.push(Action::Done {
@@ -173,10 +173,10 @@ impl Engine {
         let local = geometry.span(operation.local, operation.len)?;
         let remote = geometry.span(operation.remote, operation.len)?;
         if !operation.copied {
-            // It may have held one side for a moment when it was to be a hit, and told nobody.
-            self.local.missed(local.first, out);
+            // The attempt to hit may have held one side for a moment, without a word to a waiter.
+            self.local.recover_missed_release(local.first, out);
             let (initiator, _, cx) = &mut self.rooms(out);
-            initiator.missed(operation.peer, remote.first, cx);
+            initiator.recover_missed_release(operation.peer, remote.first, cx);
         }
         let (initiator, _, cx) = &mut self.rooms(out);
         initiator.begin(operation, cx);
@@ -184,52 +184,53 @@ impl Engine {
         Ok(())
     }
 
-    /// A message came. `verdict` judges what it asks of own memory; the data of one that
-    /// [goes to](Message::goes_to) own memory has been stored there if it is not refused.
+    /// Handles a message from a peer. `verdict` is the driver's judgment of the message's access to
+    /// own memory. If the message [goes to](Message::goes_to) own memory, the driver has stored its
+    /// data there, unless it refused.
     ///
     /// # Errors
-    /// [`Error::Malformed`], [`Error::NoPeer`]: it has been left undone as far as it was wrong;
-    /// what it was to answer has failed.
+    /// [`Error::Malformed`], [`Error::NoPeer`]: the engine has ignored the wrong part. The
+    /// operation that the message was to answer has failed.
     pub fn message(
         &mut self,
         from: u32,
         message: Message,
-        verdict: Verdict,
+        verdict: AccessVerdict,
         out: &mut Decisions,
     ) -> Result<(), Error> {
         match self.common.check_peer(from) {
-            // It was on its way when the peer was lost.
+            // The message was in flight when the peer was lost.
             Err(Error::PeerLost(_)) => return Ok(()),
             outcome => outcome?,
         }
-        let answered = Answered::by(&message);
+        let answered = AnswerTo::of_message(&message);
         let (initiator, target, cx) = &mut self.rooms(out);
         let outcome = match message {
-            Message::Granted(granted) => initiator.granted(from, granted, cx),
-            Message::Stored { id, refused } => initiator.stored(from, id, refused, cx),
+            Message::Granted(granted) => initiator.on_granted(from, granted, cx),
+            Message::Stored { id, refused } => initiator.on_stored(from, id, refused, cx),
             Message::Fetched {
                 id,
                 refused,
                 len,
                 room,
             } => {
-                initiator.told_of_room(from, room);
-                initiator.fetched(from, id, refused, len, cx)
+                initiator.note_room(from, room);
+                initiator.on_fetched(from, id, refused, len, cx)
             }
             Message::Pulled {
                 id,
                 refused,
                 registered,
-            } => initiator.pulled(from, id, refused, registered, cx),
+            } => initiator.on_pulled(from, id, refused, registered, cx),
             Message::Recall { count } => {
-                initiator.recalled(from, count, cx);
+                initiator.on_recall(from, count, cx);
                 Ok(())
             }
-            Message::Revoke { id, run } => initiator.revoking(from, id, run, cx),
+            Message::Revoke { id, run } => initiator.on_revoke(from, id, run, cx),
             Message::Move(wanted) => target.serve_move(from, wanted, verdict, cx),
-            Message::Release { runs, unpin } => target.given_back(from, &runs, unpin, cx),
+            Message::Release { runs, unpin } => target.on_release(from, &runs, unpin, cx),
             Message::Put { id, .. } => {
-                target.put_stored(from, id, verdict, cx);
+                target.answer_put(from, id, verdict, cx);
                 Ok(())
             }
             Message::Get {
@@ -242,13 +243,13 @@ impl Engine {
                 Ok(())
             }
             Message::Ahead { from, len, .. } => {
-                target.prepare(from, len, verdict, cx);
+                target.on_ahead(from, len, verdict, cx);
                 Ok(())
             }
             Message::Pull {
                 id, from: addr, to, ..
             } => target.serve_pull(from, id, addr, to, verdict, cx),
-            Message::Revoked { id, runs } => target.revoked_by(from, id, &runs, cx),
+            Message::Revoked { id, runs } => target.on_revoked(from, id, &runs, cx),
         };
         let outcome = outcome.map_err(|what| Error::Malformed { peer: from, what });
         if let Err(cause) = &outcome {
@@ -261,24 +262,24 @@ impl Engine {
         outcome
     }
 
-    /// A registration was done, or failed.
+    /// Reports that a registration ended.
     pub fn registered(
         &mut self,
         id: u64,
-        result: Result<Registered, Refusal>,
+        result: Result<RegisteredExtent, Refusal>,
         out: &mut Decisions,
     ) {
         self.local.registered(id, result, out);
         self.pump(out);
     }
 
-    /// A deregistration was done.
+    /// Reports that a deregistration ended.
     pub fn deregistered(&mut self, id: u64, out: &mut Decisions) {
         self.local.deregistered(id, out);
         self.pump(out);
     }
 
-    /// A transfer was done, or failed.
+    /// Reports that a transfer ended.
     pub fn transferred(&mut self, id: u64, result: Result<(), Error>, out: &mut Decisions) {
         let (initiator, target, cx) = &mut self.rooms(out);
         match initiator.take_transfer(id) {
@@ -288,28 +289,29 @@ impl Engine {
         self.pump(out);
     }
 
-    /// Whether a peer takes memory back that this rank has not given back yet.
+    /// Returns true if a peer takes memory back that this rank has not given back yet.
     pub fn is_asked_back(&self) -> bool {
         self.initiator.is_asked_back()
     }
 
-    /// Whether the time of the driver is of use when an operation begins: to `auto`, now and then.
+    /// Returns true if the engine can use the driver's time when an operation begins: `auto` does,
+    /// now and then.
     pub fn wants_time(&self) -> bool {
         self.initiator.wants_time()
     }
 
-    /// Whether it is of use in any step: something is being timed.
+    /// Returns true if the engine can use the time in any step, because it is timing something.
     pub fn is_timing(&self) -> bool {
         self.initiator.is_timing()
     }
 
-    /// The time, in nanoseconds by a clock that the driver keeps to, before a step.
+    /// Tells the time before a step, in nanoseconds by any clock of the driver.
     pub fn tell_time(&mut self, now: u64) {
         self.initiator.tell_time(now);
     }
 
-    /// The next miss of a peer's memory there is attached, if it can be, whatever that costs: somebody
-    /// needs it registered and nothing else.
+    /// Makes the engine attach the next miss at this address of a peer, if it can, whatever the
+    /// cost. An atomic operation needs the registration, for example.
     pub fn want(&mut self, peer: u32, addr: u64) {
         let bucket = self.limits().geometry.bucket_of(addr);
         if let Some(choice) = self.initiator.choice() {
@@ -317,20 +319,20 @@ impl Engine {
         }
     }
 
-    /// An operation that had to [ask](Hot::ask) holds both sides, and whoever posts it waits until it is over:
-    /// whether it is posted at once, and what it took is [told](Self::hit_took). Else it goes to the
-    /// engine.
+    /// Decides about an operation that [asked](Hot::ask), holds both sides, and is waited for.
+    /// `Some` lets it post at once; then report the time with [`hit_took`](Self::hit_took). `None`
+    /// sends it to the engine.
     pub fn time_hit(&mut self, peer: u32, direction: Direction, len: u64) -> Option<TimedHit> {
         self.initiator.time_hit(peer, direction, len)
     }
 
-    /// A hit that was to be timed took so many nanoseconds.
+    /// Reports the nanoseconds of a timed hit.
     pub fn hit_took(&mut self, timed: TimedHit, nanos: u64) {
         self.initiator.hit_took(timed, nanos);
-        self.turn();
+        self.update_hot_flags();
     }
 
-    /// A hit was [released](Hot::release) that somebody waits for.
+    /// Reports that a hit was [released](Hot::release) that an operation waits for.
     pub fn released(&mut self, hit: &KeptHit, out: &mut Decisions) {
         if let Some(slot) = hit.local_slot() {
             self.local.released(slot, out);
@@ -340,8 +342,8 @@ impl Engine {
         self.pump(out);
     }
 
-    /// A peer is gone: what waits for it fails, what it held is given back. Operations that have
-    /// transfers under way end when the network has ended those.
+    /// Reports that a peer is lost. Operations that wait for it fail, and its holds are given back.
+    /// Operations with transfers in flight end when the network has ended those.
     pub fn peer_lost(&mut self, peer: u32, out: &mut Decisions) {
         if !self.common.lose(peer) {
             return;
@@ -352,28 +354,27 @@ impl Engine {
         self.pump(out);
     }
 
-    /// Registers memory for good, all of it or none; [`Action::Pinned`] tells.
+    /// Registers memory for good, all of it or none; [`Action::Pinned`] returns the outcome.
     pub fn pin(&mut self, id: u64, run: Run, out: &mut Decisions) {
         self.local.pin(id, run, out);
         self.pump(out);
     }
 
-    /// Registers memory of the rank's own for good, all of it or none, as a part of what may be
-    /// registered beside M; [`Action::Pinned`] tells.
+    /// Registers memory for good for the rank's own operations, all of it or none, within
+    /// MAXVICTIM. [`Action::Pinned`] returns the outcome.
     pub fn keep(&mut self, id: u64, run: Run, out: &mut Decisions) {
         self.local.keep(id, run, out);
         self.pump(out);
     }
 
-    /// Sets a few buckets of what may be registered beside M aside for
-    /// [`hold_own`](Self::hold_own), which then finds room whatever operations are under way;
-    /// `false` if there is too little.
+    /// Reserves a few buckets of MAXVICTIM for [`hold_own`](Self::hold_own), which then finds room
+    /// whatever operations are in flight. Returns false if there are too few.
     pub fn reserve_for_own(&mut self) -> bool {
         self.local.set_reserve()
     }
 
-    /// Holds own memory that [`Hot::hit_local`] did not find, for the own NIC to change it;
-    /// [`Action::Pinned`] tells its key, or that there is no room for it now.
+    /// Holds own memory that [`Hot::hit_local`] did not find, for the own NIC to change it.
+    /// [`Action::Pinned`] returns its key, or a lack of room.
     ///
     /// # Errors
     /// [`Error::Overflow`].
@@ -390,16 +391,17 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives back what [`hold_own`](Self::hold_own) or [`hold`](Self::hold) held. It stays registered as a victim,
-    /// unless it does not last: then it is deregistered, at once if no operation uses a part of it.
+    /// Gives back the memory that [`hold_own`](Self::hold_own) or [`hold`](Self::hold) held. It
+    /// stays registered as a victim. Transient memory is deregistered instead, at once if no
+    /// operation uses a part of it.
     pub fn release_own(&mut self, id: u64, out: &mut Decisions) {
         self.local.release_own(id, out);
         self.pump(out);
     }
 
-    /// Holds own memory registered for a transfer that is none of [`begin`](Self::begin), as one that a peer does
-    /// who is told the keys; [`Action::Pinned`] tells them, or that there is no room for it now. `lasts`: the
-    /// memory stays what it is until [`revoke`](Self::revoke) says otherwise.
+    /// Holds own memory registered for a transfer outside [`begin`](Self::begin), such as one by a
+    /// peer that is told the keys. [`Action::Pinned`] returns the keys, or a lack of room. With
+    /// `lasts`, the memory stays what it is until [`revoke`](Self::revoke).
     ///
     /// # Errors
     /// [`Error::Overflow`].
@@ -411,16 +413,16 @@ impl Engine {
         out: &mut Decisions,
     ) -> Result<(), Error> {
         let run = self.limits().geometry.span(addr, len)?;
-        // Some strategies keep nothing of their own beyond its use.
+        // Some strategies keep no own memory registered beyond its use.
         let lasts = lasts && self.common.policy().local != LocalPolicy::PerOperation;
         self.local.hold_for(id, run, (used, lasts), out);
         self.pump(out);
         Ok(())
     }
 
-    /// Registers own memory that is expected to be needed soon, as far as it is not; [`Action::Pinned`]
-    /// tells when that is done, or that there is no room. Nothing holds it then: it is a victim until
-    /// somebody uses it.
+    /// Registers own memory that is expected to be needed soon, where it is not registered yet.
+    /// [`Action::Pinned`] returns the outcome. Nothing holds the memory then: it is a victim until
+    /// an operation uses it.
     ///
     /// # Errors
     /// [`Error::Overflow`].
@@ -437,8 +439,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives up what is registered of own memory and not expected to be needed soon: the extents that
-    /// lie in it, but for those in use. What reaches beyond it was registered for others, and stays.
+    /// Evicts own memory that is not expected to be needed soon: the extents that lie within it and
+    /// are not in use. An extent that reaches beyond it was registered for others, and stays.
     ///
     /// # Errors
     /// [`Error::Overflow`].
@@ -449,9 +451,10 @@ impl Engine {
         Ok(given_up)
     }
 
-    /// Has the bucket of an address be registered by itself from now on, and stay when what lies beside it is [given
-    /// up](Self::give_up), because two buffers share it; or no longer. 1,024 buckets can be apart at once. What is
-    /// registered stays as it is until it is given up.
+    /// Sets the bucket of an address apart, because two buffers share it; or ends that. A bucket
+    /// that is apart is registered by itself, and stays when its neighbours are
+    /// [evicted](Self::give_up). At most 1,024 buckets can be apart. A present registration stays
+    /// as it is until it is evicted.
     ///
     /// # Errors
     /// [`Error::Overflow`].
@@ -461,8 +464,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives up the bucket of an address that is [apart](Self::set_apart) and registered by itself, unless it is in use.
-    /// It stays apart.
+    /// Evicts the bucket of an address that is [apart](Self::set_apart) and registered by itself,
+    /// unless it is in use. The bucket stays apart.
     ///
     /// # Errors
     /// [`Error::Overflow`].
@@ -473,21 +476,22 @@ impl Engine {
         Ok(given_up)
     }
 
-    /// Has own memory be given up for operations as soon as more than so many bytes are registered, as far as nobody uses
-    /// it. `u64::MAX` is no limit of this kind, which is how it is at first.
+    /// Limits the registered own memory to `bytes`: operations evict unused memory as soon as more
+    /// is registered. The initial value is `u64::MAX`, no limit of this kind.
     pub fn keep_within(&mut self, bytes: u64) {
         let bucket = self.limits().geometry.bucket();
         self.local.keep_within(bytes / bucket);
     }
 
-    /// What was given up for that since this was last asked.
+    /// Returns the memory evicted for that limit since the last call.
     pub fn take_crowded_out(&mut self) -> CrowdedOut {
         self.local.take_crowded_out()
     }
 
-    /// Moves firehoses to memory of a peer that is expected to be needed soon, as far as they are not there. Nothing
-    /// holds them then. Under the strategy `foresight` alone, and only as far as some are attached to nothing:
-    /// [`attached`](Self::attached) tells what became of it. Of what is refused in part nothing stays.
+    /// Moves firehoses to memory of a peer that is expected to be needed soon, where they are
+    /// missing. Nothing holds them then. It works under the strategy `foresight` alone, and only
+    /// with firehoses that are attached to nothing. [`attached`](Self::attached) returns the
+    /// outcome. If a part is refused, nothing stays.
     ///
     /// # Errors
     /// [`Error::Overflow`], [`Error::NoPeer`], [`Error::PeerLost`].
@@ -506,7 +510,7 @@ impl Engine {
         Ok(attached)
     }
 
-    /// How the firehoses on memory of a peer stand, for data that goes in that direction.
+    /// Returns the state of the firehoses on memory of a peer, for data in that direction.
     pub fn attached(
         &mut self,
         peer: u32,
@@ -519,8 +523,9 @@ impl Engine {
         }
     }
 
-    /// Gives the firehoses back on memory of a peer that is not expected to be needed soon: those of extents that
-    /// lie in it, of those in use when they are not any more, of those on their way when they have come.
+    /// Gives back the firehoses on memory of a peer that is not expected to be needed soon, for the
+    /// extents that lie within it. Firehoses in use go after their last use, and firehoses in
+    /// flight go when they have come.
     ///
     /// # Errors
     /// [`Error::Overflow`], [`Error::NoPeer`], [`Error::PeerLost`].
@@ -538,8 +543,9 @@ impl Engine {
         Ok(given_up)
     }
 
-    /// The own memory that is registered together with some bytes: the bounds of the extent that has all their
-    /// buckets, or of these buckets where it takes several. `None` if it is not registered as a whole.
+    /// Returns the own memory, as address and length, that is registered together with some bytes.
+    /// That is the extent with all their buckets, or these buckets where it takes several. `None`
+    /// if not all of it is registered.
     pub fn registered_with(&self, addr: u64, len: u64) -> Option<(u64, u64)> {
         let geometry = self.limits().geometry;
         let run = geometry.span(addr, len).ok()?;
@@ -548,13 +554,14 @@ impl Engine {
         Some((start, geometry.address_of(reach.end()) - start))
     }
 
-    /// Whether own memory is not registered as a whole, and nothing of it is about to be registered or given up.
+    /// Returns true if own memory is not registered as a whole, and no part of it is about to be
+    /// registered or evicted.
     pub fn is_gone(&self, addr: u64, len: u64) -> bool {
         let run = self.limits().geometry.span(addr, len);
         run.is_ok_and(|run| self.local.covered(run).is_none() && !self.local.is_changing(run))
     }
 
-    /// Takes own memory back: when [`Action::Revoked`] names `id`, no peer holds a bucket of the
+    /// Takes own memory back. When [`Action::Revoked`] names `id`, no peer holds a bucket of the
     /// run and none is registered. `id` is the driver's choice, not in use.
     pub fn revoke(&mut self, id: u64, run: Run, out: &mut Decisions) {
         let (_, target, cx) = &mut self.rooms(out);
@@ -562,12 +569,12 @@ impl Engine {
         self.pump(out);
     }
 
-    /// Memory of a peer that is registered for good, until the peer [takes it
+    /// Adds memory of a peer that is registered for good, until the peer [takes it
     /// back](Self::revoke).
     ///
     /// # Errors
     /// [`Error::NoPeer`], [`Error::PeerLost`]; [`Error::Malformed`] for more buckets than `most`,
-    /// or such that there are none.
+    /// or for buckets that do not exist.
     pub fn add_static(&mut self, peer: u32, grants: &[Grant], most: u64) -> Result<(), Error> {
         self.common.check_peer(peer)?;
         let fits = |grant: &Grant| grant.run.is_sane() && grant.run.count <= most;
@@ -581,11 +588,11 @@ impl Engine {
         Ok(())
     }
 
-    /// The two rooms that stand on the local table, and what they decide with.
+    /// The two rooms that stand on the local table, and the context of their decisions.
     fn rooms<'a>(
         &'a mut self,
         out: &'a mut Decisions,
-    ) -> (&'a mut Initiator, &'a mut Target, Context<'a>) {
+    ) -> (&'a mut Initiator, &'a mut Target, StepContext<'a>) {
         let Self {
             common,
             local,
@@ -593,10 +600,10 @@ impl Engine {
             target,
             ..
         } = self;
-        (initiator, target, Context { common, local, out })
+        (initiator, target, StepContext { common, local, out })
     }
 
-    /// Goes on with whatever has become possible.
+    /// Routes finished requests to their rooms until none is left.
     fn pump(&mut self, out: &mut Decisions) {
         let (initiator, target, cx) = &mut self.rooms(out);
         loop {
@@ -611,22 +618,22 @@ impl Engine {
                     }
                     Requester::Move(id) => target.answer_move(id, request, cx),
                     Requester::Pull(id) => target.pull_data(id, request, cx),
-                    Requester::Ahead => target.prepared(request, cx),
+                    Requester::Ahead => target.end_announced(request, cx),
                     Requester::Pin(id) => target.answer_pin(id, request, cx),
-                    Requester::Keep(id) => cx.local.kept(id, request, cx.out),
+                    Requester::Keep(id) => cx.local.answer_keep(id, request, cx.out),
                     Requester::Own(id) | Requester::Held(id, _) => {
-                        cx.local.own_held(id, request, cx.out)
+                        cx.local.answer_hold(id, request, cx.out)
                     }
-                    Requester::Foreseen(id) => cx.local.was_foreseen(id, request, cx.out),
+                    Requester::Foreseen(id) => cx.local.answer_foreseen(id, request, cx.out),
                 }
             }
         }
-        target.look_at_revocations(cx);
-        self.turn();
+        target.finish_revocations(cx);
+        self.update_hot_flags();
     }
 
-    /// Tells hits whether they are to ask, and whether somebody waits for what they give back.
-    fn turn(&self) {
+    /// Tells the hits to ask first or not, and to report their release if an operation waits.
+    fn update_hot_flags(&self) {
         let crowded = self.local.is_crowded() || self.initiator.is_crowded();
         self.hot.set_turned(crowded, self.initiator.asks());
     }

@@ -1,66 +1,67 @@
-//! What is asked of an engine: operations, and what peers want of own memory.
+//! The input of an engine: operations of this rank, and judgments of peers' accesses.
 
 use crate::{Direction, Refusal, Region};
 
-/// A put or a get that is no hit.
+/// A put or a get that missed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Operation {
-    /// Names it; the driver's choice, not in use.
+pub struct EngineOperation {
+    /// The driver's name for it, not in use.
     pub id: u64,
-    /// With whom.
+    /// The rank of the peer.
     pub peer: u32,
-    /// Which way.
+    /// The direction of the data.
     pub direction: Direction,
     /// The own address.
     pub local: u64,
-    /// The memory of the peer's that is meant.
+    /// The peer's region that is meant.
     pub region: Region,
     /// The peer's address.
     pub remote: u64,
-    /// Bytes.
+    /// The length in bytes.
     pub len: u64,
-    /// How the own memory stands.
-    pub own: Own,
-    /// Whether it goes through messages, whatever is registered: of the peer's memory it is
-    /// not known that it lasts as long as what is registered of its bucket.
+    /// The lifetime of the own memory.
+    pub own: OwnMemory,
+    /// True if the operation must be copied through messages, whatever is registered. The peer's
+    /// memory may not last as long as the registration of its bucket.
     pub copied: bool,
 }
 
-/// How the own memory of an operation stands.
+/// The lifetime of the own memory of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Own {
-    /// It goes only after it was [taken back](crate::Engine::revoke), or what is registered of it
-    /// follows it wherever it is mapped: it may be kept registered.
+pub enum OwnMemory {
+    /// The memory goes only after it was [taken back](crate::Engine::revoke), or its registration
+    /// follows it wherever it is mapped. So it may stay registered.
     Persistent,
-    /// It may come and go unseen: it is registered for the operation alone.
+    /// The memory may come and go unseen, so it is registered for the operation alone.
     Transient,
-    /// The NIC takes it along with the operation, a put: it needs no registration.
+    /// The NIC takes the data along with the operation, a put, so the memory needs no registration.
     Inline,
 }
 
-/// What the driver says of what a message asks of own memory.
+/// The driver's judgment of a message's access to own memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// It may be.
+pub enum AccessVerdict {
+    /// The access is allowed.
     Fine,
-    /// It may be reached, but not kept registered: it may come and go unseen.
+    /// The access is allowed, but the memory may come and go unseen, so it must not stay
+    /// registered.
     Copy,
-    /// It may not be.
+    /// The access is refused.
     Refused(Refusal),
 }
 
-impl Verdict {
+impl AccessVerdict {
     pub(super) fn refusal(self) -> Option<Refusal> {
         match self {
-            Verdict::Refused(why) => Some(why),
-            Verdict::Fine | Verdict::Copy => None,
+            AccessVerdict::Refused(why) => Some(why),
+            AccessVerdict::Fine | AccessVerdict::Copy => None,
         }
     }
 
-    /// Why nothing is registered for it.
+    /// The reason why nothing is registered for the access, if so.
     pub(super) fn objection(self) -> Option<Refusal> {
         match self {
-            Verdict::Copy => Some(Refusal::Limit),
+            AccessVerdict::Copy => Some(Refusal::Limit),
             verdict => verdict.refusal(),
         }
     }

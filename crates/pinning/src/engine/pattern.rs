@@ -1,9 +1,9 @@
-//! How wide an extent is to be: as wide as the misses before it suggest.
+//! The width of an extent, as the misses before it suggest.
 
 use crate::{Geometry, Run};
 
-/// An operation's bytes on one side. Those of the operations that follow it in sequence come behind them, and are
-/// as many.
+/// The bytes of an operation on one side. The operations that follow in sequence have their bytes
+/// behind these, and as many.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sequence {
     pub(super) addr: u64,
@@ -11,9 +11,9 @@ pub(super) struct Sequence {
 }
 
 impl Sequence {
-    /// Where an extent for more than the operation is to end, by `most` at the latest: in a bucket in which one of
-    /// the sequence ends. An operation that lies in two extents is two for the network, and is no hit without the
-    /// engine.
+    /// The end of an extent that is wider than its operation, `most` at the latest. It lies in a
+    /// bucket in which an operation of the sequence ends. An operation across two extents takes two
+    /// transfers, and cannot hit.
     pub(super) fn end_by(self, most: u64, geometry: Geometry) -> u64 {
         let room = geometry.address_of(most).saturating_sub(self.addr);
         match room.checked_div(self.len) {
@@ -26,54 +26,54 @@ impl Sequence {
     }
 }
 
-/// How misses follow each other: in sequence or not.
+/// The order of misses: in sequence or not.
 #[derive(Debug, Default)]
-pub(super) struct Pattern {
+pub(super) struct MissPattern {
     expected: u64,
     width: u64,
-    /// Buckets that came in sequence, up to the last one.
+    /// The number of buckets that came in sequence, up to the last one.
     streak: u64,
 }
 
-impl Pattern {
-    /// How many buckets to ask for from the first of a miss on. Misses in sequence widen it up
-    /// to where the cost of a call hardly matters; any other makes it as small as the need. `ends` says by which
-    /// bucket one that would end by another is to end.
+impl MissPattern {
+    /// Returns the number of buckets to ask for, from the first of a miss on. Misses in sequence
+    /// widen it until the cost of a call hardly matters. Any other miss narrows it to the need.
+    /// `ends` moves an end to the end of an operation.
     pub(super) fn width(
         &mut self,
         need: Run,
         amortised: u64,
         ends: impl FnOnce(u64) -> u64,
     ) -> u64 {
-        self.width = match self.is_next(need) {
-            true => {
-                let most = (self.width * 2).clamp(need.count, amortised.max(need.count));
-                (ends(need.first + most) - need.first).max(need.count)
-            }
-            false => need.count,
+        self.width = if self.is_next(need) {
+            let most = (self.width * 2).clamp(need.count, amortised.max(need.count));
+            (ends(need.first + most) - need.first).max(need.count)
+        } else {
+            need.count
         };
         self.expected = need.first + self.width;
         self.width
     }
 
-    /// Whether a need follows the one before it: its first bucket, or its second where both have bytes in one.
+    /// Returns true if a need follows the last one: with its first bucket, or with its second where
+    /// both share a bucket.
     fn is_next(&self, need: Run) -> bool {
         need.first != 0
             && (need.first == self.expected || (need.count > 1 && need.first + 1 == self.expected))
     }
 
-    /// How many buckets have come in sequence with these, if they do.
+    /// Returns the number of buckets that came in sequence, these included.
     pub(super) fn streak(&self, need: Run) -> u64 {
         match need.first {
             0 => need.count,
             first if first == self.expected => self.streak + need.count,
-            // The last of them again.
+            // The last bucket came again.
             _ if need.end() == self.expected => self.streak.max(need.count),
             _ => need.count,
         }
     }
 
-    /// A miss was seen of which so many buckets were, or are being, dealt with.
+    /// Notes a miss, of which `width` buckets are attached or copied.
     pub(super) fn follow(&mut self, need: Run, width: u64) {
         self.streak = self.streak(need) - need.count + width;
         self.expected = need.first + width;
@@ -86,9 +86,9 @@ mod tests {
 
     const PAGE: u64 = 4096;
 
-    /// What is registered for operations of `len` bytes, one behind the other from an address on: the first buckets of
-    /// the extents. Of the first bucket an earlier operation has made one of its own.
-    fn extents(pattern: &mut Pattern, addr: u64, len: u64, count: u64) -> Vec<u64> {
+    /// Registers for operations of `len` bytes, one behind the other from an address on. An earlier
+    /// operation has registered the first bucket alone. Returns the first buckets of the extents.
+    fn extents(pattern: &mut MissPattern, addr: u64, len: u64, count: u64) -> Vec<u64> {
         let geometry = Geometry::new(PAGE as usize, PAGE as usize).expect("a page is a bucket");
         let mut firsts = vec![geometry.bucket_of(addr)];
         let mut end = firsts[0] + 1;
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn extents_end_where_operations_do() {
         let (first, blocks) = (1 << 20, 16);
-        let firsts = extents(&mut Pattern::default(), first * PAGE, blocks * PAGE, 64);
+        let firsts = extents(&mut MissPattern::default(), first * PAGE, blocks * PAGE, 64);
         assert!(firsts.len() < 24, "they widen: {firsts:?}");
         let inside = firsts[2..]
             .iter()
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn extents_widen_where_operations_share_a_bucket() {
-        let firsts = extents(&mut Pattern::default(), (1 << 32) + 2048, 16 * PAGE, 64);
+        let firsts = extents(&mut MissPattern::default(), (1 << 32) + 2048, 16 * PAGE, 64);
         assert!(firsts.len() < 24, "{firsts:?}");
     }
 

@@ -1,15 +1,15 @@
-//! How often an engine did what.
+//! The counts of an engine's work.
 
 use super::local::LocalStats;
 
-/// What an engine did.
+/// The counts of an engine's work.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Stats {
-    /// Own memory.
+    /// The counts of the local table.
     pub local: LocalStats,
     /// Pieces of operations that reached the engine.
     pub pieces: u64,
-    /// Of those, pieces whose remote side was there.
+    /// Of those, the pieces whose remote side was registered.
     pub remote_hits: u64,
     /// Moves sent.
     pub moves: u64,
@@ -17,7 +17,7 @@ pub struct Stats {
     pub rides: u64,
     /// Pieces copied through messages.
     pub copies: u64,
-    /// Pieces whose first bytes were copied while the peer registered what they need.
+    /// Pieces whose first bytes were copied while the peer registered the rest.
     pub heads: u64,
     /// Operations cut into more than one piece.
     pub splits: u64,
@@ -35,8 +35,8 @@ pub struct Stats {
     pub recalled: u64,
     /// Runs that could not be registered.
     pub refused: u64,
-    /// Messages of peers that kept no rule, or named what is not there.
+    /// Messages of peers that broke the protocol, or named unknown things.
     pub faults: u64,
-    /// Bugs of the engine, or of its driver: steps left undone.
+    /// Bugs of the engine or of its driver: steps that were left undone.
     pub impossible: u64,
 }

@@ -1,4 +1,4 @@
-//! What only several threads at a time would do, step by step.
+//! The engine step by step, in orders that otherwise only several threads would cause.
 
 mod ahead;
 mod answers;
@@ -6,18 +6,18 @@ mod own;
 mod taken_back;
 mod transfers;
 
-use super::{Engine, Operation, Own, Verdict};
+use super::{AccessVerdict, Engine, EngineOperation, OwnMemory};
 use crate::{
-    Action, Config, CostModel, Decisions, Direction, Hit, Message, Outgoing, Region, Registered,
-    Run, Strategy, Use,
+    Action, Config, CostModel, Decisions, Direction, Hit, Message, OutgoingMessage, Region,
+    RegisteredExtent, Run, Strategy, Use,
     table::BUCKETS,
     wire::{Grant, Granted, Move, Need},
 };
 
 const BUCKET: u64 = 4096;
 
-fn put(id: u64, bucket: u64) -> Operation {
-    Operation {
+fn put(id: u64, bucket: u64) -> EngineOperation {
+    EngineOperation {
         id,
         peer: 1,
         direction: Direction::Put,
@@ -25,12 +25,12 @@ fn put(id: u64, bucket: u64) -> Operation {
         region: Region::default(),
         remote: bucket * BUCKET,
         len: 8,
-        own: Own::Persistent,
+        own: OwnMemory::Persistent,
         copied: false,
     }
 }
 
-/// Does what was decided, as far as it is done here, and grants what is asked for: the rest.
+/// Carries the decisions out and grants the moves. Returns the decisions that the tests judge.
 fn answer(engine: &mut Engine, mut decided: Decisions) -> Decisions {
     let mut rest = Decisions::default();
     while !decided.is_empty() {
@@ -51,13 +51,13 @@ fn answer(engine: &mut Engine, mut decided: Decisions) -> Decisions {
                 grants: grants.collect(),
                 ..Granted::default()
             });
-            let outcome = engine.message(1, granted, Verdict::Fine, &mut out);
+            let outcome = engine.message(1, granted, AccessVerdict::Fine, &mut out);
             outcome.expect("it was asked for");
         }
         for action in decided.actions {
             match action {
                 Action::Register { id, need, .. } => {
-                    let registered = Registered {
+                    let registered = RegisteredExtent {
                         run: need,
                         key: id,
                         writable: true,
@@ -78,7 +78,7 @@ fn answer(engine: &mut Engine, mut decided: Decisions) -> Decisions {
 }
 
 #[test]
-fn a_hit_that_found_one_side_only_is_made_up_for() {
+fn a_miss_that_held_one_side_for_a_moment_strands_no_waiter() {
     let config = Config {
         m: BUCKET,
         ..Config::firehose_paper(0, 2)
@@ -89,13 +89,13 @@ fn a_hit_that_found_one_side_only_is_made_up_for() {
     answer(&mut engine, out);
     assert_eq!((engine.busy(), engine.firehoses(1)), (0, (1, 1)));
 
-    // Another thread's hit has the remote side, and looks for the local one.
+    // Another thread's hit holds the remote side, and looks for the local side.
     let hot = engine.hot().clone();
     let hit = hot.hit_remote(1, 100 * BUCKET, 8).expect("it is attached");
     let mut out = Decisions::default();
     engine.begin(put(2, 200), &mut out).expect("a peer");
     assert!(out.is_empty(), "the only firehose is in use");
-    // It does not find it, gives the remote side back and goes to the engine.
+    // It misses, gives the remote side back and goes to the engine.
     assert!(hot.release(&hit), "somebody waits for it");
     let mut out = Decisions::default();
     engine.begin(put(3, 100), &mut out).expect("a peer");
@@ -104,7 +104,7 @@ fn a_hit_that_found_one_side_only_is_made_up_for() {
 }
 
 #[test]
-fn what_is_under_way_with_a_peer_that_is_lost_ends() {
+fn operations_in_flight_with_a_lost_peer_end() {
     let mut engine = Engine::new(Config::firehose_paper(0, 3)).expect("the paper's");
     let mut out = Decisions::default();
     engine.begin(put(1, 100), &mut out).expect("a peer");
@@ -123,7 +123,7 @@ fn what_is_under_way_with_a_peer_that_is_lost_ends() {
             result: Err(crate::Error::PeerLost(1))
         }]
     ));
-    // The hit ends after that, and finds nothing any more.
+    // The hit ends after that, and no later one finds anything.
     if hot.release(&hit) {
         engine.released(&hit.keep(), &mut out);
     }
@@ -140,7 +140,7 @@ fn what_is_under_way_with_a_peer_that_is_lost_ends() {
             result: Err(crate::Error::PeerLost(1))
         }]
     ));
-    // A message that was on its way says nothing.
+    // A message that was in flight has no effect.
     let late = Message::Revoke {
         id: 1,
         run: Run {
@@ -149,7 +149,10 @@ fn what_is_under_way_with_a_peer_that_is_lost_ends() {
         },
     };
     out = Decisions::default();
-    assert_eq!(engine.message(1, late, Verdict::Fine, &mut out), Ok(()));
+    assert_eq!(
+        engine.message(1, late, AccessVerdict::Fine, &mut out),
+        Ok(())
+    );
     assert!(out.is_empty());
     engine.audit(&[]).expect("all counts agree");
 }

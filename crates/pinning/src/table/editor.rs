@@ -1,35 +1,35 @@
-//! The owner's side of a table: adding, giving up, and the queue of what may go.
+//! The owner's side of a table: adding, evicting, and the queue of victims.
 
 use std::sync::Arc;
 
-use super::queue::Queue;
-use super::slab::{MAX_RECORDS, Record};
+use super::queue::VictimQueue;
+use super::slab::{BucketRecord, MAX_RECORDS};
 use super::sync::Ordering;
 use super::word::{self, AWAITED, HIT, LIVE, MAX_REFERENCES};
-use super::{BUCKETS, Error, Extent, Table};
+use super::{BUCKETS, BucketTable, Error, Extent};
 use crate::Run;
 
-/// The one through which a [`Table`] is changed.
+/// The only means to change a [`BucketTable`].
 ///
-/// A *slot* is the number of a record, as [`Editor::insert`] and [`Table::acquire`] gave
-/// it. Methods that ask for one panic where there is no such record.
+/// A *slot* is the number of a record, as [`Editor::insert`] and [`BucketTable::acquire`] returned
+/// it. Methods that take a slot panic where there is no such record.
 #[derive(Debug)]
 pub struct Editor {
-    /// The part that threads which hit share.
-    table: Arc<Table>,
-    /// Extents that may be given up, by the record of their first bucket, and free records.
-    queue: Queue,
-    /// How many buckets have a record.
+    /// The part that the hitting threads share.
+    table: Arc<BucketTable>,
+    /// The extents that may be evicted, by the slot of their first bucket, and the free records.
+    queue: VictimQueue,
+    /// The number of buckets with a record.
     len: u32,
 }
 
-/// How things stand with what may be given up.
-enum Standing {
-    /// A record of it is held; its last release will say so.
+/// The recent use of an extent in the queue.
+enum RecentUse {
+    /// A record of the extent is held; its last release will say so.
     Used,
-    /// It was hit since it was looked at last.
+    /// The extent was hit since the last look.
     Hit,
-    /// Neither.
+    /// The extent is neither held nor was it hit.
     Unused,
 }
 
@@ -40,38 +40,38 @@ impl Default for Editor {
 }
 
 impl Editor {
-    /// An empty table.
+    /// Makes an empty table.
     pub fn new() -> Self {
         Editor {
-            table: Arc::new(Table::new()),
-            queue: Queue::new(),
+            table: Arc::new(BucketTable::new()),
+            queue: VictimQueue::new(),
             len: 0,
         }
     }
 
-    /// The shared part, to be cloned for those who hit.
-    pub fn table(&self) -> &Arc<Table> {
+    /// The shared part, for the threads that hit.
+    pub fn table(&self) -> &Arc<BucketTable> {
         &self.table
     }
 
-    /// How many buckets have a record.
+    /// The number of buckets with a record.
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether no bucket has one.
+    /// Returns true if no bucket has a record.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// What the table takes, in bytes, the shared part included.
+    /// The memory of the table in bytes, the shared part included.
     pub fn memory(&self) -> usize {
-        let table = size_of::<Table>() + self.table.index.memory() + self.table.slab.memory();
+        let table = size_of::<BucketTable>() + self.table.index.memory() + self.table.slab.memory();
         size_of::<Self>() + self.queue.memory() + table
     }
 
-    /// Adds a bucket of `extent`, held `references` times from the start. It is not
-    /// queued. The first bucket of an extent is added first.
+    /// Adds a bucket of `extent`, with `references` references from the start. The bucket is not
+    /// queued. The first bucket of an extent must be added first.
     ///
     /// # Errors
     ///
@@ -86,7 +86,7 @@ impl Editor {
         Ok(slot)
     }
 
-    /// The record of a bucket, of one that is closed too.
+    /// The slot of a bucket, even of a closed one.
     pub fn get(&self, bucket: u64) -> Option<u32> {
         self.table.index.find(bucket, |slot| {
             let record = self.table.slab.record(slot)?;
@@ -95,18 +95,18 @@ impl Editor {
         })
     }
 
-    /// The bucket of a record.
+    /// The bucket of a slot.
     pub fn bucket(&self, slot: u32) -> u64 {
         word::bucket(self.word(slot))
     }
 
-    /// The extent of a record.
+    /// The extent of a slot.
     pub fn extent(&self, slot: u32) -> Extent {
         self.record(slot).extent()
     }
 
-    /// The extents that share a bucket with a run, in order; found in whichever of two ways is
-    /// shorter.
+    /// The extents that share a bucket with a run, in order. The search walks the run or the table,
+    /// whichever is shorter.
     pub fn extents_in(&self, run: Run) -> Vec<Run> {
         let whole = |slot| {
             let extent = self.extent(slot);
@@ -130,21 +130,21 @@ impl Editor {
         found
     }
 
-    /// How many hold a record at this moment.
+    /// The number of references on a record at this moment.
     pub fn references(&self, slot: u32) -> u32 {
         word::references(self.word(slot))
     }
 
-    /// All buckets with a record, and it.
+    /// All buckets with a record, and their slots.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u32)> {
         let slots = 0..self.queue.records();
-        // Only the word of a free record is zero: what is not live is awaited.
+        // Only the word of a free record is zero: a record that is not live is awaited.
         let in_use = slots.filter(|slot| self.word(*slot) != 0);
         in_use.map(|slot| (self.bucket(slot), slot))
     }
 
-    /// Gives a reference back as [`Table::release`] does, and queues what waited for
-    /// that. Says whether nobody holds the record now.
+    /// Gives a reference back as [`BucketTable::release`] does, and queues an extent that waited
+    /// for that. Returns true if nobody holds the record now.
     pub fn drop_reference(&mut self, slot: u32) -> bool {
         if self.table.release(slot) {
             self.requeue(slot);
@@ -152,11 +152,11 @@ impl Editor {
         self.references(slot) == 0
     }
 
-    /// Gives up the extent that `slot` is of, unless one of its records is held: nobody finds
-    /// it any more, its records are free, and its extent is handed back.
+    /// Evicts the extent of `slot`, unless one of its records is held. Then nobody finds the extent
+    /// any more, and its records are free. Returns the extent.
     ///
-    /// One record after the other is shut against hits; where one turns out to be held
-    /// the others open again, and hits that came in between have missed.
+    /// It shuts one record after the other against hits. Where a record turns out to be held, the
+    /// others open again, and hits that came in between have missed.
     pub fn remove(&mut self, slot: u32) -> Option<Extent> {
         let was_live = self.word(slot) & LIVE != 0;
         let extent = self.extent(slot);
@@ -185,9 +185,9 @@ impl Editor {
         Some(extent)
     }
 
-    /// Lets nobody take the extent of `slot` any more, though some may hold it still, and
-    /// says whether nobody does. Where somebody does, the last release of each record
-    /// says so; [`Editor::remove`] then succeeds as soon as no record is held.
+    /// Lets nobody take a new reference on the extent of `slot`. Returns true if nobody holds one.
+    /// Else the last release of each record returns true, and [`Editor::remove`] succeeds as soon
+    /// as no record is held.
     pub fn close(&mut self, slot: u32) -> bool {
         self.queue.take_out(self.lead(slot));
         let mut held = 0;
@@ -199,12 +199,12 @@ impl Editor {
         held == 0
     }
 
-    /// How many extents are queued.
+    /// The number of extents in the queue.
     pub fn queued(&self) -> usize {
         self.queue.len()
     }
 
-    /// Whether the extent of `slot` is queued.
+    /// Returns true if the extent of `slot` is queued.
     pub fn is_queued(&self, slot: u32) -> bool {
         self.queue.holds(self.lead(slot))
     }
@@ -217,15 +217,18 @@ impl Editor {
         }
     }
 
-    /// Whether the extent of `slot` was hit since this was asked last, or it was looked at as a victim.
+    /// Clears the marks of hits. Returns true if the extent of `slot` was hit since the last call,
+    /// or since the last look for a victim.
     pub fn take_hit(&mut self, slot: u32) -> bool {
-        let taken = |record: &Record| record.word.fetch_and(!HIT, Ordering::Relaxed) & HIT != 0;
-        // All of them: each is to be taken.
+        let taken =
+            |record: &BucketRecord| record.word.fetch_and(!HIT, Ordering::Relaxed) & HIT != 0;
+        // The count visits all records, because each mark is to be cleared.
         self.parts(slot).filter(|record| taken(record)).count() > 0
     }
 
-    /// What is due when [`Table::release`] has said so: the extent goes back to the queue
-    /// that [`Editor::next_victim`] took it from. Does nothing where that is no longer so.
+    /// Returns the extent to the queue that [`Editor::next_victim`] took it from, after
+    /// [`BucketTable::release`] returned true. It does nothing where nobody awaits the extent any
+    /// more.
     pub fn requeue(&mut self, slot: u32) {
         let word = self.record(slot).word.load(Ordering::Relaxed);
         if word & AWAITED != 0 && word & LIVE != 0 {
@@ -234,45 +237,46 @@ impl Editor {
         }
     }
 
-    /// The extent that was queued longest and neither is in use nor was hit since it was
-    /// last looked at; it stays queued. What is in use leaves the queue until it is
-    /// released, what was hit goes to its end.
+    /// Returns the extent that was queued longest, is not in use and was not hit since the last
+    /// look. It stays queued. An extent in use leaves the queue until its release, and an extent
+    /// that was hit goes to the end.
     pub fn next_victim(&mut self) -> Option<u32> {
-        // When all had their second chance, hits that still come do not count.
+        // After one second chance for each, hits that still come do not count.
         let mut chances = self.queue.len();
         while let Some(slot) = self.queue.first() {
             match self.look_at(slot) {
-                Standing::Used => self.queue.take_out(slot),
-                Standing::Hit if chances > 0 => {
+                RecentUse::Used => self.queue.take_out(slot),
+                RecentUse::Hit if chances > 0 => {
                     chances -= 1;
                     self.queue.take_out(slot);
                     self.queue.push(slot);
                 }
-                Standing::Hit | Standing::Unused => return Some(slot),
+                RecentUse::Hit | RecentUse::Unused => return Some(slot),
             }
         }
         None
     }
 
-    /// Looks at the extent that was queued longest: whether it neither is in use nor was hit since it
-    /// was last looked at. What was hit goes to the end of the queue, as for
+    /// Looks at the extent that was queued longest. Returns true if it is not in use and was not
+    /// hit since the last look. An extent that was hit goes to the end of the queue, as in
     /// [`next_victim`](Self::next_victim).
-    pub fn look_at_first(&mut self) -> bool {
+    pub fn probe_first(&mut self) -> bool {
         let Some(slot) = self.queue.first() else {
             return false;
         };
         match self.look_at(slot) {
-            Standing::Used => self.queue.take_out(slot),
-            Standing::Hit => {
+            RecentUse::Used => self.queue.take_out(slot),
+            RecentUse::Hit => {
                 self.queue.take_out(slot);
                 self.queue.push(slot);
             }
-            Standing::Unused => return true,
+            RecentUse::Unused => return true,
         }
         false
     }
 
-    /// Puts the extent of `slot` at the end of the queue, if it is queued: it is not to be given up yet.
+    /// Moves the extent of `slot` to the end of the queue, if it is queued: its eviction is put
+    /// off.
     pub fn postpone(&mut self, slot: u32) {
         let lead = self.lead(slot);
         if self.queue.holds(lead) {
@@ -281,11 +285,11 @@ impl Editor {
         }
     }
 
-    /// Gives up the next victim.
+    /// Evicts the next victim.
     pub fn take_victim(&mut self) -> Option<Extent> {
         loop {
             let slot = self.next_victim()?;
-            // Hit between the two: then it is looked at again.
+            // A hit between the two steps makes the loop look again.
             if let Some(extent) = self.remove(slot) {
                 return Some(extent);
             }
@@ -325,7 +329,7 @@ impl Editor {
         self.queue.pop_free().ok_or(Error::Full)
     }
 
-    /// The record under which the extent of `slot` is queued: that of its first bucket.
+    /// The slot under which the extent of `slot` is queued: the slot of its first bucket.
     fn lead(&self, slot: u32) -> u32 {
         let base = self.extent(slot).base;
         if self.bucket(slot) == base {
@@ -334,7 +338,7 @@ impl Editor {
         self.get(base).expect("the first bucket was added first")
     }
 
-    fn look_at(&self, slot: u32) -> Standing {
+    fn look_at(&self, slot: u32) -> RecentUse {
         let mut was_hit = false;
         for record in self.parts(slot) {
             let mut old = record.word.load(Ordering::Relaxed);
@@ -350,27 +354,27 @@ impl Editor {
                     }
                 }
                 if is_used {
-                    return Standing::Used;
+                    return RecentUse::Used;
                 }
                 was_hit |= old & HIT != 0;
                 break;
             }
         }
         if was_hit {
-            Standing::Hit
+            RecentUse::Hit
         } else {
-            Standing::Unused
+            RecentUse::Unused
         }
     }
 
-    /// The records of the extent that `slot` is of.
-    fn parts(&self, slot: u32) -> impl Iterator<Item = &Record> {
+    /// The records of the extent of `slot`.
+    fn parts(&self, slot: u32) -> impl Iterator<Item = &BucketRecord> {
         let extent = self.extent(slot);
         let slots = (extent.base..extent.end).filter_map(move |bucket| self.part(bucket, &extent));
         slots.map(|slot| self.record(slot))
     }
 
-    /// The record of a bucket, if it is of this extent: not all of an extent need be there.
+    /// The slot of a bucket, if it belongs to this extent: an extent may have gaps.
     fn part(&self, bucket: u64, extent: &Extent) -> Option<u32> {
         self.get(bucket)
             .filter(|slot| self.extent(*slot) == *extent)
@@ -380,7 +384,7 @@ impl Editor {
         self.record(slot).word.load(Ordering::Relaxed)
     }
 
-    fn record(&self, slot: u32) -> &Record {
+    fn record(&self, slot: u32) -> &BucketRecord {
         (self.table.slab.record(slot)).expect("a slot is of a record")
     }
 }

@@ -1,26 +1,26 @@
-//! Why a table refuses a change.
+//! The reasons why a table refuses a change.
 
 use super::word::MAX_REFERENCES;
 use super::{BUCKETS, MAX_RECORDS};
 
-/// Why a table refuses a change.
+/// The reason why a table refuses a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The bucket, or the end of its extent, is past the last number a table knows.
+    /// The bucket, or the end of its extent, is above the highest number of a table.
     #[error("bucket {bucket} is past the {BUCKETS} buckets a table can number; use larger buckets")]
     Beyond {
-        /// The bucket, or one past the last bucket of the extent.
+        /// The bucket, or the bucket behind the extent.
         bucket: u64,
     },
-    /// The bucket is no part of the extent it was to be recorded with.
+    /// The bucket lies outside the extent that it was to be recorded with.
     #[error("bucket {bucket} is outside its extent, the buckets {base} to {end} (exclusive)")]
     Outside {
         /// The bucket.
         bucket: u64,
-        /// First bucket of the extent.
+        /// The first bucket of the extent.
         base: u64,
-        /// One past its last.
+        /// The bucket behind its last bucket.
         end: u64,
     },
     /// The bucket has a record already.
@@ -31,7 +31,7 @@ pub enum Error {
         /// Its record.
         slot: u32,
     },
-    /// The first bucket of the extent is not there, or is of another registration.
+    /// The first bucket of the extent is not there, or belongs to another registration.
     #[error("bucket {bucket} was added before {base}, the first bucket of its extent")]
     NoFirst {
         /// The bucket.

@@ -1,18 +1,18 @@
-//! From the number of a bucket to the number of its record: open addressing with
-//! linear probing, read while its owner changes it.
+//! The index from a bucket's number to its record's number: open addressing with linear probing.
+//! Threads read it while its owner changes it.
 //!
-//! A reader may look in the middle of a change. Then it may miss a bucket that is
-//! there, or be led to a record that is not the bucket's; the record itself says whose
-//! it is, so the second is found out and the first is a miss like any other, which the
-//! owner looks into again. That is why entries are relaxed, and why one can be moved up
-//! when one before it goes: no tombstones, nothing to clean up later.
+//! A reader may look in the middle of a change. Then it may miss a bucket that is there, or find
+//! another bucket's record. The record itself holds its bucket, so the reader notices a wrong
+//! record. A wrong miss is a miss like any other, and the owner looks again. That is why entries
+//! are relaxed, and why an entry may move up when one before it goes. So there are no tombstones
+//! and nothing to clean up later.
 //!
-//! When the index is full the owner enters all in one of twice the size. The old ones
-//! stay, for nobody knows who still reads them; together they are smaller than the new.
+//! When the index is full, the owner enters all buckets in an index of twice the size. The old
+//! indexes stay, because a reader may still be in one. Together they are smaller than the new one.
 
 use std::sync::OnceLock;
 
-use super::slab::Slab;
+use super::slab::RecordSlab;
 use super::sync::{AtomicU32, Ordering};
 use super::word;
 
@@ -27,33 +27,33 @@ const MAX_LOAD: (u64, u64) = (7, 8);
 
 const EMPTY: u32 = 0;
 
-/// Where buckets are.
+/// The index of buckets.
 #[derive(Debug)]
 pub(super) struct Index {
     /// The entries in force are `2^bits`, at `sizes[bits - FIRST]`.
     bits: AtomicU32,
-    sizes: [OnceLock<Entries>; SIZES],
+    sizes: [OnceLock<IndexEntries>; SIZES],
 }
 
-/// An entry is the number of the record and one in its lower bits, as many as the size
-/// asks for, and above that as much of the hash as has room, so that few wrong records
-/// are looked at.
-type Entries = Box<[AtomicU32]>;
+/// An entry holds the number of the record plus one in its lower bits, as many as the size asks
+/// for. The bits above hold as much of the hash as has room, so that few wrong records are looked
+/// at.
+type IndexEntries = Box<[AtomicU32]>;
 
-/// A bucket's hash, seen by an index of `2^bits` entries.
+/// The hash of a bucket, for an index of `2^bits` entries.
 #[derive(Clone, Copy)]
 struct Probe {
     home: u32,
-    /// What the upper part of its entry must be.
+    /// The upper part of the bucket's entry.
     mark: u32,
-    /// The largest position, and the lower part of an entry.
+    /// The largest position, and the mask of an entry's lower part.
     mask: u32,
 }
 
 impl Probe {
     #[inline]
     fn new(bucket: u64, bits: u32) -> Self {
-        // Fibonacci hashing: neighbours are spread as evenly as can be.
+        // Fibonacci hashing spreads neighbours as evenly as can be.
         let hash = bucket.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mask = (1 << bits) - 1;
         Probe {
@@ -72,50 +72,50 @@ impl Probe {
         self.mark | (slot + 1)
     }
 
-    /// The record that an entry names, if it may be the bucket's: else, and where it is empty, no less
-    /// than the mask.
+    /// The record that an entry names, if it may be the bucket's. Else, and for an empty entry, the
+    /// result is no less than the mask.
     #[inline]
     fn slot(self, entry: u32) -> u32 {
         (entry ^ self.mark).wrapping_sub(1)
     }
 }
 
-/// Where a bucket is to be looked for.
-pub(super) struct Places<'a> {
+/// The entries in which a bucket may be found, in order.
+pub(super) struct ProbeSequence<'a> {
     entries: &'a [AtomicU32],
     probe: Probe,
 }
 
-/// What is at the first place of a bucket, where most are.
-pub(super) enum First {
-    /// Nothing, and so nowhere.
+/// The entry at the home position of a bucket, where most buckets are.
+pub(super) enum HomeEntry {
+    /// The entry is empty, so the bucket is nowhere.
     Empty,
     /// A record that may be the bucket's.
     Record(u32),
-    /// Another's.
+    /// The record of another bucket.
     Other,
 }
 
-impl Places<'_> {
+impl ProbeSequence<'_> {
     #[inline(always)] // on the path of every hit
-    pub(super) fn first(&self) -> First {
+    pub(super) fn home(&self) -> HomeEntry {
         let entry = self.entries.get(self.probe.home as usize);
         let entry = entry.map_or(EMPTY, |entry| entry.load(Ordering::Relaxed));
         let slot = self.probe.slot(entry);
         match entry {
-            _ if slot < self.probe.mask => First::Record(slot),
-            EMPTY => First::Empty,
-            _ => First::Other,
+            _ if slot < self.probe.mask => HomeEntry::Record(slot),
+            EMPTY => HomeEntry::Empty,
+            _ => HomeEntry::Other,
         }
     }
 
-    /// The first that `look` makes of the records that may be the bucket's.
+    /// Returns the first result of `look` for the records that may be the bucket's.
     #[inline]
     pub(super) fn search<T>(self, look: impl Fn(u32) -> Option<T>) -> Option<T> {
         self.search_from(self.probe.home, look)
     }
 
-    /// The same, behind the [first](Self::first) place.
+    /// The same, behind the [home](Self::home) position.
     #[inline]
     pub(super) fn search_on<T>(self, look: impl Fn(u32) -> Option<T>) -> Option<T> {
         self.search_from(self.probe.after(self.probe.home), look)
@@ -125,7 +125,7 @@ impl Places<'_> {
     fn search_from<T>(&self, first: u32, look: impl Fn(u32) -> Option<T>) -> Option<T> {
         let probe = self.probe;
         let mut position = first;
-        // Bounded, because what is read may change all the while.
+        // The loop is bounded, because the entries may change all the while.
         for _ in 0..self.entries.len() {
             let entry = (self.entries.get(position as usize)?).load(Ordering::Relaxed);
             if entry == EMPTY {
@@ -153,20 +153,20 @@ impl Index {
         index
     }
 
-    /// Where `bucket` may be.
+    /// The entries in which `bucket` may be found.
     #[inline(always)] // on the path of every hit
-    pub(super) fn places(&self, bucket: u64) -> Option<Places<'_>> {
+    pub(super) fn probes(&self, bucket: u64) -> Option<ProbeSequence<'_>> {
         let bits = self.bits.load(Ordering::Acquire);
-        Some(Places {
+        Some(ProbeSequence {
             entries: self.sizes.get((bits - FIRST) as usize)?.get()?,
             probe: Probe::new(bucket, bits),
         })
     }
 
-    /// The first that `look` makes of the records where `bucket` may be.
+    /// Returns the first result of `look` for the records that may be of `bucket`.
     #[inline]
     pub(super) fn find<T>(&self, bucket: u64, look: impl Fn(u32) -> Option<T>) -> Option<T> {
-        self.places(bucket)?.search(look)
+        self.probes(bucket)?.search(look)
     }
 
     /// Adds a bucket that is not there. Only one thread may change the index.
@@ -175,8 +175,8 @@ impl Index {
         enter(entries, Probe::new(bucket, bits), slot);
     }
 
-    /// Takes a bucket out whose record, like all others, still says whose it is.
-    pub(super) fn remove(&self, bucket: u64, slot: u32, slab: &Slab) {
+    /// Removes a bucket. Its record, like all others, must still hold its bucket.
+    pub(super) fn remove(&self, bucket: u64, slot: u32, slab: &RecordSlab) {
         let (entries, bits) = self.current();
         let probe = Probe::new(bucket, bits);
         let at = |position: u32| &entries[position as usize];
@@ -191,7 +191,7 @@ impl Index {
                 break;
             }
             let home = Probe::new(bucket_of(entry, probe.mask, slab), bits).home;
-            // It may not come to stand before its home.
+            // An entry may not move before its home.
             let from_home = position.wrapping_sub(home) & probe.mask;
             let from_hole = position.wrapping_sub(hole) & probe.mask;
             if from_home >= from_hole {
@@ -203,18 +203,19 @@ impl Index {
         at(hole).store(EMPTY, Ordering::Relaxed);
     }
 
-    /// Grows, if `records` need it.
-    pub(super) fn fit(&self, records: u32, slab: &Slab) {
+    /// Grows the index, if `records` need it.
+    pub(super) fn fit(&self, records: u32, slab: &RecordSlab) {
         let (old, old_bits) = self.current();
         let mut bits = old_bits;
         while u64::from(records) * MAX_LOAD.1 > (MAX_LOAD.0 << bits) {
-            // The first step is a double one: in a small table, old ones weigh.
+            // The first step doubles twice, because old indexes weigh in a small table.
             bits += if bits == FIRST { 2 } else { 1 };
         }
         if bits == old_bits {
             return;
         }
-        // Entered first and shown then, so that readers go on finding all.
+        // The entries come first and the new size after them, so that readers find all buckets all
+        // the time.
         self.sizes[(bits - FIRST) as usize].get_or_init(|| {
             let new = empty(bits);
             let used = old.iter().map(|entry| entry.load(Ordering::Relaxed));
@@ -228,25 +229,25 @@ impl Index {
         self.bits.store(bits, Ordering::Release);
     }
 
-    /// What the entries take, in bytes.
+    /// The memory of the entries, in bytes.
     pub(super) fn memory(&self) -> usize {
         let sizes = self.sizes.iter().filter_map(OnceLock::get);
         sizes.map(|entries| size_of_val(&**entries)).sum()
     }
 
-    /// The entries in force, for the owner.
-    fn current(&self) -> (&Entries, u32) {
+    /// The current entries, for the owner.
+    fn current(&self) -> (&IndexEntries, u32) {
         let bits = self.bits.load(Ordering::Relaxed);
         let entries = self.sizes[(bits - FIRST) as usize].get();
         (entries.expect("the owner sees what it has added"), bits)
     }
 }
 
-fn empty(bits: u32) -> Entries {
+fn empty(bits: u32) -> IndexEntries {
     (0..1 << bits).map(|_| AtomicU32::new(EMPTY)).collect()
 }
 
-fn enter(entries: &Entries, probe: Probe, slot: u32) {
+fn enter(entries: &IndexEntries, probe: Probe, slot: u32) {
     let mut position = probe.home;
     while entries[position as usize].load(Ordering::Relaxed) != EMPTY {
         position = probe.after(position);
@@ -254,7 +255,7 @@ fn enter(entries: &Entries, probe: Probe, slot: u32) {
     entries[position as usize].store(probe.entry(slot), Ordering::Relaxed);
 }
 
-fn bucket_of(entry: u32, mask: u32, slab: &Slab) -> u64 {
+fn bucket_of(entry: u32, mask: u32, slab: &RecordSlab) -> u64 {
     let slot = (entry & mask) - 1;
     let record = slab.record(slot).expect("an entry is of a record");
     word::bucket(record.word.load(Ordering::Relaxed))

@@ -1,10 +1,10 @@
-//! The hot table: which buckets are registered, and who uses them.
+//! The hot table: the registered buckets, and the references of their users.
 //!
-//! One structure serves as the local bucket table and as the firehose table of a peer
-//! (Firehose §3.2, Table 1). A *hit* takes a reference with one compare-and-swap and no
-//! lock: [`Table::acquire`] reads one line of the index and one half line of the record,
-//! and writes only the latter. All else (adding, giving up, queueing) is done through
-//! the one [`Editor`], which the layer above keeps behind a lock of its own.
+//! One structure serves as the local bucket table and as the firehose table of a peer (Firehose
+//! §3.2, BucketTable 1). A *hit* takes a reference with one compare-and-swap and no lock.
+//! [`BucketTable::acquire`] reads one cache line of the index and half a line of the record, and
+//! writes only the latter. The one [`Editor`] does all else: it adds, evicts and queues. The layer
+//! above keeps it behind a lock of its own.
 //!
 //! ```
 //! use hydrant_pinning::table::{Editor, Extent};
@@ -28,25 +28,25 @@
 //! # Ok::<(), hydrant_pinning::table::Error>(())
 //! ```
 //!
-//! # What is given up, and in which order
+//! # The order of eviction
 //!
-//! An extent is queued, and given up, as a whole. The queue is first in, first out. A hit takes nothing off it, for that would need a
-//! lock; it leaves a mark in the word it writes anyway, and [`Editor::next_victim`]
-//! makes up for it: what was hit since it was last looked at goes to the end once more,
-//! and what is in use leaves the queue until its last [`Table::release`], which then
-//! says so. Every step of that walk is paid for by a hit or a release before it, so a
-//! victim costs O(1), however many are in use.
+//! An extent is queued, and evicted, as a whole. The queue is first in, first out. A hit takes
+//! nothing off the queue, because that would need a lock. It leaves a mark in the word that it
+//! writes anyway, and [`Editor::next_victim`] makes up for it. An extent that was hit since the
+//! last walk goes to the end once more. An extent in use leaves the queue until its last
+//! [`BucketTable::release`], which then returns true. Every step of that walk is paid for by an
+//! earlier hit or release, so a victim costs O(1), however many extents are in use.
 //!
-//! The pin-down cache (Tezuka §4) asks for the least recently used. Second chance is
-//! nearly that: what was used since the last walk outlives what was not, but among the
-//! used ones the order is that of the queue. Exactness would have every hit write a
-//! clock that all hits share, which is what this table is built to avoid.
+//! The pin-down cache (Tezuka §4) asks for the least recently used. Second chance is nearly that:
+//! an extent used since the last walk outlives an unused one, but used extents keep the order of
+//! the queue. Exactness would have every hit write a clock that all hits share, and this table
+//! avoids that.
 //!
 //! # Neighbours
 //!
-//! Two records share a cache line, which keeps a bucket below 64 bytes in all. They are
-//! the records of buckets that were added one after the other; hits of any others, and
-//! of other tables, write no line in common. Nothing is counted for the table as a whole.
+//! Two records share a cache line, so that a bucket takes less than 64 bytes in all. They are the
+//! records of buckets that were added one after the other. Hits of other buckets, and of other
+//! tables, write no line in common. The table as a whole counts nothing.
 
 mod editor;
 mod error;
@@ -61,113 +61,115 @@ pub use error::Error;
 pub use word::MAX_REFERENCES;
 
 use crate::Use;
-use index::{First, Index, Places};
-use slab::{MAX_RECORDS, Record, Slab};
+use index::{HomeEntry, Index, ProbeSequence};
+use slab::{BucketRecord, MAX_RECORDS, RecordSlab};
 use sync::Ordering;
 
-/// How many buckets there can be: their numbers are below this.
+/// The number of buckets that there can be: every bucket's number is below it.
 pub const BUCKETS: u64 = 1 << word::BUCKET_BITS;
 
 /// One registration as a table knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// The key that names it.
+    /// The key that names the extent.
     pub key: u64,
     /// Its first bucket.
     pub base: u64,
-    /// One past its last bucket.
+    /// The bucket behind its last bucket.
     pub end: u64,
-    /// Whether it may be written through the key.
+    /// True if the NIC may write through the key.
     pub writable: bool,
 }
 
-/// A bucket that was hit: one reference on it, and the extent it is of.
+/// A bucket that was hit: one reference on it, and its extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "the reference is given back by its slot"]
-pub struct Found {
-    /// The record, which [`Table::release`] asks for.
+pub struct FoundBucket {
+    /// The slot, for [`BucketTable::release`].
     pub slot: u32,
     /// The key of the extent.
     pub key: u64,
-    /// First bucket of the extent.
+    /// The first bucket of the extent.
     pub base: u64,
-    /// One past its last bucket.
+    /// The bucket behind its last bucket.
     pub end: u64,
-    /// Whether the extent may be written through the key.
+    /// True if the NIC may write through the key.
     pub writable: bool,
 }
 
-/// What all threads share of a table. Made, and changed, by an [`Editor`].
-// On lines of its own, apart from the count of the `Arc` it is in.
+/// The part of a table that all threads share. An [`Editor`] makes and changes it.
+// The alignment keeps it apart from the count of its `Arc`.
 #[derive(Debug)]
 #[repr(align(64))]
-pub struct Table {
+pub struct BucketTable {
     index: Index,
-    slab: Slab,
+    slab: RecordSlab,
 }
 
-impl Table {
+impl BucketTable {
     fn new() -> Self {
-        Table {
+        BucketTable {
             index: Index::new(),
-            slab: Slab::new(),
+            slab: RecordSlab::new(),
         }
     }
 
-    /// The hit: finds a bucket and takes a reference on it in one atomic step.
+    /// Finds a bucket and takes a reference on it in one atomic step: the hit.
     ///
-    /// `None` where it is absent or being given up, where its references are all in
-    /// use, and now and then while the editor adds or gives up another bucket: a miss
-    /// is final only when [`Editor::get`] misses too.
+    /// Returns `None` where the bucket is absent or being evicted, or where all its references are
+    /// in use. It also returns `None` now and then while the editor adds or evicts another bucket.
+    /// A miss is final only when [`Editor::get`] misses too.
     #[inline]
-    pub fn acquire(&self, bucket: u64) -> Option<Found> {
+    pub fn acquire(&self, bucket: u64) -> Option<FoundBucket> {
         self.index.find(bucket, |slot| {
             let record = self.slab.record(slot)?;
             record.take(bucket).then(|| record.found(slot))
         })
     }
 
-    /// Where a bucket's record is, which is not held yet: so that both sides of a hit are looked
-    /// for before one of them is held, for nothing overtakes that.
+    /// Finds a bucket's record without holding it. So a hit looks up both sides before it holds
+    /// one, because no instruction overtakes the compare-and-swap.
     #[inline(always)] // on the path of every hit
-    pub(crate) fn seek(&self, bucket: u64) -> Option<Seen<'_>> {
-        let places = self.index.places(bucket)?;
-        match places.first() {
-            First::Empty => None,
-            First::Record(slot) => match self.seen(bucket, slot) {
+    pub(crate) fn seek(&self, bucket: u64) -> Option<SeenRecord<'_>> {
+        let probes = self.index.probes(bucket)?;
+        match probes.home() {
+            HomeEntry::Empty => None,
+            HomeEntry::Record(slot) => match self.seen(bucket, slot) {
                 Some(seen) => Some(seen),
-                None => self.seek_on(bucket, places),
+                None => self.seek_on(bucket, probes),
             },
-            First::Other => self.seek_on(bucket, places),
+            HomeEntry::Other => self.seek_on(bucket, probes),
         }
     }
 
-    /// The rest of [`seek`](Self::seek): what a search keeps in mind is not to be in the way of most hits.
+    /// The rest of [`seek`](Self::seek), kept apart so that the state of a search does not burden
+    /// most hits.
     #[inline(never)]
-    fn seek_on(&self, bucket: u64, places: Places<'_>) -> Option<Seen<'_>> {
-        places.search_on(|slot| self.seen(bucket, slot))
+    fn seek_on(&self, bucket: u64, probes: ProbeSequence<'_>) -> Option<SeenRecord<'_>> {
+        probes.search_on(|slot| self.seen(bucket, slot))
     }
 
-    /// A record, if it is of that bucket and live.
+    /// Returns a record, if it is live and of that bucket.
     #[inline(always)]
-    fn seen(&self, bucket: u64, slot: u32) -> Option<Seen<'_>> {
+    fn seen(&self, bucket: u64, slot: u32) -> Option<SeenRecord<'_>> {
         let record = self.slab.record(slot)?;
         let word = record.word.load(Ordering::Relaxed);
-        word::is_live(word, bucket).then_some(Seen { record, slot, word })
+        word::is_live(word, bucket).then_some(SeenRecord { record, slot, word })
     }
 
-    /// One past the last bucket of the extent that has a bucket, if one has. Nothing is held.
+    /// Returns the bucket behind the extent of a bucket, if it has one. It holds nothing.
     pub(crate) fn end_of(&self, bucket: u64) -> Option<u64> {
         self.index.find(bucket, |slot| {
             let record = self.slab.record(slot)?;
             let is_live = word::is_live(record.word.load(Ordering::Relaxed), bucket);
-            // Another extent's by now, if anything: never one that ends before the bucket.
+            // The record may be another extent's by now, but never of one that ends before the
+            // bucket.
             is_live.then(|| record.found(slot).end.max(bucket + 1))
         })
     }
 
-    /// Gives a reference back, and says whether it was the last and the editor waits
-    /// for that: then [`Editor::requeue`] is due.
+    /// Gives a reference back. Returns true if it was the last and the editor waits for it: then
+    /// call [`Editor::requeue`].
     ///
     /// # Panics
     ///
@@ -180,8 +182,8 @@ impl Table {
     }
 
     #[inline(always)]
-    fn give_back(record: &Record, slot: u32) -> bool {
-        // Release: what was done under the reference is done before it is given back.
+    fn give_back(record: &BucketRecord, slot: u32) -> bool {
+        // Release ordering: every access under the reference comes before its return.
         let old = record.word.fetch_sub(1, Ordering::Release);
         if word::references(old) == 0 {
             not_held(record, slot);
@@ -190,64 +192,64 @@ impl Table {
     }
 }
 
-/// A record that was of the wanted bucket when it was looked at.
+/// A record that was live and of the wanted bucket when `seek` looked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen<'a> {
-    record: &'a Record,
+pub(crate) struct SeenRecord<'a> {
+    record: &'a BucketRecord,
     slot: u32,
     word: u64,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> SeenRecord<'a> {
     /// Takes a reference, if the record is still of `bucket`, its extent reaches as far as the
     /// bucket `last`, and it permits that use.
     #[inline(always)] // on the path of every hit
-    pub(crate) fn hold(self, bucket: u64, last: u64, used: Use) -> Option<Held<'a>> {
+    pub(crate) fn hold(self, bucket: u64, last: u64, used: Use) -> Option<HeldRecord<'a>> {
         let Self { record, slot, word } = self;
         if !record.take_seen(bucket, word) {
             return None;
         }
-        let held = Held { record, slot };
+        let held = HeldRecord { record, slot };
         if record.serves(last, used) {
             return Some(held);
         }
-        // Whoever waits for that is looked after when the miss reaches the engine.
+        // The engine serves the waiter of this record when the miss reaches it.
         let _ = held.give_back();
         None
     }
 }
 
-/// A record that is held, by who gives it back soon: no need to look for it again.
+/// A record with a reference that its holder gives back soon, without another look-up.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "the reference is to be given back"]
-pub(crate) struct Held<'a> {
-    record: &'a Record,
+pub(crate) struct HeldRecord<'a> {
+    record: &'a BucketRecord,
     slot: u32,
 }
 
-impl Held<'_> {
+impl HeldRecord<'_> {
     /// The key of the extent.
     #[inline(always)]
     pub(crate) fn key(self) -> u64 {
         self.record.key()
     }
 
-    /// What [`Table::release`] asks for.
+    /// The slot, for [`BucketTable::release`].
     #[inline(always)]
     pub(crate) fn slot(self) -> u32 {
         self.slot
     }
 
-    /// As [`Table::release`].
+    /// As [`BucketTable::release`].
     #[inline(always)]
     #[must_use = "the editor may wait for the last reference"]
     pub(crate) fn give_back(self) -> bool {
-        Table::give_back(self.record, self.slot)
+        BucketTable::give_back(self.record, self.slot)
     }
 }
 
 #[cold]
-fn not_held(record: &Record, slot: u32) -> ! {
+fn not_held(record: &BucketRecord, slot: u32) -> ! {
     record.word.fetch_add(1, Ordering::Relaxed);
     panic!("record {slot} was given back more often than taken");
 }

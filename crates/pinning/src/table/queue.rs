@@ -1,31 +1,31 @@
-//! The queue of what may be given up: first in, first out, linked both ways by record
-//! number, so that any can be taken out of the middle (Firehose §3.2, Table 1). The
-//! links of records without a bucket string up the free ones.
+//! The queue of victims: first in, first out, doubly linked by record number. So any record can
+//! leave from the middle (Firehose §3.2, Table 1). The links of records without a bucket form the
+//! list of free records.
 
 /// No record.
 const NONE: u32 = u32::MAX;
-/// In `before`: the record is not in the queue.
+/// In `before`: the record is not queued.
 const OUT: u32 = u32::MAX - 1;
 
 #[derive(Clone, Copy, Debug)]
-struct Links {
+struct QueueLinks {
     before: u32,
     after: u32,
 }
 
-/// The queue, and the records that are free.
+/// The queue, and the free records.
 #[derive(Debug)]
-pub(super) struct Queue {
-    links: Vec<Links>,
+pub(super) struct VictimQueue {
+    links: Vec<QueueLinks>,
     first: u32,
     last: u32,
     len: usize,
     free: u32,
 }
 
-impl Queue {
+impl VictimQueue {
     pub(super) fn new() -> Self {
-        Queue {
+        VictimQueue {
             links: Vec::new(),
             first: NONE,
             last: NONE,
@@ -34,12 +34,12 @@ impl Queue {
         }
     }
 
-    /// How many are queued.
+    /// The number of queued records.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// The one queued longest.
+    /// The record that was queued longest.
     pub(super) fn first(&self) -> Option<u32> {
         (self.first != NONE).then_some(self.first)
     }
@@ -48,9 +48,9 @@ impl Queue {
         self.links[slot as usize].before != OUT
     }
 
-    /// Queues one that is not queued.
+    /// Queues a record that is not queued.
     pub(super) fn push(&mut self, slot: u32) {
-        self.links[slot as usize] = Links {
+        self.links[slot as usize] = QueueLinks {
             before: self.last,
             after: NONE,
         };
@@ -62,9 +62,9 @@ impl Queue {
         self.len += 1;
     }
 
-    /// Takes one out, from wherever it is; does nothing where it is not queued.
+    /// Removes a record, from wherever it is; does nothing if it is not queued.
     pub(super) fn take_out(&mut self, slot: u32) {
-        let Links { before, after } = self.links[slot as usize];
+        let QueueLinks { before, after } = self.links[slot as usize];
         if before == OUT {
             return;
         }
@@ -80,7 +80,7 @@ impl Queue {
         self.len -= 1;
     }
 
-    /// A free record, which is free no longer.
+    /// Takes a record from the free list.
     pub(super) fn pop_free(&mut self) -> Option<u32> {
         let slot = self.free;
         if slot == NONE {
@@ -96,16 +96,16 @@ impl Queue {
         self.free = slot;
     }
 
-    /// How many records there are links for.
+    /// The number of records that have links.
     pub(super) fn records(&self) -> u32 {
         self.links.len() as u32
     }
 
-    /// Adds links up to `records`, and strings the new records up as free, lowest first.
+    /// Adds links up to `records`, and adds the new records to the free list, lowest first.
     pub(super) fn grow(&mut self, records: u32) {
         let old = self.records();
         self.links.reserve_exact((records - old) as usize);
-        let unused = Links {
+        let unused = QueueLinks {
             before: OUT,
             after: NONE,
         };
@@ -115,8 +115,8 @@ impl Queue {
         }
     }
 
-    /// What the links take, in bytes.
+    /// The memory of the links, in bytes.
     pub(super) fn memory(&self) -> usize {
-        self.links.capacity() * size_of::<Links>()
+        self.links.capacity() * size_of::<QueueLinks>()
     }
 }

@@ -1,23 +1,23 @@
-//! The records, which never move: chunks that are added and never taken away.
+//! The records, which never move: the slab adds chunks and never frees one.
 //!
-//! Eight chunks of one size, then eight of twice that size: at most an eighth of the
-//! records stands unused after the table has grown, and the chunk of a record follows
-//! from its number without a search.
+//! There are eight chunks of one size, then eight of twice that size. So at most an eighth of the
+//! records is unused after the table has grown, and a record's number gives its chunk without a
+//! search.
 
 use crate::Use;
 use std::sync::OnceLock;
 
 use super::sync::{AtomicU64, Ordering};
 use super::word::{LIVE, taken};
-use super::{Extent, Found, word};
+use super::{Extent, FoundBucket, word};
 
-/// What a hit reads and writes of one bucket: half a cache line.
+/// The part of a bucket that a hit reads and writes: half a cache line.
 #[derive(Debug)]
 #[repr(align(32))]
-pub(super) struct Record {
-    /// Bucket, state and references (see [`word`]). The other fields are written
-    /// before this word says that the record is live, and not again while it is,
-    /// so who has counted a reference here reads them as they are meant.
+pub(super) struct BucketRecord {
+    /// Bucket, flags and references (see [`word`]). The other fields are written before this word
+    /// shows the record as live, and not again while it is live. So a thread with a reference reads
+    /// them consistently.
     pub(super) word: AtomicU64,
     key: AtomicU64,
     /// `base << 1 | writable`.
@@ -26,11 +26,11 @@ pub(super) struct Record {
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Record>() == 32);
+const _: () = assert!(size_of::<BucketRecord>() == 32);
 
-impl Record {
+impl BucketRecord {
     fn empty() -> Self {
-        Record {
+        BucketRecord {
             word: AtomicU64::new(0),
             key: AtomicU64::new(0),
             base: AtomicU64::new(0),
@@ -44,14 +44,14 @@ impl Record {
         self.take_seen(bucket, self.word.load(Ordering::Relaxed))
     }
 
-    /// As [`take`](Self::take), of a record whose word was looked at.
+    /// As [`take`](Self::take), for a word that was read already.
     #[inline(always)]
     pub(super) fn take_seen(&self, bucket: u64, mut old: u64) -> bool {
         while word::is_live(old, bucket) {
             let Some(new) = taken(old) else {
                 return false;
             };
-            // Acquire: the key is read as it was before the record became live.
+            // Acquire ordering: the key is read as it was before the record became live.
             match (self.word).compare_exchange_weak(old, new, Ordering::Acquire, Ordering::Relaxed)
             {
                 Ok(_) => return true,
@@ -61,7 +61,7 @@ impl Record {
         false
     }
 
-    /// Makes a record that nobody can find one of `bucket`.
+    /// Gives a record that nobody can find to `bucket`.
     pub(super) fn publish(&self, bucket: u64, extent: &Extent, references: u32) {
         self.key.store(extent.key, Ordering::Relaxed);
         let base = (extent.base << 1) | u64::from(extent.writable);
@@ -71,12 +71,12 @@ impl Record {
         self.word.store(word, Ordering::Release);
     }
 
-    /// Makes it impossible to take; `false` where somebody holds it.
+    /// Makes the record impossible to take; returns false if it is held.
     pub(super) fn shut(&self) -> bool {
         let mut old = self.word.load(Ordering::Relaxed);
         while word::references(old) == 0 {
             let new = old & !LIVE;
-            // Acquire: what its last holder did is done before it is given up.
+            // Acquire ordering: the last holder's accesses come before the eviction.
             match (self.word).compare_exchange_weak(old, new, Ordering::Acquire, Ordering::Relaxed)
             {
                 Ok(_) => return true,
@@ -86,12 +86,12 @@ impl Record {
         false
     }
 
-    /// Takes [`Record::shut`] back.
+    /// Undoes [`shut`](Self::shut).
     pub(super) fn reopen(&self) {
         self.word.fetch_or(LIVE, Ordering::Release);
     }
 
-    /// The extent, for who holds a reference or is the only one to change records.
+    /// The extent. The caller holds a reference, or is the only thread that changes records.
     #[inline]
     pub(super) fn extent(&self) -> Extent {
         let base = self.base.load(Ordering::Relaxed);
@@ -108,7 +108,7 @@ impl Record {
         self.key.load(Ordering::Relaxed)
     }
 
-    /// Whether its extent reaches as far as a bucket, and permits that use.
+    /// Returns true if the extent reaches as far as the bucket `last`, and permits that use.
     #[inline]
     pub(super) fn serves(&self, last: u64, used: Use) -> bool {
         last < self.end.load(Ordering::Relaxed)
@@ -116,14 +116,14 @@ impl Record {
     }
 
     #[inline]
-    pub(super) fn found(&self, slot: u32) -> Found {
+    pub(super) fn found(&self, slot: u32) -> FoundBucket {
         let Extent {
             key,
             base,
             end,
             writable,
         } = self.extent();
-        Found {
+        FoundBucket {
             slot,
             key,
             base,
@@ -135,48 +135,49 @@ impl Record {
 
 /// The first chunks hold `2^(FIRST - 3)` records.
 const FIRST: u32 = 6;
-/// How many sizes of chunks there are.
+/// The number of sizes of chunks.
 const SIZES: usize = 26 - FIRST as usize;
 
-/// How many records a slab can hold.
+/// The number of records that a slab can hold.
 pub(super) const MAX_RECORDS: u32 = (1 << 26) - (1 << FIRST);
 
 /// The chunks of one size.
-type Eight = [OnceLock<Box<[Record]>>; 8];
+type Eight = [OnceLock<Box<[BucketRecord]>>; 8];
 
 /// The records by number.
 #[derive(Debug)]
-pub(super) struct Slab {
-    // Boxed by eights, or the empty places would outweigh the records of a small table.
+pub(super) struct RecordSlab {
+    // The groups of eight are boxed, because the empty places would outweigh the records of a small
+    // table.
     chunks: [OnceLock<Box<Eight>>; SIZES],
 }
 
-impl Slab {
+impl RecordSlab {
     pub(super) fn new() -> Self {
-        Slab {
+        RecordSlab {
             chunks: [const { OnceLock::new() }; SIZES],
         }
     }
 
-    /// A record; `None` where there is none of that number yet.
+    /// Returns a record, or `None` if there is none of that number yet.
     #[inline(always)]
-    pub(super) fn record(&self, slot: u32) -> Option<&Record> {
+    pub(super) fn record(&self, slot: u32) -> Option<&BucketRecord> {
         let place = locate(slot)?;
         let eight = self.chunks.get(place.size)?.get()?;
         eight[place.chunk].get()?.get(place.offset)
     }
 
-    /// Adds the chunk in which `slot` is, if it is not there; gives back how many
-    /// records there are then.
+    /// Adds the chunk of `slot`, if it is not there. Returns the number of records up to the end of
+    /// that chunk.
     pub(super) fn reach(&self, slot: u32) -> u32 {
         let place = locate(slot).expect("a slot is below MAX_RECORDS");
         let eight = self.chunks[place.size].get_or_init(Box::default);
         let records = eight[place.chunk]
-            .get_or_init(|| (0..place.records).map(|_| Record::empty()).collect());
+            .get_or_init(|| (0..place.records).map(|_| BucketRecord::empty()).collect());
         slot - place.offset as u32 + records.len() as u32
     }
 
-    /// What the records take beyond the slab itself, in bytes.
+    /// The memory of the records beyond the slab itself, in bytes.
     pub(super) fn memory(&self) -> usize {
         let eights = self.chunks.iter().filter_map(OnceLock::get);
         let of_eight = |eight: &Eight| {
@@ -187,23 +188,23 @@ impl Slab {
     }
 }
 
-/// Where a record is.
-struct Place {
+/// The position of a record in the chunks.
+struct ChunkPosition {
     size: usize,
     chunk: usize,
     offset: usize,
-    /// How many are in that chunk.
+    /// The number of records in that chunk.
     records: u32,
 }
 
-/// Like a floating-point number: the exponent is the size, the three bits below the
-/// leading one are the chunk.
+/// The position of a slot, found as in a floating-point number: the exponent is the size, and the
+/// three bits below the leading one are the chunk.
 #[inline]
-fn locate(slot: u32) -> Option<Place> {
+fn locate(slot: u32) -> Option<ChunkPosition> {
     let number = slot.checked_add(1 << FIRST)?;
     let exponent = number.ilog2();
     let records = 1 << (exponent - 3);
-    Some(Place {
+    Some(ChunkPosition {
         size: (exponent - FIRST) as usize,
         chunk: (number >> (exponent - 3) & 7) as usize,
         offset: (number & (records - 1)) as usize,
@@ -238,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_record_that_is_not_there_is_not_found() {
-        let slab = Slab::new();
+        let slab = RecordSlab::new();
         assert!(slab.record(0).is_none());
         assert_eq!(slab.reach(0), 8);
         assert!(slab.record(7).is_some());

@@ -1,4 +1,5 @@
-//! The atomics of the tables and of what threads share beside them: the real ones, or loom's under its model checker.
+//! The atomics of the tables and of the other shared state: the real ones, or loom's under its
+//! model checker.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};

@@ -1,26 +1,25 @@
-//! The word of a record: whose it is, whether it can be taken, who holds it.
+//! The word of a record: its bucket, its flags and its count of references.
 //!
-//! `bucket (40) | LIVE | HIT | AWAITED | references (21)`. Bucket and count share one
-//! word so that one compare-and-swap finds out that the record is still of the wanted
-//! bucket and counts the reference: a record that was given up and used for another
-//! bucket in between cannot be taken by mistake.
+//! The layout is `bucket (40) | LIVE | HIT | AWAITED | references (21)`. Bucket and count share one
+//! word, so that one compare-and-swap both checks the bucket and counts the reference. So nobody
+//! takes a record by mistake that was evicted and given to another bucket in between.
 
-/// How many bits hold the references.
+/// The number of bits of the reference count.
 const REFERENCE_BITS: u32 = 21;
 
-/// The most references one record counts. One more is refused.
+/// The most references that one record counts. One more is refused.
 pub const MAX_REFERENCES: u32 = (1 << REFERENCE_BITS) - 1;
 
-/// Somebody waits for the last reference to be given back.
+/// Flag: the editor waits for the last reference to be given back.
 pub(super) const AWAITED: u64 = 1 << REFERENCE_BITS;
-/// It was taken since somebody last looked for a victim here.
+/// Flag: the record was taken since the last look for a victim.
 pub(super) const HIT: u64 = AWAITED << 1;
-/// It can be taken.
+/// Flag: the record can be taken.
 pub(super) const LIVE: u64 = HIT << 1;
 
 const BUCKET_SHIFT: u32 = REFERENCE_BITS + 3;
 
-/// How many bits number a bucket.
+/// The number of bits of a bucket's number.
 pub(super) const BUCKET_BITS: u32 = 64 - BUCKET_SHIFT;
 
 /// The word of a live record.
@@ -34,20 +33,20 @@ pub(super) fn bucket(word: u64) -> u64 {
     word >> BUCKET_SHIFT
 }
 
-/// How many hold it.
+/// The number of references.
 #[inline]
 pub(super) fn references(word: u64) -> u32 {
     (word & u64::from(MAX_REFERENCES)) as u32
 }
 
-/// Whether it is of `of`, and can be taken.
+/// Returns true if the record is of the bucket `of`, and can be taken.
 #[inline]
 pub(super) fn is_live(word: u64, of: u64) -> bool {
     // One comparison: LIVE is the highest bit below the bucket.
     word >> (BUCKET_SHIFT - 1) == (of << 1) | 1
 }
 
-/// The word with one reference more and the mark of a hit; `None` where it cannot be counted.
+/// The word with one more reference and the mark of a hit; `None` where the count is full.
 #[inline]
 pub(super) fn taken(word: u64) -> Option<u64> {
     (references(word) < MAX_REFERENCES).then(|| (word | HIT) + 1)

@@ -1,15 +1,15 @@
-//! What must hold after every step, and at the end.
+//! The conditions that hold after every step, and at the end.
 
 use std::collections::BTreeSet;
 
 use hydrant_pinning::{Direction, Message, Run};
 
 use super::{
-    World,
-    model::{Known, overlap},
+    EngineWorld,
+    model::{KnownOperation, overlap},
 };
 
-impl World {
+impl EngineWorld {
     pub(crate) fn check(&self) {
         for (rank, own) in self.ranks.iter().enumerate() {
             if own.lost || Some(rank) == self.hostile {
@@ -36,13 +36,13 @@ impl World {
         }
     }
 
-    /// What may come and go is registered only while an operation is under way that uses some
-    /// of it, or a peer pulls what lasts beside it in the same extent.
+    /// Transient memory is registered only while an operation in flight uses a part of it. The
+    /// exception is a peer's pull of persistent memory beside it in the same extent.
     pub(super) fn check_passing(&self, rank: usize) {
         let own = &self.ranks[rank];
         for (key, it) in &own.nic.keys {
             let (addr, len) = own.memory.span(it.run);
-            let uses = |known: &Known| {
+            let uses = |known: &KnownOperation| {
                 let own = known.rank == rank && overlap(known.local, known.len, addr, len);
                 let pulled = known.direction == Direction::Get && !self.plan.reads;
                 let pulls = known.peer == rank && overlap(known.remote, known.len, addr, len);
@@ -52,7 +52,7 @@ impl World {
                 own.kept == Some(it.run)
                     || own.memory.lasts_everywhere(it.run)
                     || !own.revoking.is_empty()
-                    // What is foreseen holds it, closed, until all of it is there.
+                    // Foreseen memory is held, closed, until all of it is registered.
                     || own.pinning.values().any(|run| run.overlaps(it.run))
                     || self.book.known.values().any(uses),
                 "key {key} of rank {rank} outlives its operation: {it:?}"
@@ -60,7 +60,7 @@ impl World {
         }
     }
 
-    /// What a target counts as attached is what its asker has, or is on its way between them.
+    /// The buckets that a target counts as attached are with its asker, or in flight between them.
     pub(super) fn check_pair(&self, asker: usize, target: usize) {
         let mut there = self.ranks[asker].engine.attached_at(target as u32);
         let sum = |runs: &[Run]| runs.iter().map(|run| run.count).sum::<u64>();
@@ -76,7 +76,7 @@ impl World {
             };
         }
         let mut lent = self.ranks[target].engine.lent_to(asker as u32);
-        // What was lent may have been asked back since, on the same way.
+        // A loan may have been recalled since, in the same channel.
         let mut to_come = 0;
         for (message, _) in on_its_way(target, asker) {
             match message {

@@ -1,11 +1,13 @@
-//! Doing what engines say, in whatever order, and checking that they may say so.
+//! Carries the engines' decisions out in any order, and checks that they are allowed.
 
 use hydrant_pinning::{
-    Action, Ask, Attached, Decisions, Detached, Direction, Error, Operation, Own, Region, Run,
-    Strategy,
+    Action, Advice, Attached, Decisions, Detached, Direction, EngineOperation, Error, OwnMemory,
+    Region, Run, Strategy,
 };
 
-use super::{Event, Revoking, Then, Transfer, World, model::Known, plan::Step};
+use super::{
+    EngineWorld, Revoking, Then, WorldEvent, WorldTransfer, model::KnownOperation, plan::WorldStep,
+};
 
 /// The region of memory that is foreseen to be needed.
 pub(super) const AHEAD: Region = Region(u64::MAX - 1);
@@ -13,13 +15,13 @@ pub(super) const AHEAD: Region = Region(u64::MAX - 1);
 /// The key of memory that is reached without registration.
 const ANY: u64 = u64::MAX;
 
-impl World {
-    pub(crate) fn step(&mut self, step: &Step) {
+impl EngineWorld {
+    pub(crate) fn step(&mut self, step: &WorldStep) {
         self.steps += 1;
         self.tell_time();
         self.help();
         match *step {
-            Step::Begin {
+            WorldStep::Begin {
                 rank,
                 peer,
                 direction,
@@ -27,22 +29,22 @@ impl World {
                 remote,
                 len,
             } => self.begin(rank, peer, direction, local, remote, len),
-            Step::Advance(which) => self.advance(usize::from(which)),
-            Step::Flush(seed) => {
+            WorldStep::Advance(which) => self.advance(usize::from(which)),
+            WorldStep::Flush(seed) => {
                 for _ in 0..seed % 64 {
                     let which = self.draw(1 << 16) as usize;
                     self.advance(which);
                 }
             }
-            Step::Drain => self.drain(),
-            Step::Revoke {
+            WorldStep::Drain => self.drain(),
+            WorldStep::Revoke {
                 rank,
                 page,
                 pages,
                 unmap,
             } => self.revoke(rank, page, pages, unmap),
-            Step::Lend { rank, page, pages } => self.lend(rank, page, pages),
-            Step::Restore(rank) => {
+            WorldStep::Lend { rank, page, pages } => self.lend(rank, page, pages),
+            WorldStep::Restore(rank) => {
                 let rank = usize::from(rank) % self.ranks.len();
                 if self.ranks[rank].revoking.is_empty() {
                     let own = &mut self.ranks[rank];
@@ -51,12 +53,12 @@ impl World {
                     own.memory.restore(addr, len, |run| own.nic.touches(run));
                 }
             }
-            Step::Pin {
+            WorldStep::Pin {
                 rank,
                 bucket,
                 buckets,
             } => self.pin(rank, bucket, buckets),
-            Step::Foresee {
+            WorldStep::Foresee {
                 rank,
                 peer,
                 direction,
@@ -64,21 +66,21 @@ impl World {
                 buckets,
                 soon,
             } => self.foresee((rank, peer), direction, (bucket, buckets), soon),
-            Step::FailRegistrations(often) => {
+            WorldStep::FailRegistrations(often) => {
                 self.fail_registrations = match often {
                     0..180 => 0,
                     180..250 => 2 + u32::from(often) % 6,
                     _ => 1,
                 }
             }
-            Step::FailTransfers(fail) => self.fail_transfers = fail,
-            Step::Lose(rank) => self.lose(usize::from(rank) % self.ranks.len()),
+            WorldStep::FailTransfers(fail) => self.fail_transfers = fail,
+            WorldStep::Lose(rank) => self.lose(usize::from(rank) % self.ranks.len()),
         }
         self.remap();
         self.check();
     }
 
-    /// Every step takes as long as the next, by which `auto` chooses.
+    /// Advances the time that `auto` chooses by; every step takes the same time.
     fn tell_time(&mut self) {
         for own in &mut self.ranks {
             if own.engine.wants_time() {
@@ -87,13 +89,14 @@ impl World {
         }
     }
 
-    /// Until nothing is under way any more.
+    /// Steps until nothing is in flight.
     pub(crate) fn drain(&mut self) {
         self.fail_transfers = false;
         let mut helps = 200;
         for _ in 0..300_000 {
             if self.things() == 0 {
-                // While a rank answers nobody, some may wait for it and others for those.
+                // While the hostile rank answers nobody, some ranks may wait for it, and others for
+                // those.
                 if self.hostile.is_none_or(|rank| self.ranks[rank].lost) {
                     self.check_end();
                 }
@@ -150,8 +153,8 @@ impl World {
                 4 * bucket,
             ][(len >> 3) as usize % 5],
         });
-        // Some places are busier than others.
-        let place = |memory: &super::memory::Memory, at: u32| {
+        // Some addresses are busier than others.
+        let place = |memory: &super::memory::ModelMemory, at: u32| {
             let room = memory.len().saturating_sub(len) + 1;
             let at = u64::from(at >> 2)
                 % if at.is_multiple_of(4) {
@@ -168,7 +171,7 @@ impl World {
             place(&self.ranks[rank].memory, local),
             place(&self.ranks[peer].memory, remote),
         );
-        // Some go on where the last one ended.
+        // Some operations go on where the last one ended.
         let after = self.after.get(&(rank, peer, direction)).copied();
         let (local, remote) = match after.filter(|_| len.is_multiple_of(3)) {
             Some((local, remote))
@@ -184,7 +187,7 @@ impl World {
         self.start(rank, peer, direction, local, remote, len);
     }
 
-    /// What a helper does with its own rank's memory, at any time.
+    /// Acts as a helper on its own rank's memory, at any time.
     fn help(&mut self) {
         if self.plan.strategy != Strategy::Foresight || self.draw(3) > 0 {
             return;
@@ -194,7 +197,7 @@ impl World {
             return;
         }
         let bucket = self.plan.bucket();
-        // As often as not the same few.
+        // Half of the actions are on the same few buckets.
         let places = if self.draw(2) == 0 {
             8
         } else {
@@ -265,7 +268,7 @@ impl World {
         }
         let memory = &self.ranks[peer].memory;
         let (len, bucket_bytes) = (memory.len(), self.plan.bucket());
-        // As often as not the same few.
+        // Half of the actions are on the same few buckets.
         let places = match bucket % 2 {
             0 => (len / bucket_bytes).clamp(1, 4),
             _ => (len / bucket_bytes).max(1),
@@ -273,7 +276,7 @@ impl World {
         let start = memory.base() + u64::from(bucket >> 1) % places * bucket_bytes;
         let bytes = (1 + u64::from(buckets % 6)) * bucket_bytes;
         let bytes = bytes.min(memory.base() + len - start);
-        // Now and then what was foreseen before, which may be there by now.
+        // Now and then the memory was foreseen before, and may be attached by now.
         let mut again =
             (self.foreseen.keys()).filter(|(of, ..)| soon && bucket % 4 == 3 && *of == rank);
         let (peer, there) = match again.next_back() {
@@ -311,7 +314,7 @@ impl World {
         self.perform(rank, out, &[]);
     }
 
-    /// What was foreseen and refused is so no more, and nobody gives it back.
+    /// Forgets foreseen memory that was refused, which nobody gives back.
     fn look_at_foreseen(&mut self) {
         let Self {
             foreseen, ranks, ..
@@ -327,7 +330,7 @@ impl World {
         });
     }
 
-    /// Nothing is foreseen any more: then nobody holds anything of another's.
+    /// Ends all expectations, so that nobody holds memory of another rank.
     pub(crate) fn foresee_nothing(&mut self) {
         for (rank, peer, there) in std::mem::take(&mut self.foreseen).into_keys() {
             let mut out = Decisions::default();
@@ -369,7 +372,7 @@ impl World {
             .may_peer(remote, len, direction.remote())
             .is_ok();
         let unsure = theirs.lost || Some(peer) == self.hostile;
-        let mut known = Known {
+        let mut known = KnownOperation {
             rank,
             peer,
             direction,
@@ -392,28 +395,30 @@ impl World {
         let hot = self.ranks[rank].engine.hot().clone();
         let moves = direction == Direction::Put || self.plan.reads;
         let own = self.stands(rank, direction, local, len);
-        // Of a bucket of several pages, some may be gone though others last.
+        // Some pages of a bucket may be gone though others last.
         let copied = self.plan.pages > 1 && !self.ranks[peer].memory.lasts(remote, len);
         let hit = match own {
-            Own::Persistent if moves && !copied => {
+            OwnMemory::Persistent if moves && !copied => {
                 hot.hit(peer as u32, remote, local, len, direction)
             }
-            Own::Inline if !copied => hot.hit_remote(peer as u32, remote, len),
+            OwnMemory::Inline if !copied => hot.hit_remote(peer as u32, remote, len),
             _ => None,
         };
         let ask = match hit {
             None if moves && !copied => hot.ask(direction, len),
-            _ => Ask::Engine,
+            _ => Advice::Engine,
         };
         let hit = match (ask, own) {
-            (Ask::Hit | Ask::Time, Own::Persistent) => {
-                hot.hit_asked(peer as u32, remote, local, len, direction)
+            (Advice::Hit | Advice::Time, OwnMemory::Persistent) => {
+                hot.hit_unless_crowded(peer as u32, remote, local, len, direction)
             }
-            (Ask::Hit | Ask::Time, Own::Inline) => hot.hit_remote_asked(peer as u32, remote, len),
+            (Advice::Hit | Advice::Time, OwnMemory::Inline) => {
+                hot.hit_remote_unless_crowded(peer as u32, remote, len)
+            }
             _ => hit,
         };
         let hit = match hit {
-            Some(hit) if ask == Ask::Time => {
+            Some(hit) if ask == Advice::Time => {
                 let nanos = self.draw(4000);
                 let engine = &mut self.ranks[rank].engine;
                 let timed = engine.time_hit(peer as u32, direction, len);
@@ -429,16 +434,16 @@ impl World {
             hit => hit,
         };
         match own {
-            Own::Persistent => {}
-            Own::Transient => self.transient += 1,
-            Own::Inline => self.inline += 1,
+            OwnMemory::Persistent => {}
+            OwnMemory::Transient => self.transient += 1,
+            OwnMemory::Inline => self.inline += 1,
         }
         if let Some(hit) = hit.map(|hit| hit.keep()) {
             self.book.known.insert(op, known);
             self.hits += 1;
             self.ranks[rank].hits.push(hit);
-            let taken = (own == Own::Inline).then(|| self.taken(rank, local, len));
-            self.events.push(Event::HitMoves {
+            let taken = (own == OwnMemory::Inline).then(|| self.taken(rank, local, len));
+            self.events.push(WorldEvent::HitMoves {
                 rank,
                 op,
                 hit,
@@ -446,7 +451,7 @@ impl World {
             });
             return;
         }
-        let operation = Operation {
+        let operation = EngineOperation {
             id: op,
             peer: peer as u32,
             direction,
@@ -455,7 +460,7 @@ impl World {
             remote,
             len,
             own,
-            copied: copied || ask == Ask::Copy,
+            copied: copied || ask == Advice::Copy,
         };
         let mut out = Decisions::default();
         let begun = self.ranks[rank].engine.begin(operation, &mut out);
@@ -464,32 +469,38 @@ impl World {
         self.perform(rank, out, &[]);
     }
 
-    /// How the own memory of an operation stands.
-    pub(super) fn stands(&self, rank: usize, direction: Direction, local: u64, len: u64) -> Own {
+    /// The lifetime of an operation's own memory.
+    pub(super) fn stands(
+        &self,
+        rank: usize,
+        direction: Direction,
+        local: u64,
+        len: u64,
+    ) -> OwnMemory {
         if direction == Direction::Put
             && len <= self.plan.inline
             && self.plan.strategy != Strategy::Paging
         {
-            Own::Inline
+            OwnMemory::Inline
         } else if self.ranks[rank].memory.lasts(local, len) {
-            Own::Persistent
+            OwnMemory::Persistent
         } else {
-            Own::Transient
+            OwnMemory::Transient
         }
     }
 
-    /// What the NIC takes along.
+    /// The data that the NIC takes inline.
     pub(super) fn taken(&self, rank: usize, local: u64, len: u64) -> Vec<u8> {
         assert!(len <= self.plan.inline, "{len} bytes are too many");
         self.ranks[rank].memory.bytes(local, len).to_vec()
     }
 
-    /// All memory that may come and go does, but for what operations of its own rank use.
+    /// Maps all transient memory anew, except memory that operations of its own rank use.
     pub(super) fn remap(&mut self) {
         let Self { ranks, book, .. } = self;
         for (rank, own) in ranks.iter_mut().enumerate() {
             own.memory.remap(|addr, len| {
-                let uses = |known: &Known| {
+                let uses = |known: &KnownOperation| {
                     known.rank == rank && super::model::overlap(known.local, known.len, addr, len)
                 };
                 book.known.values().any(uses)
@@ -497,7 +508,7 @@ impl World {
         }
     }
 
-    /// Whether nobody says what of a peer's registrations is not used any more.
+    /// Returns true if no peer tells which registrations are unused.
     pub(super) fn keeps(&self) -> bool {
         self.plan.strategy == Strategy::Rendezvous { unpin: false }
     }
@@ -524,9 +535,10 @@ impl World {
             if self.ranks[to].lost {
                 return;
             }
-            match Some(to) == self.hostile {
-                true => self.misanswer(from, &bytes),
-                false => self.deliver(from, to, &bytes),
+            if Some(to) == self.hostile {
+                self.misanswer(from, &bytes)
+            } else {
+                self.deliver(from, to, &bytes)
             }
         }
     }
@@ -553,7 +565,7 @@ impl World {
                     self.wide += u64::from(preferred != need);
                     nic.buckets += preferred.count;
                     assert!(nic.buckets <= limits.total, "{} of {limits:?}", nic.buckets);
-                    self.events.push(Event::Registered {
+                    self.events.push(WorldEvent::Registered {
                         rank,
                         id,
                         need,
@@ -563,7 +575,7 @@ impl World {
                 Action::Deregister { id, key, run } => {
                     let gone = self.ranks[rank].nic.keys.remove(&key);
                     assert_eq!(gone.map(|it| it.run), Some(run), "deregistered twice");
-                    self.events.push(Event::Deregistered { rank, id, run });
+                    self.events.push(WorldEvent::Deregistered { rank, id, run });
                 }
                 Action::Transfer {
                     id,
@@ -580,7 +592,7 @@ impl World {
                     assert!(!inline || direction == Direction::Put);
                     assert!(last_of.is_none() || inline, "it reads the buffer");
                     let taken = inline.then(|| self.taken(rank, local, len));
-                    self.events.push(Event::Transfer(Transfer {
+                    self.events.push(WorldEvent::Transfer(WorldTransfer {
                         taken,
                         rank,
                         id,
@@ -631,15 +643,15 @@ impl World {
         }
     }
 
-    pub(super) fn happen(&mut self, event: Event) {
+    pub(super) fn happen(&mut self, event: WorldEvent) {
         let of = match &event {
-            Event::Transfer(transfer) => transfer.rank,
-            Event::Registered { rank, .. }
-            | Event::Deregistered { rank, .. }
-            | Event::Transferred { rank, .. }
-            | Event::HitMoves { rank, .. }
-            | Event::HitEnds { rank, .. }
-            | Event::Lost { rank, .. } => *rank,
+            WorldEvent::Transfer(transfer) => transfer.rank,
+            WorldEvent::Registered { rank, .. }
+            | WorldEvent::Deregistered { rank, .. }
+            | WorldEvent::Transferred { rank, .. }
+            | WorldEvent::HitMoves { rank, .. }
+            | WorldEvent::HitEnds { rank, .. }
+            | WorldEvent::Lost { rank, .. } => *rank,
         };
         if self.ranks[of].lost {
             return;
@@ -647,7 +659,7 @@ impl World {
         self.note(&event);
         let mut out = Decisions::default();
         match event {
-            Event::Registered {
+            WorldEvent::Registered {
                 rank,
                 id,
                 need,
@@ -658,29 +670,29 @@ impl World {
                 self.ranks[rank].nic.buckets -= preferred.count - kept;
                 self.ranks[rank].engine.registered(id, result, &mut out);
             }
-            Event::Deregistered { rank, id, run } => {
+            WorldEvent::Deregistered { rank, id, run } => {
                 self.ranks[rank].nic.buckets -= run.count;
                 self.ranks[rank].engine.deregistered(id, &mut out);
             }
-            Event::Transfer(it) => {
+            WorldEvent::Transfer(it) => {
                 let result = self.transfer(&it);
-                self.events.push(Event::Transferred {
+                self.events.push(WorldEvent::Transferred {
                     rank: it.rank,
                     id: it.id,
                     result,
                 });
             }
-            Event::Transferred { rank, id, result } => {
+            WorldEvent::Transferred { rank, id, result } => {
                 self.ranks[rank].engine.transferred(id, result, &mut out);
             }
-            Event::HitMoves {
+            WorldEvent::HitMoves {
                 rank,
                 op,
                 hit,
                 taken,
             } => {
                 let known = self.book.known[&op].clone();
-                let result = self.transfer(&Transfer {
+                let result = self.transfer(&WorldTransfer {
                     rank,
                     id: 0,
                     peer: known.peer as u32,
@@ -692,14 +704,14 @@ impl World {
                     len: known.len,
                     taken,
                 });
-                self.events.push(Event::HitEnds {
+                self.events.push(WorldEvent::HitEnds {
                     rank,
                     op,
                     hit,
                     result,
                 });
             }
-            Event::HitEnds {
+            WorldEvent::HitEnds {
                 rank,
                 op,
                 hit,
@@ -713,7 +725,7 @@ impl World {
                 }
                 self.done(rank, op, result);
             }
-            Event::Lost { rank, who } => {
+            WorldEvent::Lost { rank, who } => {
                 self.ranks[rank].knows_lost.insert(who);
                 self.ranks[rank].engine.peer_lost(who, &mut out);
             }

@@ -1,21 +1,21 @@
-//! A rank that keeps no rule: it sends bytes, messages that nobody waits for, and answers that
-//! are nearly right.
+//! A hostile rank: it sends random bytes, messages that nobody waits for, and answers that are
+//! nearly right.
 
 use hydrant_pinning::{
     Message, Refusal, Region, Run,
-    wire::{Grant, Granted, MAX_LIST, Move, Need, Piggyback, Place},
+    wire::{Grant, Granted, MAX_LIST, Move, Need, Piggyback, PullDestination},
 };
 
-use super::{Event, World};
+use super::{EngineWorld, WorldEvent};
 
-impl World {
-    /// From now on, rank 0 does as it likes.
+impl EngineWorld {
+    /// Makes rank 0 hostile from now on.
     pub(crate) fn with_hostile(mut self) -> Self {
         self.hostile = Some(0);
         self
     }
 
-    /// The hostile rank sends something.
+    /// Sends something from the hostile rank.
     pub(crate) fn offend(&mut self) {
         let Some(hostile) = self.hostile.filter(|rank| !self.ranks[*rank].lost) else {
             return;
@@ -36,13 +36,12 @@ impl World {
         queue.push_back(bytes);
     }
 
-    /// The hostile rank attaches what it can at another and borrows what it can, and gives
-    /// nothing back.
+    /// Attaches and borrows as much as possible at another rank, and gives nothing back.
     pub(crate) fn grab(&mut self, target: usize) {
         let hostile = self.hostile.expect("there is one");
         let first = self.ranks[target].memory.base() / self.plan.bucket();
         let all = self.plan.memory;
-        // What it was lent it knows only after it asked.
+        // The rank learns of a loan only after it asked.
         for bucket in (0..all).chain(0..all) {
             let run = Run {
                 first: first + bucket,
@@ -67,7 +66,7 @@ impl World {
         }
     }
 
-    /// A message to the hostile rank: it answers it, more or less.
+    /// Answers a message to the hostile rank, more or less.
     pub(crate) fn misanswer(&mut self, from: usize, bytes: &[u8]) {
         let Ok((message, _)) = Message::decode(bytes) else {
             panic!("an honest rank sends messages");
@@ -139,20 +138,20 @@ impl World {
         queue.push_back(bytes);
     }
 
-    /// The hostile rank is found out, and gone.
+    /// Counts the hostile rank as lost, after it was found out.
     pub(crate) fn expel(&mut self) {
         let hostile = self.hostile.expect("there is one");
         self.ranks[hostile].lost = true;
         self.channels.retain(|(_, to), _| *to != hostile);
         for rank in 1..self.ranks.len() {
-            self.events.push(Event::Lost {
+            self.events.push(WorldEvent::Lost {
                 rank,
                 who: hostile as u32,
             });
         }
     }
 
-    /// Something that somebody else sent, with a bit of it changed.
+    /// A message that somebody else sent, with one bit changed.
     fn overheard(&mut self) -> Vec<u8> {
         let sent = self.channels.values().flatten();
         let mut sent: Vec<Vec<u8>> = sent.take(32).cloned().collect();
@@ -197,7 +196,7 @@ impl World {
         }
     }
 
-    /// The name of something: most are counted from one.
+    /// A name: most names are counted from one.
     fn some_name(&mut self) -> u64 {
         let range = 1 + self.next;
         if self.draw(8) == 0 {
@@ -331,7 +330,7 @@ impl World {
             }
             9 => {
                 let count = self.draw(4);
-                let places = (0..count).map(|_| Place {
+                let places = (0..count).map(|_| PullDestination {
                     key: self.draw(100),
                     addr: self.number(),
                     len: if self.draw(6) == 0 {

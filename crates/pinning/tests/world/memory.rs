@@ -1,10 +1,10 @@
-//! The memory of a rank: bytes, and what may be done with each page.
+//! The memory of a rank: bytes, and the access rights of each page.
 
 use hydrant_pinning::{Refusal, Run, Use};
 
-use super::plan::{PAGE, Plan};
+use super::plan::{PAGE, WorldPlan};
 
-/// How a page stands.
+/// The state of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Page {
     ReadWrite,
@@ -12,25 +12,25 @@ pub(crate) enum Page {
     Unmapped,
 }
 
-pub(crate) struct Memory {
+pub(crate) struct ModelMemory {
     base: u64,
     bucket: u64,
     bytes: Vec<u8>,
     pages: Vec<Page>,
-    /// Whether peers may use it.
+    /// True if peers may use the page.
     lent: Vec<bool>,
-    /// Pages at the start are read-only, some others unmapped.
+    /// Pages at the start are read-only, and some others are unmapped.
     first: Vec<Page>,
-    /// Whether it goes only after it was taken back, whatever else it does.
+    /// True if the page goes only after it was taken back.
     lasts: Vec<bool>,
-    /// Pages that lasted at first.
+    /// The pages that lasted at first.
     lasted: Vec<bool>,
-    /// Counts up when a page is mapped anew: what was registered before shows the old one.
+    /// The number of times that each page was mapped: an older registration shows the old page.
     mapped: Vec<u64>,
 }
 
-impl Memory {
-    pub(crate) fn new(plan: &Plan, rank: u32) -> Self {
+impl ModelMemory {
+    pub(crate) fn new(plan: &WorldPlan, rank: u32) -> Self {
         let bucket = plan.bucket();
         let pages = (plan.memory as usize) * plan.pages;
         let first: Vec<Page> = (0..pages)
@@ -41,7 +41,7 @@ impl Memory {
             })
             .collect();
         let fill = |at: usize| (at as u64 * 31 + u64::from(rank) * 101 + (at as u64 >> 9)) as u8;
-        // Stretches that last, of no length that buckets know, beside others that do not.
+        // Persistent stretches, of lengths that do not fit buckets, lie beside transient ones.
         let lasts: Vec<bool> = (0..pages)
             .map(|page| plan.follows || (page / 7 + plan.seed as usize).is_multiple_of(2))
             .collect();
@@ -89,7 +89,7 @@ impl Memory {
         Some(at / PAGE..(at + len as usize).div_ceil(PAGE))
     }
 
-    /// Whether bytes may be used by their own rank.
+    /// Returns true if the own rank may use the bytes.
     pub(crate) fn may(&self, addr: u64, len: u64, used: Use) -> Result<(), Refusal> {
         let pages = self.pages_of(addr, len).ok_or(Refusal::NotMapped)?;
         for page in &self.pages[pages] {
@@ -102,7 +102,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Whether a peer may use bytes.
+    /// Returns true if a peer may use the bytes.
     pub(crate) fn may_peer(&self, addr: u64, len: u64, used: Use) -> Result<(), Refusal> {
         let pages = self.pages_of(addr, len).ok_or(Refusal::NotMapped)?;
         if self.lent[pages].contains(&false) {
@@ -118,7 +118,7 @@ impl Memory {
         )
     }
 
-    /// Whether some page of the buckets is lent to peers.
+    /// Returns true if any page of the buckets is lent to peers.
     pub(crate) fn is_near(&self, run: Run) -> bool {
         let (addr, len) = self.span(run);
         let end = addr.saturating_add(len).min(self.base + self.len());
@@ -129,7 +129,7 @@ impl Memory {
                 .is_some_and(|pages| self.lent[pages].contains(&true))
     }
 
-    /// What of `preferred` around `need` is mapped, and whether it is writable.
+    /// The mapped part of `preferred` around `need`, and true if it is writable.
     pub(crate) fn clip(&self, need: Run, preferred: Run) -> Result<(Run, bool), Refusal> {
         let mapped = |bucket: u64| {
             let (addr, len) = self.span(Run {
@@ -156,7 +156,7 @@ impl Memory {
         Ok((run, self.may(addr, len, Use::Write).is_ok()))
     }
 
-    /// Pages, by number, as a range of addresses within the memory.
+    /// The address range of pages, by number.
     pub(crate) fn range(&self, page: u16, pages: u16) -> (u64, u64) {
         let all = self.pages.len();
         let page = usize::from(page) % all;
@@ -170,7 +170,7 @@ impl Memory {
         }
     }
 
-    /// Some of the pages from one on that are lent to nobody.
+    /// The unlent pages from one on.
     pub(crate) fn unlent(&self, page: u16, pages: u16) -> Option<(u64, u64)> {
         let all = self.pages.len();
         let start = usize::from(page) % all;
@@ -180,12 +180,12 @@ impl Memory {
         Some((self.base + (first * PAGE) as u64, (count * PAGE) as u64))
     }
 
-    /// Whether all bytes last.
+    /// Returns true if all bytes last.
     pub(crate) fn lasts(&self, addr: u64, len: u64) -> bool {
         (self.pages_of(addr, len)).is_some_and(|pages| self.lasts[pages].iter().all(|it| *it))
     }
 
-    /// Whether some page of each bucket lasts.
+    /// Returns true if each bucket has a page that lasts.
     pub(crate) fn lasts_everywhere(&self, run: Run) -> bool {
         let page = PAGE as u64;
         let lasts = |at: u64| self.lasts(at, 1);
@@ -194,7 +194,7 @@ impl Memory {
             && run.buckets().all(|bucket| some(bucket * self.bucket))
     }
 
-    /// What may be registered around `need`: what lasts, as far as that goes.
+    /// The part around `need` that may be registered: the lasting pages, as far as they go.
     pub(crate) fn lasting(&self, need: Run, preferred: Run) -> Run {
         let lasts = |first: u64| self.lasts_everywhere(Run { first, count: 1 });
         let end = (need.end()..preferred.end())
@@ -212,7 +212,7 @@ impl Memory {
         }
     }
 
-    /// What does not last, and is not in use, is mapped anew: no registration shows it any more.
+    /// Maps transient unused pages anew, so that no registration shows them any more.
     pub(crate) fn remap(&mut self, is_used: impl Fn(u64, u64) -> bool) {
         for page in (0..self.pages.len()).filter(|page| !self.lasts[*page]) {
             if !is_used(self.base + (page * PAGE) as u64, PAGE as u64) {
@@ -221,13 +221,13 @@ impl Memory {
         }
     }
 
-    /// How often the pages of bytes were mapped.
+    /// The number of times that the pages of some bytes were mapped.
     pub(crate) fn mapped(&self, addr: u64, len: u64) -> &[u64] {
         self.pages_of(addr, len)
             .map_or(&[], |pages| &self.mapped[pages])
     }
 
-    /// Pages are mapped as at first.
+    /// Maps pages as at first.
     pub(crate) fn anew(&mut self, addr: u64, len: u64) {
         if let Some(pages) = self.pages_of(addr, len) {
             self.pages[pages.clone()].copy_from_slice(&self.first[pages]);
@@ -240,10 +240,10 @@ impl Memory {
         }
     }
 
-    /// Makes pages what they were at first, and lends them, and lets them last as at first.
+    /// Restores pages as they were at first, with their loans and lifetimes.
     ///
-    /// Where a bucket is several pages, what is registered of it before some page begins to last is
-    /// taken back first: that page may be another by then. `stays` says what is not.
+    /// In a bucket of several pages, earlier registrations are taken back before a page begins to
+    /// last, because that page may be another by then. `stays` names the exceptions.
     pub(crate) fn restore(&mut self, addr: u64, len: u64, stays: impl Fn(Run) -> bool) {
         if let Some(pages) = self.pages_of(addr, len) {
             self.pages[pages.clone()].copy_from_slice(&self.first[pages.clone()]);
@@ -251,7 +251,7 @@ impl Memory {
             for page in pages {
                 let first = (self.base + (page * PAGE) as u64) / self.bucket;
                 if self.bucket == PAGE as u64 || !stays(Run { first, count: 1 }) {
-                    // What was lent since goes on lasting until it is taken back.
+                    // Pages lent since then go on lasting until they are taken back.
                     self.lasts[page] |= self.lasted[page];
                 }
             }

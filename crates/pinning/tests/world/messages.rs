@@ -1,12 +1,12 @@
-//! Messages between engines: sending them with their data, and whether what they ask for may be.
+//! Messages between engines: sending them with their data, and the judgment of their access.
 
 use hydrant_pinning::{
-    Data, Decisions, Direction, Error, Message, Refusal, Region, Use, Verdict, wire::Move,
+    AccessVerdict, Data, Decisions, Direction, Error, Message, Refusal, Region, Use, wire::Move,
 };
 
-use super::{Event, World, drive::AHEAD, model::Known};
+use super::{EngineWorld, WorldEvent, drive::AHEAD, model::KnownOperation};
 
-impl World {
+impl EngineWorld {
     pub(super) fn send(&mut self, from: usize, to: usize, mut message: Message, data: Data) {
         let mut bytes = Vec::new();
         message.encode(&mut bytes);
@@ -74,7 +74,7 @@ impl World {
             );
             self.offences += 1;
             if self.strict && !self.ranks[to].knows_lost.contains(&(from as u32)) {
-                self.events.push(Event::Lost {
+                self.events.push(WorldEvent::Lost {
                     rank: to,
                     who: from as u32,
                 });
@@ -83,8 +83,8 @@ impl World {
         self.perform(to, out, data);
     }
 
-    /// Whether what a message asks of own memory may be; data that it brings is stored.
-    fn judge(&mut self, from: usize, rank: usize, message: &Message, data: &[u8]) -> Verdict {
+    /// Judges a message's access to own memory, and stores the data that it brings.
+    fn judge(&mut self, from: usize, rank: usize, message: &Message, data: &[u8]) -> AccessVerdict {
         if Some(from) != self.hostile {
             self.check_region(message, rank);
         }
@@ -109,7 +109,7 @@ impl World {
         let hostile = Some(from) == self.hostile;
         let may = may.and(match message.goes_to() {
             None => Ok(()),
-            // Nothing that others look at is spoilt by one who keeps no rule.
+            // A hostile rank must not spoil memory that other ranks check.
             Some(_) if hostile && !data.is_empty() => Err(Refusal::NotMapped),
             Some((_, to)) => memory.may_peer(to, data.len() as u64, Use::Write),
         });
@@ -118,9 +118,9 @@ impl World {
         }
         let lasts = match message {
             Message::Move(wanted) => {
-                // Whoever means memory that went by now, though others last in its bucket, is
-                // not to have that registered.
-                let went = |known: &Known| {
+                // The sender means memory that is gone, though other memory lasts in its bucket.
+                // That must not be registered.
+                let went = |known: &KnownOperation| {
                     (known.rank, known.peer) == (from, rank)
                         && !memory.lasts(known.remote, known.len)
                 };
@@ -136,14 +136,14 @@ impl World {
             _ => true,
         };
         match may {
-            Err(why) => Verdict::Refused(why),
-            Ok(()) if self.plan.follows || lasts => Verdict::Fine,
-            Ok(()) => Verdict::Copy,
+            Err(why) => AccessVerdict::Refused(why),
+            Ok(()) if self.plan.follows || lasts => AccessVerdict::Fine,
+            Ok(()) => AccessVerdict::Copy,
         }
     }
 
-    /// What reaches own memory says for which operation, and asks for no bucket that has nothing
-    /// of what that operation means.
+    /// Checks that each access to own memory belongs to an operation, and asks for no bucket
+    /// without any of its bytes.
     fn check_region(&self, message: &Message, rank: usize) {
         let geometry = *self.ranks[rank].engine.limits();
         let geometry = geometry.geometry;
@@ -154,7 +154,7 @@ impl World {
             })
         };
         let fine = match message {
-            // What is foreseen is of no operation.
+            // Foreseen memory belongs to no operation.
             Message::Move(Move { region, .. }) if *region == AHEAD => true,
             Message::Move(Move { region, needs, .. }) => {
                 let known = self.book.known.get(&region.0);

@@ -1,6 +1,7 @@
-//! A naive world of ranks around real engines: memory is arrays of bytes, the NIC a list of
-//! keys, the network queues of bytes, and whatever may happen in any order does. It does what
-//! engines say, checks at every step that they may say so, and knows what the memory must hold.
+//! A naive world of ranks around real engines. Memory is arrays of bytes, the NIC is a list of
+//! keys, and the network is queues of bytes. Events happen in any order. The world carries out the
+//! engines' decisions, checks at every step that they are allowed, and knows the bytes that memory
+//! must hold.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -22,28 +23,28 @@ use std::{
 
 use hydrant_pinning::{Direction, Engine, Error, KeptHit, Run};
 
-use memory::Memory;
+use memory::ModelMemory;
 use model::Book;
-use nic::Nic;
-use plan::Plan;
+use nic::ModelNic;
+use plan::WorldPlan;
 
-/// A rank: an engine, and what it decides about.
-pub(crate) struct Rank {
+/// A rank: an engine and its surroundings.
+pub(crate) struct WorldRank {
     pub(crate) engine: Engine,
-    pub(crate) memory: Memory,
-    pub(crate) nic: Nic,
+    pub(crate) memory: ModelMemory,
+    pub(crate) nic: ModelNic,
     pub(crate) hits: Vec<KeptHit>,
     pub(crate) lost: bool,
-    /// Ranks it knows to be lost.
+    /// The ranks that it knows to be lost.
     pub(crate) knows_lost: BTreeSet<u32>,
-    /// Revocations under way.
+    /// The revocations in flight.
     pub(crate) revoking: BTreeMap<u64, Revoking>,
     pub(crate) pinning: BTreeMap<u64, Run>,
-    /// Memory of its own, which no operation names, that is registered from the start.
+    /// The memory of its own, named by no operation, that is registered from the start.
     pub(crate) kept: Option<Run>,
 }
 
-/// Memory that is being taken back: some pages, whose buckets others may have pages of.
+/// Memory that is being taken back: pages, whose buckets may have other pages.
 pub(crate) struct Revoking {
     pub(crate) run: Run,
     pub(crate) addr: u64,
@@ -51,19 +52,19 @@ pub(crate) struct Revoking {
     pub(crate) then: Then,
 }
 
-/// What becomes of memory that was taken back.
+/// The fate of memory that was taken back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Then {
     Stay,
     Unmap,
-    /// It is lent, and lasts from then on: what was registered of its buckets before may show
+    /// The memory is lent, and lasts from then on. Older registrations of its buckets may show
     /// other pages.
     Lend,
 }
 
-/// Something under way outside of engines and channels.
+/// An event outside of engines and channels.
 #[derive(Clone, Debug)]
-pub(crate) enum Event {
+pub(crate) enum WorldEvent {
     Registered {
         rank: usize,
         id: u64,
@@ -75,7 +76,7 @@ pub(crate) enum Event {
         id: u64,
         run: Run,
     },
-    Transfer(Transfer),
+    Transfer(WorldTransfer),
     Transferred {
         rank: usize,
         id: u64,
@@ -85,7 +86,7 @@ pub(crate) enum Event {
         rank: usize,
         op: u64,
         hit: KeptHit,
-        /// What the NIC took along.
+        /// The inline data.
         taken: Option<Vec<u8>>,
     },
     HitEnds {
@@ -100,11 +101,11 @@ pub(crate) enum Event {
     },
 }
 
-/// Memory that is foreseen to be used: by which rank, whose it is, from where on and how much.
-pub(crate) type Foreseen = (usize, u32, (u64, u64));
+/// Foreseen memory: the rank that uses it, its owner, its address and its length.
+pub(crate) type ForeseenRun = (usize, u32, (u64, u64));
 
 #[derive(Clone, Debug)]
-pub(crate) struct Transfer {
+pub(crate) struct WorldTransfer {
     pub(crate) rank: usize,
     pub(crate) id: u64,
     pub(crate) peer: u32,
@@ -114,54 +115,54 @@ pub(crate) struct Transfer {
     pub(crate) remote: u64,
     pub(crate) remote_key: u64,
     pub(crate) len: u64,
-    /// What the NIC took along.
+    /// The inline data.
     pub(crate) taken: Option<Vec<u8>>,
 }
 
-pub(crate) struct World {
-    pub(crate) plan: Plan,
-    pub(crate) ranks: Vec<Rank>,
-    /// From, to.
+pub(crate) struct EngineWorld {
+    pub(crate) plan: WorldPlan,
+    pub(crate) ranks: Vec<WorldRank>,
+    /// The queues of messages, by sender and receiver.
     pub(crate) channels: BTreeMap<(usize, usize), VecDeque<Vec<u8>>>,
-    pub(crate) events: Vec<Event>,
+    pub(crate) events: Vec<WorldEvent>,
     pub(crate) book: Book,
     pub(crate) next: u64,
     pub(crate) trace: DefaultHasher,
     pub(crate) steps: u64,
-    /// Registrations to fail next, one in so many; and transfers.
+    /// The failure rate of registrations, one in so many, and of transfers.
     pub(crate) fail_registrations: u32,
     pub(crate) fail_transfers: bool,
     pub(crate) draws: u64,
-    /// The rank that keeps no rule, if one does.
+    /// The hostile rank, if there is one.
     pub(crate) hostile: Option<usize>,
     pub(crate) offences: u64,
-    /// Where the last operation of a rank with a peer ended, on both sides.
+    /// The ends of the last operation of a rank with a peer, on both sides.
     pub(crate) after: BTreeMap<(usize, usize, Direction), (u64, u64)>,
     pub(crate) hits: u64,
     pub(crate) wide: u64,
     pub(crate) revocations: u64,
-    /// Operations on memory that may come and go, and those whose data the NIC took along.
+    /// The operations on transient memory, and those with inline data.
     pub(crate) transient: u64,
     pub(crate) inline: u64,
-    /// What is foreseen: which way data goes, and whether the firehoses are there.
-    pub(crate) foreseen: BTreeMap<Foreseen, (Direction, bool)>,
-    /// Firehoses moved ahead, those found there, and those given back.
+    /// The foreseen memory: its direction, and true if its firehoses are attached.
+    pub(crate) foreseen: BTreeMap<ForeseenRun, (Direction, bool)>,
+    /// The firehoses moved ahead, those found attached, and those given back.
     pub(crate) ahead: u64,
     pub(crate) ahead_there: u64,
     pub(crate) given_back: u64,
     pub(crate) given_back_later: u64,
     pub(crate) crowded: u64,
-    /// Whether a rank that breaks a rule is taken for lost.
+    /// True if a rank that breaks a rule is taken for lost.
     pub(crate) strict: bool,
 }
 
-impl World {
-    pub(crate) fn new(plan: Plan) -> Self {
-        let ranks: Vec<Rank> = (0..plan.ranks)
-            .map(|rank| Rank {
+impl EngineWorld {
+    pub(crate) fn new(plan: WorldPlan) -> Self {
+        let ranks: Vec<WorldRank> = (0..plan.ranks)
+            .map(|rank| WorldRank {
                 engine: Engine::new(plan.config(rank)).expect("plans are sound"),
-                memory: Memory::new(&plan, rank),
-                nic: Nic::default(),
+                memory: ModelMemory::new(&plan, rank),
+                nic: ModelNic::default(),
                 hits: Vec::new(),
                 lost: false,
                 knows_lost: BTreeSet::new(),
@@ -209,7 +210,7 @@ impl World {
         self.next - 1
     }
 
-    /// The next of a sequence that looks random.
+    /// The next number of a pseudo-random sequence.
     pub(crate) fn draw(&mut self, below: u64) -> u64 {
         self.draws ^= self.draws << 13;
         self.draws ^= self.draws >> 7;
@@ -217,7 +218,7 @@ impl World {
         (self.draws >> 11) % below.max(1)
     }
 
-    /// The ways that operations and memory went, and how often.
+    /// The routes of operations and memory, and their counts.
     pub(crate) fn ways(&self) -> Vec<(&'static str, u64)> {
         let sum = |of: fn(&hydrant_pinning::Stats) -> u64| {
             let all = self.ranks.iter().map(|rank| of(&rank.engine.stats()));
@@ -255,7 +256,7 @@ impl World {
         ]
     }
 
-    /// What was done, in which order, as a number.
+    /// A hash of all actions and their order.
     pub(crate) fn hash(&self) -> u64 {
         self.trace.finish()
     }

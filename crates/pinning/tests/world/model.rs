@@ -1,29 +1,29 @@
-//! What is known of operations under way, without engines: who uses which bytes, what they
-//! must hold afterwards, and what may have gone wrong.
+//! The operations in flight, without engines: their bytes, the expected outcome, and the errors
+//! that may occur.
 
 use hydrant_pinning::Direction;
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct KnownOperation {
     pub(crate) rank: usize,
     pub(crate) peer: usize,
     pub(crate) direction: Direction,
     pub(crate) local: u64,
     pub(crate) remote: u64,
     pub(crate) len: u64,
-    /// What was at the source when it began.
+    /// The bytes of the source at the start.
     pub(crate) data: Vec<u8>,
-    /// What was at the destination.
+    /// The bytes of the destination at the start.
     pub(crate) before: Vec<u8>,
-    /// Whether its end may be an error.
+    /// True if it may end with an error.
     pub(crate) may_fail: bool,
-    /// Whether it must be.
+    /// True if it must end with an error.
     pub(crate) must_fail: bool,
 }
 
-impl Known {
-    /// Where it writes.
+impl KnownOperation {
+    /// The rank and address that it writes to.
     pub(crate) fn target(&self) -> (usize, u64) {
         if self.direction == Direction::Put {
             (self.peer, self.remote)
@@ -40,7 +40,7 @@ impl Known {
         }
     }
 
-    /// Whether it uses some of a rank's bytes.
+    /// Returns true if it uses some of a rank's bytes.
     pub(crate) fn uses(&self, rank: usize, addr: u64, len: u64) -> bool {
         [(self.rank, self.local), (self.peer, self.remote)]
             .iter()
@@ -50,14 +50,15 @@ impl Known {
 
 #[derive(Default)]
 pub(crate) struct Book {
-    pub(crate) known: BTreeMap<u64, Known>,
+    pub(crate) known: BTreeMap<u64, KnownOperation>,
     pub(crate) served: u64,
     pub(crate) failed: u64,
 }
 
 impl Book {
-    /// Whether an operation may begin: nobody writes what it uses, nor uses what it writes.
-    pub(crate) fn is_free(&self, new: &Known) -> bool {
+    /// Returns true if an operation may begin: none writes its bytes, nor uses the bytes that it
+    /// writes.
+    pub(crate) fn is_free(&self, new: &KnownOperation) -> bool {
         self.known.values().all(|old| {
             let (rank, addr) = new.target();
             let (of, at) = old.target();
@@ -65,8 +66,7 @@ impl Book {
         })
     }
 
-    /// Pages of a rank are mapped as at first: what means some of them may find them now, whenever
-    /// it began.
+    /// Notes that pages of a rank are mapped as at first, so that any operation may find them.
     pub(crate) fn mapped(&mut self, rank: usize, addr: u64, len: u64) {
         for known in self.known.values_mut() {
             let means = known.peer == rank && overlap(known.remote, known.len, addr, len);

@@ -1,19 +1,19 @@
-//! The network of the world: what is registered, and the transfers that its NICs carry out.
+//! The network of the world: the registrations, and the transfers that its NICs carry out.
 
-use hydrant_pinning::{Cause, Direction, Error, Refusal, Registered, Run, Strategy};
+use hydrant_pinning::{Cause, Direction, Error, Refusal, RegisteredExtent, Run, Strategy};
 
-use super::{Transfer, World, nic::Registration};
+use super::{EngineWorld, WorldTransfer, nic::NicEntry};
 
 /// The key of memory that is reached without registration.
 const ANY: u64 = u64::MAX;
 
-impl World {
+impl EngineWorld {
     pub(super) fn register(
         &mut self,
         rank: usize,
         need: Run,
         preferred: Run,
-    ) -> Result<Registered, Refusal> {
+    ) -> Result<RegisteredExtent, Refusal> {
         if self.fail_registrations > 0 && self.draw(u64::from(self.fail_registrations)) == 0 {
             return Err(Refusal::Exhausted);
         }
@@ -28,16 +28,16 @@ impl World {
         let own = &mut self.ranks[rank];
         let (addr, len) = own.memory.span(run);
         let mapped = own.memory.mapped(addr, len).to_vec();
-        let new = Registration {
+        let new = NicEntry {
             run,
             writable,
             mapped,
         };
         own.nic.keys.insert(key, new);
-        Ok(Registered { run, key, writable })
+        Ok(RegisteredExtent { run, key, writable })
     }
 
-    pub(super) fn transfer(&mut self, it: &Transfer) -> Result<(), Error> {
+    pub(super) fn transfer(&mut self, it: &WorldTransfer) -> Result<(), Error> {
         let (rank, peer) = (it.rank, it.peer as usize);
         let access = |why: &str| {
             Err(Error::Network {
@@ -49,7 +49,7 @@ impl World {
             return Err(Error::PeerLost(it.peer));
         }
         if Some(peer) == self.hostile && self.draw(2) == 0 {
-            // It lets everything in, wherever that goes.
+            // The hostile rank accepts data for any address.
             return Ok(());
         }
         let bucket = self.plan.bucket();
@@ -97,7 +97,7 @@ impl World {
             match target_side() {
                 Ok(()) => {}
                 Err(why) if Some(peer) == self.hostile => return access(&why),
-                // The asker of a pull keeps no rule: its keys are worth nothing.
+                // The asker of the pull is hostile, so its keys are worthless.
                 Err(why) => panic!("remote side of {it:?}: {why}"),
             }
         }

@@ -1,30 +1,30 @@
-//! A NIC: the registrations in force, and what was registered when.
+//! A NIC: the valid registrations, and their age.
 
 use std::collections::BTreeMap;
 
 use hydrant_pinning::{Run, Use};
 
-use super::{memory::Memory, plan::PAGE};
+use super::{memory::ModelMemory, plan::PAGE};
 
 #[derive(Clone, Debug)]
-pub(crate) struct Registration {
+pub(crate) struct NicEntry {
     pub(crate) run: Run,
     pub(crate) writable: bool,
-    /// How often its pages had been mapped then.
+    /// The number of times that its pages had been mapped then.
     pub(crate) mapped: Vec<u64>,
 }
 
-/// Keys count as of no use as soon as their deregistration was decided, but as registered until
-/// it is done; and memory counts as registered as soon as that was decided.
+/// A key is useless as soon as its deregistration was decided, but counts as registered until that
+/// is done. Memory counts as registered as soon as that was decided.
 #[derive(Default)]
-pub(crate) struct Nic {
-    pub(crate) keys: BTreeMap<u64, Registration>,
-    /// Buckets being registered, in force, or being deregistered.
+pub(crate) struct ModelNic {
+    pub(crate) keys: BTreeMap<u64, NicEntry>,
+    /// The buckets being registered, registered, or being deregistered.
     pub(crate) buckets: u64,
 }
 
-impl Nic {
-    /// Whether a key covers bytes.
+impl ModelNic {
+    /// Returns true if a key covers the bytes.
     pub(crate) fn covers(
         &self,
         key: u64,
@@ -32,7 +32,7 @@ impl Nic {
         addr: u64,
         len: u64,
         used: Use,
-        memory: &Memory,
+        memory: &ModelMemory,
     ) -> Result<(), String> {
         let Some(it) = self.keys.get(&key) else {
             return Err(format!("key {key} is not in force"));

@@ -1,11 +1,11 @@
-//! What ranks do with their own memory, and what is lost with a rank.
+//! Ranks' changes of their own memory, and the loss of a rank.
 
 use hydrant_pinning::{Error, Run, Strategy};
 
-use super::{Event, Revoking, Then, World, model::Known};
+use super::{EngineWorld, Revoking, Then, WorldEvent, model::KnownOperation};
 
-impl World {
-    /// Keeps as much registered from the start as a rank does that copies.
+impl EngineWorld {
+    /// Keeps as much memory registered from the start as a rank does that copies.
     pub(crate) fn keep(&mut self, rank: usize) {
         let limits = *self.ranks[rank].engine.limits();
         let count = (limits.victims / 4).min(limits.max_extent);
@@ -125,8 +125,9 @@ impl World {
         let own = &self.ranks[rank];
         let geometry = own.engine.limits().geometry;
         let run = geometry.span(addr, len).expect("it is in memory");
-        let used_here =
-            |known: &Known| known.rank == rank && overlap(known.local, known.len, addr, len);
+        let used_here = |known: &KnownOperation| {
+            known.rank == rank && overlap(known.local, known.len, addr, len)
+        };
         if self.book.known.values().any(used_here)
             || own.pinning.values().any(|pinning| pinning.overlaps(run))
             || own.revoking.len() > 3
@@ -169,7 +170,7 @@ impl World {
             known.must_fail &= known.peer != rank;
         }
         for other in (0..self.ranks.len()).filter(|other| *other != rank) {
-            self.events.push(Event::Lost {
+            self.events.push(WorldEvent::Lost {
                 rank: other,
                 who: rank as u32,
             });

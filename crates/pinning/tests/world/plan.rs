@@ -1,19 +1,19 @@
-//! What a world is made of, and what happens in it.
+//! The setup of a world, and the steps in it.
 
 use hydrant_pinning::{Config, CostModel, Direction, Message, Strategy};
 use proptest::prelude::*;
 
 pub(crate) const PAGE: usize = 4096;
 
-/// What a world is made of.
+/// The setup of a world.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct WorldPlan {
     pub(crate) seed: u64,
     pub(crate) ranks: u32,
     pub(crate) strategy: Strategy,
-    /// Pages of a bucket.
+    /// The pages of a bucket.
     pub(crate) pages: usize,
-    /// Buckets of memory at each rank.
+    /// The buckets of memory at each rank.
     pub(crate) memory: u64,
     /// M, in buckets for each peer.
     pub(crate) share: u64,
@@ -28,19 +28,19 @@ pub(crate) struct Plan {
     pub(crate) borrowing: bool,
     pub(crate) widening: bool,
     pub(crate) adaptive: bool,
-    /// Whether a registration stays true whatever is mapped under it.
+    /// True if a registration follows whatever is mapped under it.
     pub(crate) follows: bool,
-    /// Most bytes of a put that the NIC takes along.
+    /// The most bytes of an inline put.
     pub(crate) inline: u64,
 }
 
 pub(crate) const COSTS: [CostModel; 3] = [
-    // GM: all in the pages.
+    // GM: all cost is in the pages.
     CostModel {
         per_op_ns: 0.0,
         per_page_ns: 40_000.0,
     },
-    // Soft-RoCE in a virtual machine: all in the call.
+    // Soft-RoCE in a virtual machine: all cost is in the call.
     CostModel {
         per_op_ns: 39_800.0,
         per_page_ns: 181.0,
@@ -52,7 +52,7 @@ pub(crate) const COSTS: [CostModel; 3] = [
     },
 ];
 
-impl Plan {
+impl WorldPlan {
     pub(crate) fn bucket(&self) -> u64 {
         (self.pages * PAGE) as u64
     }
@@ -81,7 +81,7 @@ impl Plan {
         }
     }
 
-    /// A plan from a number, for runs that choose by themselves.
+    /// A plan from a number, for runs that choose their own plans.
     pub(crate) fn drawn(seed: u64) -> Self {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut draw = |below: usize| {
@@ -120,15 +120,15 @@ impl Plan {
     }
 }
 
-pub(crate) fn any_plan() -> impl Strategy2<Value = Plan> {
-    any::<u64>().prop_map(Plan::drawn)
+pub(crate) fn any_plan() -> impl Strategy2<Value = WorldPlan> {
+    any::<u64>().prop_map(WorldPlan::drawn)
 }
 
 pub(crate) use proptest::strategy::Strategy as Strategy2;
 
-/// One thing that happens. Numbers are taken modulo what there is.
+/// One step. Its numbers are taken modulo the present choices.
 #[derive(Clone, Debug)]
-pub(crate) enum Step {
+pub(crate) enum WorldStep {
     Begin {
         rank: u16,
         peer: u16,
@@ -137,11 +137,11 @@ pub(crate) enum Step {
         remote: u32,
         len: u32,
     },
-    /// One of the things under way happens.
+    /// One event in flight happens.
     Advance(u16),
-    /// Several do.
+    /// Several events happen.
     Flush(u16),
-    /// All do, until nothing is under way: what waits for itself is found out.
+    /// All events happen, until nothing is in flight: that finds circular waits.
     Drain,
     Revoke {
         rank: u16,
@@ -149,20 +149,20 @@ pub(crate) enum Step {
         pages: u16,
         unmap: bool,
     },
-    /// Pages that were taken back are lent once more, whatever lies beside them.
+    /// Pages that were taken back are lent again, whatever lies beside them.
     Lend {
         rank: u16,
         page: u16,
         pages: u16,
     },
-    /// Memory is as it was at first once more.
+    /// Memory becomes again as it was at first.
     Restore(u16),
     Pin {
         rank: u16,
         bucket: u16,
         buckets: u16,
     },
-    /// Somebody expects memory of a peer to be needed soon, or not soon.
+    /// A rank expects memory of a peer to be needed soon, or not soon.
     Foresee {
         rank: u16,
         peer: u16,
@@ -177,13 +177,10 @@ pub(crate) enum Step {
 }
 
 fn direction(put: bool) -> Direction {
-    match put {
-        true => Direction::Put,
-        false => Direction::Get,
-    }
+    if put { Direction::Put } else { Direction::Get }
 }
 
-pub(crate) fn any_step() -> impl Strategy2<Value = Step> {
+pub(crate) fn any_step() -> impl Strategy2<Value = WorldStep> {
     let begin = (
         any::<u16>(),
         any::<u16>(),
@@ -192,46 +189,48 @@ pub(crate) fn any_step() -> impl Strategy2<Value = Step> {
         any::<u32>(),
         any::<u32>(),
     );
-    let begin = begin.prop_map(|(rank, peer, direction, local, remote, len)| Step::Begin {
-        rank,
-        peer,
-        direction,
-        local,
-        remote,
-        len,
-    });
+    let begin = begin.prop_map(
+        |(rank, peer, direction, local, remote, len)| WorldStep::Begin {
+            rank,
+            peer,
+            direction,
+            local,
+            remote,
+            len,
+        },
+    );
     let revoke = (any::<u16>(), any::<u16>(), any::<u16>(), any::<bool>());
-    let revoke = revoke.prop_map(|(rank, page, pages, unmap)| Step::Revoke {
+    let revoke = revoke.prop_map(|(rank, page, pages, unmap)| WorldStep::Revoke {
         rank,
         page,
         pages,
         unmap,
     });
     let lend = (any::<u16>(), any::<u16>(), any::<u16>());
-    let lend = lend.prop_map(|(rank, page, pages)| Step::Lend { rank, page, pages });
+    let lend = lend.prop_map(|(rank, page, pages)| WorldStep::Lend { rank, page, pages });
     let pin = (any::<u16>(), any::<u16>(), any::<u16>());
-    let pin = pin.prop_map(|(rank, bucket, buckets)| Step::Pin {
+    let pin = pin.prop_map(|(rank, bucket, buckets)| WorldStep::Pin {
         rank,
         bucket,
         buckets,
     });
     prop_oneof![
         40 => begin,
-        60 => any::<u16>().prop_map(Step::Advance),
-        10 => any::<u16>().prop_map(Step::Flush),
-        3 => Just(Step::Drain),
+        60 => any::<u16>().prop_map(WorldStep::Advance),
+        10 => any::<u16>().prop_map(WorldStep::Flush),
+        3 => Just(WorldStep::Drain),
         3 => revoke,
         3 => lend,
-        1 => any::<u16>().prop_map(Step::Restore),
+        1 => any::<u16>().prop_map(WorldStep::Restore),
         1 => pin,
-        2 => any::<u8>().prop_map(Step::FailRegistrations),
-        1 => any::<bool>().prop_map(Step::FailTransfers),
-        1 => any::<u16>().prop_map(Step::Lose),
+        2 => any::<u8>().prop_map(WorldStep::FailRegistrations),
+        1 => any::<bool>().prop_map(WorldStep::FailTransfers),
+        1 => any::<u16>().prop_map(WorldStep::Lose),
     ]
 }
 
 /// As [`any_step`], with firehoses that are moved ahead of need and given back.
-pub(crate) fn any_foreseen_step() -> impl Strategy2<Value = Step> {
+pub(crate) fn any_foreseen_step() -> impl Strategy2<Value = WorldStep> {
     let foresee = (
         any::<u16>(),
         any::<u16>(),
@@ -242,7 +241,7 @@ pub(crate) fn any_foreseen_step() -> impl Strategy2<Value = Step> {
     );
     let foresee =
         foresee.prop_map(
-            |(rank, peer, direction, bucket, buckets, soon)| Step::Foresee {
+            |(rank, peer, direction, bucket, buckets, soon)| WorldStep::Foresee {
                 rank,
                 peer,
                 direction,
@@ -254,12 +253,12 @@ pub(crate) fn any_foreseen_step() -> impl Strategy2<Value = Step> {
     prop_oneof![4 => any_step(), 1 => foresee]
 }
 
-impl Step {
-    /// A step from a sequence that looks random.
+impl WorldStep {
+    /// A step from a pseudo-random sequence.
     pub(crate) fn drawn(draw: &mut impl FnMut(u64) -> u64) -> Self {
         let half = |value: u64| value as u16;
         match draw(1000) {
-            0..330 => Step::Begin {
+            0..330 => WorldStep::Begin {
                 rank: half(draw(1 << 16)),
                 peer: half(draw(1 << 16)),
                 direction: direction(draw(2) == 0),
@@ -267,8 +266,8 @@ impl Step {
                 remote: draw(1 << 32) as u32,
                 len: draw(1 << 32) as u32,
             },
-            330..880 => Step::Advance(half(draw(1 << 16))),
-            880..900 => Step::Foresee {
+            330..880 => WorldStep::Advance(half(draw(1 << 16))),
+            880..900 => WorldStep::Foresee {
                 rank: half(draw(1 << 16)),
                 peer: half(draw(1 << 16)),
                 direction: direction(draw(2) == 0),
@@ -276,28 +275,28 @@ impl Step {
                 buckets: half(draw(1 << 16)),
                 soon: draw(5) > 1,
             },
-            900..910 => Step::Drain,
-            910..920 => Step::Flush(half(draw(1 << 16))),
-            920..940 => Step::Revoke {
+            900..910 => WorldStep::Drain,
+            910..920 => WorldStep::Flush(half(draw(1 << 16))),
+            920..940 => WorldStep::Revoke {
                 rank: half(draw(1 << 16)),
                 page: half(draw(1 << 16)),
                 pages: half(draw(1 << 16)),
                 unmap: draw(2) == 0,
             },
-            940..955 => Step::Lend {
+            940..955 => WorldStep::Lend {
                 rank: half(draw(1 << 16)),
                 page: half(draw(1 << 16)),
                 pages: half(draw(1 << 16)),
             },
-            955..965 => Step::Restore(half(draw(1 << 16))),
-            965..970 => Step::Pin {
+            955..965 => WorldStep::Restore(half(draw(1 << 16))),
+            965..970 => WorldStep::Pin {
                 rank: half(draw(1 << 16)),
                 bucket: half(draw(1 << 16)),
                 buckets: half(draw(1 << 16)),
             },
-            970..995 => Step::FailRegistrations(draw(256) as u8),
-            995..999 => Step::FailTransfers(draw(2) == 0),
-            _ => Step::Lose(half(draw(1 << 16))),
+            970..995 => WorldStep::FailRegistrations(draw(256) as u8),
+            995..999 => WorldStep::FailTransfers(draw(2) == 0),
+            _ => WorldStep::Lose(half(draw(1 << 16))),
         }
     }
 }

@@ -9,7 +9,8 @@ use std::{
 };
 
 use hydrant_pinning::{
-    Action, Data, Decisions, Direction, Message, Outgoing, Registered, Run, Verdict,
+    AccessVerdict, Action, Data, Decisions, Direction, Message, OutgoingMessage, RegisteredExtent,
+    Run,
 };
 
 use super::{Outcome, ScaleError, Setup, latency::Latencies, node::Node, slab::Slab};
@@ -150,7 +151,7 @@ impl<'a> Machine<'a> {
         };
         let node = &mut self.nodes[rank as usize];
         node.keys += 1;
-        let registered = Registered {
+        let registered = RegisteredExtent {
             run,
             key: node.keys,
             writable: true,
@@ -216,7 +217,7 @@ impl<'a> Machine<'a> {
         let at = rank as usize;
         self.nodes[at].host = self.nodes[at].host.max(self.now);
         // First of all, as a rank of a job does: peers work while this one registers.
-        for Outgoing {
+        for OutgoingMessage {
             to, message, data, ..
         } in decided.messages
         {
@@ -339,7 +340,10 @@ impl<'a> Machine<'a> {
             node.host =
                 node.host.max(self.now) + host.receive.0 + host.copying(bytes) + host.handler.0;
             let mut out = Decisions::default();
-            if let Err(cause) = node.engine.message(from, *message, Verdict::Fine, &mut out) {
+            if let Err(cause) = node
+                .engine
+                .message(from, *message, AccessVerdict::Fine, &mut out)
+            {
                 self.failed = Some(cause.into());
             }
             self.act(to, out);

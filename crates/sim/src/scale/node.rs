@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use hydrant_pinning::{
-    Config, CostModel, Direction, Engine, Hot, KeptHit, Operation, Own, Region, Strategy,
+    Config, CostModel, Direction, Engine, EngineOperation, Hot, KeptHit, OwnMemory, Region,
+    Strategy,
 };
 
 use super::{ScaleError, Setup, latency::Latencies, traffic::Random};
@@ -109,7 +110,12 @@ impl Node {
     }
 
     /// The next put; `None` when all are done.
-    pub(super) fn next_put(&mut self, setup: &Setup, rank: u32, now: Time) -> Option<Operation> {
+    pub(super) fn next_put(
+        &mut self,
+        setup: &Setup,
+        rank: u32,
+        now: Time,
+    ) -> Option<EngineOperation> {
         if self.begun == setup.warm_up {
             self.before = self.counts();
         }
@@ -126,7 +132,7 @@ impl Node {
             began: now,
             hit: None,
         });
-        Some(Operation {
+        Some(EngineOperation {
             id: u64::from(self.begun),
             peer: self.peers[peer],
             direction: Direction::Put,
@@ -134,7 +140,7 @@ impl Node {
             region: Region::default(),
             remote: TARGETS + u64::from(rank) * stretch + remote,
             len,
-            own: Own::Persistent,
+            own: OwnMemory::Persistent,
             copied: false,
         })
     }

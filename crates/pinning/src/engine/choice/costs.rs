@@ -1,40 +1,39 @@
-//! What each way took lately: operations by class, moves by how many buckets they bring.
+//! The recent times of each route: of operations by class, of moves by their number of buckets.
 
 use crate::{
     CostModel, Direction,
     hot::{CLASSES as SIZES, class_of},
 };
 
-/// Buckets of a move, to powers of two.
+/// The number of classes of a move's buckets, one for each power of two.
 const WIDTHS: usize = 21;
-/// Samples that are taken of a way that was not tried, and of one that is tried again.
+/// The samples of a route that was not tried, and of one that is tried again.
 const FIRST: u32 = 3;
 const AGAIN: u32 = 2;
-/// As many more copies are tried of classes up to this length: a peer that hits have passed by sleeps, and the
-/// first short copies take what it takes to wake it.
+/// The further samples of copies, in classes up to the length SHORT. A peer that only hits have
+/// reached is asleep, and the first short copies include the time to wake it.
 const WAKING: u32 = 5;
 const SHORT: u64 = 4096;
-/// Where copies take so many times what hits do, those of longer operations are not tried to find out: one may take
-/// as long as many hits.
+/// If copies take this many times longer than hits, longer copies are not tried. A single one may
+/// take as long as many hits.
 const OUTDONE: u64 = 2;
-/// The shortest operations that say so of longer ones.
+/// The shortest operations whose times predict those of longer ones.
 const TELLING: u64 = 16 << 10;
-/// The first moves that are measured are believed to take at most so many times what the conduit says of their
-/// registrations.
+/// The cap on the first measured moves: this many times the conduit's cost of their registrations.
 const FIRST_MOVES: u64 = 2;
-/// Of the time that operations take, this part may be spent on trying the way that takes longer.
+/// The part of the operations' time that may be spent on trials of the slower route.
 pub(super) const TRIALS: u64 = 256;
 
 /// Operations of about the same cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::engine) struct Class {
+pub(in crate::engine) struct OperationClass {
     pub(in crate::engine) direction: Direction,
-    /// Whether own memory is registered for the operation alone.
+    /// True if own memory is registered for the operation alone.
     pub(in crate::engine) transient: bool,
     pub(in crate::engine) size: usize,
 }
 
-impl Class {
+impl OperationClass {
     pub(in crate::engine) fn new(direction: Direction, len: u64, transient: bool) -> Self {
         Self {
             direction,
@@ -44,71 +43,75 @@ impl Class {
     }
 }
 
-/// Which way data goes.
+/// The route of a piece's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::engine) enum Way {
-    /// In messages.
+pub(in crate::engine) enum PieceRoute {
+    /// The data goes in messages.
     Copied,
-    /// By the NIC, what it needs of the peer being registered.
+    /// The NIC moves the data, with the peer's memory registered already.
     Hit,
-    /// When the peer has registered what it needs, or written by the peer, who may have to.
-    Far,
+    /// The peer first registers what is needed, or the peer itself writes the data and may have to
+    /// register.
+    PeerRegisters,
 }
 
 #[derive(Clone, Copy, Default, Debug)]
-struct Cell {
-    /// Nanoseconds, by way; zero if that was not tried.
+struct ClassTimes {
+    /// The time of each route in nanoseconds; zero before its first sample.
     took: [u64; 3],
-    /// Samples, by way, up to [`Costs::first`].
+    /// The number of samples of each route, up to [`RouteCosts::samples_wanted`].
     samples: [u32; 3],
-    /// Pulls that chose.
+    /// The number of pulls whose route was chosen.
     pulls: u32,
-    /// Nanoseconds that may be spent on a trial.
+    /// The nanoseconds that may be spent on a trial.
     saved: u64,
-    /// Copies are to be tried whatever shorter ones say.
+    /// True if copies must be tried, whatever shorter ones suggest.
     must_try: bool,
 }
 
-/// What operations took.
+/// The times of operations, by class and route.
 #[derive(Debug)]
-pub(super) struct Costs {
-    cells: Box<[[[Cell; SIZES]; 2]; 2]>,
+pub(super) struct RouteCosts {
+    cells: Box<[[[ClassTimes; SIZES]; 2]; 2]>,
 }
 
-impl Default for Costs {
+impl Default for RouteCosts {
     fn default() -> Self {
         Self {
-            cells: Box::new([[[Cell::default(); SIZES]; 2]; 2]),
+            cells: Box::new([[[ClassTimes::default(); SIZES]; 2]; 2]),
         }
     }
 }
 
-impl Costs {
-    pub(super) fn took(&mut self, class: Class, way: Way, nanos: u64) {
-        let first = Self::first(class, way);
+impl RouteCosts {
+    pub(super) fn record(&mut self, class: OperationClass, route: PieceRoute, nanos: u64) {
+        let first = Self::samples_wanted(class, route);
         let cell = self.cell_mut(class);
         let (took, samples) = (
-            &mut cell.took[way as usize],
-            &mut cell.samples[way as usize],
+            &mut cell.took[route as usize],
+            &mut cell.samples[route as usize],
         );
         *took = match *took {
             0 => nanos,
-            // What the peer has to do first differs from one to the next.
-            before if way == Way::Far => before.saturating_mul(7).saturating_add(nanos) / 8,
-            // The first ones may have waited for others or for the scheduler, and none is faster than
-            // it can be.
+            // The peer's own work differs from one operation to the next.
+            before if route == PieceRoute::PeerRegisters => {
+                before.saturating_mul(7).saturating_add(nanos) / 8
+            }
+            // The first samples may include a wait for others or for the scheduler, and no sample
+            // is too fast.
             before if nanos < before && *samples < first => nanos,
-            // Later it is the mean that counts: a peer may be asleep each second time it is asked. What
-            // takes far longer is no measure of its way, and counts as twice the mean.
+            // Later the mean counts, because a peer may be asleep at every second request. An
+            // outlier is no fair sample, and counts as twice the mean.
             before if nanos < before => before - (before - nanos).div_ceil(8),
             before => before + ((nanos - before).min(before) / 8),
         };
         *samples = (*samples + 1).min(first);
     }
 
-    /// What a copy takes, and how much less a hit does; half of it where hits are not known.
-    pub(super) fn saving(&self, class: Class) -> Option<(u64, u64)> {
-        let hit = self.cell(class).took[Way::Hit as usize];
+    /// Returns the time of a copy, and the time that a hit saves. The saving is half of the copy
+    /// where hits are not known.
+    pub(super) fn saving(&self, class: OperationClass) -> Option<(u64, u64)> {
+        let hit = self.cell(class).took[PieceRoute::Hit as usize];
         match (self.copy(class), hit) {
             (0, _) => None,
             (copy, 0) => Some((copy, copy / 2)),
@@ -116,15 +119,15 @@ impl Costs {
         }
     }
 
-    /// What a copy takes, or by the next shorter ones that are known is likely to take.
-    pub(super) fn copying(&self, class: Class) -> Option<u64> {
+    /// Returns the time of a copy, or an estimate by the next shorter class that is known.
+    pub(super) fn expected_copy(&self, class: OperationClass) -> Option<u64> {
         let known = |size: usize| {
-            let like = [class.transient, !class.transient].map(|transient| Class {
+            let like = [class.transient, !class.transient].map(|transient| OperationClass {
                 transient,
                 size,
                 ..class
             });
-            let took = like.map(|like| self.cell(like).took[Way::Copied as usize]);
+            let took = like.map(|like| self.cell(like).took[PieceRoute::Copied as usize]);
             took.into_iter().find(|took| *took > 0)
         };
         (0..=class.size)
@@ -132,122 +135,126 @@ impl Costs {
             .find_map(|size| Some(known(size)?.saturating_mul(1 << (class.size - size))))
     }
 
-    /// How much less what is registered there takes than a copy, and how much more what has to be
-    /// registered first, if all are known.
-    pub(super) fn rent(&self, class: Class) -> Option<(u64, u64)> {
+    /// Returns the time that a hit saves over a copy, and the time that a registration adds to a
+    /// hit. `None` unless all are known.
+    pub(super) fn rent(&self, class: OperationClass) -> Option<(u64, u64)> {
         let [_, hit, far] = self.cell(class).took;
         let copy = self.copy(class);
         let known = copy > 0 && hit > 0 && far > 0;
         known.then(|| (copy.saturating_sub(hit), far.saturating_sub(hit)))
     }
 
-    /// Whether a copy is known to take less than a hit.
-    pub(super) fn copies_beat_hits(&self, class: Class) -> bool {
+    /// Returns true if copies are known to take less than hits.
+    pub(super) fn copies_beat_hits(&self, class: OperationClass) -> bool {
         let [copy, hit, _] = self.cell(class).took;
         copy > 0 && copy < hit
     }
 
-    /// Whether more is to be known of what a way takes.
-    pub(super) fn needs(&self, class: Class, way: Way) -> bool {
-        let is_few = self.cell(class).samples[way as usize] < Self::first(class, way);
-        is_few && !(way == Way::Copied && self.is_estimated(class))
+    /// Returns true if a route needs more samples.
+    pub(super) fn needs(&self, class: OperationClass, route: PieceRoute) -> bool {
+        let is_few = self.cell(class).samples[route as usize] < Self::samples_wanted(class, route);
+        is_few && !(route == PieceRoute::Copied && self.is_estimated(class))
     }
 
-    /// What a copy takes, or is likely to where shorter ones say enough; zero if neither is known.
-    fn copy(&self, class: Class) -> u64 {
-        match self.cell(class).took[Way::Copied as usize] {
+    /// The time of a copy, or its estimate where shorter ones suffice; zero if neither is known.
+    fn copy(&self, class: OperationClass) -> u64 {
+        match self.cell(class).took[PieceRoute::Copied as usize] {
             0 => self.estimated_copy(class).unwrap_or(0),
             took => took,
         }
     }
 
-    /// Whether what copies take is estimated by shorter ones.
-    pub(super) fn is_estimated(&self, class: Class) -> bool {
+    /// Returns true if the time of copies is estimated from shorter ones.
+    pub(super) fn is_estimated(&self, class: OperationClass) -> bool {
         self.estimated_copy(class).is_some()
     }
 
-    /// What a copy is likely to take of a class of which none was tried, if the next shorter ones of which some were
-    /// take far longer than their hits. It says nothing where copies may be faster all the same: than the class's own
-    /// hits, or than moves where there are no hits.
-    fn estimated_copy(&self, class: Class) -> Option<u64> {
+    /// Estimates the time of a copy in a class without any sample. The next shorter class must have
+    /// samples, and its copies must take far longer than its hits. There is no estimate where
+    /// copies may still be faster than the class's own hits, or than its moves where there are no
+    /// hits.
+    fn estimated_copy(&self, class: OperationClass) -> Option<u64> {
         let cell = self.cell(class);
         let [copied, hit, _] = cell.took;
-        let only_moves = hit == 0 && !self.needs(class, Way::Far);
+        let only_moves = hit == 0 && !self.needs(class, PieceRoute::PeerRegisters);
         if cell.must_try || copied > 0 || only_moves {
             return None;
         }
         let shorter = (class_of(TELLING)..class.size).rev();
-        let mut known = shorter.map(|size| Class { size, ..class });
-        let next = known.find(|it| self.cell(*it).took[Way::Copied as usize] > 0)?;
+        let mut known = shorter.map(|size| OperationClass { size, ..class });
+        let next = known.find(|it| self.cell(*it).took[PieceRoute::Copied as usize] > 0)?;
         let [copy, shorter_hit, _] = self.cell(next).took;
-        let is_known = ![Way::Copied, Way::Hit]
-            .map(|way| self.needs(next, way))
+        let is_known = ![PieceRoute::Copied, PieceRoute::Hit]
+            .map(|route| self.needs(next, route))
             .contains(&true);
         let is_outdone = is_known && copy >= shorter_hit.saturating_mul(OUTDONE);
         let likely = copy.saturating_mul(1 << (class.size - next.size));
         (is_outdone && hit < likely).then_some(likely)
     }
 
-    /// A way is to be tried again, a few times.
-    pub(super) fn forget(&mut self, class: Class, way: Way) {
-        let left = Self::first(class, way) - Self::again(class, way);
+    /// Makes a route be tried again, a few times.
+    pub(super) fn forget(&mut self, class: OperationClass, route: PieceRoute) {
+        let left = Self::samples_wanted(class, route) - Self::retries(class, route);
         let cell = self.cell_mut(class);
-        cell.must_try |= way == Way::Copied;
-        // Also where there are none, because they were estimated: as many as were paid for.
-        cell.samples[way as usize] = left;
+        cell.must_try |= route == PieceRoute::Copied;
+        // Estimated copies have no samples, and get as many trials as were paid for.
+        cell.samples[route as usize] = left;
     }
 
-    /// How many samples a way has that is known.
-    fn first(class: Class, way: Way) -> u32 {
-        FIRST + Self::again(class, way) - AGAIN
+    /// The number of samples of a route that is known.
+    fn samples_wanted(class: OperationClass, route: PieceRoute) -> u32 {
+        FIRST + Self::retries(class, route) - AGAIN
     }
 
-    /// How many operations try a way again.
-    pub(super) fn again(class: Class, way: Way) -> u32 {
-        match way == Way::Copied && class.size <= class_of(SHORT) {
-            true => AGAIN + WAKING,
-            false => AGAIN,
+    /// The number of operations that try a route again.
+    pub(super) fn retries(class: OperationClass, route: PieceRoute) -> u32 {
+        if route == PieceRoute::Copied && class.size <= class_of(SHORT) {
+            AGAIN + WAKING
+        } else {
+            AGAIN
         }
     }
 
-    /// The better and the worse of copies and hits and what they take, if both are known.
-    pub(super) fn ways(&self, class: Class) -> Option<[(Way, u64); 2]> {
-        let hit = self.cell(class).took[Way::Hit as usize];
+    /// Returns the better and the worse of copies and hits with their times, if both are known.
+    pub(super) fn ranked_routes(&self, class: OperationClass) -> Option<[(PieceRoute, u64); 2]> {
+        let hit = self.cell(class).took[PieceRoute::Hit as usize];
         let copy = self.copy(class);
-        let known = ![Way::Copied, Way::Hit]
-            .map(|way| self.needs(class, way))
+        let known = ![PieceRoute::Copied, PieceRoute::Hit]
+            .map(|route| self.needs(class, route))
             .contains(&true);
-        let ways = [(Way::Copied, copy), (Way::Hit, hit)];
+        let ways = [(PieceRoute::Copied, copy), (PieceRoute::Hit, hit)];
         known.then(|| if copy < hit { ways } else { [ways[1], ways[0]] })
     }
 
-    /// Whether a get is copied or goes the other way, which the peer takes part in.
-    pub(super) fn pull(&mut self, class: Class, other: Way) -> Way {
+    /// Decides if a get is copied or takes the `other` route, in which the peer takes part.
+    pub(super) fn choose_pull(&mut self, class: OperationClass, other: PieceRoute) -> PieceRoute {
         let cell = self.cell_mut(class);
-        let ways = [Way::Copied, other];
-        let [copy, pull] = ways.map(|way| cell.took[way as usize]);
-        let untried = ways.map(|way| cell.samples[way as usize] < 2);
+        let ways = [PieceRoute::Copied, other];
+        let [copy, pull] = ways.map(|route| cell.took[route as usize]);
+        let untried = ways.map(|route| cell.samples[route as usize] < 2);
         let call = cell.pulls;
         cell.pulls = call.wrapping_add(1);
         match untried {
             [true, true] => return ways[call as usize % 2],
-            [true, false] => return Way::Copied,
+            [true, false] => return PieceRoute::Copied,
             [false, true] => return other,
             [false, false] => {}
         }
-        let (better, worse) = match copy < pull {
-            true => (Way::Copied, other),
-            false => (other, Way::Copied),
+        let (better, worse) = if copy < pull {
+            (PieceRoute::Copied, other)
+        } else {
+            (other, PieceRoute::Copied)
         };
-        match self.pays(class, copy.min(pull), copy.abs_diff(pull)) {
-            true => worse,
-            false => better,
+        if self.spend_savings(class, copy.min(pull), copy.abs_diff(pull)) {
+            worse
+        } else {
+            better
         }
     }
 
-    /// An operation of a class takes so long, and another way takes so much more: whether that was paid
-    /// for by a part of what operations took, which is then spent.
-    pub(super) fn pays(&mut self, class: Class, takes: u64, more: u64) -> bool {
+    /// Adds a part of an operation's time `takes` to the savings of its class. If these cover the
+    /// extra time `more` of the slower route, it spends them and returns true.
+    pub(super) fn spend_savings(&mut self, class: OperationClass, takes: u64, more: u64) -> bool {
         let saved = &mut self.cell_mut(class).saved;
         *saved = saved.saturating_add(takes / TRIALS);
         let can = *saved > more;
@@ -257,30 +264,31 @@ impl Costs {
         can
     }
 
-    fn cell(&self, class: Class) -> &Cell {
+    fn cell(&self, class: OperationClass) -> &ClassTimes {
         &self.cells[class.direction as usize][usize::from(class.transient)][class.size]
     }
 
-    fn cell_mut(&mut self, class: Class) -> &mut Cell {
+    fn cell_mut(&mut self, class: OperationClass) -> &mut ClassTimes {
         &mut self.cells[class.direction as usize][usize::from(class.transient)][class.size]
     }
 }
 
-/// What moves took; until one was measured, what the conduit says of registrations.
+/// The times of moves. Until the first sample, the conduit's costs of registrations stand in.
 #[derive(Debug)]
-pub(super) struct Prices {
-    /// Without and with something that is given up.
+pub(super) struct MovePrices {
+    /// The measured times, without and with an eviction.
     took: [[u64; WIDTHS]; 2],
-    /// What the conduit says.
+    /// The conduit's costs.
     said: [[u64; WIDTHS]; 2],
-    /// How many were measured of each, up to [`FIRST`].
+    /// The number of samples of each, up to [`FIRST`].
     samples: [[u32; WIDTHS]; 2],
-    /// What registering and deregistering so many takes whoever does it: a move that gives something up
-    /// may be answered before it is done, but who does it has no time for the next operation.
+    /// The least price with an eviction: the cost of registering and deregistering. The target may
+    /// answer such a move before it has deregistered, but has no time for the next operation until
+    /// then.
     least: [u64; WIDTHS],
 }
 
-impl Prices {
+impl MovePrices {
     pub(super) fn new(register: CostModel, both: CostModel, pages: u64) -> Self {
         let prices = |cost: CostModel| {
             std::array::from_fn(|width| {
@@ -297,21 +305,22 @@ impl Prices {
         }
     }
 
-    /// What a move of so many buckets takes, beside operations that take so long.
+    /// The price of a move of so many buckets, beside an operation of `beside` nanoseconds.
     pub(super) fn of(&self, count: u64, evicts: bool, beside: u64) -> u64 {
         let width = width(count);
         let least = if evicts { self.least[width] } else { 0 };
         let row = usize::from(evicts);
-        // They may have waited for what the peer deregistered before, or for the scheduler: what seems dear
-        // is not tried again soon.
-        let most = match self.samples[row][width] < FIRST {
-            true => self.said[row][width].saturating_mul(FIRST_MOVES),
-            false => u64::MAX,
+        // The first samples may include a wait for the peer's earlier work or for the scheduler. A
+        // move that seems dear would not be tried again soon.
+        let most = if self.samples[row][width] < FIRST {
+            self.said[row][width].saturating_mul(FIRST_MOVES)
+        } else {
+            u64::MAX
         };
         (self.took[row][width].min(most)).max(least.saturating_sub(beside))
     }
 
-    pub(super) fn took(&mut self, count: u64, evicts: bool, nanos: u64) {
+    pub(super) fn record(&mut self, count: u64, evicts: bool, nanos: u64) {
         let (row, width) = (usize::from(evicts), width(count));
         let (took, samples) = (&mut self.took[row][width], &mut self.samples[row][width]);
         *took = match *took {
@@ -325,7 +334,7 @@ impl Prices {
 }
 
 fn width(count: u64) -> usize {
-    // Rounded up: what is dear is not thought cheap.
+    // The width is rounded up, so that no dear move seems cheap.
     (count.max(1).next_power_of_two().ilog2() as usize).min(WIDTHS - 1)
 }
 
@@ -335,21 +344,25 @@ mod tests {
 
     #[test]
     fn every_length_has_a_class() {
-        let of = |len| Class::new(Direction::Get, len, true).size;
+        let of = |len| OperationClass::new(Direction::Get, len, true).size;
         assert_eq!([of(0), of(1), of(8), of(u64::MAX)], [0, 0, 3, SIZES - 1]);
     }
 
     #[test]
-    fn pulls_go_the_faster_way_nearly_always_and_find_out_what_changes() {
-        let class = Class::new(Direction::Get, 1 << 16, false);
-        let mut costs = Costs::default();
+    fn pulls_nearly_always_take_the_faster_route_and_notice_changes() {
+        let class = OperationClass::new(Direction::Get, 1 << 16, false);
+        let mut costs = RouteCosts::default();
         let mut run = |calls: u32, [copy, pull]: [u64; 2]| {
             let mut copied = 0;
             for _ in 0..calls {
-                let way = costs.pull(class, Way::Far);
-                let took = if way == Way::Copied { copy } else { pull };
-                costs.took(class, way, took);
-                copied += u32::from(way == Way::Copied);
+                let route = costs.choose_pull(class, PieceRoute::PeerRegisters);
+                let took = if route == PieceRoute::Copied {
+                    copy
+                } else {
+                    pull
+                };
+                costs.record(class, route, took);
+                copied += u32::from(route == PieceRoute::Copied);
             }
             copied
         };
@@ -358,84 +371,98 @@ mod tests {
     }
 
     #[test]
-    fn what_is_slow_each_second_time_takes_the_mean() {
-        let class = Class::new(Direction::Put, 8, false);
-        let mut costs = Costs::default();
+    fn a_route_that_is_slow_every_second_time_takes_the_mean() {
+        let class = OperationClass::new(Direction::Put, 8, false);
+        let mut costs = RouteCosts::default();
         for at in 0..200 {
-            costs.took(class, Way::Copied, if at % 2 == 0 { 60 } else { 500 });
+            costs.record(
+                class,
+                PieceRoute::Copied,
+                if at % 2 == 0 { 60 } else { 500 },
+            );
         }
         let (copy, _) = costs.saving(class).expect("copies are known");
         assert!((150..400).contains(&copy), "{copy}");
-        // What takes less now is believed within some operations.
-        (0..40).for_each(|_| costs.took(class, Way::Copied, 60));
+        // Faster samples count within a few operations.
+        (0..40).for_each(|_| costs.record(class, PieceRoute::Copied, 60));
         assert!(costs.saving(class) < Some((70, 0)));
     }
 
     #[test]
-    fn the_first_moves_that_waited_are_no_price() {
+    fn first_moves_that_waited_set_no_price() {
         let cost = CostModel {
             per_op_ns: 1000.0,
             per_page_ns: 0.0,
         };
-        let mut prices = Prices::new(cost, cost, 1);
-        prices.took(1, false, 50_000_000);
+        let mut prices = MovePrices::new(cost, cost, 1);
+        prices.record(1, false, 50_000_000);
         assert!(prices.of(1, false, 0) <= 2000);
-        prices.took(1, false, 30_000);
-        prices.took(1, false, 50_000_000);
+        prices.record(1, false, 30_000);
+        prices.record(1, false, 50_000_000);
         assert_eq!(prices.of(1, false, 0), 30_000);
-        (0..20).for_each(|_| prices.took(1, false, 20_000));
+        (0..20).for_each(|_| prices.record(1, false, 20_000));
         assert!((10_000..=20_000).contains(&prices.of(1, false, 0)));
     }
 
     #[test]
-    fn what_shorter_ones_say_enough_of_is_not_copied_to_find_out() {
-        let class = |len| Class::new(Direction::Put, len, false);
+    fn long_copies_are_estimated_from_shorter_ones_where_these_suffice() {
+        let class = |len| OperationClass::new(Direction::Put, len, false);
         let (short, long) = (class(64 << 10), class(1 << 20));
-        let mut costs = Costs::default();
+        let mut costs = RouteCosts::default();
         for _ in 0..FIRST {
-            assert!(costs.needs(long, Way::Copied));
-            costs.took(short, Way::Copied, 3000);
-            costs.took(short, Way::Hit, 1000);
+            assert!(costs.needs(long, PieceRoute::Copied));
+            costs.record(short, PieceRoute::Copied, 3000);
+            costs.record(short, PieceRoute::Hit, 1000);
         }
-        assert!(!costs.needs(long, Way::Copied) && costs.needs(long, Way::Hit));
+        assert!(!costs.needs(long, PieceRoute::Copied) && costs.needs(long, PieceRoute::Hit));
         assert_eq!(costs.saving(long), Some((48_000, 24_000)));
-        (0..FIRST).for_each(|_| costs.took(long, Way::Hit, 10_000));
-        let ways = costs.ways(long);
-        assert_eq!(ways, Some([(Way::Hit, 10_000), (Way::Copied, 48_000)]));
-        // It is found out when that was paid for.
-        costs.forget(long, Way::Copied);
-        assert!(costs.needs(long, Way::Copied));
-        costs.took(long, Way::Copied, 20_000);
+        (0..FIRST).for_each(|_| costs.record(long, PieceRoute::Hit, 10_000));
+        let ways = costs.ranked_routes(long);
+        assert_eq!(
+            ways,
+            Some([(PieceRoute::Hit, 10_000), (PieceRoute::Copied, 48_000)])
+        );
+        // A trial measures copies when it was paid for.
+        costs.forget(long, PieceRoute::Copied);
+        assert!(costs.needs(long, PieceRoute::Copied));
+        costs.record(long, PieceRoute::Copied, 20_000);
         assert_eq!(costs.saving(long), Some((20_000, 10_000)));
-        // Those that take little longer say nothing, nor do those that are far shorter; nor where the class's own hits
-        // take longer than that, or where it has moves and no hits.
-        for (way, nanos) in [(Way::Hit, 50_000), (Way::Far, 10_000)] {
-            let mut costs = Costs::default();
+        // There is no estimate from classes with little difference, nor from far shorter ones.
+        // Neither is there one if the class's own hits take longer, or if it has moves and no hits.
+        for (route, nanos) in [
+            (PieceRoute::Hit, 50_000),
+            (PieceRoute::PeerRegisters, 10_000),
+        ] {
+            let mut costs = RouteCosts::default();
             for _ in 0..FIRST {
-                costs.took(short, Way::Copied, 3000);
-                costs.took(short, Way::Hit, 1000);
-                costs.took(long, way, nanos);
+                costs.record(short, PieceRoute::Copied, 3000);
+                costs.record(short, PieceRoute::Hit, 1000);
+                costs.record(long, route, nanos);
             }
-            assert!(costs.needs(long, Way::Copied), "{way:?}");
+            assert!(costs.needs(long, PieceRoute::Copied), "{route:?}");
         }
         for len in [8, 32 << 10] {
-            let mut costs = Costs::default();
-            for _ in 0..Costs::first(class(len), Way::Copied) {
-                costs.took(class(len), Way::Copied, if len == 8 { 3000 } else { 1900 });
-                costs.took(class(len), Way::Hit, 1000);
+            let mut costs = RouteCosts::default();
+            for _ in 0..RouteCosts::samples_wanted(class(len), PieceRoute::Copied) {
+                costs.record(
+                    class(len),
+                    PieceRoute::Copied,
+                    if len == 8 { 3000 } else { 1900 },
+                );
+                costs.record(class(len), PieceRoute::Hit, 1000);
             }
-            assert!(costs.needs(long, Way::Copied), "{len}");
+            assert!(costs.needs(long, PieceRoute::Copied), "{len}");
         }
     }
 
     #[test]
     fn a_slow_sample_says_little() {
-        let class = Class::new(Direction::Put, 8, false);
-        let mut costs = Costs::default();
-        costs.took(class, Way::Copied, 1_000_000);
-        costs.took(class, Way::Copied, 1000);
+        let class = OperationClass::new(Direction::Put, 8, false);
+        let mut costs = RouteCosts::default();
+        costs.record(class, PieceRoute::Copied, 1_000_000);
+        costs.record(class, PieceRoute::Copied, 1000);
         assert_eq!(costs.saving(class), Some((1000, 500)));
-        costs.took(class, Way::Copied, 1_000_000);
+        costs.record(class, PieceRoute::Copied, 1_000_000);
         assert!(costs.saving(class) < Some((1200, 0)));
     }
 }

@@ -1,41 +1,41 @@
-//! A clock that several operations under way share: while there are more of them, it is slower, so
-//! that what each takes by it is its part of the whole.
+//! A clock that the operations in flight share. It is slower while there are more of them, so that
+//! each is charged its part of the time.
 
 /// The shared clock.
 #[derive(Clone, Copy, Default, Debug)]
 pub(in crate::engine) struct Meter {
-    /// The driver's clock when it was last told, in nanoseconds.
+    /// The driver's clock at the last call, in nanoseconds.
     told: Option<u64>,
     shared: u64,
     idle: u64,
 }
 
-/// What happens under a transfer costs one part in so many of its time.
+/// The part, one in so many, that is charged for time hidden under a transfer.
 const HIDDEN: u64 = 4;
 
 impl Meter {
-    /// The time is `now`, and since it was told last so many were under way, and the network `moved`
-    /// data of some of them or not.
-    pub(in crate::engine) fn tell(&mut self, now: u64, under_way: usize, moved: bool) {
+    /// Advances the clock to `now`. Since the last call `in_flight` operations were in flight, and
+    /// `moved` says if the network moved data of any.
+    pub(in crate::engine) fn tell(&mut self, now: u64, in_flight: usize, moved: bool) {
         if let Some(told) = self.told {
             let passed = now.saturating_sub(told);
-            self.shared += passed / under_way.max(1) as u64;
+            self.shared += passed / in_flight.max(1) as u64;
             self.idle += passed / if moved { HIDDEN } else { 1 };
         }
         self.told = Some(now);
     }
 
-    /// Whether somebody tells the time.
+    /// Returns true once the driver tells the time.
     pub(super) fn is_running(&self) -> bool {
         self.told.is_some()
     }
 
-    /// The time in which the network moved nothing; little of the other counts.
+    /// The time in which the network was idle, plus a small part of the rest.
     pub(super) fn idle(&self) -> u64 {
         self.idle
     }
 
-    /// The time that one of those under way had so far.
+    /// The time that one of the operations in flight was charged.
     pub(super) fn shared(&self) -> u64 {
         self.shared
     }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_under_way_share_the_time() {
+    fn operations_in_flight_share_the_time() {
         let mut meter = Meter::default();
         assert!(!meter.is_running());
         meter.tell(1000, 0, false);

@@ -1,24 +1,24 @@
-//! The choice of `auto`: which way an operation goes that is no hit, from what each way took lately,
-//! its size and what was seen.
+//! The choice of `auto`: the route of an operation that missed. It weighs the recent times of each
+//! route, the operation's size and the pattern of misses.
 //!
-//! It is a question of renting or buying. An operation that is copied pays, beside what a hit would
-//! have cost, a *rent*; attaching its buckets has a *price*. What has paid about as much rent lately
-//! as it would cost is attached, and so is what will: misses in sequence will be followed by as many
-//! more. While firehoses are free, the price buys no other bucket's place, and what is missed is
-//! attached at once, for as long as enough of what was attached is [used again](reuse).
+//! The choice is a question of renting or buying. A copied operation pays, beside the cost of a
+//! hit, a *rent*; attaching its buckets has a *price*. A bucket is attached when it has recently
+//! paid about as much rent as its price, or when it soon will. Misses in sequence are expected to go
+//! on as long again. While firehoses are free, the price takes no other bucket's place. Then a
+//! miss is attached at once, as long as enough attached buckets are [used again](reuse).
 //!
-//! So a table that is full is left as it is unless something else is used far more: of uses at random
-//! over more than there are firehoses, as many are hits as there can be. What is attached for
-//! a sequence that comes by takes its place from the sequence itself.
+//! So a full table stays as it is unless another bucket is used far more. Of random uses over more
+//! buckets than there are firehoses, as many hit as possible. A sequence that passes by takes the
+//! places of its own buckets.
 //!
-//! What a way takes is measured with the driver's clock, by a few operations of each size: those that
-//! are copied and the moves as they come, hits while [`Hot`] sends them to the engine. The way that
-//! takes longer is tried again when a small part of the time since pays for that.
+//! The driver's clock measures the time of each route, on a few operations of each size. Copies and
+//! moves are measured as they come, and hits while [`Hot`] sends them to the engine. The slower
+//! route is tried again when a small part of the time since pays for it.
 
-mod calm;
+mod bounded_map;
 mod costs;
 mod meter;
-mod places;
+mod peer_load;
 mod pulled;
 mod rents;
 mod reuse;
@@ -29,56 +29,57 @@ mod weigh;
 use std::sync::Arc;
 
 use crate::{Config, Direction, Hot, Run};
-pub(super) use calm::Calm;
-pub(super) use costs::{Class, Way};
-use costs::{Costs, Prices};
+use costs::{MovePrices, RouteCosts};
+pub(super) use costs::{OperationClass, PieceRoute};
 pub(super) use meter::Meter;
-pub(super) use pulled::Pulled;
+pub(super) use peer_load::PeerLoad;
+pub(super) use pulled::PulledMemory;
 use rents::Rents;
 pub(super) use reuse::Reuse;
-pub(super) use weigh::{Miss, Verdict};
+pub(super) use weigh::{Miss, MissDecision};
 
-/// Operations that go to the engine, hit or not, when something of a class is not known: other classes'
-/// are among them.
+/// The number of operations that go to the engine, hit or not, to measure a class. Operations of
+/// other classes are among them.
 const ASKING: u32 = 64;
 /// One piece in so many is timed, once its class is known.
 const TIMED: u64 = 16;
-/// Operations that go to the engine, hit or not, when somebody wants a bucket: other threads' are among them.
+/// The number of operations that go to the engine, hit or not, when somebody wants a bucket. Those
+/// of other threads are among them.
 const WANTING: u32 = 8;
-/// Most buckets that somebody wants attached whatever it costs.
+/// The most buckets that are wanted at once, whatever they cost.
 const MOST_WANTED: usize = 64;
 
-/// What `auto` knows.
+/// The state of `auto`.
 #[derive(Debug)]
-pub(super) struct Choice {
+pub(super) struct RouteChoice {
     hot: Arc<Hot>,
-    /// Whether the network reads one-sidedly; never changed.
+    /// True if the network reads one-sidedly; never changed.
     reads: bool,
-    costs: Costs,
-    prices: Prices,
+    costs: RouteCosts,
+    prices: MovePrices,
     rents: Rents,
     pub(super) meter: Meter,
-    /// Pieces that chose.
+    /// The number of pieces whose route was chosen.
     pieces: u64,
-    /// Whether the class of the last piece is not known well yet.
+    /// True if the class of the last piece needs more samples.
     unsettled: bool,
-    /// Pieces and moves under way that are timed.
+    /// The number of timed pieces and moves in flight.
     timed: u32,
-    /// Nanoseconds that may be spent on a move that finds out what moves take.
+    /// The nanoseconds that may be spent on a trial move.
     saved: u64,
-    /// Buckets that are to be attached whatever it costs: the NIC is to change a word of them.
+    /// The buckets to attach whatever they cost, because the NIC is to change a word of them.
     wanted: Vec<(u32, u64)>,
 }
 
-impl Choice {
-    /// How many `firehoses` there are at a peer.
+impl RouteChoice {
+    /// Makes a choice; `firehoses` is their number at each peer.
     pub(super) fn new(hot: Arc<Hot>, config: &Config, firehoses: u64) -> Self {
         let pages = (config.bucket / config.page.max(1)) as u64;
         Self {
             hot,
             reads: config.reads,
-            costs: Costs::default(),
-            prices: Prices::new(config.register, config.cost, pages),
+            costs: RouteCosts::default(),
+            prices: MovePrices::new(config.register, config.cost, pages),
             rents: Rents::new(firehoses),
             meter: Meter::default(),
             pieces: 0,
@@ -89,9 +90,9 @@ impl Choice {
         }
     }
 
-    /// Whether the time is of use if a piece begins in the step to come.
+    /// Returns true if the time is useful to a piece that begins in the next step.
     pub(super) fn wants_time(&self) -> bool {
-        // Where the peer takes part in gets, what each takes is worth knowing.
+        // Where the peer takes part in gets, the time of each route matters.
         self.unsettled
             || !self.reads
             || self.timed > 0
@@ -99,39 +100,44 @@ impl Choice {
             || self.hot.asking() > 0
     }
 
-    /// Whether something is being timed.
+    /// Returns true if a piece or a move is being timed.
     pub(super) fn is_timing(&self) -> bool {
         self.timed > 0
     }
 
-    /// A piece begins. When, if it is to be timed; not if its peer is not free to answer.
-    pub(super) fn begin(&mut self, class: Class, is_free: impl Fn() -> bool) -> Option<u64> {
+    /// Counts a piece. Returns its start if it is to be timed, which it is not while its peer is
+    /// busy.
+    pub(super) fn begin(
+        &mut self,
+        class: OperationClass,
+        is_free: impl Fn() -> bool,
+    ) -> Option<u64> {
         let timed = self.wants_time() && self.meter.is_running() && is_free();
         self.pieces += 1;
-        self.unsettled = self.costs.needs(class, Way::Copied);
+        self.unsettled = self.costs.needs(class, PieceRoute::Copied);
         if self.pieces.is_multiple_of(TIMED) || self.hot.is_due() {
-            self.look_again(class);
+            self.retry_slower_route(class);
         }
         timed.then(|| self.start())
     }
 
-    /// The way that operations of a class do not go is tried again, if that was paid for, or if there
-    /// were many hits that nobody timed.
-    fn look_again(&mut self, class: Class) {
+    /// Tries the slower route of a class again, if the savings pay for it, or after many hits that
+    /// nobody timed.
+    fn retry_slower_route(&mut self, class: OperationClass) {
         if class.transient || self.pulls(class) {
             return;
         }
         let is_due = self.hot.take_due();
-        let Some([better, worse]) = self.costs.ways(class) else {
+        let Some([better, worse]) = self.costs.ranked_routes(class) else {
             if is_due {
                 self.hot.set_asking(ASKING);
             }
             return;
         };
-        let more = (worse.1 - better.1).saturating_mul(Costs::again(class, worse.0).into());
-        // What is only estimated may take as long as many hits, and is tried when that was paid for.
-        let is_free = is_due && better.0 == Way::Hit && !self.costs.is_estimated(class);
-        if self.costs.pays(class, TIMED * better.1, more) || is_free {
+        let more = (worse.1 - better.1).saturating_mul(RouteCosts::retries(class, worse.0).into());
+        // An estimated copy may take as long as many hits, so its trial must be paid for.
+        let is_free = is_due && better.0 == PieceRoute::Hit && !self.costs.is_estimated(class);
+        if self.costs.spend_savings(class, TIMED * better.1, more) || is_free {
             self.costs.forget(class, worse.0);
             self.hot.set_asking(ASKING);
         }
@@ -142,14 +148,15 @@ impl Choice {
         self.meter.shared()
     }
 
-    /// A piece that was timed from `begun` on is over: what it took. `None` if it was not timed.
+    /// Ends the timing of a piece that began at `begun`. Returns its time, or `None` if it was not
+    /// timed.
     pub(super) fn stop(&mut self, begun: Option<u64>) -> Option<u64> {
         let begun = begun?;
         self.timed = self.timed.saturating_sub(1);
         Some(self.meter.shared().saturating_sub(begun).max(1))
     }
 
-    /// A move begins. When, if it is to be timed.
+    /// Returns the start of a move, if it is to be timed.
     pub(super) fn start_move(&mut self) -> Option<u64> {
         if !self.wants_time() || !self.meter.is_running() {
             return None;
@@ -158,83 +165,86 @@ impl Choice {
         Some(self.meter.idle())
     }
 
-    /// A move that was timed from `begun` on is over: what it took. `None` if it was not timed.
+    /// Ends the timing of a move that began at `begun`. Returns its time, or `None` if it was not
+    /// timed.
     pub(super) fn stop_move(&mut self, begun: Option<u64>) -> Option<u64> {
         let begun = begun?;
         self.timed = self.timed.saturating_sub(1);
         Some(self.meter.idle().saturating_sub(begun).max(1))
     }
 
-    /// An operation took so many nanoseconds that way.
-    pub(super) fn took(&mut self, class: Class, way: Way, nanos: u64) {
-        self.costs.took(class, way, nanos);
+    /// Notes the time of an operation by its route.
+    pub(super) fn record_time(&mut self, class: OperationClass, route: PieceRoute, nanos: u64) {
+        self.costs.record(class, route, nanos);
         if !class.transient && !self.pulls(class) {
             let copies = self.costs.copies_beat_hits(class);
             self.hot.set_copied(class.direction, class.size, copies);
         }
     }
 
-    /// Whether the peer writes what these operations get.
-    fn pulls(&self, class: Class) -> bool {
+    /// Returns true if the peer writes the data of these operations.
+    fn pulls(&self, class: OperationClass) -> bool {
         class.direction == Direction::Get && !self.reads
     }
 
-    /// A move of so many buckets took so many nanoseconds, and brought them.
-    pub(super) fn moved(&mut self, count: u64, evicts: bool, nanos: u64) {
-        self.prices.took(count, evicts, nanos);
+    /// Notes the time of a move that brought so many buckets.
+    pub(super) fn record_move(&mut self, count: u64, evicts: bool, nanos: u64) {
+        self.prices.record(count, evicts, nanos);
     }
 
-    /// What was attached for a class is there: what its hits take is found out, if it is not known.
-    pub(super) fn landed(&mut self, class: Class) {
-        if self.costs.needs(class, Way::Hit) {
+    /// Has hits of a class measured, if they are not known, after buckets were attached for it.
+    pub(super) fn measure_hits(&mut self, class: OperationClass) {
+        if self.costs.needs(class, PieceRoute::Hit) {
             self.hot.set_asking(ASKING);
         }
     }
 
-    /// Whether it is not known well what hits of a class take.
-    pub(super) fn needs_hit(&self, class: Class) -> bool {
-        self.costs.needs(class, Way::Hit)
+    /// Returns true if hits of a class need more samples.
+    pub(super) fn needs_hit(&self, class: OperationClass) -> bool {
+        self.costs.needs(class, PieceRoute::Hit)
     }
 
-    /// An operation came to the engine that might have gone without.
-    pub(super) fn asked(&mut self, class: Class) {
+    /// Counts an operation that came to the engine to be measured.
+    pub(super) fn count_measured(&mut self, class: OperationClass) {
         let left = self.hot.asking();
         if left > 0 {
-            let needs = [Way::Hit, Way::Copied].map(|way| self.costs.needs(class, way));
+            let needs =
+                [PieceRoute::Hit, PieceRoute::Copied].map(|route| self.costs.needs(class, route));
             self.hot
                 .set_asking(if needs == [false; 2] { 0 } else { left - 1 });
         }
     }
 
-    /// Somebody wants a bucket attached whatever it costs.
+    /// Wants a bucket attached, whatever it costs.
     pub(super) fn want(&mut self, peer: u32, bucket: u64) {
         if !self.wanted.contains(&(peer, bucket)) {
-            // What came without being weighed stays in the list until it is the oldest.
+            // A bucket that was attached otherwise stays in the list until it is the oldest.
             if self.wanted.len() == MOST_WANTED {
                 self.wanted.remove(0);
             }
             self.wanted.push((peer, bucket));
         }
-        // Where all of its size are copied, the operation that is to attach it comes to the engine yet.
+        // Where all operations of its size are copied, one must still come to the engine to attach
+        // the bucket.
         self.hot.set_asking(self.hot.asking().max(WANTING));
     }
 
-    /// A peer takes buckets back.
-    pub(super) fn taken_back(&mut self, peer: u32, run: Run) {
+    /// Forgets the rents of buckets that a peer takes back.
+    pub(super) fn forget_revoked(&mut self, peer: u32, run: Run) {
         self.rents.forget(peer, run);
     }
 
     /// The class of an operation.
-    pub(super) fn class(direction: Direction, len: u64, transient: bool) -> Class {
-        Class::new(direction, len, transient)
+    pub(super) fn class(direction: Direction, len: u64, transient: bool) -> OperationClass {
+        OperationClass::new(direction, len, transient)
     }
 
-    /// Whether hits are to ask first.
+    /// Returns true if hits must ask first.
     pub(super) fn asks(&self) -> bool {
         self.hot.asking() > 0 || self.hot.copies_some() || self.hot.is_due()
     }
 
-    /// A peer is gone with all that was timed with it.
+    /// Forgets the pieces and moves that were timed, because their peer is lost.
     pub(super) fn forget_timed(&mut self) {
         self.timed = 0;
     }

@@ -1,11 +1,11 @@
-//! What buckets that are not attached have cost lately, of a bounded number of them.
+//! The rents that unattached buckets paid recently, for a bounded number of buckets.
 
-use super::places::Places;
+use super::bounded_map::BoundedMap;
 use crate::Run;
 
-/// Most places that are known of.
+/// The most buckets that are remembered.
 const ENTRIES: usize = 1 << 12;
-/// After so many payments each counts half: a few times as many as there are firehoses, within these
+/// The half-life of a rent, counted in payments: a few times the number of firehoses, within these
 /// bounds.
 const TIMES: u64 = 4;
 const HALF_LIFE: [u64; 2] = [256, ENTRIES as u64];
@@ -13,14 +13,14 @@ const HALF_LIFE: [u64; 2] = [256, ENTRIES as u64];
 #[derive(Clone, Copy, Default, Debug)]
 struct Rent {
     paid: u64,
-    /// Half-lives over when it was last looked at.
+    /// The number of half-lives that were over at the last payment.
     when: u64,
 }
 
-/// Who paid how much.
+/// The rents by peer and bucket.
 #[derive(Debug)]
 pub(super) struct Rents {
-    places: Places<(u32, u64), Rent>,
+    places: BoundedMap<(u32, u64), Rent>,
     payments: u64,
     half_life: u64,
 }
@@ -28,18 +28,18 @@ pub(super) struct Rents {
 impl Rents {
     pub(super) fn new(firehoses: u64) -> Self {
         Self {
-            places: Places::new(ENTRIES),
+            places: BoundedMap::new(ENTRIES),
             payments: 0,
             half_life: (TIMES * firehoses).clamp(HALF_LIFE[0], HALF_LIFE[1]),
         }
     }
 
-    /// What was paid for a place lately.
+    /// The recent rent of a bucket.
     pub(super) fn of(&self, place: (u32, u64)) -> u64 {
         (self.places.get(place)).map_or(0, |rent| rent.left(self.over()))
     }
 
-    /// So much was paid for a place, once more.
+    /// Adds a payment to the rent of a bucket.
     pub(super) fn pay(&mut self, place: (u32, u64), nanos: u64) {
         self.payments += 1;
         let when = self.over();
@@ -50,7 +50,7 @@ impl Rents {
         }
         let rent = Rent { paid: nanos, when };
         self.places.add(place, rent, |other| {
-            // Who has paid more stays, and does so for a while only.
+            // A bucket that paid more stays, for a while only.
             let left = other.left(when);
             *other = Rent {
                 paid: left.saturating_sub(nanos),
@@ -60,7 +60,7 @@ impl Rents {
         });
     }
 
-    /// A peer takes buckets back: what comes to lie there has paid nothing.
+    /// Forgets buckets that a peer takes back: other memory at these addresses has paid nothing.
     pub(super) fn forget(&mut self, peer: u32, run: Run) {
         let buckets = run.first..run.first.saturating_add(run.count);
         if run.count < ENTRIES as u64 {
@@ -70,7 +70,7 @@ impl Rents {
         (self.places).forget_those(|(of, bucket)| of == peer && buckets.contains(&bucket));
     }
 
-    /// Half-lives that are over.
+    /// The number of half-lives that are over.
     fn over(&self) -> u64 {
         self.payments / self.half_life
     }
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_paid_adds_up_and_fades() {
+    fn payments_add_up_and_fade() {
         let mut rents = Rents::new(250);
         assert_eq!(rents.of((1, 5)), 0);
         (0..10).for_each(|_| rents.pay((1, 5), 100));
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_where_memory_was_taken_back_has_paid_nothing() {
+    fn new_memory_at_revoked_addresses_has_paid_nothing() {
         for count in [2, 1 << 20, u64::MAX] {
             let mut rents = Rents::new(250);
             rents.forget(1, Run { first: 0, count });
@@ -117,9 +117,9 @@ mod tests {
         assert_eq!(rents.places.len(), ENTRIES);
     }
 
-    /// The same payments for memory that lies elsewhere come to the same.
+    /// Payments for memory at other addresses must give the same rents.
     #[test]
-    fn where_memory_lies_makes_no_difference() {
+    fn addresses_make_no_difference_to_rents() {
         let paid = |from: u64| {
             let mut rents = Rents::new(250);
             let mut drawn = 1_u64;

@@ -1,16 +1,16 @@
-//! Whether what is attached at once is used again before its memory goes.
+//! A guess if buckets that are attached at once are used again before their memory goes.
 
-/// Shares are counted in these parts.
+/// The unit of shares.
 const WHOLE: u32 = 1 << 16;
-/// It is likely if so much of what went had been used.
+/// Reuse is likely if this share of the gone extents had been used.
 const LIKELY: u32 = WHOLE / 8;
 
-/// How much of what was attached had been used when its memory went.
+/// The share of attached extents that had been used when their memory went.
 #[derive(Debug)]
 pub(in crate::engine) struct Reuse {
     share: u32,
-    /// Whether there was no room for something since memory went last: what is not used then may have
-    /// been in the way of what is.
+    /// True if room was short since memory went last. Then an unused extent may have been in the
+    /// way of used ones, and says nothing.
     was_full: bool,
 }
 
@@ -24,18 +24,18 @@ impl Default for Reuse {
 }
 
 impl Reuse {
-    /// Whether what is attached now will likely be used again.
+    /// Returns true if a bucket attached now will likely be used again.
     pub(in crate::engine) fn is_likely(&self) -> bool {
         self.share >= LIKELY
     }
 
-    /// There is no room for more.
+    /// Notes that room is short.
     pub(in crate::engine) fn note_full(&mut self) {
         self.was_full = true;
     }
 
-    /// The memory that an extent was attached to went, and it had been used or not.
-    pub(in crate::engine) fn gone(&mut self, used: bool) {
+    /// Notes that the memory of an extent went, and if the extent had been used.
+    pub(in crate::engine) fn note_gone(&mut self, used: bool) {
         if used || !self.was_full {
             self.share -= self.share / 16;
         }
@@ -44,7 +44,7 @@ impl Reuse {
         }
     }
 
-    /// All of what was attached to some memory is gone.
+    /// Notes that all extents on some memory are gone.
     pub(in crate::engine) fn note_room(&mut self) {
         self.was_full = false;
     }
@@ -55,24 +55,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_unused_says_that_little_is_used_again() {
+    fn extents_that_go_unused_make_reuse_unlikely() {
         let mut reuse = Reuse::default();
-        (0..20).for_each(|_| reuse.gone(false));
+        (0..20).for_each(|_| reuse.note_gone(false));
         assert!(reuse.is_likely());
-        (0..20).for_each(|_| reuse.gone(false));
+        (0..20).for_each(|_| reuse.note_gone(false));
         assert!(!reuse.is_likely());
-        (0..4).for_each(|_| reuse.gone(true));
+        (0..4).for_each(|_| reuse.note_gone(true));
         assert!(reuse.is_likely());
     }
 
     #[test]
-    fn what_went_unused_for_want_of_room_says_nothing() {
+    fn extents_unused_for_want_of_room_say_nothing() {
         let mut reuse = Reuse::default();
         reuse.note_full();
-        (0..100).for_each(|_| reuse.gone(false));
+        (0..100).for_each(|_| reuse.note_gone(false));
         assert!(reuse.is_likely());
         reuse.note_room();
-        (0..100).for_each(|_| reuse.gone(false));
+        (0..100).for_each(|_| reuse.note_gone(false));
         assert!(!reuse.is_likely());
     }
 }

@@ -1,49 +1,50 @@
-//! What is attached, and what is copied.
+//! The decision to attach a miss or to copy it.
 
 use super::{
-    Choice,
-    costs::{Class, TRIALS, Way},
+    RouteChoice,
+    costs::{OperationClass, PieceRoute, TRIALS},
 };
 
-/// What was missed so often lately takes the place of what was not used; what was used makes room for
-/// what has paid so many times its price.
+/// A bucket that was missed this often recently may replace unused ones. Used ones yield to a
+/// bucket that has paid so many times its price.
 const OFTEN: u64 = 8;
 
-/// The part of a move's time in which something else is copied: were it all of it, what the copies delay the
-/// answer would count as the move's, and lengthen the next ones.
+/// The part of a move's time in which its head is copied. If the copies lasted as long as the move,
+/// their delay of the answer would count as the move's, and lengthen the next heads.
 const HEAD: (u64, u64) = (3, 4);
 
 /// A miss that may be attached.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Miss {
-    pub(in crate::engine) class: Class,
-    /// The peer, and the first bucket that is missing.
+    pub(in crate::engine) class: OperationClass,
+    /// The peer, and the first missing bucket.
     pub(in crate::engine) place: (u32, u64),
-    /// Buckets that are missing.
+    /// The number of missing buckets.
     pub(in crate::engine) count: u64,
-    /// Buckets that would be attached: those, and what will be missed next if they are of a sequence.
+    /// The number of buckets that would be attached: the missing ones, and the next ones of a
+    /// sequence.
     pub(in crate::engine) width: u64,
-    /// Whether others must be given up for them.
+    /// True if other buckets must be evicted for them.
     pub(in crate::engine) evicts: bool,
-    /// Whether those have not been used for a while.
+    /// True if the next victims have not been used for a while.
     pub(in crate::engine) is_next_unused: bool,
-    /// Whether what is attached to the peer's memory is likely used again before that goes.
+    /// True if buckets attached at this peer are likely used again before their memory goes.
     pub(in crate::engine) is_reused: bool,
 }
 
-/// Which way a miss goes.
+/// The decision about a miss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::engine) enum Verdict {
+pub(in crate::engine) enum MissDecision {
     Copy,
     Attach {
-        /// Whether it is the next to be given up.
+        /// True if the bucket is the next victim.
         passes: bool,
     },
 }
 
-impl Choice {
-    /// Which way a miss goes.
-    pub(in crate::engine) fn weigh(&mut self, miss: &Miss) -> Verdict {
+impl RouteChoice {
+    /// Decides about a miss.
+    pub(in crate::engine) fn weigh(&mut self, miss: &Miss) -> MissDecision {
         let Miss {
             class,
             place,
@@ -55,25 +56,27 @@ impl Choice {
         } = *miss;
         if let Some(at) = self.wanted.iter().position(|wanted| *wanted == place) {
             self.wanted.swap_remove(at);
-            return Verdict::Attach { passes: false };
+            return MissDecision::Attach { passes: false };
         }
         let Some((copy, saving)) = self.costs.saving(class) else {
-            // It is copied until that is known, unless it is likely to be used again.
-            return match !evicts && is_reused {
-                true => Verdict::Attach { passes: false },
-                false => Verdict::Copy,
+            // The miss is copied to measure copies, unless the bucket is likely used again.
+            return if !evicts && is_reused {
+                MissDecision::Attach { passes: false }
+            } else {
+                MissDecision::Copy
             };
         };
         if saving == 0 {
-            // There may be nothing that is a hit.
-            self.asked(class);
-            // Now and then it is found out whether that is still so.
+            // Perhaps no operation hits, so this one counts for the measurement.
+            self.count_measured(class);
+            // A trial finds out now and then if that is still so.
             self.saved = self.saved.saturating_add(copy / TRIALS);
             let price = self.price(class, width, evicts, copy);
-            let tries = self.costs.needs(class, Way::Hit) && self.can_try(price);
-            return match tries {
-                true => Verdict::Attach { passes: evicts },
-                false => Verdict::Copy,
+            let tries = self.costs.needs(class, PieceRoute::Hit) && self.spend_on_trial(price);
+            return if tries {
+                MissDecision::Attach { passes: evicts }
+            } else {
+                MissDecision::Copy
             };
         }
         let price = self.price(class, width, evicts, copy);
@@ -82,40 +85,45 @@ impl Choice {
         let soon = saving.saturating_mul(width.div_ceil(count.max(1)));
         self.saved = self.saved.saturating_add(copy / TRIALS);
         if !evicts {
-            // What is attached is used again before it goes, or this is.
+            // The attached buckets are used again before their memory goes, or this one is.
             if is_reused || paid.saturating_add(soon) >= price / 2 {
-                return Verdict::Attach { passes: false };
+                return MissDecision::Attach { passes: false };
             }
         }
-        // It has a better claim to a place than what is not used any more, if that is no accident.
+        // A bucket that was missed before has a better claim than an unused one.
         let (comes_again, is_often) = (paid >= saving / 2, paid >= OFTEN.saturating_mul(saving));
         let keeps = paid >= price || (is_next_unused && comes_again);
-        let worth = match width > count || (is_next_unused && is_often) {
-            true => price,
-            false => price.saturating_mul(OFTEN),
+        let worth = if width > count || (is_next_unused && is_often) {
+            price
+        } else {
+            price.saturating_mul(OFTEN)
         };
-        // What costs less than a copy is worth it even once.
+        // A move that costs less than a copy is worth it for one use.
         if soon >= price || paid.saturating_add(soon) >= worth {
-            return Verdict::Attach { passes: !keeps };
+            return MissDecision::Attach { passes: !keeps };
         }
-        match self.can_try(price) {
-            true => Verdict::Attach { passes: evicts },
-            false => Verdict::Copy,
+        if self.spend_on_trial(price) {
+            MissDecision::Attach { passes: evicts }
+        } else {
+            MissDecision::Copy
         }
     }
 
-    /// Bytes of a miss that are copied while so many buckets are attached: what is copied in most of that time,
-    /// half of the miss at most. Of a class whose moves are not known, none is, for it hides what they take.
+    /// Returns the bytes of a miss to copy while `width` buckets are attached: as many as are
+    /// copied in most of that time, but at most half. Returns 0 for a class whose moves are not
+    /// known, because a head hides their time.
     pub(in crate::engine) fn head(
         &self,
-        class: Class,
+        class: OperationClass,
         len: u64,
         (width, evicts): (u64, bool),
     ) -> u64 {
-        let Some(copy) = self.costs.copying(class) else {
+        let Some(copy) = self.costs.expected_copy(class) else {
             return 0;
         };
-        if self.costs.copies_beat_hits(class) || (evicts && self.costs.needs(class, Way::Far)) {
+        if self.costs.copies_beat_hits(class)
+            || (evicts && self.costs.needs(class, PieceRoute::PeerRegisters))
+        {
             return 0;
         }
         let time = self.prices.of(width, evicts, copy) / HEAD.1 * HEAD.0;
@@ -123,9 +131,8 @@ impl Choice {
         u64::try_from(copied).map_or(len / 2, |copied| copied.min(len / 2))
     }
 
-    /// What attaching so many buckets for an operation of a class adds to what it takes, which is `copy` if
-    /// it is copied.
-    fn price(&self, class: Class, width: u64, evicts: bool, copy: u64) -> u64 {
+    /// The price of attaching so many buckets for an operation whose copy takes `copy`.
+    fn price(&self, class: OperationClass, width: u64, evicts: bool, copy: u64) -> u64 {
         let price = self.prices.of(width, evicts, copy);
         match self.costs.rent(class) {
             Some((_, more)) if evicts => price.max(more),
@@ -133,8 +140,8 @@ impl Choice {
         }
     }
 
-    /// Whether a move of that price was paid for by a part of what operations took; then it is spent.
-    fn can_try(&mut self, price: u64) -> bool {
+    /// Spends the savings on a trial move of that price, and returns true, if they suffice.
+    fn spend_on_trial(&mut self, price: u64) -> bool {
         let can = self.saved >= price;
         if can {
             self.saved = 0;
@@ -142,20 +149,22 @@ impl Choice {
         can
     }
 
-    /// Whether a piece is copied rather than waiting for a move under way that brings what it needs.
-    pub(in crate::engine) fn overtakes(&self, class: Class) -> bool {
+    /// Returns true if a piece is copied rather than waiting for a move in flight that brings its
+    /// buckets.
+    pub(in crate::engine) fn copies_rather_than_joins(&self, class: OperationClass) -> bool {
         (self.costs.saving(class))
             .is_none_or(|(_, saving)| saving < self.prices.of(1, false, 0) / 2)
     }
 
-    /// Whether a piece is copied though all it needs of the peer is there.
-    pub(in crate::engine) fn copies_hit(&mut self, class: Class) -> bool {
+    /// Decides if a piece is copied although all it needs of the peer is registered.
+    pub(in crate::engine) fn choose_copy_over_hit(&mut self, class: OperationClass) -> bool {
         match class.transient {
-            // Nobody else finds out what these take.
-            true => self.costs.pull(class, Way::Hit) == Way::Copied,
+            // No other path measures these.
+            true => self.costs.choose_pull(class, PieceRoute::Hit) == PieceRoute::Copied,
             false => {
-                let needs = [Way::Hit, Way::Copied].map(|way| self.costs.needs(class, way));
-                self.asked(class);
+                let needs = [PieceRoute::Hit, PieceRoute::Copied]
+                    .map(|route| self.costs.needs(class, route));
+                self.count_measured(class);
                 match needs {
                     [true, _] => false,
                     [_, true] => true,
@@ -165,39 +174,45 @@ impl Choice {
         }
     }
 
-    /// Whether what misses of a class is copied because hits take longer, as is known well.
-    pub(in crate::engine) fn copies_all(&self, class: Class) -> bool {
-        let needs = [Way::Hit, Way::Copied].map(|way| self.costs.needs(class, way));
+    /// Returns true if all misses of a class are copied, because hits are known to take longer.
+    pub(in crate::engine) fn copies_all(&self, class: OperationClass) -> bool {
+        let needs =
+            [PieceRoute::Hit, PieceRoute::Copied].map(|route| self.costs.needs(class, route));
         needs == [false; 2] && self.costs.copies_beat_hits(class)
     }
 
-    /// Which way a get goes that the peer may write here: `near` if its memory, from `place` on, is likely
-    /// registered there. `room`: if it could stay so beside what else is, whether it is likely used again.
-    pub(in crate::engine) fn pull(
+    /// Decides the route of a get that the peer may write here. `near` says that the peer has
+    /// likely registered the memory from `place` on. `room` is `None` if it could not stay
+    /// registered, and else true if it is likely used again.
+    pub(in crate::engine) fn choose_pull_route(
         &mut self,
-        class: Class,
+        class: OperationClass,
         place: (u32, u64),
         near: bool,
         room: Option<bool>,
-    ) -> Way {
+    ) -> PieceRoute {
         if near {
-            return self.costs.pull(class, Way::Hit);
+            return self.costs.choose_pull(class, PieceRoute::Hit);
         }
         if self.costs.copies_beat_hits(class) {
-            return self.costs.pull(class, Way::Far);
+            return self.costs.choose_pull(class, PieceRoute::PeerRegisters);
         }
         let paid = self.rents.of(place);
-        // What is registered beside what is there is deregistered by nobody: it need not come often.
+        // The peer registers it without evicting, so it need not be pulled often.
         if room.is_some_and(|is_reused| is_reused || paid > 0) {
-            return Way::Far;
+            return PieceRoute::PeerRegisters;
         }
-        let way = self.costs.pull(class, Way::Far);
-        match (way, self.costs.rent(class)) {
-            (Way::Copied, Some((rent, price))) => {
+        let route = self.costs.choose_pull(class, PieceRoute::PeerRegisters);
+        match (route, self.costs.rent(class)) {
+            (PieceRoute::Copied, Some((rent, price))) => {
                 self.rents.pay(place, rent);
-                if paid + rent >= price { Way::Far } else { way }
+                if paid + rent >= price {
+                    PieceRoute::PeerRegisters
+                } else {
+                    route
+                }
             }
-            _ => way,
+            _ => route,
         }
     }
 }

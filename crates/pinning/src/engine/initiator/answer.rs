@@ -1,17 +1,18 @@
-//! Answers that are wrong: what they were to answer fails, for nothing better will come.
+//! Wrong answers of peers: the engine fails the operation that waits for the answer, because no
+//! better one will come.
 
-use super::{Context, Initiator, Transfer};
+use super::{Initiator, StepContext, TransferKind};
 use crate::{Error, Message};
 
-/// What of this rank's a message answers.
+/// The part of this rank's state that a message answers.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::engine) enum Answered {
+pub(in crate::engine) enum AnswerTo {
     Move(u64),
     Transfer(u64),
 }
 
-impl Answered {
-    pub(in crate::engine) fn by(message: &Message) -> Option<Self> {
+impl AnswerTo {
+    pub(in crate::engine) fn of_message(message: &Message) -> Option<Self> {
         match message {
             Message::Granted(granted) => Some(Self::Move(granted.id)),
             Message::Stored { id, .. }
@@ -23,40 +24,40 @@ impl Answered {
 }
 
 impl Initiator {
-    /// An answer was wrong.
+    /// Fails the operation that a wrong answer was for.
     pub(in crate::engine) fn fail_answered(
         &mut self,
         from: u32,
-        answered: Answered,
+        answered: AnswerTo,
         cause: &Error,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) {
         match answered {
-            Answered::Move(id) => {
+            AnswerTo::Move(id) => {
                 let table = self.tables.get_mut(&from);
-                let Some(asked) = table.and_then(|table| table.answered(id, 0)) else {
-                    // It answers nothing of this rank's: that was what was wrong.
+                let Some(asked) = table.and_then(|table| table.end_move(id, 0)) else {
+                    // The message answers nothing of this rank: that was the fault.
                     return;
                 };
                 if let Some(choice) = &mut self.choice {
                     choice.stop_move(asked.chosen.and_then(|chosen| chosen.begun));
                 }
                 for (id, _) in asked.waiters {
-                    // A piece may wait for several runs of one move, and ends once. Nothing of it
-                    // is under way but other moves, which will not find it.
+                    // A piece may wait for several runs of one move, and ends once. Only other
+                    // moves of it are in flight, and they will not find it.
                     if let Some(piece) = self.pieces.get_mut(&id) {
                         piece.failed = Some(cause.clone());
                         self.end_piece(id, cx);
                     }
                 }
                 self.settle_ahead(from, &[], cx);
-                self.firehoses_free(from, cx);
+                self.serve_waiting(from, cx);
             }
-            Answered::Transfer(transfer) => {
-                let Some(Transfer::Chunk { piece, .. } | Transfer::Pull(piece)) =
+            AnswerTo::Transfer(transfer) => {
+                let Some(TransferKind::Chunk { piece, .. } | TransferKind::Pull(piece)) =
                     self.transfer_of(from, transfer)
                 else {
-                    // It answers nothing of this rank's: that was what was wrong.
+                    // The message answers nothing of this rank: that was the fault.
                     return;
                 };
                 self.transfers.remove(&transfer);

@@ -1,19 +1,23 @@
-//! Whether the initiator's counts agree with what there is.
+//! The audit of the initiator's counts.
 
 use rustc_hash::FxHashMap;
 
 use super::{
-    super::{agree::agree, context::Common},
-    FirehoseTable, Initiator, Op,
+    super::{agree::agree, context::EngineCommon},
+    FirehoseTable, InFlightOperation, Initiator,
 };
 use crate::{
     KeptHit, Run,
-    strategy::{After, Remote},
+    strategy::{AfterUse, RemotePolicy},
 };
 
 impl Initiator {
-    /// `hits`: those held at this moment.
-    pub(in crate::engine) fn audit(&self, common: &Common, hits: &[KeptHit]) -> Result<(), String> {
+    /// Checks the counts; `hits` are the hits held at this moment.
+    pub(in crate::engine) fn audit(
+        &self,
+        common: &EngineCommon,
+        hits: &[KeptHit],
+    ) -> Result<(), String> {
         let waiting: usize = self.tables.values().map(FirehoseTable::waiting).sum();
         agree("pieces that wait for firehoses", self.waiting, waiting)?;
         for (peer, table) in &self.tables {
@@ -32,7 +36,7 @@ impl Initiator {
                 .audit(&held)
                 .map_err(|what| format!("firehoses to rank {peer}: {what}"))?;
         }
-        let live = self.ops.values().map(Op::live).sum();
+        let live = self.ops.values().map(InFlightOperation::live).sum();
         agree("pieces", self.pieces.len(), live)?;
         let transfers: u32 = self.pieces.values().map(|piece| piece.transfers).sum();
         agree(
@@ -42,13 +46,14 @@ impl Initiator {
         )
     }
 
-    /// Firehoses borrowed of a peer.
+    /// The number of firehoses borrowed of a peer.
     pub(in crate::engine) fn borrowed_of(&self, peer: u32) -> u64 {
         (self.tables.get(&peer)).map_or(0, |table| table.borrowed())
     }
 
-    /// Buckets attached at a peer, those that it was not told yet are given back included.
-    pub(in crate::engine) fn attached_at(&self, common: &Common, peer: u32) -> u64 {
+    /// The number of buckets attached at a peer. It includes buckets given back of which the peer
+    /// was not told yet.
+    pub(in crate::engine) fn attached_at(&self, common: &EngineCommon, peer: u32) -> u64 {
         let count = |runs: &mut dyn Iterator<Item = Run>| runs.map(|run| run.count).sum::<u64>();
         let pieces = self.pieces.values().filter(|piece| piece.peer == peer);
         let holds = pieces.flat_map(|piece| &piece.remote_side.holds);
@@ -56,7 +61,7 @@ impl Initiator {
             .filter(|hold| hold.slot.is_none())
             .map(|hold| hold.run);
         let loose = match common.policy().remote {
-            Remote::Handshake(After::Keep) => 0,
+            RemotePolicy::Handshake(AfterUse::Keep) => 0,
             _ => count(&mut loose),
         };
         loose
@@ -66,7 +71,7 @@ impl Initiator {
                 .map_or(0, FirehoseTable::attached_buckets)
     }
 
-    /// Whether memory of a peer is known that is registered for good.
+    /// Returns true if memory of a peer is known that is registered for good.
     pub(in crate::engine) fn statics(&self, peer: u32) -> bool {
         self.tables
             .get(&peer)

@@ -1,56 +1,56 @@
-//! The remote side of a piece by `auto`: whether it is attached, or the piece is copied.
+//! The remote side of a piece under `auto`: its buckets are attached, or the piece is copied.
 
 use super::{
-    Context, Initiator,
-    firehoses::{Chosen, FirehoseTable, Look, RemoteHold, RemoteSide},
+    Initiator, StepContext,
+    firehoses::{FirehoseTable, MoveChoice, RemoteHold, RemoteSide, RunLookup},
 };
 use crate::engine::{
-    choice::{Class, Miss, Verdict, Way},
+    choice::{Miss, MissDecision, OperationClass, PieceRoute},
     pattern::Sequence,
 };
 use crate::wire::{Grant, MAX_LIST, Need};
 use crate::{Run, Use};
 
-/// The remote side of a piece that is to go some way.
+/// The remote side that a piece needs.
 #[derive(Clone, Copy)]
-struct Sought {
+struct SoughtSide {
     id: u64,
     peer: u32,
     bytes: Sequence,
-    class: Class,
+    class: OperationClass,
 }
 
-/// What is missing of it, and what a move would bring.
-struct Missed {
+/// The missing part of the remote side, and the width of a move for it.
+struct MissingPart {
     miss: Miss,
-    /// The last of what is missing.
+    /// The last missing run.
     last: Run,
-    /// Buckets that a move would bring from the first of those on.
+    /// The number of buckets that a move would bring, from the first of that run on.
     wide: u64,
 }
 
-/// What becomes of it.
-enum Becomes {
-    /// The piece is copied. `takes_rest`: with what is left of its operation.
+/// The decision about a piece.
+enum PieceDecision {
+    /// The piece is copied; with `takes_rest`, the rest of its operation too.
     Copied { takes_rest: bool },
-    /// Its firehoses are held, or on their way.
+    /// Its firehoses are held, or in flight.
     Held,
-    /// What is missing is moved. `passes`: and is given up first.
+    /// The missing buckets are moved; with `passes`, they are the next victims.
     Moved { passes: bool },
 }
 
 impl Initiator {
-    /// Holds the firehoses of a piece, moves those that are missing, or copies the piece: it never
+    /// Holds the firehoses of a piece and moves the missing ones, or copies the piece. It never
     /// waits for its turn.
-    pub(super) fn choose(&mut self, id: u64, cx: &mut Context<'_>) {
+    pub(super) fn choose(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let Some((sought, run, used)) = self.sought(id, cx) else {
             return;
         };
         let table = self.table_of(sought.peer);
-        let look = table.look(run, used);
+        let look = table.acquire_run(run, used);
         let missed = missed(table, &sought, &look, cx);
         let moved = match self.weigh(&sought, &look, missed.as_ref()) {
-            Becomes::Copied { takes_rest } => {
+            PieceDecision::Copied { takes_rest } => {
                 let table = self.table_of(sought.peer);
                 if let Some(missed) = &missed {
                     table.follow(missed.last, missed.last.count);
@@ -61,8 +61,8 @@ impl Initiator {
                 }
                 return self.start_copy(id, cx);
             }
-            Becomes::Held => None,
-            Becomes::Moved { passes } => missed.as_ref().map(|missed| (missed, passes)),
+            PieceDecision::Held => None,
+            PieceDecision::Moved { passes } => missed.as_ref().map(|missed| (missed, passes)),
         };
         let mut needs = Vec::new();
         if let Some((missed, _)) = moved {
@@ -88,17 +88,17 @@ impl Initiator {
         }
     }
 
-    /// The remote side of a piece that is tried, its buckets, and what they are used for.
+    /// The remote side of a piece, its buckets, and their use.
     #[inline]
-    fn sought(&self, id: u64, cx: &Context<'_>) -> Option<(Sought, Run, Use)> {
+    fn sought(&self, id: u64, cx: &StepContext<'_>) -> Option<(SoughtSide, Run, Use)> {
         let Some(piece) = self.pieces.get(&id) else {
             self.impossible
-                .note("a way is chosen for a piece that is over");
+                .note("a route is chosen for a piece that is over");
             return None;
         };
-        let Some(tried) = piece.tried else {
+        let Some(trial) = piece.trial else {
             self.impossible
-                .note("a way is chosen for a piece that is not tried");
+                .note("a route is chosen for a piece without a trial");
             return None;
         };
         let Ok(run) = cx.limits().geometry.span(piece.remote, piece.len) else {
@@ -106,24 +106,29 @@ impl Initiator {
                 .note("an operation was begun that leaves the address space");
             return None;
         };
-        let sought = Sought {
+        let sought = SoughtSide {
             id,
             peer: piece.peer,
             bytes: Sequence {
                 addr: piece.remote,
                 len: piece.len,
             },
-            class: tried.class,
+            class: trial.class,
         };
         Some((sought, run, piece.direction.remote()))
     }
 
-    /// Chooses what becomes of the remote side.
+    /// Decides about the remote side.
     #[inline]
-    fn weigh(&mut self, sought: &Sought, look: &Look, missed: Option<&Missed>) -> Becomes {
+    fn weigh(
+        &mut self,
+        sought: &SoughtSide,
+        look: &RunLookup,
+        missed: Option<&MissingPart>,
+    ) -> PieceDecision {
         if look.read_only {
-            // An extent is read-only as a whole, though it may be so in a page only.
-            return Becomes::Copied { takes_rest: false };
+            // One read-only page makes the whole extent read-only, so a copy may still succeed.
+            return PieceDecision::Copied { takes_rest: false };
         }
         if let Some(missed) = missed {
             return match self
@@ -131,34 +136,36 @@ impl Initiator {
                 .as_mut()
                 .map(|choice| choice.weigh(&missed.miss))
             {
-                Some(Verdict::Attach { passes }) => Becomes::Moved { passes },
-                Some(Verdict::Copy) | None => {
+                Some(MissDecision::Attach { passes }) => PieceDecision::Moved { passes },
+                Some(MissDecision::Copy) | None => {
                     let choice = self.choice.as_ref();
                     let takes_rest = choice.is_some_and(|choice| choice.copies_all(sought.class));
-                    Becomes::Copied { takes_rest }
+                    PieceDecision::Copied { takes_rest }
                 }
             };
         }
         if look.joins.is_empty() {
             let choice = self.choice.as_mut();
-            return match choice.is_some_and(|choice| choice.copies_hit(sought.class)) {
-                true => Becomes::Copied { takes_rest: true },
-                false => Becomes::Held,
+            return if choice.is_some_and(|choice| choice.choose_copy_over_hit(sought.class)) {
+                PieceDecision::Copied { takes_rest: true }
+            } else {
+                PieceDecision::Held
             };
         }
         let choice = self.choice.as_ref();
-        match choice.is_none_or(|choice| choice.overtakes(sought.class)) {
-            true => Becomes::Copied { takes_rest: false },
-            false => Becomes::Held,
+        if choice.is_none_or(|choice| choice.copies_rather_than_joins(sought.class)) {
+            PieceDecision::Copied { takes_rest: false }
+        } else {
+            PieceDecision::Held
         }
     }
 
-    /// Gives a piece what is held for it, and has it wait for moves: those under way that bring some of
-    /// it, and those that begin, for so many needs.
+    /// Gives a piece its holds, and has it wait for moves: those in flight with some of its
+    /// buckets, and those about to start for `needs`.
     #[inline]
     fn hold(
         &mut self,
-        sought: &Sought,
+        sought: &SoughtSide,
         holds: Vec<RemoteHold>,
         (needs, joins): (usize, &[(u64, Run)]),
     ) {
@@ -174,7 +181,7 @@ impl Initiator {
         }
         self.with_piece(id, |piece| {
             if pending == 0 {
-                piece.goes(Way::Hit);
+                piece.set_route(PieceRoute::Hit);
             }
             piece.remote_side = RemoteSide {
                 holds,
@@ -184,98 +191,99 @@ impl Initiator {
         });
     }
 
-    /// Asks for what is missing, in as many moves as it takes.
+    /// Asks for the missing buckets, in as many moves as it takes.
     #[inline]
     fn ask_for(
         &mut self,
-        sought: &Sought,
+        sought: &SoughtSide,
         needs: &[Need],
-        (missed, passes): (&Missed, bool),
+        (missed, passes): (&MissingPart, bool),
         piggybacks: bool,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) {
         let (id, peer, evicts) = (sought.id, sought.peer, missed.miss.evicts);
         if evicts {
-            self.table_of(peer).calm.move_begins();
-            // What brings more than is needed says nothing of what the operation alone would take.
+            self.table_of(peer).load.begin_move();
+            // A move of more than the need is no sample of the operation's own route.
             if missed.wide == missed.last.count {
-                self.goes(id, Way::Far);
+                self.set_route(id, PieceRoute::PeerRegisters);
             }
         }
         for needs in needs.chunks(MAX_LIST) {
-            let chosen = Chosen {
+            let chosen = MoveChoice {
                 class: sought.class,
                 evicts,
                 passes,
                 begun: self.choice.as_mut().and_then(|choice| choice.start_move()),
             };
             let cached = (true, Some(chosen));
-            self.ask(id, peer, needs.to_vec(), cached, piggybacks, cx);
+            self.send_move(id, peer, needs.to_vec(), cached, piggybacks, cx);
         }
     }
 
-    /// A get that the peer may write here: it is asked to, or the data is copied.
-    pub(super) fn choose_pull(&mut self, id: u64, cx: &mut Context<'_>) {
+    /// Decides about a get that the peer may write here: the peer is asked to, or the data is
+    /// copied.
+    pub(super) fn choose_pull(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
             return self
                 .impossible
-                .note("a way is chosen for a piece that is over");
+                .note("a route is chosen for a piece that is over");
         };
-        let (peer, used, tried) = (piece.peer, piece.direction.remote(), piece.tried);
+        let (peer, used, trial) = (piece.peer, piece.direction.remote(), piece.trial);
         let Ok(run) = cx.limits().geometry.span(piece.remote, piece.len) else {
             return self
                 .impossible
                 .note("an operation was begun that leaves the address space");
         };
         let table = self.table_of(peer);
-        let look = table.look(run, used);
+        let look = table.acquire_run(run, used);
         table.drop_holds(&look.holds);
         let attached = look.gaps.is_empty() && look.joins.is_empty();
         let kept = table.kept(cx.limits().total, cx.config().ranks);
         let near = attached || table.pulled.is_near(run.first, run.count, kept);
         let room = table.pulled.has_room(run.count);
         let is_reused = table.reuse.is_likely();
-        let way = match (&mut self.choice, tried) {
-            (Some(choice), Some(tried)) => choice.pull(
-                tried.class,
+        let route = match (&mut self.choice, trial) {
+            (Some(choice), Some(trial)) => choice.choose_pull_route(
+                trial.class,
                 (peer, run.first),
                 near,
                 room.then_some(is_reused),
             ),
-            _ => Way::Far,
+            _ => PieceRoute::PeerRegisters,
         };
-        if way != Way::Copied && !attached {
+        if route != PieceRoute::Copied && !attached {
             let table = self.table_of(peer);
             table.pulled.note(run.first, run.count, near);
         }
-        match way {
-            Way::Copied => {
+        match route {
+            PieceRoute::Copied => {
                 self.take_rest(id);
                 self.start_copy(id, cx);
             }
-            way => {
-                self.goes(id, way);
+            route => {
+                self.set_route(id, route);
                 self.request_both(id, cx);
             }
         }
     }
 
-    /// A peer said what room it has for what is registered for its pulls.
-    pub(in crate::engine) fn told_of_room(&mut self, peer: u32, room: u8) {
+    /// Notes the room that a peer has for registrations of its pulls.
+    pub(in crate::engine) fn note_room(&mut self, peer: u32, room: u8) {
         if self.choice.is_some()
             && let Some(table) = self.tables.get_mut(&peer)
         {
-            table.pulled.told_of_room(room);
+            table.pulled.note_room(room);
         }
     }
 
-    /// What a move that was chosen brought, and took. `refused`: the buckets that it asked for, if not
-    /// all of them were granted.
-    pub(super) fn learn(
+    /// Records the buckets and the time of a move that was chosen. `refused` is the number of
+    /// buckets asked for, if not all of them were granted.
+    pub(super) fn record_move_outcome(
         &mut self,
         peer: u32,
         landed: &[Grant],
-        chosen: &Chosen,
+        chosen: &MoveChoice,
         refused: Option<u64>,
     ) {
         let Some(choice) = &mut self.choice else {
@@ -288,33 +296,33 @@ impl Initiator {
                 table.note_full(asked.saturating_sub(count));
             }
         } else if let Some(nanos) = took {
-            choice.moved(count, chosen.evicts, nanos);
+            choice.record_move(count, chosen.evicts, nanos);
         }
-        choice.landed(chosen.class);
+        choice.measure_hits(chosen.class);
         let Some(table) = self.tables.get_mut(&peer) else {
             return;
         };
         if chosen.evicts {
-            table.calm.move_is_answered();
+            table.load.answer_move();
         }
         for grant in landed {
             if chosen.passes {
-                table.let_pass(grant);
+                table.mark_passing(grant);
             }
-            // What it was attached for is no reuse.
+            // The use that it was attached for is no reuse.
             table.forget_hit(grant.run.first);
         }
     }
 }
 
-/// What is missing, if anything is, and what is there may be used.
+/// The missing part, if there is one and the present part may be used.
 #[inline]
 fn missed(
     table: &mut FirehoseTable,
-    sought: &Sought,
-    look: &Look,
-    cx: &Context<'_>,
-) -> Option<Missed> {
+    sought: &SoughtSide,
+    look: &RunLookup,
+    cx: &StepContext<'_>,
+) -> Option<MissingPart> {
     let (Some(first), Some(last)) = (look.gaps.first(), look.gaps.last()) else {
         return None;
     };
@@ -335,35 +343,36 @@ fn missed(
         count: missing,
         width,
         evicts,
-        is_next_unused: evicts && table.is_next_unused(),
+        is_next_unused: evicts && table.probe_next_victim(),
         is_reused: table.reuse.is_likely(),
     };
-    Some(Missed {
+    Some(MissingPart {
         miss,
         last: *last,
         wide,
     })
 }
 
-/// Buckets from the first of the last gap on that a move would bring: more than the gap has if it ends a
-/// sequence of misses.
+/// The number of buckets that a move would bring from the first of the last gap on. It is more than
+/// the gap if the gap ends a sequence of misses.
 #[inline]
 fn widened(
     table: &mut FirehoseTable,
     last: Run,
     (missing, bytes): (u64, Sequence),
-    cx: &Context<'_>,
+    cx: &StepContext<'_>,
 ) -> u64 {
-    let most = match cx.config().widening {
-        true => cx.limits().amortised,
-        false => 1,
+    let most = if cx.config().widening {
+        cx.limits().amortised
+    } else {
+        1
     };
     let streak = table.streak(last);
-    // What nobody has asked for yet takes nothing from what is used, nor from what is attached while some
-    // are free.
+    // Buckets that nobody has asked for yet take nothing from used ones, nor from attached ones
+    // while some firehoses are free.
     let free = match table.unattached().checked_sub(missing) {
         Some(more) => more + last.count,
-        None if table.is_next_unused() => u64::MAX,
+        None if table.probe_next_victim() => u64::MAX,
         None => last.count,
     };
     let widest = table.widest(cx.limits().max_extent);
@@ -376,9 +385,13 @@ fn widened(
     table.missing(last.first, wide)
 }
 
-/// Sets firehoses aside for what is missing; none if there are too few.
+/// Sets firehoses aside for the missing part; `None` if there are too few.
 #[inline]
-fn set_aside(table: &mut FirehoseTable, look: &Look, missed: &Missed) -> Option<Vec<Need>> {
+fn set_aside(
+    table: &mut FirehoseTable,
+    look: &RunLookup,
+    missed: &MissingPart,
+) -> Option<Vec<Need>> {
     let last = missed.last;
     let aside = table.set_aside_wide(&look.gaps, missed.wide)?;
     let wide = aside.last().map_or(last.count, |need| need.preferred.count);

@@ -1,34 +1,34 @@
-//! Copying through messages: bounce buffers (Firehose §3.3; ARMCI §3, pipelined streaming).
+//! Copies through messages: bounce buffers (Firehose §3.3; ARMCI §3, pipelined streaming).
 //!
-//! A put's chunks are copied into messages and out of them at the peer; a get's are asked for
-//! one by one. Some are under way at once, so that copying on one side overlaps the wire and
-//! copying on the other (ARMCI §3: two buffers fill the pipeline; one more hides the answer, and of
-//! short ones as many as hide it).
+//! A put's chunks are copied into messages and out of them at the peer. A get's chunks are asked
+//! for one by one. Several chunks are in flight at once, so that copying on one side overlaps the
+//! wire and copying on the other side. Two buffers fill the pipeline (ARMCI §3), one more hides the
+//! answer, and short chunks take as many as hide it.
 
-use super::{Context, Data, Initiator, Transfer};
-use crate::engine::choice::Way;
+use super::{Data, Initiator, StepContext, TransferKind};
+use crate::engine::choice::PieceRoute;
 use crate::{Action, Direction, Message, Refusal, Violation};
 
-/// Chunks under way at once, at least and at most.
+/// The chunks in flight at once, at least and at most.
 const WINDOW: (u64, u64) = (3, 16);
-/// Bytes of them together where chunks are so short that the messages' way there and back is longer.
-const UNDER_WAY: u64 = 64 << 10;
+/// The bytes of short chunks in flight together, which fill the round trip of the messages.
+const IN_FLIGHT: u64 = 64 << 10;
 /// Smaller chunks cost more in messages than they save in overlap (ARMCI §3: from 2 KB up).
 const LEAST: u64 = 2 << 10;
 
-/// How far the copying of a piece is.
+/// The progress of a piece's copy.
 #[derive(Debug, Default)]
-pub(super) struct Copy {
-    /// Bytes of a chunk; none while the piece is not copied.
+pub(super) struct CopyProgress {
+    /// The bytes of a chunk; zero while the piece is not copied.
     chunk: u64,
-    /// Most chunks under way at once.
+    /// The most chunks in flight at once.
     window: u32,
     next: u64,
-    under_way: u32,
+    in_flight: u32,
 }
 
-/// A chunk is a quarter of the piece, so that the pipeline has something to fill it, within
-/// what a message holds.
+/// The length of a chunk: a quarter of the piece, so that the pipeline is filled, within the
+/// payload of a message.
 fn chunk(len: u64, most: u64) -> u64 {
     if len <= LEAST {
         return len.min(most);
@@ -39,8 +39,8 @@ fn chunk(len: u64, most: u64) -> u64 {
         .min(most)
 }
 
-/// Bytes of the chunk that begins so far in a piece: the first ones are shorter, so that the network has
-/// something soon (ARMCI §3, "rebalancing the size and ordering chunks").
+/// The length of the chunk that begins at `at` in a piece. The first chunks are shorter, so that
+/// the network starts soon (ARMCI §3, "rebalancing the size and ordering chunks").
 fn length(chunk: u64, at: u64, left: u64) -> u64 {
     let begins = match at {
         0 => chunk / 4,
@@ -50,40 +50,41 @@ fn length(chunk: u64, at: u64, left: u64) -> u64 {
     begins.max(LEAST.min(chunk)).min(left)
 }
 
-/// Chunks under way at once.
+/// The number of chunks in flight at once.
 fn window(chunk: u64, len: u64) -> u32 {
-    match len <= chunk {
-        true => 1,
-        false => UNDER_WAY.div_ceil(chunk).clamp(WINDOW.0, WINDOW.1) as u32,
+    if len <= chunk {
+        1
+    } else {
+        IN_FLIGHT.div_ceil(chunk).clamp(WINDOW.0, WINDOW.1) as u32
     }
 }
 
 impl Initiator {
-    /// Gives up on registering for a piece, and copies it.
-    pub(super) fn copy_instead(&mut self, id: u64, cx: &mut Context<'_>) {
+    /// Copies a piece that could not be registered.
+    pub(super) fn copy_instead(&mut self, id: u64, cx: &mut StepContext<'_>) {
         self.stats.refused += 1;
-        // It took both ways.
-        self.tried(id, false);
-        self.let_go(id, cx);
+        // The piece took two routes.
+        self.end_trial(id, false);
+        self.release_sides(id, cx);
         self.start_copy(id, cx);
     }
 
-    pub(super) fn start_copy(&mut self, id: u64, cx: &mut Context<'_>) {
+    pub(super) fn start_copy(&mut self, id: u64, cx: &mut StepContext<'_>) {
         self.stats.copies += 1;
-        self.goes(id, Way::Copied);
+        self.set_route(id, PieceRoute::Copied);
         let most = cx.common.most_of_a_chunk();
         self.with_piece(id, |piece| {
-            // Its head is on its way, or there.
+            // Its head is in flight, or was copied already.
             piece.copy.next = piece.head;
             piece.copy.chunk = chunk(piece.len, most);
             piece.copy.window = window(piece.copy.chunk, piece.len);
         });
-        self.copy_on(id, cx);
+        self.send_chunks(id, cx);
     }
 
-    fn copy_on(&mut self, id: u64, cx: &mut Context<'_>) {
+    fn send_chunks(&mut self, id: u64, cx: &mut StepContext<'_>) {
         while let Some(piece) = self.pieces.get(&id)
-            && piece.copy.under_way < piece.copy.window
+            && piece.copy.in_flight < piece.copy.window
             && piece.copy.next < piece.len
             && piece.failed.is_none()
         {
@@ -93,10 +94,10 @@ impl Initiator {
             let len = length(piece.copy.chunk, at, piece.len - at) as u32;
             let transfer = cx.name();
             self.transfers
-                .insert(transfer, Transfer::Chunk { piece: id, at });
+                .insert(transfer, TransferKind::Chunk { piece: id, at });
             self.with_piece(id, |piece| {
                 piece.copy.next += u64::from(len);
-                piece.copy.under_way += 1;
+                piece.copy.in_flight += 1;
                 piece.transfers += 1;
             });
             let (message, data) = if direction == Direction::Put {
@@ -121,8 +122,8 @@ impl Initiator {
         }
     }
 
-    /// The put of which nothing is read any more but what was sent, if this piece's was the last of it:
-    /// a chunk is sent once, and if the peer refuses it the put fails.
+    /// The put that this piece's last chunk completes locally, if all its data is sent. A chunk is
+    /// sent once, and if the peer refuses it the put fails.
     fn is_last_read(&self, id: u64) -> Option<u64> {
         let piece = self.pieces.get(&id)?;
         let is_last = piece.direction == Direction::Put
@@ -131,12 +132,12 @@ impl Initiator {
         is_last.then_some(piece.op)
     }
 
-    pub(in crate::engine) fn stored(
+    pub(in crate::engine) fn on_stored(
         &mut self,
         from: u32,
         transfer: u64,
         refused: Option<Refusal>,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) -> Result<(), Violation> {
         let (id, _) = self
             .chunk_of(from, transfer, Direction::Put)
@@ -145,13 +146,13 @@ impl Initiator {
         Ok(())
     }
 
-    pub(in crate::engine) fn fetched(
+    pub(in crate::engine) fn on_fetched(
         &mut self,
         from: u32,
         transfer: u64,
         refused: Option<Refusal>,
         len: u32,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) -> Result<(), Violation> {
         let (id, at) = self
             .chunk_of(from, transfer, Direction::Get)
@@ -169,10 +170,12 @@ impl Initiator {
         Ok(())
     }
 
-    /// The piece of a chunk that a peer's message names, and where in it.
+    /// The piece of a chunk that a peer's message names, and the chunk's place in it.
     fn chunk_of(&self, from: u32, transfer: u64, direction: Direction) -> Option<(u64, u64)> {
         match self.transfer_of(from, transfer)? {
-            Transfer::Chunk { piece, at } if self.pieces.get(&piece)?.direction == direction => {
+            TransferKind::Chunk { piece, at }
+                if self.pieces.get(&piece)?.direction == direction =>
+            {
                 Some((piece, at))
             }
             _ => None,
@@ -184,11 +187,11 @@ impl Initiator {
         id: u64,
         transfer: u64,
         refused: Option<Refusal>,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) {
         self.transfers.remove(&transfer);
         self.with_piece(id, |piece| {
-            piece.copy.under_way = piece.copy.under_way.saturating_sub(1);
+            piece.copy.in_flight = piece.copy.in_flight.saturating_sub(1);
             if let Some(why) = refused {
                 piece.failed.get_or_insert(crate::Error::Unreachable {
                     rank: piece.peer,
@@ -198,7 +201,7 @@ impl Initiator {
                 });
             }
         });
-        self.copy_on(id, cx);
+        self.send_chunks(id, cx);
         self.transfer_done(id, Ok(()), cx);
     }
 }

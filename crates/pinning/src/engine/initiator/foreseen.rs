@@ -1,60 +1,63 @@
-//! Firehoses that somebody predicts to be needed soon, or not soon: moved ahead of their use, and given back after
-//! it. Neither holds anything: what an operation uses stays, and nothing else is given up for what may never come.
+//! Firehoses that a predictor expects to be needed soon, or not soon. They are moved ahead of their
+//! use, and given back after it. Neither holds anything: firehoses in use stay, and none is taken
+//! off for a mere expectation.
 
 use super::{
-    Context, Initiator,
-    firehoses::{Asked, RemoteSide},
+    Initiator, StepContext,
+    firehoses::{PendingMove, RemoteSide},
 };
 use crate::{
     Direction, Message, Region, Run, Strategy,
     wire::{MAX_LIST, Move, Need},
 };
 
-/// How the firehoses on some memory of a peer stand.
+/// The state of the firehoses on some memory of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Attached {
-    /// All are there.
+    /// All firehoses are attached.
     All,
-    /// A move is on its way that brings what is missing.
+    /// A move in flight brings the missing ones.
     Coming,
-    /// Some are missing.
+    /// Some firehoses are missing.
     No,
 }
 
-/// What became of firehoses that were to be given back.
+/// The outcome of giving firehoses back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Detached {
-    /// They are.
+    /// The firehoses are given back.
     Now,
-    /// Operations use some of them, which go with the last of those, unless somebody foresees their use before.
+    /// Operations use some of the firehoses. They go after the last use, unless their use is
+    /// foreseen before.
     WhenUnused,
-    /// A move is on its way that brings some, which go when they have come, unless somebody foresees their use before.
+    /// A move in flight brings some firehoses. They go when they have come, unless their use is
+    /// foreseen before.
     Coming,
-    /// There were none.
+    /// There were no firehoses.
     Nothing,
 }
 
 impl Initiator {
-    /// Moves firehoses to some memory of a peer, as far as they are not there, if there are enough that are
-    /// attached to nothing.
+    /// Moves firehoses to some memory of a peer, where they are missing, if enough are attached to
+    /// nothing.
     pub(in crate::engine) fn attach_ahead(
         &mut self,
         (peer, region, run): (u32, Region, Run),
         direction: Direction,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) -> Attached {
         if cx.config().strategy != Strategy::Foresight {
             return Attached::No;
         }
         let table = self.table_of(peer);
-        let look = table.look(run, direction.remote());
+        let look = table.acquire_run(run, direction.remote());
         table.drop_holds(&look.holds);
         let missing = look.gaps.iter().map(|gap| gap.count).sum();
         if look.read_only || table.is_revoked() || table.is_short(missing) {
             return Attached::No;
         }
         if look.gaps.is_empty() && look.joins.is_empty() {
-            table.stay(run);
+            table.cancel_leaving(run);
             return Attached::All;
         }
         let Some(needs) = table.set_aside_wide(&look.gaps, 0) else {
@@ -71,11 +74,11 @@ impl Initiator {
         &mut self,
         (peer, region, needs): (u32, Region, Vec<Need>),
         direction: Direction,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) {
         let id = cx.name();
         let table = self.table_of(peer);
-        table.ask(id, Asked::new(needs.clone(), true, Vec::new()));
+        table.record_move(id, PendingMove::new(needs.clone(), true, Vec::new()));
         let releases = table.take_owed(MAX_LIST);
         self.stats.moves += 1;
         self.stats.released += releases.len() as u64;
@@ -93,7 +96,7 @@ impl Initiator {
         cx.send(peer, Message::Move(wanted));
     }
 
-    /// How the firehoses on some memory of a peer stand.
+    /// The state of the firehoses on some memory of a peer.
     pub(in crate::engine) fn attached(
         &mut self,
         peer: u32,
@@ -101,46 +104,48 @@ impl Initiator {
         direction: Direction,
     ) -> Attached {
         let table = self.tables.get_mut(&peer);
-        table.map_or(Attached::No, |it| it.standing(run, direction.remote()))
+        table.map_or(Attached::No, |it| {
+            it.attached_state(run, direction.remote())
+        })
     }
 
-    /// Gives the firehoses on some memory of a peer back, those in use when they are not any more.
+    /// Gives back the firehoses on some memory of a peer, those in use after their last use.
     pub(in crate::engine) fn detach(
         &mut self,
         peer: u32,
         run: Run,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) -> Detached {
         let Some(table) = self.tables.get_mut(&peer) else {
             return Detached::Nothing;
         };
-        table.expect_no_more(run);
+        table.forget_expected(run);
         let outcome = table.give_up(run);
         if outcome != Detached::Nothing {
             self.settle_ahead(peer, &[], cx);
             self.give_back(peer, cx);
-            self.firehoses_free(peer, cx);
+            self.serve_waiting(peer, cx);
         }
         outcome
     }
 
-    /// Firehoses came to runs that are expected, or went: what came for nobody's good is given back, and so are
-    /// `strays`.
-    pub(super) fn settle_ahead(&mut self, peer: u32, strays: &[Run], cx: &mut Context<'_>) {
+    /// Settles expected runs after firehoses came or went. It gives back firehoses that came for no
+    /// use, and `strays`.
+    pub(super) fn settle_ahead(&mut self, peer: u32, strays: &[Run], cx: &mut StepContext<'_>) {
         if cx.config().strategy == Strategy::Foresight {
             self.table_of(peer).settle_ahead(strays);
             self.give_back(peer, cx);
         }
     }
 
-    /// Holds the firehoses that a piece needs, if all were moved ahead or are on their way: whether they were.
-    pub(super) fn reach_attached(&mut self, id: u64, cx: &mut Context<'_>) -> bool {
+    /// Holds the firehoses of a piece, if all are attached or in flight; returns true if so.
+    pub(super) fn hold_attached(&mut self, id: u64, cx: &mut StepContext<'_>) -> bool {
         if cx.config().strategy != Strategy::Foresight {
             return false;
         }
         let Some(piece) = self.pieces.get(&id) else {
             self.impossible
-                .note("firehoses are looked for for a piece that is over");
+                .note("firehoses are looked up for a piece that is over");
             return false;
         };
         let (peer, used) = (piece.peer, piece.direction.remote());
@@ -152,7 +157,7 @@ impl Initiator {
         let Some(table) = self.tables.get_mut(&peer) else {
             return false;
         };
-        let look = table.look(run, used);
+        let look = table.acquire_run(run, used);
         if look.read_only || !look.gaps.is_empty() {
             table.drop_holds(&look.holds);
             return false;

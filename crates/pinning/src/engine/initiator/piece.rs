@@ -1,96 +1,96 @@
-//! Operations and their pieces.
+//! Operations in flight and their pieces.
 
 use super::{
-    super::operation::Own, Context, Initiator, Operation, Transfer, firehoses::RemoteSide,
-    sides::LocalSide, transfer::ANY, tried::Tried,
+    super::operation::OwnMemory, EngineOperation, Initiator, StepContext, TransferKind,
+    firehoses::RemoteSide, sides::LocalSide, transfer::ANY, trial::RouteTrial,
 };
-use crate::engine::choice::Way;
+use crate::engine::choice::PieceRoute;
 use crate::{
     Action, Direction, Error, Refusal, Region,
-    strategy::{Local as LocalPolicy, Remote},
+    strategy::{LocalPolicy, RemotePolicy},
     wire::MAX_LIST,
 };
 
-/// Bytes of a chunk of the pipeline protocol, at least and at most.
+/// The bytes of a chunk of the pipeline protocol, at least and at most.
 const CHUNK: (u64, u64) = (64 << 10, 1 << 20);
 
-/// An operation under way.
+/// An operation in flight.
 #[derive(Debug)]
-pub(super) struct Op {
-    /// As it was begun; never changed.
-    operation: Operation,
-    /// Bytes cut into pieces so far.
+pub(super) struct InFlightOperation {
+    /// The operation as it began; never changed.
+    operation: EngineOperation,
+    /// The bytes cut into pieces so far.
     cut: u64,
-    /// Pieces under way.
+    /// The number of pieces in flight.
     live: usize,
     /// The first error of a piece, if one failed.
     result: Result<(), Error>,
 }
 
-impl Op {
+impl InFlightOperation {
     pub(super) fn live(&self) -> usize {
         self.live
     }
 
-    /// A piece is under way beside those that were cut off.
-    pub(super) fn joined(&mut self) {
+    /// Counts a further piece, beside those that were cut off.
+    pub(super) fn count_piece(&mut self) {
         self.live += 1;
     }
 
-    /// Whether one piece is under way and no more will be.
+    /// Returns true if the last piece is in flight.
     pub(super) fn is_last_piece(&self) -> bool {
         self.live == 1 && self.cut == self.operation.len
     }
 }
 
-/// A piece of an operation, under way.
+/// A piece of an operation in flight.
 #[derive(Debug)]
 pub(super) struct Piece {
-    /// The operation, by the driver's name for it.
+    /// The operation, by the driver's name.
     pub(super) op: u64,
-    /// With whom.
+    /// The rank of the peer.
     pub(super) peer: u32,
-    /// Whether it is a put.
+    /// The direction of the data.
     pub(super) direction: Direction,
-    /// Its first own address.
+    /// The first own address.
     pub(super) local: u64,
-    /// The memory of the peer's that is meant.
+    /// The peer's region that is meant.
     pub(super) region: Region,
-    /// Its first address at the peer.
+    /// The first address at the peer.
     pub(super) remote: u64,
-    /// Bytes.
+    /// The length in bytes.
     pub(super) len: u64,
-    /// How the own memory stands.
-    pub(super) own: Own,
-    /// Whether it is copied through messages, whatever is registered.
+    /// The lifetime of the own memory.
+    pub(super) own: OwnMemory,
+    /// True if the piece must be copied through messages, whatever is registered.
     copied: bool,
-    /// So many of its first bytes are another piece, its [head](super::head).
+    /// The first bytes that are another piece, its [head](super::head).
     pub(super) head: u64,
-    /// Whether it is the head of another one.
+    /// True if the piece is the head of another.
     is_head: bool,
-    /// How far the own memory is registered for it.
+    /// The state of the own memory's registration.
     pub(super) local_side: LocalSide,
-    /// What it holds of the peer's memory, and waits for.
+    /// The holds on the peer's memory, and the moves that it waits for.
     pub(super) remote_side: RemoteSide,
-    /// Transfers under way.
+    /// The number of transfers in flight.
     pub(super) transfers: u32,
-    /// How it went, by `auto`.
-    pub(super) tried: Option<Tried>,
-    /// How far it is copied, if it is.
-    pub(super) copy: super::copy::Copy,
-    /// Why it failed, if it did.
+    /// The trial of a route, under `auto`.
+    pub(super) trial: Option<RouteTrial>,
+    /// The progress of the copy, if the piece is copied.
+    pub(super) copy: super::copy::CopyProgress,
+    /// The reason of its failure, if it failed.
     pub(super) failed: Option<Error>,
 }
 
 impl Piece {
-    /// Notes which way it goes.
-    pub(super) fn goes(&mut self, way: Way) {
-        if let Some(tried) = &mut self.tried {
-            tried.way = Some(way);
+    /// Notes the route of the piece.
+    pub(super) fn set_route(&mut self, route: PieceRoute) {
+        if let Some(trial) = &mut self.trial {
+            trial.route = Some(route);
         }
     }
 
-    /// So many of its first bytes, as a piece of their own that is copied.
+    /// Splits the first `head` bytes off as a piece that is copied.
     pub(super) fn split_head(&mut self, head: u64) -> Piece {
         self.head = head;
         Piece {
@@ -101,8 +101,8 @@ impl Piece {
             local_side: LocalSide::Unasked,
             remote_side: RemoteSide::default(),
             transfers: 0,
-            tried: None,
-            copy: super::copy::Copy::default(),
+            trial: None,
+            copy: super::copy::CopyProgress::default(),
             failed: None,
             ..*self
         }
@@ -110,8 +110,12 @@ impl Piece {
 }
 
 impl Initiator {
-    pub(in crate::engine) fn begin(&mut self, operation: Operation, cx: &mut Context<'_>) {
-        let op = Op {
+    pub(in crate::engine) fn begin(
+        &mut self,
+        operation: EngineOperation,
+        cx: &mut StepContext<'_>,
+    ) {
+        let op = InFlightOperation {
             operation,
             cut: 0,
             live: 0,
@@ -127,13 +131,13 @@ impl Initiator {
     }
 
     /// Cuts the next piece off and starts it.
-    fn next_piece(&mut self, id: u64, cx: &mut Context<'_>) -> bool {
+    fn next_piece(&mut self, id: u64, cx: &mut StepContext<'_>) -> bool {
         let Some(op) = self.ops.get(&id) else {
             self.impossible
                 .note("a piece is cut off an operation that is over");
             return false;
         };
-        let Operation {
+        let EngineOperation {
             peer,
             direction,
             local,
@@ -164,8 +168,8 @@ impl Initiator {
             local_side: LocalSide::Unasked,
             remote_side: RemoteSide::default(),
             transfers: 0,
-            tried: self.try_piece(peer, direction, most.min(len - cut), own),
-            copy: super::copy::Copy::default(),
+            trial: self.start_trial(peer, direction, most.min(len - cut), own),
+            copy: super::copy::CopyProgress::default(),
             failed: None,
         };
         if cut == 0 && piece.len < len {
@@ -182,8 +186,8 @@ impl Initiator {
         true
     }
 
-    /// A piece that is to be copied takes what was not cut off yet along. What is registered has to be
-    /// cut; messages take all of it, and the copying is begun only once.
+    /// Extends a piece that will be copied by the rest of its operation. Registration needs cuts,
+    /// but messages do not, and so the copy starts only once.
     pub(super) fn take_rest(&mut self, id: u64) {
         let Some(piece) = self.pieces.get_mut(&id) else {
             return self
@@ -199,25 +203,25 @@ impl Initiator {
             return;
         }
         op.cut = op.operation.len;
-        if let Some(tried) = &mut piece.tried {
-            tried.parts = 1 + left.div_ceil(piece.len.max(1));
+        if let Some(trial) = &mut piece.trial {
+            trial.parts = 1 + left.div_ceil(piece.len.max(1));
         }
         piece.len += left;
     }
 
-    fn start_piece(&mut self, id: u64, cx: &mut Context<'_>) {
+    fn start_piece(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
             return self.impossible.note("a piece starts after its end");
         };
         let pulls = cx.config().pulls(piece.direction);
         let small = piece.len <= cx.config().piggyback as u64;
         match cx.policy().remote {
-            Remote::Copy => self.start_copy(id, cx),
+            RemotePolicy::Copy => self.start_copy(id, cx),
             _ if piece.copied => {
                 self.take_rest(id);
                 self.start_copy(id, cx);
             }
-            Remote::Paged if !pulls => {
+            RemotePolicy::Paged if !pulls => {
                 let (local, remote, len) = (piece.local, piece.remote, piece.len);
                 self.transfer(id, (local, ANY), (remote, ANY), len, cx);
             }
@@ -225,18 +229,18 @@ impl Initiator {
             _ if pulls && small => self.start_copy(id, cx),
             _ if pulls && self.choice.is_some() => self.choose_pull(id, cx),
             _ if pulls => self.request_both(id, cx),
-            Remote::Firehose => self.reach_for(id, cx),
-            Remote::Handshake(_) if self.reach_attached(id, cx) => {}
-            Remote::Handshake(_) => self.shake_hands(id, cx),
-            Remote::Static => self.reach_static(id, cx),
-            Remote::Paged => self.start_copy(id, cx),
+            RemotePolicy::Firehose => self.hold_firehoses(id, cx),
+            RemotePolicy::Handshake(_) if self.hold_attached(id, cx) => {}
+            RemotePolicy::Handshake(_) => self.handshake(id, cx),
+            RemotePolicy::Static => self.hold_static(id, cx),
+            RemotePolicy::Paged => self.start_copy(id, cx),
         }
     }
 
-    pub(super) fn end_piece(&mut self, id: u64, cx: &mut Context<'_>) {
+    pub(super) fn end_piece(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let is_fine = (self.pieces.get(&id)).is_some_and(|piece| piece.failed.is_none());
-        self.tried(id, is_fine);
-        self.let_go(id, cx);
+        self.end_trial(id, is_fine);
+        self.release_sides(id, cx);
         let Some(piece) = self.pieces.remove(&id) else {
             return self.impossible.note("a piece ends twice");
         };
@@ -249,15 +253,17 @@ impl Initiator {
         {
             op.result = Err(error);
         }
-        // A head was one more than there were to be.
+        // A head is an extra piece, so it is not replaced by another.
         if !piece.is_head {
             self.next_piece(piece.op, cx);
         }
         self.end_op(piece.op, cx);
     }
 
-    fn end_op(&mut self, id: u64, cx: &mut Context<'_>) {
-        let over = |op: &Op| op.live == 0 && (op.cut == op.operation.len || op.result.is_err());
+    fn end_op(&mut self, id: u64, cx: &mut StepContext<'_>) {
+        let over = |op: &InFlightOperation| {
+            op.live == 0 && (op.cut == op.operation.len || op.result.is_err())
+        };
         if self.ops.get(&id).is_some_and(over)
             && let Some(op) = self.ops.remove(&id)
         {
@@ -268,7 +274,7 @@ impl Initiator {
         }
     }
 
-    pub(super) fn fail_piece(&mut self, id: u64, why: Refusal, cx: &mut Context<'_>) {
+    pub(super) fn fail_piece(&mut self, id: u64, why: Refusal, cx: &mut StepContext<'_>) {
         self.with_piece(id, |piece| {
             piece.failed = Some(Error::Unreachable {
                 rank: piece.peer,
@@ -280,25 +286,25 @@ impl Initiator {
         self.end_piece(id, cx);
     }
 
-    /// All pieces with a peer that is gone fail, but for transfers under way: the network ends
-    /// those.
-    pub(super) fn fail_pieces(&mut self, peer: u32, cx: &mut Context<'_>) {
+    /// Fails all pieces of a lost peer, except those with transfers in flight: the network ends
+    /// these.
+    pub(super) fn fail_pieces(&mut self, peer: u32, cx: &mut StepContext<'_>) {
         let mut theirs: Vec<u64> = (self.pieces.iter())
             .filter(|(_, piece)| piece.peer == peer)
             .map(|(id, _)| *id)
             .collect();
         theirs.sort_unstable();
         self.forget_queue(peer);
-        // Whoever waits for an answer waits no more.
+        // No answer of a lost peer comes any more.
         let Self {
             transfers, pieces, ..
         } = self;
         transfers.retain(|_, transfer| match *transfer {
-            Transfer::Pull(id) | Transfer::Chunk { piece: id, .. } => {
+            TransferKind::Pull(id) | TransferKind::Chunk { piece: id, .. } => {
                 let piece = pieces.get_mut(&id).filter(|piece| piece.peer == peer);
                 piece.map(|piece| piece.transfers -= 1).is_none()
             }
-            Transfer::OneSided(_) => true,
+            TransferKind::OneSided(_) => true,
         });
         for id in &theirs {
             self.with_piece(*id, |piece| piece.failed = Some(Error::PeerLost(peer)));
@@ -325,9 +331,9 @@ impl Initiator {
     }
 }
 
-/// Most bytes of a piece from there on: half of what the limits hold on either side, so that
-/// two may be under way.
-fn most(cx: &Context<'_>, direction: Direction, local: u64, remote: u64) -> u64 {
+/// The most bytes of a piece at these addresses: half of the limits of either side, so that two
+/// pieces may be in flight.
+fn most(cx: &StepContext<'_>, direction: Direction, local: u64, remote: u64) -> u64 {
     let geometry = cx.limits().geometry;
     let up_to = |addr: u64, buckets: u64| {
         geometry.address_of(geometry.bucket_of(addr).saturating_add(buckets)) - addr
@@ -335,14 +341,14 @@ fn most(cx: &Context<'_>, direction: Direction, local: u64, remote: u64) -> u64 
     let half = |buckets: u64| (buckets / 2).clamp(1, 1 << 30);
     let pulls = cx.config().pulls(direction);
     let remote_most = match cx.policy().remote {
-        Remote::Firehose | Remote::Handshake(_) => {
+        RemotePolicy::Firehose | RemotePolicy::Handshake(_) => {
             up_to(remote, half(cx.limits().share.min(cx.limits().total)))
         }
-        Remote::Static | Remote::Copy | Remote::Paged => u64::MAX,
+        RemotePolicy::Static | RemotePolicy::Copy | RemotePolicy::Paged => u64::MAX,
     };
     let local_most = match (cx.policy().remote, cx.policy().local) {
-        (Remote::Copy | Remote::Paged, _) | (_, LocalPolicy::Copied) => u64::MAX,
-        // The places of a pull go in one message.
+        (RemotePolicy::Copy | RemotePolicy::Paged, _) | (_, LocalPolicy::Copied) => u64::MAX,
+        // The destinations of a pull go in one message.
         _ if pulls => up_to(local, half(cx.limits().victims).min(MAX_LIST as u64)),
         _ => up_to(local, half(cx.limits().victims)),
     };

@@ -1,22 +1,23 @@
-//! A peer takes its memory back: firehoses on it go as soon as nothing of mine uses them.
+//! Revocations by peers: this rank gives the firehoses back as soon as none of its operations uses
+//! them.
 
-use super::{Context, Initiator, firehoses::FirehoseTable};
+use super::{Initiator, StepContext, firehoses::FirehoseTable};
 use crate::{Message, Run, Violation, wire::MAX_LIST};
 
 impl Initiator {
-    /// A peer takes its memory back.
-    pub(in crate::engine) fn revoking(
+    /// Handles a peer's revocation.
+    pub(in crate::engine) fn on_revoke(
         &mut self,
         from: u32,
         id: u64,
         run: Run,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) -> Result<(), Violation> {
         if let Some(choice) = &mut self.choice {
-            choice.taken_back(from, run);
+            choice.forget_revoked(from, run);
         }
         let Some(table) = self.tables.get_mut(&from) else {
-            // Nothing of it was ever used here.
+            // Nothing of the memory was ever used here.
             let runs = Vec::new();
             cx.send(from, Message::Revoked { id, runs });
             return Ok(());
@@ -25,23 +26,23 @@ impl Initiator {
             return Err(Violation::TooManyRevocations);
         }
         self.settle_ahead(from, &[], cx);
-        self.firehoses_free(from, cx);
+        self.serve_waiting(from, cx);
         Ok(())
     }
 
-    /// Whether a peer takes memory back that is not given back yet.
+    /// Returns true if a peer takes memory back that is not given back yet.
     pub(in crate::engine) fn is_asked_back(&self) -> bool {
         self.tables.values().any(FirehoseTable::is_revoked)
     }
 
-    /// Answers a peer's revocations that nothing here stands in the way of.
-    pub(super) fn answer_revocations(&mut self, peer: u32, cx: &mut Context<'_>) {
+    /// Answers a peer's revocations once no operation of this rank uses the memory.
+    pub(super) fn answer_revocations(&mut self, peer: u32, cx: &mut StepContext<'_>) {
         let Some(table) = self.tables.get(&peer) else {
             return self
                 .impossible
                 .note("a revocation is answered to a peer that has no table");
         };
-        // What operations were granted for themselves is in no table.
+        // Memory that was granted for one operation is in no table.
         let pieces = self.pieces.values().filter(|_| table.is_revoked());
         let loose: Vec<Run> = (pieces.filter(|piece| piece.peer == peer))
             .flat_map(|piece| &piece.remote_side.holds)
@@ -49,7 +50,7 @@ impl Initiator {
             .map(|hold| hold.run)
             .collect();
         for id in self.table_of(peer).take_revoked(&loose) {
-            // What is given back goes before the answer, and the last of it with the answer.
+            // The firehoses go back before the answer, and the last of them with the answer.
             let runs = self.table_of(peer).take_owed(MAX_LIST);
             self.stats.released += runs.len() as u64;
             self.give_back(peer, cx);

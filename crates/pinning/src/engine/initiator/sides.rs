@@ -1,36 +1,35 @@
-//! Both sides of a piece: its own memory, which is registered for it, and what is given back when it is
-//! over.
+//! Both sides of a piece: the request for its own memory, and the release of both sides at its end.
 
 use super::{
-    super::{choice::Way, local::Requester, operation::Own},
-    Context, Initiator,
+    super::{choice::PieceRoute, local::Requester, operation::OwnMemory},
+    Initiator, StepContext,
 };
 use crate::engine::pattern::Sequence;
 use crate::{
     Message,
-    strategy::{After, Local as LocalPolicy, Remote},
+    strategy::{AfterUse, LocalPolicy, RemotePolicy},
     wire::{MAX_LIST, Need},
 };
 
-/// How a piece stands with its own memory.
+/// The state of a piece's own memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LocalSide {
-    /// Nothing is needed, or not yet.
+    /// Nothing is needed, or nothing is requested yet.
     Unasked,
     Requested(u64),
     Ready(u64),
-    /// It goes along with the operation.
+    /// The NIC takes the data along.
     Inline,
 }
 
 impl Initiator {
-    /// Wants the own memory of a pull registered, and has the peer register its own meanwhile.
-    pub(super) fn request_both(&mut self, id: u64, cx: &mut Context<'_>) {
+    /// Requests the own memory of a pull, and has the peer register its own meanwhile.
+    pub(super) fn request_both(&mut self, id: u64, cx: &mut StepContext<'_>) {
         self.request_local(id, cx);
         let Some(piece) = self.pieces.get(&id) else {
             return;
         };
-        // The pull itself goes at once where nothing need be registered here.
+        // The pull itself goes at once where nothing must be registered here.
         if let LocalSide::Requested(request) = piece.local_side
             && cx.local.is_open(request)
         {
@@ -43,8 +42,8 @@ impl Initiator {
         }
     }
 
-    /// Wants the own memory of a piece registered, or has it so already.
-    pub(super) fn request_local(&mut self, id: u64, cx: &mut Context<'_>) {
+    /// Requests the own memory of a piece.
+    pub(super) fn request_local(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
             return self
                 .impossible
@@ -57,13 +56,13 @@ impl Initiator {
         };
         let used = piece.direction.local();
         let (requester, need) = match (piece.own, cx.policy().local) {
-            (Own::Inline, _) => {
+            (OwnMemory::Inline, _) => {
                 self.with_piece(id, |piece| piece.local_side = LocalSide::Inline);
-                self.both_sides(id, cx);
+                self.transfer_when_ready(id, cx);
                 return;
             }
-            // More than is needed would only be deregistered again.
-            (Own::Transient, _) => (
+            // A wider registration would only be deregistered again.
+            (OwnMemory::Transient, _) => (
                 Requester::Transient(id),
                 Need {
                     run,
@@ -88,30 +87,30 @@ impl Initiator {
         let request = cx.local.request(requester, vec![need], used, cx.out);
         let waits = cx.local.is_pending(request);
         if let Some(piece) = self.pieces.get_mut(&id) {
-            // A hit that has to register own memory first is none.
-            if let Some(tried) = &mut piece.tried
+            // A hit that has to register own memory first is no hit.
+            if let Some(trial) = &mut piece.trial
                 && waits
-                && !tried.class.transient
-                && tried.way == Some(Way::Hit)
+                && !trial.class.transient
+                && trial.route == Some(PieceRoute::Hit)
             {
-                tried.way = None;
+                trial.route = None;
             }
             piece.local_side = LocalSide::Requested(request);
         }
     }
 
-    /// The own memory of a piece is registered, or was refused.
-    pub(in crate::engine) fn local_side_done(&mut self, id: u64, cx: &mut Context<'_>) {
+    /// Continues a piece whose own memory is registered, or was refused.
+    pub(in crate::engine) fn local_side_done(&mut self, id: u64, cx: &mut StepContext<'_>) {
         if let Some(piece) = self.pieces.get_mut(&id)
             && let LocalSide::Requested(request) = piece.local_side
         {
             piece.local_side = LocalSide::Ready(request);
-            self.both_sides(id, cx);
+            self.transfer_when_ready(id, cx);
         }
     }
 
-    /// Gives back what a piece holds on both sides.
-    pub(super) fn let_go(&mut self, id: u64, cx: &mut Context<'_>) {
+    /// Gives back the holds of a piece on both sides.
+    pub(super) fn release_sides(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let Some(piece) = self.pieces.get_mut(&id) else {
             return self
                 .impossible
@@ -128,14 +127,14 @@ impl Initiator {
             return;
         }
         match cx.policy().remote {
-            Remote::Handshake(after) => {
-                // What was moved ahead stays until it is given back.
+            RemotePolicy::Handshake(after) => {
+                // Firehoses that were moved ahead stay until they are given back.
                 self.table_of(peer).drop_holds(&holds);
                 self.table_of(peer).take_leaving(&holds);
                 let loose = holds.iter().filter(|hold| hold.slot.is_none());
                 let loose: Vec<_> = loose.map(|hold| hold.run).collect();
-                for runs in loose.chunks(MAX_LIST).filter(|_| after != After::Keep) {
-                    let (runs, unpin) = (runs.to_vec(), after == After::Unpin);
+                for runs in loose.chunks(MAX_LIST).filter(|_| after != AfterUse::Keep) {
+                    let (runs, unpin) = (runs.to_vec(), after == AfterUse::Unpin);
                     cx.send(peer, Message::Release { runs, unpin });
                 }
                 if !self.table_of(peer).owed.is_empty() {
@@ -146,7 +145,7 @@ impl Initiator {
             }
             _ => {
                 self.table_of(peer).drop_holds(&holds);
-                self.firehoses_free(peer, cx);
+                self.serve_waiting(peer, cx);
             }
         }
     }

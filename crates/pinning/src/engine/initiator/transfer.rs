@@ -1,18 +1,18 @@
-//! What the network moves for a piece whose sides are there: by itself, or the peer's NIC when asked.
+//! Transfers of pieces whose sides are ready: by the network, or by the peer's NIC on request.
 
 use super::{
-    Context, Initiator, Transfer,
-    piece::{Op, Piece},
+    Initiator, StepContext, TransferKind,
+    piece::{InFlightOperation, Piece},
     sides::LocalSide,
 };
-use crate::{Action, Error, Message, Refusal, Run, Violation, wire::Place};
+use crate::{Action, Error, Message, Refusal, Run, Violation, wire::PullDestination};
 
 /// The key of memory that a paging NIC reaches without registration.
 pub(super) const ANY: u64 = u64::MAX;
 
 impl Initiator {
-    /// Transfers, if both sides are there.
-    pub(super) fn both_sides(&mut self, id: u64, cx: &mut Context<'_>) {
+    /// Transfers a piece, if both sides are ready.
+    pub(super) fn transfer_when_ready(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
             return self
                 .impossible
@@ -32,8 +32,8 @@ impl Initiator {
         };
         let local_refused = request.is_some_and(is_refused);
         match piece.remote_side.refused {
-            // Buckets are refused that are not mapped, or not writable, in a page that nobody
-            // asked for: whether the bytes themselves can be reached, copying finds out.
+            // The refused buckets may be unmapped or read-only in a page that nobody asked for. A
+            // copy finds out if the bytes themselves can be reached.
             Some(_) => self.copy_instead(id, cx),
             None if local_refused => self.copy_instead(id, cx),
             None => match request {
@@ -43,9 +43,9 @@ impl Initiator {
         }
     }
 
-    /// Starts a transfer for each stretch that lies in one extent on both sides; on the remote one
-    /// alone where there is no request on the local one.
-    fn transfer_all(&mut self, id: u64, request: Option<u64>, cx: &mut Context<'_>) {
+    /// Starts a transfer for each stretch that lies in one extent on both sides. Without a request
+    /// for the local side, only the remote side counts.
+    fn transfer_all(&mut self, id: u64, request: Option<u64>, cx: &mut StepContext<'_>) {
         let geometry = cx.limits().geometry;
         let Some(piece) = self.pieces.get(&id) else {
             return self
@@ -69,7 +69,7 @@ impl Initiator {
             remote_parts.into_iter().peekable(),
         );
         let mut at = piece.head;
-        // One more, so that none of them ends the piece before all have begun.
+        // The extra count keeps the piece alive until all transfers have begun.
         self.with_piece(id, |piece| piece.transfers += 1);
         while at < len
             && let (Some((local_end, local_key)), Some((remote_end, remote_key))) =
@@ -94,7 +94,7 @@ impl Initiator {
             }
         }
         if at < len {
-            // What was held did not cover it: never so, but never silently so either.
+            // The holds did not cover the piece. That never happens, but it must not pass unseen.
             self.with_piece(id, |piece| {
                 piece.failed = Some(Error::Unreachable {
                     rank: piece.peer,
@@ -113,14 +113,14 @@ impl Initiator {
         (local, local_key): (u64, u64),
         (remote, remote_key): (u64, u64),
         len: u64,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) {
         let transfer = cx.name();
         let is_last = |piece: &Piece| {
             let end = piece.local + piece.len;
             matches!(piece.local_side, LocalSide::Inline)
                 && local + len == end
-                && (self.ops.get(&piece.op)).is_some_and(Op::is_last_piece)
+                && (self.ops.get(&piece.op)).is_some_and(InFlightOperation::is_last_piece)
         };
         let last_of = (self.pieces.get(&id)).and_then(|it| is_last(it).then_some(it.op));
         let Some(piece) = self.pieces.get_mut(&id) else {
@@ -129,7 +129,7 @@ impl Initiator {
                 .note("a transfer starts for a piece that is over");
         };
         piece.transfers += 1;
-        self.transfers.insert(transfer, Transfer::OneSided(id));
+        self.transfers.insert(transfer, TransferKind::OneSided(id));
         self.one_sided += 1;
         cx.out.actions.push(Action::Transfer {
             id: transfer,
@@ -145,7 +145,7 @@ impl Initiator {
     }
 
     /// Asks the peer to write to the own memory.
-    fn pull(&mut self, id: u64, request: u64, cx: &mut Context<'_>) {
+    fn pull(&mut self, id: u64, request: u64, cx: &mut StepContext<'_>) {
         let geometry = cx.limits().geometry;
         let transfer = cx.name();
         let (Some(piece), Some(request)) = (self.pieces.get_mut(&id), cx.local.get(request)) else {
@@ -159,7 +159,7 @@ impl Initiator {
                 let end = geometry
                     .address_of(hold.run.end())
                     .min(piece.local + piece.len);
-                let place = Place {
+                let place = PullDestination {
                     key: hold.key,
                     addr: at,
                     len: end - at,
@@ -170,7 +170,7 @@ impl Initiator {
             .collect();
         piece.transfers += 1;
         let (peer, region, remote) = (piece.peer, piece.region, piece.remote);
-        self.transfers.insert(transfer, Transfer::Pull(id));
+        self.transfers.insert(transfer, TransferKind::Pull(id));
         let message = Message::Pull {
             id: transfer,
             region,
@@ -180,21 +180,21 @@ impl Initiator {
         cx.send(peer, message);
     }
 
-    pub(in crate::engine) fn pulled(
+    pub(in crate::engine) fn on_pulled(
         &mut self,
         from: u32,
         transfer: u64,
         refused: Option<Refusal>,
         registered: bool,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) -> Result<(), Violation> {
         let id = match self.transfer_of(from, transfer) {
-            Some(Transfer::Pull(id)) => id,
+            Some(TransferKind::Pull(id)) => id,
             _ => return Err(Violation::PulledUnasked),
         };
         self.transfers.remove(&transfer);
         if registered {
-            self.was_far(id, cx);
+            self.note_peer_registered(id, cx);
         }
         match refused {
             None => self.transfer_done(id, Ok(()), cx),
@@ -207,8 +207,8 @@ impl Initiator {
         Ok(())
     }
 
-    /// The transfer that a peer's message names, if it is of a piece with that peer.
-    pub(super) fn transfer_of(&self, from: u32, transfer: u64) -> Option<Transfer> {
+    /// The transfer that a peer's message names, if it belongs to a piece with that peer.
+    pub(super) fn transfer_of(&self, from: u32, transfer: u64) -> Option<TransferKind> {
         let transfer = *self.transfers.get(&transfer)?;
         let piece = self.pieces.get(&transfer.piece())?;
         (piece.peer == from).then_some(transfer)
@@ -218,7 +218,7 @@ impl Initiator {
         &mut self,
         id: u64,
         result: Result<(), Error>,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) {
         let Some(piece) = self.pieces.get_mut(&id) else {
             return self.impossible.note("a transfer outlives its piece");

@@ -1,12 +1,12 @@
-//! Whether the counts of the local bucket table agree with what is there.
+//! The audit of the local bucket table's counts.
 
 use rustc_hash::FxHashMap;
 
-use super::{Local, run_of};
+use super::{LocalTable, run_of};
 use crate::engine::agree::agree;
 
-impl Local {
-    /// `outside` and `own`: references by record that peers and hits hold.
+impl LocalTable {
+    /// Checks the counts; `outside` and `own` are the references of peers and hits, by slot.
     pub(in crate::engine) fn audit(
         &self,
         mut outside: FxHashMap<u32, u32>,
@@ -73,7 +73,7 @@ impl Local {
         self.audit_waiting()
     }
 
-    /// What was registered for one operation is there for it, or for those that shared it.
+    /// Checks that each transient extent is held by its operation, or by others that shared it.
     fn audit_transient(&self) -> Result<(), String> {
         for (base, owner) in &self.transient {
             let is_used = |slot: u32| {
@@ -94,7 +94,7 @@ impl Local {
         agree("extents that end", self.ending_transient.len(), there)
     }
 
-    /// Who waits, waits for something.
+    /// Checks that each waiting request waits for something.
     fn audit_waiting(&self) -> Result<(), String> {
         let mut pending: FxHashMap<u64, u32> = FxHashMap::default();
         let registering = self
@@ -123,7 +123,7 @@ impl Local {
     }
 
     pub(in crate::engine) fn entries(&self) -> usize {
-        let waiters = |registering: &super::Registering| registering.waiters.len();
+        let waiters = |registering: &super::PendingRegistration| registering.waiters.len();
         self.requests.len()
             + self.outside.len()
             + self.kept.len()

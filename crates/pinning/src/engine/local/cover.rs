@@ -1,13 +1,13 @@
-//! What a request needs: held where it is there, waited for where it is being registered, registered where it
-//! is neither.
+//! The cover of a request's needs: registered buckets are held, buckets in flight are waited for,
+//! and missing ones are registered.
 
 use std::collections::BTreeMap;
 
-use super::{Hold, Local, Registering, Requester, only, room::Room};
+use super::{LocalHold, LocalTable, PendingRegistration, Requester, exact_need, room::RoomAnswer};
 use crate::{Decisions, Refusal, Run, wire::Need};
 
-impl Local {
-    /// Holds what is there of a need, and sees to the rest.
+impl LocalTable {
+    /// Holds the registered buckets of a need, and waits for or registers the rest.
     pub(super) fn cover(&mut self, id: u64, need: Need, out: &mut Decisions) {
         let Some(request) = self.requests.get(&id) else {
             return self
@@ -19,7 +19,7 @@ impl Local {
             && let Some(deregistering) = self.deregistering.get_mut(&beside.first)
         {
             deregistering.waiters.push((id, need));
-            self.with(id, |request| request.pending += 1);
+            self.with_request(id, |request| request.pending += 1);
             return;
         }
         let mut bucket = need.run.first;
@@ -30,7 +30,7 @@ impl Local {
             };
             bucket = if let Some(found) = self.hold(bucket) {
                 let run = cut(rest, found.end);
-                let hold = Hold {
+                let hold = LocalHold {
                     slot: found.slot,
                     run,
                     key: found.key,
@@ -48,23 +48,26 @@ impl Local {
                 match refused {
                     Some(_) if self.waits_for_transient(requester, found.base) => {
                         self.editor.drop_reference(found.slot);
-                        self.with(id, |request| request.restart = true);
+                        self.with_request(id, |request| request.restart = true);
                     }
-                    None => self.with(id, |request| request.holds.push(hold)),
+                    None => self.with_request(id, |request| request.holds.push(hold)),
                     Some(why) => {
                         self.editor.drop_reference(found.slot);
-                        self.with(id, |request| request.refused.push((run, why)));
+                        self.with_request(id, |request| request.refused.push((run, why)));
                     }
                 }
                 run.end()
             } else if let Some(slot) = self.editor.get(bucket) {
-                // It is there, but closed, or all its references are in use.
+                // The extent is closed, or all its references are in use.
                 let extent = self.editor.extent(slot);
                 let run = cut(rest, extent.end);
                 let waits = self.waits_for_transient(requester, extent.base);
-                self.with(id, |request| match waits {
-                    true => request.restart = true,
-                    false => request.refused.push((run, Refusal::Limit)),
+                self.with_request(id, |request| {
+                    if waits {
+                        request.restart = true
+                    } else {
+                        request.refused.push((run, Refusal::Limit))
+                    }
                 });
                 run.end()
             } else if let Some(registering) = at(&mut self.registering, bucket, |registering| {
@@ -72,7 +75,7 @@ impl Local {
             }) {
                 let run = cut(rest, registering.preferred.end());
                 registering.waiters.push((id, run));
-                self.with(id, |request| request.pending += 1);
+                self.with_request(id, |request| request.pending += 1);
                 run.end()
             } else if let Some(deregistering) =
                 at(&mut self.deregistering, bucket, |deregistering| {
@@ -80,8 +83,8 @@ impl Local {
                 })
             {
                 let run = cut(rest, deregistering.run.end());
-                deregistering.waiters.push((id, only(run)));
-                self.with(id, |request| request.pending += 1);
+                deregistering.waiters.push((id, exact_need(run)));
+                self.with_request(id, |request| request.pending += 1);
                 run.end()
             } else {
                 let gap = self.gap(rest);
@@ -94,13 +97,13 @@ impl Local {
                     first: gap.first,
                     count: end - gap.first,
                 });
-                self.fetch(id, requester, gap, preferred, out)
+                self.register_gap(id, requester, gap, preferred, out)
             };
         }
     }
 
-    /// Has a gap registered, as far as one extent goes: where it ends.
-    fn fetch(
+    /// Registers a gap, as far as one extent goes. Returns the end of that part.
+    fn register_gap(
         &mut self,
         id: u64,
         requester: Requester,
@@ -116,22 +119,22 @@ impl Local {
         let mut preferred = cut(preferred, preferred.first + most);
         self.crowd_out(preferred.count, (id, requester), out);
         let mut room = self.make_room(preferred.count, requester, out);
-        if !matches!(room, Room::Yes) && preferred.count > gap.count {
+        if !matches!(room, RoomAnswer::Yes) && preferred.count > gap.count {
             preferred = gap;
             room = self.make_room(preferred.count, requester, out);
         }
         match room {
-            Room::Yes => {
+            RoomAnswer::Yes => {
                 self.planned += preferred.count;
                 let pledged = matches!(requester, Requester::Move(_) | Requester::Pin(_));
                 if pledged {
                     self.pledged += preferred.count;
                 }
-                self.with(id, |request| request.pending += 1);
+                self.with_request(id, |request| request.pending += 1);
                 self.stats.ahead += u64::from(matches!(requester, Requester::Foreseen(_)));
                 let name = self.next_id();
                 self.await_registration(
-                    Registering {
+                    PendingRegistration {
                         id: name,
                         need: gap,
                         preferred,
@@ -144,21 +147,21 @@ impl Local {
                     out,
                 );
             }
-            room => self.with(id, |request| match room {
-                Room::Later if request.waits => request.restart = true,
+            room => self.with_request(id, |request| match room {
+                RoomAnswer::Later if request.waits => request.restart = true,
                 _ => request.refused.push((gap, Refusal::Limit)),
             }),
         }
         gap.end()
     }
 
-    /// A reference on the extent of a bucket, if there is one. A reader may miss what is there
-    /// only while somebody changes the table, and that would be us.
-    fn hold(&mut self, bucket: u64) -> Option<crate::table::Found> {
+    /// Takes a reference on the extent of a bucket, if there is one. A reader may miss a present
+    /// bucket only while another thread changes the table, and this is the only one that does.
+    fn hold(&mut self, bucket: u64) -> Option<crate::table::FoundBucket> {
         self.editor.table().acquire(bucket)
     }
 
-    /// What of a run is neither there nor on its way, from its first bucket on.
+    /// The buckets of a run, from its first on, that are neither registered nor in flight.
     fn gap(&self, run: Run) -> Run {
         let mut end = self.piece_end(run);
         for next in [
@@ -192,7 +195,7 @@ fn cut(run: Run, end: u64) -> Run {
     }
 }
 
-/// The entry, by first bucket, whose run holds the bucket.
+/// The entry whose run has the bucket, of a map by first bucket.
 fn at<T>(map: &mut BTreeMap<u64, T>, bucket: u64, run: impl Fn(&T) -> Run) -> Option<&mut T> {
     let (_, entry) = map.range_mut(..=bucket).next_back()?;
     (bucket < run(entry).end()).then_some(entry)

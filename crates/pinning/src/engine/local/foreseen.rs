@@ -1,27 +1,28 @@
-//! Memory that somebody predicts to be needed soon, or not soon (Li §3.2): registered ahead of its use,
-//! and given up after it. Neither holds anything, so that the rules of victims go on: what is in use
-//! stays, and what nobody uses goes where room is short. A bucket that two buffers share can be [set
-//! apart](Local::set_apart): it stays when one of them is given up, and does not keep the other registered.
+//! Memory that a predictor expects to be needed soon, or not soon (Li §3.2). It is registered ahead
+//! of its use, and evicted after it. Neither holds anything, so the rules of victims apply: memory
+//! in use stays, and unused memory goes where room is short. A bucket that two buffers share can be
+//! [set apart](Self::set_apart). Then it stays when one of them is evicted, and does not keep the
+//! other registered.
 
-use super::{Local, Requester, only};
+use super::{LocalTable, Requester, exact_need};
 use crate::{Action, Decisions, Run, Use};
 
-/// What became of memory that was to be given up.
+/// The outcome of an eviction on request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GivenUp {
-    /// All of it that was registered is being deregistered.
+    /// All registered extents of the memory are being deregistered.
     All,
-    /// Somebody uses it, or a part of it, or it is being registered.
+    /// Somebody uses the memory or a part of it, or it is being registered.
     InUse,
-    /// Nothing of it was registered by itself.
+    /// No extent of the memory was registered by itself.
     Nothing,
 }
 
-/// The most buckets that are set apart; others are registered with what lies beside them.
+/// The most buckets that are set apart; others are registered with their neighbours.
 const MAX_APART: usize = 1024;
 
-impl Local {
-    /// A bucket is registered by itself from now on, and not given up with what lies beside it; or no longer.
+impl LocalTable {
+    /// Sets a bucket apart, so that it is registered and evicted by itself; or ends that.
     pub(in crate::engine) fn set_apart(&mut self, bucket: u64, is_apart: bool) {
         if !is_apart {
             self.apart.remove(&bucket);
@@ -30,12 +31,12 @@ impl Local {
         }
     }
 
-    /// Whether an extent is a bucket that is apart.
+    /// Returns true if an extent is a single bucket that is apart.
     pub(super) fn is_apart(&self, extent: Run) -> bool {
         extent.count == 1 && self.apart.contains(&extent.first)
     }
 
-    /// Where the first registration of a run ends, because of a bucket that is apart.
+    /// The end of the first registration of a run, before or behind a bucket that is apart.
     pub(super) fn piece_end(&self, run: Run) -> u64 {
         let next = self.apart.range(run.first..run.end()).next();
         match next.copied() {
@@ -45,42 +46,52 @@ impl Local {
         }
     }
 
-    /// Registers memory as far as it is not, if there is room for it now.
+    /// Registers memory where it is not registered, if there is room for it now.
     pub(in crate::engine) fn foresee(&mut self, id: u64, run: Run, out: &mut Decisions) {
-        self.request(Requester::Foreseen(id), vec![only(run)], Use::Read, out);
+        self.request(
+            Requester::Foreseen(id),
+            vec![exact_need(run)],
+            Use::Read,
+            out,
+        );
     }
 
-    /// What was foreseen is registered, or was refused. Nothing holds it from now on.
-    pub(in crate::engine) fn was_foreseen(&mut self, id: u64, request: u64, out: &mut Decisions) {
+    /// Answers a request for foreseen memory. Nothing holds the memory from now on.
+    pub(in crate::engine) fn answer_foreseen(
+        &mut self,
+        id: u64,
+        request: u64,
+        out: &mut Decisions,
+    ) {
         let Some(it) = self.get(request) else {
             return self
                 .impossible
                 .note("memory was foreseen for a request that is over");
         };
         let result = match it.refused.first() {
-            None => Ok(it.holds.iter().map(super::Hold::grant).collect()),
-            Some((run, why)) => Err(self.no_room(*run, *why)),
+            None => Ok(it.holds.iter().map(super::LocalHold::grant).collect()),
+            Some((run, why)) => Err(self.no_room_error(*run, *why)),
         };
-        // Part of it would be of no use.
+        // A part of the memory would be of no use.
         self.end(request, result.is_err(), out);
         out.actions.push(Action::Pinned { id, result });
     }
 
-    /// Gives up the extents that lie in a run and that nobody uses.
+    /// Evicts the extents that lie within a run and that nobody uses.
     pub(in crate::engine) fn give_up_unused(&mut self, run: Run, out: &mut Decisions) -> GivenUp {
         let mut extents: Vec<Run> = self.editor.extents_in(run);
         extents.retain(|extent| run.contains(*extent) && !self.is_apart(*extent));
         self.give_up_those(&extents, run, out)
     }
 
-    /// Gives up a bucket that is apart, if it is registered by itself and nobody uses it.
+    /// Evicts a bucket that is apart, if it is registered by itself and nobody uses it.
     pub(in crate::engine) fn give_up_apart(&mut self, bucket: Run, out: &mut Decisions) -> GivenUp {
         let mut extents: Vec<Run> = self.editor.extents_in(bucket);
         extents.retain(|extent| self.is_apart(*extent));
         self.give_up_those(&extents, bucket, out)
     }
 
-    /// Gives up these extents in a run, as far as nobody uses them.
+    /// Evicts these extents of a run, where nobody uses them.
     fn give_up_those(&mut self, extents: &[Run], run: Run, out: &mut Decisions) -> GivenUp {
         let mut outcome = GivenUp::Nothing;
         for extent in extents {
@@ -95,14 +106,15 @@ impl Local {
         if outcome != GivenUp::Nothing {
             self.retry(out);
         } else if self.is_changing(run) {
-            // Somebody is about to use it.
+            // A request is about to use the run.
             outcome = GivenUp::InUse;
         }
         outcome
     }
 
-    /// What is registered with a run, if all of it is: the extent that has all of it, or it alone. Of several extents
-    /// those at its ends may be those of its neighbours, which share a bucket with it.
+    /// The registration around a run, if all of the run is registered: the extent that has all of
+    /// it, or the run alone. Among several extents, those at the ends may belong to neighbours that
+    /// share a bucket.
     pub(in crate::engine) fn covered(&self, run: Run) -> Option<Run> {
         let first = self.extent(self.editor.get(run.first)?);
         let mut bucket = first.end();
@@ -117,7 +129,7 @@ impl Local {
 mod tests {
     use super::*;
     use crate::{
-        Config, Engine, Error, Message, Region, Registered, Strategy, Verdict,
+        AccessVerdict, Config, Engine, Error, Message, Region, RegisteredExtent, Strategy,
         wire::{Move, Need},
     };
 
@@ -134,8 +146,8 @@ mod tests {
         .unwrap()
     }
 
-    /// Does what the engine says, until it says nothing more: what was pinned, and how many registrations
-    /// and deregistrations it took.
+    /// Performs the engine's actions until there is none. Returns the pinned results, and the
+    /// number of registrations and deregistrations.
     fn perform(engine: &mut Engine, mut out: Decisions) -> (Vec<Result<(), Error>>, [usize; 2]) {
         let (mut pinned, mut counts) = (Vec::new(), [0; 2]);
         while !out.actions.is_empty() {
@@ -144,7 +156,7 @@ mod tests {
                     Action::Register { id, preferred, .. } => {
                         counts[0] += 1;
                         let key = id + 100;
-                        let got = Registered {
+                        let got = RegisteredExtent {
                             run: preferred,
                             key,
                             writable: true,
@@ -179,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_foreseen_is_registered_once_and_given_up_as_a_whole() {
+    fn foreseen_memory_is_registered_once_and_evicted_as_a_whole() {
         let mut engine = engine(16);
         assert_eq!(foresee(&mut engine, 2, 4), (vec![Ok(())], [1, 0]));
         assert_eq!(foresee(&mut engine, 3, 2), (vec![Ok(())], [0, 0]));
@@ -188,13 +200,14 @@ mod tests {
             Some((2 * PAGE, 4 * PAGE))
         );
         assert_eq!(engine.registered_with(5 * PAGE, 2 * PAGE), None);
-        // What takes a neighbour's page, too, is by itself: the neighbour is used for its own sake.
+        // A run that shares a neighbour's page is registered by itself, because the neighbour has
+        // its own use.
         assert_eq!(foresee(&mut engine, 5, 4), (vec![Ok(())], [1, 0]));
         let alone = Some((5 * PAGE, 4 * PAGE));
         assert_eq!(engine.registered_with(5 * PAGE, 4 * PAGE), alone);
         assert_eq!(give_up(&mut engine, 5, 4), GivenUp::All);
         assert_eq!(engine.stats().local.registered, 4);
-        // A part of it is somebody else's.
+        // A part of the extent belongs to another buffer.
         assert_eq!(give_up(&mut engine, 3, 2), GivenUp::Nothing);
         assert_eq!(engine.stats().local.registered, 4);
         assert_eq!(give_up(&mut engine, 1, 6), GivenUp::All);
@@ -203,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_use_is_not_given_up() {
+    fn memory_in_use_is_not_evicted() {
         let mut engine = engine(16);
         foresee(&mut engine, 0, 2);
         let mut out = Decisions::default();
@@ -217,10 +230,11 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_holds_for_what_is_foreseen() {
+    fn the_limit_holds_for_foreseen_memory() {
         let mut engine = engine(7);
         foresee(&mut engine, 0, 4);
-        // Nobody uses it, so that it makes room; an extent has as many pages as there may be victims.
+        // Nobody uses the first memory, so it makes room. An extent has as many pages as there may
+        // be victims.
         assert_eq!(foresee(&mut engine, 10, 8), (vec![Ok(())], [2, 1]));
         let (pinned, _) = foresee(&mut engine, 30, 9);
         assert!(
@@ -230,7 +244,7 @@ mod tests {
         assert!(engine.stats().local.peak <= 8);
     }
 
-    /// A peer moves a firehose to one page ahead of need.
+    /// Moves a peer's firehose to one page ahead of need.
     fn hold(engine: &mut Engine, id: u64, page: u64) {
         let run = Run {
             first: page,
@@ -250,7 +264,7 @@ mod tests {
             piggyback: None,
         };
         let mut out = Decisions::default();
-        let outcome = engine.message(1, Message::Move(wanted), Verdict::Fine, &mut out);
+        let outcome = engine.message(1, Message::Move(wanted), AccessVerdict::Fine, &mut out);
         outcome.unwrap();
         perform(engine, out);
     }
@@ -266,7 +280,7 @@ mod tests {
         .unwrap();
         foresee(&mut engine, 0, 4);
         foresee(&mut engine, 8, 4);
-        // Two of the four firehoses that the peer owns: each keeps a whole extent registered.
+        // The peer takes two of its four firehoses, and each keeps a whole extent registered.
         hold(&mut engine, 1, 0);
         hold(&mut engine, 2, 8);
         assert_eq!(foresee(&mut engine, 20, 1).0, vec![Ok(())]);

@@ -1,14 +1,14 @@
-//! The local bucket table: what of own memory is registered, and for whom (Table 1).
+//! The local bucket table: the registrations of own memory, and their users (Table 1).
 //!
-//! A *request* is somebody's wish to have runs of own buckets registered and held: a piece of an
-//! own operation, a peer's move, a peer's pull, or memory pinned for good. It holds one
-//! reference on each extent it uses. What is missing is registered, victims being given up
-//! for it as far as the limits ask; what is on its way is waited for.
+//! A *request* has runs of own buckets registered and held for somebody: a piece of an own
+//! operation, a peer's move, a peer's pull, or memory pinned for good. It holds one reference on
+//! each extent that it uses. Missing buckets are registered, and victims are evicted as far as the
+//! limits demand. The request waits for registrations in flight.
 //!
-//! Two counts keep the limit: `planned`, the buckets registered once everything decided so far
-//! is done, and `actual`, those that the system may have registered at this moment. A decision
-//! needs room in `planned`; a registration starts when there is room in `actual`, so that
-//! it comes after the deregistrations that made its room, whichever threads do them.
+//! Two counts keep the limit. `planned` has the buckets that are registered once every decision so
+//! far is carried out. `actual` has the buckets that the system may have registered at this moment.
+//! A decision needs room in `planned`, and a registration starts when there is room in `actual`. So
+//! it comes after the deregistrations that made its room, whichever threads carry them out.
 
 mod audit;
 mod cover;
@@ -25,21 +25,21 @@ use rustc_hash::FxHashMap;
 
 use super::{
     impossible::Noted,
-    pattern::{Pattern, Sequence},
+    pattern::{MissPattern, Sequence},
 };
 use crate::{
     Decisions, Limits, Refusal, Run, Use,
-    table::{Editor, Extent, Table},
+    table::{BucketTable, Editor, Extent},
     wire::{Grant, Need},
 };
 
-/// Buckets set aside for own requests, at most.
+/// The most buckets reserved for the own NIC's requests.
 const RESERVE: u64 = 4;
 
 pub use foreseen::GivenUp;
 pub use within::CrowdedOut;
 
-/// For whom memory is registered.
+/// The user of a registration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Requester {
     /// A piece of an own operation.
@@ -50,7 +50,7 @@ pub(super) enum Requester {
     Move(u64),
     /// A peer's pull.
     Pull(u64),
-    /// A pull that a peer said is coming.
+    /// A pull that a peer has announced.
     Ahead,
     /// Memory pinned for good, for peers.
     Pin(u64),
@@ -58,32 +58,33 @@ pub(super) enum Requester {
     Keep(u64),
     /// Memory that the own NIC changes for this rank.
     Own(u64),
-    /// Memory held for one transfer that is not an operation of the engine's, and whether it lasts beyond that.
-    Held(u64, Lasting),
+    /// Memory held for one transfer outside the engine's operations, with its lifetime.
+    Held(u64, Lifetime),
     /// Memory that is expected to be needed soon.
     Foreseen(u64),
 }
 
-/// Whether memory stays what it is until the engine is told.
+/// The lifetime of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Lasting {
-    Yes,
-    /// It may come and go unseen.
-    No,
+pub(super) enum Lifetime {
+    /// The memory stays what it is until the engine is told.
+    Persistent,
+    /// The memory may come and go unseen.
+    Transient,
 }
 
 impl Requester {
-    /// Whether it may wait until others are done. A peer may not: it gets an answer, so that no
-    /// rank ever waits for one that waits for it.
+    /// Returns true if the request may wait for others. A peer's request may not: the peer gets an
+    /// answer, so that no two ranks ever wait for each other.
     fn may_wait(self) -> bool {
         matches!(self, Requester::Piece(_) | Requester::Transient(_))
     }
 
-    /// Whether what is registered for it is deregistered when it is over.
+    /// Returns true if the registration ends with the request.
     fn is_transient(self) -> bool {
         matches!(
             self,
-            Requester::Transient(_) | Requester::Held(_, Lasting::No)
+            Requester::Transient(_) | Requester::Held(_, Lifetime::Transient)
         )
     }
 
@@ -94,7 +95,7 @@ impl Requester {
 
 /// A reference on an extent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Hold {
+pub(super) struct LocalHold {
     pub(super) slot: u32,
     /// The part of the extent that is used.
     pub(super) run: Run,
@@ -102,7 +103,7 @@ pub(super) struct Hold {
     pub(super) writable: bool,
 }
 
-impl Hold {
+impl LocalHold {
     pub(super) fn grant(&self) -> Grant {
         Grant {
             run: self.run,
@@ -112,142 +113,141 @@ impl Hold {
     }
 }
 
-/// References on an extent by some who hold it.
+/// The references on an extent by several holders.
 #[derive(Clone, Copy, Default, Debug)]
-struct Held {
+struct HoldCount {
     count: u32,
-    /// The most buckets of it that one of them uses.
+    /// The most buckets of the extent that one holder uses.
     most: u64,
 }
 
 #[derive(Debug)]
-pub(super) struct Request {
+pub(super) struct LocalRequest {
     requester: Requester,
     needs: Vec<Need>,
     used: Use,
-    /// Sorted by bucket once the request is done.
-    pub(super) holds: Vec<Hold>,
+    /// The holds, sorted by bucket once the request is done.
+    pub(super) holds: Vec<LocalHold>,
     pub(super) refused: Vec<(Run, Refusal)>,
-    /// Registrations and deregistrations waited for.
+    /// The number of registrations and deregistrations that it waits for.
     pending: u32,
-    /// There was no room: to be begun anew when there may be.
+    /// True if there was no room, so that the request starts again when there may be.
     restart: bool,
-    /// Whether it may wait for room. Not if all of it can never be there at once: parts of it
-    /// would wait for each other.
+    /// True if it may wait for room. It may not if its needs can never be met all at once, because
+    /// parts of it would wait for each other.
     waits: bool,
 }
 
-/// A registration decided on.
+/// A registration that was decided on and is not done.
 #[derive(Debug)]
-struct Registering {
+struct PendingRegistration {
     id: u64,
     need: Run,
     preferred: Run,
-    /// Requests, and the buckets each of them waits for.
+    /// The requests that wait, with the buckets that each waits for.
     waiters: Vec<(u64, Run)>,
     started: bool,
     retried: bool,
-    /// Whether a peer will hold it.
+    /// True if a peer will hold it.
     pledged: bool,
-    /// Whether it is of use only to the operation of the request that waits first.
+    /// True if it serves only the operation of the first waiter.
     transient: bool,
 }
 
-/// A deregistration decided on.
+/// A deregistration that was decided on and is not done.
 #[derive(Debug)]
-struct Deregistering {
+struct PendingDeregistration {
     run: Run,
     waiters: Vec<(u64, Need)>,
 }
 
-/// How often what happened.
+/// The counts of the local table's work.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LocalStats {
     /// Registrations asked for.
     pub registrations: u64,
-    /// Those of them ahead of need.
+    /// Of those, the registrations ahead of need.
     pub ahead: u64,
     /// Registrations that failed.
     pub failed: u64,
     /// Deregistrations asked for.
     pub deregistrations: u64,
-    /// Buckets registered now, as far as the system may know.
+    /// The buckets registered now, as far as the system may know.
     pub registered: u64,
-    /// At most.
+    /// The most buckets registered at once.
     pub peak: u64,
-    /// Times that something waited for room.
+    /// The number of waits for room.
     pub stalls: u64,
 }
 
-/// The local table's state.
+/// The local bucket table.
 #[derive(Debug)]
-pub(super) struct Local {
+pub(super) struct LocalTable {
     /// This rank, for errors; never changed.
     rank: u32,
     /// The limits in buckets; never changed.
     limits: Limits,
-    /// Whether victims may fill what peers leave unused; never changed.
+    /// True if victims may fill the part of M that peers leave unused; never changed.
     adaptive: bool,
-    /// Buckets that peers together may hold.
+    /// The most buckets that peers together may hold.
     peers_limit: u64,
-    /// Buckets of what may be registered that are for [own](Requester::Own) requests alone.
+    /// The buckets reserved for requests of the [own](Requester::Own) NIC.
     reserve: u64,
-    /// What is registered: a record for each bucket, and the queue of victims.
+    /// The registered buckets, with a record for each, and the queue of victims.
     editor: Editor,
-    /// Requests that are not over, by name.
-    requests: FxHashMap<u64, Request>,
+    /// The open requests, by name.
+    requests: FxHashMap<u64, LocalRequest>,
     /// The next name of a request, a registration or a deregistration.
     next: u64,
-    /// Buckets registered once everything decided so far is done.
+    /// The buckets that are registered once every decision so far is carried out.
     planned: u64,
-    /// Buckets that the system may have registered at this moment.
+    /// The buckets that the system may have registered at this moment.
     actual: u64,
-    /// Buckets of extents that peers hold.
+    /// The buckets of extents that peers hold.
     attached: u64,
-    /// Buckets being registered for peers.
+    /// The buckets being registered for peers.
     pledged: u64,
-    /// Buckets kept for good for own operations.
+    /// The buckets kept for good for own operations.
     permanent: u64,
-    /// References by peers, for each extent they hold; by its first bucket.
-    outside: FxHashMap<u64, Held>,
-    /// Extents kept for good: their records, by first bucket.
+    /// The references of peers on each extent, by its first bucket.
+    outside: FxHashMap<u64, HoldCount>,
+    /// The slots of extents kept for good, by first bucket.
     kept: FxHashMap<u64, u32>,
-    /// Extents of memory that may come and go unseen: by first bucket, the request that had them
-    /// registered.
+    /// The extents of transient memory, by first bucket, with the request that had each registered.
     transient: FxHashMap<u64, u64>,
-    /// Those of them whose request is over, though others hold them still; by first bucket.
+    /// Of those, the extents whose request has ended while others hold them, by first bucket.
     ending_transient: BTreeSet<u64>,
-    /// Registrations decided on and not done, by first bucket of what is preferred.
-    registering: BTreeMap<u64, Registering>,
-    /// First buckets of registrations that wait for room in `actual`, the older first.
+    /// The open registrations, by first bucket of the preferred run.
+    registering: BTreeMap<u64, PendingRegistration>,
+    /// The first buckets of registrations that wait for room in `actual`, the oldest first.
     starting: VecDeque<u64>,
-    /// Deregistrations decided on and not done, by first bucket.
-    deregistering: BTreeMap<u64, Deregistering>,
+    /// The open deregistrations, by first bucket.
+    deregistering: BTreeMap<u64, PendingDeregistration>,
     /// The first bucket of each deregistration, by the name that the driver reports.
     deregistering_ids: FxHashMap<u64, u64>,
     /// The first bucket of each registration, by the name that the driver reports.
     registering_ids: FxHashMap<u64, u64>,
-    /// Requests that wait for room: the older first.
+    /// The requests that wait for room, the oldest first.
     queue: BTreeSet<u64>,
-    /// How own operations miss, which says how wide to register for them.
-    pattern: Pattern,
-    /// What it did so far.
+    /// The pattern of own operations' misses, which sets the width of registrations.
+    pattern: MissPattern,
+    /// The counts of its work.
     stats: LocalStats,
-    /// Requests whose memory is held for the own NIC, by the driver's name for each.
+    /// The requests whose memory is held for the own NIC, by the driver's name.
     own: FxHashMap<u64, u64>,
-    /// Buckets that are registered by themselves, because buffers that lie side by side share them.
+    /// The buckets that are registered by themselves, because neighbouring buffers share them.
     apart: BTreeSet<u64>,
-    /// How much is to be registered, if that is less than the limits.
+    /// The limit below the limits, and the extents evicted for it.
     within: within::Within,
-    /// Requests done since they were last [taken](Self::take_done).
+    /// The requests done since the last [`take_done`](Self::take_done).
     done: Vec<(Requester, u64)>,
-    /// The bugs that it met.
+    /// The impossible states that it met.
     impossible: Noted,
 }
 
-impl Local {
-    /// `adaptive`: whether victims may fill what peers leave unused. `peers_limit`: buckets that
-    /// peers together may hold.
+impl LocalTable {
+    /// Makes a table. With `adaptive`, victims may fill the part of M that peers leave unused.
+    /// `peers_limit` is the most buckets that peers together may hold.
     pub(super) fn new(rank: u32, limits: Limits, adaptive: bool, peers_limit: u64) -> Self {
         Self {
             rank,
@@ -273,7 +273,7 @@ impl Local {
             deregistering_ids: FxHashMap::default(),
             registering_ids: FxHashMap::default(),
             queue: BTreeSet::new(),
-            pattern: Pattern::default(),
+            pattern: MissPattern::default(),
             stats: LocalStats::default(),
             own: FxHashMap::default(),
             apart: BTreeSet::new(),
@@ -291,12 +291,12 @@ impl Local {
         &self.impossible
     }
 
-    pub(super) fn table(&self) -> &std::sync::Arc<Table> {
+    pub(super) fn table(&self) -> &std::sync::Arc<BucketTable> {
         self.editor.table()
     }
 
-    /// Sets buckets aside for own requests, which then find room whatever else is under way; if
-    /// there is enough beside them.
+    /// Reserves buckets for requests of the own NIC, which then find room whatever is in flight.
+    /// Returns false if there are too few.
     pub(super) fn set_reserve(&mut self) -> bool {
         self.reserve = (self.limits.victims / 4).min(RESERVE);
         self.reserve > 0
@@ -306,17 +306,17 @@ impl Local {
         !self.queue.is_empty()
     }
 
-    /// Whether a request waits for the system.
+    /// Returns true if a request waits for a registration or a deregistration.
     pub(super) fn is_pending(&self, id: u64) -> bool {
         (self.requests.get(&id)).is_some_and(|request| request.pending > 0)
     }
 
-    /// Requests done, with their requesters.
+    /// Takes the requests that are done, with their requesters.
     pub(super) fn take_done(&mut self) -> Vec<(Requester, u64)> {
         std::mem::take(&mut self.done)
     }
 
-    /// Begins a request; it is done when [`take_done`](Self::take_done) says so.
+    /// Begins a request. It is done when [`take_done`](Self::take_done) returns it.
     pub(super) fn request(
         &mut self,
         requester: Requester,
@@ -325,7 +325,7 @@ impl Local {
         out: &mut Decisions,
     ) -> u64 {
         let id = self.next_id();
-        let request = Request {
+        let request = LocalRequest {
             requester,
             needs,
             used,
@@ -337,20 +337,20 @@ impl Local {
         };
         self.requests.insert(id, request);
         if requester.may_wait() && !self.queue.is_empty() {
-            // In order: those before it wait, too.
+            // The order is kept: the requests before it wait, too.
             self.stats.stalls += 1;
             self.queue.insert(id);
         } else {
             self.begin(id, out);
             if self.queue.contains(&id) {
-                // What it held itself may have been in its way.
+                // Its own holds may have been in its way.
                 self.retry(out);
             }
         }
         id
     }
 
-    /// The request of an operation around the run of its bytes, widened as its pattern suggests.
+    /// The need of an operation: the run of its bytes, widened as the pattern suggests.
     pub(super) fn need_for(&mut self, run: Run, bytes: Sequence) -> Need {
         let most = self.limits.amortised.min(self.limits.victims / 4);
         let geometry = self.limits.geometry;
@@ -364,19 +364,19 @@ impl Local {
         }
     }
 
-    /// What a request has; it goes on holding it.
-    pub(super) fn get(&self, id: u64) -> Option<&Request> {
+    /// Returns an open request.
+    pub(super) fn get(&self, id: u64) -> Option<&LocalRequest> {
         self.requests.get(&id)
     }
 
-    /// Whether a request waits for a registration, or for room.
+    /// Returns true if a request waits for a registration, or for room.
     pub(super) fn is_open(&self, id: u64) -> bool {
-        let open = |request: &Request| request.pending > 0;
+        let open = |request: &LocalRequest| request.pending > 0;
         self.queue.contains(&id) || self.requests.get(&id).is_some_and(open)
     }
 
-    /// Ends a request: its references are given back, and what nobody else uses is deregistered
-    /// at once, if it is to be `unpinned`.
+    /// Ends a request and gives its references back. With `unpin`, extents that nobody else uses
+    /// are deregistered at once.
     pub(super) fn end(&mut self, id: u64, unpin: bool, out: &mut Decisions) {
         let Some(request) = self.requests.remove(&id) else {
             return self.impossible.note("a request ends twice");
@@ -386,9 +386,9 @@ impl Local {
         self.retry(out);
     }
 
-    /// Hands what a request holds to a peer, and what was registered around it because that was preferred:
-    /// it stays held until [`detach`](Self::detach).
-    pub(super) fn attach(&mut self, id: u64) -> Vec<Hold> {
+    /// Hands a request's holds to a peer, with the preferred buckets that were registered around
+    /// them. They stay held until [`detach`](Self::detach).
+    pub(super) fn attach(&mut self, id: u64) -> Vec<LocalHold> {
         let Some(mut request) = self.requests.remove(&id) else {
             return Vec::new();
         };
@@ -411,12 +411,12 @@ impl Local {
         request.holds
     }
 
-    /// Keeps what a request holds registered for good, each extent once.
-    fn attach_for_good(&mut self, id: u64, out: &mut Decisions) -> Vec<Hold> {
+    /// Keeps a request's holds registered for good, each extent once.
+    fn attach_for_good(&mut self, id: u64, out: &mut Decisions) -> Vec<LocalHold> {
         let holds = self.attach(id);
         for hold in &holds {
             let base = self.editor.extent(hold.slot).base;
-            // One reference an extent, on the record that was noted first.
+            // There is one reference for each extent, on the slot that was noted first.
             match self.kept.entry(base) {
                 Entry::Occupied(_) => self.detach(hold.slot, false, out),
                 Entry::Vacant(place) => _ = place.insert(hold.slot),
@@ -425,14 +425,14 @@ impl Local {
         holds
     }
 
-    /// What a request holds stays so for good: nobody waits for its room.
+    /// Counts a request's extents as permanent, so that nobody waits for their room.
     fn settle_for_good(&mut self, id: u64) {
         if let Some(request) = self.requests.get(&id) {
             self.permanent += self.extents(request).iter().map(|it| it.count).sum::<u64>();
         }
     }
 
-    /// Takes back one reference that a peer had.
+    /// Takes back one reference of a peer.
     pub(super) fn detach(&mut self, slot: u32, unpin: bool, out: &mut Decisions) {
         let extent = self.editor.extent(slot);
         if let Some(held) = self.outside.get_mut(&extent.base) {
@@ -448,8 +448,8 @@ impl Local {
         }
     }
 
-    /// A hit found one side only, and nobody was told when it gave that back.
-    pub(super) fn missed(&mut self, bucket: u64, out: &mut Decisions) {
+    /// Queues a bucket again that an attempt to hit held for a moment without telling a waiter.
+    pub(super) fn recover_missed_release(&mut self, bucket: u64, out: &mut Decisions) {
         if let Some(slot) = self.editor.get(bucket)
             && self.editor.references(slot) == 0
         {
@@ -459,26 +459,26 @@ impl Local {
         self.retry(out);
     }
 
-    /// A reference taken without the lock was the last of a record that was looked for.
+    /// Queues a record again whose last awaited reference was given back without the lock.
     pub(super) fn released(&mut self, slot: u32, out: &mut Decisions) {
         self.editor.requeue(slot);
         self.sweep(out);
         self.retry(out);
     }
 
-    /// Whether some bucket of the run is registered.
+    /// Returns true if any bucket of the run is registered.
     pub(super) fn touches(&self, run: Run) -> bool {
         !self.editor.extents_in(run).is_empty()
     }
 
-    /// Whether some bucket of the run is about to be registered, or is just being given up. Costs
-    /// the same however long the run is, and more for each that is being deregistered.
+    /// Returns true if any bucket of the run is about to be registered or deregistered. The cost
+    /// does not grow with the run, only with the deregistrations in flight.
     pub(super) fn is_changing(&self, run: Run) -> bool {
         let comes = (self.registering.range(..run.end()).next_back())
             .is_some_and(|(_, registering)| registering.preferred.end() > run.first);
         let leaves = (self.deregistering.range(..run.end()).next_back())
             .is_some_and(|(_, deregistering)| deregistering.run.end() > run.first);
-        // Who waits for a deregistration may register more than that, behind it.
+        // A request that waits for a deregistration may register more than that, beyond it.
         let follows = |(id, need): &(u64, Need)| {
             need.preferred.overlaps(run) && self.requests.contains_key(id)
         };
@@ -486,7 +486,7 @@ impl Local {
         comes || leaves || deregistering.any(|it| it.waiters.iter().any(follows))
     }
 
-    /// A run and the extents that have a bucket of it.
+    /// The run together with the extents that have a bucket of it.
     pub(super) fn reach(&self, run: Run) -> Run {
         let extents = self.editor.extents_in(run);
         let first = (extents.first()).map_or(run.first, |extent| extent.first.min(run.first));
@@ -497,19 +497,19 @@ impl Local {
         }
     }
 
-    /// Whether some extent of a run was pinned for good, and all peers were told so.
+    /// Returns true if any extent of a run is pinned for good, so that all peers know it.
     pub(super) fn is_pinned(&self, run: Run) -> bool {
         let extents = self.editor.extents_in(run);
         (extents.iter()).any(|extent| self.kept.contains_key(&extent.first))
     }
 
-    /// The whole extent of a record.
+    /// The whole extent of a slot.
     pub(super) fn extent(&self, slot: u32) -> Run {
         run_of(&self.editor.extent(slot))
     }
 
     /// The extents that a request holds.
-    pub(super) fn extents(&self, request: &Request) -> Vec<Run> {
+    pub(super) fn extents(&self, request: &LocalRequest) -> Vec<Run> {
         let extents = request
             .holds
             .iter()
@@ -517,8 +517,8 @@ impl Local {
         extents.map(|extent| run_of(&extent)).collect()
     }
 
-    /// Gives up everything of a run, what was kept for good, too: at once if nobody holds it,
-    /// else it is to be tried again when something was given back. No peer uses what was kept.
+    /// Evicts all extents of a run, even those kept for good, where nobody holds them. The caller
+    /// tries again when something was given back. No peer uses the extents kept for good.
     pub(super) fn give_up(&mut self, run: Run, out: &mut Decisions) {
         for extent in self.editor.extents_in(run) {
             if let Some(slot) = self.kept.remove(&extent.first) {
@@ -528,13 +528,13 @@ impl Local {
         self.withdraw(run, out);
     }
 
-    /// Gives up what nobody holds of a run, and lets nobody new hold the rest.
+    /// Evicts the extents of a run that nobody holds, and closes the others to new holders.
     pub(super) fn withdraw(&mut self, run: Run, out: &mut Decisions) {
         for extent in self.editor.extents_in(run) {
             if let Some(slot) = self.editor.get(extent.first)
                 && !self.evict(slot, out)
             {
-                // Nobody new may hold it, and who holds it says when that ends.
+                // The last holder's release leads here again.
                 self.editor.close(slot);
             }
         }
@@ -555,25 +555,25 @@ impl Local {
         for need in needs {
             self.cover(id, need, out);
         }
-        self.done_waiting(id, out);
+        self.finish_wait(id, out);
     }
 
     fn resume(&mut self, id: u64, need: Need, out: &mut Decisions) {
         if self.requests.contains_key(&id) {
             self.cover(id, need, out);
-            self.done_waiting(id, out);
+            self.finish_wait(id, out);
         }
     }
 
-    fn done_waiting(&mut self, id: u64, out: &mut Decisions) {
+    fn finish_wait(&mut self, id: u64, out: &mut Decisions) {
         if let Some(request) = self.requests.get_mut(&id) {
             request.pending -= 1;
-            self.look_at(id, out);
+            self.finish_if_ready(id, out);
         }
     }
 
-    /// A request may be done.
-    fn look_at(&mut self, id: u64, out: &mut Decisions) {
+    /// Finishes a request that waits for nothing: it is done, or waits for room.
+    fn finish_if_ready(&mut self, id: u64, out: &mut Decisions) {
         let Some(request) = self.requests.get_mut(&id) else {
             return self.impossible.note("a request is looked at after its end");
         };
@@ -592,7 +592,7 @@ impl Local {
         self.done.push((request.requester, id));
     }
 
-    fn drop_holds(&mut self, of: u64, holds: &[Hold], unpin: bool, out: &mut Decisions) {
+    fn drop_holds(&mut self, of: u64, holds: &[LocalHold], unpin: bool, out: &mut Decisions) {
         for hold in holds {
             let base = self.editor.extent(hold.slot).base;
             let unused = self.editor.drop_reference(hold.slot);
@@ -605,7 +605,7 @@ impl Local {
         self.sweep(out);
     }
 
-    fn with(&mut self, id: u64, change: impl FnOnce(&mut Request)) {
+    fn with_request(&mut self, id: u64, change: impl FnOnce(&mut LocalRequest)) {
         if let Some(request) = self.requests.get_mut(&id) {
             change(request);
         }
@@ -619,8 +619,8 @@ fn run_of(extent: &Extent) -> Run {
     }
 }
 
-/// A run around which nothing is preferred.
-fn only(run: Run) -> Need {
+/// The need for exactly this run.
+fn exact_need(run: Run) -> Need {
     Need {
         run,
         preferred: run,

@@ -1,24 +1,25 @@
 //! Memory that the rank itself asks for, beside its operations: pinned for peers, kept for own
 //! operations, or held for the own NIC.
 
-use super::{Hold, Lasting, Local, Requester, only};
+use super::{Lifetime, LocalHold, LocalTable, Requester, exact_need};
 use crate::{Action, Decisions, Error, Refusal, Run, Use};
 
-impl Local {
-    /// Registers memory for good, all of it or none, for peers; [`Action::Pinned`] tells.
+impl LocalTable {
+    /// Registers memory for peers for good, all of it or none. [`Action::Pinned`] returns the
+    /// outcome.
     pub(in crate::engine) fn pin(&mut self, id: u64, run: Run, out: &mut Decisions) {
-        self.request(Requester::Pin(id), vec![only(run)], Use::Write, out);
+        self.request(Requester::Pin(id), vec![exact_need(run)], Use::Write, out);
     }
 
-    /// Registers memory for good, all of it or none, for own operations.
+    /// Registers memory for own operations for good, all of it or none.
     pub(in crate::engine) fn keep(&mut self, id: u64, run: Run, out: &mut Decisions) {
-        self.request(Requester::Keep(id), vec![only(run)], Use::Write, out);
+        self.request(Requester::Keep(id), vec![exact_need(run)], Use::Write, out);
     }
 
     /// Holds own memory that a hit did not find, for the own NIC to change it.
     pub(in crate::engine) fn hold_own(&mut self, id: u64, run: Run, out: &mut Decisions) {
-        self.missed(run.first, out);
-        self.request(Requester::Own(id), vec![only(run)], Use::Write, out);
+        self.recover_missed_release(run.first, out);
+        self.request(Requester::Own(id), vec![exact_need(run)], Use::Write, out);
     }
 
     /// Holds own memory for one transfer.
@@ -29,14 +30,15 @@ impl Local {
         (used, lasts): (Use, bool),
         out: &mut Decisions,
     ) {
-        let lasts = match lasts {
-            true => Lasting::Yes,
-            false => Lasting::No,
+        let lasts = if lasts {
+            Lifetime::Persistent
+        } else {
+            Lifetime::Transient
         };
-        self.request(Requester::Held(id, lasts), vec![only(run)], used, out);
+        self.request(Requester::Held(id, lasts), vec![exact_need(run)], used, out);
     }
 
-    /// Gives back what was held. It stays registered as a victim if it lasts.
+    /// Gives held memory back. It stays registered as a victim, unless it is transient.
     pub(in crate::engine) fn release_own(&mut self, id: u64, out: &mut Decisions) {
         if let Some(request) = self.own.remove(&id) {
             let unpin = (self.get(request)).is_some_and(|it| it.requester.is_transient());
@@ -44,8 +46,9 @@ impl Local {
         }
     }
 
-    /// What was to be pinned is registered, or was refused. `going`: some of it that is being taken back.
-    pub(in crate::engine) fn pinned(
+    /// Answers a pin, whose memory is registered or refused; `going` is a part of it that is being
+    /// taken back.
+    pub(in crate::engine) fn answer_pin(
         &mut self,
         id: u64,
         request: u64,
@@ -62,27 +65,27 @@ impl Local {
             None => {
                 let holds = self.attach_for_good(request, out);
                 self.settle(out);
-                Ok(holds.iter().map(Hold::grant).collect())
+                Ok(holds.iter().map(LocalHold::grant).collect())
             }
             Some((run, why)) => {
                 self.end(request, true, out);
-                Err(self.no_room(run, why))
+                Err(self.no_room_error(run, why))
             }
         };
         out.actions.push(Action::Pinned { id, result });
     }
 
-    /// What was to be kept is registered, or was refused.
-    pub(in crate::engine) fn kept(&mut self, id: u64, request: u64, out: &mut Decisions) {
+    /// Answers a request to keep memory, which is registered or refused.
+    pub(in crate::engine) fn answer_keep(&mut self, id: u64, request: u64, out: &mut Decisions) {
         let Some(it) = self.get(request) else {
             return self
                 .impossible
                 .note("memory was kept for a request that is over");
         };
         let result = match it.refused.first() {
-            // The request stays, and holds it.
-            None => Ok(it.holds.iter().map(Hold::grant).collect()),
-            Some((run, why)) => Err(self.no_room(*run, *why)),
+            // The request stays open, and holds the memory.
+            None => Ok(it.holds.iter().map(LocalHold::grant).collect()),
+            Some((run, why)) => Err(self.no_room_error(*run, *why)),
         };
         match result {
             Ok(_) => self.settle_for_good(request),
@@ -91,16 +94,16 @@ impl Local {
         out.actions.push(Action::Pinned { id, result });
     }
 
-    /// What was to be held for the own NIC, or for a transfer, is registered, or was refused.
-    pub(in crate::engine) fn own_held(&mut self, id: u64, request: u64, out: &mut Decisions) {
+    /// Answers a hold for the own NIC or for a transfer.
+    pub(in crate::engine) fn answer_hold(&mut self, id: u64, request: u64, out: &mut Decisions) {
         let Some(it) = self.get(request) else {
             return self
                 .impossible
                 .note("memory was held for a request that is over");
         };
         let result = match it.refused.first() {
-            None => Ok(it.holds.iter().map(Hold::grant).collect()),
-            Some((run, why)) => Err(self.no_room(*run, *why)),
+            None => Ok(it.holds.iter().map(LocalHold::grant).collect()),
+            Some((run, why)) => Err(self.no_room_error(*run, *why)),
         };
         match result {
             Ok(_) => _ = self.own.insert(id, request),
@@ -112,7 +115,7 @@ impl Local {
         out.actions.push(Action::Pinned { id, result });
     }
 
-    pub(super) fn no_room(&self, run: Run, why: Refusal) -> Error {
+    pub(super) fn no_room_error(&self, run: Run, why: Refusal) -> Error {
         let bytes = |buckets: u64| buckets * self.limits.geometry.bucket();
         match why {
             Refusal::Limit => Error::PastLimit {

@@ -1,14 +1,14 @@
-//! Registrations and deregistrations: decided on, begun when there is room, done or failed.
+//! Registrations and deregistrations: their start when there is room, and their end.
 
-use super::{Local, Registering, only};
-use crate::{Action, Decisions, Refusal, Registered, Run, table::Extent};
+use super::{LocalTable, PendingRegistration, exact_need};
+use crate::{Action, Decisions, Refusal, RegisteredExtent, Run, table::Extent};
 
-impl Local {
-    /// A registration was done.
+impl LocalTable {
+    /// Handles the end of a registration.
     pub(in crate::engine) fn registered(
         &mut self,
         id: u64,
-        result: Result<Registered, Refusal>,
+        result: Result<RegisteredExtent, Refusal>,
         out: &mut Decisions,
     ) {
         let Some(first) = self.registering_ids.remove(&id) else {
@@ -29,16 +29,21 @@ impl Local {
                 if got.run.contains(registering.need)
                     && registering.preferred.contains(got.run) =>
             {
-                self.arrived(&registering, got, out);
+                self.record_extent(&registering, got, out);
             }
-            Ok(_) => self.failed(registering, Refusal::NotMapped, out),
-            Err(why) => self.failed(registering, why, out),
+            Ok(_) => self.handle_failure(registering, Refusal::NotMapped, out),
+            Err(why) => self.handle_failure(registering, why, out),
         }
         self.start(out);
         self.retry(out);
     }
 
-    fn arrived(&mut self, registering: &Registering, got: Registered, out: &mut Decisions) {
+    fn record_extent(
+        &mut self,
+        registering: &PendingRegistration,
+        got: RegisteredExtent,
+        out: &mut Decisions,
+    ) {
         let spare = registering.preferred.count - got.run.count;
         self.planned -= spare;
         self.actual -= spare;
@@ -50,37 +55,44 @@ impl Local {
         };
         for bucket in got.run.buckets() {
             if self.editor.insert(bucket, &extent, 0).is_err() {
-                // The table is full, or was told nonsense: what is in is taken out again.
+                // The table is full, or the driver reported a wrong extent: the recorded buckets
+                // are removed.
                 if bucket > extent.base
                     && let Some(slot) = self.editor.get(extent.base)
                 {
                     self.editor.remove(slot);
                 }
                 self.planned -= got.run.count;
-                self.leave(got.key, got.run, out);
+                self.deregister(got.key, got.run, out);
                 self.refuse(&registering.waiters, Refusal::Exhausted, out);
                 return;
             }
         }
         if registering.transient {
-            self.arrived_transient(got.run.first, &registering.waiters, out);
+            self.record_transient(got.run.first, &registering.waiters, out);
             return;
         }
         for (id, run) in &registering.waiters {
-            self.resume(*id, only(*run), out);
+            self.resume(*id, exact_need(*run), out);
         }
         if let Some(slot) = self.editor.get(got.run.first) {
             self.editor.queue(slot);
         }
     }
 
-    fn failed(&mut self, mut registering: Registering, why: Refusal, out: &mut Decisions) {
+    fn handle_failure(
+        &mut self,
+        mut registering: PendingRegistration,
+        why: Refusal,
+        out: &mut Decisions,
+    ) {
         self.stats.failed += 1;
         self.actual -= registering.preferred.count;
         self.planned -= registering.preferred.count;
         let narrower = registering.preferred != registering.need;
         if narrower || (why == Refusal::Exhausted && !registering.retried) {
-            // Less, or the same after victims are given up, a quarter of what is there.
+            // The retry asks for less, or for the same after evicting a quarter of the registered
+            // buckets.
             if !narrower {
                 registering.retried = true;
                 let mut spare = (self.planned / 4).max(registering.need.count);
@@ -101,7 +113,7 @@ impl Local {
             self.await_registration(registering, out);
             return;
         }
-        // Who waits for what was preferred only has it tried anew.
+        // A request that waits only for the preferred part gets another registration.
         let need = registering.need;
         let (refused, others): (Vec<_>, Vec<_>) = std::mem::take(&mut registering.waiters)
             .into_iter()
@@ -114,15 +126,15 @@ impl Local {
                 count: run.end().saturating_sub(need.end()),
             };
             if rest.count > 0 {
-                self.with(id, |request| request.pending += 1);
+                self.with_request(id, |request| request.pending += 1);
             }
             self.refuse(&[(id, Run { first, count })], why, out);
             if rest.count > 0 {
-                self.resume(id, only(rest), out);
+                self.resume(id, exact_need(rest), out);
             }
         }
         for (id, run) in others {
-            self.resume(id, only(run), out);
+            self.resume(id, exact_need(run), out);
         }
     }
 
@@ -131,12 +143,12 @@ impl Local {
             if let Some(request) = self.requests.get_mut(id) {
                 request.refused.push((*run, why));
                 request.pending -= 1;
-                self.look_at(*id, out);
+                self.finish_if_ready(*id, out);
             }
         }
     }
 
-    /// A deregistration was done.
+    /// Handles the end of a deregistration.
     pub(in crate::engine) fn deregistered(&mut self, id: u64, out: &mut Decisions) {
         let Some(deregistering) = (self.deregistering_ids.remove(&id))
             .and_then(|first| self.deregistering.remove(&first))
@@ -146,7 +158,7 @@ impl Local {
                 .note("a deregistration ended that was not begun");
         };
         self.actual -= deregistering.run.count;
-        self.note();
+        self.update_stats();
         self.start(out);
         for (id, need) in deregistering.waiters {
             self.resume(id, need, out);
@@ -154,7 +166,11 @@ impl Local {
         self.retry(out);
     }
 
-    pub(super) fn await_registration(&mut self, registering: Registering, out: &mut Decisions) {
+    pub(super) fn await_registration(
+        &mut self,
+        registering: PendingRegistration,
+        out: &mut Decisions,
+    ) {
         let first = registering.preferred.first;
         self.registering_ids.insert(registering.id, first);
         self.registering.insert(first, registering);
@@ -162,7 +178,7 @@ impl Local {
         self.start(out);
     }
 
-    /// Starts registrations for which there is room by now.
+    /// Starts the registrations for which there is room by now.
     fn start(&mut self, out: &mut Decisions) {
         while let Some(first) = self.starting.front() {
             let Some(registering) = self
@@ -176,7 +192,7 @@ impl Local {
             let actual = self.actual + registering.preferred.count;
             if actual > self.limits.total || (actual > self.planned && actual > self.within.most())
             {
-                // What makes room is being deregistered.
+                // The deregistrations that make room are in flight.
                 break;
             }
             self.actual += registering.preferred.count;
@@ -189,10 +205,10 @@ impl Local {
             self.stats.registrations += 1;
             self.starting.pop_front();
         }
-        self.note();
+        self.update_stats();
     }
 
-    fn note(&mut self) {
+    fn update_stats(&mut self) {
         self.stats.registered = self.actual;
         self.stats.peak = self.stats.peak.max(self.actual);
     }

@@ -1,22 +1,22 @@
-//! Whether there is room under the limits, and what is given up for it.
+//! The room under the limits, and evictions that make room.
 
-use super::{Deregistering, Local, Requester, run_of};
+use super::{LocalTable, PendingDeregistration, Requester, run_of};
 use crate::{Action, Decisions, Run, table::Extent};
 
-/// Whether there is room.
-pub(super) enum Room {
+/// The answer to a request for room.
+pub(super) enum RoomAnswer {
     Yes,
-    /// When others are done.
+    /// There will be room when others are done.
     Later,
-    /// Not while peers hold what they hold.
+    /// There is none while peers hold what they hold.
     Never,
 }
 
-impl Local {
-    /// After peers gave back: no more victims stay than the limits allow, and who waited for
-    /// room is looked at.
+impl LocalTable {
+    /// Applies the limits after peers gave memory back: evicts victims above them, and retries the
+    /// requests that wait for room.
     pub(in crate::engine) fn settle(&mut self, out: &mut Decisions) {
-        while self.rest() > self.rest_limit() {
+        while self.beside_peers() > self.beside_peers_limit() {
             if !self.evict_next(out) {
                 break;
             }
@@ -24,21 +24,21 @@ impl Local {
         self.retry(out);
     }
 
-    /// Who waits for room is begun anew, in order, as long as there is some.
+    /// Begins the waiting requests again, in order, as long as there is room.
     pub(super) fn retry(&mut self, out: &mut Decisions) {
         while let Some(id) = self.queue.pop_first() {
-            // All it needs, as if nothing of it were there: extents that it would use a little
-            // of may be what is in its way.
+            // The count has all needs, as if nothing were registered: extents that the request
+            // would use in part may be in its way.
             if let Some(request) = self.requests.get(&id) {
                 let count = request.needs.iter().map(|need| need.run.count).sum();
                 let requester = request.requester;
                 match self.make_room(count, requester, out) {
-                    Room::Yes => {}
-                    Room::Later => {
+                    RoomAnswer::Yes => {}
+                    RoomAnswer::Later => {
                         self.queue.insert(id);
                         return;
                     }
-                    Room::Never => self.with(id, |request| request.waits = false),
+                    RoomAnswer::Never => self.with_request(id, |request| request.waits = false),
                 }
             }
             self.begin(id, out);
@@ -48,14 +48,14 @@ impl Local {
         }
     }
 
-    /// Buckets that are neither held by peers nor registered for them.
-    fn rest(&self) -> u64 {
+    /// The buckets that are neither held by peers nor registered for them.
+    fn beside_peers(&self) -> u64 {
         self.planned
             .saturating_sub(self.attached.saturating_add(self.pledged))
     }
 
-    /// Buckets that may be registered beside what peers hold.
-    fn rest_limit(&self) -> u64 {
+    /// The most buckets that may be registered beside the peers' ones.
+    fn beside_peers_limit(&self) -> u64 {
         let most = if self.adaptive {
             self.limits.total
         } else {
@@ -64,13 +64,15 @@ impl Local {
         most - self.reserve
     }
 
-    /// Buckets that may be registered for peers' operations and nothing be given up for them.
+    /// The buckets that can be registered for peers' operations without evicting.
     pub(in crate::engine) fn room(&self) -> u64 {
         let all = (self.limits.total - self.reserve).saturating_sub(self.planned);
-        self.rest_limit().saturating_sub(self.rest()).min(all)
+        self.beside_peers_limit()
+            .saturating_sub(self.beside_peers())
+            .min(all)
     }
 
-    /// Buckets that may be registered when a requester gets some.
+    /// The most buckets that may be registered once a requester has its own.
     fn total(&self, requester: Requester) -> u64 {
         match requester {
             Requester::Own(_) => self.limits.total,
@@ -82,8 +84,10 @@ impl Local {
         let of_its_kind = match requester {
             Requester::Move(_) => self.attached + self.pledged + count <= self.peers_limit,
             Requester::Pin(_) => true,
-            Requester::Own(_) => self.rest() + count <= self.rest_limit() + self.reserve,
-            _ => self.rest() + count <= self.rest_limit(),
+            Requester::Own(_) => {
+                self.beside_peers() + count <= self.beside_peers_limit() + self.reserve
+            }
+            _ => self.beside_peers() + count <= self.beside_peers_limit(),
         };
         of_its_kind && self.planned + count <= self.total(requester)
     }
@@ -93,36 +97,36 @@ impl Local {
         count: u64,
         requester: Requester,
         out: &mut Decisions,
-    ) -> Room {
+    ) -> RoomAnswer {
         if let Requester::Move(_) = requester
             && self.attached + self.pledged + count > self.peers_limit
         {
-            // What peers hold is not given up for peers.
-            return Room::Never;
+            // Extents that peers hold are not evicted for peers.
+            return RoomAnswer::Never;
         }
         while !self.has_room(count, requester) {
             if self.evict_next(out) {
                 continue;
             }
-            // Whoever uses the rest gives it back, unless that is peers.
+            // Every other user gives its buckets back; peers may not.
             let stays = self.attached + self.permanent;
-            let rest = self.rest_limit().saturating_sub(self.permanent);
+            let rest = self.beside_peers_limit().saturating_sub(self.permanent);
             let possible = count <= self.total(requester).saturating_sub(stays)
                 && (requester.is_peer() || count <= rest);
             return if possible && self.planned > stays {
-                Room::Later
+                RoomAnswer::Later
             } else {
-                Room::Never
+                RoomAnswer::Never
             };
         }
-        Room::Yes
+        RoomAnswer::Yes
     }
 
-    /// Gives up the oldest victim.
+    /// Evicts the oldest victim.
     pub(super) fn evict_next(&mut self, out: &mut Decisions) -> bool {
         match self.editor.take_victim() {
             Some(extent) => {
-                self.gone(extent, out);
+                self.note_evicted(extent, out);
                 true
             }
             None => false,
@@ -132,28 +136,28 @@ impl Local {
     pub(super) fn evict(&mut self, slot: u32, out: &mut Decisions) -> bool {
         match self.editor.remove(slot) {
             Some(extent) => {
-                self.gone(extent, out);
+                self.note_evicted(extent, out);
                 true
             }
             None => false,
         }
     }
 
-    fn gone(&mut self, extent: Extent, out: &mut Decisions) {
+    fn note_evicted(&mut self, extent: Extent, out: &mut Decisions) {
         let run = run_of(&extent);
         self.planned -= run.count;
         self.transient.remove(&run.first);
         self.ending_transient.remove(&run.first);
-        self.leave(extent.key, run, out);
+        self.deregister(extent.key, run, out);
     }
 
-    pub(super) fn leave(&mut self, key: u64, run: Run, out: &mut Decisions) {
+    pub(super) fn deregister(&mut self, key: u64, run: Run, out: &mut Decisions) {
         let id = self.next_id();
         self.stats.deregistrations += 1;
         self.deregistering_ids.insert(id, run.first);
         self.deregistering.insert(
             run.first,
-            Deregistering {
+            PendingDeregistration {
                 run,
                 waiters: Vec::new(),
             },

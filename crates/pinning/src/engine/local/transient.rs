@@ -1,46 +1,46 @@
-//! Memory that may come and go unseen: what is registered of it may point at pages that are not
-//! its own any more as soon as the operation is over for which it was registered.
+//! Transient memory, which may come and go unseen. Its registration may point at foreign pages as
+//! soon as the operation is over for which it was registered.
 //!
-//! So such an extent is *open* exactly as long as the request that had it registered holds it: until
-//! then the operation's buffer keeps every page of it mapped, and others that touch one of
-//! these pages may share it. Then nobody finds it any more, and it is deregistered when the
-//! last who shared it is done. Peers never get hold of it: they would keep it longer.
+//! So a transient extent is *open* exactly as long as the request that registered it holds it.
+//! Until then the operation's buffer keeps every page of it mapped, and others that touch one of
+//! these pages may share it. Afterwards nobody finds it any more, and the last sharer's release
+//! deregisters it. Peers never get hold of it, because they would keep it longer.
 //!
-//! Where a bucket is several pages, the buffer keeps some of them mapped and nothing is known of
-//! the others: there no such operation uses what was registered before it, for whomever. And
-//! memory that begins to last in such a bucket takes back first what is registered of it.
+//! A bucket of several pages is only partly kept mapped by the buffer, and nothing is known of its
+//! other pages. There no such operation uses an earlier registration, whoever made it. And memory
+//! that begins to last in such a bucket first takes back the bucket's registrations.
 
-use super::{Lasting, Local, Requester, only};
+use super::{Lifetime, LocalTable, Requester, exact_need};
 use crate::{Decisions, Run};
 
-impl Local {
-    /// Whether a requester may use an extent that is there.
+impl LocalTable {
+    /// Returns true if a requester may use a registered extent.
     pub(super) fn may_share(&self, requester: Requester, base: u64) -> bool {
         match requester {
             Requester::Move(_) | Requester::Pin(_) | Requester::Keep(_) => {
                 !self.transient.contains_key(&base)
             }
-            Requester::Transient(_) | Requester::Held(_, Lasting::No) => {
+            Requester::Transient(_) | Requester::Held(_, Lifetime::Transient) => {
                 self.limits.geometry.pages() == 1
             }
             Requester::Piece(_)
             | Requester::Pull(_)
             | Requester::Ahead
             | Requester::Own(_)
-            | Requester::Held(_, Lasting::Yes)
+            | Requester::Held(_, Lifetime::Persistent)
             | Requester::Foreseen(_) => true,
         }
     }
 
-    /// Whether a requester waits until an operation that has a bucket of its memory is over: what
-    /// is pinned for good is there or it is an error, and such an operation ends.
+    /// Returns true if a requester waits for the operation that registered a transient extent.
+    /// Pinned memory must be there or it is an error, and such an operation ends.
     pub(super) fn waits_for_transient(&self, requester: Requester, base: u64) -> bool {
         let for_good = matches!(requester, Requester::Pin(_) | Requester::Keep(_));
         for_good && self.transient.contains_key(&base)
     }
 
-    /// An extent has come that the first of those who wait for it had registered.
-    pub(super) fn arrived_transient(
+    /// Records a transient extent, which belongs to the first of its waiters.
+    pub(super) fn record_transient(
         &mut self,
         base: u64,
         waiters: &[(u64, Run)],
@@ -52,18 +52,18 @@ impl Local {
                 .note("an extent has come that nobody waits for");
         };
         self.transient.insert(base, *owner);
-        self.resume(*owner, only(*run), out);
+        self.resume(*owner, exact_need(*run), out);
         if !self.is_held_by(*owner, base) {
-            // Its operation is over, or cannot use it.
+            // The operation is over, or cannot use the extent.
             self.end_transient(base, out);
         }
         for (id, run) in others {
-            self.resume(*id, only(*run), out);
+            self.resume(*id, exact_need(*run), out);
         }
     }
 
-    /// The request that had an extent registered holds it no more: it goes, at once or when nobody
-    /// uses it.
+    /// Ends a transient extent that its request no longer holds: it is evicted at once, or when
+    /// nobody uses it.
     pub(super) fn end_transient(&mut self, base: u64, out: &mut Decisions) {
         let Some(slot) = (self.editor.get(base)).filter(|_| self.transient.contains_key(&base))
         else {
@@ -73,13 +73,13 @@ impl Local {
             return;
         }
         self.editor.close(slot);
-        // What held it may have let go before it was closed, and nobody was told.
+        // A holder may have let go before the extent was closed, when nobody awaited that.
         if !self.evict(slot, out) {
             self.ending_transient.insert(base);
         }
     }
 
-    /// What was used still when its request ended may be used no more.
+    /// Evicts the ended transient extents that nobody uses any more.
     pub(super) fn sweep(&mut self, out: &mut Decisions) {
         if self.ending_transient.is_empty() {
             return;

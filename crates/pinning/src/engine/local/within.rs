@@ -1,36 +1,37 @@
-//! Own memory kept within fewer bytes than the limits allow, as far as that goes (beyond Li §3.2, where whatever is used
-//! is registered beside what was used before): who predicts says how many are needed, and what nobody uses makes room
-//! for what is registered for an operation, on its path. What is in use stays, so that nothing waits and nothing fails.
+//! A soft limit on registered own memory, below the hard limits. It goes beyond Li §3.2, where new
+//! memory is registered beside the old. The predictor says how many bytes are needed. An operation
+//! that registers evicts unused memory above that. Memory in use stays, so that nothing waits and
+//! nothing fails.
 
 use rustc_hash::FxHashMap;
 
-use super::{Held, Local, Requester};
+use super::{HoldCount, LocalTable, Requester};
 use crate::{Decisions, Run};
 
-/// The most runs remembered until they are [taken](Local::take_crowded_out).
+/// The most runs remembered until [`take_crowded_out`](LocalTable::take_crowded_out).
 const MAX_CROWDED_OUT: usize = 256;
 
-/// What was given up for operations because more was registered than needed.
+/// The memory evicted for operations because more was registered than needed.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct CrowdedOut {
-    /// Which buckets: 256 runs at most, the first ones since somebody asked.
+    /// The evicted buckets: at most 256 runs, the first ones since the last call.
     pub runs: Vec<Run>,
-    /// The most buckets by which there would have been too many.
+    /// The most buckets above the limit that there would have been.
     pub short: u64,
-    /// The most buckets that were in use at once, where that was more than were to be registered.
+    /// The most buckets in use at once, where that was above the limit.
     pub needed: u64,
 }
 
-/// How much of own memory is to be registered.
+/// The soft limit, and the extents evicted for it.
 #[derive(Debug)]
 pub(super) struct Within {
-    /// Buckets.
+    /// The limit, in buckets.
     most: u64,
     crowded_out: CrowdedOut,
 }
 
 impl Within {
-    /// Buckets.
+    /// The limit, in buckets.
     pub(super) fn most(&self) -> u64 {
         self.most
     }
@@ -45,7 +46,7 @@ impl Default for Within {
     }
 }
 
-/// Whether somebody else sees to it that there is room.
+/// Returns true if the request's maker sees to its room.
 fn is_planned(requester: Requester) -> bool {
     matches!(
         requester,
@@ -53,18 +54,18 @@ fn is_planned(requester: Requester) -> bool {
     )
 }
 
-impl Local {
-    /// No more than so many buckets are to be registered, as far as operations do not use more at once.
+impl LocalTable {
+    /// Sets the soft limit, in buckets.
     pub(in crate::engine) fn keep_within(&mut self, buckets: u64) {
         self.within.most = buckets;
     }
 
-    /// What was given up for that since this was last asked.
+    /// Takes the runs evicted for the limit since the last call.
     pub(in crate::engine) fn take_crowded_out(&mut self) -> CrowdedOut {
         std::mem::take(&mut self.within.crowded_out)
     }
 
-    /// Gives up what nobody uses, the oldest first, if so many buckets more are too many.
+    /// Evicts unused extents, the oldest first, if `count` more buckets exceed the limit.
     pub(super) fn crowd_out(
         &mut self,
         count: u64,
@@ -86,8 +87,9 @@ impl Local {
         }
     }
 
-    /// As [`crowd_out`](Self::crowd_out), of what lies beside a run and has some of its buckets: it would be held with
-    /// the run. Says which of it is to be waited for, so that the run is registered as a whole.
+    /// As [`crowd_out`](Self::crowd_out), for extents that share buckets with a run and would be
+    /// held with it. Returns the last of those evicted: after its deregistration, the run is
+    /// registered as a whole.
     pub(super) fn crowd_out_beside(
         &mut self,
         run: Run,
@@ -102,7 +104,7 @@ impl Local {
         let there: u64 = extents.iter().map(shared).sum();
         let missing = run.count.saturating_sub(there);
         let short = self.too_many(missing);
-        // Where all of it is there, nothing more is registered for it.
+        // If all of the run is registered, nothing more is.
         if missing == 0 || short == 0 {
             return None;
         }
@@ -117,7 +119,7 @@ impl Local {
         last
     }
 
-    /// By how many buckets too many would be registered with so many more.
+    /// The number of buckets above the limit, if `count` more were registered.
     fn too_many(&self, count: u64) -> u64 {
         let all = self.planned.saturating_add(count);
         all.saturating_sub(self.within.most)
@@ -131,16 +133,16 @@ impl Local {
         }
     }
 
-    /// Whether a request uses some of an extent, or is about to.
+    /// Returns true if a request uses a part of an extent, or is about to.
     fn is_needed_by(&self, id: u64, extent: Run) -> bool {
         let request = self.requests.get(&id);
         request.is_some_and(|it| it.needs.iter().any(|need| need.run.overlaps(extent)))
     }
 
-    /// Gives up the oldest victim that is not apart, for a request that needs none of it: which that was. A bucket
-    /// that is apart is needed by two.
+    /// Evicts the oldest victim that is not apart and that the request does not need. Returns its
+    /// run. A bucket that is apart has two users.
     fn evict_oldest(&mut self, id: u64, out: &mut Decisions) -> Option<Run> {
-        // What was hit goes to the end of the queue once, and so does what is apart.
+        // An extent that was hit goes to the end of the queue once, and so does one that is apart.
         let mut looks = 2 * self.editor.queued();
         loop {
             let slot = self.editor.next_victim()?;
@@ -154,7 +156,7 @@ impl Local {
         }
     }
 
-    /// The buckets that are registered or about to be, without those that are just being registered ahead of need.
+    /// The buckets that are registered or about to be, except those being registered ahead of need.
     fn needed(&self) -> u64 {
         let is_ahead = |id: &u64| {
             let request = self.requests.get(id);
@@ -168,10 +170,9 @@ impl Local {
             .saturating_sub(self.beside())
     }
 
-    /// The buckets of extents of which a part is used that shares a bucket with what is used beside it: they are
-    /// registered for others.
+    /// The unused buckets of extents that are held in part: they are registered for others.
     fn beside(&self) -> u64 {
-        let mut used: FxHashMap<u64, Held> = self.outside.clone();
+        let mut used: FxHashMap<u64, HoldCount> = self.outside.clone();
         for hold in self.requests.values().flat_map(|it| &it.holds) {
             let base = self.editor.extent(hold.slot).base;
             let held = used.entry(base).or_default();
@@ -182,7 +183,7 @@ impl Local {
             let extent = self.extent(self.editor.get(*base)?);
             let records = extent.buckets().filter_map(|it| self.editor.get(it));
             let references: u32 = records.map(|it| self.editor.references(it)).sum();
-            // Of others that hold it no more is known.
+            // Nothing more is known of further holders.
             (references == held.count).then(|| extent.count.saturating_sub(held.most))
         });
         rest.sum()
@@ -192,7 +193,7 @@ impl Local {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Action, Config, Engine, Registered, Strategy, wire::Need};
+    use crate::{Action, Config, Engine, RegisteredExtent, Strategy, wire::Need};
 
     const PAGE: u64 = 4096;
 
@@ -206,7 +207,8 @@ mod tests {
         Engine::new(config).unwrap()
     }
 
-    /// Does what the engine says, in order: the runs that it registered, and those that it deregistered, in turn.
+    /// Performs the engine's actions in order. Returns the runs, each with true for a registration
+    /// and false for a deregistration.
     fn perform(engine: &mut Engine, mut out: Decisions) -> Vec<(bool, u64, u64)> {
         let mut done = Vec::new();
         while !out.actions.is_empty() {
@@ -214,7 +216,7 @@ mod tests {
                 match action {
                     Action::Register { id, preferred, .. } => {
                         done.push((true, preferred.first, preferred.count));
-                        let got = Registered {
+                        let got = RegisteredExtent {
                             run: preferred,
                             key: id,
                             writable: true,
@@ -233,7 +235,7 @@ mod tests {
         done
     }
 
-    /// An operation uses pages: what that took, and its request.
+    /// Begins an operation on pages. Returns the actions that it took, and its request.
     fn begins(engine: &mut Engine, first: u64, count: u64) -> (Vec<(bool, u64, u64)>, u64) {
         let mut out = Decisions::default();
         let run = Run { first, count };
@@ -269,12 +271,12 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_uses_is_given_up_first_and_no_more_than_needed() {
+    fn unused_memory_is_evicted_first_and_no_more_than_needed() {
         let mut engine = engine();
         assert_eq!(uses(&mut engine, 0, 4), [(true, 0, 4)]);
         assert_eq!(uses(&mut engine, 10, 4), [(true, 10, 4)]);
         engine.keep_within(9 * PAGE);
-        // It is gone before the other comes.
+        // The old memory goes before the new comes.
         let expected = [(false, 0, 4), (true, 20, 4)];
         assert_eq!(uses(&mut engine, 20, 4), expected);
         assert_eq!(crowded_out(&mut engine), (vec![0], 3, 0));
@@ -286,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_use_stays_and_nobody_waits_for_it() {
+    fn memory_in_use_stays_and_no_request_waits_for_it() {
         let mut engine = engine();
         engine.keep_within(0);
         let (_, first) = begins(&mut engine, 0, 4);
@@ -298,12 +300,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_registered_ahead_is_no_reason_to_need_more() {
+    fn memory_registered_ahead_does_not_count_as_needed() {
         let mut engine = engine();
         engine.keep_within(4 * PAGE);
         let mut ahead = Decisions::default();
         engine.foresee(1, 0, 4 * PAGE, &mut ahead).unwrap();
-        // It is on its way when another one is used.
+        // The registration is in flight when another page is used.
         let (done, request) = begins(&mut engine, 10, 4);
         assert_eq!(done, [(true, 10, 4)]);
         assert_eq!(crowded_out(&mut engine), (vec![], 0, 4));
@@ -312,13 +314,13 @@ mod tests {
     }
 
     #[test]
-    fn what_shares_a_bucket_is_given_up_rather_than_held() {
+    fn an_extent_that_shares_a_bucket_is_evicted_rather_than_held() {
         let mut engine = engine();
         uses(&mut engine, 0, 4);
         engine.keep_within(4 * PAGE);
         let expected = [(false, 0, 4), (true, 3, 4)];
         assert_eq!(uses(&mut engine, 3, 4), expected);
-        // Where there is room for both, it stays.
+        // Where there is room for both, the extent stays.
         engine.keep_within(8 * PAGE);
         assert_eq!(uses(&mut engine, 6, 4), [(true, 7, 3)]);
     }
@@ -336,25 +338,25 @@ mod tests {
         engine.keep_within(0);
         assert_eq!(uses(&mut engine, 20, 2), [(false, 4, 2), (true, 20, 2)]);
         assert_eq!(uses(&mut engine, 0, 4), [(false, 20, 2), (true, 0, 3)]);
-        // Not by itself any more, once it was given up.
+        // The bucket is not apart any more once it was evicted.
         engine.set_apart(3 * PAGE, false).unwrap();
         assert_eq!(uses(&mut engine, 20, 2).len(), 3);
         assert_eq!(uses(&mut engine, 0, 6)[1..], [(true, 0, 6)]);
     }
 
     #[test]
-    fn what_has_all_of_a_run_serves_it_though_there_is_no_room_for_more() {
+    fn an_extent_around_a_run_serves_it_without_further_room() {
         let mut engine = engine();
         assert_eq!(uses(&mut engine, 0, 16), [(true, 0, 16)]);
         engine.keep_within(16 * PAGE);
-        // Nothing more is to be registered for a part of it.
+        // Nothing more is registered for a part of an extent.
         assert_eq!(uses(&mut engine, 4, 2), []);
         assert_eq!(uses(&mut engine, 0, 16), []);
         assert_eq!(crowded_out(&mut engine), (vec![], 0, 0));
     }
 
     #[test]
-    fn what_a_use_needs_itself_makes_no_room_for_the_rest_of_it() {
+    fn an_extent_that_the_run_needs_makes_no_room_for_its_rest() {
         let mut engine = engine();
         assert_eq!(uses(&mut engine, 16, 48), [(true, 16, 48)]);
         engine.keep_within(48 * PAGE);

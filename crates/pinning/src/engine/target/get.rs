@@ -1,6 +1,6 @@
-//! Gets of peers that are copied: own memory goes out in a message.
+//! Gets of peers that are copied: a message carries own memory out.
 
-use super::{Context, Data, Message, Target};
+use super::{Data, Message, StepContext, Target};
 use crate::{Refusal, Region};
 
 impl Target {
@@ -11,7 +11,7 @@ impl Target {
         id: u64,
         (region, addr, len): (Region, u64, u32),
         verdict: Option<Refusal>,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) {
         let too_long = u64::from(len) > cx.common.most_of_a_chunk();
         let nowhere = cx.limits().geometry.span(addr, u64::from(len)).is_err();

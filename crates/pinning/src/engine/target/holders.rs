@@ -1,27 +1,26 @@
-//! What each peer holds of own memory, and sums over it.
+//! Each peer's holds on own memory, and sums over them.
 
 use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 
 use super::{
-    super::{agree::agree, local::Hold},
-    attached::{Attached, Grant},
+    super::{agree::agree, local::LocalHold},
+    peer_grants::{HeldGrant, PeerGrants},
 };
 use crate::Run;
 
-/// The peers that hold firehoses here, and sums over them, so that nobody is counted anew for
-/// each move.
+/// The peers that hold firehoses here, with running sums, so that no move has to count them anew.
 #[derive(Debug, Default)]
 pub(super) struct Holders {
     peers: FxHashMap<u32, Holder>,
-    /// What they attached or were lent, whichever is more.
+    /// The sum over peers of the buckets attached or lent, whichever is more.
     used: u64,
-    /// Buckets that each peer is sure to find, whatever others were lent and keep.
+    /// The number of buckets that each peer is sure to find, whatever others were lent and keep.
     sure: u64,
-    /// Buckets beyond those that peers attached, or are about to.
+    /// The number of buckets beyond the sure ones that peers have attached, or are about to.
     above: u64,
-    /// Who was lent how many.
+    /// The borrowers, by the number of firehoses lent.
     borrowers: BTreeSet<(u64, u32)>,
 }
 
@@ -54,62 +53,64 @@ impl Holders {
         outcome
     }
 
-    /// Whether a peer ever asked for anything.
+    /// Returns true if the peer ever asked for anything.
     pub(super) fn knows(&self, peer: u32) -> bool {
         self.peers.contains_key(&peer)
     }
 
-    /// Buckets that a peer attached or asks for, and the most firehoses it was ever lent.
+    /// The buckets that a peer has attached or asks for, and the most firehoses that it was ever
+    /// lent.
     pub(super) fn counts(&self, peer: u32) -> (u64, u64) {
         self.get(peer).map_or((0, 0), |holder| {
             (holder.buckets + holder.asked, holder.most_lent)
         })
     }
 
-    /// Whether a peer that has so many buckets may have more: those that are sure, and beyond
-    /// them as long as each of `peers` finds its sure ones among `all`.
+    /// Returns true if a peer with `has` buckets may have `count` more. It may have its sure ones,
+    /// and more as long as each of `peers` finds its sure ones among `all`.
     pub(super) fn leaves_enough(&self, has: u64, count: u64, peers: u64, all: u64) -> bool {
         let Self { sure, above, .. } = *self;
         let more = (has + count).saturating_sub(sure) - has.saturating_sub(sure);
         more == 0 || peers * sure + above + more <= all
     }
 
-    /// A move for so many buckets is being answered.
+    /// Notes that a move for so many buckets is in progress.
     pub(super) fn begin_move(&mut self, peer: u32, count: u64) {
         self.change(peer, |holder| holder.asked += count);
     }
 
-    /// The answer of a move for so many buckets is decided.
+    /// Notes that the answer of a move for so many buckets is decided.
     pub(super) fn end_move(&mut self, peer: u32, count: u64) {
         self.change(peer, |holder| holder.asked -= count);
     }
 
-    /// A peer holds grants from now on, each by a reference on its record.
-    pub(super) fn attach(&mut self, peer: u32, holds: &[Hold]) {
+    /// Adds a peer's holds on grants, each with a reference on its record.
+    pub(super) fn attach(&mut self, peer: u32, holds: &[LocalHold]) {
         self.change(peer, |holder| {
             for hold in holds {
-                holder.arrive(hold.run, hold.slot);
+                holder.add(hold.run, hold.slot);
             }
         });
     }
 
-    /// A peer holds an extent from now on; `false` if it did before.
+    /// Adds a peer's hold on an extent; returns false if it had one.
     pub(super) fn attach_once(&mut self, peer: u32, extent: Run, slot: u32) -> bool {
         self.change(peer, |holder| {
             let new = !holder.attached.contains(extent);
             if new {
-                holder.arrive(extent, slot);
+                holder.add(extent, slot);
             }
             new
         })
     }
 
-    /// A peer gives a grant back: the record whose reference goes; none if it does not hold it.
+    /// Removes a peer's hold on a grant. Returns the slot whose reference goes, or `None` without
+    /// such a hold.
     pub(super) fn detach(&mut self, peer: u32, run: Run) -> Option<u32> {
-        self.change(peer, |holder| holder.leave(run))
+        self.change(peer, |holder| holder.remove(run))
     }
 
-    /// What a peer holds of a run, in order.
+    /// The runs that a peer holds within a run, in order.
     pub(super) fn attached_in(&self, peer: u32, run: Run) -> Vec<Run> {
         let attached = self.get(peer).map(|holder| holder.attached.in_run(run));
         let mut held: Vec<Run> = attached.into_iter().flatten().collect();
@@ -117,7 +118,7 @@ impl Holders {
         held
     }
 
-    /// Buckets of peers, each counted with what it attached or was lent, whichever is more.
+    /// The sum over peers of the buckets attached or lent, whichever is more.
     pub(super) fn used(&self) -> u64 {
         self.used
     }
@@ -130,13 +131,13 @@ impl Holders {
         });
     }
 
-    /// Who was lent most, but for one peer perhaps, and how many.
+    /// The peer that was lent most, other than `but`, and the number.
     pub(super) fn largest_borrower(&self, but: Option<u32>) -> Option<(u64, u32)> {
         let mut borrowers = self.borrowers.iter().rev().copied();
         borrowers.find(|(_, peer)| Some(*peer) != but)
     }
 
-    /// Lent firehoses are asked back.
+    /// Notes that lent firehoses are asked back.
     pub(super) fn recall(&mut self, peer: u32, count: u64) {
         self.change(peer, |holder| holder.lent -= count);
     }
@@ -149,7 +150,7 @@ impl Holders {
         self.get(peer).map_or(0, |holder| holder.buckets)
     }
 
-    /// References by record.
+    /// The references by slot.
     pub(super) fn audit(&self) -> Result<FxHashMap<u32, u32>, String> {
         let mut slots = FxHashMap::default();
         for slot in self.peers.values().flat_map(Holder::slots) {
@@ -181,7 +182,7 @@ impl Holders {
             .sum()
     }
 
-    /// Forgets a peer: the records of its grants, as often as it held them.
+    /// Forgets a peer. Returns the slots of its grants, each as often as the peer held it.
     pub(super) fn remove(&mut self, peer: u32) -> Option<Vec<u32>> {
         let holder = self.peers.remove(&peer)?;
         self.used -= holder.used();
@@ -190,7 +191,7 @@ impl Holders {
         Some(holder.slots())
     }
 
-    /// The peers that hold some of the extents of a run.
+    /// The peers that hold any extent of a run.
     pub(super) fn with(&self, run: Run) -> Vec<u32> {
         let holds = |holder: &Holder| holder.attached.in_run(run).next().is_some();
         let mut peers: Vec<u32> = (self.peers.iter())
@@ -205,15 +206,15 @@ impl Holders {
 /// A peer that holds firehoses here.
 #[derive(Debug, Default)]
 struct Holder {
-    /// The record of each grant, by run.
-    attached: Attached,
-    /// Buckets attached in all.
+    /// The grants, with their slots.
+    attached: PeerGrants,
+    /// The number of attached buckets.
     buckets: u64,
-    /// Buckets of moves being answered.
+    /// The buckets of moves in progress.
     asked: u64,
-    /// Firehoses lent to it beyond its share.
+    /// The number of firehoses lent beyond the peer's share.
     lent: u64,
-    /// At most. Of those asked back it may not know yet.
+    /// The most firehoses ever lent. The peer may not know yet that some were asked back.
     most_lent: u64,
 }
 
@@ -226,22 +227,22 @@ impl Holder {
         (self.buckets + self.asked).saturating_sub(sure)
     }
 
-    fn arrive(&mut self, run: Run, slot: u32) {
-        self.attached.arrive(run, slot);
+    fn add(&mut self, run: Run, slot: u32) {
+        self.attached.add(run, slot);
         self.buckets += run.count;
     }
 
-    /// The record whose reference is given back.
-    fn leave(&mut self, run: Run) -> Option<u32> {
-        let slot = self.attached.leave(run)?;
+    /// Removes a hold, and returns the slot whose reference goes.
+    fn remove(&mut self, run: Run) -> Option<u32> {
+        let slot = self.attached.remove(run)?;
         self.buckets -= run.count;
         Some(slot)
     }
 
-    /// The records of its grants, as often as it holds them; in an order that does not follow from
-    /// where memory lies.
+    /// The slots of its grants, each as often as the peer holds it. The order does not depend on
+    /// the addresses of the memory.
     fn slots(&self) -> Vec<u32> {
-        let times = |(_, grant): (_, Grant)| (0..grant.times).map(move |_| grant.slot);
+        let times = |(_, grant): (_, HeldGrant)| (0..grant.times).map(move |_| grant.slot);
         let mut slots: Vec<u32> = self.attached.iter().flat_map(times).collect();
         slots.sort_unstable();
         slots

@@ -1,46 +1,46 @@
-//! The target: who holds what of own memory, the moves, gets and pulls of peers that are being
-//! answered, and own memory that is being taken back.
+//! The target: the peers' holds on own memory, the requests of peers in progress, and own memory
+//! that is being taken back.
 //!
-//! It uses the local table below it, and knows nothing of own operations.
+//! It uses the local table below it, and knows nothing of the initiator.
 
-mod attached;
 mod get;
 mod holders;
 mod moves;
+mod peer_grants;
 mod pull;
 mod revoke;
 
 use rustc_hash::FxHashMap;
 
-use super::{context::Context, impossible::Noted, operation::Verdict};
+use super::{context::StepContext, impossible::Noted, operation::AccessVerdict};
 use crate::{Data, Message};
 use holders::Holders;
-use moves::Served;
+use moves::ServedMove;
 use pull::Pull;
 use revoke::Revocation;
 
 /// The target's state.
 #[derive(Debug)]
 pub(super) struct Target {
-    /// What each peer holds here, and sums over it.
+    /// Each peer's holds here, and sums over them.
     holders: Holders,
-    /// Moves being answered, by name.
-    served: FxHashMap<u64, Served>,
-    /// Pulls being answered, by name.
+    /// Moves that wait for registrations, by name.
+    served: FxHashMap<u64, ServedMove>,
+    /// Pulls in progress, by name.
     pulls: FxHashMap<u64, Pull>,
-    /// Pulls to come that memory is being registered for.
+    /// The number of announced pulls whose memory is being registered.
     preparing: u32,
-    /// Transfers under way for pulls, by name: the pull of each.
+    /// Transfers in flight for pulls, by name: the pull of each.
     writes: FxHashMap<u64, u64>,
-    /// Own memory being taken back, by the driver's name for it.
+    /// Own memory that is being taken back, by the driver's name.
     revocations: FxHashMap<u64, Revocation>,
-    /// What it did so far.
+    /// The counts of its work.
     stats: TargetStats,
-    /// The bugs that it met.
+    /// The impossible states that it met.
     impossible: Noted,
 }
 
-/// What the target did so far.
+/// The counts of the target's work.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct TargetStats {
     /// Moves answered.
@@ -56,7 +56,7 @@ pub(super) struct TargetStats {
 }
 
 impl Target {
-    /// `sure`: buckets that each peer is sure to find.
+    /// Makes a target; `sure` is the number of buckets that each peer is sure to find.
     pub(super) fn new(sure: u64) -> Self {
         Self {
             holders: Holders::new(sure),
@@ -78,41 +78,41 @@ impl Target {
         &self.impossible
     }
 
-    /// Buckets that a peer has attached here, as far as this rank knows.
+    /// The number of buckets that a peer has attached here, as far as this rank knows.
     pub(super) fn attached_by(&self, peer: u32) -> u64 {
         self.holders.attached_by(peer)
     }
 
-    /// Firehoses that a peer was lent and not asked back for.
+    /// The number of firehoses that a peer was lent and not asked back for.
     pub(super) fn lent_to(&self, peer: u32) -> u64 {
         self.holders.lent_to(peer)
     }
 
-    /// The references that peers hold, by record of the local table.
+    /// The references of peers, by slot of the local table.
     pub(super) fn audit(&self) -> Result<FxHashMap<u32, u32>, String> {
         self.holders.audit()
     }
 
-    /// Everything noted down, in entries.
+    /// The size of the state in entries.
     pub(super) fn entries(&self) -> usize {
         let own = self.served.len() + self.pulls.len() + self.writes.len();
         own + self.revocations.len() + self.holders.entries()
     }
 
-    /// A chunk of a put was stored in own memory, or refused.
-    pub(super) fn put_stored(
+    /// Answers a put: its chunk was stored in own memory, or refused.
+    pub(super) fn answer_put(
         &mut self,
         from: u32,
         id: u64,
-        verdict: Verdict,
-        cx: &mut Context<'_>,
+        verdict: AccessVerdict,
+        cx: &mut StepContext<'_>,
     ) {
         let refused = verdict.refusal();
         cx.send(from, Message::Stored { id, refused });
     }
 
-    /// A peer is gone with all it held.
-    pub(super) fn peer_lost(&mut self, peer: u32, cx: &mut Context<'_>) {
+    /// Forgets a lost peer with all its holds.
+    pub(super) fn peer_lost(&mut self, peer: u32, cx: &mut StepContext<'_>) {
         self.served.retain(|_, served| !served.is_of(peer));
         self.forget_pulls(peer);
         if let Some(slots) = self.holders.remove(peer) {
@@ -121,6 +121,6 @@ impl Target {
             }
             cx.local.settle(cx.out);
         }
-        self.revocations_without(peer);
+        self.forget_revocations_of(peer);
     }
 }

@@ -1,48 +1,50 @@
-//! What peers do with own memory: the target's side of moves (Firehose §3.2, 3).
+//! The target's side of moves (Firehose §3.2, 3).
 
 use super::{
-    super::local::{Hold, Requester},
-    Context, Data, Message, Target, Verdict,
+    super::local::{LocalHold, Requester},
+    AccessVerdict, Data, Message, StepContext, Target,
 };
 use crate::{
     Refusal, Run, Use, Violation,
-    strategy::{After, Remote},
+    strategy::{AfterUse, RemotePolicy},
     wire::{Granted, MAX_LIST, Move, Need},
 };
 
-/// A move being answered.
+/// A move that waits for registrations.
 #[derive(Debug)]
-pub(super) struct Served {
-    /// Who asks.
+pub(super) struct ServedMove {
+    /// The rank of the asker.
     from: u32,
-    /// What it asks for.
+    /// The move.
     wanted: Move,
-    /// Buckets it asks for.
+    /// The number of buckets it asks for.
     count: u64,
-    /// Registrations asked for before it: if there were none since, it needed none.
+    /// The count of registrations before the move: if it is the same at the end, the move needed
+    /// none.
     registrations: u64,
-    /// What was piggybacked on it is answered: only operations that need the same buckets may wait for the rest.
-    told: bool,
+    /// True if the piggybacked data is answered already: then only operations that need the same
+    /// buckets may wait for the rest.
+    piggyback_answered: bool,
 }
 
-impl Served {
+impl ServedMove {
     pub(super) fn is_of(&self, peer: u32) -> bool {
         self.from == peer
     }
 }
 
 impl Target {
-    /// A peer asks for own memory.
+    /// Serves a peer's move.
     pub(in crate::engine) fn serve_move(
         &mut self,
         from: u32,
         wanted: Move,
-        verdict: Verdict,
-        cx: &mut Context<'_>,
+        verdict: AccessVerdict,
+        cx: &mut StepContext<'_>,
     ) -> Result<(), Violation> {
         let hold = match cx.policy().remote {
-            Remote::Firehose => true,
-            Remote::Handshake(after) => after != After::Keep,
+            RemotePolicy::Firehose => true,
+            RemotePolicy::Handshake(after) => after != AfterUse::Keep,
             _ => return Err(Violation::NothingOnRequest),
         };
         if wanted.hold != hold || (!hold && !wanted.releases.is_empty()) {
@@ -51,7 +53,7 @@ impl Target {
         if wanted.needs.is_empty() {
             return Err(Violation::NoNeeds);
         }
-        // What is counted here once is not to be attached twice.
+        // A bucket that is counted once must not be attached twice.
         let apart = |pair: &[Need]| pair[0].preferred.end() <= pair[1].preferred.first;
         if !wanted.needs.windows(2).all(apart) {
             return Err(Violation::NeedsOutOfOrder);
@@ -65,11 +67,12 @@ impl Target {
         let count = wanted.needs.iter().map(|need| need.preferred.count).sum();
         let admitted = self.admits(from, count, cx)?;
         if !admitted {
-            self.call_back(from, count, cx);
+            self.recall_from_borrower(from, count, cx);
         }
-        let why = match admitted {
-            true => verdict.objection().or(self.holds_back(&wanted)),
-            false => Some(Refusal::Limit),
+        let why = if admitted {
+            verdict.objection().or(self.refusal_while_going(&wanted))
+        } else {
+            Some(Refusal::Limit)
         };
         self.stats.served += 1;
         if let Some(why) = why {
@@ -83,34 +86,32 @@ impl Target {
             cx.local.settle(cx.out);
             return Ok(());
         }
-        let used = match wanted.write {
-            true => Use::Write,
-            false => Use::Read,
-        };
+        let used = if wanted.write { Use::Write } else { Use::Read };
         let needs = wanted.needs.clone();
         let id = cx.name();
         self.holders.begin_move(from, count);
         let registrations = cx.local.stats().registrations;
         let request = cx.local.request(Requester::Move(id), needs, used, cx.out);
-        let told = wanted.piggyback.is_some() && cx.local.is_pending(request);
-        let served = Served {
+        let piggyback_answered = wanted.piggyback.is_some() && cx.local.is_pending(request);
+        let served = ServedMove {
             from,
-            wanted: match told {
-                true => self.answer_piggyback(from, wanted, cx),
-                false => wanted,
+            wanted: if piggyback_answered {
+                self.answer_piggyback(from, wanted, cx)
+            } else {
+                wanted
             },
             count,
             registrations,
-            told,
+            piggyback_answered,
         };
         self.served.insert(id, served);
         cx.local.settle(cx.out);
         Ok(())
     }
 
-    /// What was piggybacked on a move needs nothing of what it waits for: its asker is told at once, and
-    /// waits for a message there and back instead of a registration.
-    fn answer_piggyback(&self, to: u32, mut wanted: Move, cx: &mut Context<'_>) -> Move {
+    /// Answers for the piggybacked data at once, because it needs no registration. So its asker
+    /// waits for a round trip, and not for a registration.
+    fn answer_piggyback(&self, to: u32, mut wanted: Move, cx: &mut StepContext<'_>) -> Move {
         let granted = Granted {
             id: wanted.id,
             ..Granted::default()
@@ -120,15 +121,16 @@ impl Target {
         wanted
     }
 
-    /// Whether a peer may have so many buckets more. Of firehoses it knows how many it owns;
-    /// without them, more than could ever be registered are refused, and it copies.
+    /// Decides if a peer may have so many more buckets. A peer with firehoses knows how many it
+    /// owns. Without firehoses, a request for more than could ever be registered is refused, and
+    /// the peer copies.
     ///
-    /// What a peer was lent it may keep, whatever it is asked. So nobody gets more than is
-    /// [sure](Limits::sure) unless so much is left for each of the others: they find it
-    /// there, and for what is more they copy until it is given back.
-    fn admits(&self, peer: u32, count: u64, cx: &Context<'_>) -> Result<bool, Violation> {
+    /// A peer may keep the firehoses that it was lent, whatever it is asked. So no peer gets more
+    /// than the [sure](Limits::sure) ones unless enough is left for every other peer. For the rest
+    /// it copies until firehoses come back.
+    fn admits(&self, peer: u32, count: u64, cx: &StepContext<'_>) -> Result<bool, Violation> {
         let (has, most_lent) = self.holders.counts(peer);
-        if cx.policy().remote != Remote::Firehose {
+        if cx.policy().remote != RemotePolicy::Firehose {
             return Ok(count <= cx.limits().total && has + count <= 4 * cx.limits().total);
         }
         if has + count > cx.limits().share + most_lent {
@@ -138,20 +140,25 @@ impl Target {
         Ok((self.holders).leaves_enough(has, count, peers, cx.limits().peers_total))
     }
 
-    /// Memory that is being taken back is attached to nobody; what lies beside it may be copied.
-    fn holds_back(&self, wanted: &Move) -> Option<Refusal> {
+    /// Refuses a move to memory that is being taken back; its neighbours may be copied.
+    fn refusal_while_going(&self, wanted: &Move) -> Option<Refusal> {
         let goes = |need: &Need| self.is_going(need.preferred);
         wanted.needs.iter().any(goes).then_some(Refusal::Limit)
     }
 
-    /// What a move asked for is registered, as far as it can be.
-    pub(in crate::engine) fn answer_move(&mut self, id: u64, request: u64, cx: &mut Context<'_>) {
-        let Some(Served {
+    /// Answers a move whose memory is registered, as far as possible.
+    pub(in crate::engine) fn answer_move(
+        &mut self,
+        id: u64,
+        request: u64,
+        cx: &mut StepContext<'_>,
+    ) {
+        let Some(ServedMove {
             from,
             wanted,
             count,
             registrations,
-            told,
+            piggyback_answered,
         }) = self.served.remove(&id)
         else {
             cx.local.end(request, false, cx.out);
@@ -165,7 +172,7 @@ impl Target {
             self.stats.served_from_cache += 1;
         }
         let holds = if extents.iter().any(|extent| self.is_going(*extent)) {
-            // It began to go meanwhile.
+            // The revocation began while the memory was being registered.
             cx.local.end(request, false, cx.out);
             refused = (wanted.needs.iter())
                 .map(|need| (need.run, Refusal::Limit))
@@ -176,18 +183,19 @@ impl Target {
             self.holders.attach(from, &holds);
             holds
         } else {
-            self.keep_for(from, request, cx)
+            self.attach_until_revoked(from, request, cx)
         };
         self.stats.refused += refused.len() as u64;
-        // Nothing is lent where room is short: perhaps it is called back from the same peer, which must
-        // not hear of that before it has what was lent.
+        // Nothing is lent where room is short. The target may have to recall firehoses from the
+        // same peer, which must not hear of that before the loan.
         let is_short = refused.iter().any(|(_, why)| *why == Refusal::Limit);
-        let lent = match is_short {
-            true => 0,
-            false => self.lend(from, wanted.borrow, cx),
+        let lent = if is_short {
+            0
+        } else {
+            self.lend(from, wanted.borrow, cx)
         };
         if is_short {
-            self.call_back(from, count, cx);
+            self.recall_from_borrower(from, count, cx);
         }
         let parts = holds.len().max(refused.len()).div_ceil(MAX_LIST).max(1);
         for part in 0..parts {
@@ -196,11 +204,11 @@ impl Target {
                 id: wanted.id,
                 last,
                 lent: if last { lent } else { 0 },
-                grants: slice(&holds, part).iter().map(Hold::grant).collect(),
+                grants: slice(&holds, part).iter().map(LocalHold::grant).collect(),
                 refused: slice(&refused, part).to_vec(),
                 piggyback: None,
             };
-            match (last, told) {
+            match (last, piggyback_answered) {
                 (_, true) => cx.send_leisurely(from, Message::Granted(granted)),
                 (true, false) => self.answer(from, &wanted, granted, None, cx),
                 (false, false) => cx.send(from, Message::Granted(granted)),
@@ -209,11 +217,16 @@ impl Target {
         cx.local.settle(cx.out);
     }
 
-    /// Hands what a request holds to a peer that never gives anything back by itself: it has one
-    /// reference on each extent, until the memory goes and it says that it uses none of it, or it
-    /// is gone. Without that, one's memory going would take the extent from under transfers to
-    /// its neighbours.
-    fn keep_for(&mut self, peer: u32, request: u64, cx: &mut Context<'_>) -> Vec<Hold> {
+    /// Hands a request's holds to a peer that gives nothing back by itself. The peer has one
+    /// reference on each extent, until the memory goes and the peer says that it uses none of it,
+    /// or the peer is lost. Without that reference, a revocation would take the extent from under
+    /// transfers to its neighbours.
+    fn attach_until_revoked(
+        &mut self,
+        peer: u32,
+        request: u64,
+        cx: &mut StepContext<'_>,
+    ) -> Vec<LocalHold> {
         let holds = cx.local.attach(request);
         for hold in &holds {
             let extent = cx.local.extent(hold.slot);
@@ -224,8 +237,8 @@ impl Target {
         holds
     }
 
-    /// A peer uses nothing any more of what it was let keep of a run.
-    pub(super) fn forget_kept(&mut self, peer: u32, run: Run, cx: &mut Context<'_>) {
+    /// Ends a peer's holds in a run, after the peer said that it uses none of it.
+    pub(super) fn forget_kept(&mut self, peer: u32, run: Run, cx: &mut StepContext<'_>) {
         for extent in self.holders.attached_in(peer, run) {
             if let Some(slot) = self.holders.detach(peer, extent) {
                 cx.local.detach(slot, false, cx.out);
@@ -233,14 +246,14 @@ impl Target {
         }
     }
 
-    /// Answers a move, or the part of it that tells how its piggybacked data went.
+    /// Answers a move, or only the part about its piggybacked data.
     fn answer(
         &self,
         to: u32,
         wanted: &Move,
         mut granted: Granted,
         verdict: Option<Refusal>,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) {
         let mut data = Data::None;
         if let Some(piggyback) = wanted.piggyback {
@@ -260,25 +273,25 @@ impl Target {
         cx.send_with(to, Message::Granted(granted), data);
     }
 
-    pub(in crate::engine) fn given_back(
+    pub(in crate::engine) fn on_release(
         &mut self,
         from: u32,
         runs: &[Run],
         unpin: bool,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) -> Result<(), Violation> {
         let outcome = self.take_back(from, runs, unpin, cx);
         cx.local.settle(cx.out);
         outcome
     }
 
-    /// A peer gives back what it was granted.
+    /// Takes back grants that a peer returns.
     pub(super) fn take_back(
         &mut self,
         from: u32,
         runs: &[Run],
         unpin: bool,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) -> Result<(), Violation> {
         for run in runs {
             if !self.holders.knows(from) {
@@ -290,9 +303,9 @@ impl Target {
         Ok(())
     }
 
-    /// Lends what other peers leave unused, but for an eighth of M that stays for newcomers; what
-    /// is lent is no promise that there is room when it is used.
-    fn lend(&mut self, to: u32, wish: u64, cx: &Context<'_>) -> u64 {
+    /// Lends firehoses that other peers leave unused, but for an eighth of M that stays for
+    /// newcomers. A loan is no promise that there is room when it is used.
+    fn lend(&mut self, to: u32, wish: u64, cx: &StepContext<'_>) -> u64 {
         if wish == 0 || !cx.config().borrowing {
             return 0;
         }
@@ -303,9 +316,10 @@ impl Target {
         lent
     }
 
-    /// Asks for lent firehoses back, from whom most were lent to. From the newcomer itself if nobody else
-    /// has any: it owns more than it can be given, and would ask for that again and again.
-    fn call_back(&mut self, newcomer: u32, count: u64, cx: &mut Context<'_>) {
+    /// Asks for lent firehoses back, from the peer with the most. If no other peer has any, it asks
+    /// the newcomer itself, which owns more than it can be given and would ask for that again and
+    /// again.
+    fn recall_from_borrower(&mut self, newcomer: u32, count: u64, cx: &mut StepContext<'_>) {
         let borrower = (self.holders.largest_borrower(Some(newcomer)))
             .or_else(|| self.holders.largest_borrower(None));
         let Some((lent, peer)) = borrower else {

@@ -1,49 +1,50 @@
-//! Pulls of peers: where the NIC does not read, own memory is written to theirs (Firehose §7).
+//! Pulls of peers: where the NIC does not read, the target writes own memory to the peer's
+//! (Firehose §7).
 
-use super::{super::local::Requester, Context, Message, Target, Verdict};
+use super::{super::local::Requester, AccessVerdict, Message, StepContext, Target};
 use crate::{
     Action, Direction, Refusal, Use, Violation,
-    strategy::Local,
-    wire::{Need, Place},
+    strategy::LocalPolicy,
+    wire::{Need, PullDestination},
 };
 
-/// Pulls of one peer being answered at once; what is more it copies.
+/// The most pulls of one peer in progress at once. Further ones are refused, and the peer copies.
 const MAX_PULLS: usize = 1 << 10;
 
-/// Pulls to come that memory is being registered for at once; for what is more it is registered when they
-/// have come.
+/// The most announced pulls whose memory is being registered at once. Memory for further ones is
+/// registered when the pulls come.
 const MOST_AHEAD: u32 = 64;
 
-/// A pull being answered.
+/// A pull in progress.
 #[derive(Debug)]
 pub(super) struct Pull {
-    /// Who asks.
+    /// The rank of the puller.
     from: u32,
     /// The puller's name for it.
     id: u64,
     /// The first own address.
     addr: u64,
-    /// Where it goes, in order.
-    to: Vec<Place>,
-    /// The request for own memory, once that is there.
+    /// The destinations, in order.
+    to: Vec<PullDestination>,
+    /// The request for own memory, once it is done.
     request: u64,
-    /// Whether something had to be registered for it.
+    /// True if something had to be registered for the pull.
     registers: bool,
-    /// Transfers under way, and one more while they are being started.
+    /// The number of transfers in flight, plus one while they are being started.
     transfers: u32,
-    /// Whether one of them failed, or own memory was refused.
+    /// True if a transfer failed, or own memory was refused.
     failed: bool,
 }
 
 impl Target {
-    /// A peer is about to want own memory written to its own: it is registered, and used by nobody until
-    /// that comes, so that it goes if there is no room for it.
-    pub(in crate::engine) fn prepare(
+    /// Registers own memory that a peer will pull soon. Nobody holds it until the pull comes, so
+    /// that it may be evicted.
+    pub(in crate::engine) fn on_ahead(
         &mut self,
         addr: u64,
         len: u64,
-        verdict: Verdict,
-        cx: &mut Context<'_>,
+        verdict: AccessVerdict,
+        cx: &mut StepContext<'_>,
     ) {
         let run = cx.limits().geometry.span(addr, len).ok();
         let Some(run) = run.filter(|run| run.count > 0 && run.count <= cx.limits().victims) else {
@@ -60,24 +61,24 @@ impl Target {
         (cx.local).request(Requester::Ahead, vec![need], Use::Read, cx.out);
     }
 
-    /// What a pull to come needs is registered, or was refused.
-    pub(in crate::engine) fn prepared(&mut self, request: u64, cx: &mut Context<'_>) {
+    /// Ends the request for an announced pull: it is done or refused.
+    pub(in crate::engine) fn end_announced(&mut self, request: u64, cx: &mut StepContext<'_>) {
         self.preparing -= 1;
         cx.local.end(request, false, cx.out);
     }
 
-    /// A peer wants own memory written to its own.
+    /// Serves a peer's pull.
     pub(in crate::engine) fn serve_pull(
         &mut self,
         from: u32,
         id: u64,
         addr: u64,
-        to: Vec<Place>,
-        verdict: Verdict,
-        cx: &mut Context<'_>,
+        to: Vec<PullDestination>,
+        verdict: AccessVerdict,
+        cx: &mut StepContext<'_>,
     ) -> Result<(), Violation> {
         let geometry = cx.limits().geometry;
-        let end = |len: u64, place: &Place| {
+        let end = |len: u64, place: &PullDestination| {
             geometry.span(place.addr, place.len).ok()?;
             len.checked_add(place.len)
         };
@@ -122,8 +123,13 @@ impl Target {
         Ok(())
     }
 
-    /// The source of a pull is registered, or was refused.
-    pub(in crate::engine) fn pull_data(&mut self, name: u64, request: u64, cx: &mut Context<'_>) {
+    /// Starts the transfers of a pull whose own memory is registered, or refuses the pull.
+    pub(in crate::engine) fn pull_data(
+        &mut self,
+        name: u64,
+        request: u64,
+        cx: &mut StepContext<'_>,
+    ) {
         let Some(pull) = self.pulls.get_mut(&name) else {
             cx.local.end(request, false, cx.out);
             return;
@@ -180,14 +186,14 @@ impl Target {
         self.pull_done(name, true, cx);
     }
 
-    /// A transfer was done, or failed; one that belongs to no pull is none of this room's.
-    pub(in crate::engine) fn transferred(&mut self, id: u64, fine: bool, cx: &mut Context<'_>) {
+    /// Handles the end of a transfer, if it belongs to a pull.
+    pub(in crate::engine) fn transferred(&mut self, id: u64, fine: bool, cx: &mut StepContext<'_>) {
         if let Some(pull) = self.writes.remove(&id) {
             self.pull_done(pull, fine, cx);
         }
     }
 
-    fn pull_done(&mut self, name: u64, fine: bool, cx: &mut Context<'_>) {
+    fn pull_done(&mut self, name: u64, fine: bool, cx: &mut StepContext<'_>) {
         let Some(pull) = self.pulls.get_mut(&name) else {
             return self.impossible.note("a transfer outlives its pull");
         };
@@ -197,7 +203,7 @@ impl Target {
             return;
         }
         if let Some(pull) = self.pulls.remove(&name) {
-            let unpin = cx.policy().local == Local::PerOperation;
+            let unpin = cx.policy().local == LocalPolicy::PerOperation;
             cx.local.end(pull.request, unpin, cx.out);
             let refused = pull.failed.then_some(Refusal::Limit);
             cx.send(
@@ -211,7 +217,7 @@ impl Target {
         }
     }
 
-    /// The pulls of a peer that is gone; what is being written to it ends by itself.
+    /// Forgets the pulls of a lost peer. Transfers in flight to it end by themselves.
     pub(super) fn forget_pulls(&mut self, peer: u32) {
         self.pulls
             .retain(|_, pull| pull.from != peer || pull.transfers > 0);

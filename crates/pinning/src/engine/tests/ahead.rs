@@ -1,9 +1,9 @@
-//! Firehoses that are moved ahead of need: what stays of them, and what does not.
+//! Firehoses that are moved ahead of need: those that stay, and those that do not.
 
 use super::*;
 use crate::{Attached, Detached, Refusal, Strategy};
 
-/// An engine that foresees, of two ranks.
+/// Makes an engine of two ranks under the strategy `foresight`.
 fn foreseeing(m: u64) -> Engine {
     let config = Config {
         strategy: Strategy::Foresight,
@@ -18,7 +18,7 @@ fn place(first: u64, count: u64) -> (u64, u64) {
     (first * BUCKET, count * BUCKET)
 }
 
-/// Asks for firehoses ahead of a put: how they stand, and the move that was sent, if one was.
+/// Asks for firehoses ahead of a put. Returns their state, and the move that was sent, if any.
 fn attach(engine: &mut Engine, first: u64, count: u64) -> (Attached, Option<Move>) {
     let mut out = Decisions::default();
     let there = (1, Region::default());
@@ -57,13 +57,13 @@ fn grant(engine: &mut Engine, wanted: Option<Move>, granted: u64) -> Decisions {
         ..Granted::default()
     };
     let mut out = Decisions::default();
-    let outcome = engine.message(1, Message::Granted(answer), Verdict::Fine, &mut out);
+    let outcome = engine.message(1, Message::Granted(answer), AccessVerdict::Fine, &mut out);
     outcome.expect("it was asked for");
     engine.audit(&[]).expect("all counts agree");
     out
 }
 
-/// How many buckets are given back.
+/// The number of buckets that are given back.
 fn released(out: &Decisions) -> u64 {
     let runs = out.messages.iter().flat_map(|it| match &it.message {
         Message::Release { runs, .. } => &runs[..],
@@ -110,7 +110,7 @@ fn a_part_that_another_move_brought_is_not_kept_either() {
         let (_, first) = attach(&mut engine, 100, 2);
         let (both, second) = attach(&mut engine, 100, 4);
         assert_eq!(both, Attached::Coming);
-        // The one that fails leaves the other without use, whichever comes first.
+        // The failed move leaves the other's buckets without use, whichever comes first.
         match last_fails {
             true => {
                 grant(&mut engine, second, 2);
@@ -128,14 +128,15 @@ fn a_part_that_another_move_brought_is_not_kept_either() {
 }
 
 #[test]
-fn what_is_on_its_way_is_given_back_when_it_comes() {
+fn firehoses_in_flight_are_given_back_when_they_come() {
     let mut engine = foreseeing(100);
     let (_, wanted) = attach(&mut engine, 100, 4);
     assert_eq!(detach(&mut engine, 100, 4), (Detached::Coming, 0));
     let out = grant(&mut engine, wanted, 4);
     assert_eq!((engine.firehoses(1).0, released(&out)), (0, 4));
 
-    // Unless somebody foresees its use before; as a whole, or it would never be given back.
+    // A new expectation keeps the buckets, if it names them all. Else they would never be given
+    // back.
     for (again, stays) in [(4, 4), (2, 0)] {
         let (_, wanted) = attach(&mut engine, 100, 4);
         detach(&mut engine, 100, 4);
@@ -147,10 +148,10 @@ fn what_is_on_its_way_is_given_back_when_it_comes() {
     }
 }
 
-/// Begins a put to two buckets that are attached: its transfer, which is under way.
+/// Begins a put to two attached buckets. Returns its transfer, which is in flight.
 fn begin_put(engine: &mut Engine) -> u64 {
     let mut out = Decisions::default();
-    let both = Operation {
+    let both = EngineOperation {
         len: 2 * BUCKET,
         ..put(1, 100)
     };
@@ -158,7 +159,7 @@ fn begin_put(engine: &mut Engine) -> u64 {
     let Some(Action::Register { id, need, .. }) = out.actions.pop() else {
         panic!("own memory is registered for it");
     };
-    let registered = Registered {
+    let registered = RegisteredExtent {
         run: need,
         key: 9,
         writable: true,
@@ -172,7 +173,7 @@ fn begin_put(engine: &mut Engine) -> u64 {
 }
 
 #[test]
-fn what_was_to_leave_leaves_though_more_was_asked_for_in_vain() {
+fn leaving_firehoses_leave_though_a_wider_attach_found_no_room() {
     let mut engine = foreseeing(4);
     let (_, wanted) = attach(&mut engine, 100, 2);
     grant(&mut engine, wanted, 2);
@@ -185,7 +186,7 @@ fn what_was_to_leave_leaves_though_more_was_asked_for_in_vain() {
 }
 
 #[test]
-fn what_was_to_leave_leaves_though_more_was_refused() {
+fn leaving_firehoses_leave_though_a_wider_move_was_refused() {
     let mut engine = foreseeing(100);
     let (_, wanted) = attach(&mut engine, 100, 2);
     grant(&mut engine, wanted, 2);

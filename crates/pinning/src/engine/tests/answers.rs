@@ -1,12 +1,12 @@
-//! What a peer answers wrongly, or answers to nothing.
+//! Wrong answers of a peer, and answers to nothing.
 
 use super::*;
 
-/// An engine that has begun a get, and the message that it sent.
+/// Makes an engine that has begun a get. Returns it with the message that it sent.
 fn asking(config: Config) -> (Engine, Message) {
     let mut engine = Engine::new(config).expect("a firehose will do");
     let mut out = Decisions::default();
-    let get = Operation {
+    let get = EngineOperation {
         direction: Direction::Get,
         ..put(1, 100)
     };
@@ -15,10 +15,10 @@ fn asking(config: Config) -> (Engine, Message) {
     (engine, sent.message)
 }
 
-/// Whether the only operation ended for an answer that was wrong.
+/// Returns true if the only operation ended because of a wrong answer.
 fn ends_badly(engine: &mut Engine, answer: Message) -> bool {
     let mut out = Decisions::default();
-    let outcome = engine.message(1, answer, Verdict::Fine, &mut out);
+    let outcome = engine.message(1, answer, AccessVerdict::Fine, &mut out);
     let is_wrong = |result: &Result<(), crate::Error>| {
         matches!(result, Err(crate::Error::Malformed { peer: 1, .. }))
     };
@@ -31,7 +31,7 @@ fn ends_badly(engine: &mut Engine, answer: Message) -> bool {
 }
 
 #[test]
-fn what_a_wrong_answer_was_to_answer_fails() {
+fn an_operation_fails_when_its_answer_is_wrong() {
     let paper = || Config::firehose_paper(0, 2);
     let (mut engine, asked) = asking(Config {
         reads: true,
@@ -105,7 +105,7 @@ fn an_answer_to_nothing_is_a_fault_of_the_peer() {
     ];
     for (faults, message) in (1..).zip(messages) {
         let mut out = Decisions::default();
-        let outcome = engine.message(1, message, Verdict::Fine, &mut out);
+        let outcome = engine.message(1, message, AccessVerdict::Fine, &mut out);
         let is_named = matches!(outcome, Err(crate::Error::Malformed { peer: 1, .. }));
         assert!(is_named, "{outcome:?}");
         assert!(out.is_empty(), "{out:?}");
@@ -114,9 +114,10 @@ fn an_answer_to_nothing_is_a_fault_of_the_peer() {
     engine.audit(&[]).expect("all counts agree");
 }
 
-/// A driver that reports an event that it was not asked for, once in a debug build and once in another.
+/// The driver reports an event without a cause. A debug build stops there, and another build goes
+/// on.
 #[test]
-fn what_cannot_be_is_counted_and_named() {
+fn impossible_states_are_counted_and_named() {
     let mut engine = Engine::new(Config::firehose_paper(0, 2)).expect("the paper's");
     assert_eq!((engine.impossible(), engine.stats().impossible), (None, 0));
     for count in 1..=2 {

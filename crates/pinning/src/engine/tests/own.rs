@@ -1,4 +1,4 @@
-//! Memory that is held for own operations, or for a transfer, and the room for it.
+//! Memory held for own operations or for a transfer, and the room for it.
 
 use super::*;
 
@@ -27,7 +27,7 @@ fn memory_kept_for_own_operations_stays_beside_m() {
     answer(&mut engine, out);
     for id in 1..40 {
         let mut out = Decisions::default();
-        let own = Operation {
+        let own = EngineOperation {
             local: id * BUCKET,
             ..put(id, 100)
         };
@@ -42,7 +42,7 @@ fn memory_kept_for_own_operations_stays_beside_m() {
 }
 
 #[test]
-fn nobody_waits_for_room_that_is_kept_for_good() {
+fn no_request_waits_for_room_that_is_kept_for_good() {
     let config = Config {
         strategy: crate::Strategy::OnDemand { leave_pinned: true },
         m: 8 * BUCKET,
@@ -60,7 +60,7 @@ fn nobody_waits_for_room_that_is_kept_for_good() {
         &mut out,
     );
     answer(&mut engine, out);
-    // The peer uses all else, and may wait for room at its side as this rank does here.
+    // The peer uses all the rest, and may wait for room on its side as this rank does here.
     let run = Run {
         first: 100,
         count: 14,
@@ -79,17 +79,17 @@ fn nobody_waits_for_room_that_is_kept_for_good() {
         piggyback: None,
     });
     let mut out = Decisions::default();
-    (engine.message(1, wanted, Verdict::Fine, &mut out)).expect("a move");
+    (engine.message(1, wanted, AccessVerdict::Fine, &mut out)).expect("a move");
     answer(&mut engine, out);
     assert_eq!(engine.stats().local.registered, 16);
     let mut out = Decisions::default();
     engine.begin(put(2, 200), &mut out).expect("a peer");
     let said = answer(&mut engine, out);
-    let copied = |it: &Outgoing| matches!(it.message, Message::Put { .. });
+    let copied = |it: &OutgoingMessage| matches!(it.message, Message::Put { .. });
     assert!(said.messages.iter().any(copied), "{said:?}");
 }
 
-/// What became of a hold of own memory: its key.
+/// Holds own memory. Returns its key, or the refusal.
 fn hold_own(engine: &mut Engine, id: u64, bucket: u64) -> Option<Result<u64, crate::Error>> {
     let mut out = Decisions::default();
     (engine.hold_own(id, bucket * BUCKET + 8, 8, &mut out)).expect("an address");
@@ -102,7 +102,7 @@ fn hold_own(engine: &mut Engine, id: u64, bucket: u64) -> Option<Result<u64, cra
 }
 
 #[test]
-fn own_memory_finds_room_beside_operations_that_have_all_of_theirs() {
+fn own_memory_finds_its_reserve_beside_operations_that_use_the_rest() {
     let config = Config {
         m: 2 * BUCKET,
         maxvictim: 8 * BUCKET,
@@ -154,7 +154,7 @@ fn own_memory_is_held_for_the_own_nic_and_stays_as_a_victim() {
         .expect("an answer")
         .expect("room");
     assert_ne!(first, second);
-    // Both are held: there is no room for a third, and nothing waits.
+    // Both holds are in use, so there is no room for a third, and nothing waits.
     let third = hold_own(&mut engine, 3, 70).expect("an answer");
     assert!(
         matches!(third, Err(crate::Error::PastLimit { .. })),
@@ -181,7 +181,7 @@ fn own_memory_is_held_for_the_own_nic_and_stays_as_a_victim() {
     assert!(hit_own(&engine, 60).is_some_and(|hit| !engine.hot().release(&hit)));
 }
 
-/// What became of a hold for a transfer: its keys.
+/// Holds memory for a transfer. Returns its keys, or the refusal.
 fn hold(
     engine: &mut Engine,
     id: u64,
@@ -219,7 +219,7 @@ fn memory_is_held_for_a_transfer_and_stays_only_if_it_lasts() {
     let is_registered = |engine: &Engine, bucket| engine.hot().is_registered(bucket * BUCKET, 8);
     assert_eq!(hold(&mut engine, 1, (50, 2), false).expect("room").len(), 1);
     assert!(is_registered(&engine, 51));
-    // Its neighbour shares the last bucket, which stays under the key that it has.
+    // The neighbour shares the last bucket, which stays under its key.
     assert_eq!(hold(&mut engine, 2, (51, 2), false).expect("room").len(), 2);
     let refused = hold(&mut engine, 3, (60, 2), false);
     assert!(matches!(refused, Err(crate::Error::PastLimit { .. })));
@@ -233,7 +233,7 @@ fn memory_is_held_for_a_transfer_and_stays_only_if_it_lasts() {
     let_go(&mut engine, 2);
     assert_eq!(engine.stats().local.registered, 0);
     let_go(&mut engine, 2);
-    // What lasts stays as a victim, which goes when there is need.
+    // Persistent memory stays as a victim, which goes when there is need.
     assert_eq!(hold(&mut engine, 4, (70, 4), true).expect("room").len(), 1);
     let_go(&mut engine, 4);
     assert!(is_registered(&engine, 70) && is_registered(&engine, 73));
@@ -244,7 +244,7 @@ fn memory_is_held_for_a_transfer_and_stays_only_if_it_lasts() {
 }
 
 #[test]
-fn what_lasts_does_not_stay_where_nothing_does() {
+fn persistent_memory_does_not_stay_under_a_strategy_that_keeps_nothing() {
     for leave_pinned in [false, true] {
         let config = Config {
             strategy: Strategy::OnDemand { leave_pinned },

@@ -1,9 +1,10 @@
-//! Memory that is taken back while it is registered or widened, and extents at the end of addresses.
+//! Memory that is taken back while it is registered or widened, and extents at the end of the
+//! address space.
 
 use super::*;
 
 #[test]
-fn what_is_taken_back_while_more_is_pinned_beside_it_is_not_pinned_with_that() {
+fn a_pin_beside_a_revocation_does_not_pin_the_revoked_memory() {
     let config = Config {
         strategy: Strategy::PinEverything,
         ..Config::firehose_paper(0, 2)
@@ -14,7 +15,7 @@ fn what_is_taken_back_while_more_is_pinned_beside_it_is_not_pinned_with_that() {
     engine.pin(1, run(100, 3), &mut out);
     answer(&mut engine, out);
     let mut out = Decisions::default();
-    // It has the last bucket of the first, and registers one more.
+    // The second run has the last bucket of the first, and registers one more.
     engine.pin(2, run(102, 2), &mut out);
     let mut going = Decisions::default();
     engine.revoke(3, run(100, 3), &mut going);
@@ -29,13 +30,13 @@ fn what_is_taken_back_while_more_is_pinned_beside_it_is_not_pinned_with_that() {
         refused,
         "{pinned:?}: the peer would be told of it once more"
     );
-    // When it has forgotten that, it goes, and may be pinned.
+    // After the peer has forgotten the run, it goes, and may be pinned.
     let mut out = Decisions::default();
     let revoked = Message::Revoked {
         id: 3,
         runs: Vec::new(),
     };
-    (engine.message(1, revoked, Verdict::Fine, &mut out)).expect("it was asked");
+    (engine.message(1, revoked, AccessVerdict::Fine, &mut out)).expect("it was asked");
     let rest = answer(&mut engine, out);
     assert_eq!(rest.actions, [Action::Revoked { id: 3 }]);
     let mut out = Decisions::default();
@@ -54,7 +55,7 @@ fn what_is_taken_back_while_more_is_pinned_beside_it_is_not_pinned_with_that() {
 }
 
 #[test]
-fn what_waits_to_be_registered_as_a_whole_is_not_registered_after_it_was_taken_back() {
+fn a_run_that_waits_for_its_registration_is_not_registered_after_a_revocation() {
     let config = Config {
         strategy: Strategy::Firehose,
         ..Config::firehose_paper(0, 2)
@@ -65,7 +66,7 @@ fn what_waits_to_be_registered_as_a_whole_is_not_registered_after_it_was_taken_b
     let mut out = Decisions::default();
     (engine.foresee(1, 100 * BUCKET, 4 * BUCKET, &mut out)).expect("an address");
     answer(&mut engine, out);
-    // It shares the last bucket, so that all four go first.
+    // The run shares the last bucket, so that all four buckets go first.
     let mut out = Decisions::default();
     let wanted = Message::Move(Move {
         id: 1,
@@ -76,7 +77,7 @@ fn what_waits_to_be_registered_as_a_whole_is_not_registered_after_it_was_taken_b
         }],
         ..Move::default()
     });
-    (engine.message(1, wanted, Verdict::Fine, &mut out)).expect("a move");
+    (engine.message(1, wanted, AccessVerdict::Fine, &mut out)).expect("a move");
     let [Action::Deregister { id, .. }] = out.actions[..] else {
         panic!("{:?}", out.actions)
     };
@@ -102,7 +103,7 @@ fn what_waits_to_be_registered_as_a_whole_is_not_registered_after_it_was_taken_b
 }
 
 #[test]
-fn what_is_widened_ends_where_addresses_do() {
+fn widened_extents_end_with_the_address_space() {
     for strategy in [Strategy::Firehose, Strategy::Auto] {
         let cost = CostModel {
             per_op_ns: 39_800.0,
@@ -119,7 +120,7 @@ fn what_is_widened_ends_where_addresses_do() {
         let mut widest = 0;
         for id in 1..=8 {
             let mut out = Decisions::default();
-            let operation = Operation {
+            let operation = EngineOperation {
                 direction: Direction::Get,
                 len: BUCKET,
                 ..put(id, BUCKETS - 9 + id)

@@ -1,4 +1,4 @@
-//! What operations bring along, copy, or transfer in chunks.
+//! The data of operations: inline, copied, or transferred in chunks.
 
 use super::*;
 
@@ -8,8 +8,8 @@ fn transient_memory_is_registered_for_the_operation_alone() {
     let registered = |engine: &Engine| engine.stats().local.registered;
     for id in 1..4 {
         let mut out = Decisions::default();
-        let transient = Operation {
-            own: Own::Transient,
+        let transient = EngineOperation {
+            own: OwnMemory::Transient,
             ..put(id, 100)
         };
         engine.begin(transient, &mut out).expect("a peer");
@@ -27,11 +27,11 @@ fn transient_memory_is_registered_for_the_operation_alone() {
 }
 
 #[test]
-fn what_the_nic_takes_along_needs_no_registration() {
+fn inline_data_needs_no_registration() {
     let mut engine = Engine::new(Config::firehose_paper(0, 2)).expect("the paper's");
     let mut out = Decisions::default();
-    let inline = Operation {
-        own: Own::Inline,
+    let inline = EngineOperation {
+        own: OwnMemory::Inline,
         ..put(1, 100)
     };
     engine.begin(inline, &mut out).expect("a peer");
@@ -46,9 +46,10 @@ fn what_the_nic_takes_along_needs_no_registration() {
     assert_eq!(engine.stats().local.registrations, 0);
 }
 
-/// In one part or, where the peer's extents have a seam, in two: the last one says so.
+/// The transfer has one part, or two where the peer's extents have a seam. Only the last part
+/// completes the put locally.
 #[test]
-fn the_last_transfer_of_what_goes_along_says_so_and_no_other_does() {
+fn only_the_last_inline_transfer_completes_the_put_locally() {
     let keys = |extents: &'static [u64]| {
         move |need: Run| {
             let parts = extents.iter().enumerate();
@@ -64,9 +65,9 @@ fn the_last_transfer_of_what_goes_along_says_so_and_no_other_does() {
         }
     };
     for (own, extents, expected) in [
-        (Own::Inline, &[7][..], &[Some(1)][..]),
-        (Own::Inline, &[7, 8], &[None, Some(1)]),
-        (Own::Persistent, &[7], &[None]),
+        (OwnMemory::Inline, &[7][..], &[Some(1)][..]),
+        (OwnMemory::Inline, &[7, 8], &[None, Some(1)]),
+        (OwnMemory::Persistent, &[7], &[None]),
     ] {
         let config = Config {
             strategy: crate::Strategy::Rendezvous { unpin: true },
@@ -74,7 +75,7 @@ fn the_last_transfer_of_what_goes_along_says_so_and_no_other_does() {
         };
         let mut engine = Engine::new(config).expect("the paper's");
         let mut out = Decisions::default();
-        let across = Operation {
+        let across = EngineOperation {
             own,
             remote: 101 * BUCKET - 8,
             len: 8 + 8 * (extents.len() as u64 - 1),
@@ -84,7 +85,7 @@ fn the_last_transfer_of_what_goes_along_says_so_and_no_other_does() {
         let mut last = Vec::new();
         while !out.is_empty() {
             let decided = std::mem::take(&mut out);
-            for Outgoing { message, .. } in decided.messages {
+            for OutgoingMessage { message, .. } in decided.messages {
                 let Message::Move(wanted) = message else {
                     continue;
                 };
@@ -95,13 +96,13 @@ fn the_last_transfer_of_what_goes_along_says_so_and_no_other_does() {
                     grants: grants.collect(),
                     ..Granted::default()
                 });
-                let outcome = engine.message(1, granted, Verdict::Fine, &mut out);
+                let outcome = engine.message(1, granted, AccessVerdict::Fine, &mut out);
                 outcome.expect("it was asked for");
             }
             for action in decided.actions {
                 match action {
                     Action::Register { id, need, .. } => {
-                        let registered = Registered {
+                        let registered = RegisteredExtent {
                             run: need,
                             key: id,
                             writable: true,
@@ -118,7 +119,7 @@ fn the_last_transfer_of_what_goes_along_says_so_and_no_other_does() {
 }
 
 #[test]
-fn the_last_chunk_of_a_put_says_so_and_no_get_s_does() {
+fn only_the_last_chunk_of_a_put_completes_it_locally() {
     let config = Config {
         strategy: crate::Strategy::Bounce,
         ..Config::firehose_paper(0, 2)
@@ -126,7 +127,7 @@ fn the_last_chunk_of_a_put_says_so_and_no_get_s_does() {
     for direction in [Direction::Put, Direction::Get] {
         let mut engine = Engine::new(config.clone()).expect("the paper's");
         let mut out = Decisions::default();
-        let long = Operation {
+        let long = EngineOperation {
             direction,
             len: 1 << 20,
             ..put(7, 100)
@@ -153,7 +154,7 @@ fn the_last_chunk_of_a_put_says_so_and_no_get_s_does() {
                 other => panic!("{other:?}"),
             };
             last.extend(first.last_of.map(|op| (op, sent)));
-            (engine.message(1, answer, Verdict::Fine, &mut out)).expect("an answer");
+            (engine.message(1, answer, AccessVerdict::Fine, &mut out)).expect("an answer");
         }
         assert_eq!((sent, engine.busy()), (1 << 20, 0));
         match direction {
@@ -164,7 +165,7 @@ fn the_last_chunk_of_a_put_says_so_and_no_get_s_does() {
 }
 
 #[test]
-fn what_is_copied_is_not_cut_as_what_is_registered_is() {
+fn a_copy_is_not_cut_like_a_registered_transfer() {
     for strategy in [crate::Strategy::Firehose, crate::Strategy::Auto] {
         let config = Config {
             strategy,
@@ -175,7 +176,7 @@ fn what_is_copied_is_not_cut_as_what_is_registered_is() {
         let pieces = |copied, answers: usize| {
             let mut engine = Engine::new(config.clone()).expect("firehoses will do");
             let mut out = Decisions::default();
-            let long = Operation {
+            let long = EngineOperation {
                 len: 16 * BUCKET,
                 copied,
                 ..put(1, 100)
@@ -187,7 +188,7 @@ fn what_is_copied_is_not_cut_as_what_is_registered_is() {
                 };
                 if let Message::Put { id, .. } = first.message {
                     let stored = Message::Stored { id, refused: None };
-                    (engine.message(1, stored, Verdict::Fine, &mut out)).expect("an answer");
+                    (engine.message(1, stored, AccessVerdict::Fine, &mut out)).expect("an answer");
                 }
             }
             (engine.stats().pieces, engine.busy())
@@ -197,13 +198,13 @@ fn what_is_copied_is_not_cut_as_what_is_registered_is() {
     }
 }
 
-/// The first message that was decided on, which is taken out.
+/// Takes the first message of the decisions out.
 fn message(said: &mut Decisions) -> Message {
     said.messages.remove(0).message
 }
 
 #[test]
-fn who_rides_waits_for_no_registration() {
+fn piggybacked_data_waits_for_no_registration() {
     let engine = |rank| {
         let config = Config {
             piggyback: 64,
@@ -216,15 +217,15 @@ fn who_rides_waits_for_no_registration() {
     asker.begin(put(1, 100), &mut out).expect("a peer");
     let wanted = message(&mut out);
 
-    // The owner is told to register, and answers the piggybacked put before it has.
+    // The owner is told to register, and answers the piggybacked put before it has registered.
     let mut said = Decisions::default();
-    let outcome = owner.message(0, wanted, Verdict::Fine, &mut said);
+    let outcome = owner.message(0, wanted, AccessVerdict::Fine, &mut said);
     outcome.expect("a move");
     let first = message(&mut said);
     let &[Action::Register { id, need, .. }] = &said.actions[..] else {
         panic!("one registration: {said:?}");
     };
-    let outcome = asker.message(1, first.clone(), Verdict::Fine, &mut out);
+    let outcome = asker.message(1, first.clone(), AccessVerdict::Fine, &mut out);
     outcome.expect("an answer");
     assert_eq!(
         out.actions,
@@ -235,9 +236,9 @@ fn who_rides_waits_for_no_registration() {
     );
     assert_eq!(asker.busy(), 0);
 
-    // What was registered comes after that.
+    // The grants come after that.
     let mut said = Decisions::default();
-    let registered = Registered {
+    let registered = RegisteredExtent {
         run: need,
         key: 7,
         writable: true,
@@ -246,11 +247,11 @@ fn who_rides_waits_for_no_registration() {
     let last = message(&mut said);
     assert!(matches!(&last, Message::Granted(it) if it.last && it.piggyback.is_none()));
     out = Decisions::default();
-    let outcome = asker.message(1, last, Verdict::Fine, &mut out);
+    let outcome = asker.message(1, last, AccessVerdict::Fine, &mut out);
     outcome.expect("the rest of the answer");
     assert!(out.is_empty());
     assert_eq!(asker.firehoses(1).0, 1);
-    let again = asker.message(1, first, Verdict::Fine, &mut Decisions::default());
+    let again = asker.message(1, first, AccessVerdict::Fine, &mut Decisions::default());
     assert!(again.is_err(), "the move is over");
     asker.audit(&[]).expect("all counts agree");
     owner.audit(&[]).expect("all counts agree");

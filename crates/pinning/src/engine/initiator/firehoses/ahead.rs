@@ -1,12 +1,12 @@
-//! Runs that are expected to be needed soon: what moves bring for them stays if all of a run comes. Nobody else
-//! would give it back, for nothing that is foreseen is taken off for others.
+//! Runs that are expected to be needed soon. Their firehoses stay if all of a run comes. Nobody
+//! else would give them back, because foreseen ones are not taken off for others.
 
 use super::{super::foreseen::Attached, FirehoseTable};
 use crate::{Run, Use, wire::Grant};
 
-/// A run that is expected to be needed, and of which something is still to come.
+/// A run that is expected to be needed, and of which a part is still to come.
 #[derive(Debug)]
-pub(super) struct Expected {
+pub(super) struct ExpectedRun {
     run: Run,
     used: Use,
     /// The extents that came for it.
@@ -14,23 +14,23 @@ pub(super) struct Expected {
 }
 
 impl FirehoseTable {
-    /// A run is expected to be needed, of which moves bring what is missing.
+    /// Expects a run, whose missing part moves will bring.
     pub(in crate::engine) fn expect(&mut self, run: Run, used: Use) {
-        let brought = self.stay(run);
+        let brought = self.cancel_leaving(run);
         match self.expected.iter_mut().find(|it| it.run == run) {
             Some(it) => it.brought.extend(brought),
-            None => self.expected.push(Expected { run, used, brought }),
+            None => self.expected.push(ExpectedRun { run, used, brought }),
         }
     }
 
-    /// A run is not expected to be needed any more.
-    pub(in crate::engine) fn expect_no_more(&mut self, run: Run) {
+    /// Ends the expectation of a run.
+    pub(in crate::engine) fn forget_expected(&mut self, run: Run) {
         self.expected.retain(|it| it.run != run);
     }
 
-    /// The extents of a run are needed again, if they were to leave: which were. Not those that reach beyond it:
-    /// whoever gives it back would leave them.
-    pub(in crate::engine) fn stay(&mut self, run: Run) -> Vec<Run> {
+    /// Keeps extents of a run that were to leave, and returns them. Extents that reach beyond the
+    /// run still leave, because a detach of the run would leave them.
+    pub(in crate::engine) fn cancel_leaving(&mut self, run: Run) -> Vec<Run> {
         if self.leaving.is_empty() {
             return Vec::new();
         }
@@ -39,39 +39,40 @@ impl FirehoseTable {
         extents
     }
 
-    /// A move brought extents ahead of need: those that lie in no run that is expected, which are to be given up.
-    pub(in crate::engine) fn came(&mut self, landed: &[Grant]) -> Vec<Run> {
+    /// Assigns arrived extents to the expected runs. Returns the extents of no such run, which are
+    /// to be given up.
+    pub(in crate::engine) fn assign_arrivals(&mut self, landed: &[Grant]) -> Vec<Run> {
         let extents = landed.iter().map(|grant| grant.run);
         extents
-            .filter(|extent| !bring(&mut self.expected, *extent))
+            .filter(|extent| !assign(&mut self.expected, *extent))
             .collect()
     }
 
-    /// Extents came, or went. Given up are strays, and what came for a run of which a part will not be there, unless
-    /// others have use for it.
+    /// Settles after extents came or went. It gives up strays, and extents of a run that cannot be
+    /// completed, unless another run needs them.
     pub(in crate::engine) fn settle_ahead(&mut self, strays: &[Run]) {
         for extent in strays {
             self.give_up(*extent);
         }
         let mut all = std::mem::take(&mut self.expected);
-        // What is given up of one run may be missing in another.
+        // An extent given up for one run may be missing in another.
         while let Some(at) = all
             .iter()
-            .position(|it| self.standing(it.run, it.used) == Attached::No)
+            .position(|it| self.attached_state(it.run, it.used) == Attached::No)
         {
             for extent in all.swap_remove(at).brought {
-                if !bring(&mut all, extent) {
+                if !assign(&mut all, extent) {
                     self.give_up(extent);
                 }
             }
         }
-        all.retain(|it| self.standing(it.run, it.used) == Attached::Coming);
+        all.retain(|it| self.attached_state(it.run, it.used) == Attached::Coming);
         self.expected = all;
     }
 
-    /// How the firehoses on a run stand, for what is used so.
-    pub(in crate::engine) fn standing(&mut self, run: Run, used: Use) -> Attached {
-        let look = self.look(run, used);
+    /// The state of the firehoses on a run, for this use.
+    pub(in crate::engine) fn attached_state(&mut self, run: Run, used: Use) -> Attached {
+        let look = self.acquire_run(run, used);
         self.drop_holds(&look.holds);
         match (look.gaps.is_empty(), look.joins.is_empty()) {
             _ if look.read_only => Attached::No,
@@ -81,21 +82,21 @@ impl FirehoseTable {
         }
     }
 
-    /// Runs that are expected though no move brings anything of them: there are none.
+    /// The number of expected runs of which no move brings anything. There should be none.
     pub(super) fn expected_in_vain(&self) -> usize {
         let expected = self.expected.iter();
         expected.filter(|it| !self.is_coming(it.run)).count()
     }
 
-    /// Whether a move is on its way that brings some of a run.
+    /// Returns true if a move in flight brings a part of a run.
     pub(super) fn is_coming(&self, run: Run) -> bool {
         let last = self.moving.range(..run.end()).next_back();
         last.is_some_and(|(_, (end, _))| *end > run.first)
     }
 }
 
-/// Whether an extent lies in runs that are expected: it is there for these then.
-fn bring(expected: &mut [Expected], extent: Run) -> bool {
+/// Adds an extent to all expected runs that contain it; returns true if there are any.
+fn assign(expected: &mut [ExpectedRun], extent: Run) -> bool {
     let mut is_expected = false;
     for it in expected.iter_mut().filter(|it| it.run.contains(extent)) {
         if !it.brought.contains(&extent) {

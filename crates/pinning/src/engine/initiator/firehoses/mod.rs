@@ -1,8 +1,8 @@
-//! The firehose table of a peer: which of its buckets are registered for me (Table 1), how many
-//! more may be, and what was asked for.
+//! The firehose table of a peer: the peer's buckets that are registered for this rank (Table 1),
+//! the room for more, and the moves in flight.
 
 mod ahead;
-mod asked;
+mod pending_move;
 mod revoked;
 mod room;
 
@@ -12,85 +12,86 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::{
     agree::agree,
-    choice::{Calm, Pulled, Reuse},
-    pattern::Pattern,
+    choice::{PeerLoad, PulledMemory, Reuse},
+    pattern::MissPattern,
 };
 use crate::{
     Refusal, Run, Use,
     table::{BUCKETS, Editor, Extent},
     wire::Grant,
 };
-use ahead::Expected;
-pub(super) use asked::{Asked, Chosen};
-use revoked::Closed;
+use ahead::ExpectedRun;
+pub(super) use pending_move::{MoveChoice, PendingMove};
+use revoked::ClosedExtent;
 
-/// A reference on a firehose, or what a move got for one operation.
+/// A reference on a firehose, or a grant of a move for one operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct RemoteHold {
-    /// The record; none for what is not kept in the table.
+    /// The slot; `None` for a grant that is not in the table.
     pub(super) slot: Option<u32>,
     pub(super) run: Run,
     pub(super) key: u64,
 }
 
-/// What a piece has of the remote side.
+/// The state of a piece's remote side.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct RemoteSide {
     pub(super) holds: Vec<RemoteHold>,
     pub(super) refused: Option<Refusal>,
-    /// Moves waited for.
+    /// The number of moves that it waits for.
     pub(super) pending: u32,
 }
 
-/// A peer as its firehoses' owner sees it.
+/// The firehoses of one peer, as their owner sees them.
 #[derive(Debug)]
 pub(super) struct FirehoseTable {
-    /// The firehoses attached: a record for each bucket, and the queue of unused ones.
+    /// The attached firehoses, with a record for each bucket, and the queue of unused ones.
     editor: Editor,
-    /// Firehoses owned: F, and those borrowed.
+    /// The firehoses owned (F) and borrowed.
     pub(super) credit: u64,
-    /// Firehoses owned; never changed.
+    /// The firehoses owned; never changed.
     share: u64,
-    /// Firehoses attached or set aside.
+    /// The firehoses attached or set aside.
     pub(super) used: u64,
-    pub(super) asked: FxHashMap<u64, Asked>,
-    /// By first bucket: where its run ends, and its move.
+    pub(super) asked: FxHashMap<u64, PendingMove>,
+    /// The runs in flight, by first bucket: the end and the move.
     moving: BTreeMap<u64, (u64, u64)>,
-    /// Pieces that wait for firehoses, in order.
+    /// The pieces that wait for firehoses, in order.
     pub(super) queue: VecDeque<u64>,
-    /// To be told with the next message.
+    /// The runs to give back with the next message.
     pub(super) owed: Vec<Run>,
-    /// How misses follow each other, which says how wide to ask.
-    pattern: Pattern,
-    /// Extents that nobody finds any more, though operations may use them; by first bucket.
-    closed: BTreeMap<u64, Closed>,
-    /// First buckets of what was there from the start.
+    /// The pattern of misses, which sets the width of moves.
+    pattern: MissPattern,
+    /// The extents that nobody finds any more, though operations may use them; by first bucket.
+    closed: BTreeMap<u64, ClosedExtent>,
+    /// The first buckets of extents that were registered from the start.
     statics: FxHashSet<u64>,
-    /// Revocations that wait for operations of mine.
+    /// The revocations that wait for this rank's operations.
     revoking: Vec<(u64, Run)>,
-    /// First buckets of extents that came by in sequence and are given up first, the oldest first.
+    /// The first buckets of extents of a passing sequence, which are evicted first; the oldest
+    /// first.
     passing: VecDeque<u64>,
-    /// First buckets of extents that leave when nobody uses them any more.
+    /// The first buckets of extents that leave after their last use.
     leaving: FxHashSet<u64>,
-    /// Runs that are expected to be needed, and are not all there yet.
-    expected: Vec<Expected>,
-    /// What was pulled, by `auto`.
-    pub(super) pulled: Pulled,
-    /// How much of what was attached is used again, for `auto`.
+    /// The runs that are expected to be needed, and are not complete yet.
+    expected: Vec<ExpectedRun>,
+    /// The memory pulled from the peer, for `auto`.
+    pub(super) pulled: PulledMemory,
+    /// The share of attached buckets that are used again, for `auto`.
     pub(super) reuse: Reuse,
-    /// Whether the peer has time for what it is asked, for `auto`.
-    pub(super) calm: Calm,
-    /// Firehoses that were attached when the peer had no room for more.
+    /// The load of the peer, for `auto`.
+    pub(super) load: PeerLoad,
+    /// The number of attached firehoses at which the peer had no room for more.
     full_at: u64,
-    /// Misses since then.
+    /// The number of misses since then.
     misses_since: u64,
 }
 
-/// What there is of a run.
+/// The firehoses of a run that are present, in flight or missing.
 #[derive(Debug, Default)]
-pub(super) struct Look {
+pub(super) struct RunLookup {
     pub(super) holds: Vec<RemoteHold>,
-    /// Moves that bring some of it.
+    /// The moves that bring a part of the run.
     pub(super) joins: Vec<(u64, Run)>,
     pub(super) gaps: Vec<Run>,
     pub(super) read_only: bool,
@@ -107,48 +108,48 @@ impl FirehoseTable {
             moving: BTreeMap::new(),
             queue: VecDeque::new(),
             owed: Vec::new(),
-            pattern: Pattern::default(),
+            pattern: MissPattern::default(),
             closed: BTreeMap::new(),
             statics: FxHashSet::default(),
             revoking: Vec::new(),
             passing: VecDeque::new(),
             leaving: FxHashSet::default(),
             expected: Vec::new(),
-            pulled: Pulled::default(),
+            pulled: PulledMemory::default(),
             reuse: Reuse::default(),
-            calm: Calm::default(),
+            load: PeerLoad::default(),
             full_at: u64::MAX,
             misses_since: 0,
         }
     }
 
-    pub(super) fn shared(&self) -> &std::sync::Arc<crate::table::Table> {
+    pub(super) fn shared(&self) -> &std::sync::Arc<crate::table::BucketTable> {
         self.editor.table()
     }
 
-    /// Firehoses attached.
+    /// The number of attached buckets.
     pub(super) fn attached(&self) -> usize {
         self.editor.len()
     }
 
-    /// Firehoses owned and borrowed.
+    /// The firehoses owned and borrowed.
     pub(super) fn credit(&self) -> u64 {
         self.credit
     }
 
-    /// Pieces that wait for firehoses.
+    /// The number of pieces that wait for firehoses.
     pub(super) fn waiting(&self) -> usize {
         self.queue.len()
     }
 
-    /// Takes the last of what is to be given back, `most` runs of it at most.
+    /// Takes the last of the runs to give back, `most` at most.
     pub(super) fn take_owed(&mut self, most: usize) -> Vec<Run> {
         self.owed.split_off(self.owed.len().saturating_sub(most))
     }
 
-    /// Holds what is there of a run and says what is not.
-    pub(super) fn look(&mut self, run: Run, used: Use) -> Look {
-        let mut look = Look::default();
+    /// Holds the present firehoses of a run, and lists the others.
+    pub(super) fn acquire_run(&mut self, run: Run, used: Use) -> RunLookup {
+        let mut look = RunLookup::default();
         let mut bucket = run.first;
         while bucket < run.end() {
             if let Some(found) = self.editor.table().acquire(bucket) {
@@ -179,28 +180,27 @@ impl FirehoseTable {
         look
     }
 
-    /// Gives back what a [`look`](Self::look) held, or a piece at its end.
+    /// Gives back the holds of a [`acquire_run`](Self::acquire_run), or of a piece at its end.
     pub(super) fn drop_holds(&mut self, holds: &[RemoteHold]) {
         for slot in holds.iter().filter_map(|hold| hold.slot) {
             self.editor.drop_reference(slot);
         }
     }
 
-    /// An extent counts as not hit yet.
+    /// Clears an extent's mark of hits.
     pub(super) fn forget_hit(&mut self, bucket: u64) {
         if let Some(slot) = self.editor.get(bucket) {
             self.editor.take_hit(slot);
         }
     }
 
-    /// Firehoses that a hit gave back without the lock.
+    /// Queues a firehose again after a hit gave it back without the lock.
     pub(super) fn released(&mut self, slot: u32) {
         self.editor.requeue(slot);
     }
 
-    /// A hit found one side only, and nobody was told when it gave that back: whoever waits for
-    /// the bucket is made up for it.
-    pub(super) fn missed(&mut self, bucket: u64) {
+    /// Queues a firehose again that an attempt to hit held for a moment without telling a waiter.
+    pub(super) fn recover_missed_release(&mut self, bucket: u64) {
         if let Some(slot) = self.editor.get(bucket)
             && self.editor.references(slot) == 0
         {
@@ -208,7 +208,7 @@ impl FirehoseTable {
         }
     }
 
-    /// The peer is gone: nothing of it is found any more, or waited for.
+    /// Forgets a lost peer: nothing of it is found any more, or waited for.
     pub(super) fn lose(&mut self) {
         let slots: Vec<u32> = self.editor.iter().map(|(_, slot)| slot).collect();
         for slot in slots {
@@ -225,17 +225,17 @@ impl FirehoseTable {
         self.expected.clear();
     }
 
-    /// A registration that was there from the start: it costs no firehose and stays.
+    /// Adds memory that was registered from the start: it costs no firehose and stays.
     pub(super) fn add_static(&mut self, grant: &Grant) {
         self.sweep();
         let mut bucket = grant.run.first;
         while bucket < grant.run.end() {
             if self.editor.get(bucket).is_some() {
-                // What is there already is as good.
+                // A present extent is as good.
                 bucket += 1;
                 continue;
             }
-            // An extent of its own, so that what is found by its first bucket is all of it.
+            // The extent is its own, so that its first bucket leads to all of it.
             let free = self.gap(bucket, grant.run.end());
             let extent = Extent {
                 key: grant.key,
@@ -252,7 +252,7 @@ impl FirehoseTable {
         }
     }
 
-    /// `held`: references by record.
+    /// Checks the counts; `held` are the references by slot.
     pub(super) fn audit(&self, held: &FxHashMap<u32, u32>) -> Result<(), String> {
         for (bucket, slot) in self.editor.iter() {
             let there = held.get(&slot).copied().unwrap_or(0);
@@ -265,7 +265,7 @@ impl FirehoseTable {
         agree("firehoses", self.used, self.owned() + reserved)
     }
 
-    /// Firehoses attached.
+    /// The number of firehoses attached.
     fn owned(&self) -> u64 {
         let of = |(_, slot)| self.editor.extent(slot).base;
         let bases = self.editor.iter().map(of);
@@ -276,7 +276,7 @@ impl FirehoseTable {
         !self.statics.is_empty()
     }
 
-    /// Buckets that the peer counts as attached, as far as is known here.
+    /// The number of buckets that the peer counts as attached, as far as is known here.
     pub(super) fn attached_buckets(&self) -> u64 {
         let owed: u64 = self.owed.iter().map(|run| run.count).sum();
         let grants = self.asked.values().flat_map(|asked| &asked.grants);
@@ -294,8 +294,8 @@ impl FirehoseTable {
         (bucket < found.0).then_some(*found)
     }
 
-    /// From a bucket that is not there to the next that is, or that a move brings; or to the end of all addresses, beyond
-    /// which nothing may be asked for.
+    /// The run from a missing bucket to the next one that is present or in flight. It ends at the
+    /// end of the address space at the latest, beyond which nothing may be asked for.
     fn gap(&self, first: u64, end: u64) -> Run {
         let end = end.min(BUCKETS);
         let end = (self.moving.range(first..).next()).map_or(end, |(next, _)| end.min(*next));

@@ -1,53 +1,52 @@
-//! Memory that the peer takes back: what is there of it is closed, and goes when nothing uses it.
+//! Revocations by the peer: present firehoses are closed, and go when nothing uses them.
 
 use super::FirehoseTable;
-use crate::{Run, engine::choice::Pulled};
+use crate::{Run, engine::choice::PulledMemory};
 
-/// Revocations of one peer that operations of mine may stand in the way of at once. Its honest
-/// ones are as many as the buffers it takes back at once.
+/// The most revocations of one peer at once that wait for this rank's operations. An honest peer
+/// has as many as it takes back buffers at once.
 const MAX_REVOKING: usize = 1 << 12;
 
-/// What nobody finds any more, though operations of mine may still use it.
+/// An extent that nobody finds any more, though operations of this rank may still use it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Closed {
+pub(super) struct ClosedExtent {
     run: Run,
-    /// Whether it is made of firehoses, or was there from the start.
+    /// True if it is made of firehoses, and false if it was registered from the start.
     owned: bool,
 }
 
 impl FirehoseTable {
-    /// The peer takes memory back: nobody finds its firehoses any more. `false` if there are
-    /// too many such wishes.
+    /// Closes the firehoses of a revocation. Returns false if there are too many revocations.
     pub(in crate::engine) fn begin_revocation(&mut self, id: u64, run: Run) -> bool {
         if self.revoking.len() == MAX_REVOKING {
             return false;
         }
         for extent in self.editor.extents_in(run) {
-            self.closed(extent);
+            self.close_extent(extent);
         }
         self.revoking.push((id, run));
         self.full_at = u64::MAX;
-        self.pulled = Pulled::default();
+        self.pulled = PulledMemory::default();
         true
     }
 
-    /// Whether the peer takes memory back that is not given back yet.
+    /// Returns true if the peer takes memory back that is not given back yet.
     pub(in crate::engine) fn is_revoked(&self) -> bool {
         !self.revoking.is_empty()
     }
 
-    fn closed(&mut self, run: Run) {
+    fn close_extent(&mut self, run: Run) {
         if self.closed.contains_key(&run.first) {
             return;
         }
         if let Some(slot) = self.editor.get(run.first) {
             self.editor.close(slot);
             let owned = !self.statics.contains(&run.first);
-            self.closed.insert(run.first, Closed { run, owned });
+            self.closed.insert(run.first, ClosedExtent { run, owned });
         }
     }
 
-    /// Takes out what was closed and is used no more; firehoses among it are owed.
+    /// Removes closed extents that are no longer used. Their firehoses are owed to the peer.
     pub(super) fn sweep(&mut self) {
         let Self {
             editor,
@@ -72,7 +71,7 @@ impl FirehoseTable {
             if it.owned {
                 *used -= it.run.count;
                 owed.push(it.run);
-                reuse.gone(was_hit);
+                reuse.note_gone(was_hit);
                 if *used == 0 {
                     reuse.note_room();
                     *full_at = u64::MAX;
@@ -84,9 +83,8 @@ impl FirehoseTable {
         });
     }
 
-    /// Revocations that nothing of mine stands in the way of any more; what is given back for
-    /// them is owed.
-    /// `loose`: what operations of mine use that is in no table.
+    /// Takes the revocations that no operation of this rank stands in the way of. Their firehoses
+    /// are owed to the peer. `loose` are the runs that operations use outside the table.
     pub(in crate::engine) fn take_revoked(&mut self, loose: &[Run]) -> Vec<u64> {
         if self.closed.is_empty() && self.revoking.is_empty() {
             return Vec::new();

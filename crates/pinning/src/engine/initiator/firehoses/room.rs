@@ -1,4 +1,4 @@
-//! Room for more firehoses: how many there may be, and which are taken off their buckets for others.
+//! The room for more firehoses: their number, and those that are taken off for others.
 
 use super::{super::foreseen::Detached, FirehoseTable, RemoteHold};
 use crate::{
@@ -8,10 +8,10 @@ use crate::{
     wire::{Grant, Need},
 };
 
-/// Misses for which it is believed that a peer has no more room.
+/// The number of misses after which a full peer may have room again.
 const FULL_FOR: u64 = 1 << 10;
 
-/// Extents that came by and are remembered.
+/// The most extents of passing sequences that are remembered.
 const MAX_PASSING: usize = 64;
 
 impl FirehoseTable {
@@ -19,14 +19,14 @@ impl FirehoseTable {
         self.credit = self.credit.saturating_add(count);
     }
 
-    /// Firehoses borrowed.
+    /// The number of firehoses borrowed.
     pub(in crate::engine) fn borrowed(&self) -> u64 {
         self.credit - self.share
     }
 
-    /// Sets firehoses aside for the gaps of an operation's bytes, widened as the pattern of misses suggests; unused ones
-    /// are taken off their buckets as far as needed and left in `owed`. `None` if too many are
-    /// in use.
+    /// Sets firehoses aside for the gaps of an operation's bytes, widened as the pattern of misses
+    /// suggests. Unused ones are taken off their buckets as needed, and left in `owed`. Returns
+    /// `None` if too many are in use.
     pub(in crate::engine) fn set_aside(
         &mut self,
         gaps: &[Run],
@@ -46,8 +46,8 @@ impl FirehoseTable {
         })
     }
 
-    /// Sets firehoses aside for the gaps, `width` buckets from the first of the last gap on;
-    /// `None` if too many are in use.
+    /// Sets firehoses aside for the gaps, `width` buckets from the first of the last gap on.
+    /// Returns `None` if too many are in use.
     pub(in crate::engine) fn set_aside_wide(
         &mut self,
         gaps: &[Run],
@@ -56,14 +56,15 @@ impl FirehoseTable {
         self.set_aside_by(gaps, |_, _| width)
     }
 
-    /// The same, of so many buckets as `width` says, which is asked when there are enough for the gaps.
+    /// As above, with the width that `width` returns, which is called once there are enough for the
+    /// gaps.
     fn set_aside_by(
         &mut self,
         gaps: &[Run],
         width: impl FnOnce(&mut Self, Run) -> u64,
     ) -> Option<Vec<Need>> {
         let least: u64 = gaps.iter().map(|gap| gap.count).sum();
-        if !self.free_up(least) {
+        if !self.make_room(least) {
             return None;
         }
         let mut needs: Vec<Need> = (gaps.iter())
@@ -79,7 +80,7 @@ impl FirehoseTable {
         {
             let preferred = self.gap(need.run.first, need.run.first.saturating_add(width));
             let more = preferred.count.max(need.run.count) - need.run.count;
-            if self.free_up(least + more) {
+            if self.make_room(least + more) {
                 need.preferred.count += more;
                 total += more;
             }
@@ -88,23 +89,23 @@ impl FirehoseTable {
         Some(needs)
     }
 
-    /// Whether some must be taken off their buckets for so many more.
+    /// Returns true if firehoses must be taken off for so many more.
     pub(in crate::engine) fn is_short(&self, count: u64) -> bool {
         self.used + count > self.most()
     }
 
-    /// So many more as need none taken off their buckets.
+    /// The number of further firehoses for which none must be taken off.
     pub(in crate::engine) fn unattached(&self) -> u64 {
         self.most().saturating_sub(self.used)
     }
 
-    /// The peer had no room for so many more than are attached now.
+    /// Notes that the peer had no room for so many more than are attached now.
     pub(in crate::engine) fn note_full(&mut self, count: u64) {
         self.full_at = (self.used + count).saturating_sub(1).max(1);
         self.misses_since = 0;
     }
 
-    /// A miss was seen: after some, the peer may have room again.
+    /// Counts a miss. After many, the peer may have room again.
     pub(in crate::engine) fn note_miss(&mut self) {
         self.misses_since += 1;
         if self.misses_since > FULL_FOR {
@@ -112,39 +113,40 @@ impl FirehoseTable {
         }
     }
 
-    /// Looks at what is given up next: whether nobody has used it for as long as it took to look at
-    /// all others.
-    pub(in crate::engine) fn is_next_unused(&mut self) -> bool {
-        self.editor.look_at_first()
+    /// Looks at the next victim. Returns true if nobody has used it since its last look, a round of
+    /// the queue ago.
+    pub(in crate::engine) fn probe_next_victim(&mut self) -> bool {
+        self.editor.probe_first()
     }
 
-    /// How many buckets from one that is missing on are missing, at most so many.
+    /// The number of missing buckets from a missing one on, at most `most`.
     pub(in crate::engine) fn missing(&self, first: u64, most: u64) -> u64 {
         self.gap(first, first.saturating_add(most)).count
     }
 
-    /// Buckets missed in sequence up to a miss, with it.
+    /// The number of buckets missed in sequence up to a miss, with it.
     pub(in crate::engine) fn streak(&self, need: Run) -> u64 {
         self.pattern.streak(need)
     }
 
-    /// A miss was seen, for which so many buckets from its first on are attached or copied.
+    /// Notes a miss, for which so many buckets from its first on are attached or copied.
     pub(in crate::engine) fn follow(&mut self, need: Run, width: u64) {
         self.pattern.follow(need, width);
     }
 
-    /// Most buckets of one extent beside what else is attached.
+    /// The most buckets of one extent beside the others that are attached.
     pub(in crate::engine) fn widest(&self, max_extent: u64) -> u64 {
         (self.credit / 4).min(max_extent).max(1)
     }
 
-    /// Of the buckets that the peer may have registered: those that firehoses leave, in equal parts.
+    /// The share of buckets that the peer may keep registered beside firehoses, in equal parts for
+    /// each rank.
     pub(in crate::engine) fn kept(&self, total: u64, ranks: u32) -> u64 {
         total.saturating_sub(self.used) / u64::from(ranks - 1).max(1)
     }
 
-    /// What landed is the next to be given up.
-    pub(in crate::engine) fn let_pass(&mut self, grant: &Grant) {
+    /// Makes a landed grant the next victim.
+    pub(in crate::engine) fn mark_passing(&mut self, grant: &Grant) {
         if self.passing.len() == MAX_PASSING {
             self.passing.pop_front();
         }
@@ -152,50 +154,50 @@ impl FirehoseTable {
     }
 
     /// Makes room for so many firehoses by taking unused ones off.
-    pub(in crate::engine) fn free_up(&mut self, count: u64) -> bool {
+    pub(in crate::engine) fn make_room(&mut self, count: u64) -> bool {
         while self.used + count > self.most() {
             if let Some(extent) = self.take_passing() {
-                self.taken_off(extent);
+                self.record_detached(extent);
                 continue;
             }
             let Some(extent) = self.editor.take_victim() else {
                 return false;
             };
-            self.taken_off(extent);
+            self.record_detached(extent);
         }
         true
     }
 
-    /// As far as borrowed firehoses are asked back, unused ones are taken off.
+    /// Returns borrowed firehoses on request, and takes unused ones off as far as needed.
     pub(in crate::engine) fn recall(&mut self, count: u64) {
         self.credit -= count.min(self.borrowed());
         self.shrink();
     }
 
-    /// Takes unused firehoses off while there are more than owned.
+    /// Takes unused firehoses off while more are attached than owned.
     pub(in crate::engine) fn shrink(&mut self) {
         while self.used > self.credit {
             match self.editor.take_victim() {
-                Some(extent) => self.taken_off(extent),
+                Some(extent) => self.record_detached(extent),
                 None => return,
             }
         }
     }
 
-    /// Most firehoses that may be attached: those owned and borrowed, but no more than the peer had
-    /// room for.
+    /// The most firehoses that may be attached: those owned and borrowed, but no more than the peer
+    /// had room for.
     fn most(&self) -> u64 {
         self.credit.min(self.full_at)
     }
 
-    /// Takes the oldest of those off that came by, if there is one that nobody uses.
+    /// Takes off the oldest extent of a passing sequence that nobody uses.
     fn take_passing(&mut self) -> Option<Extent> {
         for _ in 0..self.passing.len() {
             let first = self.passing.pop_front()?;
             let Some(slot) = self.editor.get(first) else {
                 continue;
             };
-            // Another may be there by now, or this one be taken back by its owner.
+            // Another extent may be there by now, or its owner may have taken this one back.
             if self.editor.extent(slot).base != first || !self.editor.is_queued(slot) {
                 continue;
             }
@@ -207,11 +209,12 @@ impl FirehoseTable {
         None
     }
 
-    /// Takes the extents off that lie in a run, those in use when [nobody uses](Self::take_leaving) them any more.
+    /// Takes off the extents that lie within a run, those in use after their [last
+    /// use](Self::take_leaving).
     pub(in crate::engine) fn give_up(&mut self, run: Run) -> Detached {
         let mut outcome = Detached::Nothing;
         for extent in self.editor.extents_in(run) {
-            // What was there from the start is no firehose, and what the peer takes back goes by itself.
+            // An extent registered from the start is no firehose, and a revoked one goes by itself.
             let is_meant = run.contains(extent)
                 && !self.statics.contains(&extent.first)
                 && !self.closed.contains_key(&extent.first);
@@ -220,7 +223,7 @@ impl FirehoseTable {
             };
             outcome = match (self.editor.remove(slot), outcome) {
                 (Some(extent), before) => {
-                    self.taken_off(extent);
+                    self.record_detached(extent);
                     match before {
                         Detached::WhenUnused => Detached::WhenUnused,
                         _ => Detached::Now,
@@ -232,13 +235,15 @@ impl FirehoseTable {
                 }
             };
         }
-        match self.is_coming(run) {
-            true => Detached::Coming,
-            false => outcome,
+        if self.is_coming(run) {
+            Detached::Coming
+        } else {
+            outcome
         }
     }
 
-    /// Takes off what was to leave when it was not used any more, of some firehoses that were given back.
+    /// Takes off the extents that were to leave after their last use, among firehoses that were
+    /// given back.
     pub(in crate::engine) fn take_leaving(&mut self, holds: &[RemoteHold]) {
         if self.leaving.is_empty() {
             return;
@@ -254,12 +259,12 @@ impl FirehoseTable {
             }
             if let Some(extent) = self.editor.remove(slot) {
                 self.leaving.remove(&first);
-                self.taken_off(extent);
+                self.record_detached(extent);
             }
         }
     }
 
-    fn taken_off(&mut self, extent: Extent) {
+    fn record_detached(&mut self, extent: Extent) {
         self.leaving.remove(&extent.base);
         let run = Run {
             first: extent.base,

@@ -1,35 +1,35 @@
-//! The grants that a peer holds, found by what they share buckets with.
+//! The grants that a peer holds, found by the buckets that they share with a run.
 
 use std::collections::BTreeMap;
 
 use crate::Run;
 
-/// Grants, in order of their runs. Which of them share a bucket with a run takes a look-up for each
-/// length that there is, counted in powers of two, however many grants there are.
+/// Grants, in order of their runs. The search for grants that overlap a run takes one look-up for
+/// each length, counted in powers of two, however many grants there are.
 #[derive(Debug, Default)]
-pub(super) struct Attached {
-    /// By how many bits the length has, then by run.
-    grants: BTreeMap<(u32, Run), Grant>,
+pub(super) struct PeerGrants {
+    /// The key is the number of bits of the length, then the run.
+    grants: BTreeMap<(u32, Run), HeldGrant>,
 }
 
-/// A grant that a peer holds. Firehoses are attached once; operations without them may hold
+/// A grant that a peer holds. Firehoses are attached once. Operations without firehoses may hold
 /// one run several times at once.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Grant {
-    /// Its record.
+pub(super) struct HeldGrant {
+    /// The slot of its record.
     pub(super) slot: u32,
     pub(super) times: u32,
 }
 
-impl Attached {
-    /// A grant is held once more.
-    pub(super) fn arrive(&mut self, run: Run, slot: u32) {
-        let grant = (self.grants.entry(key(run))).or_insert(Grant { slot, times: 0 });
+impl PeerGrants {
+    /// Adds one hold on a grant.
+    pub(super) fn add(&mut self, run: Run, slot: u32) {
+        let grant = (self.grants.entry(key(run))).or_insert(HeldGrant { slot, times: 0 });
         grant.times += 1;
     }
 
-    /// A grant is held once less: its record.
-    pub(super) fn leave(&mut self, run: Run) -> Option<u32> {
+    /// Removes one hold on a grant, and returns its slot.
+    pub(super) fn remove(&mut self, run: Run) -> Option<u32> {
         let grant = self.grants.get_mut(&key(run))?;
         let slot = grant.slot;
         grant.times -= 1;
@@ -43,7 +43,7 @@ impl Attached {
         self.grants.contains_key(&key(run))
     }
 
-    /// Those that share a bucket with a run.
+    /// The grants that share a bucket with a run.
     pub(super) fn in_run(&self, run: Run) -> impl Iterator<Item = Run> {
         let mut bits = 0;
         let next_length = move || {
@@ -55,9 +55,9 @@ impl Attached {
         std::iter::from_fn(next_length).flat_map(move |bits| self.of_length(bits, run))
     }
 
-    /// Those of a length that share a bucket with a run.
+    /// The grants of one length that share a bucket with a run.
     fn of_length(&self, bits: u32, run: Run) -> impl Iterator<Item = Run> {
-        // None is longer, so none that begins earlier reaches the run.
+        // No grant of this length is longer, so none that begins earlier reaches the run.
         let longest = (1_u64 << bits) - 1;
         let from = |first| (bits, Run { first, count: 0 });
         let first = run.first.saturating_sub(longest);
@@ -66,7 +66,7 @@ impl Attached {
             .filter(move |held| held.overlaps(run))
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Run, Grant)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Run, HeldGrant)> {
         (self.grants.iter()).map(|((_, run), grant)| (*run, *grant))
     }
 
@@ -75,7 +75,7 @@ impl Attached {
     }
 }
 
-/// A run has a bucket at least, and fewer than 2^63.
+/// The key of a run. A run has at least one bucket, and fewer than 2^63.
 fn key(run: Run) -> (u32, Run) {
     (u64::BITS - run.count.leading_zeros(), run)
 }
@@ -97,7 +97,7 @@ mod tests {
             runs in prop::collection::vec((a_run(), any::<bool>()), 0..60),
             asked in prop::collection::vec(a_run(), 1..10),
         ) {
-            let mut attached = Attached::default();
+            let mut attached = PeerGrants::default();
             let mut model: Vec<Run> = Vec::new();
             for (number, (run, comes)) in runs.into_iter().enumerate() {
                 let held = model.iter().position(|held| *held == run);
@@ -105,12 +105,12 @@ mod tests {
                 match held {
                     Some(held) if !comes => {
                         model.swap_remove(held);
-                        prop_assert!(attached.leave(run).is_some());
+                        prop_assert!(attached.remove(run).is_some());
                     }
-                    None if !comes => prop_assert!(attached.leave(run).is_none()),
+                    None if !comes => prop_assert!(attached.remove(run).is_none()),
                     _ => {
                         model.push(run);
-                        attached.arrive(run, number as u32);
+                        attached.add(run, number as u32);
                     }
                 }
             }

@@ -1,22 +1,22 @@
-//! The remote side of a piece: firehoses that are there, moves for those that are not, and what
-//! moves bring (Firehose §3.2).
+//! The remote side of a piece: attached firehoses, moves for the missing ones, and the grants of
+//! moves (Firehose §3.2).
 
 use super::{
-    Context, Data, Initiator,
-    firehoses::{Asked, Chosen, RemoteHold, RemoteSide},
+    Data, Initiator, StepContext,
+    firehoses::{MoveChoice, PendingMove, RemoteHold, RemoteSide},
     sides::LocalSide,
 };
 use crate::engine::pattern::Sequence;
 use crate::{
     Action, Direction, Message, Refusal, Run, Strategy, Violation,
-    strategy::{After, Remote},
+    strategy::{AfterUse, RemotePolicy},
     wire::{Granted, MAX_LIST, Move, Need, Piggyback},
 };
 
 impl Initiator {
-    /// Holds the firehoses of a piece and moves those that are missing; if too many are in use,
-    /// the piece waits for its turn and holds nothing.
-    pub(super) fn reach_for(&mut self, id: u64, cx: &mut Context<'_>) {
+    /// Holds the firehoses of a piece and moves the missing ones. If too many are in use, the piece
+    /// holds nothing and waits for its turn.
+    pub(super) fn hold_firehoses(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
             return self
                 .impossible
@@ -30,7 +30,7 @@ impl Initiator {
             self.wait_for_firehoses(id, peer);
             return;
         }
-        if !self.try_reach(id, cx) {
+        if !self.try_hold_firehoses(id, cx) {
             self.wait_for_firehoses(id, peer);
         }
     }
@@ -48,7 +48,7 @@ impl Initiator {
         }
     }
 
-    fn try_reach(&mut self, id: u64, cx: &mut Context<'_>) -> bool {
+    fn try_hold_firehoses(&mut self, id: u64, cx: &mut StepContext<'_>) -> bool {
         let Some(piece) = self.pieces.get(&id) else {
             self.impossible
                 .note("a piece that is over waits for firehoses");
@@ -63,21 +63,22 @@ impl Initiator {
         };
         let bytes = Sequence { addr: remote, len };
         let table = self.table_of(peer);
-        let mut look = table.look(run, used);
+        let mut look = table.acquire_run(run, used);
         if look.read_only {
             table.drop_holds(&look.holds);
-            // An extent is read-only as a whole, though it may be so in a page only.
+            // One read-only page makes the whole extent read-only, so a copy may still succeed.
             self.start_copy(id, cx);
             return true;
         }
         let mut needs = table.set_aside(&look.gaps, bytes, cx.limits());
         if needs.is_none() {
-            // What it would use a part of may be what is in its way: as if nothing were there.
+            // An extent that the piece uses in part may be in its way, so the count has all its
+            // buckets.
             table.drop_holds(&look.holds);
-            if !table.free_up(run.count) {
+            if !table.make_room(run.count) {
                 return false;
             }
-            look = table.look(run, used);
+            look = table.acquire_run(run, used);
             needs = table.set_aside(&look.gaps, bytes, cx.limits());
         }
         let Some(needs) = needs else {
@@ -99,7 +100,7 @@ impl Initiator {
         let piggybacks =
             needs.len() == 1 && look.joins.is_empty() && len <= cx.config().piggyback as u64;
         for needs in needs.chunks(MAX_LIST) {
-            self.ask(id, peer, needs.to_vec(), (true, None), piggybacks, cx);
+            self.send_move(id, peer, needs.to_vec(), (true, None), piggybacks, cx);
         }
         if !piggybacks {
             self.request_local(id, cx);
@@ -108,7 +109,7 @@ impl Initiator {
     }
 
     /// Asks for the remote side of one operation (rendezvous and its kin).
-    pub(super) fn shake_hands(&mut self, id: u64, cx: &mut Context<'_>) {
+    pub(super) fn handshake(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
             return self.impossible.note("a piece that is over asks its peer");
         };
@@ -123,12 +124,12 @@ impl Initiator {
             run,
             preferred: run,
         };
-        self.ask(id, peer, vec![need], (false, None), false, cx);
+        self.send_move(id, peer, vec![need], (false, None), false, cx);
         self.request_local(id, cx);
     }
 
-    /// Holds memory that was registered from the start; what was not is copied.
-    pub(super) fn reach_static(&mut self, id: u64, cx: &mut Context<'_>) {
+    /// Holds memory that was registered from the start; other memory is copied.
+    pub(super) fn hold_static(&mut self, id: u64, cx: &mut StepContext<'_>) {
         let Some(piece) = self.pieces.get(&id) else {
             return self
                 .impossible
@@ -140,7 +141,7 @@ impl Initiator {
                 .impossible
                 .note("an operation was begun that leaves the address space");
         };
-        let look = self.table_of(peer).look(run, used);
+        let look = self.table_of(peer).acquire_run(run, used);
         if look.gaps.is_empty() && !look.read_only {
             self.stats.remote_hits += 1;
             self.with_piece(id, |piece| piece.remote_side.holds = look.holds);
@@ -151,14 +152,14 @@ impl Initiator {
         }
     }
 
-    pub(super) fn ask(
+    pub(super) fn send_move(
         &mut self,
         id: u64,
         peer: u32,
         needs: Vec<Need>,
-        (cached, chosen): (bool, Option<Chosen>),
+        (cached, chosen): (bool, Option<MoveChoice>),
         piggybacks: bool,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) {
         let name = cx.name();
         let Some(piece) = self.pieces.get(&id) else {
@@ -168,28 +169,28 @@ impl Initiator {
         };
         let (put, region) = (piece.direction == Direction::Put, piece.region);
         let (local, remote, len) = (piece.local, piece.remote, piece.len as u32);
-        let hold = cx.policy().remote != Remote::Handshake(After::Keep);
+        let hold = cx.policy().remote != RemotePolicy::Handshake(AfterUse::Keep);
         let borrowing = cx.config().borrowing && cached;
         let share = cx.limits().share;
         let most = cx.limits().peers_total;
         let table = self.table_of(peer);
-        // Whoever gives buckets back to get others could use more.
+        // A rank that gives buckets back to get others could use more.
         let borrow = if borrowing && !table.owed.is_empty() {
             (share / 2).max(needs.iter().map(|need| need.preferred.count).sum())
         } else {
             0
         };
-        // More than the peer has for all is of no use to one.
+        // One peer has no use for more firehoses than M has.
         let borrow = match chosen {
             Some(_) => borrow.min(most.saturating_sub(table.credit())),
             None => borrow,
         };
         let waiters = needs.iter().map(|need| (id, need.run)).collect();
-        let mut asked = Asked::new(needs.clone(), cached, waiters);
+        let mut asked = PendingMove::new(needs.clone(), cached, waiters);
         asked.piggybacked = piggybacks.then_some(id);
         asked.borrow = borrow;
         asked.chosen = chosen;
-        table.ask(name, asked);
+        table.record_move(name, asked);
         let releases = table.take_owed(MAX_LIST);
         self.stats.moves += 1;
         self.stats.released += releases.len() as u64;
@@ -212,8 +213,8 @@ impl Initiator {
         cx.send_with(peer, Message::Move(wanted), data);
     }
 
-    /// Tells a peer what is given back, without a move to carry it.
-    pub(super) fn give_back(&mut self, peer: u32, cx: &mut Context<'_>) {
+    /// Gives firehoses back to a peer, without a move that carries them.
+    pub(super) fn give_back(&mut self, peer: u32, cx: &mut StepContext<'_>) {
         let Some(table) = self.tables.get_mut(&peer) else {
             return self
                 .impossible
@@ -227,12 +228,12 @@ impl Initiator {
         }
     }
 
-    /// A move was answered, or part of it.
-    pub(in crate::engine) fn granted(
+    /// Handles the answer to a move, or a part of it.
+    pub(in crate::engine) fn on_granted(
         &mut self,
         from: u32,
         granted: Granted,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) -> Result<(), Violation> {
         let table = self
             .tables
@@ -285,7 +286,7 @@ impl Initiator {
         table.lend(granted.lent);
         if cached {
             self.land(from, granted, cx);
-        } else if let Some(asked) = table.answered(granted.id, 0) {
+        } else if let Some(asked) = table.end_move(granted.id, 0) {
             self.stats.refused += asked.refused.len() as u64;
             for (id, run) in &asked.waiters {
                 let holds = (asked.grants.iter())
@@ -296,28 +297,28 @@ impl Initiator {
                         key: grant.key,
                     })
                     .collect();
-                self.arrived(*id, holds, asked.refused.first().map(|(_, why)| *why), cx);
+                self.add_remote_holds(*id, holds, asked.refused.first().map(|(_, why)| *why), cx);
             }
         }
         Ok(())
     }
 
-    /// Puts what a move brought into the table and serves all that waited for it.
-    fn land(&mut self, from: u32, granted: Granted, cx: &mut Context<'_>) {
+    /// Records the grants of a move in the table and serves all waiters.
+    fn land(&mut self, from: u32, granted: Granted, cx: &mut StepContext<'_>) {
         let Some(table) = self.tables.get_mut(&from) else {
-            return self.impossible.note("a move lands that was not under way");
+            return self.impossible.note("a move lands that was not in flight");
         };
         let Some(asked) = table.asked.get_mut(&granted.id) else {
-            return self.impossible.note("a move lands that was not under way");
+            return self.impossible.note("a move lands that was not in flight");
         };
         let grants = std::mem::take(&mut asked.grants);
         let landed: Vec<_> = (grants.iter().filter(|grant| table.land(grant)).copied()).collect();
         let attached = landed.iter().map(|grant| grant.run.count).sum();
-        let Some(asked) = table.answered(granted.id, attached) else {
-            return self.impossible.note("a move lands that was not under way");
+        let Some(asked) = table.end_move(granted.id, attached) else {
+            return self.impossible.note("a move lands that was not in flight");
         };
         let strays = match cx.config().strategy {
-            Strategy::Foresight => table.came(&landed),
+            Strategy::Foresight => table.assign_arrivals(&landed),
             _ => Vec::new(),
         };
         self.stats.refused += asked.refused.len() as u64;
@@ -330,34 +331,34 @@ impl Initiator {
                 self.piggyback_done(*id, granted.piggyback, cx);
                 continue;
             }
-            let look = self.table_of(from).look(*run, used);
+            let look = self.table_of(from).acquire_run(*run, used);
             let why = (asked.refused.iter())
                 .find(|(refused, _)| refused.overlaps(*run))
                 .map(|(_, why)| *why)
                 .or(look.read_only.then_some(Refusal::ReadOnly))
                 .or((!look.gaps.is_empty() || !look.joins.is_empty()).then_some(Refusal::Limit));
-            self.arrived(*id, look.holds, why, cx);
+            self.add_remote_holds(*id, look.holds, why, cx);
         }
         let table = self.table_of(from);
         landed.iter().for_each(|grant| table.settle(grant));
         if let Some(chosen) = asked.chosen {
             let is_refused = !asked.refused.is_empty();
             let count = asked.needs.iter().map(|need| need.preferred.count).sum();
-            self.learn(from, &landed, &chosen, is_refused.then_some(count));
+            self.record_move_outcome(from, &landed, &chosen, is_refused.then_some(count));
         }
         let table = self.table_of(from);
         table.shrink();
         self.settle_ahead(from, &strays, cx);
         self.answer_revocations(from, cx);
-        self.firehoses_free(from, cx);
+        self.serve_waiting(from, cx);
     }
 
-    /// The data of a piece went with its move, or came with the answer.
+    /// Ends a piece whose data was piggybacked on its move or on the answer.
     fn piggyback_done(
         &mut self,
         id: u64,
         piggyback: Option<Result<u32, Refusal>>,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) {
         let Some(piece) = self.pieces.get_mut(&id) else {
             return self.impossible.note("data comes for a piece that is over");
@@ -379,16 +380,16 @@ impl Initiator {
         }
     }
 
-    /// Some of the remote side of a piece has come.
-    fn arrived(
+    /// Adds arrived holds to the remote side of a piece.
+    fn add_remote_holds(
         &mut self,
         id: u64,
         holds: Vec<RemoteHold>,
         refused: Option<Refusal>,
-        cx: &mut Context<'_>,
+        cx: &mut StepContext<'_>,
     ) {
         let Some(piece) = self.pieces.get_mut(&id) else {
-            // Another of its moves was answered wrongly, and it failed for that.
+            // Another of its moves was answered wrongly, and the piece failed for that.
             return;
         };
         let reach = &mut piece.remote_side;
@@ -398,13 +399,13 @@ impl Initiator {
         if reach.pending == 0 {
             reach.holds.sort_unstable_by_key(|hold| hold.run.first);
             if piece.local_side != LocalSide::Unasked {
-                self.both_sides(id, cx);
+                self.transfer_when_ready(id, cx);
             }
         }
     }
 
-    /// Firehoses to a peer may be free: who waits for them is served, in order.
-    pub(super) fn firehoses_free(&mut self, peer: u32, cx: &mut Context<'_>) {
+    /// Serves the pieces that wait for firehoses at a peer, in order, because some may be free.
+    pub(super) fn serve_waiting(&mut self, peer: u32, cx: &mut StepContext<'_>) {
         let Some(table) = self.tables.get_mut(&peer) else {
             return self
                 .impossible
@@ -421,7 +422,7 @@ impl Initiator {
             && let Some(id) = table.queue.pop_front()
         {
             self.waiting -= 1;
-            if !self.try_reach(id, cx) {
+            if !self.try_hold_firehoses(id, cx) {
                 self.waiting += 1;
                 self.table_of(peer).queue.push_front(id);
                 return;
@@ -429,7 +430,7 @@ impl Initiator {
         }
     }
 
-    pub(in crate::engine) fn recalled(&mut self, from: u32, count: u64, cx: &mut Context<'_>) {
+    pub(in crate::engine) fn on_recall(&mut self, from: u32, count: u64, cx: &mut StepContext<'_>) {
         if let Some(table) = self.tables.get_mut(&from) {
             table.recall(count);
             self.give_back(from, cx);

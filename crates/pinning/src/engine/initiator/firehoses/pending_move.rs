@@ -1,48 +1,48 @@
-//! Moves under way, and what they bring.
+//! Moves in flight, and their grants.
 
 use super::FirehoseTable;
 use crate::{
     Refusal, Run,
-    engine::choice::Class,
+    engine::choice::OperationClass,
     table::Extent,
     wire::{Grant, Need},
 };
 
-/// How `auto` chose a move.
+/// The decision of `auto` about a move.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::engine) struct Chosen {
-    /// Of which operations.
-    pub(in crate::engine) class: Class,
-    /// Whether something was given up for it.
+pub(in crate::engine) struct MoveChoice {
+    /// The class of its operations.
+    pub(in crate::engine) class: OperationClass,
+    /// True if something is evicted for it.
     pub(in crate::engine) evicts: bool,
-    /// Whether what it brings is given up first.
+    /// True if its buckets are the next victims.
     pub(in crate::engine) passes: bool,
-    /// When it began, if it is timed.
+    /// The start, if the move is timed.
     pub(in crate::engine) begun: Option<u64>,
 }
 
-/// A move under way.
+/// A move in flight.
 #[derive(Debug)]
-pub(in crate::engine) struct Asked {
+pub(in crate::engine) struct PendingMove {
     pub(in crate::engine) needs: Vec<Need>,
-    /// Pieces, and the buckets each of them waits for.
+    /// The pieces that wait, with the buckets that each waits for.
     pub(in crate::engine) waiters: Vec<(u64, Run)>,
-    /// Firehoses set aside for the answer.
+    /// The firehoses set aside for the answer.
     reserved: u64,
     /// The piece whose data is piggybacked.
     pub(in crate::engine) piggybacked: Option<u64>,
-    /// Firehoses asked for beyond those owned.
+    /// The firehoses asked for beyond those owned.
     pub(in crate::engine) borrow: u64,
-    /// Kept in the table, or for one operation.
+    /// True if the grants stay in the table, and false if they serve one operation.
     pub(in crate::engine) cached: bool,
-    /// How it was chosen, by `auto`.
-    pub(in crate::engine) chosen: Option<Chosen>,
+    /// The decision about it, under `auto`.
+    pub(in crate::engine) chosen: Option<MoveChoice>,
     pub(in crate::engine) grants: Vec<Grant>,
     pub(in crate::engine) refused: Vec<(Run, Refusal)>,
 }
 
-impl Asked {
-    /// Firehoses set aside, if those it brings are kept.
+impl PendingMove {
+    /// The firehoses set aside, if the grants stay.
     pub(super) fn reserved(&self) -> u64 {
         if self.cached { self.reserved } else { 0 }
     }
@@ -63,8 +63,8 @@ impl Asked {
 }
 
 impl FirehoseTable {
-    /// Notes a move.
-    pub(in crate::engine) fn ask(&mut self, id: u64, asked: Asked) {
+    /// Records a move.
+    pub(in crate::engine) fn record_move(&mut self, id: u64, asked: PendingMove) {
         if asked.cached {
             for need in &asked.needs {
                 let Run { first, .. } = need.preferred;
@@ -74,7 +74,8 @@ impl FirehoseTable {
         self.asked.insert(id, asked);
     }
 
-    /// A grant of a move that is kept: it is put into the table.
+    /// Records a grant that stays in the table. Returns false, and gives the grant back, if it does
+    /// not fit.
     pub(in crate::engine) fn land(&mut self, grant: &Grant) -> bool {
         let extent = Extent {
             key: grant.key,
@@ -84,7 +85,8 @@ impl FirehoseTable {
         };
         for bucket in grant.run.buckets() {
             if self.editor.insert(bucket, &extent, 0).is_err() {
-                // What is in of it is taken out; where its first bucket was refused, nothing is.
+                // The recorded buckets are removed. If the first bucket was refused, there are
+                // none.
                 if bucket > extent.base
                     && let Some(slot) = self.editor.get(extent.base)
                 {
@@ -97,15 +99,15 @@ impl FirehoseTable {
         true
     }
 
-    /// What landed may be given up from now on.
+    /// Makes a landed grant a possible victim.
     pub(in crate::engine) fn settle(&mut self, grant: &Grant) {
         if let Some(slot) = self.editor.get(grant.run.first) {
             self.editor.queue(slot);
         }
     }
 
-    /// A move was answered to the end, with so many firehoses attached.
-    pub(in crate::engine) fn answered(&mut self, id: u64, attached: u64) -> Option<Asked> {
+    /// Ends a move that was answered completely, with so many firehoses attached.
+    pub(in crate::engine) fn end_move(&mut self, id: u64, attached: u64) -> Option<PendingMove> {
         let asked = self.asked.remove(&id)?;
         if asked.cached {
             for need in &asked.needs {

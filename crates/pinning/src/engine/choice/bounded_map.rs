@@ -1,24 +1,24 @@
-//! What is known of places, of a bounded number of them.
+//! A map with a bounded number of keys.
 //!
-//! Which ones are forgotten follows from the order in which they came and never from where they lie: the same
-//! program has its memory at other addresses in each run, and in virtual time does the same in each.
+//! The order of arrival decides which keys go, and never the keys' values. A program has its memory
+//! at other addresses in each run, and in virtual time each run must be the same.
 
 use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-/// Places, and what is known of each.
+/// A map with a bounded number of keys.
 #[derive(Debug)]
-pub(super) struct Places<K, V> {
-    /// Those in use, and some of which nothing is known any more.
+pub(super) struct BoundedMap<K, V> {
+    /// The entries in use, and some whose keys were removed.
     slots: Vec<(K, V)>,
     index: FxHashMap<K, usize>,
     most: usize,
-    /// Which is asked next to make room.
+    /// The slot that is asked next to make room.
     next: usize,
 }
 
-impl<K: Copy + Eq + Hash, V: Default> Places<K, V> {
+impl<K: Copy + Eq + Hash, V: Default> BoundedMap<K, V> {
     pub(super) fn new(most: usize) -> Self {
         Self {
             slots: Vec::new(),
@@ -36,8 +36,8 @@ impl<K: Copy + Eq + Hash, V: Default> Places<K, V> {
         (self.index.get(&place)).map(|slot| &mut self.slots[*slot].1)
     }
 
-    /// Notes something of a place of which nothing is known. If there are as many as may be, each is asked in
-    /// turn whether it makes room; if it does not, nothing is noted.
+    /// Adds a key that is absent. A full map asks one entry, each in turn, to make room; if it
+    /// refuses, nothing is added.
     pub(super) fn add(&mut self, place: K, known: V, makes_room: impl FnOnce(&mut V) -> bool) {
         debug_assert!(!self.index.contains_key(&place));
         if self.slots.len() < self.most {
@@ -48,7 +48,7 @@ impl<K: Copy + Eq + Hash, V: Default> Places<K, V> {
         let slot = self.next;
         self.next = (slot + 1) % self.most;
         let (of, before) = &mut self.slots[slot];
-        // Of what was forgotten nothing stands in the way.
+        // A removed key does not stand in the way.
         let is_known = self.index.get(of) == Some(&slot);
         if is_known && !makes_room(before) {
             return;
@@ -64,7 +64,7 @@ impl<K: Copy + Eq + Hash, V: Default> Places<K, V> {
         self.index.remove(&place);
     }
 
-    /// Forgets some of all places.
+    /// Removes all keys that `which` names.
     pub(super) fn forget_those(&mut self, which: impl Fn(K) -> bool) {
         self.index.retain(|place, _| !which(*place));
     }
@@ -81,9 +81,9 @@ mod tests {
 
     #[test]
     fn each_makes_room_in_turn_unless_it_refuses() {
-        let mut places = Places::new(3);
+        let mut places = BoundedMap::new(3);
         (0..3).for_each(|place| places.add(place, place, |_| true));
-        let known = |places: &Places<u64, u64>| {
+        let known = |places: &BoundedMap<u64, u64>| {
             let known = (0..10).filter_map(|place| places.get(place).copied());
             known.collect::<Vec<_>>()
         };
@@ -95,13 +95,13 @@ mod tests {
         places.add(6, 6, |_| true);
         assert_eq!(known(&places), [100, 2, 6]);
         places.forget(2);
-        places.add(7, 7, |_| panic!("nothing is in the way"));
+        places.add(7, 7, |_| panic!("nothing is in its place"));
         assert_eq!(known(&places), [100, 6, 7]);
-        // One that came again where another was forgotten is asked once.
+        // A key that came again, in another slot, is asked once.
         places.forget(0);
-        places.add(0, 0, |_| panic!("nothing is in the way"));
+        places.add(0, 0, |_| panic!("nothing is in its place"));
         places.forget_those(|place| place == 6);
-        places.add(8, 8, |_| panic!("nothing is in the way"));
+        places.add(8, 8, |_| panic!("nothing is in its place"));
         assert_eq!(known(&places), [0, 7, 8]);
         assert_eq!(places.len(), 3);
     }
