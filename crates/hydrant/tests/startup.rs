@@ -405,7 +405,7 @@ fn run_under(words: &[&str], binary: &str, role: &str, variables: &[(&str, &str)
 fn limits() {
     let binary = roles::role(&[])[0].clone();
     let output = run_under(&["prlimit", "--as=300000000"], &binary, "greet", &[]);
-    let limit = "the address space of this process is limited to 300000000 bytes";
+    let limit = "the address space of this process is limited to 286 MiB (300000000 bytes)";
     assert_says(&output, 1, &["mapping", limit, "ulimit -v"]);
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root becomes a user that has no processes yet");
