@@ -130,28 +130,60 @@ impl fmt::Display for Counters {
 /// Hits after which somebody may ask whether there is a better way by now.
 const MANY_HITS: u64 = 1 << 12;
 
-/// The cells behind the counters.
-pub(crate) struct Tally {
-    stripes: Striped<[AtomicU64; COUNT]>,
+/// Bytes of the puts and gets that have a cell of their own.
+const WORD: usize = 8;
+
+/// The cells behind the counters. Each put or get of a word changes one cell, which stands for its number and its bytes.
+/// The alignment lets a shift lead from a thread's stripe to its cells.
+#[repr(align(512))]
+struct Cells {
+    word_puts: AtomicU64,
+    word_gets: AtomicU64,
+    counts: [AtomicU64; COUNT],
 }
 
-/// Counts in cells that this thread alone writes: no read-modify-write is needed.
+impl Cells {
+    fn new() -> Self {
+        Self {
+            word_puts: AtomicU64::new(0),
+            word_gets: AtomicU64::new(0),
+            counts: array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+}
+
+/// The counters of all threads.
+pub(crate) struct Tally {
+    stripes: Striped<Cells>,
+}
+
+/// Adds to a cell that this thread alone writes: no read-modify-write is needed.
 #[inline(always)]
-fn add_own<const N: usize>(cells: &[AtomicU64; COUNT], counts: [(Count, u64); N]) {
+fn add_to_own(cell: &AtomicU64, more: u64) {
+    cell.store(cell.load(Relaxed).wrapping_add(more), Relaxed);
+}
+
+/// Counts in cells that this thread alone writes.
+#[inline(always)]
+fn add_own<const N: usize>(cells: &Cells, counts: [(Count, u64); N]) {
     for (count, more) in counts {
-        let cell = &cells[count as usize];
-        cell.store(cell.load(Relaxed).wrapping_add(more), Relaxed);
+        add_to_own(&cells.counts[count as usize], more);
     }
 }
 
 /// The cells that only this thread writes.
-pub(crate) struct Own<'a>(&'a [AtomicU64; COUNT]);
+pub(crate) struct Own<'a>(&'a Cells);
 
 impl Own<'_> {
-    /// Counts a put of `bytes` bytes.
+    /// Counts a put of `bytes` bytes. The gate has compared the length with a word's before, so the compiler drops the
+    /// comparison here.
     #[inline(always)]
     pub(crate) fn put(&self, bytes: usize) {
-        add_own(self.0, [(Count::Puts, 1), (Count::PutBytes, bytes as u64)]);
+        if bytes == WORD {
+            add_to_own(&self.0.word_puts, 1);
+        } else {
+            self.puts(1, bytes);
+        }
     }
 
     /// Counts so many puts of so many bytes together.
@@ -171,14 +203,18 @@ impl Own<'_> {
     /// As [`put`](Self::put), for a get.
     #[inline(always)]
     pub(crate) fn get(&self, bytes: usize) {
-        add_own(self.0, [(Count::Gets, 1), (Count::GetBytes, bytes as u64)]);
+        if bytes == WORD {
+            add_to_own(&self.0.word_gets, 1);
+        } else {
+            self.gets(1, bytes);
+        }
     }
 }
 
 impl Tally {
     pub(crate) fn new() -> Self {
         Self {
-            stripes: Striped::new(|| array::from_fn(|_| AtomicU64::new(0))),
+            stripes: Striped::new(Cells::new),
         }
     }
 
@@ -217,7 +253,7 @@ impl Tally {
             return self.hit_slowly();
         };
         add_own(cells, [(Count::Indirect, 1), (Count::Hits, 1)]);
-        cells[Count::Hits as usize]
+        cells.counts[Count::Hits as usize]
             .load(Relaxed)
             .is_multiple_of(MANY_HITS)
     }
@@ -246,21 +282,34 @@ impl Tally {
     fn add_slowly<const N: usize>(&self, counts: [(Count, u64); N]) {
         let (cells, _) = self.stripes.mine();
         for (count, more) in counts {
-            cells[count as usize].fetch_add(more, Relaxed);
+            cells.counts[count as usize].fetch_add(more, Relaxed);
         }
     }
 
     /// Sets a value that is not a sum, from any thread: kept in the shared stripe.
     pub(crate) fn set(&self, count: Count, value: u64) {
-        self.stripes.shared()[count as usize].store(value, Relaxed);
+        self.stripes.shared().counts[count as usize].store(value, Relaxed);
     }
 
     pub(crate) fn snapshot(&self) -> Counters {
-        Counters::from_array(array::from_fn(|count| {
-            (self.stripes.iter())
-                .map(|cells| cells[count].load(Relaxed))
-                .fold(0, u64::wrapping_add)
-        }))
+        let sum = |cell: &dyn Fn(&Cells) -> u64| {
+            (self.stripes.iter()).map(cell).fold(0, u64::wrapping_add)
+        };
+        let mut counts = array::from_fn(|count| sum(&|cells| cells.counts[count].load(Relaxed)));
+        let words = [
+            sum(&|cells| cells.word_puts.load(Relaxed)),
+            sum(&|cells| cells.word_gets.load(Relaxed)),
+        ];
+        let kinds = [
+            (Count::Puts, Count::PutBytes),
+            (Count::Gets, Count::GetBytes),
+        ];
+        for (words, (number, bytes)) in words.into_iter().zip(kinds) {
+            let (number, bytes) = (number as usize, bytes as usize);
+            counts[number] = words.wrapping_add(counts[number]);
+            counts[bytes] = words.wrapping_mul(WORD as u64).wrapping_add(counts[bytes]);
+        }
+        Counters::from_array(counts)
     }
 }
 
@@ -282,6 +331,18 @@ mod tests {
             });
         }
         assert_eq!(tally.snapshot().puts, 3 * THREADS * 10_000);
+    }
+
+    #[test]
+    fn words_count_as_puts_and_gets_of_their_bytes() {
+        let tally = Tally::new();
+        tally.one(Count::Puts);
+        let own = tally.own().expect("few threads");
+        (own.put(WORD), own.put(5), own.put(WORD));
+        (own.get(WORD), own.get(0), own.get(100));
+        let counted = tally.snapshot();
+        assert_eq!((counted.puts, counted.put_bytes), (4, 2 * 8 + 5));
+        assert_eq!((counted.gets, counted.get_bytes), (3, 8 + 100));
     }
 
     #[test]

@@ -21,6 +21,9 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 const SMALL: usize = 64;
 
+/// Bytes of a cache line. A copy of a line is inlined as a few moves.
+const LINE: usize = 64;
+
 /// Returns whether a word of so many bytes can be moved as one: x86-64 moves words at any address.
 #[inline(always)]
 fn is_word(at: *const u8, bytes: usize) -> bool {
@@ -42,6 +45,12 @@ pub(super) unsafe fn store(dst: *mut u8, src: *const u8, len: usize) {
     } else if len == 4 && is_word(dst, 4) {
         // SAFETY: (1), (2); it is a word's address.
         unsafe { put_4(dst, src.cast::<u32>().read_unaligned()) }
+    } else if cfg!(all(target_arch = "x86_64", not(miri))) && len == LINE {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: handed on.
+        unsafe {
+            moves::move_64(dst, src);
+        }
     } else {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: handed on.
@@ -92,6 +101,12 @@ pub(super) unsafe fn load(dst: *mut u8, src: *const u8, len: usize) {
     } else if len == 4 && is_word(src, 4) {
         // SAFETY: as in `store`; it is a word's address.
         unsafe { dst.cast::<u32>().write_unaligned(take_4(src)) }
+    } else if cfg!(all(target_arch = "x86_64", not(miri))) && len == LINE {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: handed on.
+        unsafe {
+            moves::move_64(dst, src);
+        }
     } else {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: handed on.

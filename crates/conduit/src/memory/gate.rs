@@ -16,6 +16,9 @@ use super::{
     copy::{self, Direction},
 };
 
+/// Bytes of a word.
+const WORD: usize = 8;
+
 /// A window, and the bound within which [`put`](Self::put) and its kin reach it.
 #[derive(Debug)]
 pub struct Gate {
@@ -37,29 +40,44 @@ impl Gate {
     }
 
     /// Copies elements in, from element `index` on, and returns whether it did. It does not if the gate is shut, or
-    /// if the elements do not fit, overlap their target or are none. If it does, it calls `first` before the copy: the
-    /// state of what follows a copy would need registers that the copy saves.
+    /// if the elements do not fit, overlap their target or are none. If it does, it calls `first` once, before the copy:
+    /// after it, the state that `first` needs would occupy registers during the copy. `first` gets the number of bytes,
+    /// which is a constant for a word.
     #[inline(always)]
-    pub fn put<T: Pod>(&self, index: usize, data: &[T], first: impl FnOnce()) -> bool {
+    pub fn put<T: Pod>(&self, index: usize, data: &[T], first: impl Fn(usize)) -> bool {
         let Some(dst) = self.apart(index, data) else {
             return false;
         };
-        first();
-        // SAFETY: `data` is borrowed; `apart` checked that the target lies in the window, and that the two do not
-        // overlap.
-        unsafe { copy::store(dst, data.as_ptr().cast(), mem::size_of_val(data)) };
+        let bytes = mem::size_of_val(data);
+        if bytes == WORD {
+            first(WORD);
+            // SAFETY: `data` is borrowed; `apart` checked that the target lies in the window, and that the two do not
+            // overlap.
+            unsafe { copy::store(dst, data.as_ptr().cast(), WORD) };
+        } else {
+            first(bytes);
+            // SAFETY: as above.
+            unsafe { copy::store(dst, data.as_ptr().cast(), bytes) };
+        }
         true
     }
 
     /// Copies elements out, from element `index` on, and returns whether it did, as [`put`](Self::put).
     #[inline(always)]
-    pub fn get<T: Pod>(&self, index: usize, data: &mut [T], first: impl FnOnce()) -> bool {
+    pub fn get<T: Pod>(&self, index: usize, data: &mut [T], first: impl Fn(usize)) -> bool {
         let Some(src) = self.apart(index, data) else {
             return false;
         };
-        first();
-        // SAFETY: as in `put`; `data` is borrowed mutably.
-        unsafe { copy::load(data.as_mut_ptr().cast(), src, mem::size_of_val(data)) };
+        let bytes = mem::size_of_val(data);
+        if bytes == WORD {
+            first(WORD);
+            // SAFETY: as in `put`; `data` is borrowed mutably.
+            unsafe { copy::load(data.as_mut_ptr().cast(), src, WORD) };
+        } else {
+            first(bytes);
+            // SAFETY: as above.
+            unsafe { copy::load(data.as_mut_ptr().cast(), src, bytes) };
+        }
         true
     }
 
@@ -213,13 +231,13 @@ mod tests {
         ] {
             let mut data: Vec<u64> = (1..=count).collect();
             assert_eq!(
-                gate.put(index, &data, || ()),
+                gate.put(index, &data, |_| ()),
                 fits,
                 "put {count} at {index}"
             );
             let sent = std::mem::replace(&mut data, vec![0; count as usize]);
             assert_eq!(
-                gate.get(index, &mut data, || ()),
+                gate.get(index, &mut data, |_| ()),
                 fits,
                 "get {count} at {index}"
             );
@@ -232,7 +250,7 @@ mod tests {
                 "load at {index}"
             );
         }
-        assert!(!gate.put::<u64>(0, &[], || ()) && !gate.get::<u64>(60, &mut [], || ()));
+        assert!(!gate.put::<u64>(0, &[], |_| ()) && !gate.get::<u64>(60, &mut [], |_| ()));
     }
 
     #[test]
@@ -246,9 +264,9 @@ mod tests {
                 .map(|at| [(at % 251) as u8 + 1; N])
                 .collect();
             for len in 1..=data.len() {
-                assert!(gate.put(1, &data[..len], || ()));
+                assert!(gate.put(1, &data[..len], |_| ()));
                 let mut back = vec![[0; N]; len];
-                assert!(gate.get(1, &mut back, || ()));
+                assert!(gate.get(1, &mut back, |_| ()));
                 assert_eq!(back, data[..len], "{len} of {N} bytes");
                 assert_eq!(gate.load::<[u8; N]>(len + 1), Some([0; N]));
                 assert_eq!(gate.load::<[u8; N]>(0), Some([0; N]));
@@ -268,7 +286,7 @@ mod tests {
         let gate = Gate::new(Window::private(64));
         assert!(gate.store(0, 5_u64));
         gate.shut();
-        assert!(!gate.put(0, &[1_u8], || ()) && !gate.get(0, &mut [1_u8], || ()));
+        assert!(!gate.put(0, &[1_u8], |_| ()) && !gate.get(0, &mut [1_u8], |_| ()));
         assert!(!gate.store(0, 1_u8) && gate.load::<u8>(0).is_none());
         assert_eq!(
             gate.read(0, &mut [0]),
@@ -288,7 +306,7 @@ mod tests {
             let data = unsafe { std::slice::from_raw_parts(base.add(start), count) };
             let shared = (index..index + count).any(|byte| (start..start + count).contains(&byte));
             assert_eq!(
-                gate.put(index, data, || ()),
+                gate.put(index, data, |_| ()),
                 !shared,
                 "{index} {start} {count}"
             );

@@ -81,8 +81,7 @@ impl<T: Pod> Symmetric<T> {
         let Some((mapped, own)) = self.near(rank) else {
             return false;
         };
-        let bytes = size_of_val(data);
-        if !mapped.window.put(index, data, || own.put(bytes)) {
+        if !mapped.window.put(index, data, |bytes| own.put(bytes)) {
             return false;
         }
         if mapped.is_watched() {
@@ -97,8 +96,7 @@ impl<T: Pod> Symmetric<T> {
         let Some((mapped, own)) = self.near(rank) else {
             return false;
         };
-        let bytes = size_of_val(data);
-        mapped.window.get(index, data, || own.get(bytes))
+        mapped.window.get(index, data, |bytes| own.get(bytes))
     }
 
     /// The part of `rank`, if it is mapped here and this thread has its own counters. The gate's one number covers
@@ -118,6 +116,7 @@ impl<T: Pod> Symmetric<T> {
     }
 
     /// Every other put: the checks once more, for what they find, and all ways to put.
+    #[cold] // keeps the fast path short: any other access takes far longer than this call
     #[inline(never)]
     #[track_caller]
     fn put_slow(&self, rank: Rank, index: usize, data: &[T]) -> Result<()> {
@@ -140,6 +139,7 @@ impl<T: Pod> Symmetric<T> {
         self.after_store(mapped, rank)
     }
 
+    #[cold] // keeps the fast path short: any other access takes far longer than this call
     #[inline(never)]
     #[track_caller]
     fn get_slow(&self, rank: Rank, index: usize, data: &mut [T]) -> Result<()> {
