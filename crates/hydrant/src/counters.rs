@@ -338,8 +338,12 @@ mod tests {
         let tally = Tally::new();
         tally.one(Count::Puts);
         let own = tally.own().expect("few threads");
-        (own.put(WORD), own.put(5), own.put(WORD));
-        (own.get(WORD), own.get(0), own.get(100));
+        for bytes in [WORD, 5, WORD] {
+            own.put(bytes);
+        }
+        for bytes in [WORD, 0, 100] {
+            own.get(bytes);
+        }
         let counted = tally.snapshot();
         assert_eq!((counted.puts, counted.put_bytes), (4, 2 * 8 + 5));
         assert_eq!((counted.gets, counted.get_bytes), (3, 8 + 100));
