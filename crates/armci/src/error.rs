@@ -156,7 +156,7 @@ pub enum Error {
     NoMutexes,
 
     /// There is no such mutex in a set.
-    #[error("mutex {mutex} of process {proc} is out of range: it made {mutexes} of this set")]
+    #[error("mutex {mutex} of process {proc} is out of range: it made {mutexes}")]
     NoMutex {
         /// The number given.
         mutex: i32,

@@ -37,8 +37,8 @@ impl Armci {
     /// Locks a mutex of a process. ARMCI's `Lock`.
     ///
     /// # Errors
-    /// [`Error::NoMutexes`], [`Error::NoProcess`]; [`Error::Hydrant`] if there is no such mutex, if this
-    /// thread has it, or if a process ended that had it or waited for it.
+    /// [`Error::NoMutexes`], [`Error::NoMutex`], [`Error::NoProcess`]; [`Error::Hydrant`] if this thread has it, or if a
+    /// process ended that had it or waited for it.
     #[inline]
     pub fn lock(&self, mutex: i32, proc: i32) -> Result<()> {
         let proc = self.memory.process(proc)?;
@@ -46,8 +46,9 @@ impl Armci {
         let Some(all) = &*mutexes else {
             return Err(Error::NoMutexes);
         };
-        let mutex = count(mutex.into(), 0, "the number of a mutex")?;
-        mem::forget(all.lock(Rank(proc as u32), mutex)?);
+        let number = count(mutex.into(), 0, "the number of a mutex")?;
+        let locked = all.lock(Rank(proc as u32), number);
+        mem::forget(locked.map_err(|cause| named(cause, mutex, proc as i32))?);
         Ok(())
     }
 
@@ -68,13 +69,27 @@ impl Armci {
         let Some(all) = &*mutexes else {
             return Err(Error::NoMutexes);
         };
-        let mutex = count(mutex.into(), 0, "the number of a mutex")?;
+        let at = count(mutex.into(), 0, "the number of a mutex")?;
         // What befell an operation is no reason to have others wait for the mutex for ever.
-        all.unlock(Rank(number as u32), mutex)?;
+        let unlocked = all.unlock(Rank(number as u32), at);
+        unlocked.map_err(|cause| named(cause, mutex, proc))?;
         fenced
     }
 
     fn mutexes(&self) -> Result<Arc<Mutexes>> {
         self.mutexes.read().clone().ok_or(Error::NoMutexes)
+    }
+}
+
+/// Names the mutex where there is none of that number.
+#[cold]
+fn named(cause: hydrant::Error, mutex: i32, proc: i32) -> Error {
+    match cause {
+        hydrant::Error::OutOfBounds { len, .. } => Error::NoMutex {
+            mutex,
+            proc,
+            mutexes: len as u64,
+        },
+        cause => cause.into(),
     }
 }

@@ -82,7 +82,7 @@ const KILLED: [(&str, &[&str]); 3] = [
 ];
 
 /// Programs that end their job: how, with how many processes, the status and what is said.
-const ENDINGS: [(&str, u32, i32, &[&str]); 19] = [
+const ENDINGS: [(&str, u32, i32, &[&str]); 23] = [
     ("error", 3, 42, &["1: the answer is wrong 42"]),
     ("error_of_none", 2, 1, &["1: nothing 0"]),
     ("assertion_of", 2, 1, &["1: error ival=1", "one == 2"]),
@@ -102,7 +102,7 @@ const ENDINGS: [(&str, u32, i32, &[&str]); 19] = [
         "no_such_mutex",
         2,
         249,
-        &["ARMCI_Lock: 1 elements at index 1"],
+        &["ARMCI_Lock: mutex 1 of process 0 is out of range: it made 1"],
     ),
     ("fence_of_nobody", 2, 251, &["ARMCI_Fence", "process 7"]),
     (
@@ -152,6 +152,30 @@ const ENDINGS: [(&str, u32, i32, &[&str]); 19] = [
         2,
         251,
         &["ARMCI_GetValueInt", "process 7"],
+    ),
+    (
+        "early_receive",
+        2,
+        249,
+        &["armci_msg_rcv: rank 1 came to the end"],
+    ),
+    (
+        "early_receive_any",
+        2,
+        249,
+        &["armci_msg_rcvany: all other ranks came to the end"],
+    ),
+    (
+        "early_lock",
+        2,
+        249,
+        &["ARMCI_Lock: rank 1 came to the end"],
+    ),
+    (
+        "early_notify",
+        2,
+        3,
+        &["armci_notify_wait: rank 1 came to the end"],
     ),
 ];
 

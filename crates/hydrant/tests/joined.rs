@@ -205,7 +205,15 @@ fn come_to_the_end() -> Result<()> {
             };
             assert!(is_told, "{number}: {told:?}");
         }
-        Ok(())
+        // A thread that has not used the job yet may still do what is waited for.
+        thread::scope(|threads| {
+            threads.spawn(|| {
+                thread::sleep(Duration::from_millis(500));
+                memory.local()?.store(0, 5)
+            });
+            assert_eq!(job.wait_until(&memory, 0, |word| word > 0)?, 5);
+            Ok(())
+        })
     })
 }
 

@@ -23,7 +23,7 @@
 //!     copied: false,
 //! };
 //! engine.begin(put, &mut out)?;
-//! The engine moves a firehose while the driver registers the own side.
+//! // The engine moves a firehose while the driver registers the own side.
 //! assert_eq!(out.messages[0].to, 1);
 //! assert!(matches!(out.actions[0], Action::Register { .. }));
 //! # Ok::<(), hydrant_pinning::Error>(())

@@ -6,6 +6,7 @@
 use std::os::fd::OwnedFd;
 
 use hydrant_conduit::Error;
+use hydrant_pinning::Size;
 use parking_lot::Mutex;
 use rustix::{
     fs,
@@ -43,9 +44,10 @@ fn refused(bytes: u64, limit: Rlimit) -> Error {
     Error::System {
         what: "making the shared memory of the host's ranks",
         cause: format!(
-            "its {bytes} bytes are more than a file may have here: {most} (ulimit -f), and the limit holds \
-             for shared memory, too; raise it (ulimit -f unlimited), or have ranks ask for less \
-             (HYDRANT_HEAP)"
+            "its {} are more than a file may have here: {} (RLIMIT_FSIZE), and the limit holds for shared memory, \
+             too; raise it (ulimit -f unlimited), or have ranks ask for less (HYDRANT_HEAP, HYDRANT_RING_PAYLOAD)",
+            Size(bytes),
+            Size(most)
         ),
     }
 }
@@ -61,7 +63,7 @@ mod tests {
             maximum: Some(8192),
         };
         let text = refused(1 << 20, limit).to_string();
-        for word in ["1048576", "8192", "ulimit -f", "HYDRANT_HEAP"] {
+        for word in ["1 MiB", "8 KiB", "ulimit -f", "HYDRANT_HEAP"] {
             assert!(text.contains(word), "{text}");
         }
     }

@@ -188,14 +188,16 @@ pub(super) fn end_armci() -> Result<()> {
             return Ok(());
         }
     }
-    armci()?.barrier()?;
+    // The end of the job is a barrier, too, and tells those that wait for this process.
+    if begun.messages {
+        armci()?.barrier()?;
+    } else {
+        armci()?.all_fence()?;
+    }
     begun.armci = 0;
     begun.is_once = false;
     ARMCI.store(ptr::null_mut(), Release);
-    match begun.messages {
-        true => Ok(()),
-        false => end_job(),
-    }
+    if begun.messages { Ok(()) } else { end_job() }
 }
 
 pub(super) fn end_messages() -> Result<()> {

@@ -45,9 +45,31 @@ static void handle(int signal) {
     if (write(2, "its own handler\n", 16) == 16) _exit(signal + 30);
 }
 
+/* Process 1 comes to its end in good order, and process 0 waits for it. */
+static void early(const char *how) {
+    int bytes;
+    if (!strcmp(how, "early_lock")) {
+        WORKS(ARMCI_Create_mutexes(1));
+        if (me == 1) ARMCI_Lock(0, 0);
+        ARMCI_Barrier();
+        if (me == 0) ARMCI_Lock(0, 0);
+    }
+    if (me == 0 && !strcmp(how, "early_receive")) armci_msg_rcv(1, room(8), 8, &bytes, 1);
+    if (me == 0 && !strcmp(how, "early_receive_any")) armci_msg_rcvany(1, room(8), 8, &bytes);
+    if (me == 0 && !strcmp(how, "early_notify") && armci_notify_wait(1, &bytes) != 0)
+        ARMCI_Error("told", 3);
+    ARMCI_Finalize();
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 2, "how?");
     if (!strcmp(argv[1], "unreadable_sent")) signal(SIGSEGV, handle);
+    if (!strncmp(argv[1], "early", 5)) {
+        ARMCI_Init();
+        me = armci_msg_me();
+        early(argv[1]);
+        return 0;
+    }
     begin();
     by(argv[1]);
     fprintf(stderr, "the job goes on\n");

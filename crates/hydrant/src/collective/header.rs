@@ -29,10 +29,12 @@ pub(crate) enum CollectiveKind {
     ReduceScatterV,
     Exclusive,
     Share,
+    Mutexes,
+    FreeMutexes,
 }
 
 /// By number.
-const NAMES: [&str; 23] = [
+const NAMES: [&str; 25] = [
     "barrier",
     "end of the job",
     "alloc",
@@ -56,6 +58,8 @@ const NAMES: [&str; 23] = [
     "reduce_scatter_v",
     "exclusive",
     "share",
+    "mutexes",
+    "free_mutexes",
 ];
 
 impl CollectiveKind {
@@ -137,6 +141,21 @@ impl CallHeader {
             .unwrap_or(&"nothing known")
     }
 
+    /// Returns whether the caller has no elements of its own in it.
+    fn is_internal(self) -> bool {
+        let internal = [
+            CollectiveKind::Alloc,
+            CollectiveKind::Free,
+            CollectiveKind::Handler,
+            CollectiveKind::Split,
+            CollectiveKind::Exclusive,
+            CollectiveKind::Share,
+            CollectiveKind::Mutexes,
+            CollectiveKind::FreeMutexes,
+        ];
+        (internal.iter()).any(|kind| *kind as u64 == self.operation())
+    }
+
     fn is_barrier(self) -> bool {
         self.operation() == CollectiveKind::Barrier as u64
     }
@@ -182,6 +201,8 @@ impl CallHeader {
         }
         match (count, size) {
             (_, 0) => {}
+            // The elements are records that Hydrant exchanges, and not the caller's.
+            _ if self.is_internal() => {}
             (UNEVEN, _) => text += &format!(" with elements of {size} bytes"),
             _ => text += &format!(" with {count} elements of {size} bytes"),
         }

@@ -1,7 +1,7 @@
 //! Making mutexes and doing away with them.
 
 use super::Job;
-use crate::{Error, Mutexes, Rank, Result, mutex};
+use crate::{Error, Mutexes, Rank, Result, collective::CollectiveKind, mutex};
 
 impl Job {
     /// Makes mutexes that all ranks share: `count` of this rank, which may be another number at each.
@@ -29,7 +29,10 @@ impl Job {
     /// # Errors
     /// As [`alloc`](Self::alloc).
     pub fn mutexes(&self, count: usize) -> Result<Mutexes> {
-        let counts = self.all_gather(&[count])?;
+        let counts = self
+            .world()
+            .begin_collective(CollectiveKind::Mutexes)?
+            .all_gather(&count)?;
         // Too many are too much memory for every rank.
         let words = mutex::words_for(&counts).unwrap_or(usize::MAX);
         let words = self.alloc(words)?;
@@ -45,7 +48,10 @@ impl Job {
         let closing = mutexes.close();
         let held = closing.find_in_use();
         let mine = held.map_or([u64::MAX; 2], |(rank, mutex)| [rank.0.into(), mutex as u64]);
-        for held in self.all_gather(&[mine])? {
+        let closes = self.world().begin_collective(CollectiveKind::FreeMutexes)?;
+        let all = closes.all_gather(&mine)?;
+        drop(closes);
+        for held in all {
             if let [rank, mutex] = held
                 && rank != u64::MAX
             {

@@ -15,10 +15,10 @@ impl Job {
     /// # Errors
     /// [`Error::OutOfBounds`](crate::Error::OutOfBounds), [`Error::Freed`](crate::Error::Freed),
     /// [`Error::InHandler`](crate::Error::InHandler); [`Error::PeerLost`](crate::Error::PeerLost)
-    /// if some rank ends first; [`Error::OthersEnded`](crate::Error::OthersEnded) if the programs of all other ranks
-    /// came to the end of the job, and nothing is in flight at any rank that could still change the word. A thread of
-    /// this rank that has waited in the job, or polled it, may change it as long as it lives; a thread that never has
-    /// is not known.
+    /// if a rank dies or fails first; [`Error::OthersEnded`](crate::Error::OthersEnded) if the programs of all other ranks
+    /// came to the end of the job, and nothing is in flight at any rank that could still change the word. Another
+    /// thread of this process may still change it, so there is no such error while one lives. Where ranks are threads
+    /// of one process, only threads that have waited in the job or polled it count.
     ///
     /// # Panics
     /// If `enough` does.

@@ -103,11 +103,12 @@ impl Progress {
         (self.attention.owned()).any(|own| own.marks.load(Relaxed) % 2 == 1)
     }
 
-    /// Returns whether several living threads of the program have waited in the job, or polled its messages.
+    /// Returns whether the rank may have another thread of the program: several living threads have waited in the job or
+    /// polled its messages, or the process has several [threads](super::threads).
     pub(crate) fn has_many_threads(&self) -> bool {
         let has_come = |it: &Attention| it.marks.load(Relaxed) != 0;
         let own = self.attention.held().filter(|it| has_come(it)).count();
-        own > 1 || has_come(self.attention.shared())
+        own > 1 || has_come(self.attention.shared()) || self.here.has_several_threads()
     }
 
     /// An application thread goes to sleep, until it drops what it gets.

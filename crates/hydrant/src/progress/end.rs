@@ -106,8 +106,8 @@ impl Progress {
         self.settled.swap(endings, Relaxed) != endings
     }
 
-    /// Returns whether the program of each other rank has come to its end, and this rank has no other known thread.
-    /// Such a thread could still do what is waited for.
+    /// Returns whether the program of each other rank has come to its end, and this rank has no other thread. Such a
+    /// thread could still do what is waited for.
     pub(crate) fn is_left_alone(&self) -> bool {
         let others = (0..self.size).map(Rank).filter(|rank| *rank != self.rank);
         self.size > 1

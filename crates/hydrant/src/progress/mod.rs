@@ -25,6 +25,7 @@ mod service;
 mod spawned;
 mod taking;
 mod tasks;
+mod threads;
 mod until;
 mod wait;
 
@@ -64,6 +65,7 @@ use begun::Chains;
 use faults::Faults;
 use onward::Onward;
 use spawned::Spawned;
+use threads::RankHere;
 
 /// The conduit of a rank, and the state of its progress.
 pub(crate) struct Progress {
@@ -100,6 +102,8 @@ pub(crate) struct Progress {
     faults: Faults,
     /// What application threads say of themselves; each writes its own.
     attention: Striped<Attention>,
+    /// Counts this rank among those of the process.
+    here: RankHere,
     /// Application threads asleep in a wait.
     asleep: AtomicU32,
     /// What whoever polls is to do: bits of [`Backlog`].
@@ -187,6 +191,7 @@ impl Progress {
             operations: OnceLock::new(),
             faults: Faults::default(),
             attention: Striped::new(Attention::default),
+            here: RankHere::new(),
             asleep: AtomicU32::new(0),
             backlog: AtomicU8::new(0),
             onward: Mutex::default(),

@@ -269,10 +269,14 @@ impl Settings {
     pub fn warn_unknown(&self) {
         for name in &self.unknown {
             let near = (TABLE.iter())
-                .map(|setting| setting.name)
-                .min_by_key(|known| table::distance(known, name))
-                .unwrap_or_default();
-            warn(&format!("{name} is not a setting; did you mean {near}?"));
+                .map(|setting| (table::distance(setting.name, name), setting.name))
+                .min()
+                .filter(|(distance, _)| 3 * distance < name.len() - "HYDRANT_".len());
+            let hint = match near {
+                Some((_, near)) => format!("did you mean {near}?"),
+                None => "`hydrant info` lists them".to_owned(),
+            };
+            warn(&format!("{name} is not a setting; {hint}"));
         }
     }
 
