@@ -271,7 +271,7 @@ impl Settings {
             let near = (TABLE.iter())
                 .map(|setting| (table::distance(setting.name, name), setting.name))
                 .min()
-                .filter(|(distance, _)| 3 * distance < name.len() - "HYDRANT_".len());
+                .filter(|(distance, _)| *distance <= 2.max((name.len() - "HYDRANT_".len()) / 3));
             let hint = match near {
                 Some((_, near)) => format!("did you mean {near}?"),
                 None => "`hydrant info` lists them".to_owned(),
