@@ -1,4 +1,14 @@
 //! The contract every network keeps.
+//!
+//! [`Segments`], [`Membership`], [`Sleep`] and [`Clock`] are supertraits of [`Conduit`], so that a call through
+//! `dyn Conduit` is one jump. One [`Access`] holds all of a one-sided operation: peer, remote place, local
+//! place with its key, length, operation, and whether the caller waits. The NIC takes inline data along with the
+//! request, and keeps a copy in case the request waits or is repeated. So its source is the caller's again when
+//! [`post`](Conduit::post) returns.
+//!
+//! Code that conduits share is written once: [`Standings`](crate::Standings), [`FreePlaces`](crate::FreePlaces),
+//! [`Segment::check`](crate::memory::Segment::check), [`Caps::check`]. [`Forward`](crate::Forward) wraps another
+//! conduit, for tests.
 
 #![allow(unsafe_code)] // declares an unsafe trait
 

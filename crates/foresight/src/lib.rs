@@ -77,6 +77,11 @@
 //! - Records that are overwritten while they are read are noticed.
 //! - What was registered ahead and not used is given up; a clock that jumps spoils one period and no more; without
 //!   a helper everything is registered on demand and stays.
+//!
+//! # Regions
+//!
+//! Call sites use parts of one buffer. So a record names the region that served it, and the plan and the cache know
+//! regions by their exact bounds. Loom checks the queue and the cache.
 
 pub mod cache;
 mod communication;

@@ -15,6 +15,9 @@
 //! above store there directly, and send messages to other peers. So an atomic word is only changed
 //! by processors of its owner's host: by ranks there, which map it, or by its owner on behalf of
 //! others.
+//!
+//! A NIC, which may not be coherent with the processors, never changes such a word. The inter-node conduit
+//! registers segments like any other memory, and serves exposed buffers of the same host through its loopback.
 
 mod limits;
 mod mates;

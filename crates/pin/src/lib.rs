@@ -18,6 +18,13 @@
 //!
 //! After `fork`, the child has no part in the conduit. Pinned pages stay with the parent; the child
 //! gets copies of them.
+//!
+//! Messages, standings and sleep are those of `smp`, which gives this conduit an area for each rank, with a wake word,
+//! and one for each pair ([`hydrant_smp::upon`]). `process_vm_writev` would follow addresses, and so hide the bugs
+//! that a NIC shows.
+//!
+//! The kernel transfers to and from pipes at once, without a worker thread. A write's bytes are in the pipe before
+//! the request is sent, and a read's before the answer is. So a rank that dies leaves nothing half done.
 
 #![allow(unsafe_code)] // a system call that only libc offers
 

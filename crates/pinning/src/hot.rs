@@ -4,6 +4,10 @@
 //! the transfer. It writes the two records of its buckets and nothing else. So hits of different
 //! peers, and of different buckets, share no cache line. Every miss goes to the
 //! [`Engine`](crate::Engine), behind the lock of the layer above.
+//!
+//! Each reference is a compare-and-swap on a word that holds both the bucket's number and its count. So it is a
+//! reference to the bucket that was meant, however the table changes meanwhile. Both sides are looked up before one is
+//! taken, because a locked instruction lets nothing overtake it.
 
 use std::sync::{Arc, OnceLock};
 

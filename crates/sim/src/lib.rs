@@ -38,6 +38,17 @@
 //! packets are sent again with all behind them. Keys are checked when the data arrives. There
 //! is no service thread: messages are handled in `poll`, `drain` and
 //! [`compute`](hydrant_conduit::Clock::compute).
+//!
+//! Hydrant handles messages in its calls, a look at own memory or at the clock among them. While the application
+//! computes, it does so as the host model says: messages interrupt, and so do the ends of operations that others
+//! wait for ([`is_awaited`](hydrant_conduit::Sink::is_awaited)). Every figure of a machine is in `profiles/*.toml`,
+//! with its source.
+//!
+//! # The end of a rank
+//!
+//! Requests that a rank had posted when it ended still arrive, and the news of its end comes after them. So it is
+//! where a process is seen to be dead while its messages are in the ring. Its memory is out of reach at once.
+//! Operations that others began there end with the news.
 
 mod call;
 mod compose;

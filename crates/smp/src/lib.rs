@@ -9,6 +9,16 @@
 //! The shared memory has no name in any file system.
 //!
 //! Another conduit may be built on top of it: [`upon`] has what that may use.
+//!
+//! # Death
+//!
+//! Every rank watches the processes of all others. When one dies, its block is marked, the first death is
+//! remembered, and everybody is woken. Each pair of ranks has a ring for each direction, and revocation ignores
+//! the dead. So a killed rank leaves no lock held and no queue half done. The shared file disappears with its last
+//! process.
+//!
+//! Only its own rank can write to the pages of a rank's hazards and extents. So no fault of a third rank leads an
+//! access elsewhere. A rank whose messages make no sense is expelled (`inbox`).
 
 mod sync;
 

@@ -4,6 +4,9 @@
 //! peer. The peer answers each request with at most one message: a reply, or a credit that stands
 //! for several. So a peer has at most twice `window` messages on its way. One more slot is needed
 //! for a request that is being handled while its reply has already arrived.
+//!
+//! Every message carries the count of handled requests. A message that carries nothing else is sent only
+//! if no other goes.
 
 use std::collections::VecDeque;
 

@@ -22,6 +22,10 @@
 //! A message is a send into a shared receive queue, of which each peer may use a bounded share.
 //! Small writes and messages are sent inline. Requests that are posted while the NIC is busy share
 //! a doorbell and a completion.
+//!
+//! An atomic operation stores the old value in a registered word of the conduit's own. An operation on the own rank
+//! uses a connection to itself. Its caller waits by looking at completions alone, so handlers may call it, and
+//! its end is not reported to the sink.
 
 mod access;
 mod address;

@@ -3,6 +3,8 @@
 //! Every sleeper has its own eventfd, and polls the completion channel beside it. The channel gives
 //! an event to one reader only. So that reader wakes all others. A thread that takes completions
 //! without sleeping wakes them, too, because it may have taken those that they sleep for.
+//!
+//! A thread that goes to sleep arms both completion queues, polls once more, and waits.
 
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},

@@ -8,6 +8,10 @@
 //! step to a processor, so a word is never changed by both. The job chooses one [`AtomicsExecutor`], and
 //! two allocations share no word. Processors always change elements of 32 bits, which lie in allocations of
 //! their own.
+//!
+//! Settings and capabilities decide the executor. Rank 0 announces it together with the job's number, and a
+//! rank that found another executor does not start. Where NICs change words, the blocks of 64-bit words have no
+//! mapped part. So the fast path of an atomic operation needs no branch for this.
 
 mod by_message;
 mod native;

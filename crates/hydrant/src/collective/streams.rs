@@ -15,6 +15,9 @@
 //! memory cannot be read (a device's, say), the reader [refuses](Board::refuse_private): it reports that it
 //! has read all and does not attach. Then the member shows all data once more, on the board, with words
 //! that count on from there.
+//!
+//! Private memory is read where both members copy equally much: in an all-to-all, an all-gather of two, and a
+//! scatter with more ranks than cores.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -7,6 +7,25 @@
 //! helper everything is registered on demand, and stays until room is short.
 //!
 //! In virtual time the helper is one more thread of the rank, on a core of its own: it has turns as all have.
+//!
+//! # How the helper and the engine share the work
+//!
+//! The engine takes the place of [`hydrant_foresight::cache`]. The helper asks it to register memory ahead
+//! (`Engine::foresee`) and to evict it (`Engine::give_up`). Neither holds anything, so memory in use stays, the
+//! limits hold, and memory that goes is taken back as ever. The plan sets how many bytes are registered in all
+//! (`Engine::keep_within`). Beyond that the engine evicts unused memory before it registers on demand, and reports
+//! it (`take_crowded_out`). The plan also names the pages that long buffers share (`set_apart`).
+//!
+//! Peers ask for each operation, and keep only firehoses that were moved ahead. So each helper looks after its own
+//! rank's memory. A put, a get and a peer's request are recorded when they begin. A message is recorded at its end, in the
+//! program's order, because the network's order never repeats itself.
+//!
+//! Puts and gets are recorded once more as uses of the peer's memory. A second plan moves firehoses there ahead
+//! (`Engine::attach`) and gives them back (`detach`). A release leaves with the operation that uses the firehoses, so
+//! it is on its way before the program goes on ([`remote`]).
+//!
+//! Helpers that share idle cores publish what their ranks have registered (`Membership::publish`). All come to the
+//! same placements ([`cores`]). In virtual time the helper takes turns from the first use on (`Clock::take_part`).
 
 mod cores;
 mod helper;

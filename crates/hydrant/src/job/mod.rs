@@ -1,4 +1,34 @@
 //! The job: who takes part, and how it begins and ends.
+//!
+//! A rank whose body fails or panics is lost to the others at once. A rank that returns in good order waits in a last
+//! barrier until all have.
+//!
+//! # The end of a job
+//!
+//! 1. The program's end completes what is in flight. From then on its rank keeps no message without a posted receive.
+//! 2. When all that the rank has sent was handled, the conduit announces its end: a word in the rank's block (`smp`),
+//!    a datagram (`verbs`), a mark in the world (`sim`). So a rank that hears of the end has all messages. The rank
+//!    still answers until it leaves.
+//! 3. All ranks meet in an agreement. If one of them makes another call, the ranks disagree, and the job goes on.
+//! 4. Receives whose messages no rank sent fail.
+//! 5. Each rank completes its calls, messages and operations. Functions and handlers may communicate until the last
+//!    meeting. A rank is still if nothing is in flight there, and it has handled and begun nothing since the meeting
+//!    before. If all ranks are still, nothing was in flight in the job at that meeting (the four-counter method).
+//!    Otherwise they meet again, at most 64 times, because functions may call each other for ever.
+//! 6. The ranks leave ([`ending`]). Remaining waiters get [`Error::JobOver`](crate::Error::JobOver).
+//!
+//! A call whose function only waits does not count as in flight. Its rank waits two seconds for the answer before
+//! each meeting, because something outside the job may wake the function.
+//!
+//! A waiter for a message or a member checks the news of ends (`progress::end`). News counts when no other has come for
+//! 200 ms. If all ranks come to the end at about the same time, waiters thus get `JobOver`, and no error about
+//! one rank. A waiter for a word of its memory also asks the others whether they rest (`progress::rest`), because
+//! their handlers and tasks may still store to it.
+//!
+//! # Rooms are composed here
+//!
+//! `core.rs` composes all rooms. References from lower to higher rooms are weak, or hold nothing of the conduit, so
+//! that the memory of an ended job is released.
 
 mod alloc;
 mod anywhere;

@@ -16,6 +16,23 @@
 //! ([`Exclusive`]) while every rank has given up its only handle, has completed what it began with
 //! it, and resolves no pointer into it. A handle that outlives its memory or
 //! its job is an error at its next use; the mapping itself lives as long as any handle.
+//!
+//! A handle holds a reference to the mapping and none to the job. So a handler may keep a handle, and the job
+//! still ends. Using the handle after the end is an error.
+//!
+//! # Exclusive memory
+//!
+//! [`Job::exclusive`](crate::Job::exclusive) gives each rank its part as a slice. From its start, no pointer of
+//! this rank leads there. Slower peers may still ask for work in the part by message: packed runs and atomic
+//! operations. The rank does this work until all ranks have agreed. So [`Registry`] keeps pointers and own parts
+//! apart, and holds a lock while a part is used. A request that comes too late changes nothing.
+//!
+//! # Accumulates
+//!
+//! An accumulate holds the lock of each stretch of memory that it adds to ([`Locks`]), one lock at a time for all
+//! runs within the stretch. The locks lie in the segment's system area, so ranks of one host share them. For ranks
+//! of other hosts the owner adds (`rma::packed`), under the same lock. A lock names its holder. If the holder is
+//! lost, so is the accumulate.
 
 mod block;
 mod exclusive;

@@ -7,6 +7,50 @@
 //! This room owns the conduit. What arrives goes to the rooms above through what they handed in when
 //! the job was composed: a [`Route`] for each kind of message, and one [`Operations`] for the ends of
 //! one-sided operations.
+//!
+//! # The fast path
+//!
+//! Each thread writes in a stripe of its own (`stripe`): its counters, its marks for the service thread, and
+//! its count of uses of the transfer's state. A blocking put or get that hits is not recorded among the operations
+//! in flight. The call that posts it looks for its completion itself, and handles messages after every few of them.
+//!
+//! # The service thread
+//!
+//! A waiting application thread spins, yields, then sleeps on the rank's notify word. The service thread must not be
+//! woken for every message while the application polls, and must not sleep while the application computes:
+//!
+//! - While the application handles messages, the service thread *naps*. When it sees that the application has
+//!   stopped, it takes over and *arms* the notify word. Naps begin at 1 ms and double up to 32 ms, because waking
+//!   takes a core from the application for as long as several messages take.
+//! - A sender looks at the notify word after every message: one load of a line that hardly ever changes. So does a
+//!   put, but it wakes only a thread that waits for memory in general (`wait_until`). The writer of a
+//!   collective's flag wakes those that wait for the flag.
+//! - With fewer than two cores for each rank, the service thread has no core of its own, and waking another core
+//!   costs more than the answer. A rank with one core therefore runs its service thread on the other
+//!   cores of the host (`HYDRANT_HOST_CPUS`, [`service`]). The sender wakes the thread on the sender's own core,
+//!   which is free until the answer comes. The thread sleeps again at once, and the first time without the
+//!   sleeper's fence (`smp`'s `notify`). Over RDMA the network wakes.
+//! - A peer that waits for an answer from a napping rank wakes that rank before it sleeps itself, armed or not.
+//! - A thread that finds no room for messages between engines wakes those that sleep for something else. No thread
+//!   sleeps without a last try ([`backlog`]).
+//! - Polls advance collectives in the background ([`errands`]), and the service thread stays awake for them as for
+//!   tasks. A thread looks for a ready one before it sleeps.
+//! - An application thread in a call that posts is expected to poll again soon (`Progress::enter`). Soft-RoCE works
+//!   in the caller's time, so a post takes longer than a nap. The service thread then answers once
+//!   for each nap, and naps on. An armed word would wake it for each completion.
+//!
+//! With more ranks than cores, waits yield and sleep almost at once. An idle job uses no CPU but for a look a second,
+//! and regular checks of its connections over RDMA.
+//!
+//! # Ends of ranks
+//!
+//! Each wait names the ranks whose death ends it (`On`), and then returns `PeerLost`. A rank whose message
+//! breaks a rule is *expelled*: nothing more is read from it. Its own waits end with `Expelled`, those of others
+//! with `PeerLost`, and the job of the rank that read the message ends with the cause.
+//!
+//! A forked child is like a rank whose job is over, with another error. One comparison checks for both. Code in a
+//! child takes no lock, which a thread of the parent may have held. It never drops the conduit's resources. The
+//! child's thread also loses its stripe, so the fast path of a put needs no further check.
 
 mod arrivals;
 mod attention;

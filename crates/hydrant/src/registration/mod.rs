@@ -8,6 +8,36 @@
 //!
 //! All addresses are virtual ones: a place in a peer's segment is counted from where the peer
 //! [has it](segments), a place in an exposed buffer from where its owner [says](loan) it lies.
+//!
+//! # The lock of the engine
+//!
+//! Each step of the engine gives messages to send and actions to do. Each list is in order; there is no order
+//! between the two. The driver sends first, so that peers work while this rank registers. Messages whose
+//! asker already has what it waited for may wait (`OutgoingMessage::may_wait`). They leave with other messages,
+//! before a user's handler, or at the end of the poll.
+//!
+//! Whether a peer may have what a message names is judged before the lock is taken. Under the lock only
+//! one question is left: has memory gone since? A move must not overtake the release that made room
+//! for it. So the outbox keeps the order in which messages were decided, whichever thread decided them.
+//!
+//! # Persistent and transient memory
+//!
+//! Memory is persistent if Hydrant decides when it is unmapped: symmetric memory, exposed buffers, the bounce
+//! memory. Only persistent memory stays registered after its use, is lent to peers, or is registered beyond the
+//! operation's need. Transient memory is registered for one operation, unless its data goes inline or through a
+//! slot of the bounce memory. A peer that names transient memory by its address gets a copy. [`lent`] knows
+//! which memory is which. Where registrations follow the mapping (`follows_mapping`), all memory is persistent.
+//!
+//! Symmetric memory is registered at allocation only under `pin-everything`. Otherwise the first access costs one
+//! message, and M is spent on the memory in use.
+//!
+//! # Leases
+//!
+//! Each access to an exposed buffer holds a *lease* from before its key becomes an address until the access is
+//! over, by whichever route. The end of a loan tells the peers that know of it, and waits until the last lease is
+//! gone, here and there. Messages also name the *region* that they mean: the segment, one exposed buffer, the
+//! address space. The target judges them by the region. So the next buffer at an address is never taken for the
+//! previous one.
 
 mod block;
 mod drive;

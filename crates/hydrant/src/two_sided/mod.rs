@@ -12,6 +12,17 @@
 //!
 //! All that is decided is decided behind one lock, which is not held while anything is sent. What is copied under it is
 //! a part of a long message, a short one that nobody has asked for or that waits for credit, and one whose scope failed.
+//!
+//! # Ends of requests
+//!
+//! A request ends once, and only when nobody uses its buffer any more. Its finisher has taken it out of its table
+//! under the one lock, and has copied the data or ended the loan. Lost peers and the end of the job end all requests
+//! that wait for them ([`ended`]). So a waiter needs no other way out.
+//!
+//! A send or a receive that is over when the call returns has no request. Such a receive takes messages of its kind
+//! from the rings and runs no handler ([`direct`]). It leaves other messages in the rings, so it may do this only
+//! for a while. If a message of another kind is first in a ring, a receive that waits polls instead. After 64 such
+//! receives in a row, the thread looks at all that has arrived (`progress::taking`).
 
 mod blocking;
 mod carried;

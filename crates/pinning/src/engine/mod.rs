@@ -21,6 +21,8 @@
 //! memory holds firehoses, and own memory comes back from pieces that have all they need. The
 //! target answers a move or a pull without waiting for anybody, by a refusal if need be. Then the
 //! data is copied, which needs no registration.
+//!
+//! A name that is wrong in a peer's message is [`Error::Malformed`], counted in [`Stats::faults`].
 
 mod agree;
 mod audit;

@@ -8,6 +8,12 @@
 //! If acknowledgements stay away, the peer is asked which packet it expects next. Every request
 //! takes a known number of packets, so the answer tells which requests were done. The others are
 //! posted again. So a link that is down for a while only costs time.
+//!
+//! # Signals and doorbells
+//!
+//! Requests are posted at once, each with a completion, until eight are in flight. Further requests are gathered, and
+//! share a doorbell and a completion. Seven messages in a row are unsignaled, as long as more than half of the slots are
+//! free. A rank that leaves posts an empty write behind them, and so learns that they arrived.
 
 mod fast_path;
 mod operation;

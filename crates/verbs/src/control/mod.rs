@@ -3,6 +3,10 @@
 //!
 //! The thread exchanges datagrams and sleeps otherwise. It never waits for a peer: an unanswered
 //! datagram is resent.
+//!
+//! If the queue pair for datagrams fails, it is renewed under its number. A connection that cannot be made, for want of a
+//! route say, is tried again for as long as a peer may be silent. A rank that finds another lost tells all ranks, until
+//! they acknowledge it.
 
 mod connect;
 mod stalled;

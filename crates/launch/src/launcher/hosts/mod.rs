@@ -5,6 +5,10 @@
 //! [frames](frame) with the launcher over that shell's input and output: there is no port to
 //! open and nobody else to let in, and a shell that ends takes its ranks with it. The launcher
 //! itself has no ranks then; the PMI-1 server, and the decision how the job ends, are its own.
+//!
+//! The loop of the launcher does not know whether ranks are children or behind agents. Output is acknowledged when it
+//! is written, so that a slow reader neither fills memory nor looks like silence. Both sides send heartbeats, and a
+//! side that hears nothing for 20 s by default takes the other for lost.
 
 mod agent;
 mod agents;

@@ -2,6 +2,10 @@
 //! that is being taken back.
 //!
 //! It uses the local table below it, and knows nothing of the initiator.
+//!
+//! Small data is piggybacked on a move: the data of a small put, or the request for a small get's. The target handles and
+//! answers it before it registers anything. So a miss costs its caller one round trip, and the keys follow in a
+//! message of their own.
 
 mod get;
 mod holders;

@@ -1,5 +1,9 @@
 //! Revocations: peers give firehoses on the memory back, and it is deregistered when nobody uses
 //! it.
+//!
+//! Registered memory is taken back in this one way, whatever the strategy. Each peer that knows of an extent on the
+//! memory ends its transfers and forgets the extent; then the extent is deregistered. Other memory of the extent is at
+//! worst copied meanwhile. An allocation begins where a bucket begins, and shares no extent.
 
 use super::{Message, StepContext, Target};
 use crate::{
