@@ -1,4 +1,7 @@
 //! Taking messages out of the rings.
+//!
+//! A reply that finds no room is kept, one at most for each peer. No further request of that peer is handled until
+//! the reply is sent. So ranks can flood each other without deadlock, in bounded memory, and no message is dropped.
 
 mod front;
 

@@ -2,7 +2,7 @@
 //! a network where each is alone, and both where several hosts have several ranks.
 //!
 //! Rank 0 collects which ranks share a host and tells all, so that the cost of a start stays linear. Under `mixed`
-//! segments belong to the intra-node conduit, whose ranks [`Subset`](hydrant_launch::Subset) renumbers.
+//! segments belong to the intra-node conduit, whose ranks [`Subset`] renumbers.
 
 use hydrant_conduit::{self as conduit, Conduit};
 use hydrant_launch::{Bootstrap, Subset};

@@ -2,6 +2,9 @@
 //!
 //! A task is polled when it was woken, by the thread that polls next, which is the one that woke it
 //! if that was what a message did. As in a handler nothing waits in there; what it awaits wakes it.
+//!
+//! Among the tasks are asynchronous functions, gets of arguments that no message takes (`message::large`), long
+//! two-sided messages, and ends of loans that a handler began.
 
 use std::{
     collections::VecDeque,

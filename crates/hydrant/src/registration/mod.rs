@@ -16,7 +16,7 @@
 //! asker already has what it waited for may wait (`OutgoingMessage::may_wait`). They leave with other messages,
 //! before a user's handler, or at the end of the poll.
 //!
-//! Whether a peer may have what a message names is judged before the lock is taken. Under the lock only
+//! The driver judges before it takes the lock whether a peer may have what a message names. Under the lock only
 //! one question is left: has memory gone since? A move must not overtake the release that made room
 //! for it. So the outbox keeps the order in which messages were decided, whichever thread decided them.
 //!

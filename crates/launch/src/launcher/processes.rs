@@ -2,6 +2,8 @@
 //!
 //! `/proc` counts only if it belongs to this process's own PID namespace: in another, the same numbers name other
 //! processes. Otherwise no process is found.
+//!
+//! A process gets a signal through a pidfd that was checked after it was opened, because numbers are used again.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
