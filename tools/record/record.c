@@ -1,4 +1,4 @@
-/* Records what an MPI program communicates, for `hydrant replay`: a library that stands between the program and
+/* Records what an MPI program communicates, for `hydrant-repro replay`: a library that stands between the program and
  * its MPI (the standard's profiling interface), and writes a file for each rank in the format "PMT2", which
  * docs/foresight.md describes.
  *

@@ -120,7 +120,7 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
         set("HYDRANT_SIM_RANKS", arguments.ranks.to_string());
     }
     if let Err(error) = check_settings(&spec.environment) {
-        tell(&error);
+        tell("run", &error);
         return ExitCode::from(NOT_STARTED);
     }
     // All ranks of a simulated job have one output.
@@ -132,9 +132,7 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
     spec.bind = arguments.bind;
     spec.grace = arguments.grace;
     spec.timeout = arguments.timeout;
-    spec.beside = env::current_exe()
-        .ok()
-        .and_then(|exe| exe.parent().map(Path::to_owned));
+    spec.beside = beside();
     spec.workspace = Some(workspace());
     if !simulated {
         spec.remote.hosts = arguments.hosts;
@@ -146,19 +144,19 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
     spec.remote.agent = vec![hydrant.into(), "agent".into()];
     spec.remote.silence = arguments.host_silence;
     spec.remote.name_hosts = arguments.name_hosts;
-    match launcher::run(&spec, &mut |event| tell(&event)) {
+    match launcher::run(&spec, &mut |event| tell("run", &event)) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
-            tell(&error);
+            tell("run", &error);
             ExitCode::from(error.status())
         }
     }
 }
 
-/// Tells the user something, if anybody reads it: the status is the job's all the same.
-fn tell(what: &dyn fmt::Display) {
+/// Writes a line to the standard error output. A failure is ignored, since the status is the job's all the same.
+pub(crate) fn tell(command: &str, what: &dyn fmt::Display) {
     // In one piece: the ranks write to the same place meanwhile.
-    let line = format!("hydrant run: {what}\n");
+    let line = format!("hydrant {command}: {what}\n");
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
@@ -190,8 +188,14 @@ fn conduit_in_force() -> Option<ConduitKind> {
     env::var("HYDRANT_CONDUIT").ok()?.trim().parse().ok()
 }
 
+/// Returns the folder of this command.
+pub(crate) fn beside() -> Option<PathBuf> {
+    let own = env::current_exe().ok()?;
+    own.parent().map(Path::to_owned)
+}
+
 /// Where this command was built, which it may have left since.
-fn workspace() -> PathBuf {
+pub(crate) fn workspace() -> PathBuf {
     let mut root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     root.pop();
     root.pop();

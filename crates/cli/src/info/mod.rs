@@ -11,9 +11,9 @@ use hydrant_conduit::{Cost, Error, Registration};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::format::Format;
-use crate::machine::{Fact, Machine, fact};
-use crate::units;
+use hydrant_report::format::Format;
+use hydrant_report::machine::{Fact, Machine, fact};
+use hydrant_report::units;
 
 /// What `hydrant info` may be told.
 #[derive(Debug, Args)]

@@ -9,9 +9,14 @@ use rustix::fs::Access;
 
 use super::{Event, LaunchError, Spec, workspace};
 
-/// The file to run: a path as given; else beside `hydrant`, where its workspace's
-/// own programs are built as needed; else in `PATH`.
-pub(super) fn program(spec: &Spec, report: &mut dyn FnMut(Event)) -> Result<PathBuf, LaunchError> {
+/// Returns the file to run for [`Spec::program`].
+///
+/// A path is taken as given. A name is looked for in [`Spec::beside`], where the programs of [`Spec::workspace`] are
+/// built as needed, and then in `PATH`.
+///
+/// # Errors
+/// [`LaunchError`] if there is no such file, if it may not be run or if it could not be built.
+pub fn program(spec: &Spec, report: &mut dyn FnMut(Event)) -> Result<PathBuf, LaunchError> {
     let name = spec.program.as_os_str();
     if name.as_bytes().contains(&b'/') {
         let path = PathBuf::from(name);

@@ -14,13 +14,17 @@ use std::time::SystemTime;
 
 use super::{Event, LaunchError};
 
-/// The package whose binaries are the programs.
-const PACKAGE: &str = "hydrant-apps";
+/// The package of the program `hydrant bench`, which has its name.
+const BENCH: &str = "hydrant-bench";
+
+/// The package of all other programs.
+const APPS: &str = "hydrant-apps";
 
 /// A program of the workspace, and where its build goes.
 #[derive(Debug)]
 pub(super) struct Program {
     name: String,
+    package: &'static str,
     binary: PathBuf,
     workspace: PathBuf,
     target: PathBuf,
@@ -32,12 +36,7 @@ impl Program {
     /// The program `name`, if the workspace has its source and `beside` is where cargo puts binaries.
     pub(super) fn find(name: &OsStr, beside: &Path, workspace: &Path) -> Option<Program> {
         let name = name.to_str()?;
-        let sources = workspace.join("apps/src/bin");
-        let has_source = sources.join(format!("{name}.rs")).is_file()
-            || sources.join(name).join("main.rs").is_file();
-        if !has_source {
-            return None;
-        }
+        let package = package(name, workspace)?;
         // TARGET/PROFILE, or TARGET/TRIPLE/PROFILE when cross-compiled.
         let profile = beside.file_name()?.to_str()?.to_owned();
         let parent = beside.parent()?;
@@ -51,6 +50,7 @@ impl Program {
         };
         Some(Program {
             name: name.to_owned(),
+            package,
             binary: beside.join(name),
             workspace: workspace.into(),
             target: target.into(),
@@ -71,7 +71,7 @@ impl Program {
             "release" => drop(command.arg("--release")),
             other => drop(command.args(["--profile", other])),
         }
-        command.args(["-p", PACKAGE, "--bin", &self.name]);
+        command.args(["-p", self.package, "--bin", &self.name]);
         let shown = shown(&command);
         command.arg("--target-dir").arg(&self.target);
         if let Some(triple) = &self.triple {
@@ -110,6 +110,15 @@ impl Program {
         sources(&list)
             .all(|source| modified(Path::new(&source)).is_ok_and(|changed| changed <= built))
     }
+}
+
+/// Returns the package of a program, if the workspace has its source.
+fn package(name: &str, workspace: &Path) -> Option<&'static str> {
+    let (package, source) = match name {
+        BENCH => (BENCH, "crates/bench/src/main.rs".to_owned()),
+        _ => (APPS, format!("apps/src/bin/{name}.rs")),
+    };
+    workspace.join(source).is_file().then_some(package)
 }
 
 fn modified(path: &Path) -> std::io::Result<SystemTime> {

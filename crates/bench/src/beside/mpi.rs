@@ -1,0 +1,277 @@
+//! MPICH and Open MPI of Debian: whether they are here, and what they say.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+use super::rows::Sample;
+use crate::measure::Plan;
+use crate::row::Other;
+
+/// The program.
+const SOURCE: &str = include_str!("bench.c");
+
+/// An MPI, by its commands.
+#[derive(Debug)]
+struct Mpi {
+    other: Other,
+    compiler: &'static str,
+    launcher: &'static str,
+    options: &'static [&'static str],
+    /// What lets the launcher run where people seldom would.
+    environment: &'static [(&'static str, &'static str)],
+}
+
+const MPIS: [Mpi; 2] = [
+    Mpi {
+        other: Other::Mpich,
+        compiler: "mpicc.mpich",
+        launcher: "mpiexec.mpich",
+        // As the other two launchers do. Its ranks spin without giving the core up: two that the system
+        // puts on one core wait a time slice for each message.
+        options: &["-bind-to", "core"],
+        environment: &[],
+    },
+    Mpi {
+        other: Other::OpenMpi,
+        compiler: "mpicc.openmpi",
+        launcher: "mpiexec.openmpi",
+        // It refuses more ranks than cores else. It then gives the core up in a wait if there are more.
+        options: &["--oversubscribe"],
+        environment: &[
+            ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+            ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+            // It looks for a way to other hosts, though there are none.
+            ("OMPI_MCA_plm_rsh_agent", "sh"),
+        ],
+    },
+];
+
+/// Why nothing can be set beside.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MpiError {
+    /// None of them is installed.
+    #[error(
+        "there is no MPI to set beside: neither mpicc.mpich and mpiexec.mpich nor mpicc.openmpi and \
+         mpiexec.openmpi are here (Debian: apt-get install mpich libmpich-dev openmpi-bin libopenmpi-dev)"
+    )]
+    None,
+    /// The program in C could not be written.
+    #[error("cannot write the program for MPI into {}: {why}", folder.display())]
+    Write {
+        /// Where.
+        folder: PathBuf,
+        /// What the system says.
+        #[source]
+        why: io::Error,
+    },
+    /// A compiler or a launcher could not be started.
+    #[error("cannot start {command}: {why}")]
+    Start {
+        /// Its name.
+        command: &'static str,
+        /// What the system says.
+        #[source]
+        why: io::Error,
+    },
+    /// A compiler or a launcher failed.
+    #[error("{command} failed ({status}):\n{says}")]
+    Failed {
+        /// Its name.
+        command: &'static str,
+        /// Its status.
+        status: std::process::ExitStatus,
+        /// What it says on standard error.
+        says: String,
+    },
+    /// The program said something else than figures.
+    #[error("the program under {command} says no figure but {line:?}")]
+    Unexpected {
+        /// The launcher.
+        command: &'static str,
+        /// What it says.
+        line: String,
+    },
+}
+
+/// What the program is to measure.
+pub(crate) struct Request {
+    /// Its name of the bench.
+    pub(crate) bench: &'static str,
+    pub(crate) ranks: u32,
+    pub(crate) sizes: Vec<u64>,
+    pub(crate) plan: Plan,
+}
+
+/// The programs, compiled for each MPI that is here.
+#[derive(Debug)]
+pub(crate) struct Programs {
+    /// Removed with this.
+    folder: TempDir,
+    here: Vec<&'static Mpi>,
+}
+
+impl Programs {
+    /// Compiles the program for each MPI of those on the path. Says on standard error which is not.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be compiled.
+    pub(crate) fn build() -> Result<Self, MpiError> {
+        let (here, missing) = look_for_all(&env::var_os("PATH").unwrap_or_default());
+        if here.is_empty() {
+            return Err(MpiError::None);
+        }
+        for mpi in missing {
+            // That it cannot be said is no reason to stop.
+            let _ = writeln!(
+                io::stderr(),
+                "{} is not installed ({} and {}): it is not set beside",
+                mpi.other.name(),
+                mpi.compiler,
+                mpi.launcher
+            );
+        }
+        // What a bench that was killed left there has another name.
+        let folder = tempfile::Builder::new().prefix("hydrant-bench-").tempdir();
+        let written = |folder: &Path, why| MpiError::Write {
+            folder: folder.to_owned(),
+            why,
+        };
+        let folder = folder.map_err(|why| written(&env::temp_dir(), why))?;
+        let source = folder.path().join("bench.c");
+        fs::write(&source, SOURCE).map_err(|why| written(folder.path(), why))?;
+        let built = Self { folder, here };
+        for mpi in &built.here {
+            let mut compile = Command::new(mpi.compiler);
+            compile
+                .args(["-O3", "-o"])
+                .arg(built.program(mpi))
+                .arg(&source);
+            output(mpi.compiler, compile)?;
+        }
+        Ok(built)
+    }
+
+    /// What each of them takes.
+    ///
+    /// # Errors
+    /// If one fails, or says something else.
+    pub(crate) fn measure(&self, request: &Request) -> Result<Vec<Sample>, MpiError> {
+        let mut samples = Vec::new();
+        for mpi in &self.here {
+            let sizes: Vec<String> = request.sizes.iter().map(u64::to_string).collect();
+            let mut run = Command::new(mpi.launcher);
+            run.args(mpi.options).envs(mpi.environment.iter().copied());
+            run.args(["-n", &request.ranks.to_string()]);
+            run.arg(self.program(mpi)).arg(request.bench).args([
+                request.plan.repetitions.to_string(),
+                request.plan.warm_up.to_string(),
+                request.plan.batch.as_nanos().to_string(),
+                sizes.join(","),
+            ]);
+            let said = output(mpi.launcher, run)?;
+            for line in String::from_utf8_lossy(&said.stdout).lines() {
+                let sample = Sample::parse(mpi.other, request.bench, request.ranks, line);
+                samples.push(sample.ok_or_else(|| MpiError::Unexpected {
+                    command: mpi.launcher,
+                    line: line.to_owned(),
+                })?);
+            }
+        }
+        Ok(samples)
+    }
+
+    fn program(&self, mpi: &Mpi) -> PathBuf {
+        self.folder.path().join(mpi.other.name().replace(' ', "-"))
+    }
+}
+
+fn output(command: &'static str, mut run: Command) -> Result<Output, MpiError> {
+    let output =
+        (run.stdin(Stdio::null()).output()).map_err(|why| MpiError::Start { command, why })?;
+    match output.status.success() {
+        true => Ok(output),
+        false => Err(MpiError::Failed {
+            command,
+            status: output.status,
+            says: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        }),
+    }
+}
+
+/// Those that are on the path whole, and the others.
+fn look_for_all(path: &OsString) -> (Vec<&'static Mpi>, Vec<&'static Mpi>) {
+    MPIS.iter()
+        .partition(|mpi| is_on(path, mpi.compiler) && is_on(path, mpi.launcher))
+}
+
+fn is_on(path: &OsString, program: &str) -> bool {
+    env::split_paths(path).any(|folder| is_program(&folder.join(program)))
+}
+
+fn is_program(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::metadata(file).is_ok_and(|of| of.is_file() && of.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_on_the_path_and_nowhere_else() {
+        let path = OsString::from("/no/such/folder:/bin:/usr/bin");
+        assert!(is_on(&path, "sh"));
+        assert!(!is_on(&path, "no-such-program"));
+        assert!(!is_on(&OsString::from("/no/such/folder"), "sh"));
+        // A file that is no program.
+        assert!(!is_on(&OsString::from("/etc"), "passwd"));
+    }
+
+    #[test]
+    fn an_mpi_is_there_if_both_its_commands_are() {
+        use std::os::unix::fs::symlink;
+        let folder = env::temp_dir().join(format!("hydrant-mpis-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let path = OsString::from(&folder);
+        let here = || {
+            let (here, missing) = look_for_all(&path);
+            assert_eq!(here.len() + missing.len(), MPIS.len());
+            here.iter().map(|mpi| mpi.other).collect::<Vec<_>>()
+        };
+        let mut found = vec![here()];
+        for command in [
+            "mpicc.openmpi",
+            "mpiexec.openmpi",
+            "mpiexec.mpich",
+            "mpicc.mpich",
+        ] {
+            symlink("/bin/sh", folder.join(command)).unwrap();
+            found.push(here());
+        }
+        fs::remove_dir_all(&folder).unwrap();
+        let (one, both) = (vec![Other::OpenMpi], vec![Other::Mpich, Other::OpenMpi]);
+        assert_eq!(found, [vec![], vec![], one.clone(), one, both]);
+    }
+
+    #[test]
+    fn what_fails_is_told_with_what_it_says() {
+        let mut fail = Command::new("sh");
+        fail.args(["-c", "echo no room >&2; exit 3"]);
+        let told = output("sh", fail).unwrap_err().to_string();
+        assert!(
+            told.contains("sh failed") && told.ends_with("no room"),
+            "{told}"
+        );
+        let missing = output("nowhere", Command::new("/no/such/program")).unwrap_err();
+        assert!(
+            missing.to_string().starts_with("cannot start nowhere"),
+            "{missing}"
+        );
+    }
+}

@@ -1,0 +1,167 @@
+//! Atomics on a peer's word, beside the processor's own on the very same word.
+
+use std::hint::black_box;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use hydrant::Symmetric;
+
+use super::{look, partner_place, round_trip};
+use crate::bare;
+use crate::ensemble::{Ensemble, PARTNER};
+use crate::row::{Goal, Row};
+
+/// All ranks.
+pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
+    let words = e.job.alloc::<u64>(64)?;
+    let reals = e.job.alloc::<f64>(8)?;
+    let peer = PARTNER;
+    // SAFETY: 1. `words` is freed at the end, after the last use; 2. they are used as atomics only.
+    #[allow(unsafe_code)]
+    let place = unsafe { partner_place(&words)? };
+    let word = place.word();
+    let row = |case: &str, [bare, ours]: [f64; 2], goal| {
+        e.row(
+            Row::new("atomics", case, "ns", ours)
+                .bytes(8)
+                .against(bare)
+                .goal_if(goal),
+        )
+    };
+    macro_rules! alone {
+        ($case:literal, $bare:expr, $ours:expr, $goal:expr) => {
+            let ours = $ours;
+            let medians = e.solo(
+                $case,
+                [&mut |count| Ok($bare(word, count)), &mut |count| {
+                    e.timed(count, &ours)
+                }],
+            )?;
+            if let Some(medians) = medians {
+                row($case, medians, $goal)?;
+            }
+        };
+    }
+    let goal = e.uncrowded(Goal::Within(3.0, "ns"));
+    alone!(
+        "fetch_add",
+        bare::fetch_add,
+        |_| words.fetch_add(peer, 0, black_box(1)).map(look),
+        goal
+    );
+    alone!(
+        "add",
+        bare::fetch_add,
+        |_| words.add(peer, 0, black_box(1)),
+        None
+    );
+    alone!(
+        "swap",
+        bare::swap,
+        |i| words.swap(peer, 0, black_box(i)).map(look),
+        None
+    );
+    alone!(
+        "compare_swap",
+        bare::compare_swap,
+        |_| {
+            words
+                .compare_swap(peer, 0, black_box(0), black_box(0))
+                .map(look)
+        },
+        None
+    );
+    alone!(
+        "atomic_load",
+        bare::load,
+        |_| words.atomic_load(peer, 0).map(look),
+        None
+    );
+    alone!(
+        "atomic_store",
+        bare::store,
+        |i| words.atomic_store(peer, 0, black_box(i)),
+        None
+    );
+    alone!(
+        "add, f64",
+        bare::compare_swap,
+        |_| reals.add(peer, 0, black_box(1.0)),
+        None
+    );
+    contended(e, &words, word)?;
+    e.job.free(words)?;
+    e.job.free(reals)?;
+    Ok(())
+}
+
+/// Where the word is not mapped, its owner's NIC does it, if the job is such, and else, for 32 bits
+/// always, its owner's processor, by a message, at best in the time of a bare round trip.
+pub(crate) fn unmapped(e: &Ensemble<'_>) -> hydrant::Result<()> {
+    let words = e.job.alloc::<u64>(64)?;
+    let short = e.job.alloc::<u32>(64)?;
+    let who = match e.job.has_native_atomics() {
+        true => "by the NIC",
+        false => "by a message",
+    };
+    let mut turn = 0;
+    let mut beside = |case: &str, operation: &dyn Fn(u64) -> hydrant::Result<()>| {
+        let medians = e.together(
+            case,
+            [
+                &mut |count| round_trip(e, &mut turn, 8, count),
+                &mut |count| match e.rank() {
+                    0 => e.timed(count, operation),
+                    _ => Ok(Duration::ZERO),
+                },
+            ],
+        )?;
+        if let Some([bare, ours]) = medians {
+            e.row(Row::new("atomics", case, "ns", ours).bytes(8).against(bare))?;
+        }
+        Ok::<_, hydrant::Error>(())
+    };
+    let case = |what: &str| format!("{what}, {who}");
+    beside(&case("fetch_add"), &|_| {
+        words.fetch_add(PARTNER, 0, black_box(1)).map(look)
+    })?;
+    beside("fetch_add of 32 bits, by a message", &|_| {
+        short.fetch_add(PARTNER, 0, black_box(1)).map(look)
+    })?;
+    beside(&case("compare_swap"), &|_| {
+        let zero = black_box(0);
+        words.compare_swap(PARTNER, 0, zero, zero).map(look)
+    })?;
+    beside(&case("atomic_load"), &|_| {
+        words.atomic_load(PARTNER, 0).map(look)
+    })?;
+    let own = match e.job.has_native_atomics() {
+        true => "by the NIC",
+        false => "by the processor",
+    };
+    beside(&format!("fetch_add to an own word, {own}"), &|_| {
+        words.fetch_add(e.job.rank(), 1, black_box(1)).map(look)
+    })?;
+    e.job.free(short)?;
+    e.job.free(words)
+}
+
+/// All ranks at once on one word.
+fn contended(e: &Ensemble<'_>, words: &Symmetric<u64>, word: &AtomicU64) -> hydrant::Result<()> {
+    let case = format!("fetch_add, {} ranks at once", e.job.size());
+    let medians = e.together(
+        &case,
+        [
+            &mut |count| Ok(bare::fetch_add(word, count)),
+            &mut |count| {
+                e.timed(count, |_| {
+                    words.fetch_add(PARTNER, 0, black_box(1)).map(look)
+                })
+            },
+        ],
+    )?;
+    if let Some([bare, ours]) = medians {
+        e.row(Row::new("atomics", case, "ns", ours).bytes(8).against(bare))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,196 @@
+//! Collectives over size, all ranks taking part.
+//!
+//! The root moves on by one rank each time: a root that may leave early then waits in the next
+//! call for what it needs, and the time is that of a whole operation, not of handing it in.
+
+use std::hint::black_box;
+
+use hydrant::{Op, TeamRank};
+
+use super::{round_trip, written};
+use crate::beside;
+use crate::ensemble::Ensemble;
+use crate::measure::Side;
+use crate::row::{Goal, Row};
+
+/// Up to here a collective costs its messages, above it its bytes.
+const SHORT: u64 = 64;
+/// Where memory of the segment is tried, too: what is shorter rides on messages wherever it lies.
+const SHARED: std::ops::RangeInclusive<u64> = 32 << 10..=1 << 20;
+/// Where its copies are judged.
+const JUDGED: u64 = 1 << 20;
+
+/// All ranks.
+pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
+    let sizes = beside::sizes(e.quick || e.registered);
+    // Without a mapping each byte is a message's; such sizes take long and say no more.
+    let sizes = sizes
+        .into_iter()
+        .filter(|size| !e.registered || *size <= JUDGED);
+    for bytes in sizes {
+        sized(e, bytes)?;
+        if !e.registered && SHARED.contains(&bytes) {
+            shared(e, bytes)?;
+        }
+    }
+    Ok(())
+}
+
+/// What a rank must do of its own, at the least, in copies and additions of so many elements.
+#[derive(Clone, Copy)]
+struct Least {
+    copied: usize,
+    added: usize,
+    /// How many times that it may take where copies are judged.
+    times: Option<f64>,
+}
+
+impl Least {
+    fn copies(copied: usize) -> Self {
+        Self {
+            copied,
+            added: 0,
+            times: None,
+        }
+    }
+
+    /// An addition of so many elements, and a copy of as many.
+    fn both(words: usize) -> Self {
+        Self {
+            added: words,
+            ..Self::copies(words)
+        }
+    }
+
+    fn within(self, times: f64) -> Self {
+        Self {
+            times: Some(times),
+            ..self
+        }
+    }
+}
+
+/// Those whose copies are judged, with buffers in exclusive symmetric memory.
+fn shared(e: &Ensemble<'_>, bytes: u64) -> hydrant::Result<()> {
+    let (job, world) = (e.job, e.job.world());
+    let ranks = job.size() as usize;
+    let words = bytes as usize / size_of::<f64>();
+    let mut part = job.exclusive(job.alloc::<f64>(words)?)?;
+    let mut whole = job.exclusive(job.alloc::<f64>(words * ranks)?)?;
+    let mut into = job.exclusive(job.alloc::<f64>(words * ranks)?)?;
+    // No page of it was ever touched.
+    part.fill(0.0);
+    whole.fill(0.0);
+    into.fill(0.0);
+    let least = Least::copies(words).within(1.3);
+    compare(e, "broadcast, symmetric memory", bytes, least, |i| {
+        world.broadcast(TeamRank((i % ranks as u64) as u32), &mut part)
+    })?;
+    let least = Least::both(words - words / ranks).within(1.5);
+    compare(e, "all_reduce, symmetric memory", bytes, least, |_| {
+        world.all_reduce(&mut part, Op::Sum)
+    })?;
+    let least = Least::copies(words * ranks).within(1.3);
+    compare(e, "all_to_all, symmetric memory", bytes, least, |_| {
+        world.all_to_all_into(&whole, &mut into)
+    })?;
+    for memory in [part, whole, into] {
+        job.free(job.share(memory)?)?;
+    }
+    Ok(())
+}
+
+/// Every collective with so many bytes from or to each rank.
+fn sized(e: &Ensemble<'_>, bytes: u64) -> hydrant::Result<()> {
+    let world = e.job.world();
+    let ranks = e.job.size();
+    let words = bytes as usize / size_of::<f64>();
+    let all = words * ranks as usize;
+    let root = |i: u64| TeamRank((i % u64::from(ranks)) as u32);
+    let mut part = touched(words);
+    let whole = touched(all);
+    let mut into = touched(all);
+    // All but the own part of what is reduced comes from others.
+    let theirs = words - words / ranks as usize;
+    let copies = Least::copies;
+    let least = copies(words).within(1.3);
+    compare(e, "broadcast", bytes, least, |i| {
+        world.broadcast(root(i), &mut part)
+    })?;
+    let least = Least {
+        added: theirs,
+        ..copies(0)
+    };
+    compare(e, "reduce", bytes, least, |i| {
+        world.reduce_in_place(root(i), &mut part, Op::Sum)
+    })?;
+    let least = Least::both(theirs).within(1.5);
+    compare(e, "all_reduce", bytes, least, |_| {
+        world.all_reduce(&mut part, Op::Sum)
+    })?;
+    compare(e, "scan", bytes, copies(words), |_| {
+        world.scan(&mut part, Op::Sum)
+    })?;
+    compare(e, "gather", bytes, copies(words), |i| {
+        world.gather_into(root(i), &part, Some(&mut into))
+    })?;
+    compare(e, "scatter", bytes, copies(words), |i| {
+        world.scatter(root(i), Some(&whole), &mut part)
+    })?;
+    compare(e, "all_gather", bytes, copies(all), |_| {
+        world.all_gather_into(&part, &mut into)
+    })?;
+    let least = copies(all).within(1.3);
+    compare(e, "all_to_all", bytes, least, |_| {
+        world.all_to_all_into(&whole, &mut into)
+    })
+}
+
+/// So many elements in memory that is there: zeros would be pages that were never written, which all are read from
+/// one page of the system's.
+fn touched(words: usize) -> Vec<f64> {
+    vec![1.0; words]
+}
+
+fn compare(
+    e: &Ensemble<'_>,
+    case: &str,
+    bytes: u64,
+    least: Least,
+    mut operation: impl FnMut(u64) -> hydrant::Result<()>,
+) -> hydrant::Result<()> {
+    let mut turn = 0;
+    let room = least.copied.max(least.added);
+    let (from, mut to) = (touched(room), touched(room));
+    let mut bare = |count| match bytes <= SHORT {
+        true => round_trip(e, &mut turn, bytes, count),
+        false if e.network.is_some() => written(e, bytes, count),
+        false => e.timed(count, |_| {
+            to[..least.copied].copy_from_slice(black_box(&from[..least.copied]));
+            let sums = to.iter_mut().zip(black_box(&from));
+            sums.take(least.added).for_each(|(to, from)| *to += *from);
+            black_box(&mut to);
+            Ok(())
+        }),
+    };
+    let what = format!("{case}, {bytes} bytes");
+    let mut ours = |count| e.timed(count, &mut operation);
+    let medians = match bytes <= SHORT || e.network.is_some() {
+        true => e.together(&what, [&mut bare as Side<'_>, &mut ours])?,
+        // One after the other: the copies of the one would leave the caches full of memory that the other does not use.
+        false => (e.together(&what, [&mut bare as Side<'_>])?)
+            .zip(e.together(&what, [&mut ours as Side<'_>])?)
+            .map(|([bare], [ours])| [bare, ours]),
+    };
+    let judged = bytes == JUDGED && !e.registered;
+    let goal = (least.times.filter(|_| judged)).map(Goal::AtMostTimes);
+    if let Some([bare, ours]) = medians {
+        e.row(
+            Row::new("collectives", case, "ns", ours)
+                .bytes(bytes)
+                .against(bare)
+                .goal_if(goal),
+        )?;
+    }
+    Ok(())
+}

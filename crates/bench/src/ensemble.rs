@@ -1,0 +1,288 @@
+//! Measuring with several ranks: rank 0 leads, the others do their parts when told.
+//!
+//! What rank 0 does alone is [`Ensemble::solo`]; what takes several ranks is [`Ensemble::together`],
+//! to which every rank gives the same list of sides. Rank 0 then puts into every rank's memory which
+//! side to run and how often, all of them start from a barrier, and the longest time any rank
+//! reports counts. All that brings the ranks together is outside of what is timed.
+
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+use hydrant::{Job, Rank, Symmetric};
+use hydrant_verbs::Bare;
+
+use crate::bare::{WINDOW, Wait, Window};
+use crate::error::BenchError;
+use crate::measure::{Plan, Side};
+use crate::network;
+use crate::report::{Event, Sender};
+use crate::row::{Goal, Row};
+
+/// The rank beside rank 0 in everything that takes two.
+pub(crate) const PARTNER: Rank = Rank(1);
+
+/// The ranks of a job that measures.
+pub(crate) struct Ensemble<'j> {
+    /// The job.
+    pub(crate) job: &'j Job,
+    /// Fewer sizes.
+    pub(crate) quick: bool,
+    /// Memory for the bare references, shared by all ranks.
+    pub(crate) window: Window,
+    /// How the two ranks of a bare reference wait for one another.
+    pub(crate) wait: Wait,
+    /// A core for both to share where they have to hand it over.
+    pub(crate) core: usize,
+    /// Whether time passes as the network says.
+    pub(crate) is_virtual: bool,
+    /// Ranks for each core.
+    pub(crate) crowding: f64,
+    /// Whether memory must be registered here.
+    pub(crate) registered: bool,
+    /// The bare network between rank 0 and its partner, where it is one of RDMA NICs.
+    pub(crate) network: Option<RefCell<Bare>>,
+    plan: Plan,
+    /// Two words that rank 0 says something with, then a word for each rank to answer with.
+    control: Symmetric<u64>,
+    /// On rank 0.
+    sender: Option<Sender>,
+}
+
+/// What [`Ensemble::new`] is told by the command that started the ranks.
+pub(crate) struct Setup<'s> {
+    /// The way back to that command.
+    pub(crate) report: &'s str,
+    /// Cores the job may use.
+    pub(crate) cores: u32,
+    /// How much to measure.
+    pub(crate) plan: Plan,
+    /// Fewer sizes.
+    pub(crate) quick: bool,
+}
+
+/// Says how much time has passed: a network in virtual time has its own.
+pub(crate) enum Watch<'j> {
+    Real(Instant),
+    Virtual(&'j Job, Duration),
+}
+
+impl Watch<'_> {
+    #[inline(always)]
+    pub(crate) fn elapsed(&self) -> Duration {
+        match self {
+            Self::Real(since) => since.elapsed(),
+            Self::Virtual(job, since) => job.now().saturating_sub(*since),
+        }
+    }
+}
+
+impl<'j> Ensemble<'j> {
+    /// Brings the ranks together. Collective, as everything here.
+    pub(crate) fn new(job: &'j Job, setup: &Setup<'_>) -> hydrant::Result<Self> {
+        let leads = job.rank() == Rank(0);
+        let sender = match leads {
+            true => Some(Sender::open(setup.report).map_err(BenchError::Report)?),
+            false => None,
+        };
+        let own = match leads {
+            true => Some(Window::create(WINDOW).map_err(BenchError::Window)?),
+            false => None,
+        };
+        let control = job.alloc::<u64>(2 + job.size() as usize)?;
+        let address = say(job, &control, own.as_ref().map_or([0; 2], Window::address))?;
+        let window = match own {
+            Some(window) => window,
+            None => Window::open(address[0], address[1], WINDOW).map_err(BenchError::Window)?,
+        };
+        let core = say(job, &control, [rustix::thread::sched_getcpu() as u64, 0])?[0] as usize;
+        let crowding = f64::from(job.size()) / f64::from(setup.cores.max(1));
+        Ok(Ensemble {
+            job,
+            quick: setup.quick,
+            window,
+            wait: if crowding <= 1.0 {
+                Wait::Spin
+            } else {
+                Wait::Yield
+            },
+            core,
+            crowding,
+            is_virtual: job.conduit().name == "sim",
+            registered: job.conduit().registration.is_some(),
+            network: network::connect(job)?,
+            plan: setup.plan,
+            control,
+            sender,
+        })
+    }
+
+    /// Runs `op` so often and says how long that took, in virtual time where the network has that.
+    #[inline(always)]
+    pub(crate) fn timed(
+        &self,
+        count: u64,
+        mut op: impl FnMut(u64) -> hydrant::Result<()>,
+    ) -> hydrant::Result<Duration> {
+        let watch = self.watch();
+        for i in 0..count {
+            op(i)?;
+        }
+        Ok(watch.elapsed())
+    }
+
+    /// A watch that begins now.
+    #[inline(always)]
+    pub(crate) fn watch(&self) -> Watch<'j> {
+        match self.is_virtual {
+            true => Watch::Virtual(self.job, self.job.now()),
+            false => Watch::Real(Instant::now()),
+        }
+    }
+
+    /// Measures what rank 0 does alone, while the others sleep in a barrier.
+    /// The medians, on rank 0.
+    pub(crate) fn solo<const N: usize>(
+        &self,
+        what: &str,
+        sides: [Side<'_>; N],
+    ) -> hydrant::Result<Option<[f64; N]>> {
+        let medians = match self.sender {
+            Some(_) => Some(self.alone(what, sides)?),
+            None => None,
+        };
+        self.job.barrier()?;
+        Ok(medians)
+    }
+
+    /// As [`solo`](Self::solo), called on rank 0 alone: the medians.
+    pub(crate) fn alone<const N: usize>(
+        &self,
+        what: &str,
+        mut sides: [Side<'_>; N],
+    ) -> hydrant::Result<[f64; N]> {
+        self.next(what)?;
+        let medians = self.plan.alone(&mut sides)?;
+        Ok(medians.try_into().expect("a median of each side"))
+    }
+
+    /// Measures what several ranks do together. Each side is what this rank does in it; one that
+    /// only answers reports no time. The medians, on rank 0.
+    pub(crate) fn together<const N: usize>(
+        &self,
+        what: &str,
+        sides: [Side<'_>; N],
+    ) -> hydrant::Result<Option<[f64; N]>> {
+        match self.sender {
+            Some(_) => self.lead(what, sides).map(Some),
+            None => self.follow(sides).map(|()| None),
+        }
+    }
+
+    fn lead<const N: usize>(&self, what: &str, sides: [Side<'_>; N]) -> hydrant::Result<[f64; N]> {
+        self.next(what)?;
+        let mut number = 0;
+        let mut led = sides.map(|side| {
+            let own = number;
+            number += 1;
+            move |count| {
+                self.command([own, count])?;
+                self.longest(side(count)?)
+            }
+        });
+        let mut sides = led.each_mut().map(|side| side as Side<'_>);
+        let medians = self.plan.in_turns(&mut sides)?;
+        self.command([N as u64, 0])?;
+        let mut array = [f64::NAN; N];
+        array.copy_from_slice(&medians);
+        Ok(array)
+    }
+
+    fn follow<const N: usize>(&self, mut sides: [Side<'_>; N]) -> hydrant::Result<()> {
+        loop {
+            let [number, count] = self.command([0; 2])?;
+            match sides.get_mut(number as usize) {
+                Some(side) => self.longest(side(count)?)?,
+                None => return Ok(()),
+            };
+        }
+    }
+
+    /// Which side to run how often: what rank 0 says.
+    fn command(&self, command: [u64; 2]) -> hydrant::Result<[u64; 2]> {
+        say(self.job, &self.control, command)
+    }
+
+    fn longest(&self, took: Duration) -> hydrant::Result<Duration> {
+        let nanos = self.gather(took.as_nanos() as u64)?;
+        Ok(Duration::from_nanos(nanos.into_iter().max().unwrap_or(0)))
+    }
+
+    /// A number from every rank; nothing on ranks other than 0.
+    pub(crate) fn gather(&self, number: u64) -> hydrant::Result<Vec<u64>> {
+        self.control
+            .put_value(Rank(0), 2 + self.job.rank().index(), number)?;
+        self.job.barrier()?;
+        let mut numbers = Vec::new();
+        if self.sender.is_some() {
+            numbers.resize(self.job.size() as usize, 0);
+            self.control.local()?.read(2, &mut numbers)?;
+        }
+        self.job.barrier()?;
+        Ok(numbers)
+    }
+
+    /// Tells what comes next, for the progress bar.
+    pub(crate) fn next(&self, what: &str) -> hydrant::Result<()> {
+        self.tell(&Event::Next(what.to_owned()))
+    }
+
+    /// Tells a row; only rank 0's counts.
+    pub(crate) fn row(&self, row: Row) -> hydrant::Result<()> {
+        self.tell(&Event::Row(row))
+    }
+
+    fn tell(&self, event: &Event) -> hydrant::Result<()> {
+        match &self.sender {
+            Some(sender) => Ok(sender.tell(event).map_err(BenchError::Report)?),
+            None => Ok(()),
+        }
+    }
+
+    /// The goal, if every rank has a core: goals are stated for that.
+    pub(crate) fn uncrowded(&self, goal: Goal) -> Option<Goal> {
+        (self.crowding <= 1.0).then_some(goal)
+    }
+
+    /// This rank's number.
+    pub(crate) fn rank(&self) -> u32 {
+        self.job.rank().0
+    }
+
+    /// Every size from `least` to `most` in steps of two; a few of them if it must be quick, or
+    /// where every operation takes long.
+    pub(crate) fn sizes(&self, least: u64, most: u64) -> Vec<u64> {
+        sizes(least, most, self.quick || self.registered)
+    }
+}
+
+/// Every size from `least` to `most` in steps of two, or a few of them.
+pub(crate) fn sizes(least: u64, most: u64, few: bool) -> Vec<u64> {
+    const FEW: [u64; 5] = [8, 64, 4 << 10, 64 << 10, 1 << 20];
+    let sizes = std::iter::successors(Some(least), |size| Some(size * 2));
+    let sizes = sizes.take_while(|size| *size <= most);
+    sizes.filter(|size| !few || FEW.contains(size)).collect()
+}
+
+/// What rank 0 says, to every rank. It ends in a barrier: all go on from there together, and what
+/// is said next does not come before this was read.
+fn say(job: &Job, control: &Symmetric<u64>, mut words: [u64; 2]) -> hydrant::Result<[u64; 2]> {
+    if job.rank() == Rank(0) {
+        for rank in job.ranks() {
+            control.put(rank, 0, &words)?;
+        }
+    }
+    job.barrier()?;
+    control.local()?.read(0, &mut words)?;
+    job.barrier()?;
+    Ok(words)
+}

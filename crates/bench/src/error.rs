@@ -1,0 +1,26 @@
+//! Errors of the ranks of a measurement.
+
+use std::io;
+
+/// Why a rank could not measure, other than by a failure of Hydrant.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BenchError {
+    /// The memory for the bare references could not be made or found.
+    #[error("cannot share memory for the bare references: {0}")]
+    Window(#[source] io::Error),
+    /// The way back to `hydrant bench` is closed.
+    #[error("cannot report to `hydrant bench`: {0}")]
+    Report(#[source] io::Error),
+    /// The bare network could not be had, or failed.
+    #[error("the bare network beside the job's own: {0}")]
+    Network(#[source] io::Error),
+    /// The memory in use could not be read.
+    #[error("cannot read the memory in use from /proc/self/smaps_rollup: {0}")]
+    Memory(#[source] io::Error),
+}
+
+impl From<BenchError> for hydrant::Error {
+    fn from(error: BenchError) -> Self {
+        hydrant::Error::other(error)
+    }
+}

@@ -1,0 +1,176 @@
+//! `hydrant bench`: what Hydrant's operations cost beside what the bare machine does.
+//!
+//! The command `hydrant-bench`, which `hydrant bench` starts, starts itself again as the ranks of a job, through the
+//! launcher that `hydrant run` uses, with `rank` as its first argument. Rank 0 leads the measurement and tells every row to the
+//! command through a pipe; the command prints and draws. [`measure`] times, [`bare`] is what
+//! everything is set beside, [`cases`] has one file for each bench.
+
+mod args;
+#[allow(unsafe_code)]
+mod bare;
+mod beside;
+mod cases;
+mod derived;
+mod ensemble;
+mod error;
+mod jobs;
+mod measure;
+mod network;
+mod peers;
+mod picture;
+mod print;
+mod rank;
+mod report;
+mod row;
+mod suite;
+
+use std::env;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+
+use hydrant_report::format::Format;
+use hydrant_report::machine::Machine;
+use hydrant_report::plot::PictureFile;
+use hydrant_report::status::{status, strict_status};
+
+use args::{BenchArgs, Network};
+use beside::{Beside, MpiError};
+use jobs::JobError;
+use rank::{RANK, RankArgs};
+use row::Row;
+
+/// Measure what operations cost beside what the bare machine does.
+#[derive(Debug, Parser)]
+#[command(name = "hydrant bench", bin_name = "hydrant bench", version)]
+struct Command {
+    #[command(flatten)]
+    args: BenchArgs,
+}
+
+/// A rank of a measurement; started by the command itself.
+#[derive(Debug, Parser)]
+struct RankCommand {
+    #[command(flatten)]
+    args: RankArgs,
+}
+
+fn main() -> ExitCode {
+    if env::args_os().nth(1).is_some_and(|first| first == RANK) {
+        let rank = RankCommand::parse_from(env::args_os().skip(1));
+        return status(hydrant::log_to_stderr().and_then(|()| rank::run(&rank.args)));
+    }
+    // Its errors may be of pipes between the ranks that it starts.
+    strict_status(run(&Command::parse().args))
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    /// A job could not be started, or failed.
+    #[error(transparent)]
+    Job(#[from] JobError),
+    /// What stands beside the measurement takes no virtual time.
+    #[error(
+        "`hydrant bench {bench}` compares with what takes real time, and on a simulated network there is none: \
+         rma, messages, armci and strategies can be measured there"
+    )]
+    RealTime {
+        /// What was to be measured.
+        bench: String,
+    },
+    /// Nothing of the others is like it.
+    #[error(
+        "`hydrant bench {bench}` has nothing of MPI's beside it: barrier, collectives and messages have, on shared memory"
+    )]
+    NothingBeside {
+        /// What was to be measured.
+        bench: String,
+    },
+    /// The others cannot be measured.
+    #[error(transparent)]
+    Beside(#[from] MpiError),
+    /// The result could not be printed.
+    #[error("cannot print the result: {0}")]
+    Print(#[source] io::Error),
+    /// The picture could not be drawn.
+    #[error("cannot draw into {}: {why}", path.display())]
+    Plot {
+        /// The file asked for.
+        path: PathBuf,
+        /// What was in the way.
+        why: String,
+    },
+}
+
+/// Measures, prints and draws.
+fn run(args: &BenchArgs) -> Result<(), RunError> {
+    let name = || {
+        let bench = args.bench.to_possible_value();
+        bench.map_or_else(String::new, |bench| bench.get_name().to_owned())
+    };
+    if args.is_played() && args.bench.is_of_real_time() {
+        return Err(RunError::RealTime { bench: name() });
+    }
+    let is_like_others = beside::has(args.bench) && args.network() == Network::Mapped;
+    if args.beside.is_some() && !is_like_others {
+        return Err(RunError::NothingBeside { bench: name() });
+    }
+    let machine = Machine::here();
+    if let Some(file) = &args.plot {
+        (file.reserve()).map_err(|error| cannot_draw(file, error.to_string()))?;
+    }
+    let others = match args.beside {
+        Some(Beside::Mpi) => Some(beside::Programs::build()?),
+        None => None,
+    };
+    let mut rows = jobs::measure(args, machine.cores_allowed as u32, others.as_ref())?;
+    if args.beside.is_none() {
+        derived::insert(&mut rows);
+    }
+    print(args, &machine, &rows).map_err(RunError::Print)?;
+    if let Some(file) = &args.plot {
+        draw(args, file, &rows, &machine)?;
+    }
+    Ok(())
+}
+
+fn print(args: &BenchArgs, machine: &Machine, rows: &[Row]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match args.format {
+        Format::Json => {
+            for row in rows {
+                writeln!(out, "{}", serde_json::to_string(row)?)?;
+            }
+        }
+        Format::Table => {
+            writeln!(out, "{}\n", print::header(machine, args.n))?;
+            write!(
+                out,
+                "{}",
+                print::tables(rows, &args.peer()?, args.network())
+            )?;
+        }
+    }
+    out.flush()
+}
+
+fn draw(
+    args: &BenchArgs,
+    file: &PictureFile,
+    rows: &[Row],
+    machine: &Machine,
+) -> Result<(), RunError> {
+    let peer = (args.peer()).map_err(|error| cannot_draw(file, error.to_string()))?;
+    let figure = picture::figure(rows, &peer, machine.line());
+    (file.write(&figure)).map_err(|error| cannot_draw(file, error.to_string()))
+}
+
+fn cannot_draw(file: &PictureFile, why: String) -> RunError {
+    RunError::Plot {
+        path: file.path().to_owned(),
+        why,
+    }
+}

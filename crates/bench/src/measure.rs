@@ -1,0 +1,256 @@
+//! Timing: batches long enough for the clock, warm-up, medians, and the sides of a ratio in turns.
+//!
+//! A side runs `n` operations and says how long they took. Sides are sampled one after the other in
+//! every repetition (reference, ours, reference, ours, …), so a machine that slows down in the
+//! middle slows all of them, and ratios survive where absolute figures do not.
+
+use std::time::Duration;
+
+use crate::args::REPETITIONS;
+
+/// A side of a comparison: runs so many operations and returns the time they took.
+pub(crate) type Side<'s, E = hydrant::Error> = &'s mut dyn FnMut(u64) -> Result<Duration, E>;
+
+/// More operations than any batch needs: a side that reports no time must not run for ever.
+const MAX_OPERATIONS: u64 = 1 << 24;
+
+/// How much to measure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    /// Repetitions that count.
+    pub(crate) repetitions: usize,
+    /// Repetitions before them that do not.
+    pub(crate) warm_up: usize,
+    /// The least a batch should take, so that reading the clock is nothing beside it.
+    pub(crate) batch: Duration,
+    /// Whether operations take so long that each can be timed by itself, where one rank does
+    /// them alone.
+    pub(crate) singly: bool,
+}
+
+impl Plan {
+    /// The plan for so many repetitions; `quick` is for seeing that it works.
+    pub(crate) fn new(repetitions: Option<usize>, quick: bool) -> Self {
+        let (usual, warm_up, micros) = if quick {
+            (5, 1, 50)
+        } else {
+            (REPETITIONS as usize, 5, 200)
+        };
+        Plan {
+            repetitions: repetitions.unwrap_or(usual).max(1),
+            warm_up,
+            batch: Duration::from_micros(micros),
+            singly: false,
+        }
+    }
+
+    /// The same for a network, whose operations take microseconds and more. Where kernels and
+    /// threads take part in them, one that met with another that was about to sleep says nothing
+    /// of the rest: a batch is long, and its operations are samples of their own, as perftest
+    /// takes them.
+    pub(crate) fn of_a_network(repetitions: Option<usize>, quick: bool) -> Self {
+        let (usual, warm_up, millis) = if quick { (5, 1, 5) } else { (21, 2, 10) };
+        Plan {
+            repetitions: repetitions.unwrap_or(usual).max(1),
+            warm_up,
+            batch: Duration::from_millis(millis),
+            singly: true,
+        }
+    }
+
+    /// Operations that fill a batch of this side.
+    fn calibrate<E>(&self, side: Side<'_, E>) -> Result<u64, E> {
+        let mut count = 1;
+        loop {
+            let mut took = side(count)?;
+            // The best of three: one batch that was preempted must not pass for a long one.
+            if took * 8 >= self.batch {
+                took = took.min(side(count)?).min(side(count)?);
+            }
+            if took >= self.batch || count >= MAX_OPERATIONS {
+                return Ok(count);
+            }
+            // From an eighth of the batch on the estimate can be trusted; below, keep doubling.
+            count = if took * 8 >= self.batch {
+                let scale = self.batch.as_secs_f64() / took.as_secs_f64();
+                ((count as f64 * scale).ceil() as u64 + 1).min(MAX_OPERATIONS)
+            } else {
+                (count * 2).min(MAX_OPERATIONS)
+            };
+        }
+    }
+
+    /// Median time of one operation of each side, which runs alone, in nanoseconds.
+    pub(crate) fn alone<E>(&self, sides: &mut [Side<'_, E>]) -> Result<Vec<f64>, E> {
+        if !self.singly {
+            return self.in_turns(sides);
+        }
+        let mut counts = Vec::with_capacity(sides.len());
+        for side in sides.iter_mut() {
+            counts.push(self.calibrate(&mut **side)?);
+        }
+        let mut samples = vec![Vec::new(); sides.len()];
+        for repetition in 0..self.warm_up + self.repetitions {
+            for (i, side) in sides.iter_mut().enumerate() {
+                for _ in 0..counts[i] {
+                    let took = side(1)?;
+                    if repetition >= self.warm_up {
+                        samples[i].push(took.as_secs_f64() * 1e9);
+                    }
+                }
+            }
+        }
+        Ok(samples.iter_mut().map(|samples| median(samples)).collect())
+    }
+
+    /// Median time of one operation of each side, by batches, in nanoseconds.
+    pub(crate) fn in_turns<E>(&self, sides: &mut [Side<'_, E>]) -> Result<Vec<f64>, E> {
+        let mut counts = Vec::with_capacity(sides.len());
+        for side in sides.iter_mut() {
+            counts.push(self.calibrate(&mut **side)?);
+        }
+        let mut samples = vec![Vec::with_capacity(self.repetitions); sides.len()];
+        for repetition in 0..self.warm_up + self.repetitions {
+            for (i, side) in sides.iter_mut().enumerate() {
+                let took = side(counts[i])?;
+                if repetition >= self.warm_up {
+                    samples[i].push(took.as_secs_f64() * 1e9 / counts[i] as f64);
+                }
+            }
+        }
+        Ok(samples.iter_mut().map(|samples| median(samples)).collect())
+    }
+}
+
+/// The middle of the samples, or the mean of the two in the middle; NaN of none.
+pub(crate) fn median(samples: &mut [f64]) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    let middle = samples.len() / 2;
+    match samples.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => samples[middle],
+        _ => (samples[middle - 1] + samples[middle]) / 2.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::convert::Infallible;
+
+    #[test]
+    fn median_of_odd_even_and_none() {
+        assert_eq!(median(&mut [3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&mut [4.0, 1.0, 3.0, 2.0]), 2.5);
+        assert!(median(&mut []).is_nan());
+    }
+
+    #[test]
+    fn median_ignores_the_one_that_was_preempted() {
+        assert_eq!(median(&mut [5.0, 5.0, 90_000.0]), 5.0);
+    }
+
+    #[test]
+    fn batch_is_filled_and_the_time_of_one_operation_comes_out() {
+        let plan = Plan {
+            repetitions: 3,
+            warm_up: 1,
+            batch: Duration::from_micros(50),
+            singly: false,
+        };
+        let mut largest = 0;
+        let mut ours = |n: u64| {
+            largest = largest.max(n);
+            Ok::<_, Infallible>(Duration::from_nanos(7 * n))
+        };
+        let medians = plan.in_turns(&mut [&mut ours]).unwrap();
+        assert!((medians[0] - 7.0).abs() < 0.01, "{medians:?}");
+        assert!(largest * 7 >= 50_000 && largest * 7 < 60_000, "{largest}");
+    }
+
+    #[test]
+    fn sides_take_turns_and_drift_cancels_in_the_ratio() {
+        let plan = Plan {
+            repetitions: 21,
+            warm_up: 2,
+            batch: Duration::from_micros(1),
+            singly: false,
+        };
+        let clock = std::cell::Cell::new(0u32);
+        // Both slow down with every batch anyone runs; the second is always twice the first.
+        let drift = |times: u64| {
+            let clock = &clock;
+            move |n: u64| {
+                clock.set(clock.get() + 1);
+                Ok::<_, Infallible>(Duration::from_nanos(
+                    n * times * u64::from(10_000 + 10 * clock.get()),
+                ))
+            }
+        };
+        let medians = plan.in_turns(&mut [&mut drift(1), &mut drift(2)]).unwrap();
+        assert!((medians[1] / medians[0] - 2.0).abs() < 0.01, "{medians:?}");
+    }
+
+    #[test]
+    fn a_preempted_first_batch_does_not_make_the_batches_short() {
+        let plan = Plan {
+            repetitions: 3,
+            warm_up: 0,
+            batch: Duration::from_micros(50),
+            singly: false,
+        };
+        let (mut calls, mut last) = (0, 0);
+        let mut side = |n: u64| {
+            (calls, last) = (calls + 1, n);
+            let preempted = if calls == 1 {
+                Duration::from_millis(10)
+            } else {
+                Duration::ZERO
+            };
+            Ok::<_, Infallible>(preempted + Duration::from_nanos(3 * n))
+        };
+        plan.in_turns(&mut [&mut side]).unwrap();
+        assert!(last * 3 >= 50_000, "{last}");
+    }
+
+    #[test]
+    fn an_operation_that_met_with_trouble_is_one_sample_of_many() {
+        let plan = Plan {
+            singly: true,
+            ..Plan::new(Some(3), true)
+        };
+        let mut calls = 0_u64;
+        let mut side = |n: u64| {
+            calls += 1;
+            let trouble = if calls.is_multiple_of(10) {
+                1_000_000
+            } else {
+                0
+            };
+            Ok::<_, Infallible>(Duration::from_nanos(9_000 * n + trouble))
+        };
+        assert_eq!(plan.alone(&mut [&mut side]).unwrap(), [9_000.0]);
+        assert!(calls > 10, "{calls}");
+    }
+
+    #[test]
+    fn a_side_that_reports_no_time_ends() {
+        let plan = Plan {
+            repetitions: 1,
+            warm_up: 0,
+            batch: Duration::from_micros(50),
+            singly: false,
+        };
+        let mut nothing = |_| Ok::<_, Infallible>(Duration::ZERO);
+        assert_eq!(plan.in_turns(&mut [&mut nothing]).unwrap(), [0.0]);
+    }
+
+    #[test]
+    fn errors_come_through() {
+        let mut broken = |_| Err("peer lost");
+        assert_eq!(
+            Plan::new(None, true).in_turns(&mut [&mut broken]),
+            Err("peer lost")
+        );
+    }
+}

@@ -1,0 +1,81 @@
+//! What other systems measure, from the files beside this one: two ranks on two cores of the same
+//! kind of machine, not the same run. They are for orientation; ratios are never made of them.
+
+use serde::Deserialize;
+
+use crate::row::Row;
+
+/// One figure of a peer.
+#[derive(Debug, Deserialize)]
+struct Figure {
+    bench: String,
+    case: String,
+    bytes: Option<u64>,
+    unit: String,
+    figure: f64,
+}
+
+/// A peer on one network.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    /// Whose figures these are.
+    pub(crate) name: &'static str,
+    figures: Vec<Figure>,
+}
+
+impl Peer {
+    /// Who was measured on shared memory.
+    pub(crate) fn mapped() -> serde_json::Result<Self> {
+        Self::with("GASNet-EX smp", include_str!("peers/smp.json"))
+    }
+
+    /// Who was measured on a network that needs registration, by its name: on soft-RoCE in the virtual machine. On
+    /// others, somebody without figures.
+    pub(crate) fn registered(network: &str) -> serde_json::Result<Self> {
+        match network {
+            "verbs" => Self::with("GASNet-EX ibv", include_str!("peers/ibv.json")),
+            _ => Self::with("GASNet-EX", "[]"),
+        }
+    }
+
+    fn with(name: &'static str, figures: &str) -> serde_json::Result<Self> {
+        let figures = serde_json::from_str(figures)?;
+        Ok(Self { name, figures })
+    }
+
+    /// The figure for the same case, if it is known.
+    pub(crate) fn beside(&self, row: &Row) -> Option<f64> {
+        let same = |figure: &&Figure| {
+            figure.bench == row.bench
+                && figure.case == row.case
+                && figure.unit == row.unit
+                && (figure.bytes.is_none() || figure.bytes == row.bytes)
+        };
+        self.figures.iter().find(same).map(|figure| figure.figure)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_found_by_case_size_and_unit() {
+        let peer = Peer::mapped().unwrap();
+        let put = |bytes, unit| peer.beside(&Row::new("rma", "put", unit, 1.0).bytes(bytes));
+        assert_eq!(put(8, "ns"), Some(3.0));
+        assert_eq!(put(16, "ns"), None);
+        assert_eq!(put(8, "GB/s"), None);
+        let short = Row::new("am", "short round trip", "ns", 1.0).bytes(0);
+        assert_eq!(peer.beside(&short), Some(600.0));
+    }
+
+    #[test]
+    fn each_network_has_its_own() {
+        let miss = Row::new("rma", "put, miss", "ns", 1.0).bytes(8);
+        let on = |network| Peer::registered(network).unwrap().beside(&miss);
+        assert_eq!(on("verbs"), Some(122_000.0));
+        assert_eq!(on("smp+pin"), None);
+        assert_eq!(Peer::mapped().unwrap().beside(&miss), None);
+    }
+}

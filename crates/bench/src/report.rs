@@ -1,0 +1,111 @@
+//! How rank 0 tells the command that started it what it measured: lines of JSON through a pipe.
+//!
+//! The ranks' own standard output belongs to the launcher, which prefixes it. The pipe is opened
+//! by its path under `/proc`, so it has no name that could be left behind.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use serde::{Deserialize, Serialize};
+
+use crate::row::Row;
+
+/// The reason why no process is found by its number.
+pub(crate) const NOT_OURS: &str = "/proc is not there or is of another PID namespace, and processes of the bench find each other by it";
+
+/// What is told.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Event {
+    /// What is measured next.
+    Next(String),
+    /// What was measured.
+    Row(Row),
+    /// The job is over; written by the receiver itself.
+    Over,
+}
+
+/// The telling end, on rank 0.
+#[derive(Debug)]
+pub(crate) struct Sender(File);
+
+impl Sender {
+    /// Opens the pipe at the path its [`Receiver`] gave.
+    pub(crate) fn open(path: &str) -> io::Result<Self> {
+        File::options().write(true).open(path).map(Sender)
+    }
+
+    /// Tells `event`.
+    pub(crate) fn tell(&self, event: &Event) -> io::Result<()> {
+        let mut line = serde_json::to_vec(event)?;
+        line.push(b'\n');
+        // One write of at most a pipe's atomic size: events of two ranks never mix.
+        (&self.0).write_all(&line)
+    }
+}
+
+/// The hearing end, in the command.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    read: BufReader<File>,
+    /// Keeps the pipe open between jobs.
+    write: OwnedFd,
+}
+
+impl Receiver {
+    /// A new pipe.
+    pub(crate) fn new() -> io::Result<Self> {
+        // Otherwise ranks would write to a file of another process.
+        if !hydrant_launch::proc_is_own() {
+            return Err(io::Error::other(NOT_OURS));
+        }
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+        Ok(Receiver {
+            read: BufReader::new(read.into()),
+            write,
+        })
+    }
+
+    /// Where [`Sender::open`] finds it while this process lives.
+    pub(crate) fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.write.as_raw_fd())
+    }
+
+    /// The sender that says it is over.
+    pub(crate) fn own_sender(&self) -> io::Result<Sender> {
+        Ok(Sender(self.write.try_clone()?.into()))
+    }
+
+    /// Waits for the next event.
+    pub(crate) fn next(&mut self) -> io::Result<Event> {
+        let mut line = String::new();
+        self.read.read_line(&mut line)?;
+        Ok(serde_json::from_str(&line)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_arrive_in_order_through_the_path() {
+        let mut receiver = Receiver::new().unwrap();
+        let sender = Sender::open(&receiver.path()).unwrap();
+        let events = [
+            Event::Next("put, 8".to_owned()),
+            Event::Row(Row::new("rma", "put", "ns", 3.0)),
+            Event::Next("two\nlines".to_owned()),
+        ];
+        for event in &events {
+            sender.tell(event).unwrap();
+        }
+        drop(sender);
+        receiver.own_sender().unwrap().tell(&Event::Over).unwrap();
+        for event in &events {
+            assert_eq!(receiver.next().unwrap(), *event);
+        }
+        assert_eq!(receiver.next().unwrap(), Event::Over);
+    }
+}

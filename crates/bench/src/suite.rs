@@ -1,0 +1,183 @@
+//! Which jobs a bench is made of.
+
+use clap::ValueEnum;
+
+use hydrant::{MessageProtocol, Strategy};
+
+use crate::args::{Bench, Network};
+
+/// What the ranks of one job measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Suite {
+    /// One-sided operations.
+    Rma,
+    /// Messages between two ranks.
+    Am,
+    /// Two-sided messages between two ranks, by one protocol.
+    Messages,
+    /// Remote calls of all ranks at once.
+    Crowd,
+    /// Atomics.
+    Atomics,
+    /// Barriers.
+    Barrier,
+    /// The other collectives.
+    Collectives,
+    /// What registering costs.
+    Registration,
+    /// Puts scattered over a working set.
+    Scattered,
+    /// Puts and gets at every point, by one strategy.
+    Strategies,
+    /// ARMCI's operations on a peer's memory.
+    Armci,
+    /// ARMCI's operations that many processes do at once.
+    ArmciCrowd,
+    /// Memory of the ranks.
+    Memory,
+    /// CPU time of ranks that wait.
+    Idle,
+    /// Nothing: the job starts and ends.
+    Nothing,
+}
+
+/// One step of a bench.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A job whose ranks measure.
+    Measure(Suite, u32),
+    /// A job whose ranks scatter puts, with a strategy.
+    Scatter(Strategy, u32),
+    /// A job whose ranks put and get at every point, with a strategy.
+    Try(Strategy, u32),
+    /// A job whose ranks send and receive, by a protocol.
+    Send(MessageProtocol, u32),
+    /// Jobs that do nothing, timed from outside.
+    StartUp(u32),
+}
+
+/// The steps of `bench` with `n` ranks. Those that ask what becomes of a crowd, or of a growing
+/// job, have their own numbers of ranks.
+pub(crate) fn steps(bench: Bench, network: Network, n: u32) -> Vec<Step> {
+    use Step::{Measure, Scatter, Send, StartUp, Try};
+    match bench {
+        Bench::Am if network == Network::Registered => vec![Measure(Suite::Am, n)],
+        Bench::Registration => {
+            // Where the NIC pages there is nothing to be seen.
+            let scattered = (Strategy::ALL.into_iter())
+                .filter(|strategy| *strategy != Strategy::Paging)
+                .map(|strategy| Scatter(strategy, n));
+            [Measure(Suite::Registration, n)]
+                .into_iter()
+                .chain(scattered)
+                .collect()
+        }
+        // Where the NIC pages there is nothing to be seen, and more than M is not registered when it
+        // is allocated.
+        Bench::Strategies => (Strategy::ALL.into_iter())
+            .filter(|strategy| !matches!(strategy, Strategy::Paging | Strategy::PinEverything))
+            .map(|strategy| Try(strategy, n))
+            .collect(),
+        Bench::Rma => vec![Measure(Suite::Rma, n)],
+        Bench::Am => vec![
+            Measure(Suite::Am, n),
+            Measure(Suite::Crowd, 4),
+            Measure(Suite::Crowd, 8),
+        ],
+        Bench::Messages => (MessageProtocol::ALL.into_iter())
+            .map(|protocol| Send(protocol, n))
+            .collect(),
+        Bench::Atomics => vec![Measure(Suite::Atomics, n)],
+        Bench::Armci => {
+            // As many as the paper's figures take; on a network, those that are given.
+            let mut crowds = match network {
+                Network::Mapped => vec![n, 4, 8],
+                Network::Registered => vec![n],
+            };
+            crowds.sort_unstable();
+            crowds.dedup();
+            let crowds = crowds.into_iter();
+            let crowds = crowds.map(|ranks| Measure(Suite::ArmciCrowd, ranks));
+            [Measure(Suite::Armci, n)]
+                .into_iter()
+                .chain(crowds)
+                .collect()
+        }
+        Bench::Barrier => {
+            let mut sizes = vec![n, 4, 8];
+            sizes.sort_unstable();
+            sizes.dedup();
+            sizes
+                .into_iter()
+                .map(|ranks| Measure(Suite::Barrier, ranks))
+                .collect()
+        }
+        Bench::Collectives => vec![Measure(Suite::Collectives, n)],
+        Bench::Cost => vec![
+            Measure(Suite::Memory, 2),
+            Measure(Suite::Memory, 8),
+            StartUp(2),
+            StartUp(8),
+            StartUp(64),
+            Measure(Suite::Idle, 2),
+        ],
+        Bench::All => [
+            Bench::Registration,
+            Bench::Rma,
+            Bench::Am,
+            Bench::Messages,
+            Bench::Atomics,
+            Bench::Barrier,
+            Bench::Collectives,
+            Bench::Armci,
+            Bench::Cost,
+        ]
+        .into_iter()
+        .filter(|bench| *bench != Bench::Registration || network == Network::Registered)
+        .flat_map(|bench| steps(bench, network, n))
+        .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_is_every_bench_and_no_job_is_measured_twice() {
+        let all = steps(Bench::All, Network::Mapped, 2);
+        for bench in [
+            Bench::Rma,
+            Bench::Am,
+            Bench::Atomics,
+            Bench::Barrier,
+            Bench::Collectives,
+            Bench::Armci,
+            Bench::Cost,
+        ] {
+            assert!(
+                steps(bench, Network::Mapped, 2)
+                    .iter()
+                    .all(|step| all.contains(step)),
+                "{bench:?}"
+            );
+        }
+        for (at, step) in all.iter().enumerate() {
+            assert!(!all[..at].contains(step), "{step:?}");
+        }
+        assert_eq!(steps(Bench::Barrier, Network::Mapped, 4).len(), 2);
+    }
+
+    #[test]
+    fn every_strategy_is_tried_where_memory_is_registered() {
+        let scatters = |steps: &[Step]| {
+            (steps.iter())
+                .filter(|step| matches!(step, Step::Scatter(..)))
+                .count()
+        };
+        let registered = steps(Bench::All, Network::Registered, 2);
+        assert_eq!(scatters(&registered), Strategy::ALL.len() - 1);
+        assert_eq!(scatters(&steps(Bench::All, Network::Mapped, 2)), 0);
+        assert_eq!(steps(Bench::Am, Network::Registered, 2).len(), 1);
+    }
+}

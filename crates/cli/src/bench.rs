@@ -1,0 +1,39 @@
+//! `hydrant bench`: a program of its own, `hydrant-bench`, built when it is missing, as `hydrant run` builds `cannon`.
+//! The command itself stays small: a user who only runs jobs compiles no measurement.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use clap::Args;
+use hydrant_launch::launcher::{self, Spec};
+
+use crate::run::{beside, tell, workspace};
+
+/// The program that measures.
+const PROGRAM: &str = "hydrant-bench";
+
+/// Measure what operations cost beside what the bare machine does
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct BenchArgs {
+    /// The benchmark and its options; see `hydrant bench --help`
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "ARGUMENTS"
+    )]
+    arguments: Vec<OsString>,
+}
+
+/// Becomes the program that measures.
+pub(crate) fn run(args: &BenchArgs) -> ExitCode {
+    let mut spec = Spec::new(1, PROGRAM);
+    spec.beside = beside();
+    spec.workspace = Some(workspace());
+    match launcher::find_program(&spec, &mut |event| tell("bench", &event)) {
+        Ok(program) => tell("bench", &Command::new(program).args(&args.arguments).exec()),
+        Err(error) => tell("bench", &error),
+    }
+    ExitCode::FAILURE
+}

@@ -1,0 +1,40 @@
+//! How a command ends: its status, and its error on the standard error output.
+
+use std::error::Error;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Returns the status to end with, and prints the error if there is one.
+///
+/// A reader that closed the standard output, such as `head`, has all that it wants: that is no error.
+pub fn status<E: Error + 'static>(result: Result<(), E>) -> ExitCode {
+    match result {
+        Err(error) if is_unread(&error) => ExitCode::SUCCESS,
+        other => strict_status(other),
+    }
+}
+
+/// As [`status`], where a closed pipe is an error like any other.
+pub fn strict_status<E: Error + 'static>(result: Result<(), E>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Without a reader of the error there is the status all the same.
+            let _ = io::stderr().write_all(format!("hydrant: {error}\n").as_bytes());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Returns whether an error means that the reader of the output has gone.
+fn is_unread(error: &(dyn Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(it) = cause {
+        let of_output = it.downcast_ref::<io::Error>();
+        if of_output.is_some_and(|it| it.kind() == io::ErrorKind::BrokenPipe) {
+            return true;
+        }
+        cause = it.source();
+    }
+    false
+}

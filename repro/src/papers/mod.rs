@@ -1,0 +1,359 @@
+//! `hydrant-repro papers`: the experiments of the papers, again, on their machines in virtual time.
+//!
+//! Each experiment is a function from nothing but how much there is time for to a [`Part`]:
+//! tables, pictures, and how it stands to what the paper has. Programs and micro-benchmarks run
+//! on `hydrant` itself over `sim` ([`job`], [`programs`]); what needs more ranks than a machine
+//! has threads for drives the pinning protocol alone ([`hydrant_sim::scale`]). The papers'
+//! figures are a data file ([`papers`]). [`page`] writes it all down.
+
+mod armci;
+mod derive;
+mod firehose;
+mod foresight;
+mod job;
+mod page;
+mod papers;
+mod part;
+mod pindown;
+mod programs;
+mod replays;
+mod runner;
+mod scale;
+mod summary;
+mod traces;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+
+use crate::replay;
+use hydrant_report::format::Format;
+
+use part::Part;
+use traces::Traces;
+
+/// Which experiments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Which {
+    /// Firehose (2003): table 3, figures 3 to 5, and with borrowing and adaptive victims.
+    Firehose,
+    /// The pin-down cache (1998): tables 2 and 3, figures 5 and 6.
+    Pindown,
+    /// ARMCI (2002): table 2, figures 2 and 6 to 12.
+    Armci,
+    /// Helper threads (2011): figures 2, 3, 5, 6 and 8 to 14, tables 1 to 4.
+    Foresight,
+    /// Traffic of 16 to 10,000 ranks, with and without borrowing.
+    Scale,
+    /// All of them.
+    #[default]
+    All,
+}
+
+/// What `hydrant-repro papers` may be told.
+#[derive(Debug, Args)]
+pub(crate) struct PapersArgs {
+    /// Which experiments
+    #[arg(value_enum, default_value_t)]
+    which: Which,
+    /// The folder to write the tables, pictures and the page to
+    #[arg(long, value_name = "DIR", default_value = "reproduced")]
+    out: PathBuf,
+    /// Replay the traces of this folder, archives or folders as `hydrant-repro replay` takes them, and not
+    /// the small ones that come with the command
+    #[arg(long, value_name = "DIR")]
+    traces: Option<PathBuf>,
+    /// Fewer operations and sizes: to see that it works; the page says so
+    #[arg(long)]
+    quick: bool,
+    /// How to print what was expected and what came out: a table, or one JSON object a line
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// Why there is no reproduction.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum ReproduceError {
+    /// The data file is not as it should be.
+    #[error("the papers' figures are not in order: {0}")]
+    Papers(String),
+    /// Something could not be written.
+    #[error("cannot write {}: {why}", path.display())]
+    Write {
+        /// What.
+        path: PathBuf,
+        /// What was in the way.
+        why: io::Error,
+    },
+    /// A picture could not be drawn.
+    #[error("cannot draw {name}: {why}")]
+    Draw {
+        /// Which.
+        name: String,
+        /// What was in the way.
+        why: String,
+    },
+    /// A rank of a simulated job failed.
+    #[error("on {profile}, {what}: {why}")]
+    Job {
+        /// The machine.
+        profile: String,
+        /// What was run.
+        what: String,
+        /// Why it failed.
+        why: String,
+    },
+    /// A folder has no traces.
+    #[error("no traces from {}: {why}", folder.display())]
+    Traces {
+        /// Which.
+        folder: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// A trace is wrong.
+    #[error(transparent)]
+    Trace(#[from] replay::ReadError),
+    /// A trace cannot be replayed.
+    #[error(transparent)]
+    Replay(#[from] replay::ReplayError),
+    /// There is no trace of more ranks.
+    #[error(transparent)]
+    Underivable(#[from] derive::Underivable),
+    /// A program could not be run, or failed.
+    #[error("{program} under {strategy}: {why}")]
+    Program {
+        /// Which.
+        program: &'static str,
+        /// The registration strategy.
+        strategy: String,
+        /// Why.
+        why: String,
+    },
+    /// The protocol alone failed.
+    #[error(transparent)]
+    Scale(#[from] hydrant_sim::scale::ScaleError),
+    /// A machine is not there.
+    #[error(transparent)]
+    Profile(#[from] hydrant_sim::ProfileError),
+    /// Experiments failed; the page says which.
+    #[error("{failed} of {all} experiments failed: {first}")]
+    Failed {
+        /// How many.
+        failed: usize,
+        /// Of how many.
+        all: usize,
+        /// What the first of them said.
+        first: String,
+    },
+    /// The result could not be printed.
+    #[error("cannot print the result: {0}")]
+    Print(#[source] io::Error),
+}
+
+/// An experiment: what it is called while it runs, and what it does.
+struct Experiment {
+    id: &'static str,
+    which: Which,
+    run: fn(&Scope<'_>) -> Result<Part, ReproduceError>,
+}
+
+/// What an experiment may use.
+struct Scope<'a> {
+    quick: bool,
+    out: &'a Path,
+    traces: &'a Traces,
+    bar: &'a runner::Bar,
+}
+
+impl Scope<'_> {
+    /// The one or the other, as there is time.
+    fn pick<T>(&self, full: T, quick: T) -> T {
+        if self.quick { quick } else { full }
+    }
+
+    /// Says what is being done.
+    fn doing(&self, what: impl Into<String>) {
+        self.bar.doing(what.into());
+    }
+}
+
+/// The longest first, so that they are not waited for at the end.
+const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        id: "firehose-table-3",
+        which: Which::Firehose,
+        run: firehose::table_3,
+    },
+    Experiment {
+        id: "scale-hot-spot",
+        which: Which::Scale,
+        run: scale::hot_spot,
+    },
+    Experiment {
+        id: "foresight-figure-13",
+        which: Which::Foresight,
+        run: foresight::figure_13,
+    },
+    Experiment {
+        id: "foresight-figure-11",
+        which: Which::Foresight,
+        run: foresight::figure_11,
+    },
+    Experiment {
+        id: "foresight-figure-5",
+        which: Which::Foresight,
+        run: foresight::figure_5,
+    },
+    Experiment {
+        id: "foresight-figure-12",
+        which: Which::Foresight,
+        run: foresight::figure_12,
+    },
+    Experiment {
+        id: "foresight-figure-10",
+        which: Which::Foresight,
+        run: foresight::figure_10,
+    },
+    Experiment {
+        id: "foresight-figure-9",
+        which: Which::Foresight,
+        run: foresight::figure_9,
+    },
+    Experiment {
+        id: "foresight-figure-6",
+        which: Which::Foresight,
+        run: foresight::figure_6,
+    },
+    Experiment {
+        id: "foresight-figure-8",
+        which: Which::Foresight,
+        run: foresight::figure_8,
+    },
+    Experiment {
+        id: "foresight-figure-2",
+        which: Which::Foresight,
+        run: foresight::figure_2,
+    },
+    Experiment {
+        id: "firehose-figure-3",
+        which: Which::Firehose,
+        run: firehose::figure_3,
+    },
+    Experiment {
+        id: "firehose-figure-4",
+        which: Which::Firehose,
+        run: firehose::figure_4,
+    },
+    Experiment {
+        id: "firehose-figure-5",
+        which: Which::Firehose,
+        run: firehose::figure_5,
+    },
+    Experiment {
+        id: "firehose-shares",
+        which: Which::Firehose,
+        run: firehose::shares,
+    },
+    Experiment {
+        id: "pindown-table-2",
+        which: Which::Pindown,
+        run: pindown::table_2,
+    },
+    Experiment {
+        id: "pindown-table-3",
+        which: Which::Pindown,
+        run: pindown::table_3,
+    },
+    Experiment {
+        id: "pindown-figure-5",
+        which: Which::Pindown,
+        run: pindown::figure_5,
+    },
+    Experiment {
+        id: "pindown-figure-6",
+        which: Which::Pindown,
+        run: pindown::figure_6,
+    },
+    Experiment {
+        id: "armci-figure-2",
+        which: Which::Armci,
+        run: armci::figure_2,
+    },
+    Experiment {
+        id: "armci-figure-6",
+        which: Which::Armci,
+        run: armci::figure_6,
+    },
+    Experiment {
+        id: "armci-figure-7",
+        which: Which::Armci,
+        run: armci::figure_7,
+    },
+    Experiment {
+        id: "armci-table-2",
+        which: Which::Armci,
+        run: armci::table_2,
+    },
+    Experiment {
+        id: "armci-figure-8",
+        which: Which::Armci,
+        run: armci::figure_8,
+    },
+    Experiment {
+        id: "armci-figure-9",
+        which: Which::Armci,
+        run: armci::figure_9,
+    },
+    Experiment {
+        id: "armci-figure-10",
+        which: Which::Armci,
+        run: armci::figure_10,
+    },
+    Experiment {
+        id: "armci-figure-11",
+        which: Which::Armci,
+        run: armci::figure_11,
+    },
+    Experiment {
+        id: "armci-figure-12",
+        which: Which::Armci,
+        run: armci::figure_12,
+    },
+    Experiment {
+        id: "scale-traffic",
+        which: Which::Scale,
+        run: scale::traffic,
+    },
+];
+
+/// Runs the experiments and writes them down.
+pub(crate) fn run(args: &PapersArgs) -> Result<(), ReproduceError> {
+    papers::papers()?;
+    std::fs::create_dir_all(&args.out).map_err(|why| ReproduceError::Write {
+        path: args.out.clone(),
+        why,
+    })?;
+    job::lift(&args.out)?;
+    let traces = match &args.traces {
+        Some(folder) => Traces::of(folder)?,
+        None => Traces::own()?,
+    };
+    let wanted: Vec<&Experiment> = (EXPERIMENTS.iter())
+        .filter(|experiment| [Which::All, experiment.which].contains(&args.which))
+        .collect();
+    let outcomes = runner::run(&wanted, args.quick, &args.out, &traces);
+    let page = page::write(&args.out, args.quick, &outcomes)?;
+    summary::print(args.format, &outcomes, &page).map_err(ReproduceError::Print)?;
+    let mut failures = (outcomes.iter()).filter_map(|outcome| outcome.part.as_ref().err());
+    match failures.next() {
+        None => Ok(()),
+        Some(first) => Err(ReproduceError::Failed {
+            failed: 1 + failures.count(),
+            all: outcomes.len(),
+            first: first.to_string(),
+        }),
+    }
+}

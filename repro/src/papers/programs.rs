@@ -1,0 +1,112 @@
+//! Whole programs on a simulated network, as `hydrant run --conduit sim:… --registration … cannon` starts them.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use hydrant::Strategy;
+use hydrant_launch::launcher::{self, Spec};
+use serde::Deserialize;
+
+use super::ReproduceError;
+
+/// What a program said of itself.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Report {
+    /// How long it ran, in virtual time.
+    pub(crate) seconds: f64,
+    /// Of them, computing.
+    pub(crate) compute_seconds: f64,
+    /// Puts.
+    pub(crate) puts: u64,
+    /// The mean put.
+    pub(crate) mean_put_nanoseconds: Option<f64>,
+    /// Mean puts whose memory was registered already, and the others.
+    one_sided_put_nanoseconds: Option<f64>,
+    other_put_nanoseconds: Option<f64>,
+    counters: BTreeMap<String, u64>,
+}
+
+impl Report {
+    /// The mean of the puts that moved a firehose and of those that did not, in microseconds.
+    pub(crate) fn kinds(&self) -> [Option<f64>; 2] {
+        [self.other_put_nanoseconds, self.one_sided_put_nanoseconds]
+            .map(|nanos| nanos.map(|nanos| nanos / 1e3))
+    }
+
+    /// A counter, over all ranks.
+    pub(crate) fn counter(&self, name: &str) -> u64 {
+        self.counters.get(name).copied().unwrap_or(0)
+    }
+}
+
+/// A program of the papers, and how much of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Program {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// Ranks.
+    pub(crate) ranks: u32,
+    /// The size of the problem.
+    pub(crate) n: u64,
+}
+
+impl Program {
+    /// Runs it with element puts under the Firehose paper's limits, its result checked.
+    pub(crate) fn run(&self, strategy: Strategy) -> Result<Report, ReproduceError> {
+        let failed = |why: String| ReproduceError::Program {
+            program: self.name,
+            strategy: strategy.to_string(),
+            why,
+        };
+        let mut run = Command::new(self.find().map_err(&failed)?);
+        // The user's own settings are not to change what is compared.
+        for (name, _) in env::vars_os() {
+            if name.to_string_lossy().starts_with("HYDRANT_") {
+                run.env_remove(name);
+            }
+        }
+        let paper = [
+            ("HYDRANT_M", "400M"),
+            ("HYDRANT_MAXVICTIM", "50M"),
+            ("HYDRANT_BUCKET", "4096"),
+            ("HYDRANT_BORROW", "off"),
+            ("HYDRANT_ADAPTIVE_VICTIMS", "off"),
+            ("HYDRANT_RIDE", "0"),
+        ];
+        let output = run
+            .envs(paper)
+            .env("HYDRANT_CONDUIT", "sim:myrinet-gm")
+            .env("HYDRANT_SIM_RANKS", self.ranks.to_string())
+            .env("HYDRANT_REGISTRATION", strategy.name())
+            .args(["--n", &self.n.to_string(), "--put", "1"])
+            .args(["--verify", "quick", "--format", "json"])
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|why| failed(why.to_string()))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let said: Vec<&str> = said
+                .lines()
+                .filter(|line| !line.is_empty())
+                .take(3)
+                .collect();
+            return Err(failed(format!("{}: {}", output.status, said.join("; "))));
+        }
+        let text = String::from_utf8_lossy(&output.stdout);
+        (text.lines().find(|line| line.starts_with('{')))
+            .ok_or_else(|| failed("it reported nothing".to_owned()))
+            .and_then(|line| serde_json::from_str(line).map_err(|why| failed(why.to_string())))
+    }
+
+    /// Returns its executable, which is built beside this command if it is missing.
+    fn find(&self) -> Result<PathBuf, String> {
+        let own = env::current_exe().map_err(|why| why.to_string())?;
+        let mut spec = Spec::new(1, self.name);
+        spec.beside = own.parent().map(Path::to_owned);
+        spec.workspace = Some(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
+        launcher::find_program(&spec, &mut |event| eprintln!("hydrant-repro: {event}"))
+            .map_err(|why| why.to_string())
+    }
+}

@@ -1,0 +1,464 @@
+//! What each rank of a trace does next: its calls as steps, collectives as the point-to-point messages that
+//! they are made of. All is known beforehand, and nothing is done here.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    fmt,
+};
+
+use hydrant_foresight::trace::{Call, HEADER_BYTES, RECORD_BYTES, RankTrace, Record, Trace};
+
+use super::pattern;
+
+/// Where a message is, or goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// Memory that the trace names.
+    Traced { addr: u64, bytes: u64 },
+    /// Memory of the library's own, which the trace does not name.
+    Scratch { bytes: u64 },
+}
+
+impl Place {
+    /// The bytes there.
+    pub(crate) fn bytes(self) -> u64 {
+        match self {
+            Place::Traced { bytes, .. } | Place::Scratch { bytes } => bytes,
+        }
+    }
+}
+
+/// One end of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct End {
+    /// The other rank.
+    pub(crate) peer: u32,
+    /// What both ends call the message; no other has that number.
+    pub(crate) tag: u64,
+    pub(crate) place: Place,
+}
+
+/// What a rank does next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    /// A call begins, from this place in the program, after so much was computed.
+    Call {
+        site: u64,
+        computed_ns: u64,
+    },
+    Send(End),
+    Receive(End),
+    /// Both at once.
+    SendReceive(End, End),
+    /// Begins to send, under the number of a request.
+    BeginSend(u64, End),
+    BeginReceive(u64, End),
+    /// Waits for the end of a request.
+    Complete(u64),
+    /// Copies its own part of an exchange.
+    Copy {
+        bytes: u64,
+    },
+}
+
+/// Why a trace cannot be replayed.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unplayable {
+    /// Who takes part in a collective is not in the trace.
+    #[error(
+        "{file}: rank {rank}, call {call}: a {what} on communicator {comm}, which not all ranks call alike; \
+         the trace does not say who its members are, and only point-to-point messages and exchanges are \
+         replayed on parts of the ranks"
+    )]
+    Members {
+        /// The file.
+        file: String,
+        /// Whose.
+        rank: u32,
+        /// The number of the call.
+        call: u32,
+        /// What was called.
+        what: String,
+        /// On which communicator, by the rank's count.
+        comm: u16,
+    },
+    /// It would be beyond the end of virtual time.
+    #[error("{file}: rank {rank} computes for {days} days; 100 can be replayed")]
+    Long {
+        /// The file.
+        file: String,
+        /// Whose.
+        rank: u32,
+        /// For how long, without the rest.
+        days: u64,
+    },
+}
+
+/// Where a call is in the trace of its rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    /// The file.
+    pub(crate) file: String,
+    /// The first record of the call, from 0 on, and the byte of the file where it begins.
+    pub(crate) record: u64,
+    pub(crate) byte: u64,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, record, byte } = self;
+        write!(f, "{file}, record {record} at byte {byte}")
+    }
+}
+
+/// Where the call is that a step of a rank belongs to.
+pub(crate) fn position(trace: &Trace, schedules: &[Vec<Step>], rank: u32, step: usize) -> Position {
+    let steps = schedules.get(rank as usize).into_iter().flatten();
+    let begins = |it: &&Step| matches!(it, Step::Call { .. });
+    let calls = steps.take(step + 1).filter(begins).count();
+    let trace = trace.ranks().get(rank as usize);
+    let records = trace.map_or(&[][..], RankTrace::records);
+    let mut all = records.chunk_by(|a, b| a.sequence == b.sequence);
+    let record = all.nth(calls.saturating_sub(1)).and_then(<[_]>::first);
+    let record = record.map_or(0, |it| it.index);
+    Position {
+        file: trace.map_or(String::new(), |it| it.file().to_owned()),
+        record,
+        byte: HEADER_BYTES as u64 + record * RECORD_BYTES as u64,
+    }
+}
+
+/// Nanoseconds of a day.
+const DAY: u64 = 86_400_000_000_000;
+/// Days that a rank may compute: virtual time ends after twice as many.
+const MOST_DAYS: u64 = 100;
+
+/// The steps of each rank, by rank.
+pub(crate) fn schedules(trace: &Trace) -> Result<Vec<Vec<Step>>, Unplayable> {
+    check_members(trace)?;
+    check_computing(trace)?;
+    let numbers = Numbers::of(trace);
+    let ranks = trace.ranks().len() as u32;
+    let of = |rank: &RankTrace| Schedule::new(rank, ranks, &numbers).steps();
+    Ok(trace.ranks().iter().map(of).collect())
+}
+
+/// What the calls of a collective on a communicator look like, for who has to call alike.
+fn collectives(rank: &RankTrace) -> BTreeMap<u16, Vec<(Call, i32)>> {
+    let mut found: BTreeMap<u16, Vec<(Call, i32)>> = BTreeMap::new();
+    for record in whole(rank) {
+        let root = if record.call.has_root() {
+            record.peer
+        } else {
+            -1
+        };
+        found
+            .entry(record.comm)
+            .or_default()
+            .push((record.call, root));
+    }
+    found
+}
+
+/// The collectives that all members of a communicator take part in by one record.
+fn whole(rank: &RankTrace) -> impl Iterator<Item = &Record> {
+    let records = rank.records().iter();
+    records.filter(|it| it.call.is_collective() && !it.call.is_exchange())
+}
+
+fn check_members(trace: &Trace) -> Result<(), Unplayable> {
+    let Some(first) = trace.ranks().first() else {
+        return Ok(());
+    };
+    let expected = collectives(first);
+    for rank in trace.ranks() {
+        let own = collectives(rank);
+        for record in whole(rank) {
+            if own.get(&record.comm) != expected.get(&record.comm) {
+                return Err(Unplayable::Members {
+                    file: rank.file().to_owned(),
+                    rank: rank.rank(),
+                    call: record.sequence,
+                    what: format!("{:?}", record.call),
+                    comm: record.comm,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_computing(trace: &Trace) -> Result<(), Unplayable> {
+    for rank in trace.ranks() {
+        let computed = rank.records().last().map_or(0, |it| it.computed.0);
+        let days = computed / DAY;
+        if days >= MOST_DAYS {
+            return Err(Unplayable::Long {
+                file: rank.file().to_owned(),
+                rank: rank.rank(),
+                days,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Messages between two ranks that only their order tells apart.
+type Stream = (u32, u32, Option<i32>);
+
+/// The number of each message, at both ends: by rank, and the place of the record in its trace.
+struct Numbers(HashMap<(u32, u64), u64>);
+
+impl Numbers {
+    /// Matches sends with receives as the reader checked that they match.
+    fn of(trace: &Trace) -> Self {
+        let mut streams: BTreeMap<Stream, [Vec<&Record>; 2]> = BTreeMap::new();
+        for rank in trace.ranks() {
+            for record in rank.records() {
+                let tag = (!record.call.is_exchange()).then_some(record.tag);
+                let (own, peer) = (rank.rank(), record.peer as u32);
+                if record.call.sends() {
+                    streams.entry((own, peer, tag)).or_default()[0].push(record);
+                }
+                if record.call.receives() {
+                    streams.entry((peer, own, tag)).or_default()[1].push(record);
+                }
+            }
+        }
+        let (mut numbers, mut next) = (HashMap::new(), 0);
+        for ((from, to, _), [sends, receives]) in &streams {
+            let count = |records: &[&Record]| {
+                let mut counts: BTreeMap<u16, usize> = BTreeMap::new();
+                records
+                    .iter()
+                    .for_each(|it| *counts.entry(it.comm).or_default() += 1);
+                counts
+            };
+            let alike = count(sends) == count(receives);
+            let comm = |record: &Record| alike.then_some(record.comm);
+            let mut posted: BTreeMap<Option<u16>, VecDeque<&Record>> = BTreeMap::new();
+            for receive in receives {
+                posted.entry(comm(receive)).or_default().push_back(receive);
+            }
+            for send in sends {
+                let receive = posted.get_mut(&comm(send)).and_then(VecDeque::pop_front);
+                numbers.insert((*from, send.index), next);
+                if let Some(receive) = receive {
+                    numbers.insert((*to, receive.index), next);
+                }
+                next += 1;
+            }
+        }
+        Self(numbers)
+    }
+
+    fn tag(&self, rank: u32, record: &Record) -> u64 {
+        self.0.get(&(rank, record.index)).copied().unwrap_or(0)
+    }
+}
+
+/// Tags of messages that collectives are made of lie above those of the trace's own.
+const COLLECTIVE: u64 = 1 << 40;
+
+/// The steps of one rank, as far as they are made.
+struct Schedule<'a> {
+    rank: &'a RankTrace,
+    ranks: u32,
+    numbers: &'a Numbers,
+    steps: Vec<Step>,
+    computed: u64,
+    /// How many collectives there were so far on each communicator.
+    collectives: HashMap<u16, u64>,
+}
+
+impl<'a> Schedule<'a> {
+    fn new(rank: &'a RankTrace, ranks: u32, numbers: &'a Numbers) -> Self {
+        Self {
+            rank,
+            ranks,
+            numbers,
+            steps: Vec::new(),
+            computed: 0,
+            collectives: HashMap::new(),
+        }
+    }
+
+    fn steps(mut self) -> Vec<Step> {
+        let rank = self.rank;
+        for call in rank.records().chunk_by(|a, b| a.sequence == b.sequence) {
+            let Some(first) = call.first() else {
+                continue;
+            };
+            let computed_ns = first.computed.0.saturating_sub(self.computed);
+            self.computed = first.computed.0;
+            // Init, and what has no stack, is told apart by what it is.
+            let site = match first.stack {
+                0 => first.call as u64,
+                stack => stack,
+            };
+            self.steps.push(Step::Call { site, computed_ns });
+            self.call(call);
+        }
+        self.steps
+    }
+
+    /// One call: its records are its parts.
+    fn call(&mut self, records: &[Record]) {
+        let Some(first) = records.first() else {
+            return;
+        };
+        match first.call {
+            Call::Init | Call::Finalize => {}
+            Call::Send | Call::Recv | Call::Isend | Call::Irecv => {
+                for record in records {
+                    let (end, request) = (self.end(record), record.request);
+                    self.steps.push(match first.call {
+                        Call::Send => Step::Send(end),
+                        Call::Recv => Step::Receive(end),
+                        Call::Isend => Step::BeginSend(request, end),
+                        _ => Step::BeginReceive(request, end),
+                    });
+                }
+            }
+            Call::Wait | Call::Waitall => {
+                let waited = records.iter().filter(|it| it.request != 0);
+                self.steps
+                    .extend(waited.map(|it| Step::Complete(it.request)));
+            }
+            Call::SendrecvSend
+            | Call::SendrecvReceive
+            | Call::AlltoallSend
+            | Call::AlltoallReceive
+            | Call::AlltoallvSend
+            | Call::AlltoallvReceive => self.exchange(records),
+            Call::Barrier
+            | Call::Bcast
+            | Call::Reduce
+            | Call::Allreduce
+            | Call::CommSplit
+            | Call::CommDup => self.collective(first),
+        }
+    }
+
+    fn end(&self, record: &Record) -> End {
+        End {
+            peer: record.peer as u32,
+            tag: self.numbers.tag(self.rank.rank(), record),
+            place: place_of(record),
+        }
+    }
+
+    /// Sends a part to each rank and receives one of each, peer by peer.
+    fn exchange(&mut self, records: &[Record]) {
+        let (own, ranks) = (self.rank.rank(), self.ranks);
+        let part = |peer: u32, sends: bool| {
+            let mut parts = records.iter().filter(move |it| {
+                it.peer as u32 == peer && it.call.sends() == sends && it.call.receives() != sends
+            });
+            parts.next()
+        };
+        for (to, from) in pattern::rounds(own, ranks) {
+            let send = part(to, true).map(|it| self.end(it));
+            let receive = part(from, false).map(|it| self.end(it));
+            self.steps.push(match (send, receive) {
+                (Some(send), Some(_)) if to == own => Step::Copy {
+                    bytes: send.place.bytes(),
+                },
+                (Some(send), Some(receive)) => Step::SendReceive(send, receive),
+                (Some(send), None) => Step::Send(send),
+                (None, Some(receive)) => Step::Receive(receive),
+                (None, None) => continue,
+            });
+        }
+    }
+
+    /// A collective of all ranks.
+    fn collective(&mut self, record: &Record) {
+        let number = self.collectives.entry(record.comm).or_default();
+        *number += 1;
+        // Each has so many tags of its own as a rank has rounds.
+        let base = COLLECTIVE | u64::from(record.comm) << 41 | *number << 6;
+        let (own, ranks) = (self.rank.rank(), self.ranks);
+        let root = u32::try_from(record.peer).unwrap_or(0);
+        let buffer = match place_of(record) {
+            Place::Traced { addr: 0, .. } => Place::Scratch { bytes: 8 },
+            place => place,
+        };
+        let steps = match record.call {
+            Call::Bcast => pattern::broadcast(own, ranks, root, base, buffer),
+            Call::Reduce => pattern::reduce(own, ranks, root, base, buffer),
+            Call::Allreduce => {
+                let mut steps = pattern::reduce(own, ranks, 0, base, buffer);
+                steps.extend(pattern::broadcast(own, ranks, 0, base + 32, buffer));
+                steps
+            }
+            _ => pattern::barrier(own, ranks, base),
+        };
+        self.steps.extend(steps);
+    }
+}
+
+fn place_of(record: &Record) -> Place {
+    Place::Traced {
+        addr: record.addr,
+        bytes: record.bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The ends of all messages of some schedules: what is sent is received once, with room for it.
+    pub(super) fn check(schedules: &[Vec<Step>]) {
+        let mut sent: HashMap<(u32, u32, u64), u64> = HashMap::new();
+        let mut received = sent.clone();
+        for (own, steps) in (0..).zip(schedules) {
+            let mut send = |end: &End| {
+                let before = sent.insert((own, end.peer, end.tag), end.place.bytes());
+                assert_eq!(before, None, "{end:?} twice");
+            };
+            let mut receive = |end: &End| {
+                let before = received.insert((end.peer, own, end.tag), end.place.bytes());
+                assert_eq!(before, None, "{end:?} twice");
+            };
+            for step in steps {
+                match step {
+                    Step::Send(end) | Step::BeginSend(_, end) => send(end),
+                    Step::Receive(end) | Step::BeginReceive(_, end) => receive(end),
+                    Step::SendReceive(to, from) => {
+                        send(to);
+                        receive(from);
+                    }
+                    Step::Call { .. } | Step::Complete(_) | Step::Copy { .. } => {}
+                }
+            }
+        }
+        assert_eq!(sent.len(), received.len());
+        for (message, bytes) in sent {
+            assert!(received[&message] >= bytes, "{message:?}");
+        }
+    }
+
+    #[test]
+    fn every_message_of_a_recorded_program_has_two_ends() {
+        for name in ["bt", "ft", "is", "lu"] {
+            let folder = concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/../crates/foresight/tests/traces"
+            );
+            let path = std::path::Path::new(folder).join(format!("{name}.S.4.tar.zst"));
+            let trace = super::super::read::read(&path).unwrap();
+            let schedules = schedules(&trace).unwrap();
+            check(&schedules);
+            for (rank, steps) in trace.ranks().iter().zip(&schedules) {
+                let computed = steps.iter().map(|it| match it {
+                    Step::Call { computed_ns, .. } => *computed_ns,
+                    _ => 0,
+                });
+                let last = rank.records().last().map_or(0, |it| it.computed.0);
+                assert_eq!(computed.sum::<u64>(), last);
+            }
+        }
+    }
+}
