@@ -271,8 +271,11 @@ pub(super) fn or_die<T>(function: &str, outcome: Result<T>) -> T {
         Err(cause) => {
             let code = refused(function, &cause);
             match cause {
-                // The job ends already, with the status of who ended it.
-                Error::Hydrant(hydrant::Error::PeerLost(_)) => process::exit(code),
+                // The job ends already, with the status of the process that failed.
+                Error::Hydrant(hydrant::Error::PeerLost(_)) => match job() {
+                    Some(job) => job.exit_for_loss(code),
+                    None => process::exit(code),
+                },
                 _ => die(code),
             }
         }

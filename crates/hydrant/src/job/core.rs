@@ -189,6 +189,14 @@ impl Core {
         }
     }
 
+    /// Tells the launcher that this rank fails because another is lost.
+    pub(super) fn announce_loss(&self) {
+        if !self.progress.is_forked() {
+            // Without the news the launcher blames the rank that it sees ended first.
+            let _ = (self.bootstrap.lock()).put(hydrant_launch::BEREFT, b"1");
+        }
+    }
+
     pub(crate) fn abort(&self, status: i32) {
         if self.progress.is_forked() {
             return;

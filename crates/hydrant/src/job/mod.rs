@@ -399,6 +399,13 @@ impl Job {
         self.core.abort(status);
         process::exit(status)
     }
+
+    /// Ends this process with `status` because a peer is lost. The launcher then waits for the news of that peer, whose
+    /// failure decides the status of the job. Peers are not told more than that this process has ended.
+    pub fn exit_for_loss(&self, status: i32) -> ! {
+        self.core.announce_loss();
+        process::exit(hydrant_launch::exit_status(status).into())
+    }
 }
 
 impl std::fmt::Debug for Job {

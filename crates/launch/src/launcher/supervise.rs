@@ -28,6 +28,9 @@ const TERM_GRACE: Duration = Duration::from_secs(2);
 /// rank that fails because of that may be seen first.
 const SETTLE: Duration = Duration::from_millis(50);
 
+/// The same for a rank that announced its failure as the consequence of another's: that other must be dying.
+const SETTLE_LOSS: Duration = Duration::from_secs(1);
+
 /// The time that a rank that asked for the end of the job has to report the reason and end by itself.
 const LAST_WORDS: Duration = Duration::from_millis(250);
 
@@ -295,6 +298,8 @@ impl<H: Hands> Supervisor<'_, H> {
             return;
         }
         let begun = Instant::now();
+        // An announcement that a rank made before it ended comes before its end.
+        self.serve(Whom::All);
         while self.status.is_none()
             && failed.is_empty()
             && ended.iter().any(|(_, ending)| ending.status() != 0)
@@ -303,14 +308,13 @@ impl<H: Hands> Supervisor<'_, H> {
             })
             && self.server.deserter().is_none()
             && !self.hands.running().is_empty()
-            && begun.elapsed() < SETTLE
+            && begun.elapsed() < self.settle(&ended)
         {
             thread::sleep(SETTLE_STEP);
             ended.extend(self.hands.ended());
             failed.extend(self.hands.failed());
+            self.serve(Whom::All);
         }
-        // What a rank said before it ended comes before its end.
-        self.serve(Whom::All);
         for failure in failed {
             self.host_failed(failure);
         }
@@ -336,6 +340,16 @@ impl<H: Hands> Supervisor<'_, H> {
         let first = self.server.failing();
         if first.is_none_or(|first| !self.hands.running().contains(&first)) {
             self.tell_early();
+        }
+    }
+
+    /// Returns how long the news of these failures waits for that of their cause.
+    fn settle(&self, ended: &[(u32, Ending)]) -> Duration {
+        let mut failures = ended.iter().filter(|(_, ending)| ending.status() != 0);
+        if failures.all(|(rank, _)| self.server.is_bereft(*rank)) {
+            SETTLE_LOSS
+        } else {
+            SETTLE
         }
     }
 

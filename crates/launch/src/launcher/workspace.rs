@@ -114,11 +114,13 @@ impl Program {
 
 /// Returns the package of a program, if the workspace has its source.
 fn package(name: &str, workspace: &Path) -> Option<&'static str> {
-    let (package, source) = match name {
-        BENCH => (BENCH, "crates/bench/src/main.rs".to_owned()),
-        _ => (APPS, format!("apps/src/bin/{name}.rs")),
-    };
-    workspace.join(source).is_file().then_some(package)
+    let has = |source: &str| workspace.join(source).is_file();
+    if name == BENCH {
+        return has("crates/bench/src/main.rs").then_some(BENCH);
+    }
+    let is_app =
+        has(&format!("apps/src/bin/{name}.rs")) || has(&format!("apps/src/bin/{name}/main.rs"));
+    is_app.then_some(APPS)
 }
 
 fn modified(path: &Path) -> std::io::Result<SystemTime> {
