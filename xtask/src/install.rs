@@ -1,5 +1,4 @@
-//! Installs what others build on: the ARMCI library with its headers, and the `hydrant` command that
-//! starts its programs.
+//! Installs the ARMCI library with its headers, and the commands that start and measure programs.
 
 use std::fs;
 use std::path::{Path, PathBuf, absolute};
@@ -17,8 +16,9 @@ pub(crate) struct Arguments {
 }
 
 /// What goes from the target folder's `release` to where below the prefix.
-const BUILT: [(&str, &str); 3] = [
+const BUILT: [(&str, &str); 4] = [
     ("hydrant", "bin/hydrant"),
+    ("hydrant-bench", "bin/hydrant-bench"),
     ("libarmci.so", "lib/libarmci.so"),
     ("libarmci.a", "lib/libarmci.a"),
 ];
@@ -30,7 +30,7 @@ pub(crate) fn report(arguments: &Arguments) -> Row {
 }
 
 fn install(prefix: &Path) -> Result<Vec<String>, Error> {
-    run(cargo("build --release -p hydrant-cli"))?;
+    run(cargo("build --release -p hydrant-cli -p hydrant-bench"))?;
     // The strategy `foresight` tells the places of C programs apart by their call stacks.
     run(cargo(
         "rustc --release -p hydrant-armci --lib -- -C force-frame-pointers=yes",

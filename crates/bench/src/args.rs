@@ -5,7 +5,7 @@ use hydrant::Strategy;
 use hydrant_report::format::Format;
 use hydrant_report::plot::PictureFile;
 
-use crate::beside::{self, Beside};
+use crate::measure::REPETITIONS;
 use crate::peers::Peer;
 
 /// What to measure.
@@ -80,8 +80,15 @@ pub(crate) struct BenchArgs {
     pub(crate) quick: bool,
 }
 
-/// Repetitions unless somebody says so.
-pub(crate) const REPETITIONS: u32 = 101;
+/// What to set beside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Beside {
+    /// MPICH and Open MPI, as far as they are installed.
+    Mpi,
+}
+
+/// Turns of all sides, unless it must be quick.
+pub(crate) const TURNS: u32 = 5;
 
 /// How the ranks of a bench reach each other's memory, which decides what stands beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,9 +116,7 @@ impl BenchArgs {
     /// Repetitions in each job, if they are not the usual ones: with others beside, the turns share them.
     pub(crate) fn repetitions(&self) -> Option<u32> {
         match self.beside {
-            Some(_) if !self.quick => {
-                Some(self.reps.unwrap_or(REPETITIONS).div_ceil(beside::TURNS))
-            }
+            Some(_) if !self.quick => Some(self.reps.unwrap_or(REPETITIONS).div_ceil(TURNS)),
             _ => self.reps,
         }
     }

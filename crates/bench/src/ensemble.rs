@@ -18,9 +18,6 @@ use crate::network;
 use crate::report::{Event, Sender};
 use crate::row::{Goal, Row};
 
-/// The rank beside rank 0 in everything that takes two.
-pub(crate) const PARTNER: Rank = Rank(1);
-
 /// The ranks of a job that measures.
 pub(crate) struct Ensemble<'j> {
     /// The job.

@@ -8,7 +8,7 @@ use std::time::Instant;
 use hydrant::{MessageProtocol, Strategy};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::args::{Bench, BenchArgs};
+use crate::args::{Bench, BenchArgs, TURNS};
 use crate::beside::{self, MpiError, Programs, Request};
 use crate::cases::{messages, scattered, strategies};
 use crate::ensemble;
@@ -155,7 +155,7 @@ fn request(step: Step, args: &BenchArgs) -> Option<Request> {
 fn rounds(args: &BenchArgs) -> u32 {
     match args.bench {
         Bench::Strategies if !args.quick && !args.is_played() => args.reps.unwrap_or(ROUNDS),
-        _ if args.beside.is_some() && !args.quick => beside::TURNS,
+        _ if args.beside.is_some() && !args.quick => TURNS,
         _ => 1,
     }
 }

@@ -36,8 +36,8 @@ use hydrant_report::machine::Machine;
 use hydrant_report::plot::PictureFile;
 use hydrant_report::status::{status, strict_status};
 
-use args::{BenchArgs, Network};
-use beside::{Beside, MpiError};
+use args::{BenchArgs, Beside, Network};
+use beside::MpiError;
 use jobs::JobError;
 use rank::{RANK, RankArgs};
 use row::Row;

@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-use crate::args::REPETITIONS;
+/// Repetitions where the caller gives no number.
+pub(crate) const REPETITIONS: u32 = 101;
 
 /// A side of a comparison: runs so many operations and returns the time they took.
 pub(crate) type Side<'s, E = hydrant::Error> = &'s mut dyn FnMut(u64) -> Result<Duration, E>;

@@ -5,8 +5,10 @@ use std::cell::RefCell;
 use hydrant::{Job, Rank};
 use hydrant_verbs::{Bare, Options};
 
-use crate::ensemble::PARTNER;
 use crate::error::BenchError;
+
+/// The peer of rank 0 in everything that takes two.
+pub(crate) const PARTNER: Rank = Rank(1);
 
 /// Bytes on each side of the bare network's operations: its longest.
 pub(crate) const LARGEST: usize = 16 << 20;

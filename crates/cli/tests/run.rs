@@ -183,7 +183,7 @@ fn nobody_need_read_what_goes_wrong() {
             &["run", "-n", "2", "--prefix", "none", "sh", "-c", "exit 7"],
             7,
         ),
-        (&["reproduce", "no-such-paper"], 2),
+        (&["completions", "no-such-shell"], 2),
     ] {
         // A pipe that nobody reads, so that a write is an error.
         let (reader, writer) = std::io::pipe().expect("a pipe");

@@ -4,7 +4,7 @@
 //! tables, pictures, and how it stands to what the paper has. Programs and micro-benchmarks run
 //! on `hydrant` itself over `sim` ([`job`], [`programs`]); what needs more ranks than a machine
 //! has threads for drives the pinning protocol alone ([`hydrant_sim::scale`]). The papers'
-//! figures are a data file ([`papers`]). [`page`] writes it all down.
+//! figures are a data file ([`published`]). [`page`] writes it all down.
 
 mod armci;
 mod derive;
@@ -12,10 +12,10 @@ mod firehose;
 mod foresight;
 mod job;
 mod page;
-mod papers;
 mod part;
 mod pindown;
 mod programs;
+mod published;
 mod replays;
 mod runner;
 mod scale;
@@ -331,7 +331,7 @@ const EXPERIMENTS: &[Experiment] = &[
 
 /// Runs the experiments and writes them down.
 pub(crate) fn run(args: &PapersArgs) -> Result<(), ReproduceError> {
-    papers::papers()?;
+    published::papers()?;
     std::fs::create_dir_all(&args.out).map_err(|why| ReproduceError::Write {
         path: args.out.clone(),
         why,

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::ReproduceError;
-use super::papers::{self, Paper};
 use super::part::{Cell, Criterion, Part, Sheet};
+use super::published::{self, Paper};
 use super::runner::Outcome;
 
 const STYLE: &str = "
@@ -33,7 +33,7 @@ pub(crate) fn write(
     quick: bool,
     outcomes: &[Outcome],
 ) -> Result<PathBuf, ReproduceError> {
-    let papers = papers::papers()?;
+    let papers = published::papers()?;
     let mut body = String::new();
     let parts = || {
         outcomes

@@ -7,23 +7,11 @@
 mod mpi;
 mod rows;
 
-use clap::ValueEnum;
-
 use crate::args::Bench;
 use crate::suite::Suite;
 
 pub(super) use mpi::{MpiError, Programs, Request};
 pub(super) use rows::set;
-
-/// What to set beside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Beside {
-    /// MPICH and Open MPI, as far as they are installed.
-    Mpi,
-}
-
-/// Turns of all sides, unless it must be quick.
-pub(super) const TURNS: u32 = 5;
 
 /// Bytes of an operation; for collectives, those from or to each rank.
 pub(super) const SIZES: [u64; 8] = [8, 64, 512, 4 << 10, 32 << 10, 128 << 10, 1 << 20, 4 << 20];

@@ -11,8 +11,9 @@ use hydrant::{Job, Rank};
 use super::barrier::HANDOVERS;
 use super::{look, ping_pong, round_trip};
 use crate::bare;
-use crate::ensemble::{Ensemble, PARTNER};
+use crate::ensemble::Ensemble;
 use crate::measure::{Side, median};
+use crate::network::PARTNER;
 use crate::row::{Goal, Row};
 
 /// Between calls that are apart: longer than a service thread looks on.

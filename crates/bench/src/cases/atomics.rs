@@ -8,7 +8,8 @@ use hydrant::Symmetric;
 
 use super::{look, partner_place, round_trip};
 use crate::bare;
-use crate::ensemble::{Ensemble, PARTNER};
+use crate::ensemble::Ensemble;
+use crate::network::PARTNER;
 use crate::row::{Goal, Row};
 
 /// All ranks.

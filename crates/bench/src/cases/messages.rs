@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use crate::ensemble::{Ensemble, PARTNER};
+use crate::ensemble::Ensemble;
+use crate::network::PARTNER;
 use crate::row::Row;
 
 /// The longest message.

@@ -21,8 +21,9 @@ use hydrant_verbs::Direction;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::bare::{self, Place, Wait};
-use crate::ensemble::{Ensemble, PARTNER};
+use crate::ensemble::Ensemble;
 use crate::error::BenchError;
+use crate::network::PARTNER;
 
 /// Longer than a rank spins before it sleeps.
 const SETTLE: Duration = Duration::from_millis(2);

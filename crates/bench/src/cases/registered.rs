@@ -12,10 +12,11 @@ use hydrant::{Stride, Symmetric};
 use hydrant_verbs::{Bare, Direction};
 
 use super::{attend, round_trip};
-use crate::ensemble::{Ensemble, PARTNER};
+use crate::ensemble::Ensemble;
 use crate::error::BenchError;
 use crate::measure::{Side, median};
 use crate::network::LARGEST;
+use crate::network::PARTNER;
 use crate::row::{Goal, Row};
 
 /// Sizes whose bandwidth is measured, as many at once as fill the largest.

@@ -11,8 +11,9 @@ use hydrant::{Level, Rank, Section, Signal, Stride, Symmetric};
 
 use super::partner_place;
 use crate::bare::Place;
-use crate::ensemble::{Ensemble, PARTNER};
+use crate::ensemble::Ensemble;
 use crate::measure::Side;
+use crate::network::PARTNER;
 use crate::row::{Goal, Row};
 
 /// The largest size of the sweep.

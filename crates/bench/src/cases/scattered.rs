@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use hydrant::{Job, Rank, Strategy, Symmetric};
 
 use super::attend;
-use crate::ensemble::{Ensemble, PARTNER};
+use crate::ensemble::Ensemble;
 use crate::measure::median;
+use crate::network::PARTNER;
 use crate::row::{Goal, Row, WORKING_SET};
 
 /// What ranks get where the environment does not say.

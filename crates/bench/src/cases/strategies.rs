@@ -13,8 +13,9 @@ use hydrant::{Rank, Symmetric};
 
 use super::attend;
 use super::scattered::Random;
-use crate::ensemble::{Ensemble, PARTNER};
+use crate::ensemble::Ensemble;
 use crate::measure::median;
+use crate::network::PARTNER;
 use crate::row::{Row, WORKING_SET};
 
 /// What ranks get: small, so that a working set beyond it is quickly touched, and no more than the smallest

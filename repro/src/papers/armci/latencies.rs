@@ -10,8 +10,8 @@ use hydrant::Strategy;
 
 use super::super::Scope;
 use super::super::job::{MB, SECOND, Setup, micros, timed};
-use super::super::papers::value;
 use super::super::part::{Cell, Part, Sheet};
+use super::super::published::value;
 use super::{GM, Outcome, VIA, World, raised};
 
 /// What is timed, as the papers' figures are called.

@@ -10,9 +10,9 @@ use hydrant::{Job, Strategy};
 
 use super::super::Scope;
 use super::super::job::{FIRST, MB, PAGE, SECOND, SPARE, Setup, aligned, bandwidth, timed};
-use super::super::papers::value;
 use super::super::part::{Part, Sheet};
 use super::super::pindown::crossover;
+use super::super::published::value;
 use super::{GM, Outcome, VIA, World, picture, raised};
 use hydrant_report::plot::{self, Kind, Series};
 use hydrant_report::units;

@@ -6,8 +6,8 @@ use super::LIMITS;
 use super::load::{Load, Point};
 
 use crate::papers::job::{MB, bandwidth, lifted, micros};
-use crate::papers::papers::value;
 use crate::papers::part::{Cell, Part, Picture, Sheet};
+use crate::papers::published::value;
 use crate::papers::{ReproduceError, Scope};
 use hydrant_report::plot::{self, Figure, Kind, Panel, Series};
 use hydrant_report::units;

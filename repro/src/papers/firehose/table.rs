@@ -2,9 +2,9 @@
 
 use hydrant::Strategy;
 
-use crate::papers::papers::value;
 use crate::papers::part::{Cell, Part, Sheet};
 use crate::papers::programs::{Program, Report};
+use crate::papers::published::value;
 use crate::papers::{ReproduceError, Scope};
 use hydrant_report::units;
 

@@ -7,8 +7,8 @@ use hydrant_foresight::{Costs, LinearCost};
 
 use super::Outcome;
 use crate::papers::Scope;
-use crate::papers::papers::value;
 use crate::papers::part::{Cell, Part, Picture, Sheet};
+use crate::papers::published::value;
 use crate::papers::traces::Recorded;
 use hydrant_report::plot::{self, Figure, Kind, Panel, Series};
 use hydrant_report::units;

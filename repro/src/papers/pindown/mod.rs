@@ -9,8 +9,8 @@ use std::time::Duration;
 use hydrant::Strategy;
 
 use super::job::{PAGE, bandwidth, micros};
-use super::papers::value;
 use super::part::{Cell, Part, Picture, Sheet};
+use super::published::value;
 use super::{ReproduceError, Scope};
 use hydrant_report::plot::{self, Figure, Kind, Panel, Series};
 use hydrant_report::units;

@@ -8,7 +8,8 @@ use armci::Armci;
 
 use super::{against, raised};
 use crate::cases::round_trip;
-use crate::ensemble::{Ensemble, PARTNER};
+use crate::ensemble::Ensemble;
+use crate::network::PARTNER;
 use crate::row::{Goal, Row};
 
 /// How long the ranks contend.

@@ -7,7 +7,8 @@ use armci::{Armci, Rmw, Scale, Strides, Vector};
 
 use super::{FACTOR, raised};
 use crate::bare::{Column, Place, Shape};
-use crate::ensemble::{Ensemble, PARTNER};
+use crate::ensemble::Ensemble;
+use crate::network::PARTNER;
 
 /// A word's bytes.
 const WORD: usize = size_of::<u64>();

@@ -8,7 +8,7 @@ use armci::Rmw;
 use super::{Cases, ones, raised};
 use crate::bare;
 use crate::cases::{look, round_trip};
-use crate::ensemble::PARTNER;
+use crate::network::PARTNER;
 use crate::row::{Goal, Row};
 
 pub(super) fn run(cases: &Cases<'_>) -> hydrant::Result<()> {

@@ -39,7 +39,9 @@ pub(crate) struct Figure {
 pub(crate) fn papers() -> Result<&'static BTreeMap<String, Paper>, ReproduceError> {
     static PAPERS: OnceLock<Result<BTreeMap<String, Paper>, String>> = OnceLock::new();
     PAPERS
-        .get_or_init(|| toml::from_str(include_str!("papers.toml")).map_err(|why| why.to_string()))
+        .get_or_init(|| {
+            toml::from_str(include_str!("published.toml")).map_err(|why| why.to_string())
+        })
         .as_ref()
         .map_err(|why| ReproduceError::Papers(why.clone()))
 }
