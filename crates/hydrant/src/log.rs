@@ -2,8 +2,10 @@
 
 use std::io::IsTerminal;
 
-use tracing_subscriber::EnvFilter;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::{filter::Targets, layer::SubscriberExt};
 
+use crate::settings::log_filter;
 use crate::{Error, Result, Settings};
 
 const VARIABLE: &str = "HYDRANT_LOG";
@@ -32,13 +34,14 @@ const VARIABLE: &str = "HYDRANT_LOG";
 pub fn log_to_stderr() -> Result<()> {
     let said = std::env::var_os(VARIABLE).map(|said| said.to_string_lossy().into_owned());
     let settings = Settings::from_vars(said.map(|said| (VARIABLE.to_owned(), said)))?;
-    let filter = EnvFilter::try_new(&settings.log).unwrap_or_default(); // it was tried when set
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    // The text was tried when the setting was made.
+    let filter = log_filter::parse(&settings.log)
+        .unwrap_or_else(|_| Targets::new().with_default(LevelFilter::WARN));
+    let output = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(has_colours())
-        .without_time()
-        .finish();
+        .without_time();
+    let subscriber = tracing_subscriber::registry().with(filter).with(output);
     tracing::subscriber::set_global_default(subscriber).map_err(|_| Error::LogTaken)
 }
 

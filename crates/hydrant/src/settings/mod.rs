@@ -8,6 +8,7 @@
 mod atomics;
 mod conduit;
 mod foresight;
+pub(crate) mod log_filter;
 mod messages;
 mod registration;
 mod size;
@@ -156,8 +157,8 @@ pub struct Settings {
     pub peer_timeout: Duration,
     /// Whether counters are printed at the end.
     pub counters: bool,
-    /// What [`log_to_stderr`](crate::log_to_stderr) logs, in the syntax of
-    /// `tracing_subscriber::EnvFilter`.
+    /// The filter of [`log_to_stderr`](crate::log_to_stderr): a level, or pairs such as `hydrant=debug`, separated by
+    /// commas.
     pub log: String,
     origins: BTreeMap<&'static str, Origin>,
     /// What variables say that other parts of Hydrant read for themselves.

@@ -369,8 +369,9 @@ pub(super) const TABLE: &[Setting] = &[
         meaning: "what log_to_stderr() logs, which all of Hydrant's own programs call: off, error, warn, info, debug, or a filter such as hydrant=debug",
         unit: None,
         set: |s, text| {
-            tracing_subscriber::EnvFilter::try_new(text)
-                .map_err(|cause| format!("a log filter ({cause})"))?;
+            super::log_filter::parse(text).map_err(|part| {
+                format!("a log filter: {part:?} is neither a level nor a target and a level, as in hydrant=debug")
+            })?;
             s.log = text.to_owned();
             Ok(())
         },
