@@ -12,6 +12,7 @@ use crate::args::{Bench, BenchArgs, TURNS};
 use crate::beside::{self, MpiError, Programs, Request};
 use crate::cases::{messages, scattered, strategies};
 use crate::ensemble;
+use crate::launch;
 use crate::measure::{Plan, median};
 use crate::rank::RankArgs;
 use crate::report::{Event, Receiver};
@@ -200,7 +201,7 @@ fn run_job(
     })
 }
 
-/// From the start of `hydrant run` to its end, the ranks doing nothing but start and end a job;
+/// From the start of a launcher to its end, the ranks doing nothing but start and end a job;
 /// beside it, as many plain processes of the same program started at once.
 fn start_up(launch: &Launch<'_>, ranks: u32, quick: bool) -> Result<Row, JobError> {
     let program = own_program()?;
@@ -239,27 +240,26 @@ struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    /// A whole job of this program's ranks. It goes through the command a user would give, since
-    /// the launcher takes the process that calls it over.
+    /// Runs a whole job of this program's ranks. Another process of it is the launcher, which takes its process over.
     fn run(&self, ranks: u32, words: Vec<String>) -> Result<(), JobError> {
-        let program = own_program()?;
-        let mut run = Command::new(&program);
-        run.args(["run", "-n", &ranks.to_string()]);
+        let mut run = Command::new(own_program()?);
+        run.args([launch::LAUNCH, &ranks.to_string()]);
         if let Some(conduit) = self.conduit {
-            run.args(["--conduit", conduit]);
+            run.env("HYDRANT_CONDUIT", conduit);
         }
         if let Some((strategy, limits)) = self.strategy {
-            run.args(["--registration", strategy.name()]);
+            run.env("HYDRANT_REGISTRATION", strategy.name());
             run.envs(limits.iter().map(|(name, value)| (*name, value)));
         }
         if let Some(protocol) = self.protocol {
             run.env("HYDRANT_MESSAGES", protocol.name());
         }
-        run.arg(&program).args(words).stdin(Stdio::null());
+        run.args(words).stdin(Stdio::null());
         let status = run.status().map_err(|why| JobError::Start { ranks, why })?;
-        match status.success() {
-            true => Ok(()),
-            false => Err(JobError::Failed { ranks, status }),
+        if status.success() {
+            Ok(())
+        } else {
+            Err(JobError::Failed { ranks, status })
         }
     }
 }

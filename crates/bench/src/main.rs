@@ -1,7 +1,7 @@
 //! `hydrant bench`: what Hydrant's operations cost beside what the bare machine does.
 //!
-//! The command `hydrant-bench`, which `hydrant bench` starts, starts itself again as the ranks of a job, through the
-//! launcher that `hydrant run` uses, with `rank` as its first argument. Rank 0 leads the measurement and tells every row to the
+//! The command `hydrant-bench`, which `hydrant bench` starts, starts itself again as a launcher ([`launch`]), which
+//! starts it again as the ranks of a job ([`rank`]). Rank 0 leads the measurement and tells every row to the
 //! command through a pipe; the command prints and draws. [`measure`] times, [`bare`] is what
 //! everything is set beside, [`cases`] has one file for each bench.
 
@@ -14,6 +14,7 @@ mod derived;
 mod ensemble;
 mod error;
 mod jobs;
+mod launch;
 mod measure;
 mod network;
 mod peers;
@@ -39,6 +40,7 @@ use hydrant_report::status::{status, strict_status};
 use args::{BenchArgs, Beside, Network};
 use beside::MpiError;
 use jobs::JobError;
+use launch::LAUNCH;
 use rank::{RANK, RankArgs};
 use row::Row;
 
@@ -58,9 +60,13 @@ struct RankCommand {
 }
 
 fn main() -> ExitCode {
-    if env::args_os().nth(1).is_some_and(|first| first == RANK) {
+    let first = env::args_os().nth(1).unwrap_or_default();
+    if first == RANK {
         let rank = RankCommand::parse_from(env::args_os().skip(1));
         return status(hydrant::log_to_stderr().and_then(|()| rank::run(&rank.args)));
+    }
+    if first == LAUNCH {
+        return launch::run(env::args_os().skip(2));
     }
     // Its errors may be of pipes between the ranks that it starts.
     strict_status(run(&Command::parse().args))
