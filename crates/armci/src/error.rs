@@ -125,6 +125,12 @@ pub enum Error {
     )]
     Handle,
 
+    /// A handle of mutexes was not made by ARMCI, or was destroyed.
+    #[error(
+        "the handle names no mutexes: ARMCIX_Create_mutexes_hdl makes it, and ARMCIX_Destroy_mutexes_hdl ends it"
+    )]
+    NoMutexSet,
+
     /// The program's MPI failed.
     #[error("MPI: {doing}: {why}")]
     Mpi {
@@ -234,7 +240,8 @@ impl Error {
             Error::Code { .. }
             | Error::Reduction { .. }
             | Error::Misaligned { .. }
-            | Error::Handle => -2,
+            | Error::Handle
+            | Error::NoMutexSet => -2,
             Error::Number { .. } | Error::TooLong { .. } => -3,
             Error::StrideLevels { .. } => -4,
             Error::NoProcess { .. }

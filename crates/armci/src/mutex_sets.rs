@@ -67,6 +67,11 @@ impl Armci {
     /// # Errors
     /// As [`group_barrier`](Self::group_barrier).
     pub fn destroy_mutex_set(&self, set: MutexSet) -> Result<()> {
+        self.end_mutex_set(&set)
+    }
+
+    /// As [`destroy_mutex_set`](Self::destroy_mutex_set), of a set that nothing uses again.
+    pub(crate) fn end_mutex_set(&self, set: &MutexSet) -> Result<()> {
         self.group_barrier(set.group)?;
         self.free(set.own.cast())
     }

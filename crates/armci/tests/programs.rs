@@ -82,7 +82,7 @@ const KILLED: [(&str, &[&str]); 3] = [
 ];
 
 /// Programs that end their job: how, with how many processes, the status and what is said.
-const ENDINGS: [(&str, u32, i32, &[&str]); 23] = [
+const ENDINGS: [(&str, u32, i32, &[&str]); 24] = [
     ("error", 3, 42, &["1: the answer is wrong 42"]),
     ("error_of_none", 2, 1, &["1: nothing 0"]),
     ("assertion_of", 2, 1, &["1: error ival=1", "one == 2"]),
@@ -103,6 +103,12 @@ const ENDINGS: [(&str, u32, i32, &[&str]); 23] = [
         2,
         249,
         &["ARMCI_Lock: mutex 1 of process 0 is out of range: it made 1"],
+    ),
+    (
+        "no_mutex_set",
+        2,
+        254,
+        &["ARMCIX_Lock_hdl: the handle names no mutexes"],
     ),
     ("fence_of_nobody", 2, 251, &["ARMCI_Fence", "process 7"]),
     (

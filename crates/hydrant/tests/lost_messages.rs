@@ -9,7 +9,7 @@ mod killed;
 
 use std::{process::ExitCode, thread, time::Duration};
 
-use hydrant::{AnySource, Error, Job, MessageProtocol, Rank, Result};
+use hydrant::{AnySource, Error, Job, MessageProtocol, Rank, Result, Symmetric};
 use hydrant_testing::{
     launcher, roles,
     running::{Running, say},
@@ -67,7 +67,7 @@ fn rank() -> ExitCode {
         say(&format!("ready {} {}", job.rank(), std::process::id()));
         let lost = match job.rank() {
             VICTIM => with_all(job)?,
-            _ => with_victim(job)?,
+            _ => with_victim(job, &done)?,
         };
         say(&format!("lost {} {lost}", job.rank()));
         killed::part(job, &done, lost)?;
@@ -94,7 +94,7 @@ fn with_all(job: &Job) -> Result<Rank> {
 }
 
 /// A survivor's part, with a thread for each way to wait; each is told of the same loss.
-fn with_victim(job: &Job) -> Result<Rank> {
+fn with_victim(job: &Job, words: &Symmetric<u64>) -> Result<Rank> {
     thread::scope(|threads| {
         let waiting = [
             threads.spawn(|| job.receive(AnySource, NEVER_SENT, &mut [0_u8; 8]).map(drop)),
@@ -108,8 +108,24 @@ fn with_victim(job: &Job) -> Result<Rank> {
             assert_eq!(also, lost);
         }
         assert_eq!(self::lost(job.probe(lost, NEVER_SENT).map(drop))?, lost);
+        // Loops that never wait.
+        for told in [
+            looked(|| job.try_probe(lost, NEVER_SENT)),
+            looked(|| job.try_probe(AnySource, NEVER_SENT)),
+            looked(|| job.try_probe_matched(AnySource, NEVER_SENT)),
+            looked(|| job.test_until(words, 0, |_| false)),
+            looked(|| job.test_until_any(words, &[0], |_| false)),
+        ] {
+            assert_eq!(self::lost(told)?, lost);
+        }
         Ok(lost)
     })
+}
+
+/// Looks again and again until something is there.
+fn looked<T>(look: impl Fn() -> Result<Option<T>>) -> Result<()> {
+    while look()?.is_none() {}
+    Ok(())
 }
 
 /// Sends to a rank and receives from it, both at once, until that fails.

@@ -407,6 +407,10 @@ fn limits() {
     let output = run_under(&["prlimit", "--as=300000000"], &binary, "greet", &[]);
     let limit = "the address space of this process is limited to 286 MiB (300000000 bytes)";
     assert_says(&output, 1, &["mapping", limit, "ulimit -v"]);
+    let pinned = [("HYDRANT_CONDUIT", "smp+pin")];
+    let output = run_under(&["prlimit", "--data=30000000"], &binary, "greet", &pinned);
+    let limit = "the private memory of this process is limited to 28.6 MiB (30000000 bytes)";
+    assert_says(&output, 1, &["mapping", limit, "ulimit -d"]);
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root becomes a user that has no processes yet");
         return;

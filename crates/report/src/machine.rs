@@ -207,6 +207,13 @@ impl Machine {
                 bytes,
                 "memory that may be mapped",
             ),
+            limit(
+                "private memory (ulimit -d)",
+                Resource::Data,
+                "bytes",
+                bytes,
+                "memory that may be allocated",
+            ),
         ]
     }
 }

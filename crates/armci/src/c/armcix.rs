@@ -1,6 +1,8 @@
 //! The functions of `armcix.h`: ARMCI-MPI's additions.
 
-use std::ffi::c_int;
+use std::{collections::BTreeMap, ffi::c_int, sync::Arc};
+
+use parking_lot::Mutex;
 
 use super::{
     arguments::group_at,
@@ -8,7 +10,10 @@ use super::{
     communicators,
     process::{armci, call, code, found},
 };
-use crate::{MutexSet, Result, error::not_null};
+use crate::{Error, MutexSet, Result, error::not_null};
+
+/// The sets of mutexes that were made and not destroyed, by the address that names each.
+static SETS: Mutex<BTreeMap<usize, Arc<armcix_mutex_hdl_s>>> = Mutex::new(BTreeMap::new());
 
 /// Mutexes of a group, besides those of ARMCI_Create_mutexes.
 #[allow(non_camel_case_types, reason = "its name in C")]
@@ -59,7 +64,9 @@ pub unsafe extern "C" fn ARMCIX_Create_mutexes_hdl(
     let mut act = || -> Result<()> {
         // SAFETY: what C's caller promises.
         let set = armci()?.create_mutex_set(count, unsafe { group_at(pgroup)? })?;
-        made = Box::into_raw(Box::new(armcix_mutex_hdl_s(set)));
+        let set = Arc::new(armcix_mutex_hdl_s(set));
+        made = Arc::as_ptr(&set).cast_mut();
+        SETS.lock().insert(made.addr(), set);
         Ok(())
     };
     code("ARMCIX_Create_mutexes_hdl", act());
@@ -71,9 +78,8 @@ pub unsafe extern "C" fn ARMCIX_Create_mutexes_hdl(
 pub unsafe extern "C" fn ARMCIX_Destroy_mutexes_hdl(hdl: armcix_mutex_hdl_t) -> c_int {
     call("ARMCIX_Destroy_mutexes_hdl", |armci| {
         not_null(hdl, "a set of mutexes")?;
-        // SAFETY: ARMCIX_Create_mutexes_hdl made it, and nothing uses it again, as C's caller promises.
-        let set = unsafe { Box::from_raw(hdl) };
-        armci.destroy_mutex_set(set.0)
+        let set = SETS.lock().remove(&hdl.addr());
+        armci.end_mutex_set(&set.ok_or(Error::NoMutexSet)?.0)
     })
 }
 
@@ -81,8 +87,7 @@ pub unsafe extern "C" fn ARMCIX_Destroy_mutexes_hdl(hdl: armcix_mutex_hdl_t) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCIX_Lock_hdl(hdl: armcix_mutex_hdl_t, mutex: c_int, proc: c_int) {
     found("ARMCIX_Lock_hdl", |armci| {
-        // SAFETY: what C's caller promises.
-        armci.lock_in(unsafe { set_of(hdl)? }, mutex, proc)
+        armci.lock_in(&set_of(hdl)?.0, mutex, proc)
     });
 }
 
@@ -94,8 +99,7 @@ pub unsafe extern "C" fn ARMCIX_Trylock_hdl(
     proc: c_int,
 ) -> c_int {
     found("ARMCIX_Trylock_hdl", |armci| {
-        // SAFETY: what C's caller promises.
-        let locked = armci.try_lock_in(unsafe { set_of(hdl)? }, mutex, proc)?;
+        let locked = armci.try_lock_in(&set_of(hdl)?.0, mutex, proc)?;
         Ok(c_int::from(!locked))
     })
 }
@@ -104,8 +108,7 @@ pub unsafe extern "C" fn ARMCIX_Trylock_hdl(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCIX_Unlock_hdl(hdl: armcix_mutex_hdl_t, mutex: c_int, proc: c_int) {
     found("ARMCIX_Unlock_hdl", |armci| {
-        // SAFETY: what C's caller promises.
-        armci.unlock_in(unsafe { set_of(hdl)? }, mutex, proc)
+        armci.unlock_in(&set_of(hdl)?.0, mutex, proc)
     });
 }
 
@@ -113,10 +116,8 @@ pub unsafe extern "C" fn ARMCIX_Unlock_hdl(hdl: armcix_mutex_hdl_t, mutex: c_int
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCIX_Progress() {}
 
-/// # Safety
-/// ARMCIX_Create_mutexes_hdl made it, if it is not null, and no thread destroys it meanwhile.
-unsafe fn set_of<'a>(hdl: armcix_mutex_hdl_t) -> Result<&'a MutexSet> {
+fn set_of(hdl: armcix_mutex_hdl_t) -> Result<Arc<armcix_mutex_hdl_s>> {
     not_null(hdl, "a set of mutexes")?;
-    // SAFETY: the caller's promise.
-    Ok(unsafe { &(*hdl).0 })
+    let set = SETS.lock().get(&hdl.addr()).cloned();
+    set.ok_or(Error::NoMutexSet)
 }

@@ -68,6 +68,9 @@ static void extensions(void) {
     if (rank == 0) IS(*all[0], (long)ROUNDS * size);
     ARMCIX_Progress();
     WORKS(ARMCIX_Destroy_mutexes_hdl(set));
+    IS(ARMCIX_Destroy_mutexes_hdl(set), -2);
+    IS(ARMCIX_Destroy_mutexes_hdl((armcix_mutex_hdl_t)(void *)&part), -2);
+    IS(ARMCIX_Destroy_mutexes_hdl(NULL), -1);
     WORKS(ARMCI_Free_group(all[rank], &part));
     ARMCI_Group_free(&same);
     ARMCI_Group_free(&part);

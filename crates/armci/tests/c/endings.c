@@ -1,5 +1,6 @@
 /* How a program ends its job, all of whose processes end with it. */
 #include "check.h"
+#include "armcix.h"
 #include <sys/mman.h>
 
 static void by(const char *how) {
@@ -22,6 +23,7 @@ static void by(const char *how) {
     if (!strcmp(how, "unlock")) ARMCI_Unlock(0, 0);
     if (!strcmp(how, "no_mutexes")) ARMCI_Lock(0, 0);
     if (!strcmp(how, "no_such_mutex")) ARMCI_Lock(1, 0);
+    if (!strcmp(how, "no_mutex_set")) ARMCIX_Lock_hdl((armcix_mutex_hdl_t)(void *)&one, 0, 0);
     if (!strcmp(how, "fence_of_nobody")) ARMCI_Fence(7);
     if (!strcmp(how, "value_of_nobody")) ARMCI_GetValueInt(all[0], 7);
     if (!strcmp(how, "reduction")) armci_msg_igop(&one, 1, "average");

@@ -28,22 +28,30 @@ pub fn pinnable() -> u64 {
 pub fn remedy(cause: &io::Error) -> String {
     let limit = |resource| getrlimit(resource).current;
     let address_space = limit(Resource::As);
+    let data = limit(Resource::Data);
     let processes = limit(Resource::Nproc);
     match cause.raw_os_error() {
-        Some(libc::ENOMEM) => for_memory(address_space),
+        Some(libc::ENOMEM) => for_memory(address_space, data),
         Some(libc::EAGAIN) => for_threads(address_space, processes),
         _ => String::new(),
     }
 }
 
-fn for_memory(address_space: Option<u64>) -> String {
-    address_space.map_or_else(String::new, |bytes| {
-        format!(
-            "; the address space of this process is limited to {}: raise that (ulimit -v), \
-             or ask for less memory",
-            Size(bytes)
-        )
-    })
+fn for_memory(address_space: Option<u64>, data: Option<u64>) -> String {
+    let address_space = address_space.map(|bytes| ("the address space", bytes, "-v"));
+    let data = data.map(|bytes| ("the private memory", bytes, "-d"));
+    let limits: Vec<String> = (address_space.into_iter().chain(data))
+        .map(|(what, bytes, option)| {
+            format!(
+                "{what} of this process is limited to {}: raise that (ulimit {option})",
+                Size(bytes)
+            )
+        })
+        .collect();
+    match limits.is_empty() {
+        true => String::new(),
+        false => format!("; {}, or ask for less memory", limits.join("; ")),
+    }
 }
 
 fn for_threads(address_space: Option<u64>, processes: Option<u64>) -> String {
@@ -97,8 +105,22 @@ mod tests {
 
     #[test]
     fn limits_that_hold_are_named_with_how_to_raise_them() {
-        assert_eq!(for_memory(None), "");
-        assert!(for_memory(Some(7)).contains("limited to 7 bytes: raise that (ulimit -v)"));
+        assert_eq!(for_memory(None, None), "");
+        let space = for_memory(Some(7), None);
+        assert!(
+            space.contains("limited to 7 bytes: raise that (ulimit -v), or ask"),
+            "{space}"
+        );
+        let data = for_memory(None, Some(8));
+        assert!(
+            data.contains("limited to 8 bytes: raise that (ulimit -d), or ask"),
+            "{data}"
+        );
+        let either = for_memory(Some(7), Some(8));
+        assert!(
+            either.contains("(ulimit -v); the private memory") && either.contains("(ulimit -d)"),
+            "{either}"
+        );
         let both = for_threads(Some(7), Some(3));
         assert!(
             both.contains("3 processes and threads of the user (ulimit -u)"),

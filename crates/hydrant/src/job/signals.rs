@@ -130,7 +130,9 @@ impl Job {
     /// wait, and may be called in a handler.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`](crate::Error::OutOfBounds), [`Error::Freed`](crate::Error::Freed).
+    /// [`Error::OutOfBounds`](crate::Error::OutOfBounds), [`Error::Freed`](crate::Error::Freed). Outside handlers,
+    /// [`Error::PeerLost`](crate::Error::PeerLost) and [`Error::OthersEnded`](crate::Error::OthersEnded) as
+    /// [`wait_until`](Self::wait_until), if the word is not as `enough` wants.
     ///
     /// # Panics
     /// If `enough` does.
@@ -141,7 +143,7 @@ impl Job {
         mut enough: impl FnMut(u64) -> bool,
     ) -> Result<Option<u64>> {
         let words = Words::one(self.progress(), signals, at)?;
-        let found = words.test(|_, word| enough(word));
+        let found = words.test(|_, word| enough(word))?;
         Ok(found.map(|(_, word)| word))
     }
 
@@ -161,6 +163,6 @@ impl Job {
         mut enough: impl FnMut(u64) -> bool,
     ) -> Result<Option<(usize, u64)>> {
         let words = Words::several(self.progress(), signals, at)?;
-        Ok(words.test(|_, word| enough(word)))
+        words.test(|_, word| enough(word))
     }
 }

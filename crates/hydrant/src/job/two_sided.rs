@@ -159,8 +159,8 @@ impl Job {
     /// # Errors
     /// [`Error::RankOutOfRange`](crate::Error::RankOutOfRange),
     /// [`Error::ReservedTag`](crate::Error::ReservedTag), [`Error::JobOver`](crate::Error::JobOver). Outside handlers,
-    /// [`Error::PeerEnded`](crate::Error::PeerEnded) and [`Error::OthersEnded`](crate::Error::OthersEnded) if none has
-    /// come, and none can come any more, as [`receive`](Self::receive).
+    /// [`Error::PeerLost`](crate::Error::PeerLost), [`Error::PeerEnded`](crate::Error::PeerEnded) and
+    /// [`Error::OthersEnded`](crate::Error::OthersEnded) if none has come, as [`receive`](Self::receive).
     pub fn try_probe(
         &self,
         source: impl Into<Source>,

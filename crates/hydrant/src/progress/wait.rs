@@ -342,6 +342,36 @@ impl Progress {
         }
     }
 
+    /// The reason why a thread that looks again and again, and never waits, does so in vain. The thread has looked at
+    /// what arrived. Costs a load or two as long as no rank is lost.
+    pub(crate) fn why_looked_in_vain(&self, on: On<'_>, what: For) -> Option<Error> {
+        self.conduit.first_lost()?;
+        let cause = self.in_vain(on, what)?;
+        // What was done before the end still counts, also if another thread is just handling it.
+        self.drain();
+        Some(cause)
+    }
+
+    /// The reason why a thread looks at its memory in vain, again and again. It takes part in finding that out, so this
+    /// looks at what arrived. None in a handler. Costs a few loads as long as no rank is at its end or lost.
+    pub(crate) fn why_memory_looked_at_in_vain(&self) -> Option<Error> {
+        let conduit = self.conduit();
+        let may_be = conduit.endings() != 0 || conduit.first_lost().is_some();
+        if !may_be || super::may_wait("a look").is_err() {
+            return None;
+        }
+        // In virtual time the look at the memory has done that.
+        if !self.virtual_time {
+            self.look_round();
+        }
+        if let Some(cause) = self.why_looked_in_vain(On::Anyone, For::Memory) {
+            return Some(cause);
+        }
+        let cause = self.why_nothing_changes()?;
+        self.drain();
+        Some(cause)
+    }
+
     /// Whether this rank is lost to the others, though it goes on.
     pub(crate) fn is_lost_itself(&self) -> bool {
         self.conduit.standing(self.rank) == Standing::Lost

@@ -298,13 +298,26 @@ fn word<'a>(progress: &Progress, signals: &'a Symmetric<u64>, at: usize) -> Resu
 impl<'a, W: AsRef<[&'a AtomicU64]>> Words<'a, W> {
     /// The first of the words, in their order, that is as `enough` wants: its place, and the word.
     ///
+    /// # Errors
+    /// As [`Job::test_until`](crate::Job::test_until).
+    ///
     /// # Panics
     /// If `enough` does.
-    pub(crate) fn test(&self, mut enough: impl FnMut(usize, u64) -> bool) -> Option<(usize, u64)> {
+    pub(crate) fn test(
+        &self,
+        mut enough: impl FnMut(usize, u64) -> bool,
+    ) -> Result<Option<(usize, u64)>> {
         // A program may ask again and again for what is so already, and in virtual time nothing else
         // would let time pass.
         self.progress.poll_memory();
-        self.look(&mut enough)
+        let found = self.look(&mut enough);
+        if found.is_some() {
+            return Ok(found);
+        }
+        match self.progress.why_memory_looked_at_in_vain() {
+            None => Ok(None),
+            Some(cause) => self.look(&mut enough).map(Some).ok_or(cause),
+        }
     }
 
     /// Waits until one of the words is as `enough` wants, for so long at most if a time is given.

@@ -97,7 +97,8 @@ impl TwoSided {
         look: impl FnOnce() -> Option<R>,
     ) -> Result<Option<R>> {
         // Read before the look at the messages: whatever was sent before the end has arrived by then.
-        let in_vain = self.why_none_comes(pattern.source);
+        let in_vain = (self.why_none_comes(pattern.source))
+            .or_else(|| (self.progress).why_looked_in_vain(self.awaits(pattern), For::Message));
         match (look(), in_vain) {
             (None, Some(cause)) => Err(cause),
             (found, _) => Ok(found),
@@ -127,11 +128,7 @@ impl TwoSided {
         self.check(pattern.source, pattern.tag)?;
         self.check_receives()?;
         self.found_one(pattern);
-        let on = match pattern.source {
-            Some(rank) if Rank(rank) == self.progress.rank => On::Rank(self.progress.rank),
-            Some(rank) => On::Rank(Rank(rank)),
-            None => On::Anyone,
-        };
+        let on = self.awaits(pattern);
         self.probing.fetch_add(1, SeqCst);
         let (mut found, mut in_vain) = (None, None);
         let waited = self.progress.wait(on, For::Message, || {
@@ -145,6 +142,13 @@ impl TwoSided {
             Some(found) => Ok(found),
             None => Err(in_vain.or(waited.err()).unwrap_or(Error::JobOver)),
         }
+    }
+
+    /// The ranks of which one may send such a message.
+    fn awaits(&self, pattern: Pattern) -> On<'static> {
+        pattern
+            .source
+            .map_or(On::Anyone, |rank| On::Rank(Rank(rank)))
     }
 
     /// # Errors

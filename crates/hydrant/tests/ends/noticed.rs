@@ -20,6 +20,14 @@ fn is_told_of<T>(waited: Result<T>, rank: Rank) {
     }
 }
 
+fn looked<T>(look: impl Fn() -> Result<Option<T>>) -> Result<T> {
+    loop {
+        if let Some(found) = look()? {
+            return Ok(found);
+        }
+    }
+}
+
 fn is_told_of_all<T>(waited: Result<T>) {
     let told = waited.map(drop);
     assert!(matches!(told, Err(Error::OthersEnded { .. })), "{told:?}");
@@ -56,13 +64,6 @@ fn who_waits_for_a_message_of_it_is_told() {
 /// A loop that looks again and again and never waits.
 #[test_on(every)]
 fn who_looks_for_a_message_of_it_is_told() {
-    fn looked<T>(look: impl Fn() -> Result<Option<T>>) -> Result<T> {
-        loop {
-            if let Some(found) = look()? {
-                return Ok(found);
-            }
-        }
-    }
     local(3, |job| {
         let (zero, one) = (Rank(0), Rank(1));
         match job.rank() {
@@ -414,6 +415,26 @@ fn who_waits_for_a_word_after_the_others_ends_is_told() {
         if job.rank() == Rank(0) {
             is_told_of_all(job.wait_until(&memory, 0, |word| word == 1));
         }
+        Ok(())
+    });
+}
+
+/// A loop that looks at a word again and again and never waits.
+#[test_on(every)]
+fn who_looks_at_a_word_after_the_others_ends_is_told() {
+    local(3, |job| {
+        let memory = job.alloc::<u64>(2)?;
+        job.barrier()?;
+        if job.rank() != Rank(0) {
+            return memory.put(Rank(0), 1, &[u64::from(job.rank().0)]);
+        }
+        is_told_of_all(looked(|| job.test_until(&memory, 0, |word| word == 1)));
+        is_told_of_all(looked(|| {
+            job.test_until_any(&memory, &[0], |word| word == 1)
+        }));
+        // A word that is as it should be is found all the same.
+        let word = job.test_until(&memory, 1, |word| word != 0)?;
+        assert!(matches!(word, Some(1 | 2)), "{word:?}");
         Ok(())
     });
 }
