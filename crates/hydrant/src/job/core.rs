@@ -149,7 +149,7 @@ impl Core {
     /// Completes what is in flight at this rank. A call of a function that only waits is waited for [so long](SILENCE).
     fn complete(&self) -> Result<()> {
         let (progress, calls) = (&self.progress, self.messages.calls());
-        calls.begin_all(progress)?;
+        calls.wait_until_begun(progress)?;
         self.two_sided.finish_all()?;
         self.transfer.finish_all()?;
         progress.wait_all_handled()?;
@@ -160,7 +160,7 @@ impl Core {
 
     /// The requests that this rank has handled and called so far, if nothing is in flight at it but calls and tasks that wait.
     fn stillness(&self) -> Option<[u64; 4]> {
-        let (made, wanted) = self.messages.calls().made_and_wanted();
+        let (made, wanted) = self.messages.calls().counts();
         let counters = self.progress.tally.snapshot();
         let is_still = self.progress.is_still() && self.two_sided.is_idle();
         is_still.then_some([counters.handled, counters.replies, made, wanted as u64])

@@ -10,7 +10,7 @@ use crate::{
     Symmetric,
     collective::CollectiveKind,
     message::{
-        HandlerFn, Name, Signature, call,
+        HandlerFn, HandlerName, HandlerSignature, call,
         request::{self, check_handler, long_args},
         serve,
     },
@@ -126,7 +126,7 @@ impl Job {
         handler: impl Fn(&mut HandlerContext<'_>, &[u64], &[u8]) + Send + Sync + 'static,
     ) -> Result<Handler> {
         let called = type_name_of_val(&handler);
-        self.register(&Signature::of_handler(), called, Box::new(handler))
+        self.register(&HandlerSignature::of_handler(), called, Box::new(handler))
     }
 
     /// Registers a handler with its signature and its Rust name. Collective.
@@ -137,20 +137,20 @@ impl Job {
         let core = self.core();
         let affair = self.world().begin_collective(CollectiveKind::Handler)?;
         let number = core.messages.next_number()?;
-        let ours = Signature::new(number, said);
+        let ours = HandlerSignature::new(number, said);
         for (rank, theirs) in self.ranks().zip(affair.all_gather(&ours)?) {
             if theirs != ours {
                 return Err(Error::CollectiveMismatch {
                     operation: "handler",
                     rank,
-                    theirs: theirs.said(),
+                    theirs: theirs.describe(),
                     own: core.progress.rank,
-                    ours: ours.said(),
+                    ours: ours.describe(),
                 });
             }
         }
         core.messages
-            .register(number, Name { called, site }, handler)?;
+            .register(number, HandlerName { called, site }, handler)?;
         // Only now may a peer send to it.
         affair.barrier()?;
         Ok(Handler {
@@ -187,8 +187,8 @@ impl Job {
         R: Serialize + 'static,
     {
         let called = type_name_of_val(&function);
-        let said = Signature::of_function::<A, R>(called);
-        let handler = self.register(&said, called, Box::new(serve::handler_of(function)))?;
+        let said = HandlerSignature::of_function::<A, R>(called);
+        let handler = self.register(&said, called, Box::new(serve::serve(function)))?;
         Ok(Function::of(handler))
     }
 
@@ -235,8 +235,8 @@ impl Job {
         F: Future<Output = R> + Send + 'static,
     {
         let called = type_name_of_val(&function);
-        let said = Signature::of_function::<A, R>(called);
-        let handler = serve::handler_of_async(function);
+        let said = HandlerSignature::of_function::<A, R>(called);
+        let handler = serve::serve_async(function);
         let handler = self.register(&said, called, Box::new(handler))?;
         Ok(Function::of(handler))
     }
@@ -385,14 +385,14 @@ impl Job {
             let (key, lent) = progress::wait_for(progress, lending)??;
             return calls.begin(rank, Some(lent), |id| {
                 if let Ways::One = ways {
-                    calls.is_made_one_way(id);
+                    calls.make_one_way(id);
                 }
                 send(progress, id, key)
             });
         }
         let id = calls.begin(rank, None, |_| Ok(()))?;
         if let Ways::One = ways {
-            calls.is_made_one_way(id);
+            calls.make_one_way(id);
         }
         let (messages, here) = (Arc::clone(&core.messages), progress.weak());
         progress.spawn(async move {

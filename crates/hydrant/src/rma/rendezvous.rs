@@ -6,7 +6,7 @@ use super::handles;
 use crate::{
     Error, GlobalPtr, Rank, Result,
     memory::{Exposed, Registry},
-    message::{Later, Lent, Rendezvous},
+    message::{BoxedFuture, LoanGuard, Rendezvous},
     transfer::Transfer,
 };
 
@@ -26,17 +26,17 @@ impl Buffers {
 }
 
 impl Rendezvous for Buffers {
-    fn lend(&self, bytes: Vec<u8>) -> Later<Result<(u64, Lent)>> {
+    fn lend(&self, bytes: Vec<u8>) -> BoxedFuture<Result<(u64, LoanGuard)>> {
         let transfer = self.transfer.upgrade();
         let memory = Arc::clone(&self.memory);
         Box::pin(async move {
             let transfer = transfer.ok_or(Error::JobOver)?;
             let exposed = Exposed::owning_later(&transfer, &memory, bytes).await?;
-            Ok((exposed.key().0, Box::new(exposed) as Lent))
+            Ok((exposed.key().0, Box::new(exposed) as LoanGuard))
         })
     }
 
-    fn fetch(&self, from: Rank, key: u64, len: u64) -> Later<Result<Vec<u8>>> {
+    fn fetch(&self, from: Rank, key: u64, len: u64) -> BoxedFuture<Result<Vec<u8>>> {
         let transfer = self.transfer.upgrade();
         let memory = Arc::clone(&self.memory);
         Box::pin(async move {

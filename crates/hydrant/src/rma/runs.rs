@@ -12,7 +12,7 @@ use crate::{
     Begun, Error, Rank, Result,
     counters::Count,
     memory::{Block, Symmetric, check_range},
-    message::Call,
+    message::CallFuture,
     progress::{Progress, kind},
 };
 
@@ -275,7 +275,7 @@ struct Sending {
     tag: u16,
     factor: Option<[u64; 2]>,
     waiting: VecDeque<Parcel>,
-    open: VecDeque<(Parcel, Call)>,
+    open: VecDeque<(Parcel, CallFuture)>,
 }
 
 impl Sending {
@@ -328,7 +328,7 @@ impl Sending {
         }
     }
 
-    fn ask(&self, parcel: &Parcel) -> Result<Call> {
+    fn ask(&self, parcel: &Parcel) -> Result<CallFuture> {
         let (progress, calls) = (&self.progress, &self.block.calls);
         let runs = parcel.words.len() as u64;
         progress.tally.add_each([(Count::Packed, runs)]);
@@ -346,7 +346,7 @@ impl Sending {
             };
             progress.send(self.rank, &message)
         })?;
-        Ok(Call::new(progress, calls, self.rank, id))
+        Ok(CallFuture::new(progress, calls, self.rank, id))
     }
 }
 

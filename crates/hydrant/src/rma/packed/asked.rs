@@ -150,7 +150,7 @@ impl Drop for Asked<'_> {
         let Unmapped { calls, rank, .. } = *self.unmapped;
         for question in &self.open {
             // No task waits for it.
-            drop(calls.let_be(&self.unmapped.transfer.progress, rank, question.id));
+            drop(calls.stop_waiting(&self.unmapped.transfer.progress, rank, question.id));
         }
     }
 }
