@@ -129,7 +129,7 @@ impl Core {
         // Waiters for something that only this program does are told by now. After this meeting no program begins
         // anything, but functions and handlers may.
         at_end.meet()?;
-        self.two_sided.all_have_come();
+        self.two_sided.note_all_ended();
         for _ in 0..ROUNDS {
             self.complete()?;
             let now = self.stillness();

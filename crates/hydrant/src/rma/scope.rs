@@ -28,7 +28,7 @@ use crate::{
     counters::Count,
     memory::{Exposed, Registry, Symmetric},
     transfer::{self, Transfer},
-    two_sided::{Lent, Source, Tag, Transit, TwoSided},
+    two_sided::{ScopedMessage, Source, Tag, Transit, TwoSided},
 };
 
 /// Where non-blocking operations on borrowed buffers live; see [`Job::scope`](crate::Job::scope).
@@ -43,7 +43,7 @@ pub struct Scope<'scope, 'env: 'scope> {
     posted: Mutex<Vec<Posted>>,
     loans: Mutex<Vec<Key>>,
     /// Sends and receives.
-    messages: Mutex<Vec<Lent>>,
+    messages: Mutex<Vec<ScopedMessage>>,
     /// Invariant, as in `std::thread::Scope`.
     _scope: PhantomData<&'scope mut &'scope ()>,
     _env: PhantomData<&'env mut &'env ()>,
@@ -338,7 +338,7 @@ impl<'scope> Scope<'scope, '_> {
         unsafe { self.transfer.begin(&access) }
     }
 
-    fn keep_message(&self, lent: Option<Lent>) {
+    fn keep_message(&self, lent: Option<ScopedMessage>) {
         if let Some(lent) = lent {
             self.owes.store(true, Relaxed);
             self.messages.lock().push(lent);
