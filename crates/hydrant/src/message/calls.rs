@@ -26,7 +26,7 @@ pub(crate) struct Calls {
 }
 
 /// The bytes of an answer, or the reason why the call failed.
-type Answer = Result<Vec<u8>>;
+type CallAnswer = Result<Vec<u8>>;
 
 struct OpenCall {
     /// The callee.
@@ -45,7 +45,7 @@ struct OpenCall {
 enum CallState {
     /// The call is not answered. The answer wakes this task.
     Asked(Option<Waker>),
-    Answered(Answer),
+    Answered(CallAnswer),
     /// The answer, when it comes, is dropped.
     Abandoned,
 }
@@ -65,7 +65,7 @@ impl Calls {
         progress: &Progress,
         rank: Rank,
         send: impl FnOnce(u64) -> Result<()>,
-    ) -> Answer {
+    ) -> CallAnswer {
         let id = self.begin(rank, None, send)?;
         self.wait(progress, rank, id)
     }
@@ -115,7 +115,7 @@ impl Calls {
     ///
     /// # Errors
     /// The failure in the answer, [`Error::PeerLost`].
-    pub(crate) fn wait(&self, progress: &Progress, rank: Rank, id: u64) -> Answer {
+    pub(crate) fn wait(&self, progress: &Progress, rank: Rank, id: u64) -> CallAnswer {
         let mut answer = None;
         let waited = progress.wait(On::Rank(rank), For::Message, || {
             answer = self.take(id);
@@ -164,7 +164,7 @@ impl Calls {
 
     /// Takes the answer of `from`. Returns `false` if there is no such call, or it was answered
     /// before.
-    pub(crate) fn end(&self, progress: &Progress, from: Rank, id: u64, answer: Answer) -> bool {
+    pub(crate) fn end(&self, progress: &Progress, from: Rank, id: u64, answer: CallAnswer) -> bool {
         let mut open = self.open();
         let call = match open.get_mut(&id) {
             Some(call) if call.rank == from => call,
@@ -194,7 +194,7 @@ impl Calls {
     }
 
     /// Returns the answer once it has come, and forgets the call.
-    pub(crate) fn take(&self, id: u64) -> Option<Answer> {
+    pub(crate) fn take(&self, id: u64) -> Option<CallAnswer> {
         let mut open = self.open();
         if !matches!(open.get(&id)?.state, CallState::Answered(_)) {
             return None;

@@ -36,9 +36,6 @@ pub(crate) struct CallFuture {
     id: u64,
 }
 
-/// The answer, if the call has ended.
-type Answer = Option<Result<Vec<u8>>>;
-
 impl<R: DeserializeOwned> CallHandle<R> {
     /// Returns the handle of the call with this id.
     pub(crate) fn new(progress: &Arc<Progress>, calls: &Arc<Calls>, rank: Rank, id: u64) -> Self {
@@ -132,7 +129,7 @@ impl CallFuture {
     }
 
     /// Returns the answer if there is one, or the reason why none will come.
-    fn try_answer(&self) -> Answer {
+    fn try_answer(&self) -> Option<Result<Vec<u8>>> {
         if let Err(cause) = self.progress.check_origin() {
             return Some(Err(cause));
         }

@@ -20,8 +20,8 @@
 //! - **Functions that take their time** ([`async_function`](crate::Job::async_function)) are tasks
 //!   of the called rank. Polling threads poll them, each task by one thread at a time. They may
 //!   await operations, calls and anything else that wakes them.
-//! - **HandlerFailure**: the sender learns of a handler that panics or is unknown to the target. The
-//!   result of a [`call`](crate::Job::call) reports the failure, and
+//! - **HandlerFailure**: the sender learns of a handler that panics or is unknown to the target.
+//!   The result of a [`call`](crate::Job::call) reports the failure, and
 //!   [`am_quiet`](crate::Job::am_quiet) reports it for plain requests.
 
 mod answer;

@@ -10,7 +10,7 @@ use hydrant_conduit::{Posted, Ticket};
 use crate::{
     Result,
     progress::{self, taken},
-    transfer::{Look, Transfer},
+    transfer::{OperationState, Transfer},
 };
 
 /// An operation, and who completes it. Its result is given once.
@@ -61,9 +61,9 @@ impl<P: Deref<Target = Transfer>> Pending<P> {
         };
         transfer.progress.check_origin()?;
         match transfer.outcome(ticket) {
-            Look::Open => Ok(false),
-            Look::Gone => self.tell(Ok(true)),
-            Look::Ended(outcome) => {
+            OperationState::InFlight => Ok(false),
+            OperationState::Taken => self.tell(Ok(true)),
+            OperationState::Ended(outcome) => {
                 // The result of one that went well is still to be given.
                 self.0 = State::Done;
                 match outcome {

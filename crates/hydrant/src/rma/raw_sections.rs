@@ -16,7 +16,7 @@ use crate::{
     Error, Rank, Result,
     counters::Count,
     memory::{Symmetric, check_range},
-    transfer::{Shape, Way},
+    transfer::{RunRoute, RunShape},
 };
 
 /// Sections of bytes at any addresses, if a rank's part is not mapped here. Otherwise [`Error::Other`].
@@ -146,18 +146,18 @@ impl Unmapped<'_> {
         (count, bytes): (usize, usize),
         runs: impl Iterator<Item = Run>,
     ) -> Result<()> {
-        let shape = Shape {
+        let shape = RunShape {
             gets: true,
             count,
             bytes,
         };
         self.measured(shape, |way| match way {
-            Way::Packed => packed::get(self, runs, |run, bytes| {
+            RunRoute::Packed => packed::get(self, runs, |run, bytes| {
                 let here = into.wrapping_add(run.here);
                 // SAFETY: 1., 2.; the message lies apart from the run and has as many bytes.
                 unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), here, run.len) };
             }),
-            Way::Pieces => {
+            RunRoute::Pieces => {
                 let here = |run: Run| (self.place(run), into.wrapping_add(run.here), run.len);
                 // SAFETY: 1., 2.
                 unsafe { self.transfer.read_each(self.rank, runs.map(here)) }

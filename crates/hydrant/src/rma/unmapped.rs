@@ -11,7 +11,7 @@ use crate::{
     memory::Block,
     message::Calls,
     progress,
-    transfer::{Shape, Transfer, Way},
+    transfer::{RunRoute, RunShape, Transfer},
 };
 
 /// Bytes of a peer's memory, from its beginning on, and of a buffer here.
@@ -67,14 +67,14 @@ impl Unmapped<'_> {
         (count, bytes): (usize, usize),
         runs: impl Iterator<Item = Run>,
     ) -> Result<()> {
-        let shape = Shape {
+        let shape = RunShape {
             gets: false,
             count,
             bytes,
         };
-        self.measured(shape, |way| match way {
-            Way::Packed => packed::put(self, data, runs),
-            Way::Pieces => {
+        self.measured(shape, |route| match route {
+            RunRoute::Packed => packed::put(self, data, runs),
+            RunRoute::Pieces => {
                 let pieces = runs.map(|run| (self.place(run), data(&run)));
                 self.transfer.write_all(self.rank, pieces)
             }
@@ -95,16 +95,16 @@ impl Unmapped<'_> {
         (count, bytes): (usize, usize),
         runs: impl Iterator<Item = Run>,
     ) -> Result<()> {
-        let shape = Shape {
+        let shape = RunShape {
             gets: true,
             count,
             bytes,
         };
-        self.measured(shape, |way| match way {
-            Way::Packed => packed::get(self, runs, |run, bytes| {
+        self.measured(shape, |route| match route {
+            RunRoute::Packed => packed::get(self, runs, |run, bytes| {
                 data[run.here..][..run.len].copy_from_slice(bytes);
             }),
-            Way::Pieces => {
+            RunRoute::Pieces => {
                 let pieces = runs.map(|run| (self.place(run), run.here..run.here + run.len));
                 self.transfer.read_all(self.rank, data, pieces)
             }
@@ -126,9 +126,13 @@ impl Unmapped<'_> {
         packed::add(self, data, runs, factor)
     }
 
-    /// Chooses a way, and notes what it took.
-    pub(super) fn measured(&self, shape: Shape, act: impl FnOnce(Way) -> Result<()>) -> Result<()> {
-        let (progress, ways) = (&self.transfer.progress, &self.transfer.ways);
+    /// Chooses a route, and notes what it took.
+    pub(super) fn measured(
+        &self,
+        shape: RunShape,
+        act: impl FnOnce(RunRoute) -> Result<()>,
+    ) -> Result<()> {
+        let (progress, routes) = (&self.transfer.progress, &self.transfer.run_routes);
         let (calls, bytes, what) = match shape.gets {
             false => (
                 Count::Puts,
@@ -145,13 +149,13 @@ impl Unmapped<'_> {
         (progress.tally).add_each([(calls, shape.count as u64), (bytes, shape.bytes as u64)]);
         // Nobody unpacks where peers answer only now and then: what is one-sided stays so.
         if self.rank == progress.rank || !progress.peers_answer() {
-            return act(Way::Pieces);
+            return act(RunRoute::Pieces);
         }
-        let way = ways.choose(shape);
+        let route = routes.choose(shape);
         let begun = progress.conduit().now();
-        act(way)?;
+        act(route)?;
         let time = progress.conduit().now().saturating_sub(begun);
-        ways.took(shape, way, time);
+        routes.record(shape, route, time);
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use hydrant_conduit::Standing;
 
 use super::{
     Source, Status, Tag, TwoSided,
-    direct::Polls,
+    direct::PollCount,
     handles::{destination, source},
     pattern::Pattern,
 };
@@ -58,7 +58,7 @@ impl TwoSided {
         site: &'static Location<'static>,
     ) -> Result<Status> {
         let pattern = Pattern::new(from, tag);
-        match self.receive_at_once(pattern, data, Polls::Repeated)? {
+        match self.receive_at_once(pattern, data, PollCount::Repeated)? {
             Some(status) => Ok(status),
             None => self.receive_with_request(pattern, data, site),
         }

@@ -47,7 +47,7 @@ struct LengthTimes {
 
 /// The times of long messages to this rank.
 #[derive(Debug)]
-pub(super) struct RouteChoice {
+pub(super) struct LongRouteChoice {
     /// The largest message that is copied first, before anything was measured.
     copied_first: usize,
     times_by_length: Box<[[LengthTimes; CLASSES]; 2]>,
@@ -59,7 +59,7 @@ pub(super) struct RouteChoice {
     shared: u64,
 }
 
-impl RouteChoice {
+impl LongRouteChoice {
     pub(super) fn new(copied_first: usize) -> Self {
         Self {
             copied_first,
@@ -164,7 +164,13 @@ mod tests {
 
     /// Runs `count` messages one after the other, with the given time for each route. Returns the
     /// number of copied ones.
-    fn run(choice: &mut RouteChoice, now: &mut u64, count: u32, len: usize, took: [u64; 2]) -> u32 {
+    fn run(
+        choice: &mut LongRouteChoice,
+        now: &mut u64,
+        count: u32,
+        len: usize,
+        took: [u64; 2],
+    ) -> u32 {
         let mut copied = 0;
         for _ in 0..count {
             let timed = choice.begin(*now, len, false);
@@ -178,7 +184,7 @@ mod tests {
     #[test]
     fn the_faster_route_wins_whatever_is_tried_first() {
         for copied_first in [0, usize::MAX] {
-            let (mut choice, mut now) = (RouteChoice::new(copied_first), 7);
+            let (mut choice, mut now) = (LongRouteChoice::new(copied_first), 7);
             let copied = run(&mut choice, &mut now, 100, 1 << 16, [29_000, 62_000]);
             assert_eq!(copied, 100 - TRIES);
             let copied = run(&mut choice, &mut now, 100, 1 << 20, [367_000, 335_000]);
@@ -190,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_route_that_becomes_faster_is_found_again() {
-        let (mut choice, mut now) = (RouteChoice::new(0), 0);
+        let (mut choice, mut now) = (LongRouteChoice::new(0), 0);
         run(&mut choice, &mut now, 100, 1 << 16, [30_000, 60_000]);
         let copied = run(&mut choice, &mut now, 4000, 1 << 16, [30_000, 10_000]);
         assert!(copied < 2000, "{copied}");
@@ -198,7 +204,7 @@ mod tests {
 
     #[test]
     fn messages_in_flight_together_share_the_time() {
-        let mut choice = RouteChoice::new(usize::MAX);
+        let mut choice = LongRouteChoice::new(usize::MAX);
         let count = 2 * u64::from(TRIES);
         let all: Vec<TimedRoute> = (0..count)
             .map(|_| choice.begin(0, 1 << 16, false))
@@ -212,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_failed_message_counts_no_time() {
-        let mut choice = RouteChoice::new(0);
+        let mut choice = LongRouteChoice::new(0);
         for now in 0..20 {
             let timed = choice.begin(now, 1 << 16, true);
             choice.end(now, timed, timed.route == LongRoute::Copied);

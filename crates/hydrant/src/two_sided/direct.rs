@@ -33,7 +33,7 @@ enum DirectStage {
 
 /// The number of polls of a direct receive.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Polls {
+pub(super) enum PollCount {
     /// One poll.
     Once,
     /// Several polls, because the receive is to wait in any case.
@@ -85,7 +85,7 @@ impl TwoSided {
         &self,
         pattern: Pattern,
         buffer: &mut [u8],
-        polls: Polls,
+        polls: PollCount,
     ) -> Result<Option<Status>> {
         progress::may_wait("a receive")?;
         self.check(pattern.source, pattern.tag)?;
@@ -108,8 +108,8 @@ impl TwoSided {
             return Ok(None);
         }
         let looks = match polls {
-            Polls::Once => 1,
-            Polls::Repeated => self.progress.looks(),
+            PollCount::Once => 1,
+            PollCount::Repeated => self.progress.looks(),
         };
         let mut direct = Direct {
             pattern,

@@ -13,8 +13,8 @@ use std::{
 use bytemuck::Pod;
 
 use super::{
-    MessageRequest, RawBuffer, Source, Status, Tag, TwoSided, direct::Polls, matching::PostedId,
-    pattern::Pattern,
+    MessageRequest, RawBuffer, Source, Status, Tag, TwoSided, direct::PollCount,
+    matching::PostedId, pattern::Pattern,
 };
 use crate::{
     Rank, Refused, Result,
@@ -174,7 +174,7 @@ impl TwoSided {
         site: &'static Location<'static>,
     ) -> Result<(Transit<'_>, Option<ScopedMessage>)> {
         let pattern = Pattern::new(from, tag);
-        if let Some(status) = self.receive_at_once(pattern, data, Polls::Once)? {
+        if let Some(status) = self.receive_at_once(pattern, data, PollCount::Once)? {
             return Ok((self.complete_transit(status), None));
         }
         // SAFETY: 1., 2. The caller's conditions 1 and 2.

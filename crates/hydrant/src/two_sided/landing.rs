@@ -25,7 +25,7 @@ const LEAST: usize = 128 << 10;
 
 /// A part of a buffer, registered until this is dropped.
 pub(super) struct Landing {
-    buffer: transfer::Buffer<'static>,
+    buffer: transfer::TransferBuffer<'static>,
     /// Bytes before and after it that are copied in parts.
     copied: u64,
     /// Bytes of the message that the landing and its copied surroundings take.
@@ -75,7 +75,7 @@ impl Landing {
         let after = if left < bucket { left } else { 0 };
         let bytes = before + len + after;
         if bytes < next.len().min(LEAST / 2) {
-            buffer.is_done();
+            buffer.mark_unlent();
             return None;
         }
         let place = LandingSpan {
@@ -106,7 +106,7 @@ impl Landing {
 
     /// Ends the landing, because the sender has reported that it writes no more.
     pub(super) fn release(&mut self) {
-        self.buffer.is_done();
+        self.buffer.mark_unlent();
     }
 
     /// Notes that the sender is lost. Returns whether that is new.
@@ -116,6 +116,6 @@ impl Landing {
 
     /// Ends the landing of a lost sender, which may still write there.
     pub(super) async fn revoke(&mut self) {
-        self.buffer.until_taken_back().await;
+        self.buffer.revoke().await;
     }
 }

@@ -207,7 +207,7 @@ impl TwoSided {
     pub(super) fn finish_part(&self, mut receiving: Receiving) {
         receiving.done = match &mut receiving.transport {
             Transport::Loan(key) => {
-                self.transfer.is_forgotten_by(receiving.from, *key);
+                self.transfer.note_forgotten_by(receiving.from, *key);
                 receiving.len
             }
             Transport::Landing(landing) => {

@@ -181,7 +181,7 @@ impl LongSend {
         self.copy(end..all).await?;
         let written = loop {
             let written = match write {
-                Ok(Some((write, len))) => write.until_over().await.map(|()| len),
+                Ok(Some((write, len))) => write.until_end().await.map(|()| len),
                 Ok(None) => break Ok(()),
                 Err(cause) => Err(cause),
             };

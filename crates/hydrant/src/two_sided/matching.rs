@@ -12,7 +12,7 @@
 
 use super::{
     pattern::{Envelope, Pattern},
-    pattern_queues::{EntryId, PatternKeyed, PatternQueues},
+    pattern_queues::{PatternKeyed, PatternQueues, QueuedId},
 };
 
 /// Posted receives `P` and unexpected messages `U`.
@@ -26,7 +26,7 @@ pub(super) struct Matching<P, U> {
 
 /// Names a posted receive until it is matched or withdrawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PostedId(EntryId);
+pub(super) struct PostedId(QueuedId);
 
 /// An unexpected message that was taken, and its position among the others.
 pub(super) struct TakenMessage<U> {
@@ -133,7 +133,7 @@ impl<P, U> Matching<P, U> {
     /// Takes the first posted receive that a message fits.
     #[inline]
     pub(super) fn receive_for(&mut self, envelope: Envelope) -> Option<P> {
-        let mut first: Option<EntryId> = None;
+        let mut first: Option<QueuedId> = None;
         for (kind, was_posted) in self.was_posted.into_iter().enumerate() {
             if was_posted
                 && let Some((id, _)) = self.posted.first(envelope.pattern(kind))

@@ -78,7 +78,7 @@ use crate::{
     progress::{Progress, kind},
     transfer::Transfer,
 };
-use choice::{RouteChoice, TimedRoute};
+use choice::{LongRouteChoice, TimedRoute};
 use credit::{Account, Allowance};
 use landing::Landing;
 use matching::Matching;
@@ -127,7 +127,7 @@ struct TwoSidedState {
     /// The last number given to a send or a receive.
     last: u64,
     /// The chooser of routes for long messages, where routes are chosen.
-    choice: Option<RouteChoice>,
+    choice: Option<LongRouteChoice>,
     /// Messages taken out by a matched probe and not received yet, whose senders wait for the
     /// receive: by sender and number.
     held: FxHashSet<(u32, u64)>,
@@ -295,7 +295,7 @@ impl TwoSided {
         let progress = &transfer.progress;
         let caps = progress.conduit().caps();
         let protocols = Protocols::choose(settings, caps);
-        let choice = protocol::copied_first(settings, caps).map(RouteChoice::new);
+        let choice = protocol::copied_first(settings, caps).map(LongRouteChoice::new);
         let this = Arc::new_cyclic(|me| Self {
             progress: Arc::clone(progress),
             transfer: Arc::clone(transfer),
@@ -331,7 +331,7 @@ impl TwoSided {
     fn tell(&self, to: Rank, said: WireMessage<'_>, payload: &[u8]) {
         let encoded = said.encode();
         if let Err(cause) = (self.progress).send_result(to, &encoded.message(payload)) {
-            tracing::debug!(%to, %cause, "a two-sided message found no way");
+            tracing::debug!(%to, %cause, "a two-sided message could not be sent");
             self.check_for_ended_peers();
         }
     }

@@ -35,7 +35,7 @@ pub(super) struct PatternQueues<T, const N: usize> {
 struct QueueNode<T, const N: usize> {
     value: T,
     sequence: u64,
-    links: [QueueLinks; N],
+    links: [EntryLinks; N],
 }
 
 /// The first and the last entry of a queue.
@@ -47,7 +47,7 @@ struct QueueEnds {
 
 /// The neighbours of an entry in a queue.
 #[derive(Clone, Copy)]
-struct QueueLinks {
+struct EntryLinks {
     previous: u32,
     next: u32,
 }
@@ -61,12 +61,12 @@ impl QueueEnds {
 
 /// Names an entry until the entry is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct EntryId {
+pub(super) struct QueuedId {
     index: u32,
     sequence: u64,
 }
 
-impl EntryId {
+impl QueuedId {
     /// Returns the sequence number, which orders the entries.
     pub(super) fn order(self) -> u64 {
         self.sequence
@@ -109,8 +109,8 @@ impl<T: PatternKeyed<N>, const N: usize> PatternQueues<T, N> {
     /// Adds an entry to its queues, behind all entries with a lower number. An entry with the
     /// highest number is appended in constant time.
     #[inline]
-    pub(super) fn insert(&mut self, sequence: u64, value: T) -> EntryId {
-        let nowhere = QueueLinks {
+    pub(super) fn insert(&mut self, sequence: u64, value: T) -> QueuedId {
+        let nowhere = EntryLinks {
             previous: NONE,
             next: NONE,
         };
@@ -136,7 +136,7 @@ impl<T: PatternKeyed<N>, const N: usize> PatternQueues<T, N> {
                 self.link(kind, node.value.pattern(kind), index, sequence);
             }
         }
-        EntryId { index, sequence }
+        QueuedId { index, sequence }
     }
 
     /// Returns whether there are no entries.
@@ -147,7 +147,7 @@ impl<T: PatternKeyed<N>, const N: usize> PatternQueues<T, N> {
 
     /// Returns the first entry of a queue.
     #[inline]
-    pub(super) fn first(&self, pattern: Pattern) -> Option<(EntryId, &T)> {
+    pub(super) fn first(&self, pattern: Pattern) -> Option<(QueuedId, &T)> {
         let (last, ends) = &self.last[pattern.kind()];
         let index = if *last == pattern {
             ends.first
@@ -156,12 +156,12 @@ impl<T: PatternKeyed<N>, const N: usize> PatternQueues<T, N> {
         };
         let node = self.node(index)?;
         let sequence = node.sequence;
-        Some((EntryId { index, sequence }, &node.value))
+        Some((QueuedId { index, sequence }, &node.value))
     }
 
     /// Removes an entry. Returns it with its number.
     #[inline]
-    pub(super) fn remove(&mut self, id: EntryId) -> Option<(u64, T)> {
+    pub(super) fn remove(&mut self, id: QueuedId) -> Option<(u64, T)> {
         let node = (self.nodes.get_mut(id.index as usize)?)
             .take_if(|node| node.sequence == id.sequence)?;
         for (kind, links) in node.links.into_iter().enumerate() {
@@ -175,12 +175,12 @@ impl<T: PatternKeyed<N>, const N: usize> PatternQueues<T, N> {
     }
 
     /// Returns the ids of the entries that fulfil a condition, in no order.
-    pub(super) fn ids(&self, mut fulfils: impl FnMut(&T) -> bool) -> Vec<EntryId> {
+    pub(super) fn ids(&self, mut fulfils: impl FnMut(&T) -> bool) -> Vec<QueuedId> {
         let nodes = self.nodes.iter().enumerate();
         nodes
             .filter_map(|(index, node)| Some((index as u32, node.as_ref()?)))
             .filter(|(_, node)| fulfils(&node.value))
-            .map(|(index, node)| EntryId {
+            .map(|(index, node)| QueuedId {
                 index,
                 sequence: node.sequence,
             })
@@ -246,7 +246,7 @@ impl<T: PatternKeyed<N>, const N: usize> PatternQueues<T, N> {
         {
             (previous, next) = (node.links[kind].previous, previous);
         }
-        let links = QueueLinks { previous, next };
+        let links = EntryLinks { previous, next };
         self.set(kind, index, |it| *it = links);
         self.join(kind, pattern, links, (index, index));
     }
@@ -258,7 +258,7 @@ impl<T: PatternKeyed<N>, const N: usize> PatternQueues<T, N> {
         &mut self,
         kind: usize,
         pattern: Pattern,
-        QueueLinks { previous, next }: QueueLinks,
+        EntryLinks { previous, next }: EntryLinks,
         (follows, precedes): (u32, u32),
     ) {
         if previous == NONE || next == NONE {
@@ -276,7 +276,7 @@ impl<T: PatternKeyed<N>, const N: usize> PatternQueues<T, N> {
 
     /// Changes the links of an entry, if it exists.
     #[inline]
-    fn set(&mut self, kind: usize, index: u32, change: impl FnOnce(&mut QueueLinks)) {
+    fn set(&mut self, kind: usize, index: u32, change: impl FnOnce(&mut EntryLinks)) {
         if let Some(Some(node)) = self.nodes.get_mut(index as usize) {
             change(&mut node.links[kind]);
         }
