@@ -111,7 +111,7 @@ impl Calls {
         call.lent = Some(lent);
     }
 
-    /// Waits for the answer of `rank`. An answer is received_result once.
+    /// Waits for the answer of `rank`. An answer is returned once.
     ///
     /// # Errors
     /// The failure in the answer, [`Error::PeerLost`].

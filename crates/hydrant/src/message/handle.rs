@@ -20,7 +20,7 @@ use crate::{
 /// and [`wait`](Self::wait) give the result without an executor.
 ///
 /// If the handle is dropped, the function still runs, and its result is dropped. The result is
-/// given once. BoxedFuture attempts get [`Error::OutOfTurn`].
+/// given once. Later attempts get [`Error::OutOfTurn`].
 #[must_use = "only the handle gives the result, or says that the call failed"]
 pub struct CallHandle<R> {
     /// `None` once the result was given.
@@ -134,7 +134,7 @@ impl CallFuture {
             return Some(Err(cause));
         }
         // A handler, and a waker that runs in one, must not poll.
-        if progress::may_wait("a try_answer").is_ok() {
+        if progress::may_wait("a look").is_ok() {
             self.progress.look_round();
         }
         if let Some(answer) = self.calls.take(self.id) {
@@ -142,7 +142,7 @@ impl CallFuture {
         }
         let cause = self.in_vain()?;
         // An answer from before the end counts.
-        if progress::may_wait("a try_answer").is_ok() {
+        if progress::may_wait("a look").is_ok() {
             self.progress.drain();
         }
         let answer = self.calls.take(self.id);

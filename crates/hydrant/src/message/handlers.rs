@@ -17,7 +17,7 @@ use crate::{Error, Rank, Result, progress::Progress};
 
 /// Most handlers of a job.
 const MAX_HANDLERS: usize = 1024;
-/// Failures kept for [`Job::am_quiet`](crate::Job::am_quiet). BoxedFuture failures are dropped.
+/// Failures kept for [`Job::am_quiet`](crate::Job::am_quiet). Later failures are dropped.
 const MAX_FAILURES: usize = 64;
 
 pub(crate) type HandlerFn = Box<dyn Fn(&mut HandlerContext<'_>, &[u64], &[u8]) + Send + Sync>;

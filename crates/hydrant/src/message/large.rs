@@ -4,8 +4,7 @@
 //! ```text
 //! request CALL    args id, key, bytes           the argument is lent until the answer or BEGUN
 //!                 args id, key, bytes, 1        the same, for a one-way call
-//! request RESULT  args id                       BEGUN: the argument was got, the function has
-//! begun
+//! request RESULT  args id                       BEGUN: the argument was got
 //! request RESULT  args id, handler, key, bytes  LENT: the result is lent until RELEASED
 //!                 args key                      RELEASED: the result was got
 //! ```

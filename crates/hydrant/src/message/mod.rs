@@ -8,7 +8,7 @@
 //!   replies. A request and a reply have no order, and neither have messages of different pairs.
 //! - **Limits**: [`Job::limits`](crate::Job::limits). Arguments and results of calls are limited by
 //!   memory alone: if one exceeds a message, its owner exposes it and the peer gets it (a
-//! rendezvous).
+//!   rendezvous).
 //! - **Flow**: a request that finds no room waits, and polls meanwhile. A handler never waits: its
 //!   reply is always accepted, and its requests are kept until there is room. So ranks may flood
 //!   each other, call back and call onward without deadlock, and nothing is dropped. Memory is
@@ -20,7 +20,7 @@
 //! - **Functions that take their time** ([`async_function`](crate::Job::async_function)) are tasks
 //!   of the called rank. Polling threads poll them, each task by one thread at a time. They may
 //!   await operations, calls and anything else that wakes them.
-//! - **HandlerFailure**: the sender learns of a handler that panics or is unknown to the target.
+//! - **Failure**: the sender learns of a handler that panics or is unknown to the target.
 //!   The result of a [`call`](crate::Job::call) reports the failure, and
 //!   [`am_quiet`](crate::Job::am_quiet) reports it for plain requests.
 

@@ -67,7 +67,7 @@ fn report(failed: FailedHandler<'_>, delivery: &Delivery<'_>, progress: &Progres
 }
 
 /// Runs a user's handler, and returns its failure. The failure is boxed, since every message pays
-/// for the size of the received_result value.
+/// for the size of the returned value.
 #[inline(always)]
 fn run<'a>(
     messages: &'a Messages,

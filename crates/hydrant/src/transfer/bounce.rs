@@ -1,4 +1,4 @@
-//! BounceMemory memory: registered slots for the data of operations whose buffers cost less to copy
+//! Bounce memory: registered slots for the data of operations whose buffers cost less to copy
 //! than to register (Firehose §3.3, ARMCI §3).
 //!
 //! The memory is allocated once, and registered as one extent beside M. So every slot is a hit on

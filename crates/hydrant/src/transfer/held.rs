@@ -30,7 +30,7 @@ enum HoldKind {
     Slot(BounceSlot),
     /// References and a slot.
     SlotAndHit(KeptHit, BounceSlot),
-    /// A piece of the engine's: its id there, and the peer.
+    /// A piece of the engine: its id there, and the peer.
     Piece(u64, Rank),
 }
 
@@ -40,7 +40,7 @@ impl OperationHolds {
         Self::new(None, None, None)
     }
 
-    /// Returns the hold of a piece of the engine's.
+    /// Returns the hold of a piece of the engine.
     pub(super) fn piece(id: u64, peer: Rank) -> Self {
         Self {
             kind: HoldKind::Piece(id, peer),
@@ -72,7 +72,7 @@ impl OperationHolds {
         }
     }
 
-    /// Returns whether this is a piece of the engine's, which nobody waits for.
+    /// Returns whether this is a piece of the engine, which nobody waits for.
     pub(super) fn is_piece(&self) -> bool {
         matches!(self.kind, HoldKind::Piece(..))
     }

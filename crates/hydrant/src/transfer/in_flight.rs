@@ -1,5 +1,5 @@
-//! One-sided operations in flight: one map with one state-up at the post, one at the end and one
-//! when the outcome is taken.
+//! One-sided operations in flight: one map, with one look-up at the post, one at the end and
+//! one when the outcome is taken.
 
 use std::{
     collections::hash_map::{
@@ -76,7 +76,7 @@ enum OutcomeReceiver {
 
 impl InFlightEntry {
     /// Returns whether somebody may wait for the operation. Nobody waits for a piece of the
-    /// engine's.
+    /// engine.
     fn is_open(&self) -> bool {
         match self {
             InFlightEntry::Open(open) => !open.held.as_ref().is_some_and(OperationHolds::is_piece),
@@ -85,7 +85,7 @@ impl InFlightEntry {
     }
 }
 
-/// The result of a state at an operation.
+/// The state of an operation, for a caller that takes the outcome.
 pub(crate) enum OperationState {
     /// The operation has ended. Its outcome is returned once.
     Ended(Result<()>),
@@ -107,7 +107,7 @@ impl InFlight {
 
     /// Enters a posted operation. If another thread's poll has seen its end already, returns its
     /// holds and outcome. Then the caller handles the end, and calls [`end`](Self::end).
-    #[must_use = "an operation that has ended is to be ended"]
+    #[must_use = "the end of the operation must be handled"]
     pub(super) fn post(
         &self,
         ticket: Ticket,
@@ -167,7 +167,7 @@ impl InFlight {
         }
     }
 
-    /// Handles the conduit's report that an operation has ended. Returns the holds to be given
+    /// Notes the end of an operation, as the conduit reports it. Returns the holds to be given
     /// back, either before the end is [known](Self::end) or after it.
     pub(super) fn complete(&self, ticket: Ticket, outcome: OperationResult) -> Completed {
         let mut completed = Completed::default();

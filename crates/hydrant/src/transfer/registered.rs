@@ -169,11 +169,11 @@ impl Transfer {
             let begun = unsafe { self.post_hit(registration, access, remote, &own, &hit, lease) };
             return begun.map_err(Error::from);
         }
-        let ask = match copied {
-            false if registration.strategy() == Strategy::Auto && self.nic_moves(direction) => {
-                registration.ask(direction, len as u64)
-            }
-            _ => Advice::Engine,
+        let is_auto = registration.strategy() == Strategy::Auto;
+        let ask = if !copied && is_auto && self.nic_moves(direction) {
+            registration.ask(direction, len as u64)
+        } else {
+            Advice::Engine
         };
         // The engine times hits without a waiter itself, because it knows when they are over.
         if (ask == Advice::Hit || ask == Advice::Time && access.waits)
@@ -466,7 +466,7 @@ impl Transfer {
             return side(OwnMemory::Transient, local, None);
         }
         let bounce = self.bounce.get();
-        // SAFETY: 1., 2. The caller's condition 1.
+        // SAFETY: 1., 2. The caller's condition 1, which holds until the slot is given back.
         match bounce.and_then(|bounce| unsafe { bounce.take(local, len, direction) }) {
             Some((slot, bounced)) => {
                 if direction == Direction::Put {
@@ -505,7 +505,7 @@ impl Transfer {
         unsafe { self.progress.conduit().post(&access) }
     }
 
-    /// Returns whether the NIC nic_moves data in this direction by itself.
+    /// Returns whether the NIC moves data in this direction by itself.
     fn nic_moves(&self, direction: Direction) -> bool {
         direction == Direction::Put || self.reads
     }

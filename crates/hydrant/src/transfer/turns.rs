@@ -1,4 +1,4 @@
-//! TaskTurns for tasks that would otherwise take from each other the memory that each needs.
+//! Turns for tasks that would otherwise take from each other the memory that each needs.
 
 use std::{
     collections::BTreeMap,

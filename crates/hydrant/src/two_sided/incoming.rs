@@ -201,8 +201,7 @@ impl TwoSided {
             let credit = account.release(bytes);
             drop(guard);
             // SAFETY: 1. The receive was posted, and its request is open. 2. The buffer has room.
-            // 3. The receive was
-            // taken out of the only table.
+            // 3. The receive was taken out of the only table.
             unsafe { self.land(envelope, data, posted) };
             self.tell_taken(from, credit, send);
         } else if let Some(direct) = direct.as_deref_mut()

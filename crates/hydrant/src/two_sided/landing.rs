@@ -55,7 +55,6 @@ impl Landing {
     /// Until the landing is dropped:
     /// 1. The buffer stays allocated.
     /// 2. Nobody else uses the bytes of `next`.
-    /// 2. Nobody else uses these bytes.
     pub(super) unsafe fn new(
         transfer: &Arc<Transfer>,
         buffer: RawBuffer,

@@ -127,8 +127,7 @@ impl TwoSided {
         }
         let next = receiving.done..receiving.len;
         // SAFETY: 1. The buffer stays until the request is over, and the request ends after the
-        // landing.
-        // 2. Until then only the sender uses the buffer.
+        // landing. 2. Until then only the sender uses the buffer.
         let (landing, place) = unsafe { Landing::new(&self.transfer, receiving.buffer, next) }?;
         receiving.transport = Transport::Landing(landing);
         Some(place)
@@ -144,8 +143,7 @@ impl TwoSided {
         }
         let Receiving { buffer, len, .. } = *receiving;
         // SAFETY: 1. The buffer stays until the request is over, and the request ends after the
-        // loan.
-        // 2. Until then only the sender uses the buffer.
+        // loan. 2. Until then only the sender uses the buffer.
         let key = match unsafe { self.transfer.lend_at_once(buffer.at, len) } {
             Ok(key) => key,
             Err(cause) => {

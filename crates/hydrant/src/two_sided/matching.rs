@@ -152,7 +152,7 @@ impl<P, U> Matching<P, U> {
         self.unexpected.insert(sequence, (envelope, message));
     }
 
-    /// Returns a taken message to its old position. No posted receive may fit it.
+    /// Puts a taken message back to its old position. No posted receive may fit it.
     pub(super) fn put_back(&mut self, taken: TakenMessage<U>) {
         let TakenMessage {
             envelope,
@@ -195,7 +195,7 @@ mod tests {
 
     use super::*;
 
-    /// The naive model: two lists in order, of which the first take_fitting entry is taken.
+    /// The naive model: two lists in order, of which the first fitting entry is taken.
     #[derive(Default)]
     struct Naive {
         posted: Vec<(Pattern, u32)>,

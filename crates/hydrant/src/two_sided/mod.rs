@@ -116,7 +116,7 @@ pub(crate) struct TwoSided {
 /// The state behind the lock: posted receives, kept messages, and requests in flight.
 struct TwoSidedState {
     matching: Matching<PostedReceive, Unexpected>,
-    /// Sends that wait for a word of their receivers, by number.
+    /// Sends that wait for a message of their receivers, by number.
     sends: FxHashMap<u64, PendingSend>,
     /// Receives of announced messages in flight, by number.
     receives: FxHashMap<u64, Receiving>,
@@ -165,7 +165,7 @@ struct Outgoing {
     delivered: bool,
 }
 
-/// A send that waits for a word of its receiver.
+/// A send that waits for a message of its receiver.
 enum PendingSend {
     /// The message has left. Its sender wants to know that it was received.
     Sent(Rank, u64, usize, Arc<MessageRequest>),
@@ -328,8 +328,8 @@ impl TwoSided {
 
     /// Sends a control message to a peer, now or when there is room. Requests that wait for a lost
     /// peer are [ended](ended).
-    fn tell(&self, to: Rank, said: WireMessage<'_>, payload: &[u8]) {
-        let encoded = said.encode();
+    fn tell(&self, to: Rank, message: WireMessage<'_>, payload: &[u8]) {
+        let encoded = message.encode();
         if let Err(cause) = (self.progress).send_result(to, &encoded.message(payload)) {
             tracing::debug!(%to, %cause, "a two-sided message could not be sent");
             self.check_for_ended_peers();

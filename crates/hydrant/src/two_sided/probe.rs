@@ -180,7 +180,7 @@ impl TwoSided {
         })
     }
 
-    /// Returns a taken message to its position, unless a posted receive takes it.
+    /// Puts a taken message back to its position, unless a posted receive takes it.
     fn put_back(&self, taken: TakenMessage<Unexpected>) {
         let mut short = None;
         let mut state = self.state.lock();
@@ -273,7 +273,7 @@ impl MatchedMessage {
         two_sided.record_start(UseKind::Received, room, &request, site);
         two_sided.progress.to_the_end(|| {
             // SAFETY: 1., 2. `buffer` is borrowed mutably until `finish` has returned. 3. The
-            // message is no longer.
+            // message fits the buffer.
             unsafe { two_sided.deliver(taken, posted) };
             two_sided.finish(&request)
         })

@@ -183,26 +183,26 @@ impl TwoSided {
     /// # Safety
     /// 1. The buffer of an eager message can be read, and nobody writes to it, until this returns.
     unsafe fn transmit(&self, to: Rank, ready: Ready, when_full: WhenFull) {
-        let (said, payload, outgoing): (_, &[u8], _) = match ready {
+        let (control, payload, outgoing): (_, &[u8], _) = match ready {
             Ready::Eager(outgoing, send) => {
                 let tag = outgoing.tag;
                 // SAFETY: 1., 2. The caller's condition 1.
                 let data = unsafe { bytes_of(outgoing.buffer) };
-                let (said, payload) = WireMessage::whole(tag, send, data);
-                (said, payload, Some((outgoing, send)))
+                let (control, payload) = WireMessage::whole(tag, send, data);
+                (control, payload, Some((outgoing, send)))
             }
             Ready::Announce { tag, send, len } => {
                 let copied = self.protocols.long == LongProtocol::Copied;
-                let said = WireMessage::Announce {
+                let control = WireMessage::Announce {
                     tag,
                     send,
                     len,
                     copied,
                 };
-                (said, &[], None)
+                (control, &[], None)
             }
         };
-        let encoded = said.encode();
+        let encoded = control.encode();
         let message = encoded.message(payload);
         let sent = match when_full {
             WhenFull::Keep => self.progress.send_result(to, &message),
@@ -210,7 +210,7 @@ impl TwoSided {
         };
         if let Err(cause) = sent {
             // No peer knows this number, because the message was not sent.
-            let send = match said {
+            let send = match control {
                 WireMessage::Eager { send, .. }
                 | WireMessage::Few { send, .. }
                 | WireMessage::Announce { send, .. } => send,
