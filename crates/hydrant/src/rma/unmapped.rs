@@ -1,6 +1,6 @@
 //! Many runs of a peer's memory that is not mapped here, in one call. Each is an operation of the
 //! network, many of them under way at once, or they are [packed](super::packed) into messages,
-//! whichever [took less time](crate::transfer::Way) before.
+//! whichever [took less time](crate::transfer::RunRoute) before.
 
 use hydrant_conduit::{Remote, memory::Factor};
 

@@ -395,7 +395,7 @@ impl Transfer {
     /// Orders this rank's puts: each peer sees the earlier ones no later than the later ones.
     ///
     /// # Errors
-    /// [`Error::PeerLost`](crate::Error::PeerLost) of a wait.
+    /// [`Error::PeerLost`] of a wait.
     pub(crate) fn fence(&self) -> Result<()> {
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
         self.progress.poll_memory();
@@ -406,8 +406,8 @@ impl Transfer {
     /// Waits until all puts and gets of this rank so far are remotely complete.
     ///
     /// # Errors
-    /// [`Error::PeerLost`](crate::Error::PeerLost) if any rank is lost, because a put by a plain
-    /// store does not notice that.
+    /// [`Error::PeerLost`] if any rank is lost, because a put by a plain store does not notice
+    /// that.
     pub(crate) fn quiet(&self) -> Result<()> {
         self.fence()?;
         self.progress.check_all_present()

@@ -132,7 +132,7 @@ impl Transfer {
     /// Learns the address of a peer's exposed buffer, so that its first use need not wait.
     ///
     /// # Errors
-    /// [`Error::Revoked`](crate::Error::Revoked), [`Error::PeerLost`](crate::Error::PeerLost).
+    /// [`Error::Revoked`], [`Error::PeerLost`].
     pub(crate) async fn learn_of(self: &Arc<Self>, rank: Rank, key: u64) -> Result<()> {
         let Some(registration) = &self.registration else {
             return Ok(());
@@ -182,7 +182,7 @@ impl Transfer {
     /// `None` where memory is not registered.
     ///
     /// # Errors
-    /// [`Error::InHandler`](crate::Error::InHandler).
+    /// [`Error::InHandler`].
     pub(crate) fn lend_steady(&self, addr: u64, len: u64) -> Result<Option<Key>> {
         let registration = self.registration.as_ref();
         registration
@@ -202,7 +202,7 @@ impl Transfer {
     /// records of all ranks, by rank.
     ///
     /// # Errors
-    /// [`Error::Registration`](crate::Error::Registration) that names the limit, on every rank.
+    /// [`Error::Registration`] that names the limit, on every rank.
     pub(crate) fn register_block(
         &self,
         exchange: &mut dyn FnMut(&Record) -> Result<Vec<Record>>,

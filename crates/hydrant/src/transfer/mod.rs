@@ -4,8 +4,8 @@
 //!
 //! - Without registration, an access goes to the conduit as it is ([`begin`]).
 //! - With registration, an access is a [hit](registered) if both sides are registered, and is
-//!   posted at once. A small put is [inline](hydrant_pinning::Own::Inline) in the work request. A
-//!   buffer that costs less to copy than to register goes through a slot of the [bounce
+//!   posted at once. A small put is [inline](hydrant_pinning::OwnMemory::Inline) in the work
+//!   request. A buffer that costs less to copy than to register goes through a slot of the [bounce
 //!   memory](bounce).
 //! - Any other access is a miss. The engine of the [registration](crate::registration) room decides
 //!   which pieces are posted instead.

@@ -327,7 +327,7 @@ impl TwoSided {
     }
 
     /// Sends a control message to a peer, now or when there is room. Requests that wait for a lost
-    /// peer are [ended](ended).
+    /// peer are [`ended`].
     fn tell(&self, to: Rank, message: WireMessage<'_>, payload: &[u8]) {
         let encoded = message.encode();
         if let Err(cause) = (self.progress).send_result(to, &encoded.message(payload)) {
