@@ -87,9 +87,10 @@ impl Cores {
         let seed = self.progress.id;
         let mut host = Host::new(self.mates.len() as u32, idle, self.settings.policy, seed);
         for (at, mate) in (0..).zip(&self.mates) {
-            let published = match *mate == own {
-                true => Some(registered_bytes.saturating_add(1)),
-                false => conduit.published(*mate),
+            let published = if *mate == own {
+                Some(registered_bytes.saturating_add(1))
+            } else {
+                conduit.published(*mate)
             };
             if *mate != own && conduit.standing(*mate) != Standing::Present {
                 host.leave(at);

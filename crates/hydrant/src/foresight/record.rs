@@ -148,9 +148,10 @@ impl Recorder {
 
     /// Queues of threads that the helper does not know.
     pub(super) fn take_fresh(&self) -> Vec<Reader> {
-        match self.has_fresh.swap(false, SeqCst) {
-            true => std::mem::take(&mut *self.fresh.lock()),
-            false => Vec::new(),
+        if self.has_fresh.swap(false, SeqCst) {
+            std::mem::take(&mut *self.fresh.lock())
+        } else {
+            Vec::new()
         }
     }
 

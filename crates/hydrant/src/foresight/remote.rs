@@ -39,9 +39,10 @@ pub(super) fn record(it: &RemoteUse) -> Option<Communication> {
     Some(Communication {
         begun: Time(u64::try_from(it.begun.as_nanos()).unwrap_or(u64::MAX)),
         kind: Kind(REMOTE | it.kind as u16),
-        way: match it.is_attached {
-            true => Way::Found,
-            false => Way::OnDemand,
+        way: if it.is_attached {
+            Way::Found
+        } else {
+            Way::OnDemand
         },
         addr: peer << ADDRESS | it.addr,
         bytes: it.len,

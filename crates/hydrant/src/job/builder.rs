@@ -419,10 +419,8 @@ pub(super) fn live(job: Job, body: &mut dyn FnMut(&Job) -> Result<()>) -> Result
         true => outcome,
         false => outcome.map(|result| result.map_err(|error| progress.cause_of(error))),
     };
-    job.core().leave(match bereft {
-        true => End::Bereft,
-        false => End::Failed,
-    });
+    job.core()
+        .leave(if bereft { End::Bereft } else { End::Failed });
     match outcome {
         Ok(result) => result,
         Err(cause) => panic::resume_unwind(cause),

@@ -289,17 +289,14 @@ fn agree(
 /// number of earlier virtual jobs of this process determine it. Never zero, which a zeroed pointer would name.
 fn number(settings: &Settings) -> Result<u64> {
     static VIRTUAL: AtomicU64 = AtomicU64::new(0);
-    let number = match settings.conduit.is_virtual() {
-        true => {
-            let before = VIRTUAL.fetch_add(1, Relaxed);
-            FxBuildHasher.hash_one((settings.sim_seed, before))
-        }
-        false => {
-            let mut drawn = [0; 8];
-            rustix::rand::getrandom(&mut drawn[..], rustix::rand::GetRandomFlags::empty())
-                .map_err(std::io::Error::from)?;
-            u64::from_le_bytes(drawn)
-        }
+    let number = if settings.conduit.is_virtual() {
+        let before = VIRTUAL.fetch_add(1, Relaxed);
+        FxBuildHasher.hash_one((settings.sim_seed, before))
+    } else {
+        let mut drawn = [0; 8];
+        rustix::rand::getrandom(&mut drawn[..], rustix::rand::GetRandomFlags::empty())
+            .map_err(std::io::Error::from)?;
+        u64::from_le_bytes(drawn)
     };
     Ok(number | 1)
 }

@@ -133,9 +133,10 @@ impl Leaving {
     /// Leaves because nothing of the program holds the job any more, though it has not ended.
     pub(super) fn give_up(self) {
         let lost = self.progress.check_all_present().is_err();
-        let end = match lost && !self.progress.is_lost_itself() {
-            true => End::Bereft,
-            false => End::Failed,
+        let end = if lost && !self.progress.is_lost_itself() {
+            End::Bereft
+        } else {
+            End::Failed
         };
         let rank = self.progress.rank;
         tracing::warn!(%rank, "the job was dropped before it was finalized");

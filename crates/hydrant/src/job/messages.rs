@@ -414,9 +414,10 @@ impl Job {
     /// The handler of a function of this job.
     fn handler_of<A, R>(&self, function: &Function<A, R>) -> Result<Handler> {
         let handler = function.handler();
-        match handler.job == self.progress().id {
-            true => Ok(handler),
-            false => Err(Error::ForeignHandle { what: "function" }),
+        if handler.job == self.progress().id {
+            Ok(handler)
+        } else {
+            Err(Error::ForeignHandle { what: "function" })
         }
     }
 }

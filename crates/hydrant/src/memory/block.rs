@@ -272,9 +272,10 @@ impl Block {
     /// [`Error::Forked`].
     #[inline]
     pub(crate) fn check_origin(&self) -> Result<()> {
-        match self.is_forked() {
-            false => Ok(()),
-            true => Err(self.ended()),
+        if self.is_forked() {
+            Err(self.ended())
+        } else {
+            Ok(())
         }
     }
 

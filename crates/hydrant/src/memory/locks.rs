@@ -324,13 +324,12 @@ impl Adder<'_> {
     ) -> (usize, usize) {
         let left = self.left(at);
         if outcome.is_ok() {
-            *outcome = match run <= left {
-                true => self.hold(at),
-                false => {
-                    // SAFETY: the caller's promise.
-                    let data = unsafe { std::slice::from_raw_parts(src, run) };
-                    self.add(at, data, factor)
-                }
+            *outcome = if run <= left {
+                self.hold(at)
+            } else {
+                // SAFETY: the caller's promise.
+                let data = unsafe { std::slice::from_raw_parts(src, run) };
+                self.add(at, data, factor)
             };
         }
         match outcome {

@@ -210,9 +210,10 @@ mod tests {
     const JOB: u64 = 77;
 
     fn pointer(extent: bool, rank: u32, name: u64, index: u64) -> GlobalPtr<u64> {
-        match extent {
-            false => GlobalPtr::of_words(Words::symmetric(JOB, Rank(rank), name, index * 8)),
-            true => GlobalPtr::extent(JOB, Rank(rank), name, index * 8),
+        if extent {
+            GlobalPtr::extent(JOB, Rank(rank), name, index * 8)
+        } else {
+            GlobalPtr::of_words(Words::symmetric(JOB, Rank(rank), name, index * 8))
         }
     }
 

@@ -112,9 +112,10 @@ impl Progress {
 
     /// Says whether something is to be done, by who holds it: whether it is now and was not before.
     pub(crate) fn set_backlog(&self, what: Backlog, waits: bool) -> bool {
-        let waited = match waits {
-            true => self.backlog.fetch_or(what as u8, SeqCst),
-            false => self.backlog.fetch_and(!(what as u8), SeqCst),
+        let waited = if waits {
+            self.backlog.fetch_or(what as u8, SeqCst)
+        } else {
+            self.backlog.fetch_and(!(what as u8), SeqCst)
         };
         waits && waited & what as u8 == 0
     }

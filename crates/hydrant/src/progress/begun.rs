@@ -78,9 +78,10 @@ impl<R> Begun<R> {
 
     /// The result, if it is there, else the handle again.
     pub(crate) fn now(self) -> std::result::Result<Result<R>, Self> {
-        match self.slot.is_open() {
-            true => Err(self),
-            false => Ok(self.slot.tell()),
+        if self.slot.is_open() {
+            Err(self)
+        } else {
+            Ok(self.slot.tell())
         }
     }
 

@@ -340,9 +340,10 @@ impl Progress {
     /// [`Error::JobOver`], [`Error::Forked`].
     #[inline(always)]
     pub(crate) fn check_running(&self) -> Result<()> {
-        match self.is_stopped() {
-            false => Ok(()),
-            true => Err(self.ended()),
+        if self.is_stopped() {
+            Err(self.ended())
+        } else {
+            Ok(())
         }
     }
 
@@ -356,9 +357,10 @@ impl Progress {
     #[cold]
     #[inline(never)]
     pub(crate) fn ended(&self) -> Error {
-        match self.is_forked() {
-            true => Error::Forked { rank: self.rank },
-            false => Error::JobOver,
+        if self.is_forked() {
+            Error::Forked { rank: self.rank }
+        } else {
+            Error::JobOver
         }
     }
 
@@ -373,9 +375,10 @@ impl Progress {
     /// [`Error::Forked`].
     #[inline(always)]
     pub(crate) fn check_origin(&self) -> Result<()> {
-        match self.is_forked() {
-            false => Ok(()),
-            true => Err(self.ended()),
+        if self.is_forked() {
+            Err(self.ended())
+        } else {
+            Ok(())
         }
     }
 

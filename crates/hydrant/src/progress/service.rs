@@ -31,9 +31,10 @@ pub(crate) fn start_service(
     settings: &Settings,
 ) -> Result<JoinHandle<()>> {
     let progress = Arc::clone(progress);
-    let cpus = match settings.service_cpus.is_empty() && progress.shares_cores {
-        true => beside_own(&settings.host_cpus),
-        false => settings.service_cpus.clone(),
+    let cpus = if settings.service_cpus.is_empty() && progress.shares_cores {
+        beside_own(&settings.host_cpus)
+    } else {
+        settings.service_cpus.clone()
     };
     thread::Builder::new()
         .name(format!("hydrant-serve-{}", progress.rank))
@@ -159,9 +160,10 @@ fn watch_over(progress: &Progress) {
             let rests = sleeper == Sleeper::Service;
             progress.service_rests(rests);
             progress.ignore_tasks(rests);
-            let settles = match progress.has_tasks() {
-                true => progress.news_counts_in(),
-                false => None,
+            let settles = if progress.has_tasks() {
+                progress.news_counts_in()
+            } else {
+                None
             };
             progress.conduit.wait(sleeper, settles, &mut || {
                 !alone()

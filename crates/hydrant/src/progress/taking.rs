@@ -34,9 +34,10 @@ impl Progress {
 
     /// How often in a row a thread may pass over other messages.
     fn in_a_row(&self) -> u32 {
-        match self.served {
-            true => IN_A_ROW,
-            false => UNSERVED_IN_A_ROW,
+        if self.served {
+            IN_A_ROW
+        } else {
+            UNSERVED_IN_A_ROW
         }
     }
 
@@ -52,9 +53,10 @@ impl Progress {
         // Powers of two, so that nothing is divided.
         let is_due = |every: u32| passed_over & (every - 1) == 0;
         if is_due(in_a_row) {
-            match is_due(PAST * in_a_row) {
-                true => _ = self.look_round(),
-                false => _ = self.look_round_past(kind, of),
+            if is_due(PAST * in_a_row) {
+                _ = self.look_round();
+            } else {
+                _ = self.look_round_past(kind, of);
             }
         }
     }
@@ -62,10 +64,7 @@ impl Progress {
     /// How often a thread that waits looks for messages of one kind alone.
     #[inline]
     pub(crate) fn looks(&self) -> u32 {
-        match self.crowded {
-            true => CROWDED_LOOKS,
-            false => LOOKS,
-        }
+        if self.crowded { CROWDED_LOOKS } else { LOOKS }
     }
 
     /// Hands over messages of one kind that have arrived, until `take` says that it wants no more: whether

@@ -404,9 +404,10 @@ struct Patience {
 impl Patience {
     fn new(progress: &Progress) -> Self {
         Self {
-            backoff: match progress.crowded {
-                true => Backoff::new(0, CROWDED_YIELDS),
-                false => Backoff::new(0, YIELDS),
+            backoff: if progress.crowded {
+                Backoff::new(0, CROWDED_YIELDS)
+            } else {
+                Backoff::new(0, YIELDS)
             },
             crowded: progress.crowded,
             shares_cores: progress.shares_cores,
@@ -447,9 +448,10 @@ impl Patience {
         }
         let since = *self.since.get_or_insert_with(Instant::now);
         if since.elapsed() < self.spin {
-            return match self.shares_cores {
-                true => Rest::Yield,
-                false => Rest::Spin,
+            return if self.shares_cores {
+                Rest::Yield
+            } else {
+                Rest::Spin
             };
         }
         self.backoff.rest()

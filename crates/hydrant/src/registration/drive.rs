@@ -370,9 +370,10 @@ fn judge(registration: &Registration, peer: Rank, message: &Message) -> AccessVe
         Message::Ahead { from, len, .. } => lasts(*from, *len),
         _ => true,
     };
-    match lasts {
-        true => AccessVerdict::Fine,
-        false => AccessVerdict::Copy,
+    if lasts {
+        AccessVerdict::Fine
+    } else {
+        AccessVerdict::Copy
     }
 }
 

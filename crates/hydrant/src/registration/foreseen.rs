@@ -44,9 +44,10 @@ impl Registration {
 
     /// How own memory stands that an operation is going to use.
     pub(crate) fn stood(&self, addr: u64, len: u64) -> Stood {
-        match self.hot.is_registered(addr, len) {
-            true => Stood::Registered,
-            false => Stood::Absent,
+        if self.hot.is_registered(addr, len) {
+            Stood::Registered
+        } else {
+            Stood::Absent
         }
     }
 

@@ -263,9 +263,10 @@ impl Lent {
     /// The first bucket of a run of which no byte goes only after it was taken back; its end, if
     /// there is none. Where a bucket is a page, one such byte keeps all of it where it is.
     pub(super) fn lasts_until(&self, geometry: Geometry, run: Run) -> u64 {
-        match self.follows {
-            true => run.end(),
-            false => self.known_until(geometry, run),
+        if self.follows {
+            run.end()
+        } else {
+            self.known_until(geometry, run)
         }
     }
 
@@ -314,9 +315,10 @@ impl Lent {
 
     /// Why a peer did not get to bytes that it named.
     pub(super) fn why_not(&self, to: Rank, region: Region, place: Place) -> Refusal {
-        match self.is_lent(to, region, place) {
-            true => Refusal::NotMapped,
-            false => Refusal::NotLent,
+        if self.is_lent(to, region, place) {
+            Refusal::NotMapped
+        } else {
+            Refusal::NotLent
         }
     }
 

@@ -180,9 +180,10 @@ impl Registration {
     /// Begins what is to be done before memory is lent, if anything is: when that is [taken
     /// back](Self::is_taken_back), the memory is ready.
     pub(crate) fn make_ready(&self, addr: u64, len: u64) -> Option<u64> {
-        match self.shares_buckets() {
-            true => self.begin_to_take_back(addr, len),
-            false => None,
+        if self.shares_buckets() {
+            self.begin_to_take_back(addr, len)
+        } else {
+            None
         }
     }
 

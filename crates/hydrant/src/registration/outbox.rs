@@ -150,9 +150,10 @@ impl Outbox {
             {
                 queue.sending = true;
                 let next = queue.messages.front();
-                let second = match next.is_some_and(|next| first.takes_along(next)) {
-                    true => queue.messages.pop_front(),
-                    false => None,
+                let second = if next.is_some_and(|next| first.takes_along(next)) {
+                    queue.messages.pop_front()
+                } else {
+                    None
                 };
                 let parcel = match second {
                     Some(last) => Parcel {

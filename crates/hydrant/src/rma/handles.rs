@@ -197,9 +197,10 @@ pub(crate) fn get_from<T: Pod>(
 impl<T: Pod> PutHandle<T> {
     /// The buffer, if the put is known to be complete, else the handle again.
     pub(super) fn now(mut self) -> std::result::Result<Vec<T>, Self> {
-        match self.is_complete() {
-            true => Ok(mem::take(&mut self.0.buffer)),
-            false => Err(self),
+        if self.is_complete() {
+            Ok(mem::take(&mut self.0.buffer))
+        } else {
+            Err(self)
         }
     }
 

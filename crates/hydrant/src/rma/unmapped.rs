@@ -129,17 +129,18 @@ impl Unmapped<'_> {
     /// Chooses a way, and notes what it took.
     pub(super) fn measured(&self, shape: Shape, act: impl FnOnce(Way) -> Result<()>) -> Result<()> {
         let (progress, ways) = (&self.transfer.progress, &self.transfer.ways);
-        let (calls, bytes, what) = match shape.gets {
-            false => (
-                Count::Puts,
-                Count::PutBytes,
-                "a put that goes through the network",
-            ),
-            true => (
+        let (calls, bytes, what) = if shape.gets {
+            (
                 Count::Gets,
                 Count::GetBytes,
                 "a get that goes through the network",
-            ),
+            )
+        } else {
+            (
+                Count::Puts,
+                Count::PutBytes,
+                "a put that goes through the network",
+            )
         };
         progress::may_wait(what)?;
         (progress.tally).add_each([(calls, shape.count as u64), (bytes, shape.bytes as u64)]);
