@@ -72,7 +72,7 @@ impl Core {
         let atomics = AtomicsExecutor::choose(&settings, conduit.caps())?;
         let setup = Setup::new(&*conduit, &settings, atomics != AtomicsExecutor::Processors)?;
         if let Some(setup) = &setup {
-            setup.tell(&mut *bootstrap)?;
+            setup.publish_segment(&mut *bootstrap)?;
         }
         let id = agree(&mut *bootstrap, &settings, atomics)?;
         let bootstrap = Arc::new(Mutex::new(bootstrap));

@@ -45,7 +45,7 @@ pub(crate) trait Operations: Send + Sync {
 
     /// Ends operations with ranks that may have ended. `changes`: how often standings have changed
     /// so far.
-    fn look_for_ended(&self, changes: u64);
+    fn handle_ended_peers(&self, changes: u64);
 }
 
 /// Receives what a poll finds.

@@ -144,7 +144,7 @@ impl Progress {
             if self.reported_changes.swap(changes, Relaxed) == changes && !settles {
                 return;
             }
-            self.tell_operations(|operations| operations.look_for_ended(changes));
+            self.tell_operations(|operations| operations.handle_ended_peers(changes));
             let routes = self.routes.iter().filter_map(|route| route.get());
             routes.for_each(|route| route.peers_ended());
             self.wake_watchers();

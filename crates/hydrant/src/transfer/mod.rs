@@ -131,9 +131,9 @@ impl Operations for Transfer {
         }
     }
 
-    fn look_for_ended(&self, changes: u64) {
+    fn handle_ended_peers(&self, changes: u64) {
         if let Some(registration) = &self.registration {
-            registration.look_for_ended(changes);
+            registration.handle_ended_peers(changes);
         }
     }
 }
@@ -151,7 +151,7 @@ impl Carrier for Transfer {
         }
     }
 
-    fn left(&self, ticket: Ticket) {
+    fn locally_complete(&self, ticket: Ticket) {
         self.under_way.left_if_open(ticket);
     }
 
