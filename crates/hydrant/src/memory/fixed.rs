@@ -1,9 +1,10 @@
-//! Words that take eight bytes in a message, for any value. An address and the number of a job differ from run to
-//! run. As variable-length integers they would change the length of a message, and in virtual time its duration.
+//! A codec for words that always take eight bytes in a message. Addresses and job numbers differ
+//! from run to run. Variable-length integers would change the length of a message, and in virtual
+//! time its duration.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// In text formats it is still a number.
+/// In text formats the word is a plain number.
 pub(super) fn serialize<S: Serializer>(word: &u64, to: S) -> Result<S::Ok, S::Error> {
     if to.is_human_readable() {
         word.serialize(to)

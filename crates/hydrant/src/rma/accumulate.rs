@@ -18,7 +18,7 @@ use super::{
 use crate::{
     Error, Rank, Result,
     counters::Count,
-    memory::{Adder, Mapped, Part, Symmetric, check_range},
+    memory::{Adder, BlockPart, Mapped, Symmetric, check_range},
 };
 
 mod sealed {
@@ -259,7 +259,7 @@ impl<T: Pod> Symmetric<T> {
     fn add_all(
         &self,
         rank: Rank,
-        part: &Part,
+        part: &BlockPart,
         runs: impl Iterator<Item = Run>,
         factor: &Factor,
         data: &[u8],

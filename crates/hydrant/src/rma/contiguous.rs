@@ -190,7 +190,7 @@ impl<T: Pod> Symmetric<T> {
         if fill(&mapped.window, range.start, count, &value).is_err() {
             return Err(self.outside(range.start, count));
         }
-        block.touched(rank);
+        block.wake_watchers(rank);
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     Error, Rank, Result,
     counters::Count,
-    memory::{Mapped, Part, Symmetric, check_range, overlap},
+    memory::{BlockPart, Mapped, Symmetric, check_range, overlap},
     transfer::Transfer,
 };
 
@@ -304,7 +304,7 @@ impl<T: Pod> Symmetric<T> {
     /// each begins, and how many elements it has. All lie within the `span`.
     pub(super) fn check_apart<I: Iterator<Item = usize>>(
         &self,
-        part: &Part,
+        part: &BlockPart,
         span: (usize, usize),
         (starts, run): (impl Fn() -> I, usize),
         buffer: &[T],

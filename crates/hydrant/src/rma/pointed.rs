@@ -7,7 +7,7 @@ use super::contiguous::place;
 use crate::{
     Error, GlobalPtr, Rank, Result,
     counters::Count,
-    memory::{Registry, Symmetric, Target, overlap},
+    memory::{PointerTarget, Registry, Symmetric, overlap},
     transfer::Transfer,
 };
 
@@ -89,7 +89,7 @@ pub(crate) fn resolve<T: Pod>(
         return Err(Error::ZeroSized { what });
     }
     match target {
-        Target::Symmetric(number) => {
+        PointerTarget::Symmetric(number) => {
             let block = memory.find(number)?;
             let offset = usize::try_from(bytes).map_err(|_| outside(&block.len, size))?;
             if !offset.is_multiple_of(size) {
@@ -108,7 +108,7 @@ pub(crate) fn resolve<T: Pod>(
                 offset / size,
             ))
         }
-        Target::Extent(key) => {
+        PointerTarget::Extent(key) => {
             if Key(key) == Key::ANY || Key(key) == Key::SEGMENT {
                 return Err(forged("its key is none of an exposed buffer"));
             }

@@ -59,7 +59,7 @@ impl<T: Pod> View<'_, T> {
         let (window, _) = self.place();
         (window.write_runs(offset, bytemuck::cast_slice(from), 0, &runs))
             .map_err(|_| self.outside(to.start(), to.span()))?;
-        self.touched();
+        self.wake_watchers();
         Ok(())
     }
 
