@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Job;
-use crate::{Result, Symmetric, progress, rma::signal::Words};
+use crate::{Result, Symmetric, progress, rma::signal::SignalWords};
 
 /// It is waited for without a limit of time.
 const EVER: Option<Duration> = None;
@@ -29,7 +29,7 @@ impl Job {
         mut enough: impl FnMut(u64) -> bool,
     ) -> Result<u64> {
         progress::may_wait("wait_until")?;
-        let words = Words::one(self.progress(), signals, at)?;
+        let words = SignalWords::one(self.progress(), signals, at)?;
         let found = words.wait(EVER, |_, word| enough(word))?;
         // Without a limit it ends no earlier.
         Ok(found.map_or(0, |(_, word)| word))
@@ -51,7 +51,7 @@ impl Job {
         mut enough: impl FnMut(u64) -> bool,
     ) -> Result<Option<u64>> {
         progress::may_wait("wait_until_within")?;
-        let words = Words::one(self.progress(), signals, at)?;
+        let words = SignalWords::one(self.progress(), signals, at)?;
         let found = words.wait(Some(time), |_, word| enough(word))?;
         Ok(found.map(|(_, word)| word))
     }
@@ -72,7 +72,7 @@ impl Job {
         mut enough: impl FnMut(u64) -> bool,
     ) -> Result<(usize, u64)> {
         progress::may_wait("wait_until_any")?;
-        let words = Words::several(self.progress(), signals, at)?;
+        let words = SignalWords::several(self.progress(), signals, at)?;
         let found = words.wait(EVER, |_, word| enough(word))?;
         // Without a limit it ends no earlier.
         Ok(found.unwrap_or_default())
@@ -94,7 +94,7 @@ impl Job {
         mut enough: impl FnMut(u64) -> bool,
     ) -> Result<Option<(usize, u64)>> {
         progress::may_wait("wait_until_any_within")?;
-        let words = Words::several(self.progress(), signals, at)?;
+        let words = SignalWords::several(self.progress(), signals, at)?;
         words.wait(Some(time), |_, word| enough(word))
     }
 
@@ -113,7 +113,7 @@ impl Job {
         mut enough: impl FnMut(u64) -> bool,
     ) -> Result<Vec<u64>> {
         progress::may_wait("wait_until_all")?;
-        let words = Words::several(self.progress(), signals, at)?;
+        let words = SignalWords::several(self.progress(), signals, at)?;
         let mut found: Vec<Option<u64>> = vec![None; at.len()];
         let mut left = at.len();
         while left > 0 {
@@ -140,7 +140,7 @@ impl Job {
         at: usize,
         mut enough: impl FnMut(u64) -> bool,
     ) -> Result<Option<u64>> {
-        let words = Words::one(self.progress(), signals, at)?;
+        let words = SignalWords::one(self.progress(), signals, at)?;
         let found = words.test(|_, word| enough(word));
         Ok(found.map(|(_, word)| word))
     }
@@ -160,7 +160,7 @@ impl Job {
         at: &[usize],
         mut enough: impl FnMut(u64) -> bool,
     ) -> Result<Option<(usize, u64)>> {
-        let words = Words::several(self.progress(), signals, at)?;
+        let words = SignalWords::several(self.progress(), signals, at)?;
         Ok(words.test(|_, word| enough(word)))
     }
 }
