@@ -23,7 +23,7 @@ pub(crate) enum Foreseen {
     Refused,
     /// Another thread registers it. [`is_foreseen`](Registration::is_foreseen) tells the outcome by
     /// this number.
-    UnderWay(u64),
+    InFlight(u64),
 }
 
 /// The registered bytes, and the times of their changes.
@@ -132,7 +132,7 @@ impl Registration {
         match self.is_foreseen(id) {
             Some(true) => Foreseen::Registered,
             Some(false) => Foreseen::Refused,
-            None => Foreseen::UnderWay(id),
+            None => Foreseen::InFlight(id),
         }
     }
 
@@ -143,7 +143,7 @@ impl Registration {
     }
 
     /// Evicts the registrations of own memory that are not in use.
-    pub(crate) fn give_up(&self, addr: u64, len: u64) -> GivenUp {
+    pub(crate) fn evict(&self, addr: u64, len: u64) -> GivenUp {
         let mut outcome = GivenUp::Nothing;
         self.step(&[], |engine, out| {
             outcome = engine.give_up(addr, len, out).unwrap_or(GivenUp::Nothing);
@@ -158,7 +158,7 @@ impl Registration {
     }
 
     /// Evicts a page that is [apart](Self::set_apart), unless it is in use.
-    pub(crate) fn give_up_apart(&self, page: u64) {
+    pub(crate) fn evict_apart(&self, page: u64) {
         self.step(&[], |engine, out| {
             // As above.
             let _ = engine.give_up_apart(page, out);
@@ -175,12 +175,12 @@ impl Registration {
         self.engine.lock().take_crowded_out()
     }
 
-    /// Moves firehoses to memory of a peer that is expected to be needed soon. `whole`: the key of
+    /// Moves firehoses to memory of a peer that is expected to be needed soon. `key`: the key of
     /// the region that holds it.
-    pub(crate) fn attach(&self, peer: Rank, whole: u64, place: (u64, u64)) -> Attached {
+    pub(crate) fn attach(&self, peer: Rank, key: u64, place: (u64, u64)) -> Attached {
         let mut attached = Attached::No;
         self.step(&[], |engine, out| {
-            let there = (peer.0, Region(whole));
+            let there = (peer.0, Region(key));
             // A grant for writes also allows reads.
             let outcome = engine.attach(there, place, Direction::Put, out);
             attached = outcome.unwrap_or(Attached::No);
