@@ -202,14 +202,16 @@ impl Job {
     ///   handles return [`Error::JobOver`](crate::Error::JobOver). Detached tasks are dropped where
     ///   they are.
     /// - **Other threads** of this rank send and receive nothing more from here on, and get
-    ///   [`Error::JobOver`](crate::Error::JobOver). Their pending waits end with that error when the job is over, a
-    ///   [`wait_for`](Self::wait_for) too.
-    /// - **Other ranks** get an error if they wait for something that only this rank's program would do. A message,
-    ///   or a collective of a team, fails with [`Error::PeerEnded`](crate::Error::PeerEnded). A message from any
-    ///   rank, or a word of the waiting rank's memory, fails with [`Error::OthersEnded`](crate::Error::OthersEnded)
-    /// once all others have come to the end. Messages that this rank sent before are received
-    /// first. Until all have come, this rank answers: its memory can be reached, and its handlers
-    /// and functions run. These may send active messages and begin operations themselves.
+    ///   [`Error::JobOver`](crate::Error::JobOver). Their pending waits end with that error when the
+    ///   job is over, a [`wait_for`](Self::wait_for) too.
+    /// - **Other ranks** get an error if they wait for something that only this rank's program would
+    ///   do. A message, or a collective of a team, fails with
+    ///   [`Error::PeerEnded`](crate::Error::PeerEnded). A message from any rank, or a word of the
+    ///   waiting rank's memory, fails with [`Error::OthersEnded`](crate::Error::OthersEnded) once all
+    ///   others have come to the end. Messages that this rank sent before are received first. Until
+    ///   all have come, this rank answers: its memory can be reached, and its handlers and functions
+    ///   run. These may send active messages and begin operations themselves.
+    ///
     /// # Errors
     /// - [`Error::JobOver`](crate::Error::JobOver) if the job was finalized before.
     /// - [`Error::InHandler`](crate::Error::InHandler).
