@@ -35,14 +35,14 @@ struct Recheck {
     pause_ns: u64,
 }
 
-type Key = (RegionId, UnfinishedKind);
+type UnfinishedKey = (RegionId, UnfinishedKind);
 
 /// All requests to be checked again. Each query takes logarithmic time, because the helper asks
 /// after each use.
 #[derive(Default)]
 pub(super) struct AllUnfinished {
-    rechecks: BTreeMap<Key, Recheck>,
-    by_time: BTreeSet<(Time, Key)>,
+    rechecks: BTreeMap<UnfinishedKey, Recheck>,
+    by_time: BTreeSet<(Time, UnfinishedKey)>,
     /// The number of regions that were in use.
     in_use: usize,
 }
@@ -130,14 +130,14 @@ impl AllUnfinished {
         (*at != Time::NEVER).then_some(*at)
     }
 
-    fn set(&mut self, key: Key, recheck: Recheck) {
+    fn set(&mut self, key: UnfinishedKey, recheck: Recheck) {
         self.remove(key);
         self.rechecks.insert(key, recheck);
         self.by_time.insert((recheck.at, key));
         self.in_use += usize::from(key.1 == UnfinishedKind::InUse);
     }
 
-    fn remove(&mut self, key: Key) -> Option<Recheck> {
+    fn remove(&mut self, key: UnfinishedKey) -> Option<Recheck> {
         let recheck = self.rechecks.remove(&key)?;
         self.by_time.remove(&(recheck.at, key));
         self.in_use -= usize::from(key.1 == UnfinishedKind::InUse);

@@ -9,7 +9,7 @@ use crate::{
     AllocOptions, Error, HugePages, Rank, Result, Symmetric,
     collective::{CollectiveKind, JobCollective},
     counters::Count,
-    memory::{Block, Heap},
+    memory::{Block, SymmetricHeap},
     progress,
     segment::SYSTEM,
 };
@@ -96,7 +96,7 @@ impl Job {
             available: core.memory.heap().largest_gap() as u64,
         };
         let range = wanted
-            .and_then(|bytes| Heap::footprint(bytes.max(1), align))
+            .and_then(|bytes| SymmetricHeap::footprint(bytes.max(1), align))
             .and_then(|len| Some((core.memory.heap().take(len, align)?, len)));
         if let Some((offset, len)) = range {
             commit(core, SYSTEM + offset, len, options, &mut request);

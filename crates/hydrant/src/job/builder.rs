@@ -12,7 +12,7 @@ use hydrant_launch::{Bootstrap, JoinOptions, Kind};
 use hydrant_smp::Foreign;
 use parking_lot::Mutex;
 
-use super::{Job, ending::EndKind, network::Network, threads};
+use super::{Job, ending::EndKind, network::JobNetwork, threads};
 use crate::{
     AtomicsKind, ConduitKind, Error, ForesightPolicy, IdleCores, InterNodeKind, MessageProtocol,
     Rank, Result, Settings, Strategy,
@@ -324,7 +324,7 @@ impl JobBuilder {
             });
         }
         let mut bootstrap = self.launcher()?;
-        match Network::of_processes(&self).attach(&self, &mut *bootstrap) {
+        match JobNetwork::of_processes(&self).attach(&self, &mut *bootstrap) {
             Ok(conduit) => Job::start(conduit, bootstrap, self.settings),
             // The lost rank reports its own error, unless an abort ends it first.
             Err(error @ Error::PeerLost(_)) => Err(error),

@@ -10,7 +10,7 @@ use super::{JobBuilder, hosts};
 use crate::{ConduitKind, Error, Rank, Result, segment::SYSTEM};
 
 /// The network to which the ranks of this process attach.
-pub(super) enum Network {
+pub(super) enum JobNetwork {
     /// The fastest network that reaches every rank, found through their bootstrap.
     Auto,
     /// Shared memory.
@@ -23,7 +23,7 @@ pub(super) enum Network {
     Sim(Arc<World>),
 }
 
-impl Network {
+impl JobNetwork {
     /// Returns the network of ranks that are processes.
     pub(super) fn of_processes(builder: &JobBuilder) -> Self {
         match builder.settings.conduit {

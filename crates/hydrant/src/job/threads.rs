@@ -5,7 +5,7 @@ use std::{io, panic, sync::OnceLock, thread};
 use hydrant_launch::Bootstrap;
 use parking_lot::Mutex;
 
-use super::{Job, JobBuilder, builder::run_to_end, network::Network};
+use super::{Job, JobBuilder, builder::run_to_end, network::JobNetwork};
 use crate::{Error, Result};
 
 /// Runs `n` ranks. Returns the result of each.
@@ -36,7 +36,7 @@ fn run_keeping(
     body: &(dyn Fn(&Job) -> Result<()> + Sync),
 ) -> Vec<Result<()>> {
     let refused = |error: &Error| (0..n).map(|_| Err(copy_error(error))).collect();
-    let network = match Network::here(builder, n) {
+    let network = match JobNetwork::here(builder, n) {
         Ok(network) => network,
         Err(error) => return refused(&error),
     };

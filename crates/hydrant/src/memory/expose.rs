@@ -7,7 +7,7 @@ use std::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull, sync::Arc};
 use bytemuck::Pod;
 use hydrant_conduit::{Key, Window};
 
-use super::{GlobalPtr, Registry, View, check_range, view::Owner};
+use super::{GlobalPtr, Registry, View, check_range, view::ViewOwner};
 use crate::{Error, Result, progress, transfer::Transfer};
 
 /// The loan of a buffer, ended when it is dropped or by its scope.
@@ -237,7 +237,7 @@ impl<'a, T: Pod> Exposed<'a, T> {
         View::new(
             &self.window,
             self.len,
-            Owner::Loan(&self.loan.transfer.progress),
+            ViewOwner::Loan(&self.loan.transfer.progress),
         )
     }
 }

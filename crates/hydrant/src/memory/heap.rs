@@ -8,14 +8,14 @@ const PAGE: usize = 4096;
 
 /// The gaps of a heap.
 #[derive(Debug)]
-pub(crate) struct Heap {
+pub(crate) struct SymmetricHeap {
     /// The gaps by offset; none is empty, and no two touch.
     gaps: Vec<(usize, usize)>,
     used: usize,
     peak: usize,
 }
 
-impl Heap {
+impl SymmetricHeap {
     pub(crate) fn new(len: usize) -> Self {
         let len = len / PAGE * PAGE;
         Self {
@@ -85,12 +85,12 @@ mod tests {
             steps in prop::collection::vec((any::<bool>(), 1_usize..40_000, 0_u32..5), 1..200)
         ) {
             const LEN: usize = 64 * PAGE;
-            let mut heap = Heap::new(LEN);
+            let mut heap = SymmetricHeap::new(LEN);
             let mut held: Vec<(usize, usize)> = Vec::new();
             for (take, len, align) in steps {
                 if take {
                     let align = PAGE << align;
-                    let len = Heap::footprint(len, align).unwrap();
+                    let len = SymmetricHeap::footprint(len, align).unwrap();
                     if let Some(start) = heap.take(len, align) {
                         prop_assert_eq!(start % align, 0);
                         prop_assert!(start + len <= LEN);

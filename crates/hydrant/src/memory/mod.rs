@@ -54,7 +54,7 @@ mod view;
 pub(crate) use block::{Block, BlockPart, Mapped, Reach};
 pub use exclusive::Exclusive;
 pub use expose::Exposed;
-pub(crate) use heap::Heap;
+pub(crate) use heap::SymmetricHeap;
 pub(crate) use locks::{Adder, Locks};
 pub use options::{AllocOptions, HugePages};
 pub use packed::PackedPtr;

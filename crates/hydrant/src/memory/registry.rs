@@ -13,13 +13,13 @@ use hydrant_conduit::Window;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustc_hash::FxHashMap;
 
-use super::{Block, Locks, Mapped, heap::Heap};
+use super::{Block, Locks, Mapped, heap::SymmetricHeap};
 use crate::{Error, Result};
 
 /// The memory of the job that this rank knows.
 pub(crate) struct Registry {
-    heap: Mutex<Heap>,
-    blocks: RwLock<Blocks>,
+    heap: Mutex<SymmetricHeap>,
+    blocks: RwLock<BlockTable>,
     /// This rank's parts of allocations by number, for work that peers ask for. A part is listed
     /// until all ranks have agreed that none asks any more. The lock is held while a part is used,
     /// so that the part stays.
@@ -35,7 +35,7 @@ pub(crate) struct Registry {
 }
 
 #[derive(Default)]
-struct Blocks {
+struct BlockTable {
     live: HashMap<u64, Arc<Block>>,
     /// The number of the last allocation, the same at every rank.
     last: u64,
@@ -53,7 +53,7 @@ struct FreedBlocks {
 impl Registry {
     pub(crate) fn new(heap: usize, locks: Locks) -> Self {
         Self {
-            heap: Mutex::new(Heap::new(heap)),
+            heap: Mutex::new(SymmetricHeap::new(heap)),
             blocks: RwLock::default(),
             own_parts: RwLock::default(),
             stale: Mutex::default(),
@@ -81,7 +81,7 @@ impl Registry {
         self.exposed.lock().get(&key).map(act)
     }
 
-    pub(crate) fn heap(&self) -> MutexGuard<'_, Heap> {
+    pub(crate) fn heap(&self) -> MutexGuard<'_, SymmetricHeap> {
         self.heap.lock()
     }
 

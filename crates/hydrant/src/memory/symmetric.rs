@@ -4,7 +4,7 @@ use std::{marker::PhantomData, sync::Arc};
 
 use bytemuck::Pod;
 
-use super::{Block, GlobalPtr, View, check_range, view::Owner};
+use super::{Block, GlobalPtr, View, check_range, view::ViewOwner};
 use crate::{Error, Rank, Result};
 
 /// A handle to symmetric memory: `len` elements on every rank. Made by
@@ -128,7 +128,7 @@ impl<T: Pod> Symmetric<T> {
     pub fn on(&self, rank: Rank) -> Result<Option<View<'_, T>>> {
         let part = self.block.part(rank)?;
         Ok((part.mapped.as_ref())
-            .map(|mapped| View::new(&mapped.window, self.len, Owner::Part(&self.block, rank))))
+            .map(|mapped| View::new(&mapped.window, self.len, ViewOwner::Part(&self.block, rank))))
     }
 
     /// Returns a pointer to element `index` of `rank`, which any rank of the job may use.

@@ -26,7 +26,7 @@ pub struct View<'a, T> {
     /// The first element in the window.
     start: usize,
     len: usize,
-    owner: Owner<'a>,
+    owner: ViewOwner<'a>,
     _elements: PhantomData<T>,
 }
 
@@ -40,7 +40,7 @@ impl<T> Copy for View<'_, T> {}
 
 /// The owner of the memory in view.
 #[derive(Clone, Copy)]
-pub(super) enum Owner<'a> {
+pub(super) enum ViewOwner<'a> {
     /// A rank's part of an allocation.
     Part(&'a Block, Rank),
     /// An exposed buffer of this rank.
@@ -48,10 +48,10 @@ pub(super) enum Owner<'a> {
 }
 
 impl<'a, T: Pod> View<'a, T> {
-    pub(super) fn new(window: &'a Window, len: usize, owner: Owner<'a>) -> Self {
+    pub(super) fn new(window: &'a Window, len: usize, owner: ViewOwner<'a>) -> Self {
         let simulated = match owner {
-            Owner::Part(block, _) => block.is_simulated(),
-            Owner::Loan(progress) => progress.virtual_time,
+            ViewOwner::Part(block, _) => block.is_simulated(),
+            ViewOwner::Loan(progress) => progress.virtual_time,
         };
         Self {
             window,
@@ -227,16 +227,16 @@ impl<'a, T: Pod> View<'a, T> {
     #[inline]
     pub(crate) fn poll_memory(&self) {
         match self.owner {
-            Owner::Part(block, _) if block.is_simulated() => block.poll_memory(),
-            Owner::Part(..) => {}
-            Owner::Loan(progress) => progress.poll_memory(),
+            ViewOwner::Part(block, _) if block.is_simulated() => block.poll_memory(),
+            ViewOwner::Part(..) => {}
+            ViewOwner::Loan(progress) => progress.poll_memory(),
         }
     }
 
     /// Wakes the threads that wait for this memory to change.
     #[inline]
     pub(crate) fn wake_watchers(&self) {
-        if let Owner::Part(block, rank) = self.owner {
+        if let ViewOwner::Part(block, rank) = self.owner {
             block.wake_watchers(rank);
         }
     }

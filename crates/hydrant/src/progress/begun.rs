@@ -30,11 +30,11 @@ type CaughtResult<R> = std::result::Result<Result<R>, Box<dyn Any + Send>>;
 #[must_use = "only the handle gives the result"]
 pub struct Begun<R> {
     progress: Arc<Progress>,
-    slot: Arc<Slot<R>>,
+    slot: Arc<ResultSlot<R>>,
 }
 
 /// Holds the result for the handle.
-pub(crate) struct Slot<R>(Mutex<SlotState<R>>);
+pub(crate) struct ResultSlot<R>(Mutex<SlotState<R>>);
 
 enum SlotState<R> {
     /// The operation is in flight. Holds the waker of the task that waits for it.
@@ -48,11 +48,11 @@ enum SlotState<R> {
 impl<R> Begun<R> {
     /// Returns a handle of an operation that has ended.
     pub(crate) fn done(progress: &Arc<Progress>, result: R) -> Self {
-        let slot = Arc::new(Slot(Mutex::new(SlotState::Ended(Ok(Ok(result))))));
+        let slot = Arc::new(ResultSlot(Mutex::new(SlotState::Ended(Ok(Ok(result))))));
         Self::new(progress, slot)
     }
 
-    pub(crate) fn new(progress: &Arc<Progress>, slot: Arc<Slot<R>>) -> Self {
+    pub(crate) fn new(progress: &Arc<Progress>, slot: Arc<ResultSlot<R>>) -> Self {
         Self {
             progress: Arc::clone(progress),
             slot,
@@ -138,7 +138,7 @@ impl<R> Future for Begun<R> {
     }
 }
 
-impl<R> Slot<R> {
+impl<R> ResultSlot<R> {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self(Mutex::new(SlotState::Open(None))))
     }
@@ -190,7 +190,7 @@ impl Progress {
         self: &Arc<Self>,
         work: impl Future<Output = Result<R>> + Send + 'static,
     ) -> Begun<R> {
-        let slot = Slot::new();
+        let slot = ResultSlot::new();
         let number = {
             let mut chains = self.chains.lock();
             chains.next += 1;
@@ -232,7 +232,7 @@ struct Chain<R> {
     progress: Weak<Progress>,
     number: u64,
     /// `None` once the result is stored.
-    slot: Option<Arc<Slot<R>>>,
+    slot: Option<Arc<ResultSlot<R>>>,
 }
 
 impl<R> Chain<R> {

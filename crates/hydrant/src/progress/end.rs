@@ -20,7 +20,7 @@ const GRACE: Duration = Duration::from_millis(200);
 
 /// The last news of programs' ends.
 #[derive(Default)]
-pub(super) struct News {
+pub(super) struct EndNews {
     /// The number of ends announced so far.
     endings: u64,
     /// The time of the last change of `endings`, on the conduit's clock.
@@ -92,7 +92,7 @@ impl Progress {
         let mut news = self.news.lock();
         let endings = self.conduit.endings();
         if news.endings != endings {
-            *news = News {
+            *news = EndNews {
                 endings,
                 since: now,
             };

@@ -7,9 +7,9 @@ use crate::{Error, Rank};
 
 /// The first rule that each peer broke.
 #[derive(Default)]
-pub(super) struct Faults(Mutex<Vec<hydrant_conduit::Error>>);
+pub(super) struct PeerFaults(Mutex<Vec<hydrant_conduit::Error>>);
 
-impl Faults {
+impl PeerFaults {
     fn all(&self) -> MutexGuard<'_, Vec<hydrant_conduit::Error>> {
         self.0.lock()
     }

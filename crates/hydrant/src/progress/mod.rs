@@ -94,7 +94,7 @@ use parking_lot::{Condvar, Mutex};
 pub(crate) use arrivals::{Operations, Outcome, Route};
 pub(crate) use backlog::Backlog;
 pub use begun::Begun;
-pub(crate) use begun::Slot;
+pub(crate) use begun::ResultSlot;
 pub(crate) use errands::Errand;
 pub(crate) use handler::in_handler;
 pub use handler::may_wait;
@@ -106,7 +106,7 @@ pub(crate) use wait::{For, On};
 use crate::{Error, Rank, Result, Settings, counters::Tally, stripe::Striped};
 use attention::Attention;
 use begun::Chains;
-use faults::Faults;
+use faults::PeerFaults;
 use onward::Onward;
 use spawned::Spawned;
 use threads::RankHere;
@@ -144,7 +144,7 @@ pub(crate) struct Progress {
     /// The receiver of completions; set once, when the job is composed.
     operations: OnceLock<Weak<dyn Operations>>,
     /// The first rule that each peer broke.
-    faults: Faults,
+    faults: PeerFaults,
     /// The activity of application threads; each thread writes its own entry.
     attention: Striped<Attention>,
     /// Counts this rank among those of the process.
@@ -160,7 +160,7 @@ pub(crate) struct Progress {
     /// Operations of several steps that advance by themselves.
     chains: Mutex<Chains>,
     /// The last news of programs that came to their ends.
-    news: Mutex<end::News>,
+    news: Mutex<end::EndNews>,
     /// The number of ends whose news counts by now.
     settled: AtomicU64,
     /// Answers of other ranks to the question whether anything is in flight there.
@@ -234,7 +234,7 @@ impl Progress {
             kept: OnceLock::new(),
             routes: [const { OnceLock::new() }; Message::KINDS as usize],
             operations: OnceLock::new(),
-            faults: Faults::default(),
+            faults: PeerFaults::default(),
             attention: Striped::new(Attention::default),
             here: RankHere::new(),
             asleep: AtomicU32::new(0),

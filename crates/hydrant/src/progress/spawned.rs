@@ -26,30 +26,30 @@ use rustc_hash::FxHashMap;
 
 use super::{Progress, backlog::Backlog, in_handler};
 
-type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The tasks of a rank.
 #[derive(Default)]
 pub(super) struct Spawned {
     /// The tasks that have not ended, by number. They are dropped with the job.
-    all: FxHashMap<u64, Arc<Task>>,
+    all: FxHashMap<u64, Arc<SpawnedTask>>,
     /// The tasks that were woken, in that order.
-    ready: VecDeque<Arc<Task>>,
+    ready: VecDeque<Arc<SpawnedTask>>,
     next: u64,
     /// True once the job is over, and there are no more tasks.
     closed: bool,
 }
 
-struct Task {
+struct SpawnedTask {
     number: u64,
     /// `None` once the task has ended.
-    work: Mutex<Option<Work>>,
+    work: Mutex<Option<TaskFuture>>,
     /// True while the task is in `ready`.
     queued: AtomicBool,
     progress: Weak<Progress>,
 }
 
-impl Wake for Task {
+impl Wake for SpawnedTask {
     fn wake(self: Arc<Self>) {
         if self.queued.swap(true, AcqRel) {
             return;
@@ -78,7 +78,7 @@ impl Progress {
         }
         let number = spawned.next;
         spawned.next += 1;
-        let task = Arc::new(Task {
+        let task = Arc::new(SpawnedTask {
             number,
             work: Mutex::new(Some(Box::pin(work))),
             queued: AtomicBool::new(false),
@@ -127,7 +127,7 @@ impl Progress {
     }
 }
 
-impl Task {
+impl SpawnedTask {
     /// Polls the task. Returns whether it has ended.
     fn run(self: &Arc<Self>) -> bool {
         // Cleared before the poll, so that a wake from here on queues the task again.
@@ -163,7 +163,7 @@ impl Task {
     }
 
     /// Drops the future, which may run a user's destructors.
-    fn let_go(&self, work: Option<Work>) {
+    fn let_go(&self, work: Option<TaskFuture>) {
         let dropped = panic::catch_unwind(AssertUnwindSafe(|| in_handler(|| drop(work))));
         if let Err(cause) = dropped {
             tracing::error!(number = self.number, "a task panicked when it was dropped");

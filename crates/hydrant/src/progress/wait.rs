@@ -220,7 +220,7 @@ impl Progress {
         until: Option<Duration>,
         done: &mut F,
     ) -> Result<bool> {
-        let mut patience = Patience::new(self);
+        let mut rests = RestPolicy::new(self);
         let mut changes = None;
         let deaf = what == For::Memory && !self.conduit.caps().stores_wake;
         let own = self.attention();
@@ -231,7 +231,7 @@ impl Progress {
             own.attend();
             self.advance_errands();
             let mut delivered = 0;
-            for _ in 0..patience.polls() {
+            for _ in 0..rests.polls() {
                 delivered += self.poll();
                 if done() {
                     return Ok(true);
@@ -253,7 +253,7 @@ impl Progress {
                 }
             }
             if delivered > 0 {
-                patience.renew();
+                rests.renew();
                 continue;
             }
             if what == For::Memory
@@ -262,7 +262,7 @@ impl Progress {
                 self.drain();
                 return if done() { Ok(true) } else { Err(cause) };
             }
-            match patience.next() {
+            match rests.next() {
                 Rest::Spin => hint::spin_loop(),
                 Rest::Yield => thread::yield_now(),
                 Rest::Sleep => {
@@ -302,7 +302,7 @@ impl Progress {
                     }
                     // A waiter that only checks for stores goes back to sleep.
                     if !deaf {
-                        patience.renew();
+                        rests.renew();
                     }
                 }
             }
@@ -389,7 +389,7 @@ impl Progress {
 }
 
 /// Decides how a waiter rests between polls.
-struct Patience {
+struct RestPolicy {
     /// The rests after the spins; with more ranks than cores, all rests.
     backoff: Backoff,
     crowded: bool,
@@ -403,7 +403,7 @@ struct Patience {
     since: Option<Instant>,
 }
 
-impl Patience {
+impl RestPolicy {
     fn new(progress: &Progress) -> Self {
         Self {
             backoff: if progress.crowded {

@@ -11,7 +11,7 @@ use hydrant_pinning::{
     wire::{Move, PullDestination},
 };
 
-use super::{Registration, outbox::Queued};
+use super::{Registration, outbox::OutboxEntry};
 use crate::{
     Error, Rank,
     counters::Count,
@@ -110,9 +110,9 @@ impl Registration {
                     last_of,
                     may_wait: this_may,
                 } = sending;
-                outbox.push(to, Queued::Engine(message, data));
+                outbox.push(to, OutboxEntry::Engine(message, data));
                 if let Some(op) = last_of {
-                    outbox.push(to, Queued::LocallyComplete(op));
+                    outbox.push(to, OutboxEntry::LocallyComplete(op));
                 }
                 may_wait &= this_may;
             }

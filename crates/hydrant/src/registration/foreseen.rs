@@ -28,7 +28,7 @@ pub(crate) enum Foreseen {
 
 /// The registered bytes, and the times of their changes.
 #[derive(Default)]
-pub(super) struct Series(Mutex<Vec<(Duration, u64)>>);
+pub(super) struct RegisteredSeries(Mutex<Vec<(Duration, u64)>>);
 
 impl Registration {
     /// Reports all uses of own memory from now on. Called at most once, when the job is composed.
@@ -214,7 +214,7 @@ impl Registration {
 
     /// Starts to record the registered bytes over time.
     pub(crate) fn keep_series(&self) {
-        let _ = self.series.set(Series::default());
+        let _ = self.series.set(RegisteredSeries::default());
     }
 
     /// Returns the registered bytes so far, each with the time of the change. The list is empty if

@@ -22,7 +22,7 @@ pub(super) type AddressRange = (u64, u64);
 const EVERYTHING: AddressRange = (0, 1 << (hydrant_pinning::BUCKET_BITS + 12));
 
 /// The memory that peers may name here.
-pub(super) struct Lent {
+pub(super) struct LentMemory {
     rank: Rank,
     segment: AddressRange,
     /// True if peers may name any address.
@@ -87,7 +87,7 @@ impl LentState {
     }
 }
 
-impl Lent {
+impl LentMemory {
     pub(super) fn new(rank: Rank, segment: AddressRange, anywhere: bool, follows: bool) -> Self {
         let lent = Self {
             rank,
@@ -354,8 +354,8 @@ mod tests {
     const PEER: Rank = Rank(1);
     const SEGMENT: AddressRange = (1 << 40, 1 << 30);
 
-    fn lent() -> Lent {
-        Lent::new(Rank(0), SEGMENT, false, false)
+    fn lent() -> LentMemory {
+        LentMemory::new(Rank(0), SEGMENT, false, false)
     }
 
     fn region(key: u64) -> Region {

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use hydrant_conduit::{Delivery, Key, Message, Rank, ReplyPort, Standing};
 use rustc_hash::FxHashMap;
 
-use super::{Registration, lent::AddressRange, outbox::Queued};
+use super::{Registration, lent::AddressRange, outbox::OutboxEntry};
 use crate::{
     Error, Result,
     progress::{For, On, kind},
@@ -417,13 +417,13 @@ impl Registration {
     }
 
     fn queue_about(&self, to: Rank, tag: u16, key: u64) {
-        let queued = Queued::Loan {
+        let entry = OutboxEntry::Loan {
             tag,
             key,
             // A peer may report the end of a loan at any time, and is always answered.
             is_answer: tag == LET_GO,
         };
-        self.outbox.lock().push(to.0, queued);
+        self.outbox.lock().push(to.0, entry);
     }
 
     /// Handles a request about a loan: a question for an address, the end of a loan of the peer, or

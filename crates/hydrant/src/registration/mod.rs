@@ -81,7 +81,7 @@ use crate::{
     uses::Uses,
 };
 use outbox::Outbox;
-use segments::Segments;
+use segments::SegmentAddresses;
 
 /// Tickets of the engine's operations; a conduit's never have this bit.
 const OPERATION: u64 = 1 << 63;
@@ -98,10 +98,10 @@ pub(crate) struct Registration {
     /// Messages to peers that were decided and not sent yet.
     outbox: Mutex<Outbox>,
     /// Own memory that peers may reach.
-    lent: lent::Lent,
+    lent: lent::LentMemory,
     /// Exposed buffers of peers.
     known: RwLock<loan::KnownLoans>,
-    segments: Segments,
+    segments: SegmentAddresses,
     /// The engine's answers to pins by their ids, until they are taken.
     pinned: Mutex<FxHashMap<u64, Result<Vec<Grant>, hydrant_pinning::Error>>>,
     /// Finished revocations by their ids, until they are taken.
@@ -109,7 +109,7 @@ pub(crate) struct Registration {
     /// Receives each use of own memory; set once, where uses are predicted.
     uses: OnceLock<Arc<dyn Uses>>,
     /// The registered bytes over time, if they are recorded.
-    series: OnceLock<foreseen::Series>,
+    series: OnceLock<foreseen::RegisteredSeries>,
     /// The next id of an operation, a pin or a revocation.
     next: AtomicU64,
     /// Ranks that are known to have ended, and the number of changes of standings by then.
@@ -196,9 +196,9 @@ impl Registration {
             hot: Arc::clone(engine.hot()),
             engine: Mutex::new(engine),
             outbox: Mutex::default(),
-            lent: lent::Lent::new(rank, setup.segment, setup.anywhere, setup.follows),
+            lent: lent::LentMemory::new(rank, setup.segment, setup.anywhere, setup.follows),
             known: RwLock::default(),
-            segments: Segments::new(progress.size, rank, setup.segment.0, bootstrap),
+            segments: SegmentAddresses::new(progress.size, rank, setup.segment.0, bootstrap),
             pinned: Mutex::default(),
             revoked: Mutex::default(),
             uses: OnceLock::new(),

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// An entry of the queue of a peer.
-pub(super) enum Queued {
+pub(super) enum OutboxEntry {
     /// A message from engine to engine, and the data that follows it.
     Engine(Message, Data),
     /// A message about an exposed buffer. `is_answer`: the peer asked for it.
@@ -47,7 +47,7 @@ const MOST_DATA: u64 = (Message::MAX_BYTES - FEW_BYTES) as u64;
 #[derive(Default)]
 pub(super) struct Outbox {
     /// The queues by peer. The queue of a peer stays once it was used.
-    queues: FxHashMap<u32, Queue>,
+    queues: FxHashMap<u32, PeerQueue>,
     /// Peers for which messages wait or are being sent.
     waiting: Vec<u32>,
     /// A peer that keeps asking and takes no answers.
@@ -58,25 +58,28 @@ pub(super) struct Outbox {
     spare: Vec<Vec<u8>>,
 }
 
-impl Queued {
+impl OutboxEntry {
     /// Returns whether the peer asked for this.
     fn is_answer(&self) -> bool {
         use Message::{Fetched, Granted, Pulled, Revoked, Stored};
         match self {
-            Queued::Engine(message, _) => matches!(
+            OutboxEntry::Engine(message, _) => matches!(
                 message,
                 Granted(_) | Stored { .. } | Fetched { .. } | Pulled { .. } | Revoked { .. }
             ),
-            Queued::Loan { is_answer, .. } => *is_answer,
-            Queued::LocallyComplete(_) => false,
+            OutboxEntry::Loan { is_answer, .. } => *is_answer,
+            OutboxEntry::LocallyComplete(_) => false,
         }
     }
 
     /// Returns whether the next message for the same peer can share one message of the conduit with
     /// this one. This one must be short and without data.
-    fn takes_along(&self, next: &Queued) -> bool {
+    fn takes_along(&self, next: &OutboxEntry) -> bool {
         match (self, next) {
-            (Queued::Engine(Message::Granted(granted), Data::None), Queued::Engine(next, _)) => {
+            (
+                OutboxEntry::Engine(Message::Granted(granted), Data::None),
+                OutboxEntry::Engine(next, _),
+            ) => {
                 let is_short = granted.grants.len() <= FEW && granted.refused.len() <= FEW;
                 is_short && next.data() <= MOST_DATA
             }
@@ -86,24 +89,24 @@ impl Queued {
 }
 
 /// The content of one message of the conduit.
-pub(super) struct Parcel {
+pub(super) struct Packet {
     /// The first of two messages, which has no data.
-    leading: Option<Queued>,
-    last: Queued,
+    leading: Option<OutboxEntry>,
+    last: OutboxEntry,
 }
 
-impl Parcel {
+impl Packet {
     /// Returns the number of answers in it.
     fn answers(&self) -> usize {
-        let leading = self.leading.as_ref().is_some_and(Queued::is_answer);
+        let leading = self.leading.as_ref().is_some_and(OutboxEntry::is_answer);
         usize::from(leading) + usize::from(self.last.is_answer())
     }
 }
 
 /// Messages that wait to be sent to one peer, in the order decided.
 #[derive(Default)]
-struct Queue {
-    messages: VecDeque<Queued>,
+struct PeerQueue {
+    messages: VecDeque<OutboxEntry>,
     /// The number of answers among the messages, those being sent included.
     answers: usize,
     /// True while a thread sends the message before these. No other thread sends to the peer
@@ -116,12 +119,12 @@ struct Queue {
 }
 
 impl Outbox {
-    pub(super) fn push(&mut self, to: u32, queued: Queued) {
+    pub(super) fn push(&mut self, to: u32, entry: OutboxEntry) {
         let queue = self.queues.entry(to).or_default();
         if queue.ended {
             return;
         }
-        if queued.is_answer() {
+        if entry.is_answer() {
             queue.answers += 1;
             if queue.answers > MOST_ANSWERS {
                 self.greedy = Some(to);
@@ -130,7 +133,7 @@ impl Outbox {
         if queue.messages.is_empty() && !queue.sending {
             self.waiting.push(to);
         }
-        queue.messages.push_back(queued);
+        queue.messages.push_back(entry);
     }
 
     /// Begins a pass of a thread, and returns its number.
@@ -141,7 +144,7 @@ impl Outbox {
 
     /// Takes the next messages for a peer to which nobody sends and which was not found full in
     /// this pass. Also returns a buffer to encode them.
-    fn take(&mut self, pass: u64) -> Option<(u32, Parcel, Vec<u8>)> {
+    fn take(&mut self, pass: u64) -> Option<(u32, Packet, Vec<u8>)> {
         let Self {
             queues, waiting, ..
         } = self;
@@ -158,45 +161,45 @@ impl Outbox {
                 } else {
                     None
                 };
-                let parcel = match second {
-                    Some(last) => Parcel {
+                let packet = match second {
+                    Some(last) => Packet {
                         leading: Some(first),
                         last,
                     },
-                    None => Parcel {
+                    None => Packet {
                         leading: None,
                         last: first,
                     },
                 };
-                return Some((*peer, parcel, self.spare.pop().unwrap_or_default()));
+                return Some((*peer, packet, self.spare.pop().unwrap_or_default()));
             }
         }
         None
     }
 
-    /// Notes that a parcel was sent, or that the peer is gone.
-    fn sent(&mut self, peer: u32, parcel: &Parcel, room: Vec<u8>) {
+    /// Notes that a packet was sent, or that the peer is gone.
+    fn sent(&mut self, peer: u32, packet: &Packet, room: Vec<u8>) {
         self.spare.push(room);
         if let Some(queue) = self.queues.get_mut(&peer) {
             queue.sending = false;
-            queue.answers -= parcel.answers();
+            queue.answers -= packet.answers();
             if queue.messages.is_empty() {
                 self.waiting.retain(|other| *other != peer);
             }
         }
     }
 
-    /// Puts back a parcel for which the peer had no room in this pass. It is the next again.
-    fn put_back(&mut self, pass: u64, peer: u32, parcel: Parcel, room: Vec<u8>) {
+    /// Puts back a packet for which the peer had no room in this pass. It is the next again.
+    fn put_back(&mut self, pass: u64, peer: u32, packet: Packet, room: Vec<u8>) {
         if self.queues.get(&peer).is_some_and(|queue| queue.ended) {
-            return self.sent(peer, &parcel, room);
+            return self.sent(peer, &packet, room);
         }
         self.spare.push(room);
         if let Some(queue) = self.queues.get_mut(&peer) {
             queue.sending = false;
             queue.full = pass;
-            queue.messages.push_front(parcel.last);
-            if let Some(leading) = parcel.leading {
+            queue.messages.push_front(packet.last);
+            if let Some(leading) = packet.leading {
                 queue.messages.push_front(leading);
             }
         }
@@ -207,7 +210,7 @@ impl Outbox {
     pub(super) fn forget(&mut self, peer: u32) {
         let queue = self.queues.entry(peer).or_default();
         queue.ended = true;
-        let answers = queue.messages.iter().filter(|queued| queued.is_answer());
+        let answers = queue.messages.iter().filter(|entry| entry.is_answer());
         queue.answers -= answers.count();
         queue.messages.clear();
         if !queue.sending {
@@ -221,7 +224,7 @@ impl Outbox {
         let waits = |peer| {
             self.queues
                 .get(peer)
-                .is_some_and(|queue: &Queue| !queue.sending)
+                .is_some_and(|queue: &PeerQueue| !queue.sending)
         };
         self.waiting.iter().any(waits)
     }
@@ -255,13 +258,13 @@ impl Registration {
             self.progress.set_backlog(Backlog::Along, false);
         }
         let pass = outbox.begin();
-        while let Some((peer, mut parcel, mut room)) = outbox.take(pass) {
+        while let Some((peer, mut packet, mut room)) = outbox.take(pass) {
             room.clear();
-            if let Some(Queued::Engine(message, _)) = &parcel.leading {
+            if let Some(OutboxEntry::Engine(message, _)) = &packet.leading {
                 message.encode(&mut room);
             }
             let leading = room.len();
-            if let Queued::Engine(message, Data::Own { addr, len }) = &parcel.last {
+            if let OutboxEntry::Engine(message, Data::Own { addr, len }) = &packet.last {
                 message.encode(&mut room);
                 // SAFETY: the buffer belongs to an operation in flight. The caller of `begin` keeps it
                 //         readable until the operation is done or locally complete. Local completion
@@ -271,11 +274,11 @@ impl Registration {
                 unsafe { append(&mut room, *addr, *len as usize) };
             }
             drop(outbox);
-            let sent = self.send_queued(Rank(peer), &mut parcel.last, leading, &mut room);
+            let sent = self.send_queued(Rank(peer), &mut packet.last, leading, &mut room);
             outbox = self.outbox.lock();
             match sent {
-                Sent::Yes => outbox.sent(peer, &parcel, room),
-                Sent::Full => outbox.put_back(pass, peer, parcel, room),
+                Sent::Yes => outbox.sent(peer, &packet, room),
+                Sent::Full => outbox.put_back(pass, peer, packet, room),
             }
         }
         // Set with the lock held, so that the bit matches the queues.
@@ -287,17 +290,17 @@ impl Registration {
     fn send_queued(
         &self,
         to: Rank,
-        queued: &mut Queued,
+        entry: &mut OutboxEntry,
         leading: usize,
         room: &mut Vec<u8>,
     ) -> Sent {
-        let (kind, tag, key) = match queued {
-            Queued::Engine(message, data) => {
+        let (kind, tag, key) = match entry {
+            OutboxEntry::Engine(message, data) => {
                 self.write_message(to, message, data, room);
                 (kind::REGISTRATION, leading as u16, None)
             }
-            Queued::Loan { tag, key, .. } => (kind::LOAN, *tag, Some(*key)),
-            Queued::LocallyComplete(op) => {
+            OutboxEntry::Loan { tag, key, .. } => (kind::LOAN, *tag, Some(*key)),
+            OutboxEntry::LocallyComplete(op) => {
                 self.report_local_completion(*op);
                 return Sent::Yes;
             }
@@ -412,31 +415,31 @@ mod tests {
 
     use super::*;
 
-    fn question() -> Queued {
-        Queued::Engine(Message::Recall { count: 1 }, Data::None)
+    fn question() -> OutboxEntry {
+        OutboxEntry::Engine(Message::Recall { count: 1 }, Data::None)
     }
 
-    fn answer() -> Queued {
+    fn answer() -> OutboxEntry {
         let (id, refused) = (1, None);
-        Queued::Engine(Message::Stored { id, refused }, Data::None)
+        OutboxEntry::Engine(Message::Stored { id, refused }, Data::None)
     }
 
-    fn loan(key: u64) -> Queued {
-        Queued::Loan {
+    fn loan(key: u64) -> OutboxEntry {
+        OutboxEntry::Loan {
             tag: 0,
             key,
             is_answer: false,
         }
     }
 
-    fn key((_, parcel, _): &(u32, Parcel, Vec<u8>)) -> u64 {
-        match &parcel.last {
-            Queued::Loan { key, .. } => *key,
-            Queued::Engine(..) | Queued::LocallyComplete(_) => panic!("not about a loan"),
+    fn key((_, packet, _): &(u32, Packet, Vec<u8>)) -> u64 {
+        match &packet.last {
+            OutboxEntry::Loan { key, .. } => *key,
+            OutboxEntry::Engine(..) | OutboxEntry::LocallyComplete(_) => panic!("not about a loan"),
         }
     }
 
-    fn granted(id: u64, runs: usize) -> Queued {
+    fn granted(id: u64, runs: usize) -> OutboxEntry {
         let grant = Grant {
             run: Run {
                 first: id,
@@ -452,10 +455,10 @@ mod tests {
             refused: vec![(grant.run, Refusal::Limit); runs.min(1)],
             ..Granted::default()
         };
-        Queued::Engine(Message::Granted(granted), Data::None)
+        OutboxEntry::Engine(Message::Granted(granted), Data::None)
     }
 
-    fn fetched(len: u32) -> Queued {
+    fn fetched(len: u32) -> OutboxEntry {
         let (id, refused, room) = (1, None, 0);
         let message = Message::Fetched {
             id,
@@ -464,25 +467,25 @@ mod tests {
             room,
         };
         let (region, addr) = (Region(0), 0);
-        Queued::Engine(message, Data::Asked { region, addr, len })
+        OutboxEntry::Engine(message, Data::Asked { region, addr, len })
     }
 
     #[test]
     fn a_short_grant_shares_a_message_with_the_next_and_both_fit() {
-        let take = |first: Queued, next: Queued| {
+        let take = |first: OutboxEntry, next: OutboxEntry| {
             let mut outbox = Outbox::default();
             outbox.push(1, first);
             outbox.push(1, next);
             outbox.push(2, answer());
             let pass = outbox.begin();
-            let (peer, parcel, room) = outbox.take(pass).expect("for rank 1");
-            let both = parcel.leading.is_some();
-            outbox.put_back(pass, peer, parcel, room);
+            let (peer, packet, room) = outbox.take(pass).expect("for rank 1");
+            let both = packet.leading.is_some();
+            outbox.put_back(pass, peer, packet, room);
             assert_eq!(outbox.queues[&1].messages.len(), 2, "both are next again");
             let pass = outbox.begin();
             let mut count = 0;
-            while let Some((peer, parcel, room)) = outbox.take(pass) {
-                outbox.sent(peer, &parcel, room);
+            while let Some((peer, packet, room)) = outbox.take(pass) {
+                outbox.sent(peer, &packet, room);
                 count += 1;
             }
             assert_eq!(count, if both { 2 } else { 3 });
@@ -497,11 +500,11 @@ mod tests {
         assert!(!take(granted(1, 2), answer()));
         assert!(!take(granted(1, 1), loan(10)));
         assert!(!take(answer(), answer()));
-        let encoded = |queued| {
+        let encoded = |entry| {
             let mut bytes = Vec::new();
-            match queued {
-                Queued::Engine(message, _) => message.encode(&mut bytes),
-                Queued::Loan { .. } | Queued::LocallyComplete(_) => {
+            match entry {
+                OutboxEntry::Engine(message, _) => message.encode(&mut bytes),
+                OutboxEntry::Loan { .. } | OutboxEntry::LocallyComplete(_) => {
                     panic!("not a message of the engine")
                 }
             }
@@ -529,8 +532,8 @@ mod tests {
         assert!(outbox.queues[&4].answers == 1);
         let pass = outbox.begin();
         let mut count = 0;
-        while let Some((peer, parcel, room)) = outbox.take(pass) {
-            outbox.sent(peer, &parcel, room);
+        while let Some((peer, packet, room)) = outbox.take(pass) {
+            outbox.sent(peer, &packet, room);
             count += 1;
         }
         assert_eq!(count, 3 * MOST_ANSWERS + 2);
@@ -570,10 +573,10 @@ mod tests {
         outbox.push(1, loan(11));
         outbox.push(2, loan(20));
         let pass = outbox.begin();
-        let (peer, parcel, room) = outbox.take(pass).expect("for rank 1");
+        let (peer, packet, room) = outbox.take(pass).expect("for rank 1");
         outbox.forget(1);
         outbox.push(1, loan(12));
-        outbox.put_back(pass, peer, parcel, room);
+        outbox.put_back(pass, peer, packet, room);
         let pass = outbox.begin();
         let next = outbox.take(pass).expect("for rank 2");
         assert_eq!(key(&next), 20);
@@ -588,9 +591,9 @@ mod tests {
         let mut outbox = Outbox::default();
         outbox.push(1, loan(10));
         let earlier = outbox.begin();
-        let (peer, parcel, room) = outbox.take(earlier).expect("for rank 1");
+        let (peer, packet, room) = outbox.take(earlier).expect("for rank 1");
         let later = outbox.begin();
-        outbox.put_back(earlier, peer, parcel, room);
+        outbox.put_back(earlier, peer, packet, room);
         assert!(outbox.take(earlier).is_none());
         assert!(outbox.take(later).is_some(), "there may be room by now");
     }

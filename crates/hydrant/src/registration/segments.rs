@@ -11,7 +11,7 @@ use crate::{Error, Rank, Result};
 const SEGMENT: &str = "segment";
 
 /// The addresses of the ranks' segments.
-pub(super) struct Segments {
+pub(super) struct SegmentAddresses {
     /// The addresses by rank; each is set when it is first known.
     known: Box<[OnceLock<u64>]>,
     bootstrap: Arc<Mutex<Box<dyn Bootstrap>>>,
@@ -22,7 +22,7 @@ pub(super) fn publish(own: u64, bootstrap: &mut dyn Bootstrap) -> Result<()> {
     Ok(bootstrap.put(SEGMENT, &own.to_le_bytes())?)
 }
 
-impl Segments {
+impl SegmentAddresses {
     pub(super) fn new(
         size: u32,
         rank: Rank,
