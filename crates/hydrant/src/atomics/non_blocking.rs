@@ -41,7 +41,7 @@ impl<T: Pod + Sealed> Symmetric<T> {
         if let Some(word) = word {
             let old = act(word);
             if what.0 != Verb::Load {
-                block.touched(rank);
+                block.wake_watchers(rank);
             }
             return Ok(Begun::done(progress, old));
         }

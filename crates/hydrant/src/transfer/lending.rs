@@ -8,7 +8,7 @@ use std::sync::Arc;
 use hydrant_conduit::{Key, Permission};
 
 use super::Transfer;
-use crate::{Error, Rank, Result, registration::Record};
+use crate::{Error, Rank, Result, registration::GrantRecord};
 
 impl Transfer {
     /// Returns the bytes of a bucket, or 1 where memory is not registered.
@@ -205,7 +205,7 @@ impl Transfer {
     /// [`Error::Registration`] that names the limit, on every rank.
     pub(crate) fn register_block(
         &self,
-        exchange: &mut dyn FnMut(&Record) -> Result<Vec<Record>>,
+        exchange: &mut dyn FnMut(&GrantRecord) -> Result<Vec<GrantRecord>>,
         offset: usize,
         len: usize,
     ) -> Result<()> {

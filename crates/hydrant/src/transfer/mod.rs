@@ -132,9 +132,9 @@ impl Operations for Transfer {
         }
     }
 
-    fn look_for_ended(&self, changes: u64) {
+    fn handle_ended_peers(&self, changes: u64) {
         if let Some(registration) = &self.registration {
-            registration.look_for_ended(changes);
+            registration.handle_ended_peers(changes);
         }
     }
 }
@@ -156,7 +156,7 @@ impl Carrier for Transfer {
         }
     }
 
-    fn left(&self, ticket: Ticket) {
+    fn locally_complete(&self, ticket: Ticket) {
         self.in_flight.mark_source_free_if_open(ticket);
     }
 
