@@ -1,7 +1,7 @@
-//! What a rank did: counted always, at the cost of a cell.
+//! The counters of a rank. They always count, at the cost of a cell each.
 //!
-//! Each thread counts in a stripe of its own, so counting is an addition to memory that
-//! nobody else writes; a snapshot adds the stripes up.
+//! Each thread counts in a stripe of its own, so counting is an addition to memory that no other
+//! thread writes. A snapshot sums the stripes.
 
 use std::{
     array, fmt,
@@ -12,17 +12,17 @@ use hydrant_pinning::Size;
 
 use crate::stripe::Striped;
 
-/// Names each counter once: as an index for counting, as a field of the snapshot, and for
-/// people.
+/// Names each counter once: as an index for counting, as a field of the snapshot, and as a name for
+/// display.
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $index:ident $field:ident,)+) => {
-        /// Which counter.
+        /// The index of a counter.
         #[derive(Clone, Copy)]
         pub(crate) enum Count { $($index),+ }
 
         const COUNT: usize = [$(Count::$index),+].len();
 
-        /// A snapshot of what a rank did so far.
+        /// A snapshot of the counters of a rank.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
         #[non_exhaustive]
         pub struct Counters { $($(#[doc = $doc])+ pub $field: u64),+ }
@@ -32,7 +32,7 @@ macro_rules! counters {
                 Self { $($field: values[Count::$index as usize]),+ }
             }
 
-            /// The counters by name.
+            /// Returns the counters by name.
             pub fn rows(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($field), self.$field)),+]
             }
@@ -41,7 +41,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Puts of any kind; by value, sections, strided and indexed ones counted once a piece.
+    /// Puts of any kind; sections, strided and indexed puts count once for each piece.
     Puts puts,
     /// Bytes put.
     PutBytes put_bytes,
@@ -49,30 +49,31 @@ counters! {
     Gets gets,
     /// Bytes got.
     GetBytes get_bytes,
-    /// Accumulates of any kind, a run of elements each.
+    /// Accumulates of any kind; each run of elements counts once.
     Accumulates accumulates,
-    /// Bytes added to.
+    /// Bytes of elements that were added to.
     AccumulatedBytes accumulated_bytes,
     /// Puts and gets that went through the conduit, not by direct access.
     Indirect indirect,
-    /// Puts and gets whose memory was registered on both sides, found without asking anybody.
+    /// Puts and gets whose memory was registered on both sides, found without a message.
     Hits hits,
-    /// Puts and gets for which something had to be registered, asked for or looked up twice; by `foresight`, which
-    /// takes note of each, all of them (what it found registered is in [`Job::foresight`](crate::Job::foresight)).
+    /// Puts and gets that needed a registration, a message or a second lookup. The strategy
+    /// `foresight` records each put and get, so it counts all of them here;
+    /// [`Job::foresight`](crate::Job::foresight) has those that found their memory registered.
     Misses misses,
     /// Registrations made.
     Registrations registrations,
-    /// Registrations given up.
+    /// Deregistrations made.
     Deregistrations deregistrations,
-    /// Messages to peers about registration, data that rides on them included.
+    /// Messages to peers about registration, those with piggybacked data included.
     RegistrationMessages registration_messages,
     /// Times that such a message found no room and waited.
     RegistrationStalls registration_stalls,
-    /// Runs of sections, strided, indexed and vector accesses that went packed into messages.
+    /// Runs of sections, strided, indexed and vector accesses that were packed into messages.
     Packed packed,
     /// Atomic operations.
     Atomics atomics,
-    /// What NICs were asked for these: an operation that compares first may try several times.
+    /// Requests to NICs for atomic operations: one that compares first may take several.
     NicAtomics nic_atomics,
     /// Requests sent.
     Requests requests,
@@ -82,23 +83,24 @@ counters! {
     Replies replies,
     /// Times that a request found no room and waited.
     Stalls stalls,
-    /// Two-sided messages sent at once, each as the payload of an active message.
+    /// Two-sided messages sent eagerly, each as the payload of an active message.
     MessagesEager messages_eager,
     /// Two-sided messages copied in parts, once they were asked for.
     MessagesCopied messages_copied,
     /// Two-sided messages written whole into their receivers' buffers.
     MessagesRendezvous messages_rendezvous,
-    /// Two-sided messages written there chunk by chunk.
+    /// Two-sided messages written into their receivers' buffers chunk by chunk.
     MessagesPipeline messages_pipeline,
-    /// Two-sided messages, announced ones among them, that came here before anybody had asked for them.
+    /// Two-sided messages, or their announcements, that arrived before a receive was posted.
     MessagesUnexpected messages_unexpected,
-    /// Times that a two-sided message waited at its sender because its receiver had room for no more.
+    /// Times that a two-sided message waited at its sender because its receiver had no room.
     MessagesCreditWaits messages_credit_waits,
     /// Handlers that panicked here.
     Panics panics,
-    /// Messages of peers that followed no rule.
+    /// Messages of peers that broke a rule.
     Malformed malformed,
-    /// Impossible states that the bookkeeping of registered memory met, and left a step undone for: bugs of Hydrant.
+    /// Impossible states in the bookkeeping of registered memory, after which a step was skipped:
+    /// bugs of Hydrant.
     Impossible impossible,
     /// Collectives, barriers included.
     Collectives collectives,
@@ -117,9 +119,10 @@ impl fmt::Display for Counters {
         let rows = self.rows();
         let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         for (name, value) in rows {
-            let value = match name.ends_with("_bytes") || name.ends_with("_peak") {
-                true => format!("{:#}", Size(value)),
-                false => value.to_string(),
+            let value = if name.ends_with("_bytes") || name.ends_with("_peak") {
+                format!("{:#}", Size(value))
+            } else {
+                value.to_string()
             };
             writeln!(f, "{name:<width$}  {value:>14}")?;
         }
@@ -127,14 +130,14 @@ impl fmt::Display for Counters {
     }
 }
 
-/// Hits after which somebody may ask whether there is a better way by now.
+/// Hits after which a caller checks whether copies are faster by now.
 const MANY_HITS: u64 = 1 << 12;
 
-/// Bytes of the puts and gets that have a cell of their own.
+/// The bytes of the puts and gets that have a cell of their own.
 const WORD: usize = 8;
 
-/// The cells behind the counters. Each put or get of a word changes one cell, which stands for its number and its bytes.
-/// The alignment lets a shift lead from a thread's stripe to its cells.
+/// The cells behind the counters. Each put or get of a word changes one cell, which stands for its
+/// number and its bytes. The alignment lets a shift lead from a thread's stripe to its cells.
 #[repr(align(512))]
 struct Cells {
     word_puts: AtomicU64,
@@ -157,13 +160,13 @@ pub(crate) struct Tally {
     stripes: Striped<Cells>,
 }
 
-/// Adds to a cell that this thread alone writes: no read-modify-write is needed.
+/// Adds to a cell that only this thread writes, so that no read-modify-write is needed.
 #[inline(always)]
 fn add_to_own(cell: &AtomicU64, more: u64) {
     cell.store(cell.load(Relaxed).wrapping_add(more), Relaxed);
 }
 
-/// Counts in cells that this thread alone writes.
+/// Counts in cells that only this thread writes.
 #[inline(always)]
 fn add_own<const N: usize>(cells: &Cells, counts: [(Count, u64); N]) {
     for (count, more) in counts {
@@ -175,8 +178,8 @@ fn add_own<const N: usize>(cells: &Cells, counts: [(Count, u64); N]) {
 pub(crate) struct Own<'a>(&'a Cells);
 
 impl Own<'_> {
-    /// Counts a put of `bytes` bytes. The gate has compared the length with a word's before, so the compiler drops the
-    /// comparison here.
+    /// Counts a put of `bytes` bytes. The gate has compared the length with that of a word before,
+    /// so the compiler drops the comparison here.
     #[inline(always)]
     pub(crate) fn put(&self, bytes: usize) {
         if bytes == WORD {
@@ -186,14 +189,14 @@ impl Own<'_> {
         }
     }
 
-    /// Counts so many puts of so many bytes together.
+    /// Counts so many puts with so many bytes in all.
     #[inline(always)]
     pub(crate) fn puts(&self, puts: usize, bytes: usize) {
         let counts = [(Count::Puts, puts as u64), (Count::PutBytes, bytes as u64)];
         add_own(self.0, counts);
     }
 
-    /// As [`puts`](Self::puts), of gets.
+    /// As [`puts`](Self::puts), for gets.
     #[inline(always)]
     pub(crate) fn gets(&self, gets: usize, bytes: usize) {
         let counts = [(Count::Gets, gets as u64), (Count::GetBytes, bytes as u64)];
@@ -246,7 +249,7 @@ impl Tally {
         true
     }
 
-    /// Counts a hit; whether it is the last of [`MANY_HITS`] of this thread's.
+    /// Counts a hit. Returns whether it is the last of [`MANY_HITS`] of this thread.
     #[inline(always)]
     pub(crate) fn hit(&self) -> bool {
         let Some(cells) = self.stripes.own() else {
@@ -264,13 +267,13 @@ impl Tally {
         false
     }
 
-    /// Counts `more`.
+    /// Adds `more` to a counter.
     #[inline]
     pub(crate) fn add(&self, count: Count, more: u64) {
         self.add_each([(count, more)]);
     }
 
-    /// As [`add`](Self::add), of several.
+    /// As [`add`](Self::add), for several counters.
     #[inline(always)]
     pub(crate) fn add_each<const N: usize>(&self, counts: [(Count, u64); N]) {
         if !self.try_each(counts) {
@@ -286,7 +289,7 @@ impl Tally {
         }
     }
 
-    /// Sets a value that is not a sum, from any thread: kept in the shared stripe.
+    /// Sets a value that is not a sum, from any thread. It is kept in the shared stripe.
     pub(crate) fn set(&self, count: Count, value: u64) {
         self.stripes.shared().counts[count as usize].store(value, Relaxed);
     }

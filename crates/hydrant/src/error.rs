@@ -1,4 +1,4 @@
-//! What can go wrong, and what to do about it.
+//! The errors of this crate, each with its remedy.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use hydrant_pinning::Size;
 
 use crate::{Rank, TeamRank};
 
-/// What a call of this crate returns.
+/// The result of a call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why Hydrant could not do what was asked. Nothing was changed unless the variant says so.
+/// The reason why a call failed. A failed call changes nothing unless its variant says so.
 ///
-/// `Debug` is the same sentence as `Display`: `fn main() -> hydrant::Result<()>` and `unwrap` print
-/// an error by its `Debug`, and a sentence is what their readers need. Programs tell errors apart
-/// by matching the variants.
+/// `Debug` prints the same sentence as `Display`: `fn main() -> hydrant::Result<()>` and `unwrap`
+/// print an error by its `Debug`, and their readers need a sentence. Programs tell errors apart by
+/// matching the variants.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -22,7 +22,7 @@ pub enum Error {
     RankOutOfRange {
         /// The rank named.
         rank: Rank,
-        /// Ranks in the job.
+        /// The number of ranks in the job.
         size: u32,
     },
 
@@ -31,29 +31,29 @@ pub enum Error {
     TeamRankOutOfRange {
         /// The rank named.
         rank: TeamRank,
-        /// Members of the team.
+        /// The number of members of the team.
         size: u32,
     },
 
-    /// The elements named are not all there.
+    /// Not all of the named elements exist.
     #[error("{count} elements at index {index} are out of bounds: there are {len}")]
     OutOfBounds {
-        /// First element.
+        /// The first element.
         index: usize,
-        /// Elements named.
+        /// The number of named elements.
         count: usize,
-        /// Elements that there are.
+        /// The number of elements that exist.
         len: usize,
     },
 
     /// The address does not suit the type.
     #[error("byte offset {offset} is not a multiple of {align}, the alignment of {what}")]
     Misaligned {
-        /// Byte offset in the memory named.
+        /// The byte offset in the named memory.
         offset: u64,
-        /// Alignment needed.
+        /// The needed alignment.
         align: usize,
-        /// What needs it.
+        /// The type or operation that needs it.
         what: &'static str,
     },
 
@@ -62,24 +62,24 @@ pub enum Error {
         "rank {rank} does not offer its whole address space: set HYDRANT_ANYWHERE=on for all ranks, or JobBuilder::anywhere"
     )]
     AnywhereRefused {
-        /// Whose memory it is, or the rank that asked without the setting.
+        /// The owner of the memory, or the rank that asked without the setting.
         rank: Rank,
     },
 
-    /// Elements without a size cannot be stored anywhere.
+    /// Zero-sized elements cannot be stored.
     #[error("{what} has size zero, so no memory can hold it")]
     ZeroSized {
         /// The type.
         what: &'static str,
     },
 
-    /// Memory cannot be one rank's alone while others can reach it.
+    /// Memory cannot become exclusive while others can reach it.
     #[error(
         "rank {rank} has another handle of the memory, or of freed memory that lay in its place, or \
          uses it in another thread: drop that first"
     )]
     HandleInUse {
-        /// Where.
+        /// The rank with the other handle.
         rank: Rank,
     },
 
@@ -90,16 +90,16 @@ pub enum Error {
     /// Two buffers that must be apart share bytes.
     #[error("the {len} bytes at {addr:#x} overlap the memory they were to be copied to or from")]
     Overlap {
-        /// Address of the buffer given.
+        /// The address of the given buffer.
         addr: usize,
-        /// Its bytes.
+        /// The bytes of the given buffer.
         len: usize,
     },
 
-    /// Slices that must be equally long are not.
+    /// Two lengths differ that must be equal.
     #[error("{what}: {left} against {right}")]
     LengthMismatch {
-        /// What does not fit together.
+        /// The two things that do not fit together.
         what: &'static str,
         /// One length.
         left: usize,
@@ -107,14 +107,14 @@ pub enum Error {
         right: usize,
     },
 
-    /// A section leaves the buffer that it is about.
+    /// A section leaves its buffer.
     #[error("{count} elements at index {index} of the buffer are out of bounds: it has {len}")]
     OutsideBuffer {
-        /// First element.
+        /// The first element.
         index: usize,
-        /// Elements from the first to the last.
+        /// The number of elements from the first to the last.
         count: usize,
-        /// Elements that the buffer has.
+        /// The number of elements of the buffer.
         len: usize,
     },
 
@@ -123,84 +123,84 @@ pub enum Error {
         "a section that is written to names an element twice: {elements} elements within {span}"
     )]
     SectionOverlap {
-        /// Elements of the section.
+        /// The number of elements of the section.
         elements: usize,
-        /// Elements from its first to its last.
+        /// The number of elements from its first to its last.
         span: usize,
     },
 
     /// A section reaches further than any memory.
     #[error("{count} times, {stride} elements apart, reaches further than any memory")]
     SectionOverflow {
-        /// How often a level of the section repeats what is within it.
+        /// The number of repetitions of a level of the section.
         count: usize,
-        /// How far apart.
+        /// The distance of the repetitions, in elements.
         stride: usize,
     },
 
     /// A section has more levels than are possible.
     #[error("a section of {levels} levels: {limit} are possible")]
     SectionLevels {
-        /// Levels given.
+        /// The number of levels given.
         levels: usize,
-        /// Most levels.
+        /// The most levels.
         limit: usize,
     },
 
-    /// A block of a collective is not within its buffer.
+    /// A block of a collective leaves its buffer.
     #[error(
         "the block of rank {block} of the team, {count} elements at index {index}, ends past the \
          {len} elements of the buffer"
     )]
     BlockOutOfBounds {
-        /// Whose block it is.
+        /// The member whose block it is.
         block: TeamRank,
-        /// Its first element.
+        /// The first element of the block.
         index: usize,
-        /// Its elements.
+        /// The number of elements of the block.
         count: usize,
-        /// Elements of the buffer.
+        /// The number of elements of the buffer.
         len: usize,
     },
 
     /// Two blocks that a collective was to write share elements.
     #[error("the blocks of ranks {one} and {other} of the team share the element at index {index}")]
     BlocksOverlap {
-        /// Whose the one block is.
+        /// The member whose block is the first.
         one: TeamRank,
-        /// Whose the other is.
+        /// The member whose block is the second.
         other: TeamRank,
         /// The first element that they share.
         index: usize,
     },
 
-    /// A rank sends another number of elements than the one that receives them has room for.
+    /// A rank sends another number of elements than its receiver has room for.
     #[error("rank {from} sends {sent} elements to rank {to}, which wants {wanted} from it")]
     CountMismatch {
-        /// Who sends.
+        /// The sender.
         from: Rank,
-        /// Who receives.
+        /// The receiver.
         to: Rank,
-        /// Elements sent.
+        /// The number of elements sent.
         sent: u64,
-        /// Elements wanted.
+        /// The number of elements wanted.
         wanted: u64,
     },
 
-    /// A message that fits a receive is longer than its buffer. The receive is over; the message is not
-    /// lost: it goes to the next receive that fits, and has room.
+    /// A message that fits a receive is longer than its buffer. The receive has ended. The message
+    /// is not lost: it goes to the next receive that fits and has room.
     #[error(
         "a message of {len} bytes from rank {from} under tag {tag} does not fit the receive's {room} \
          bytes: receive it with more room"
     )]
     ReceiveTooShort {
-        /// Who sent it.
+        /// The sender.
         from: Rank,
-        /// Its tag.
+        /// The tag of the message.
         tag: u64,
-        /// Its bytes.
+        /// The bytes of the message.
         len: u64,
-        /// Bytes of the buffer.
+        /// The bytes of the buffer.
         room: usize,
     },
 
@@ -209,90 +209,90 @@ pub enum Error {
     ReservedTag {
         /// The tag given.
         tag: u64,
-        /// The highest that may be used.
+        /// The highest tag that programs may use.
         limit: u64,
     },
 
     /// A message has more payload than the conduit carries.
     #[error("a message of {len} bytes is above the limit of {limit} (see Job::limits)")]
     MessageTooLong {
-        /// Bytes given.
+        /// The bytes of the payload.
         len: usize,
-        /// Most bytes.
+        /// The most bytes.
         limit: usize,
     },
 
     /// A message has more arguments than the conduit carries.
     #[error("{count} arguments are above the limit of {limit} (see Job::limits)")]
     TooManyArgs {
-        /// Arguments given.
+        /// The number of arguments.
         count: usize,
-        /// Most arguments.
+        /// The most arguments.
         limit: usize,
     },
 
-    /// The target has no handler of this number.
+    /// The target has no handler with this number.
     #[error("rank {rank} has no handler number {handler}; was it registered by every rank?")]
     UnknownHandler {
-        /// The rank asked.
+        /// The target.
         rank: Rank,
-        /// The handler's number.
+        /// The number of the handler.
         handler: u16,
     },
 
-    /// The handler panicked; the message that caused it had no other effect.
+    /// The handler panicked. The message that caused it had no other effect.
     #[error("{name} (handler number {handler}) panicked on rank {rank}: {message}")]
     HandlerPanicked {
-        /// Where it ran.
+        /// The rank on which it ran.
         rank: Rank,
-        /// The handler's number.
+        /// The number of the handler.
         handler: u16,
         /// The Rust name of the handler or the function, and where this rank registered it.
         name: String,
-        /// What it said.
+        /// The message of the panic.
         message: String,
     },
 
-    /// No room for another handler.
+    /// There is no room for another handler.
     #[error("no more than {limit} handlers can be registered")]
     TooManyHandlers {
-        /// Most handlers.
+        /// The most handlers.
         limit: usize,
     },
 
     /// Data and its signal are for different ranks.
     #[error("the data is for rank {data} and its signal for rank {signal}: they go together")]
     RankMismatch {
-        /// Whose memory the data is for.
+        /// The rank that the data is for.
         data: Rank,
-        /// Whose memory the signal is in.
+        /// The rank whose memory has the signal word.
         signal: Rank,
     },
 
     /// Handlers have sent more than their peers take.
     #[error("handlers have sent {limit} bytes for which peers have no room, and may send no more")]
     OnwardFull {
-        /// Bytes that a rank keeps for its peers.
+        /// The most bytes that a rank keeps for its peers.
         limit: usize,
     },
 
-    /// A handler tried something that waits.
+    /// A handler called something that waits.
     #[error("a handler may not wait: {what} was called from one")]
     InHandler {
-        /// What was called.
+        /// The call.
         what: &'static str,
     },
 
-    /// A request's handler tried to reply a second time, or a reply's handler at all.
+    /// A handler of a request tried to reply a second time, or a handler of a reply tried to reply.
     #[error("a handler may reply once, and only to a request")]
     NoReply,
 
-    /// An argument or a result could not be put into bytes or back.
+    /// An argument or a result could not be encoded or decoded.
     #[error("the {what} of a remote call cannot be encoded or decoded: {cause}")]
     Codec {
-        /// Argument or result.
+        /// The word "argument" or "result".
         what: &'static str,
-        /// What the format said.
+        /// The error of the format.
         cause: String,
     },
 
@@ -303,20 +303,20 @@ pub enum Error {
         operation: &'static str,
         /// A rank that differs.
         rank: Rank,
-        /// What it gave.
+        /// The arguments of that rank.
         theirs: String,
         /// This rank.
         own: Rank,
-        /// What this rank gave.
+        /// The arguments of this rank.
         ours: String,
     },
 
-    /// A collective was called while another was under way on the same team.
+    /// A collective was called while another was in flight on the same team.
     #[error("{what} was called out of turn: {why}")]
     OutOfTurn {
-        /// What was called.
+        /// The call.
         what: &'static str,
-        /// What stood in the way.
+        /// The obstacle.
         why: &'static str,
     },
 
@@ -337,8 +337,8 @@ pub enum Error {
     #[error("the job that this belongs to is over")]
     JobOver,
 
-    /// This process is a child that was forked from a rank. It has copies of the rank's handles and memory, and takes
-    /// no part in the job: see [`Job`](crate::Job).
+    /// This process is a child that was forked from a rank. It has copies of the rank's handles and
+    /// memory, and takes no part in the job: see [`Job`](crate::Job).
     #[error(
         "this process was forked from rank {rank} and takes no part in the job: leave it to rank {rank}, or have \
          the child call exec"
@@ -348,54 +348,55 @@ pub enum Error {
         rank: Rank,
     },
 
-    /// A handle or pointer of another job.
+    /// A handle or pointer belongs to another job.
     #[error("this {what} belongs to another job")]
     ForeignHandle {
-        /// What it is.
+        /// The kind of handle.
         what: &'static str,
     },
 
-    /// A global pointer that does not fit eight bytes.
+    /// A global pointer does not fit into eight bytes.
     #[error("this global pointer takes {bits} bits, and a packed one has 64")]
     PointerTooWide {
-        /// Bits that it takes.
+        /// The bits that it takes.
         bits: u32,
     },
 
-    /// A global pointer that this job never made.
+    /// A global pointer was never made by this job.
     #[error("this global pointer names nothing: {why}")]
     ForgedPointer {
-        /// What is wrong with it.
+        /// The defect of the pointer.
         why: &'static str,
     },
 
-    /// Memory lent to peers was taken back.
+    /// Memory that was lent to peers was taken back.
     #[error("rank {rank} took the exposed memory back")]
     Revoked {
-        /// Its owner.
+        /// The owner of the memory.
         rank: Rank,
     },
 
-    /// Memory that is not mapped, or lacks the rights.
+    /// Memory is not mapped, or does not permit the access.
     #[error("{len} bytes at address {addr:#x} of rank {rank} are not mapped or not permitted")]
     BadAddress {
-        /// Whose memory.
+        /// The owner of the memory.
         rank: Rank,
-        /// First address.
+        /// The first address.
         addr: u64,
-        /// Bytes.
+        /// The number of bytes.
         len: u64,
     },
 
-    /// A connection broke when a NIC had done an atomic operation and its result was on the way.
-    /// It was done once. An addition was made; what compares first, as all others do, may have
+    /// A connection broke after a NIC had done an atomic operation, while the result was in flight.
+    /// The operation was done once. An addition took effect. Other operations compare first, and
+    /// may have found another value and changed nothing.
     /// found something else and changed nothing.
     #[error(
         "an atomic operation on a word of rank {rank} was done once, but the connection broke \
          before its result came back"
     )]
     ResultLost {
-        /// Whose word.
+        /// The owner of the word.
         rank: Rank,
     },
 
@@ -405,55 +406,55 @@ pub enum Error {
          change it (HYDRANT_ATOMICS=messages needs no registration)"
     )]
     WordNotRegistered {
-        /// Whose word.
+        /// The owner of the word.
         rank: Rank,
-        /// How long it was tried.
+        /// How long the registration was tried.
         seconds: u64,
     },
 
-    /// A mutex is locked that should not be.
+    /// A mutex is held that must not be.
     #[error("mutex {mutex} of rank {rank} is held already: unlock it first")]
     MutexHeld {
-        /// Whose mutex.
+        /// The owner of the mutex.
         rank: Rank,
-        /// Which of that rank's.
+        /// The number of the mutex at its owner.
         mutex: usize,
     },
 
-    /// A mutex is to be unlocked that this rank has not locked.
+    /// This rank unlocked a mutex that it does not hold.
     #[error("mutex {mutex} of rank {rank} is not held by this rank")]
     MutexNotHeld {
-        /// Whose mutex.
+        /// The owner of the mutex.
         rank: Rank,
-        /// Which of that rank's.
+        /// The number of the mutex at its owner.
         mutex: usize,
     },
 
-    /// There is not so much memory.
+    /// There is not enough memory.
     #[error(
         "no memory for {} on rank {rank}: {} are available ({remedy})",
         Size(*wanted),
         Size(*available)
     )]
     OutOfMemory {
-        /// Which rank lacks it.
+        /// The rank that lacks it.
         rank: Rank,
-        /// Bytes wanted.
+        /// The bytes wanted.
         wanted: u64,
-        /// Bytes there are.
+        /// The bytes available.
         available: u64,
-        /// How to get more.
+        /// The remedy.
         remedy: &'static str,
     },
 
-    /// A rank ended while this one still needed it.
+    /// A rank ended while this rank still needed it.
     #[error(
         "rank {0} is lost: it ended, or cannot be reached any more, while others still needed it"
     )]
     PeerLost(Rank),
 
-    /// A rank came to the end of the job in good order, so that the awaited message or collective cannot come any
-    /// more. Or the rank ended and did not receive a message.
+    /// A rank came to the end of the job in good order, so that the awaited message or collective
+    /// cannot come any more. Or the rank ended and did not receive a message.
     #[error("rank {rank} came to the end of the job: {why}")]
     PeerEnded {
         /// The rank that ended.
@@ -469,9 +470,9 @@ pub enum Error {
         why: &'static str,
     },
 
-    /// This rank takes no part in the job any more, though it goes on: a peer got something from
-    /// it that follows no rule and gave it up, another thread of it called
-    /// [`Job::abort`](crate::Job::abort), or a function that it gave to a reduction panicked.
+    /// This rank takes no part in the job any more, though it goes on. Either a peer received a
+    /// message from it that breaks a rule. Or another thread of it called
+    /// [`Job::abort`](crate::Job::abort). Or a function that it passed to a reduction panicked.
     #[error(
         "rank {0}, this one, takes no part any more: it aborted, a function of a reduction panicked \
          here, or it sent a peer what follows no rule, as when its memory is overwritten (the peer \
@@ -479,18 +480,18 @@ pub enum Error {
     )]
     Expelled(Rank),
 
-    /// A setting has a value that it cannot have.
+    /// A setting has an invalid value.
     #[error("{name}={value} is not valid: expected {expected}")]
     Setting {
         /// The variable.
         name: &'static str,
-        /// Its value.
+        /// The value.
         value: String,
-        /// What it may be.
+        /// The valid values.
         expected: String,
     },
 
-    /// Memory could not be registered, or the limits for that cannot be.
+    /// Memory could not be registered, or the limits of registration contradict each other.
     #[error(transparent)]
     Registration(#[from] hydrant_pinning::Error),
 
@@ -502,17 +503,17 @@ pub enum Error {
     #[error(transparent)]
     Conduit(hydrant_conduit::Error),
 
-    /// The program has a subscriber for `tracing` already.
+    /// The program has installed a subscriber for `tracing` already.
     #[error("the log has its subscriber already; log_to_stderr cannot set another")]
     LogTaken,
 
-    /// A program's own failure, so that `?` works in a job's body.
+    /// An error of the program itself, so that `?` works in a job's body.
     #[error(transparent)]
     Other(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl Error {
-    /// Wraps a program's own failure.
+    /// Wraps an error of the program itself.
     pub fn other(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Other(cause.into())
     }
@@ -520,7 +521,8 @@ impl Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // In one write: the result of `main` is written piece by piece, while other ranks write to the same place.
+        // In one write: the result of `main` is written piece by piece, while other ranks write to
+        // the same stream.
         f.write_str(&self.to_string())
     }
 }

@@ -43,7 +43,7 @@ pub fn deliver(
 /// # Panics
 /// If it is not.
 pub fn deliver_two_sided(job: &Job, from: Rank, tag: u16, args: &[u64], payload: &[u8]) {
-    two_sided::check_said(tag, args, payload);
+    two_sided::check_message(tag, args, payload);
     let kind = kind::TWO_SIDED;
     deliver(job, Arrival::Request, from, kind, tag, args, payload);
 }

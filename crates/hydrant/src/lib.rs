@@ -36,18 +36,19 @@
 //!
 //! # Networks
 //!
-//! Ranks of one host share memory (`smp`); ranks of different hosts use RDMA (`verbs`), which has
-//! been tried on soft-RoCE only, never on a hardware NIC. `smp+pin` plays NICs on one host, and
+//! Ranks of one host share memory (`smp`). Ranks of different hosts use RDMA (`verbs`), which was
+//! tried on soft-RoCE only, never on a hardware NIC. `smp+pin` simulates NICs on one host, and
 //! `sim:PROFILE` simulates the machines of the papers in virtual time. There is no network for
 //! hosts without RDMA, no access to GPU memory, and no way to join a job after its start. It runs
 //! on Linux.
 //!
 //! # Registered memory
 //!
-//! Where the network needs registered memory, Hydrant registers it as the [`Strategy`] says: the
-//! Firehose algorithm (Bell and Bonachea 2003), the pin-down cache (Tezuka and others 1998), or one
-//! of those that they and ARMCI (Nieplocha and others 2002) were compared with, among them registration
-//! by a helper thread that predicts what is used (Li and others 2011). ARMCI's own interface is the crate `hydrant-armci`.
+//! If the network needs registered memory, Hydrant registers it by a [`Strategy`]. The strategies
+//! are the Firehose algorithm (Bell and Bonachea 2003), the pin-down cache (Tezuka and others
+//! 1998), and those to which they and ARMCI (Nieplocha and others 2002) were compared. One of them
+//! is registration by a helper thread that predicts uses (Li and others 2011). ARMCI's own
+//! interface is the crate `hydrant-armci`.
 
 mod atomics;
 mod collective;
@@ -76,20 +77,20 @@ mod two_sided;
 mod uses;
 
 pub use atomics::{AtomicFloat, AtomicInteger, GlobalAtomic};
-/// The crate whose traits say what memory may hold, in the version that Hydrant takes.
+/// The crate whose traits describe the content of memory, in the version that Hydrant uses.
 pub use bytemuck;
 pub use collective::{Blocks, ByTeam, Located, Op, Reducible, Team};
 pub use counters::Counters;
 pub use error::{Error, Result};
 pub use foresight::Foresight;
-/// The crate whose floats of 16 bits can be reduced, in the version that Hydrant takes.
+/// The crate whose 16-bit floats can be reduced, in the version that Hydrant uses.
 #[cfg(feature = "half")]
 pub use half;
 pub use hydrant_conduit::{
     Caps, Footprint, Rank,
     memory::{Column, Factor, Number, Runs},
 };
-/// How helper threads are distributed over the idle cores of a host.
+/// How helper threads share the idle cores of a host.
 pub use hydrant_foresight::sharing::Policy as ForesightPolicy;
 pub use hydrant_launch::Kind as Bootstrap;
 pub use hydrant_pinning::{Stats as RegistrationStats, Strategy};
@@ -101,7 +102,7 @@ pub use memory::{
 };
 pub use message::{CallHandle, Function, Handler, HandlerContext, Limits, encoded_len};
 pub use mutex::{MutexGuard, Mutexes};
-/// The crate whose complex numbers can be reduced, in the version that Hydrant takes.
+/// The crate whose complex numbers can be reduced, in the version that Hydrant uses.
 #[cfg(feature = "num-complex")]
 pub use num_complex;
 pub use plain::{Pod, Zeroable};

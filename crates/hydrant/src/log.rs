@@ -1,4 +1,4 @@
-//! What is logged, for programs that have no subscriber of their own.
+//! The log to stderr, for programs without a subscriber of their own.
 
 use std::io::IsTerminal;
 
@@ -10,16 +10,16 @@ use crate::{Error, Result, Settings};
 
 const VARIABLE: &str = "HYDRANT_LOG";
 
-/// Writes what this process logs to standard error, as much of it as `HYDRANT_LOG` says: warnings
-/// and errors without a setting. To be called once, first thing in `main`.
+/// Writes the log of this process to standard error, filtered by `HYDRANT_LOG`: warnings and errors
+/// by default. Call it once, at the start of `main`.
 ///
-/// Hydrant logs by `tracing`, and never installs a subscriber unless this is called: what becomes
-/// of the log is the program's business. A program with a subscriber of its own finds in it all
-/// that Hydrant says, at any level, and does not call this; one with neither hears nothing, and
-/// `HYDRANT_LOG` has no effect in it. The `hydrant` command and the programs that come with it
-/// call it.
+/// Hydrant logs through `tracing`, and never installs a subscriber unless this is called. A program
+/// with a subscriber of its own receives Hydrant's log at any level, and does not call this. A
+/// program with neither logs nothing, and `HYDRANT_LOG` has no effect in it. The `hydrant` command
+/// and the programs that come with it call this.
 ///
-/// It has colours on a terminal, unless `NO_COLOR` is set, and is plain text in a pipe or a file.
+/// The log has colours on a terminal unless `NO_COLOR` is set, and is plain text in a pipe or a
+/// file.
 ///
 /// ```
 /// fn main() -> hydrant::Result<()> {
@@ -29,7 +29,7 @@ const VARIABLE: &str = "HYDRANT_LOG";
 /// ```
 ///
 /// # Errors
-/// [`Error::Setting`] if `HYDRANT_LOG` is no filter; [`Error::LogTaken`] if the program has a
+/// [`Error::Setting`] if `HYDRANT_LOG` is not a filter; [`Error::LogTaken`] if the program has a
 /// subscriber already, which then stays.
 pub fn log_to_stderr() -> Result<()> {
     let said = std::env::var_os(VARIABLE).map(|said| said.to_string_lossy().into_owned());
@@ -45,7 +45,7 @@ pub fn log_to_stderr() -> Result<()> {
     tracing::subscriber::set_global_default(subscriber).map_err(|_| Error::LogTaken)
 }
 
-/// Returns whether the output is a terminal, and its user allows colours (<https://no-color.org>).
+/// Returns whether the output is a terminal and its user allows colours (<https://no-color.org>).
 fn has_colours() -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     std::io::stderr().is_terminal() && !refused

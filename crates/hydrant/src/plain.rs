@@ -1,6 +1,6 @@
-//! `Pod` and `Zeroable`, each a trait of `bytemuck` and a derive of ours in one name.
+//! `Pod` and `Zeroable`: each name is a trait of `bytemuck` and a derive macro of Hydrant.
 
-// The derives of the same names come along with all the rest, and give way to ours, which are
-// named.
+// The glob also exports the derives of `bytemuck`. The derives of Hydrant are named, so they take
+// precedence.
 pub use bytemuck::*;
 pub use hydrant_derive::{Pod, Zeroable};

@@ -1,4 +1,4 @@
-//! A refused transfer of memory or of a buffer: the cause, with the thing itself.
+//! A refused transfer of memory or of a buffer: the cause, with the memory or buffer.
 
 use std::{error, fmt};
 
@@ -22,15 +22,16 @@ use crate::Error;
 /// # }
 /// ```
 pub struct Refused<M> {
-    /// The handle or the buffer that was not taken, as good as before. `None` if a rank was lost when others may
-    /// already have theirs: then this rank no longer has the memory. A buffer is always given back.
+    /// The handle or buffer that was not taken, unchanged. `None` if a rank was lost when other
+    /// ranks may already have their part: then this rank no longer has the memory. A buffer is
+    /// always given back.
     pub memory: Option<M>,
     /// The reason.
     pub cause: Error,
 }
 
 impl<M> Refused<M> {
-    /// A buffer is given back.
+    /// Gives a buffer back.
     pub(crate) fn buffer(memory: M, cause: Error) -> Self {
         Self {
             memory: Some(memory),

@@ -1,10 +1,10 @@
-//! How the segment of a rank is divided: what is behind the system area is the heap.
+//! The division of a rank's segment: the heap follows the system area.
 
-/// Bytes at the start of each segment that Hydrant keeps for itself. A multiple of the huge page.
+/// The bytes at the start of each segment that Hydrant uses itself; a multiple of the huge page.
 pub(crate) const SYSTEM: usize = 16 << 20;
 
-/// Bytes of it that teams use for their collectives, from its start on.
+/// The bytes of the system area that teams use for their collectives, from its start on.
 pub(crate) const SCRATCH: usize = SYSTEM - LOCKS;
 
-/// Bytes of the [locks](crate::memory::Locks) of those who accumulate, which follow.
+/// The bytes of the [locks](crate::memory::Locks) for accumulates, which follow.
 pub(crate) const LOCKS: usize = 4096;

@@ -1,5 +1,5 @@
-//! Memory that the threads of a rank do not share: a stripe for each, on lines of its own. So what
-//! every operation writes is written where no other thread looks at it meanwhile.
+//! Values with a stripe for each thread, on cache lines of its own. So writes of every operation
+//! touch no line that other threads use.
 
 use std::{
     array,
@@ -16,7 +16,7 @@ use std::{
 use hydrant_conduit::fork;
 use parking_lot::Mutex;
 
-/// Stripes there are. The first threads have one each; the rest share the last one.
+/// The number of stripes. The first threads have one each; the others share the last one.
 const STRIPES: usize = 32;
 
 /// A value for each stripe.
@@ -24,28 +24,29 @@ pub(crate) struct Striped<T> {
     stripes: [Line<T>; STRIPES],
 }
 
-/// Aligned so that no two threads write to one line, nor to two that processors fetch as a pair.
+/// Aligned so that no two threads write to one cache line, nor to two that processors fetch as a
+/// pair.
 #[repr(align(128))]
 struct Line<T>(T);
 
 impl<T> Striped<T> {
-    /// A value for each stripe.
+    /// Makes a value for each stripe.
     pub(crate) fn new(mut make: impl FnMut() -> T) -> Self {
         Self {
             stripes: array::from_fn(|_| Line(make())),
         }
     }
 
-    /// The value that this thread alone writes, if it is known to have one; [`mine`](Self::mine)
-    /// sees to that. Others may read it. No thread of a forked child has one, so code that uses only its own value
-    /// needs no check for a child.
+    /// Returns the value that only this thread writes, if the thread has a stripe;
+    /// [`mine`](Self::mine) assigns one. Other threads may read it. No thread of a forked child has
+    /// one, so code that uses only its own value needs no check for a child.
     #[inline(always)]
     pub(crate) fn own(&self) -> Option<&T> {
         let stripe = STRIPE.with(Cell::get);
         (stripe < STRIPES - 1).then(|| &self.stripes[stripe].0)
     }
 
-    /// The value of this thread's stripe, and whether it has the stripe for itself.
+    /// Returns the value of this thread's stripe, and whether no other thread has the stripe.
     #[inline(always)]
     pub(crate) fn mine(&self) -> (&T, bool) {
         match self.own() {
@@ -60,19 +61,19 @@ impl<T> Striped<T> {
         (&self.stripes[stripe].0, stripe < STRIPES - 1)
     }
 
-    /// The value of the threads that have no stripe for themselves.
+    /// Returns the value of the threads that share a stripe.
     pub(crate) fn shared(&self) -> &T {
         &self.stripes[STRIPES - 1].0
     }
 
-    /// The values of the stripes that some thread has, or has had, for itself.
+    /// Returns the values of the stripes that belong or belonged to one thread.
     #[inline]
     pub(crate) fn owned(&self) -> impl Iterator<Item = &T> {
         let used = FRESH.load(Relaxed).min(STRIPES - 1);
         self.stripes[..used].iter().map(|line| &line.0)
     }
 
-    /// The indices of the stripes that living threads have for themselves.
+    /// Returns the values of the stripes that belong to one living thread.
     pub(crate) fn held(&self) -> impl Iterator<Item = &T> {
         let held = HELD.load(Relaxed);
         (self.stripes[..STRIPES - 1].iter().enumerate())
@@ -80,26 +81,26 @@ impl<T> Striped<T> {
             .map(|(_, line)| &line.0)
     }
 
-    /// The values of all stripes.
+    /// Returns the values of all stripes.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.stripes.iter().map(|line| &line.0)
     }
 }
 
-/// A reference to a value that threads use for a moment each, by a [`StripedWeak`]. A moment's use
-/// is counted in the stripe of its thread: the count of an `Arc` is one word, which all threads
+/// A reference to a value that threads use for a moment each, by a [`StripedWeak`]. Each use is
+/// counted in the stripe of its thread. The count of a plain `Arc` is one word that all threads
 /// would write.
 pub(crate) struct StripedArc<T> {
     /// A reference for each stripe, whose count is that of the uses.
     stripes: Vec<Arc<Line<Arc<T>>>>,
 }
 
-/// A way to a value for as long as its [`StripedArc`] lives.
+/// A reference to a value that can be used as long as its [`StripedArc`] lives.
 pub(crate) struct StripedWeak<T> {
     stripes: Arc<[Weak<Line<Arc<T>>>]>,
 }
 
-/// A use of a value, which lives until this is dropped.
+/// A use of a value, which keeps the value alive.
 pub(crate) struct InUse<T>(Arc<Line<Arc<T>>>);
 
 impl<T> StripedArc<T> {
@@ -119,7 +120,7 @@ impl<T> StripedArc<T> {
 }
 
 impl<T> StripedWeak<T> {
-    /// The value, if its [`StripedArc`] lives.
+    /// Returns the value if its [`StripedArc`] lives.
     #[inline]
     pub(crate) fn upgrade(&self) -> Option<InUse<T>> {
         let stripe = STRIPE.with(Cell::get);
@@ -145,11 +146,11 @@ impl<T> Deref for InUse<T> {
     }
 }
 
-/// Gives this thread a stripe, the shared one if there are no others.
+/// Gives this thread a stripe: the shared one if no other is free.
 #[cold]
 fn assign() -> usize {
     if fork::is_child() {
-        // In a child, the lock of the numbers may be held by a thread that the child lacks.
+        // A thread that the child lacks may hold the lock of the numbers.
         STRIPE.with(|cell| cell.set(STRIPES - 1));
         return STRIPES - 1;
     }
@@ -159,16 +160,16 @@ fn assign() -> usize {
     stripe
 }
 
-/// Numbers that no living thread holds. The smallest is given out first: those from the number of
-/// the shared stripe on are no thread's own, and a thread keeps what it gets.
+/// Numbers that no living thread holds, the smallest first. From the number of the shared stripe
+/// on, numbers stand for that stripe. A thread keeps its number.
 static RETURNED: Mutex<BinaryHeap<Reverse<usize>>> = Mutex::new(BinaryHeap::new());
 /// The smallest number that was never given out.
 static FRESH: AtomicUsize = AtomicUsize::new(0);
 
-/// One bit for each stripe that a living thread has for itself.
+/// One bit for each stripe that belongs to one living thread.
 static HELD: AtomicU32 = AtomicU32::new(0);
 
-/// A thread's right to its stripe, given back when it ends.
+/// The number of a thread, returned when the thread ends.
 struct Hold(usize);
 
 impl Hold {
@@ -192,7 +193,8 @@ impl Drop for Hold {
         if fork::is_child() {
             return;
         }
-        // Destructors that run after this one must not write to a stripe given away.
+        // Destructors that run after this one must not write to a stripe that another thread may
+        // have by then.
         let _ = STRIPE.try_with(|stripe| stripe.set(STRIPES - 1));
         if self.0 < STRIPES - 1 {
             HELD.fetch_and(!(1 << self.0), Relaxed);
@@ -202,7 +204,7 @@ impl Drop for Hold {
 }
 
 thread_local! {
-    /// The thread's stripe; `usize::MAX` before it has one.
+    /// The stripe of the thread; `usize::MAX` before it has one.
     static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) };
     static HOLD: Hold = Hold::take();
 }
@@ -218,7 +220,7 @@ mod tests {
         let value = Arc::new(5);
         let owner = StripedArc::new(&value);
         let weak = owner.downgrade();
-        // First, or this thread would get the stripe that the other has given back.
+        // Taken first. Otherwise this thread would get the stripe that the other thread returned.
         let here = weak.upgrade().expect("the owner lives");
         let elsewhere = thread::scope(|scope| scope.spawn(|| weak.upgrade()).join());
         let elsewhere = elsewhere.expect("no panic").expect("the owner lives");
@@ -232,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_living_threads_have_one_stripe_for_themselves() {
+    fn a_stripe_belongs_to_at_most_one_living_thread() {
         let striped = Striped::new(|| AtomicUsize::new(0));
         let barrier = std::sync::Barrier::new(STRIPES + 8);
         thread::scope(|scope| {
@@ -245,13 +247,14 @@ mod tests {
                 });
             }
         });
-        // Whoever comes when many have gone has one again, whichever of them went last.
+        // A thread that starts after many have ended gets a stripe of its own again, in whatever
+        // order they ended.
         let comes = || {
             let (_, alone) = thread::scope(|scope| {
                 let late = scope.spawn(|| striped.mine());
                 late.join().expect("no panic")
             });
-            // Threads of other tests may have the others for a while.
+            // Threads of other tests may hold the other stripes for a while.
             thread::sleep(std::time::Duration::from_millis(1));
             alone
         };

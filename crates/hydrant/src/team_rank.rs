@@ -6,11 +6,11 @@ use bytemuck::{Pod, Zeroable};
 
 /// A member of a [`Team`](crate::Team), counted from zero.
 ///
-/// It is another type than a [`Rank`](crate::Rank) of the job, because in most teams a process has
+/// Its type differs from a [`Rank`](crate::Rank) of the job, because in most teams a process has
 /// another number than in the job. [`Team::job_rank`](crate::Team::job_rank) and
-/// [`Team::team_rank`](crate::Team::team_rank) lead from the one to the other. In
-/// [the team of all](crate::Job::world) the two are equal. Puts and gets by the ranks of a team are
-/// those of [`Symmetric::by_team`](crate::Symmetric::by_team).
+/// [`Team::team_rank`](crate::Team::team_rank) convert between them. In [the team of
+/// all](crate::Job::world) the two are equal. [`Symmetric::by_team`](crate::Symmetric::by_team)
+/// puts and gets by the ranks of a team.
 ///
 /// ```
 /// use hydrant::{Rank, TeamRank};
@@ -31,7 +31,7 @@ use bytemuck::{Pod, Zeroable};
 pub struct TeamRank(pub u32);
 
 impl TeamRank {
-    /// The rank as an index into a table with one entry a member.
+    /// Returns the rank as an index into a table with one entry for each member.
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize

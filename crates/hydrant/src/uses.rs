@@ -1,55 +1,55 @@
-//! Uses of registered memory, for who predicts the next ones: what is said of each, and from where in the
-//! program it was asked for.
+//! Reports of uses of registered memory, for strategies that predict the next ones. Each report
+//! says what was used, and which site of the program asked for it.
 
 use std::{cell::Cell, panic::Location, time::Duration};
 
 use hydrant_conduit::Rank;
 
 thread_local! {
-    /// What the thread does, by a number that somebody above gave it; 0 if nobody did.
+    /// The number that a caller above gave to this thread's site, or 0.
     static SITE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// What a buffer is used for.
+/// The purpose of a use of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum UseKind {
-    /// It is the source of a put.
+    /// The memory is the source of a put.
     Put = 1,
-    /// A get goes there.
+    /// The memory is the destination of a get.
     Get = 2,
-    /// A peer writes to it.
+    /// A peer writes to the memory.
     Written = 3,
-    /// A peer reads it.
+    /// A peer reads the memory.
     Read = 4,
-    /// A message of it is to be sent.
+    /// A message is sent from the memory.
     Sent = 5,
-    /// A message is to be received there.
+    /// A message is received into the memory.
     Received = 6,
 }
 
-/// How the memory of a use stood when it began.
+/// The state of the memory when its use began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stood {
-    /// It is not registered for this use: its data goes another way, or it may not stay so.
+    /// It is not registered for this use: its data takes another route, or the memory is transient.
     Elsewhere,
     /// It was registered.
     Registered,
-    /// It has to be registered first.
+    /// It must be registered first.
     Absent,
 }
 
-/// A use of own memory that has begun: what it needs is registered, or on its way.
+/// A use of own memory that has begun: the memory is registered, or its registration is in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Use {
     pub(crate) kind: UseKind,
-    /// The first byte.
+    /// The address of the first byte.
     pub(crate) addr: u64,
-    /// How many.
+    /// The number of bytes.
     pub(crate) len: u64,
     pub(crate) stood: Stood,
-    /// When it began, by the conduit's clock.
+    /// The time when it began, on the conduit's clock.
     pub(crate) begun: Duration,
-    /// What tells it from uses that were asked for elsewhere.
+    /// The number of the site that asked for the use.
     pub(crate) site: u64,
 }
 
@@ -59,44 +59,44 @@ pub(crate) struct RemoteUse {
     /// A put or a get.
     pub(crate) kind: UseKind,
     pub(crate) peer: Rank,
-    /// What of the peer's is meant, by its key: its segment, or a buffer that it exposed.
+    /// The key of the region: the peer's segment, or a buffer that it exposed.
     pub(crate) region: u64,
-    /// The first byte there, and how many.
+    /// The address of the first byte there, and the number of bytes.
     pub(crate) addr: u64,
     pub(crate) len: u64,
-    /// Whether all firehoses were there that it needs.
+    /// True if all firehoses that it needs were attached.
     pub(crate) is_attached: bool,
-    /// As of [`Use`].
+    /// As in [`Use`].
     pub(crate) begun: Duration,
     pub(crate) site: u64,
 }
 
-/// Who is told of each use, by the thread that began it or found out about it. Handlers may be on the way,
-/// so that it must not wait.
+/// Receives each use, from the thread that began it or found out about it. That thread may run a
+/// handler, so this must not wait.
 pub(crate) trait Uses: Send + Sync {
-    /// Memory is used.
+    /// Records a use of own memory.
     fn used(&self, it: &Use);
 
-    /// Whether uses of peers' memory are to be told.
+    /// Returns whether uses of peers' memory are wanted.
     fn wants_reached(&self) -> bool;
 
-    /// A peer's memory is used.
+    /// Records a use of a peer's memory.
     fn reached(&self, it: &RemoteUse);
 
-    /// Whether somebody waits for own memory that was in use.
+    /// Returns whether the receiver waits for own memory that was in use.
     fn waits_for_freed(&self) -> bool;
 
-    /// Own memory may be free that a peer used: these places, by their first byte and length.
+    /// Notes own memory that may be free after a peer's use: ranges of an address and a length.
     fn freed(&self, places: &[(u64, u64)]);
 
-    /// All own memory may be free that peers used.
+    /// Notes that all own memory which peers used may be free.
     fn all_freed(&self);
 }
 
-/// Has what `body` asks for be known under a number of the caller's, for strategies that predict:
-/// the same number for the same place in the program. Where nothing is said, that is the place that
-/// called Hydrant. Bindings for other languages, and layers that call Hydrant from one place, say whose
-/// place it is.
+/// Runs `body` with a number for its site, for strategies that predict uses: the same number for
+/// the same site in the program. Without a number, the site is the code that calls Hydrant.
+/// Bindings for other languages, and layers that call Hydrant from one site, pass the site of their
+/// caller.
 pub fn at_site<R>(site: u64, body: impl FnOnce() -> R) -> R {
     struct Before(u64);
     impl Drop for Before {
@@ -108,20 +108,21 @@ pub fn at_site<R>(site: u64, body: impl FnOnce() -> R) -> R {
     body()
 }
 
-/// Has uses of own memory not be told that `body` begins, because somebody else tells of them.
+/// Runs `body` without reports of the uses of own memory that it begins, because other code reports
+/// them.
 pub(crate) fn untold<R>(body: impl FnOnce() -> R) -> R {
     at_site(UNTOLD, body)
 }
 
-/// Whether the uses that the thread begins are not told.
+/// Returns whether the uses that this thread begins go unreported.
 pub(crate) fn are_untold() -> bool {
     SITE.get() == UNTOLD
 }
 
-/// The number of the place in a program whose uses are not told.
+/// The number of a site whose uses are not reported.
 const UNTOLD: u64 = u64::MAX;
 
-/// The number of what the thread does; else that of a place in the program.
+/// Returns the number of this thread's site, or the number of a location in the program.
 pub(crate) fn site_or(location: &'static Location<'static>) -> u64 {
     match SITE.get() {
         0 => std::ptr::from_ref(location).addr() as u64,
@@ -129,10 +130,10 @@ pub(crate) fn site_or(location: &'static Location<'static>) -> u64 {
     }
 }
 
-/// The number of what the thread does; else one that stands for a peer.
+/// Returns the number of this thread's site, or a number that stands for a peer.
 pub(crate) fn site_or_peer(peer: Rank) -> u64 {
     match SITE.get() {
-        // No place in a program lies there.
+        // No location in a program has such an address.
         0 => UNTOLD - 1 - u64::from(peer.0),
         site => site,
     }
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_site_holds_for_what_is_asked_for_within() {
+    fn a_site_number_holds_within_its_body() {
         let here = Location::caller();
         let place = site_or(here);
         at_site(7, || {

@@ -1,8 +1,8 @@
-//! A rank killed by SIGKILL while all put to each other and get from each other as fast as they
-//! can, where memory must be registered, by every strategy: each survivor hears which rank was
-//! lost, in mid-operation or at the next, goes on with the others, and the job ends.
+//! A rank is killed by SIGKILL while all ranks put and get as fast as they can, where memory must
+//! be registered, with every strategy. Each survivor hears which rank was lost, at once or at the
+//! next operation. The survivors go on together, and the job ends.
 //!
-//! `HYDRANT_TEST_ROUNDS` kills that many ranks by each strategy.
+//! `HYDRANT_TEST_ROUNDS` sets the number of ranks killed with each strategy.
 
 #[path = "support/killed.rs"]
 mod killed;
@@ -18,9 +18,9 @@ use hydrant_testing::{
 use rustix::process;
 
 const RANKS: u32 = 4;
-/// Elements of what each rank has for the others, symmetric or exposed.
+/// Elements of each rank's symmetric memory, and of its exposed buffer.
 const ELEMENTS: usize = 1 << 18;
-/// Operations of a thread with the survivors after it heard of the loss.
+/// Operations of a thread with the survivors after the loss.
 const AFTERWARDS: usize = 20;
 
 fn main() -> ExitCode {
@@ -82,14 +82,14 @@ fn rank() -> ExitCode {
     }
 }
 
-/// Where ranks put to and get from.
+/// The memory that ranks put to and get from.
 struct Places {
     memory: Symmetric<u64>,
     pointers: Vec<GlobalPtr<u64>>,
 }
 
-/// Puts and gets of all lengths, from and into memory that comes and goes, until one is lost and
-/// for a while with the others: who was lost.
+/// Puts and gets of all lengths, with memory that comes and goes, until a rank is lost, and then
+/// some with the others. Returns the lost rank.
 fn transfer(job: &Job, there: &Places, seed: u64) -> Result<Rank> {
     let mut state = seed + 10 * u64::from(job.rank().0);
     let mut draw = |below: usize| {
@@ -114,7 +114,7 @@ fn transfer(job: &Job, there: &Places, seed: u64) -> Result<Rank> {
     lost.ok_or_else(|| Error::other("nobody was lost"))
 }
 
-/// A put, a get or several, with one rank.
+/// Does one or several puts and gets with one rank.
 fn one(
     job: &Job,
     Places { memory, pointers }: &Places,

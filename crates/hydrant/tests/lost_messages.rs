@@ -1,8 +1,8 @@
-//! A rank killed by SIGKILL amid two-sided messages, by every protocol and strategy: whoever sends to it,
-//! receives from it, waits for a message from anybody or probes hears which rank was lost, and the job
+//! A rank is killed by SIGKILL during two-sided messages, with every protocol and strategy. Senders
+//! to it, receivers from it or from any rank, and probes hear which rank was lost, and the job
 //! ends.
 //!
-//! `HYDRANT_TEST_ROUNDS` kills that many ranks by each strategy and protocol.
+//! `HYDRANT_TEST_ROUNDS` sets the number of ranks killed with each strategy and protocol.
 
 #[path = "support/killed.rs"]
 mod killed;
@@ -18,7 +18,7 @@ use rustix::process;
 
 const RANKS: u32 = 4;
 const VICTIM: Rank = Rank(1);
-/// Bytes of messages, one after the other: at once, announced, and of many chunks.
+/// Bytes of successive messages: eager, announced, and of many chunks.
 const BYTES: [usize; 5] = [0, 100, 3000, 100_000, 1 << 20];
 const EXCHANGED: u64 = 1;
 const NEVER_SENT: u64 = 2;
@@ -83,7 +83,7 @@ fn rank() -> ExitCode {
     }
 }
 
-/// The victim's part: an exchange with each of the others, until it is killed.
+/// The victim's part: an exchange with each other rank, until it is killed.
 fn with_all(job: &Job) -> Result<Rank> {
     thread::scope(|threads| {
         for rank in job.ranks().filter(|rank| *rank != VICTIM) {
@@ -93,7 +93,7 @@ fn with_all(job: &Job) -> Result<Rank> {
     Err(Error::other("the victim outlived its exchanges"))
 }
 
-/// A survivor's part, with a thread for each way to wait; each is told of the same loss.
+/// A survivor's part, with a thread for each kind of wait. Each thread hears of the same loss.
 fn with_victim(job: &Job, words: &Symmetric<u64>) -> Result<Rank> {
     thread::scope(|threads| {
         let waiting = [
@@ -128,7 +128,7 @@ fn looked<T>(look: impl Fn() -> Result<Option<T>>) -> Result<()> {
     Ok(())
 }
 
-/// Sends to a rank and receives from it, both at once, until that fails.
+/// Sends to a rank and receives from it at the same time, until that fails.
 fn exchange(job: &Job, with: Rank) -> Result<()> {
     for bytes in BYTES.into_iter().cycle() {
         let (sent, mut received) = (vec![7_u8; bytes], vec![0_u8; bytes]);

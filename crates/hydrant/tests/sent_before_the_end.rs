@@ -1,5 +1,5 @@
-//! What a rank sent before its end is received and seen, however many threads of the receiver look after messages, and
-//! whatever else ends meanwhile.
+//! Messages that a rank sent before its end are received and probed, with any number of polling
+//! threads at the receiver, and with other ends meanwhile.
 
 #![allow(unsafe_code)] // a layer around a conduit
 
@@ -27,9 +27,9 @@ fn end() -> Error {
     Error::other("this rank ends")
 }
 
-/// One thread finds what another is just handling.
+/// One thread finds a message that another thread is just handling.
 #[test]
-fn probes_find_it_beside_each_other() {
+fn probes_of_several_threads_find_their_messages() {
     const ROUNDS: u64 = 200;
     const PROBERS: u64 = 2;
     for round in 0..ROUNDS {
@@ -38,7 +38,7 @@ fn probes_find_it_beside_each_other() {
             job.barrier()?;
             match job.rank().0 {
                 1 => {
-                    // Now it comes in the midst of a look, now before.
+                    // The messages come during a poll in some rounds, and before it in others.
                     thread::sleep(Duration::from_micros(round * 37 % 300));
                     for number in 0..200_u64 {
                         job.send(Rank(0), 1, &[number])?;
@@ -66,14 +66,14 @@ fn probes_find_it_beside_each_other() {
     }
 }
 
-/// Makes the moment long after a drain of rank 0.
+/// Prolongs the moment after a drain of rank 0.
 struct Slow {
     conduit: Box<dyn Conduit>,
     is_armed: Arc<AtomicBool>,
     has_drained: Arc<AtomicBool>,
 }
 
-// SAFETY: all calls but the drain go to the conduit within, and so does that.
+// SAFETY: All calls go to the inner conduit, the drain among them.
 unsafe impl Forward for Slow {
     fn inner(&self) -> &dyn Conduit {
         &*self.conduit
@@ -89,10 +89,10 @@ unsafe impl Forward for Slow {
     }
 }
 
-/// A receive begins when a rank is lost already, and another one sends its message and ends in the midst of the look for
-/// the lost.
+/// A receive begins after a rank was lost. Another rank sends its message, and ends during the
+/// check for lost ranks.
 #[test]
-fn who_ends_during_a_look_for_the_lost_is_heard() {
+fn a_message_sent_during_the_check_for_lost_ranks_is_received() {
     let (is_armed, has_drained) = (Arc::default(), Arc::default());
     let (armed, drained) = (Arc::clone(&is_armed), Arc::clone(&has_drained));
     let slow = move |conduit| -> Box<dyn Conduit> {
@@ -103,7 +103,7 @@ fn who_ends_during_a_look_for_the_lost_is_heard() {
         })
     };
     let got = AtomicU64::new(0);
-    // For rank 0, too, the job ends badly: others are lost.
+    // The job ends badly for rank 0, too, because others are lost.
     drop(builder().through(slow).run_local(3, |job| {
         job.barrier()?;
         match job.rank().0 {

@@ -199,7 +199,7 @@ impl<T: Pod + sealed::Sealed> Symmetric<T> {
         act: impl FnOnce(&T::Word) -> T,
     ) -> Result<T> {
         let old = self.on_word(rank, index, request, act)?;
-        self.block().touched(rank);
+        self.block().wake_watchers(rank);
         Ok(old)
     }
 
@@ -272,7 +272,7 @@ impl<T: Pod + sealed::Sealed> Symmetric<T> {
         };
         block.count_atomic()?;
         let old = T::compare_swap(word, expected, value).unwrap_or_else(|old| old);
-        block.touched(rank);
+        block.wake_watchers(rank);
         Ok(Some(old))
     }
 

@@ -15,7 +15,7 @@ use crate::{
     Begun, Error, Rank, Result,
     counters::Count,
     memory::{Block, Registry, Symmetric},
-    message::{Call, Calls},
+    message::{CallFuture, Calls},
     progress::Progress,
     transfer::Transfer,
 };
@@ -41,7 +41,7 @@ impl<T: Pod + Sealed> Symmetric<T> {
         if let Some(word) = word {
             let old = act(word);
             if what.0 != Verb::Load {
-                block.touched(rank);
+                block.wake_watchers(rank);
             }
             return Ok(Begun::done(progress, old));
         }
@@ -169,7 +169,7 @@ fn ask<T: Pod + Sealed>(
     let (here, block) = (Arc::clone(progress), Arc::clone(block));
     Ok(progress.begin(async move {
         loop {
-            match Call::new(&here, &block.calls, rank, id).await {
+            match CallFuture::new(&here, &block.calls, rank, id).await {
                 // The allocation exists here: its owner does not know it yet, or this rank is about to free
                 // it, too.
                 Err(Error::Freed) => {
@@ -199,6 +199,6 @@ pub(crate) fn begin_exposed<T: Pod + Sealed>(
         return Ok(Begun::done(progress, old));
     }
     let id = AtomicRequest::of_exposed(place, what).begin(progress, calls, rank)?;
-    let call = Call::new(progress, calls, rank, id);
+    let call = CallFuture::new(progress, calls, rank, id);
     Ok(progress.begin(async move { answer_of(place.offset, call.await.map(word_of)) }))
 }

@@ -11,7 +11,7 @@ use hydrant_conduit::Line;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::{layout::DROPPED, stores};
-use crate::{Error, Rank, Result, memory::Heap, progress::Progress, segment::SCRATCH};
+use crate::{Error, Rank, Result, memory::SymmetricHeap, progress::Progress, segment::SCRATCH};
 
 /// The system area of this rank's segment.
 pub(super) struct ScratchArea {
@@ -19,7 +19,7 @@ pub(super) struct ScratchArea {
 }
 
 struct AreaState {
-    heap: Heap,
+    heap: SymmetricHeap,
     retired: Vec<RetiredPiece>,
     /// Members at which this rank has yet to count itself off, with the offset of the word that counts.
     uncounted: Vec<(Rank, usize)>,
@@ -54,7 +54,7 @@ impl ScratchArea {
     pub(super) fn new() -> Self {
         Self {
             state: Mutex::new(AreaState {
-                heap: Heap::new(SCRATCH),
+                heap: SymmetricHeap::new(SCRATCH),
                 retired: Vec::new(),
                 uncounted: Vec::new(),
                 counted: Vec::new(),
@@ -79,7 +79,7 @@ impl ScratchArea {
                 in_use
             },
         );
-        let taken = Heap::footprint(len.max(1), 1).and_then(|len| {
+        let taken = SymmetricHeap::footprint(len.max(1), 1).and_then(|len| {
             Some(ScratchPiece {
                 offset: heap.take(len, 1)?,
                 len,

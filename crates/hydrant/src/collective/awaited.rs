@@ -93,7 +93,7 @@ impl Team {
         }
         poll_fn(|_| {
             let changes = self.progress.conduit().changes();
-            match (write.end(), write.ticket()) {
+            match (write.take_outcome(), write.ticket()) {
                 (Some(end), _) => Poll::Ready(end),
                 (None, None) => Poll::Ready(Ok(())),
                 // Nobody polls any more, so the write is ended here.

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    transfer::{Buffer, Transfer},
+    transfer::{Transfer, TransferBuffer},
 };
 
 /// Bits that number the units of one use of a channel. Two units of equal number are so far apart that the
@@ -59,7 +59,7 @@ pub(super) struct OutgoingData<'a> {
     /// Most bytes that one unit writes.
     unit: usize,
     /// The buffer registered from this offset on, or an attempt that found no room.
-    buffer: Option<(usize, Buffer<'a>)>,
+    buffer: Option<(usize, TransferBuffer<'a>)>,
 }
 
 /// The destination of one receive call.
@@ -73,7 +73,7 @@ pub(super) struct IncomingData<'a> {
 
 /// A buffer that was registered to be cleared, if there was room.
 struct RegisteredBuffer<'a> {
-    buffer: Buffer<'a>,
+    buffer: TransferBuffer<'a>,
     /// Bytes received.
     at: usize,
     /// Bytes after these that were cleared, or were announced to go in chunks.
@@ -148,8 +148,8 @@ impl<'a> OutgoingData<'a> {
     }
 
     /// Registers the next bytes unless they are registered. Returns the buffer and the offset in it.
-    fn registered(&mut self, team: &Team) -> Result<Option<(&Buffer<'a>, usize)>> {
-        let covers = |(start, buffer): &(usize, Buffer<'_>)| self.at < start + buffer.len();
+    fn registered(&mut self, team: &Team) -> Result<Option<(&TransferBuffer<'a>, usize)>> {
+        let covers = |(start, buffer): &(usize, TransferBuffer<'_>)| self.at < start + buffer.len();
         if !self.buffer.as_ref().is_some_and(covers) {
             // Released before the next one is registered: the two may share a page.
             self.buffer = None;
@@ -354,7 +354,7 @@ impl<'a> IncomingData<'a> {
         landing.cleared = cleared.saturating_sub(came);
         landing.before = before.saturating_sub(came);
         if came == left {
-            landing.buffer.is_done();
+            landing.buffer.mark_unlent();
             if !self.is_looked_at {
                 self.landing = None;
             }

@@ -47,7 +47,7 @@ use super::{
 };
 use crate::{
     Result,
-    progress::{self, Begun, Errand, Slot},
+    progress::{self, Begun, Errand, ResultSlot},
 };
 
 /// Advances a collective as far as possible. At its end, returns the waker of the handle.
@@ -95,7 +95,7 @@ impl Team {
     {
         progress::may_wait(what)?;
         self.progress.check_running()?;
-        let slot = Slot::new();
+        let slot = ResultSlot::new();
         let step = step(Box::pin(collective(self.clone_handle())), &slot);
         {
             let mut behind = self.queue.behind.lock();
@@ -117,7 +117,7 @@ impl Team {
 /// Makes the step that advances a collective and stores its result in `slot`.
 fn step<R: Send + 'static>(
     mut collective: std::pin::Pin<Box<impl Future<Output = Result<R>> + Send + 'static>>,
-    slot: &Arc<Slot<R>>,
+    slot: &Arc<ResultSlot<R>>,
 ) -> QueuedStep {
     let slot = Arc::clone(slot);
     Box::new(move || {

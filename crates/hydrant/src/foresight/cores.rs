@@ -1,8 +1,9 @@
 //! The idle cores of a host, which the helpers of its ranks share (Li §5).
 //!
-//! Each rank publishes what it has registered, and reads what the others of its host did; from that all come to the same
-//! placements ([`hydrant_foresight::sharing`]), without a message. A helper that has no core rests: its rank
-//! registers on demand, what is registered stays until room is short, and firehoses that were moved ahead go back.
+//! Each rank publishes how much it has registered, and reads what the other ranks of its host
+//! publish. All compute the same placements from that ([`hydrant_foresight::sharing`]), without a
+//! message. A helper without a core rests: its rank registers on demand, registrations stay until
+//! room is short, and firehoses that were moved ahead are released.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,16 +19,17 @@ use crate::{
     settings::{ForesightSettings, IdleCores},
 };
 
-/// Uses after which a helper publishes what is registered, and looks what others did.
-const POSTS_AFTER: u32 = 64;
+/// The number of uses after which a helper publishes its bytes and reads those of others.
+const CHECK_AFTER_USES: u32 = 64;
 
-/// The time after which it does so, too: what is registered, and where helpers run, changes though it hears of no use.
-pub(super) const LOOKS_AFTER: Duration = Duration::from_millis(100);
+/// The time after which a helper does so anyway: bytes and placements change even if it hears of no
+/// use.
+pub(super) const CHECK_AFTER: Duration = Duration::from_millis(100);
 
-/// What it takes to switch from one thread to another.
+/// The cost of a switch between threads.
 const CONTEXT_SWITCH_NS: u64 = 5_000;
 
-/// What a rank knows of its host's helpers.
+/// The helpers of a host, as far as one rank knows them.
 pub(super) struct Cores {
     progress: Arc<Progress>,
     settings: ForesightSettings,
@@ -35,11 +37,11 @@ pub(super) struct Cores {
     /// The ranks of the host, in the job's order.
     mates: Vec<Rank>,
     uses: u32,
-    looked: Time,
+    checked_at: Time,
 }
 
 impl Cores {
-    /// None where each helper has a core of its own.
+    /// Returns `None` if each helper has a core of its own.
     pub(super) fn new(progress: &Arc<Progress>, settings: &ForesightSettings) -> Option<Self> {
         let conduit = progress.conduit();
         let is_mate = |it: &Rank| *it == progress.rank || conduit.published(*it).is_some();
@@ -47,7 +49,7 @@ impl Cores {
         let idle = match settings.cores {
             IdleCores::Each => return None,
             IdleCores::Auto => {
-                // The rank may be bound to a part of them: idle ones are the host's.
+                // The rank may be bound to some of the cores, but idle cores are those of the host.
                 progress.host_cores.saturating_sub(mates.len()) as u32
             }
             IdleCores::Count(count) => count,
@@ -58,38 +60,44 @@ impl Cores {
             idle,
             mates,
             uses: 0,
-            looked: Time(0),
+            checked_at: Time(0),
         })
     }
 
-    /// Whether what other ranks do may change where this helper runs.
+    /// Returns whether other ranks may change the placement of this helper.
     pub(super) fn may_change(&self) -> bool {
         self.mates.len() > 1
     }
 
-    /// Whether it is time to [look](Self::look): asked whenever the helper is awake, and whether it read a use.
+    /// Returns whether it is time to [check](Self::publish_and_place). Called whenever the helper is awake.
+    /// `has_read`: it read a use.
     pub(super) fn is_due(&mut self, has_read: bool, now: Time) -> bool {
         self.uses = self.uses.wrapping_add(u32::from(has_read));
-        let has_read_many = has_read && self.uses.is_multiple_of(POSTS_AFTER);
-        let is_late = u128::from(now.since(self.looked)) >= LOOKS_AFTER.as_nanos();
+        let has_read_many = has_read && self.uses.is_multiple_of(CHECK_AFTER_USES);
+        let is_late = u128::from(now.since(self.checked_at)) >= CHECK_AFTER.as_nanos();
         self.may_change() && (has_read_many || is_late)
     }
 
-    /// Publishes that so many bytes are registered. What the helper is to allow for others on its core; none if it
-    /// has no core.
-    pub(super) fn look(&mut self, registered_bytes: u64, now: Time) -> Option<Sharing> {
-        self.looked = now;
+    /// Publishes the registered bytes. Returns how the helper shares its core, or `None` if it has
+    /// no core.
+    pub(super) fn publish_and_place(
+        &mut self,
+        registered_bytes: u64,
+        now: Time,
+    ) -> Option<Sharing> {
+        self.checked_at = now;
         let conduit = self.progress.conduit();
-        // Zero is what nobody has published yet.
+        // Zero means that a rank has not published yet.
         conduit.publish(registered_bytes.saturating_add(1));
         let (own, idle) = (self.progress.rank, self.idle);
-        // The same at all ranks of the job.
+        // The seed is the same at all ranks of the job.
         let seed = self.progress.id;
         let mut host = Host::new(self.mates.len() as u32, idle, self.settings.policy, seed);
         for (at, mate) in (0..).zip(&self.mates) {
-            let published = match *mate == own {
-                true => Some(registered_bytes.saturating_add(1)),
-                false => conduit.published(*mate),
+            let published = if *mate == own {
+                Some(registered_bytes.saturating_add(1))
+            } else {
+                conduit.published(*mate)
             };
             if *mate != own && conduit.standing(*mate) != Standing::Present {
                 host.leave(at);

@@ -1,4 +1,4 @@
-//! The helper thread: the loop of the plan's documentation, with a real clock, a real NIC and a real engine.
+//! The helper thread: the loop in the plan's documentation, with a real clock, NIC and engine.
 
 use std::sync::{Arc, atomic::Ordering::SeqCst};
 
@@ -11,34 +11,34 @@ use hydrant_pinning::{GivenUp, Run};
 
 use super::{
     Foreseeing, Recorder,
-    cores::{Cores, LOOKS_AFTER},
-    record::Freed,
+    cores::{CHECK_AFTER, Cores},
+    record::FreedMemory,
     remote::{RemotePlan, is_remote},
-    unfinished::{AllUnfinished, What},
+    unfinished::{AllUnfinished, UnfinishedKind},
 };
 use crate::{
     registration::{Foreseen, Registration},
     transfer::Transfer,
 };
 
-/// The helper, on its thread.
+/// The helper, on its own thread.
 pub(super) struct Helper {
     foreseeing: Arc<Foreseeing>,
     recorder: Arc<Recorder>,
     transfer: Arc<Transfer>,
     config: Config,
-    /// Bytes of peers' memory to which firehoses may be moved ahead, if they are.
+    /// The bytes of peers' memory to which firehoses may be moved ahead, if they are.
     most_bytes: Option<u64>,
-    /// What it knows of the other helpers of its host, if they share cores.
+    /// The other helpers of the host, if they share cores.
     cores: Option<Cores>,
-    /// It has no core.
+    /// True while the helper has no core.
     rests: bool,
     readers: Vec<(ThreadId, Reader)>,
-    /// Whose queue comes next.
+    /// The index of the queue to read next.
     turn: usize,
-    /// What did not end at once.
+    /// Requests that did not end at once.
     unfinished: AllUnfinished,
-    /// The bytes that operations were last told to keep within.
+    /// The bytes that operations may keep registered, as last set.
     room: u64,
 }
 
@@ -65,8 +65,8 @@ impl Helper {
     }
 
     pub(super) fn run(mut self) {
-        struct Over(Arc<Recorder>, Arc<Transfer>);
-        impl Drop for Over {
+        struct EndGuard(Arc<Recorder>, Arc<Transfer>);
+        impl Drop for EndGuard {
             fn drop(&mut self) {
                 if let Some(registration) = self.1.registration() {
                     registration.keep_within(u64::MAX);
@@ -74,7 +74,7 @@ impl Helper {
                 self.0.ended();
             }
         }
-        let _over = Over(Arc::clone(&self.recorder), Arc::clone(&self.transfer));
+        let _end = EndGuard(Arc::clone(&self.recorder), Arc::clone(&self.transfer));
         if !self.recorder.begin() {
             return;
         }
@@ -84,7 +84,7 @@ impl Helper {
         let (mut plan, mut remote) = match (Plan::new(self.config), remote.transpose()) {
             (Ok(plan), Ok(remote)) => (plan, remote),
             (Err(cause), _) | (_, Err(cause)) => {
-                tracing::error!(%cause, "nothing is foreseen");
+                tracing::error!(%cause, "the helper cannot plan, so all memory is registered on demand");
                 return;
             }
         };
@@ -92,16 +92,16 @@ impl Helper {
         let Some(registration) = transfer.registration() else {
             return;
         };
-        self.look_for_core(registration, &mut plan, remote.as_mut());
+        self.find_core(registration, &mut plan, remote.as_mut());
         while !self.recorder.ends() {
             if self.rests {
                 self.keep_within(registration, u64::MAX);
                 let may_change = self.cores.as_ref().is_some_and(Cores::may_change);
-                self.recorder.rest(may_change.then_some(LOOKS_AFTER));
-                self.look_for_core(registration, &mut plan, remote.as_mut());
+                self.recorder.rest(may_change.then_some(CHECK_AFTER));
+                self.find_core(registration, &mut plan, remote.as_mut());
                 continue;
             }
-            for reader in self.recorder.take_fresh() {
+            for reader in self.recorder.take_new_queues() {
                 self.readers.push((plan.add_thread(), reader));
                 if let Some(remote) = &mut remote {
                     remote.add_thread();
@@ -110,27 +110,27 @@ impl Helper {
             if let Some(freed) = self.recorder.take_freed() {
                 self.may_be_free(&freed, &plan);
             }
-            // Both queues take turns, so that neither waits for all of the other.
+            // The two queues take turns, so that neither waits for the whole of the other.
             let read = self.read(registration, &mut plan, remote.as_mut());
             if let Some(cores) = &mut self.cores
                 && cores.is_due(read, self.recorder.now())
             {
-                self.look_for_core(registration, &mut plan, remote.as_mut());
+                self.find_core(registration, &mut plan, remote.as_mut());
                 if self.rests {
-                    self.say(&plan, remote.as_ref());
+                    self.publish_stats(&plan, remote.as_ref());
                     continue;
                 }
             }
-            let looked = self.look(registration, &mut plan);
-            let again = self.look_again(registration, &mut plan);
+            let registered = self.run_due_registration(registration, &mut plan);
+            let again = self.recheck_unfinished(registration, &mut plan);
             let ahead = match &mut remote {
-                Some(remote) => remote.look(registration, self.recorder.now()),
+                Some(remote) => remote.run_due(registration, self.recorder.now()),
                 None => false,
             };
             self.keep_within(registration, plan.room_bytes());
-            self.say(&plan, remote.as_ref());
-            self.recorder.wait_for_use(self.unfinished.has_used());
-            if !(read || looked || again || ahead) {
+            self.publish_stats(&plan, remote.as_ref());
+            self.recorder.wait_for_use(self.unfinished.has_in_use());
+            if !(read || registered || again || ahead) {
                 let readers = &self.readers;
                 let has_records = || readers.iter().any(|it| !it.1.is_empty());
                 let until = (self.unfinished.first().into_iter())
@@ -142,31 +142,31 @@ impl Helper {
         }
     }
 
-    /// Memory may be free by now that was in use: the regions are looked at that have a part of it.
-    fn may_be_free(&mut self, freed: &Freed, plan: &Plan) {
+    /// Checks the regions that overlap memory which was in use and may be free now.
+    fn may_be_free(&mut self, freed: &FreedMemory, plan: &Plan) {
         let now = self.recorder.now();
         if freed.is_all {
-            return self.unfinished.all_may_be_free(now);
+            return self.unfinished.note_all_may_be_free(now);
         }
         for place in &freed.places {
             for id in plan.in_use_within(*place) {
-                self.unfinished.may_be_free(id, now);
+                self.unfinished.note_may_be_free(id, now);
             }
         }
     }
 
-    /// Says what happened so far.
-    fn say(&self, plan: &Plan, remote: Option<&RemotePlan>) {
-        *self.foreseeing.said.lock() = plan.stats();
+    /// Publishes the counts so far.
+    fn publish_stats(&self, plan: &Plan, remote: Option<&RemotePlan>) {
+        *self.foreseeing.own_stats.lock() = plan.stats();
         if let Some(remote) = remote {
-            *self.foreseeing.said_of_peers.lock() = remote.stats();
+            *self.foreseeing.peer_stats.lock() = remote.stats();
         }
     }
 
-    /// Publishes what is registered, and looks whether the helper has a core, and with whom. One that is to rest has
-    /// firehoses given back first, because nobody would find out meanwhile that they are of no use: what peers keep
-    /// registered for them is not given up where room is short.
-    fn look_for_core(
+    /// Publishes the registered bytes, and checks whether the helper has a core and with whom it
+    /// shares. A helper that is to rest first releases its firehoses. Otherwise nobody would
+    /// release them, and the peers would keep memory registered for them even when room is short.
+    fn find_core(
         &mut self,
         registration: &Registration,
         plan: &mut Plan,
@@ -176,7 +176,7 @@ impl Helper {
         let buckets = registration.stats().local.registered;
         let bucket = registration.limits().geometry.bucket();
         let now = self.recorder.now();
-        let sharing = cores.look(buckets.saturating_mul(bucket), now);
+        let sharing = cores.publish_and_place(buckets.saturating_mul(bucket), now);
         let rested = std::mem::replace(&mut self.rests, sharing.is_none());
         match (sharing, remote) {
             (Some(sharing), remote) => {
@@ -192,7 +192,7 @@ impl Helper {
         self.foreseeing.helpers_on_core.store(helpers, SeqCst);
     }
 
-    /// Takes one item off the deregistration queues; whether there was one.
+    /// Takes one record off the deregistration queues. Returns whether there was one.
     fn read(
         &mut self,
         registration: &Registration,
@@ -216,23 +216,24 @@ impl Helper {
                     remote.used(at, &communication, registration, now);
                     return true;
                 }
-                remote.passed(at, &communication, now);
+                remote.note_other(at, &communication, now);
             }
-            let communication = self.located(registration, communication);
-            self.hear_of_crowding(registration, plan, now);
+            let communication = self.locate(registration, communication);
+            self.report_crowding(registration, plan, now);
             let action = plan.used(thread, &communication, now);
-            self.part_and_join(registration, plan);
+            self.apply_shared_pages(registration, plan);
             match action {
                 Some(action) => self.carry_out(action, registration, plan),
-                None => self.look_for(&communication, registration, plan),
+                None => self.report_if_lost(&communication, registration, plan),
             }
             return true;
         }
         false
     }
 
-    /// Says which region served a use. That is known only now, because it may have been registered for it.
-    fn located(&self, registration: &Registration, it: Communication) -> Communication {
+    /// Adds the region that served a use. It is known only now, because it may have been registered
+    /// for that use.
+    fn locate(&self, registration: &Registration, it: Communication) -> Communication {
         let whole = Region::of_pages(self.config.page_bytes, it.addr, it.bytes);
         let found = match it.way {
             Way::Copied => None,
@@ -242,16 +243,16 @@ impl Helper {
         Communication { region, ..it }
     }
 
-    /// Tells the plan if the region that served a use is not registered any more.
-    fn look_for(&self, it: &Communication, registration: &Registration, plan: &mut Plan) {
+    /// Reports to the plan if the region that served a use is no longer registered.
+    fn report_if_lost(&self, it: &Communication, registration: &Registration, plan: &mut Plan) {
         let Region { addr, bytes } = it.region;
         if it.way.wants_registration() && registration.is_gone(addr, bytes) {
             plan.lost(it.region);
         }
     }
 
-    /// Tells the plan what operations gave up because more was registered than it has room for.
-    fn hear_of_crowding(&mut self, registration: &Registration, plan: &mut Plan, now: Time) {
+    /// Reports to the plan what operations evicted because the plan's limit was exceeded.
+    fn report_crowding(&mut self, registration: &Registration, plan: &mut Plan, now: Time) {
         let it = registration.take_crowded_out();
         let geometry = registration.limits().geometry;
         let bytes = |buckets: u64| buckets.saturating_mul(geometry.bucket());
@@ -266,36 +267,36 @@ impl Helper {
             .filter_map(|it| plan.known(*it))
             .collect::<Vec<_>>()
         {
-            self.mend_neighbours(id, registration, plan);
+            self.restore_neighbours(id, registration, plan);
         }
     }
 
-    /// Has pages that buffers share be registered as the plan says.
-    fn part_and_join(&self, registration: &Registration, plan: &mut Plan) {
+    /// Has shared pages registered as the plan says.
+    fn apply_shared_pages(&self, registration: &Registration, plan: &mut Plan) {
         for it in plan.take_shared() {
             match it.change {
                 Change::Apart => registration.set_apart(it.page, true),
                 Change::Joined => registration.set_apart(it.page, false),
-                Change::Idle => registration.give_up_apart(it.page),
+                Change::Idle => registration.evict_apart(it.page),
             }
         }
     }
 
-    /// Has operations keep within so many bytes.
+    /// Sets the bytes that operations may keep registered.
     fn keep_within(&mut self, registration: &Registration, room: u64) {
         if std::mem::replace(&mut self.room, room) != room {
             registration.keep_within(room);
         }
     }
 
-    /// Takes one item off the registration queue, if it is due.
-    fn look(&mut self, registration: &Registration, plan: &mut Plan) -> bool {
+    /// Takes one item off the registration queue if it is due.
+    fn run_due_registration(&mut self, registration: &Registration, plan: &mut Plan) -> bool {
         let now = self.recorder.now();
         let registered = registration.stats().local.registered;
         let bucket = registration.limits().geometry.bucket();
         plan.are_registered(registered.saturating_mul(bucket));
         let action = plan.look(now);
-        self.part_and_join(registration, plan);
+        self.apply_shared_pages(registration, plan);
         let is_something = action.is_some();
         if let Some(action) = action {
             self.carry_out(action, registration, plan);
@@ -312,43 +313,45 @@ impl Helper {
                 match foreseen {
                     Foreseen::Registered => plan.registered(id),
                     Foreseen::Refused => plan.not_registered(id),
-                    Foreseen::UnderWay(number) => self.later(id, What::Registering(number)),
+                    Foreseen::InFlight(number) => {
+                        self.recheck_later(id, UnfinishedKind::Registering(number))
+                    }
                 }
             }
             Action::Deregister { id, region } => {
-                if !self.give_up((id, region), registration, plan) {
-                    self.later(id, What::InUse);
+                if !self.evict((id, region), registration, plan) {
+                    self.recheck_later(id, UnfinishedKind::InUse);
                 }
             }
         }
     }
 
-    /// Whether a region is given up, which it is not where it is in use.
-    fn give_up(
+    /// Evicts a region. Returns false if it is in use.
+    fn evict(
         &mut self,
         (id, region): (RegionId, Region),
         registration: &Registration,
         plan: &mut Plan,
     ) -> bool {
-        match registration.give_up(region.addr, region.bytes) {
+        match registration.evict(region.addr, region.bytes) {
             GivenUp::All => {
                 self.foreseeing.given_up.fetch_add(1, SeqCst);
                 plan.deregistered(id);
-                self.mend_neighbours(id, registration, plan);
+                self.restore_neighbours(id, registration, plan);
             }
-            // It went for want of room, or because its memory went.
+            // It was evicted for lack of room, or its memory was revoked.
             GivenUp::Nothing => _ = plan.deregistered(id),
             GivenUp::InUse => {
                 plan.still_used(id);
                 return false;
             }
         }
-        self.part_and_join(registration, plan);
+        self.apply_shared_pages(registration, plan);
         true
     }
 
-    /// Has those registered again as a whole that shared a page with a region that was given up, and are expected.
-    fn mend_neighbours(&mut self, id: RegionId, registration: &Registration, plan: &mut Plan) {
+    /// Registers expected neighbours again as a whole. They shared a page with an evicted region.
+    fn restore_neighbours(&mut self, id: RegionId, registration: &Registration, plan: &mut Plan) {
         for (id, region) in plan.neighbours(id) {
             let is_whole = (registration.registered_with(region.addr, region.bytes)).is_some();
             let now = self.recorder.now();
@@ -358,28 +361,28 @@ impl Helper {
         }
     }
 
-    fn later(&mut self, region: RegionId, what: What) {
+    fn recheck_later(&mut self, region: RegionId, what: UnfinishedKind) {
         let now = self.recorder.now();
         self.unfinished.add(region, what, now);
     }
 
-    /// Looks at one thing that did not end at once, if it is time for that.
-    fn look_again(&mut self, registration: &Registration, plan: &mut Plan) -> bool {
+    /// Checks one request that did not end at once, if its time has come.
+    fn recheck_unfinished(&mut self, registration: &Registration, plan: &mut Plan) -> bool {
         let now = self.recorder.now();
         let Some(it) = self.unfinished.take_due(now) else {
             return false;
         };
-        match it.what {
-            What::Moving(_) => debug_assert!(false, "that is of peers' memory"),
-            What::Registering(number) => match registration.is_foreseen(number) {
+        match it.kind {
+            UnfinishedKind::Moving(_) => debug_assert!(false, "only firehoses to peers move"),
+            UnfinishedKind::Registering(number) => match registration.is_foreseen(number) {
                 Some(true) => plan.registered(it.region),
                 Some(false) => plan.not_registered(it.region),
                 None => self.unfinished.put_back(it, now),
             },
-            What::InUse => match plan.try_again(it.region, now) {
+            UnfinishedKind::InUse => match plan.try_again(it.region, now) {
                 Some(Action::Deregister { id, region }) => {
-                    let is_over = self.give_up((id, region), registration, plan);
-                    if !is_over {
+                    let is_evicted = self.evict((id, region), registration, plan);
+                    if !is_evicted {
                         self.unfinished.put_back(it, now);
                     }
                 }

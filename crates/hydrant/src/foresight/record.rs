@@ -1,4 +1,4 @@
-//! What the application's threads write down of each use: the deregistration queue of each (Li §4.1).
+//! Records of each use by application threads: each thread has a deregistration queue (Li §4.1).
 
 use std::{
     sync::{
@@ -19,61 +19,62 @@ use hydrant_foresight::{
 };
 use parking_lot::{Condvar, Mutex};
 
-use super::{WORTH_IT, remote};
+use super::{SHORTEST_RECORDED, remote};
 use crate::{
     progress::Progress,
     stripe::Striped,
     uses::{RemoteUse, Stood, Use, Uses},
 };
 
-/// The longest that the helper sleeps without looking. A thread that writes while the helper falls asleep may
-/// see it awake still, and wake nobody; the memory of that use stays registered for so long.
-const LOOKS: Duration = Duration::from_secs(1);
+/// The longest that the helper sleeps without a check. A thread that writes while the helper falls
+/// asleep may still see it awake, and wake nobody. The memory of that use then stays registered for
+/// that long.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// The queues, and what wakes the helper that reads them.
+/// The queues, and the means to wake the helper that reads them.
 pub(super) struct Recorder {
     progress: Arc<Progress>,
     /// A queue for each thread, from its first use on.
     writers: Striped<Mutex<Option<Writer>>>,
-    /// Queues that the helper does not know yet.
-    fresh: Mutex<Vec<Reader>>,
-    has_fresh: AtomicBool,
-    /// The helper sleeps, or is about to.
+    /// Queues that the helper does not know yet, and true if there are any.
+    new_queues: Mutex<Vec<Reader>>,
+    has_new_queues: AtomicBool,
+    /// True while the helper sleeps or is about to.
     asleep: AtomicBool,
     helper: OnceLock<Thread>,
-    /// The helper is to end; it has ended.
+    /// True once the helper is to end.
     ends: AtomicBool,
-    /// Whether uses of peers' memory are written down.
+    /// True if uses of peers' memory are recorded.
     tells_remote: bool,
-    /// The helper waits for memory that was in use; some may be free by now, which is noted.
+    /// True while the helper waits for memory in use.
     waits_for_use: AtomicBool,
     has_freed: AtomicBool,
-    freed: Mutex<Freed>,
+    freed: Mutex<FreedMemory>,
     over: AtomicBool,
-    /// Whether the helper takes part, in virtual time; and who hears of that.
-    stage: (Mutex<Stage>, Condvar),
+    /// The stage of the helper in virtual time, and a signal of its changes.
+    stage: (Mutex<HelperStage>, Condvar),
     is_idle: AtomicBool,
 }
 
-/// The most places noted that may be free; beyond that all may be.
+/// The most noted ranges of memory that may be free. Beyond that, all memory may be.
 const MOST_FREED: usize = 64;
 
-/// The memory that may be free by now.
+/// Memory that may be free now.
 #[derive(Debug, Default)]
-pub(super) struct Freed {
+pub(super) struct FreedMemory {
     pub(super) places: Vec<Region>,
-    /// All may be free that was in use.
+    /// True if all memory that was in use may be free.
     pub(super) is_all: bool,
 }
 
-/// How far a helper is, in virtual time.
+/// The stages of a helper in virtual time.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum HelperStage {
     Idle,
-    /// Somebody waits for it to begin.
+    /// A thread waits for the helper to begin.
     Wanted,
     Began,
-    /// It has ended, or is to end without having begun.
+    /// The helper has ended, or is to end without having begun.
     Over,
 }
 
@@ -82,8 +83,8 @@ impl Recorder {
         Self {
             progress: Arc::clone(progress),
             writers: Striped::new(Mutex::default),
-            fresh: Mutex::default(),
-            has_fresh: AtomicBool::new(false),
+            new_queues: Mutex::default(),
+            has_new_queues: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
             helper: OnceLock::new(),
             ends: AtomicBool::new(false),
@@ -92,20 +93,20 @@ impl Recorder {
             has_freed: AtomicBool::new(false),
             freed: Mutex::default(),
             over: AtomicBool::new(false),
-            stage: (Mutex::new(Stage::Idle), Condvar::new()),
+            stage: (Mutex::new(HelperStage::Idle), Condvar::new()),
             is_idle: AtomicBool::new(progress.virtual_time),
         }
     }
 
-    /// The time, as uses and deadlines have it.
+    /// Returns the time, as uses and deadlines count it.
     pub(super) fn now(&self) -> Time {
         let now = self.progress.conduit().now().as_nanos();
         Time(u64::try_from(now).unwrap_or(u64::MAX))
     }
 
-    /// The calling thread is the helper; whether it has anything to do before its end. In virtual time it takes
-    /// part from the first use on, while the thread of that use waits for it: so it has its turns from the
-    /// same time on in every run.
+    /// Declares the calling thread as the helper. Returns whether it has anything to do. In virtual
+    /// time the helper takes part from the first use on, and the thread of that use waits for it.
+    /// So the helper has its turns from the same time on in every run.
     pub(super) fn begin(&self) -> bool {
         let _ = self.helper.set(thread::current());
         if !self.progress.virtual_time {
@@ -113,79 +114,81 @@ impl Recorder {
         }
         let (stage, changed) = &self.stage;
         let mut stage = stage.lock();
-        while *stage == Stage::Idle {
+        while *stage == HelperStage::Idle {
             changed.wait(&mut stage);
         }
-        if *stage == Stage::Over {
+        if *stage == HelperStage::Over {
             return false;
         }
         self.progress.conduit().take_part();
-        *stage = Stage::Began;
+        *stage = HelperStage::Began;
         changed.notify_all();
         drop(stage);
-        // Its first turn comes before it looks at anything.
+        // The helper's first turn comes before its first check.
         let _ = self.now();
         true
     }
 
-    /// Has the helper begin, in virtual time.
+    /// Lets the helper begin, in virtual time.
     #[cold]
-    fn let_begin(&self) {
+    fn let_helper_begin(&self) {
         let (stage, changed) = &self.stage;
         {
             let mut stage = stage.lock();
-            if *stage == Stage::Idle {
-                *stage = Stage::Wanted;
+            if *stage == HelperStage::Idle {
+                *stage = HelperStage::Wanted;
                 changed.notify_all();
             }
         }
-        // This thread has the turn, and would lose it by sleeping where the helper gets no core for a second: figures
-        // would hang on that.
-        while (stage.try_lock()).is_none_or(|stage| *stage == Stage::Wanted) {
+        // This thread has the turn, and would lose it if it slept while the helper gets no core for
+        // a second. Results would depend on that.
+        while (stage.try_lock()).is_none_or(|stage| *stage == HelperStage::Wanted) {
             thread::yield_now();
         }
     }
 
-    /// Queues of threads that the helper does not know.
-    pub(super) fn take_fresh(&self) -> Vec<Reader> {
-        match self.has_fresh.swap(false, SeqCst) {
-            true => std::mem::take(&mut *self.fresh.lock()),
-            false => Vec::new(),
+    /// Takes the queues that the helper does not know yet.
+    pub(super) fn take_new_queues(&self) -> Vec<Reader> {
+        if self.has_new_queues.swap(false, SeqCst) {
+            std::mem::take(&mut *self.new_queues.lock())
+        } else {
+            Vec::new()
         }
     }
 
-    /// The helper sleeps until a time, or until a use is written down; unless `has_something` by then.
+    /// Sleeps until `until` or until a use is recorded, unless `has_something` returns true. Called
+    /// by the helper.
     pub(super) fn sleep(&self, until: Option<Time>, has_something: &dyn Fn() -> bool) {
         let timeout = until.map(|at| Duration::from_nanos(at.since(self.now())));
         self.asleep.store(true, SeqCst);
         let mut is_awake = || {
             self.ends()
-                || self.has_fresh.load(SeqCst)
+                || self.has_new_queues.load(SeqCst)
                 || self.has_freed.load(SeqCst)
                 || has_something()
         };
         if self.progress.virtual_time {
-            // There nothing is missed: it has the turn while it looks.
+            // In virtual time nothing is missed, because the helper has the turn while it checks.
             (self.progress.conduit()).wait(Sleeper::Nap, timeout, &mut is_awake);
         } else if !is_awake() {
-            thread::park_timeout(timeout.map_or(LOOKS, |it| it.min(LOOKS)));
+            thread::park_timeout(timeout.map_or(LONGEST_SLEEP, |it| it.min(LONGEST_SLEEP)));
         }
         self.asleep.store(false, SeqCst);
     }
 
-    /// The helper waits for memory to be free that was in use, or does not.
+    /// Sets whether the helper waits for memory in use.
     pub(super) fn wait_for_use(&self, waits: bool) {
         self.waits_for_use.store(waits, SeqCst);
     }
 
-    /// The memory that may be free and was in use before, if there is any.
-    pub(super) fn take_freed(&self) -> Option<Freed> {
+    /// Takes the memory that was in use and may be free now, if there is any.
+    pub(super) fn take_freed(&self) -> Option<FreedMemory> {
         let has_freed = self.has_freed.load(Relaxed) && self.has_freed.swap(false, SeqCst);
         has_freed.then(|| std::mem::take(&mut *self.freed.lock()))
     }
 
-    /// Notes memory that may be free, and has the helper look.
-    fn note_freed(&self, note: impl FnOnce(&mut Freed)) {
+    /// Notes memory that may be free, and wakes the helper.
+    fn note_freed(&self, note: impl FnOnce(&mut FreedMemory)) {
         if !self.waits_for_use.load(SeqCst) {
             return;
         }
@@ -195,17 +198,17 @@ impl Recorder {
         }
     }
 
-    /// The helper rests for so long, or for good, whatever is used; until its end.
+    /// Rests for so long, or until the end if `None`, whatever is used.
     pub(super) fn rest(&self, pause: Option<Duration>) {
         let mut ends = || self.ends();
         if self.progress.virtual_time {
             (self.progress.conduit()).wait(Sleeper::Nap, pause, &mut ends);
         } else if !ends() {
-            thread::park_timeout(pause.unwrap_or(LOOKS));
+            thread::park_timeout(pause.unwrap_or(LONGEST_SLEEP));
         }
     }
 
-    /// Has the helper look.
+    /// Wakes the helper.
     fn wake(&self) {
         if self.progress.virtual_time {
             return self.progress.conduit().wake(self.progress.rank);
@@ -215,14 +218,14 @@ impl Recorder {
         }
     }
 
-    /// Has the helper end; whether it takes part in virtual time until then.
+    /// Tells the helper to end. Returns whether it takes part in virtual time until then.
     pub(super) fn end(&self) -> bool {
         self.ends.store(true, SeqCst);
         let (stage, changed) = &self.stage;
         let mut stage = stage.lock();
-        let began = *stage == Stage::Began;
+        let began = *stage == HelperStage::Began;
         if !began {
-            *stage = Stage::Over;
+            *stage = HelperStage::Over;
             changed.notify_all();
         }
         drop(stage);
@@ -236,13 +239,13 @@ impl Recorder {
         self.ends.load(SeqCst)
     }
 
-    /// The helper has ended, however that came.
+    /// Notes that the helper has ended, for whatever reason.
     pub(super) fn ended(&self) {
         self.over.store(true, SeqCst);
         let (stage, changed) = &self.stage;
-        let before = std::mem::replace(&mut *stage.lock(), Stage::Over);
+        let before = std::mem::replace(&mut *stage.lock(), HelperStage::Over);
         changed.notify_all();
-        if before == Stage::Began {
+        if before == HelperStage::Began {
             self.wake();
         }
     }
@@ -251,23 +254,24 @@ impl Recorder {
         self.over.load(SeqCst)
     }
 
-    /// Begins the queue of a thread.
+    /// Makes the queue of a thread.
     #[cold]
     fn make_queue(&self) -> Writer {
         let (writer, reader) = queue::queue(queue::DEFAULT_RECORDS);
-        self.fresh.lock().push(reader);
-        self.has_fresh.store(true, SeqCst);
+        self.new_queues.lock().push(reader);
+        self.has_new_queues.store(true, SeqCst);
         writer
     }
 }
 
 impl Recorder {
-    /// Writes a use down.
+    /// Records a use.
     fn write(&self, communication: &Communication) {
         if self.is_idle.load(Relaxed) && self.is_idle.swap(false, SeqCst) {
-            self.let_begin();
+            self.let_helper_begin();
         }
-        // Each thread has its own but for the last stripe's: nobody waits here but for those.
+        // Each thread has its own queue, except those that share the last stripe. Only those wait
+        // here.
         let (writer, _) = self.writers.mine();
         (writer.lock().get_or_insert_with(|| self.make_queue())).write(communication);
         self.wake_asleep();
@@ -285,7 +289,7 @@ impl Uses for Recorder {
         let mut stack = [0; FRAMES];
         stack[0] = it.site;
         let way = match it.stood {
-            _ if it.len < WORTH_IT => Way::Copied,
+            _ if it.len < SHORTEST_RECORDED => Way::Copied,
             Stood::Elsewhere => Way::Copied,
             Stood::Registered => Way::Found,
             Stood::Absent => Way::OnDemand,
@@ -296,7 +300,7 @@ impl Uses for Recorder {
             way,
             addr: it.addr,
             bytes: it.len,
-            // The helper asks the engine when it reads this.
+            // The helper asks the engine when it reads the record.
             region: Region::default(),
             stack,
         };

@@ -1,10 +1,11 @@
-//! Memory of peers: firehoses are moved to it ahead of the puts and gets that are expected, and given back after
-//! them. Beyond the paper, whose helpers look after own memory alone.
+//! Memory of peers: firehoses are moved to it ahead of expected puts and gets, and released after
+//! them. This goes beyond the paper, whose helpers manage own memory alone.
 //!
-//! It is the same plan: a move is what registering is, and giving firehoses back what deregistering is. What is
-//! told apart by its address is a peer's memory as it is own: the peer is in the address's upper bits, which no
-//! address has. The peer registers what a move asks for, if its own helper has not foreseen that; once the
-//! firehoses are back, its helper gives the memory up.
+//! The plan is the same: a move takes the place of a registration, and a release that of a
+//! deregistration. The plan tells memory apart by its address. So the address of a peer's memory
+//! has the peer in its upper bits, which no real address uses. The peer registers what a move asks
+//! for, unless its own helper has registered it already. Once the firehoses are released, the
+//! peer's helper evicts the memory.
 
 use hydrant_foresight::{
     Communication, Costs, FRAMES, Kind, LinearCost, Region, Time, Way,
@@ -14,20 +15,21 @@ use hydrant_foresight::{
 use hydrant_pinning::{Attached, Detached};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::unfinished::{AllUnfinished, What};
+use super::unfinished::{AllUnfinished, UnfinishedKind};
 use crate::{Rank, registration::Registration, uses::RemoteUse};
 
-/// Bits of an address.
+/// The bits of an address.
 const ADDRESS: u32 = 48;
-/// More than what two messages take, one after the other, and a handler for each: how much longer a move takes than
-/// what the peer registers for it.
+/// The extra time of a move beyond the registration at the peer: more than two messages and their
+/// handlers take.
 const ROUND_TRIP_NS: f64 = 20_000.0;
-/// What giving firehoses back takes here: a message.
+/// The time of a release here: one message.
 const MESSAGE_NS: f64 = 2_000.0;
-/// Kinds of communications that are uses of peers' memory.
+/// The flag of a communication that is a use of a peer's memory.
 const REMOTE: u16 = 1 << 8;
 
-/// The record of a use of a peer's memory; none of memory that it has no room for.
+/// Returns the record of a use of a peer's memory, or `None` if the address or the peer does not
+/// fit.
 pub(super) fn record(it: &RemoteUse) -> Option<Communication> {
     let peer = u64::from(it.peer.0) + 1;
     if it.addr >> ADDRESS != 0 || peer >> (u64::BITS - ADDRESS) != 0 {
@@ -39,9 +41,10 @@ pub(super) fn record(it: &RemoteUse) -> Option<Communication> {
     Some(Communication {
         begun: Time(u64::try_from(it.begun.as_nanos()).unwrap_or(u64::MAX)),
         kind: Kind(REMOTE | it.kind as u16),
-        way: match it.is_attached {
-            true => Way::Found,
-            false => Way::OnDemand,
+        way: if it.is_attached {
+            Way::Found
+        } else {
+            Way::OnDemand
         },
         addr: peer << ADDRESS | it.addr,
         bytes: it.len,
@@ -50,36 +53,36 @@ pub(super) fn record(it: &RemoteUse) -> Option<Communication> {
     })
 }
 
-/// Whether a record is of a peer's memory.
+/// Returns whether a record is of a peer's memory.
 pub(super) fn is_remote(it: &Communication) -> bool {
     it.kind.0 & REMOTE != 0
 }
 
-/// The peer and its memory that a region of the plan is.
-fn place_of(region: Region) -> (Rank, (u64, u64)) {
+/// Returns the peer and its memory of a region of the plan.
+fn memory_of(region: Region) -> (Rank, (u64, u64)) {
     let peer = (region.addr >> ADDRESS).saturating_sub(1) as u32;
     let addr = region.addr & ((1 << ADDRESS) - 1);
     (Rank(peer), (addr, region.bytes))
 }
 
-/// What the helper knows of peers' memory.
+/// The helper's plan for memory of peers.
 pub(super) struct RemotePlan {
     plan: Plan,
     page_bytes: u64,
     threads: Vec<ThreadId>,
-    /// What of a peer's the memory is part of, by region: its segment, or a buffer that it exposed.
-    wholes: FxHashMap<Region, u64>,
+    /// The key of the segment or exposed buffer that holds each region.
+    region_keys: FxHashMap<Region, u64>,
     unfinished: AllUnfinished,
-    /// What was used while its firehoses were on their way.
+    /// Regions that were used while their firehoses were moving.
     used_early: FxHashSet<Region>,
-    /// Whether there was any use.
+    /// True once there was any use.
     is_used: bool,
     moved: u64,
     given_back: u64,
 }
 
 impl RemotePlan {
-    /// `most_bytes`: what firehoses there are for.
+    /// `most_bytes`: the bytes that this rank has firehoses for.
     ///
     /// # Errors
     /// As [`Plan::new`].
@@ -104,7 +107,7 @@ impl RemotePlan {
             plan: Plan::new(config)?,
             page_bytes: config.page_bytes,
             threads: Vec::new(),
-            wholes: FxHashMap::default(),
+            region_keys: FxHashMap::default(),
             unfinished: AllUnfinished::default(),
             used_early: FxHashSet::default(),
             is_used: false,
@@ -113,25 +116,25 @@ impl RemotePlan {
         })
     }
 
-    /// Another thread of the application.
+    /// Adds a thread of the application.
     pub(super) fn add_thread(&mut self) {
         self.threads.push(self.plan.add_thread());
     }
 
-    /// The helper shares its core with others from now on, or no longer.
+    /// Sets how the helper shares its core.
     pub(super) fn share(&mut self, sharing: Sharing) {
         self.plan.share(sharing);
     }
 
-    /// A thread did something that is no use of a peer's memory, which may tell what comes next.
-    pub(super) fn passed(&mut self, thread: usize, it: &Communication, now: Time) {
+    /// Notes another communication of a thread. It may predict the next use.
+    pub(super) fn note_other(&mut self, thread: usize, it: &Communication, now: Time) {
         if self.is_used && it.way == Way::Copied {
             let action = self.plan.used(self.threads[thread], it, now);
             debug_assert_eq!(action, None, "it wants no registration");
         }
     }
 
-    /// A thread used a peer's memory.
+    /// Handles a use of a peer's memory by a thread.
     pub(super) fn used(
         &mut self,
         thread: usize,
@@ -141,7 +144,7 @@ impl RemotePlan {
     ) {
         self.is_used = true;
         let region = Region::of_pages(self.page_bytes, it.addr, it.bytes);
-        self.note_whole(region, it.stack[FRAMES - 1]);
+        self.note_region_key(region, it.stack[FRAMES - 1]);
         let mut stack = it.stack;
         stack[FRAMES - 1] = 0;
         let it = Communication {
@@ -151,16 +154,17 @@ impl RemotePlan {
         };
         match self.plan.used(self.threads[thread], &it, now) {
             Some(action) => self.carry_out(action, registration, now),
-            // It came before the helper knew that they are there.
+            // The use came before the helper knew that the firehoses are there.
             None if self.is_moving(region) => _ = self.used_early.insert(region),
-            // They are to be there next time, and what was asked for one operation is not.
+            // The firehoses must be there next time. Those that an operation asked for are not
+            // kept.
             None if it.way == Way::OnDemand => _ = self.attach(region, registration),
             None => {}
         }
     }
 
-    /// Does one thing that is due, if there is one.
-    pub(super) fn look(&mut self, registration: &Registration, now: Time) -> bool {
+    /// Does one thing that is due. Returns whether there was one.
+    pub(super) fn run_due(&mut self, registration: &Registration, now: Time) -> bool {
         if let Some(action) = self.plan.look(now) {
             self.carry_out(action, registration, now);
             return true;
@@ -168,28 +172,30 @@ impl RemotePlan {
         let Some(it) = self.unfinished.take_due(now) else {
             return false;
         };
-        match it.what {
-            What::Moving(region) => {
-                let (peer, place) = place_of(region);
+        match it.kind {
+            UnfinishedKind::Moving(region) => {
+                let (peer, place) = memory_of(region);
                 let attached = registration.attached(peer, place);
                 if attached == Attached::Coming {
                     self.unfinished.put_back(it, now);
                     return true;
                 }
                 if attached == Attached::No {
-                    // Of what others gave back a part of since it came, the rest is of no use.
+                    // Others released a part since it came, and the rest is useless.
                     let _ = registration.detach(peer, place);
                 }
                 self.moved_to((it.region, region), attached, registration, now);
             }
-            What::InUse | What::Registering(_) => debug_assert!(false, "that is of own memory"),
+            UnfinishedKind::InUse | UnfinishedKind::Registering(_) => {
+                debug_assert!(false, "only own memory is registered or in use")
+            }
         }
         true
     }
 
-    /// The helper is to rest: all firehoses are given back that were moved ahead.
+    /// Releases all firehoses that were moved ahead, because the helper is to rest.
     pub(super) fn rest(&mut self, registration: &Registration, now: Time) {
-        // Whether they are there or on their way is the same to whoever gives them back.
+        // A release is the same for firehoses that are there and for those that are moving.
         for region in self.unfinished.take_all() {
             self.plan.registered(region);
         }
@@ -199,18 +205,18 @@ impl RemotePlan {
         }
     }
 
-    /// When there is something to do next.
+    /// Returns the time when there is something to do next.
     pub(super) fn wake(&self) -> Option<Time> {
         let looks = self.unfinished.first();
         looks.into_iter().chain(self.plan.wake()).min()
     }
 
-    /// What happened: the plan's count, moves ahead, and times that firehoses were given back.
+    /// Returns the counts of the plan, the moves ahead, and the releases.
     pub(super) fn stats(&self) -> (Stats, u64, u64) {
         (self.plan.stats(), self.moved, self.given_back)
     }
 
-    /// Whether firehoses are on their way to memory of a peer.
+    /// Returns whether firehoses are moving to memory of a peer.
     fn is_moving(&self, region: Region) -> bool {
         let id = self.plan.known(region);
         id.is_some_and(|id| self.unfinished.is_moving(id, region))
@@ -219,14 +225,14 @@ impl RemotePlan {
     fn carry_out(&mut self, action: Action, registration: &Registration, now: Time) {
         match action {
             Action::Register { id, region } => match self.attach(region, registration) {
-                Attached::Coming => self.unfinished.add(id, What::Moving(region), now),
+                Attached::Coming => self.unfinished.add(id, UnfinishedKind::Moving(region), now),
                 attached => self.moved_to((id, region), attached, registration, now),
             },
             Action::Deregister { id, region } => self.give_back((id, region), registration),
         }
     }
 
-    /// Firehoses were moved to a region, or could not be.
+    /// Handles the end of a move of firehoses to a region.
     fn moved_to(
         &mut self,
         (id, region): (RegionId, Region),
@@ -247,31 +253,33 @@ impl RemotePlan {
     }
 
     fn attach(&mut self, region: Region, registration: &Registration) -> Attached {
-        let (peer, place) = place_of(region);
-        let Some(whole) = self.wholes.get(&region) else {
+        let (peer, place) = memory_of(region);
+        let Some(key) = self.region_keys.get(&region) else {
             return Attached::No;
         };
-        let attached = registration.attach(peer, *whole, place);
+        let attached = registration.attach(peer, *key, place);
         self.moved += u64::from(attached == Attached::Coming);
         attached
     }
 
-    /// Firehoses are given back: those in use and those on their way as soon as they can be.
+    /// Releases firehoses. Those in use and those moving are released as soon as possible.
     fn give_back(&mut self, (id, region): (RegionId, Region), registration: &Registration) {
-        let (peer, place) = place_of(region);
+        let (peer, place) = memory_of(region);
         let outcome = registration.detach(peer, place);
         self.given_back += u64::from(outcome != Detached::Nothing);
         let _ = self.plan.deregistered(id);
     }
 
-    /// Notes what of a peer's a region is part of. The plan forgets regions without a word: those go here when they
-    /// are as many as those that it remembers.
-    fn note_whole(&mut self, region: Region, whole: u64) {
-        let Self { plan, wholes, .. } = self;
-        if wholes.len() > 2 * plan.regions() {
-            wholes.retain(|region, _| plan.known(*region).is_some());
+    /// Notes the key that holds a region. The plan forgets regions without a report. So the keys of
+    /// forgotten regions are dropped when they are as many as those of known ones.
+    fn note_region_key(&mut self, region: Region, key: u64) {
+        let Self {
+            plan, region_keys, ..
+        } = self;
+        if region_keys.len() > 2 * plan.regions() {
+            region_keys.retain(|region, _| plan.known(*region).is_some());
         }
-        wholes.insert(region, whole);
+        region_keys.insert(region, key);
     }
 }
 
@@ -296,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_s_memory_is_found_again_in_its_record() {
+    fn the_memory_of_a_peer_is_found_again_in_its_record() {
         for (peer, addr) in [
             (0, 0),
             (3, 0x7fff_1234_5678),
@@ -305,7 +313,7 @@ mod tests {
             let it = record(&used(peer, addr)).expect("there is room");
             assert!(is_remote(&it));
             let region = Region::of_pages(4096, it.addr, it.bytes);
-            let (found, (start, bytes)) = place_of(region);
+            let (found, (start, bytes)) = memory_of(region);
             assert_eq!(found, Rank(peer));
             assert!(start <= addr && addr + 100 <= start + bytes, "{region:?}");
         }
@@ -314,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_plan_forgot_is_forgotten_here() {
+    fn regions_that_the_plan_forgot_are_forgotten_here() {
         let config = Config {
             regions: 4,
             ..Config::DEFAULT
@@ -324,15 +332,15 @@ mod tests {
         for page in 0..100 {
             let it = record(&used(1, page * 4096)).expect("there is room");
             let region = Region::of_pages(4096, it.addr, it.bytes);
-            remote.note_whole(region, 7);
-            // Each is used once, and expected again by nobody.
+            remote.note_region_key(region, 7);
+            // Each is used once, and not expected again.
             let it = Communication { region, ..it };
             match remote.plan.used(remote.threads[0], &it, Time(1000 * page)) {
                 Some(Action::Deregister { id, .. }) => _ = remote.plan.deregistered(id),
                 other => panic!("{other:?}"),
             }
-            assert!(remote.wholes.len() <= 2 * remote.plan.regions() + 1);
-            assert!(remote.wholes.contains_key(&region));
+            assert!(remote.region_keys.len() <= 2 * remote.plan.regions() + 1);
+            assert!(remote.region_keys.contains_key(&region));
         }
     }
 }

@@ -1,141 +1,147 @@
-//! What the helper began and did not end at once: when it is looked at again.
+//! Requests of the helper that did not end at once, and the times to check them again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use hydrant_foresight::{Region, Time, plan::RegionId};
 
-/// After so many nanoseconds the helper looks again; each time after twice as many, up to the last.
-const FIRST_LOOK: u64 = 4_000;
-const LAST_LOOK: u64 = 1 << 30;
+/// The first pause before a check, in nanoseconds. Each further pause is twice as long, up to the
+/// last.
+const FIRST_PAUSE: u64 = 4_000;
+const LAST_PAUSE: u64 = 1 << 30;
 
-/// Something to be looked at again.
+/// A request to be checked again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unfinished {
     pub(super) region: RegionId,
-    pub(super) what: What,
-    /// How long it is waited for the next time.
+    pub(super) kind: UnfinishedKind,
+    /// The pause before the next check.
     pause_ns: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum What {
-    /// Another thread registers it, under this number.
+pub(super) enum UnfinishedKind {
+    /// Another thread registers the memory, under this number.
     Registering(u64),
-    /// Firehoses are on their way to this memory of a peer.
+    /// Firehoses are moving to this memory of a peer.
     Moving(Region),
-    /// It was to be given up, and was in use.
+    /// The memory was to be evicted and was in use.
     InUse,
 }
 
-/// The moment of the next look, and the pause after it.
+/// The time of the next check, and the pause after it.
 #[derive(Clone, Copy, Debug)]
-struct Look {
+struct Recheck {
     at: Time,
     pause_ns: u64,
 }
 
-type Key = (RegionId, What);
+type UnfinishedKey = (RegionId, UnfinishedKind);
 
-/// All that is to be looked at again. Each question takes as many steps as a tree is deep: the helper asks after each use.
+/// All requests to be checked again. Each query takes logarithmic time, because the helper asks
+/// after each use.
 #[derive(Default)]
 pub(super) struct AllUnfinished {
-    looks: BTreeMap<Key, Look>,
-    by_time: BTreeSet<(Time, Key)>,
+    rechecks: BTreeMap<UnfinishedKey, Recheck>,
+    by_time: BTreeSet<(Time, UnfinishedKey)>,
     /// The number of regions that were in use.
     in_use: usize,
 }
 
 impl AllUnfinished {
-    /// A region is to be looked at for the first time.
-    pub(super) fn add(&mut self, region: RegionId, what: What, now: Time) {
-        let look = Look {
-            at: now.after(FIRST_LOOK),
-            pause_ns: 2 * FIRST_LOOK,
+    /// Adds a request that is to be checked for the first time.
+    pub(super) fn add(&mut self, region: RegionId, kind: UnfinishedKind, now: Time) {
+        let recheck = Recheck {
+            at: now.after(FIRST_PAUSE),
+            pause_ns: 2 * FIRST_PAUSE,
         };
-        self.set((region, what), look);
+        self.set((region, kind), recheck);
     }
 
-    /// A region was in use and may be free by now: it is looked at at once.
-    pub(super) fn may_be_free(&mut self, region: RegionId, now: Time) {
-        let key = (region, What::InUse);
-        if let Some(look) = self.looks.get(&key) {
-            let at = look.at.min(now);
+    /// Notes that a region which was in use may be free now. It is checked at once.
+    pub(super) fn note_may_be_free(&mut self, region: RegionId, now: Time) {
+        let key = (region, UnfinishedKind::InUse);
+        if let Some(recheck) = self.rechecks.get(&key) {
+            let at = recheck.at.min(now);
             self.set(
                 key,
-                Look {
+                Recheck {
                     at,
-                    pause_ns: FIRST_LOOK,
+                    pause_ns: FIRST_PAUSE,
                 },
             );
         }
     }
 
-    /// All regions that were in use may be free by now.
-    pub(super) fn all_may_be_free(&mut self, now: Time) {
-        let in_use = self.looks.keys().filter(|it| it.1 == What::InUse);
+    /// Notes that all regions which were in use may be free now.
+    pub(super) fn note_all_may_be_free(&mut self, now: Time) {
+        let in_use = self
+            .rechecks
+            .keys()
+            .filter(|it| it.1 == UnfinishedKind::InUse);
         for (region, _) in in_use.copied().collect::<Vec<_>>() {
-            self.may_be_free(region, now);
+            self.note_may_be_free(region, now);
         }
     }
 
-    /// Whether firehoses are on their way to this region, which is that memory of a peer.
+    /// Returns whether firehoses are moving to this region.
     pub(super) fn is_moving(&self, id: RegionId, region: Region) -> bool {
-        self.looks.contains_key(&(id, What::Moving(region)))
+        self.rechecks
+            .contains_key(&(id, UnfinishedKind::Moving(region)))
     }
 
-    /// Whether something was in use when it was to be given up.
-    pub(super) fn has_used(&self) -> bool {
+    /// Returns whether a region was in use when it was to be evicted.
+    pub(super) fn has_in_use(&self) -> bool {
         self.in_use > 0
     }
 
-    /// What is to be looked at now, if anything is; it is off the list then.
+    /// Takes a request whose time has come.
     pub(super) fn take_due(&mut self, now: Time) -> Option<Unfinished> {
         let (_, key) = *self.by_time.first().filter(|it| it.0 <= now)?;
-        let look = self.remove(key)?;
-        let (region, what) = key;
+        let recheck = self.remove(key)?;
+        let (region, kind) = key;
         Some(Unfinished {
             region,
-            what,
-            pause_ns: look.pause_ns,
+            kind,
+            pause_ns: recheck.pause_ns,
         })
     }
 
-    /// The regions of all that is to be looked at, which is off the list then.
+    /// Takes all requests. Returns their regions.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = RegionId> + use<> {
         let all = std::mem::take(self);
-        all.looks.into_keys().map(|it| it.0)
+        all.rechecks.into_keys().map(|it| it.0)
     }
 
-    /// What was looked at is as it was: it is looked at after twice as long. What is in use is left alone in the end,
-    /// until [it may be free](Self::may_be_free): it may be in use for good, and in virtual time nobody would find out
-    /// that all others wait for nothing.
+    /// Puts back a request that did not change, with twice the pause. Checks of memory in use stop
+    /// in the end, until [it may be free](Self::note_may_be_free). It may be in use forever, and in
+    /// virtual time the checks would hide that all other threads wait for nothing.
     pub(super) fn put_back(&mut self, it: Unfinished, now: Time) {
-        let at = match it.what {
-            What::InUse if it.pause_ns >= LAST_LOOK => Time::NEVER,
+        let at = match it.kind {
+            UnfinishedKind::InUse if it.pause_ns >= LAST_PAUSE => Time::NEVER,
             _ => now.after(it.pause_ns),
         };
-        let pause_ns = (2 * it.pause_ns).min(LAST_LOOK);
-        self.set((it.region, it.what), Look { at, pause_ns });
+        let pause_ns = (2 * it.pause_ns).min(LAST_PAUSE);
+        self.set((it.region, it.kind), Recheck { at, pause_ns });
     }
 
-    /// When there is something to look at next.
+    /// Returns the time of the next check.
     pub(super) fn first(&self) -> Option<Time> {
         let (at, _) = self.by_time.first()?;
         (*at != Time::NEVER).then_some(*at)
     }
 
-    fn set(&mut self, key: Key, look: Look) {
+    fn set(&mut self, key: UnfinishedKey, recheck: Recheck) {
         self.remove(key);
-        self.looks.insert(key, look);
-        self.by_time.insert((look.at, key));
-        self.in_use += usize::from(key.1 == What::InUse);
+        self.rechecks.insert(key, recheck);
+        self.by_time.insert((recheck.at, key));
+        self.in_use += usize::from(key.1 == UnfinishedKind::InUse);
     }
 
-    fn remove(&mut self, key: Key) -> Option<Look> {
-        let look = self.looks.remove(&key)?;
-        self.by_time.remove(&(look.at, key));
-        self.in_use -= usize::from(key.1 == What::InUse);
-        Some(look)
+    fn remove(&mut self, key: UnfinishedKey) -> Option<Recheck> {
+        let recheck = self.rechecks.remove(&key)?;
+        self.by_time.remove(&(recheck.at, key));
+        self.in_use -= usize::from(key.1 == UnfinishedKind::InUse);
+        Some(recheck)
     }
 }
 
@@ -148,14 +154,14 @@ mod tests {
 
     use super::*;
 
-    /// A region that a plan knows.
+    /// Returns a region that a plan knows.
     fn region() -> RegionId {
         let mut plan = Plan::new(Config::DEFAULT).unwrap();
         let thread = plan.add_thread();
         region_at(&mut plan, thread, 1 << 20)
     }
 
-    /// A region of a plan, at an address.
+    /// Returns a region of a plan at an address.
     fn region_at(plan: &mut Plan, thread: ThreadId, addr: u64) -> RegionId {
         let bytes = 1 << 16;
         let used = Communication {
@@ -173,62 +179,62 @@ mod tests {
         }
     }
 
-    /// How often something is looked at in an hour that stays as it is.
-    fn looks(what: What) -> usize {
+    /// Counts the checks of a request in an hour in which it does not change.
+    fn rechecks(kind: UnfinishedKind) -> usize {
         let mut all = AllUnfinished::default();
-        all.add(region(), what, Time(0));
-        let mut looks = 0;
+        all.add(region(), kind, Time(0));
+        let mut rechecks = 0;
         while let Some(now) = all.first().filter(|at| at.0 < 3_600_000_000_000) {
             let it = all.take_due(now).unwrap();
             all.put_back(it, now);
-            looks += 1;
+            rechecks += 1;
         }
-        looks
+        rechecks
     }
 
     #[test]
-    fn what_stays_in_use_is_left_alone_in_the_end() {
-        assert_eq!(looks(What::InUse), 19);
+    fn checks_of_memory_in_use_stop_in_the_end() {
+        assert_eq!(rechecks(UnfinishedKind::InUse), 19);
     }
 
     #[test]
-    fn what_was_in_use_for_long_is_looked_at_when_it_may_be_free() {
+    fn memory_long_in_use_is_checked_when_it_may_be_free() {
         let mut all = AllUnfinished::default();
-        all.add(region(), What::InUse, Time(0));
+        all.add(region(), UnfinishedKind::InUse, Time(0));
         while let Some(now) = all.first() {
             let it = all.take_due(now).unwrap();
             all.put_back(it, now);
         }
-        assert!(all.has_used());
+        assert!(all.has_in_use());
         let now = Time(9_000_000_000);
         assert!(all.take_due(now).is_none());
-        all.all_may_be_free(now);
-        assert!(all.take_due(now).is_some() && !all.has_used());
+        all.note_all_may_be_free(now);
+        assert!(all.take_due(now).is_some() && !all.has_in_use());
     }
 
     #[test]
-    fn only_what_was_freed_is_looked_at_at_once() {
+    fn only_freed_memory_is_checked_at_once() {
         let mut plan = Plan::new(Config::DEFAULT).unwrap();
         let thread = plan.add_thread();
         let regions = [1 << 20, 2 << 20].map(|addr| region_at(&mut plan, thread, addr));
         let mut all = AllUnfinished::default();
         for id in regions {
-            all.add(id, What::InUse, Time(0));
+            all.add(id, UnfinishedKind::InUse, Time(0));
         }
         while let Some(now) = all.first() {
             let it = all.take_due(now).unwrap();
             all.put_back(it, now);
         }
         let now = Time(9_000_000_000);
-        all.may_be_free(regions[1], now);
+        all.note_may_be_free(regions[1], now);
         assert_eq!(all.first(), Some(now));
         assert_eq!(all.take_due(now).map(|it| it.region), Some(regions[1]));
-        assert!(all.take_due(now).is_none() && all.has_used());
+        assert!(all.take_due(now).is_none() && all.has_in_use());
     }
 
     #[test]
-    fn what_another_registers_is_looked_at_until_it_is() {
-        // Each second, roughly.
-        assert!(looks(What::Registering(7)) > 3000);
+    fn a_registration_by_another_thread_is_checked_until_it_ends() {
+        // About once a second.
+        assert!(rechecks(UnfinishedKind::Registering(7)) > 3000);
     }
 }

@@ -1,4 +1,4 @@
-//! Allocating and freeing symmetric memory.
+//! Allocates and frees symmetric memory.
 
 use std::sync::Arc;
 
@@ -9,27 +9,27 @@ use crate::{
     AllocOptions, Error, HugePages, Rank, Result, Symmetric,
     collective::{CollectiveKind, JobCollective},
     counters::Count,
-    memory::{Block, Heap},
+    memory::{Block, SymmetricHeap},
     progress,
     segment::SYSTEM,
 };
 
-/// The huge page that allocations are rounded to.
+/// The huge page to which allocations are rounded.
 const HUGE: usize = 2 << 20;
 
-/// What each rank tells the others of an allocation.
+/// The request of each rank for an allocation, which all ranks compare.
 #[derive(Clone, Copy, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-struct Ticket {
+struct AllocRequest {
     bytes: u64,
     align: u64,
     huge: u64,
-    /// Whether addresses alone are reserved.
+    /// 1 if only addresses are reserved.
     reserve: u64,
     number: u64,
-    /// How it went here: one of `outcome`.
+    /// The outcome at this rank, one of `outcome`.
     outcome: u64,
-    /// Bytes that were available, if they did not suffice.
+    /// The bytes that were available, if they did not suffice.
     available: u64,
 }
 
@@ -37,11 +37,11 @@ mod outcome {
     pub(super) const DONE: u64 = 0;
     /// The heap's address space is used up.
     pub(super) const HEAP_FULL: u64 = 1;
-    /// The system has no such memory.
+    /// The system has no memory left.
     pub(super) const NO_MEMORY: u64 = 2;
     /// The system has no such huge pages.
     pub(super) const NO_HUGE: u64 = 3;
-    /// The system failed otherwise.
+    /// The system failed in another way.
     pub(super) const FAILED: u64 = 4;
 }
 
@@ -49,18 +49,21 @@ impl Job {
     /// Allocates symmetric memory: every rank owns `n` elements, all zero. Collective.
     ///
     /// # Errors
-    /// [`Error::ZeroSized`] for types without a size, [`Error::CollectiveMismatch`] if ranks
-    /// ask for different amounts, [`Error::OutOfMemory`] if some rank has not so much,
-    /// [`Error::Registration`] if memory is registered when it is allocated and some rank may
-    /// not register so much. Every rank then gets an error and nothing is kept.
+    /// - [`Error::ZeroSized`] for zero-sized types.
+    /// - [`Error::CollectiveMismatch`] if ranks ask for different amounts.
+    /// - [`Error::OutOfMemory`] if a rank has not so much memory.
+    /// - [`Error::Registration`] if memory is registered at its allocation and a rank may not
+    ///   register so much.
+    ///
+    /// Every rank then gets an error, and nothing is allocated.
     pub fn alloc<T: Pod>(&self, n: usize) -> Result<Symmetric<T>> {
         self.alloc_with(n, AllocOptions::default())
     }
 
-    /// As [`alloc`](Self::alloc), aligned and in huge pages as `options` say. Collective.
+    /// As [`alloc`](Self::alloc), with the alignment and huge pages of `options`. Collective.
     ///
     /// # Errors
-    /// As there; [`Error::Misaligned`] if the alignment is not a power of two.
+    /// As [`alloc`](Self::alloc); [`Error::Misaligned`] if the alignment is not a power of two.
     pub fn alloc_with<T: Pod>(&self, n: usize, options: AllocOptions) -> Result<Symmetric<T>> {
         progress::may_wait("alloc")?;
         let what = std::any::type_name::<T>();
@@ -79,11 +82,11 @@ impl Job {
         let huge = options.huge != HugePages::No;
         let align = if huge { align.max(HUGE) } else { align };
         let core = self.core();
-        // No bucket is in two allocations: one's end takes nothing of the other's registration.
+        // No bucket is in two allocations, so the end of one revokes no registration of the other.
         let align = align.max(core.transfer.bucket());
-        let affair = self.world().begin_collective(CollectiveKind::Alloc)?;
+        let collective = self.world().begin_collective(CollectiveKind::Alloc)?;
         let number = core.memory.next_number();
-        let mut ticket = Ticket {
+        let mut request = AllocRequest {
             bytes: wanted.map_or(u64::MAX, |bytes| bytes as u64),
             align: align as u64,
             huge: options.huge as u64,
@@ -92,18 +95,18 @@ impl Job {
             outcome: outcome::HEAP_FULL,
             available: core.memory.heap().largest_gap() as u64,
         };
-        let place = wanted
-            .and_then(|bytes| Heap::footprint(bytes.max(1), align))
+        let range = wanted
+            .and_then(|bytes| SymmetricHeap::footprint(bytes.max(1), align))
             .and_then(|len| Some((core.memory.heap().take(len, align)?, len)));
-        if let Some((offset, len)) = place {
-            commit(core, SYSTEM + offset, len, options, &mut ticket);
+        if let Some((offset, len)) = range {
+            commit(core, SYSTEM + offset, len, options, &mut request);
         }
-        let verdict = agree(&affair, self.rank(), &ticket);
-        match (verdict, place) {
+        let verdict = agree(&collective, self.rank(), &request);
+        match (verdict, range) {
             (Ok(()), Some((offset, footprint))) => {
                 let bytes = n * size_of::<T>();
-                if let Err(cause) = register(core, &affair, SYSTEM + offset, bytes) {
-                    // All or none: what this rank registered is given up like the memory.
+                if let Err(cause) = register(core, &collective, SYSTEM + offset, bytes) {
+                    // All or none: what this rank registered is deregistered with the memory.
                     core.transfer.unregister_block(SYSTEM + offset, bytes)?;
                     core.progress.conduit().decommit(SYSTEM + offset, footprint);
                     core.memory.heap().give(offset, footprint);
@@ -115,8 +118,8 @@ impl Job {
                 count(core);
                 Ok(Symmetric::new(block, n))
             }
-            (verdict, place) => {
-                if let Some((offset, len)) = place {
+            (verdict, range) => {
+                if let Some((offset, len)) = range {
                     core.progress.conduit().decommit(SYSTEM + offset, len);
                     core.memory.heap().give(offset, len);
                 }
@@ -125,26 +128,27 @@ impl Job {
         }
     }
 
-    /// Frees symmetric memory. Collective: the memory is given back when every rank called.
+    /// Frees symmetric memory. Collective: the memory is given back when every rank has called
+    /// this.
     ///
-    /// Clones of the handle, and pointers into the memory, are useless from then on. What this rank
-    /// has under way is waited for, as in [`fence`](Self::fence): it would reach what is allocated
-    /// there next. So may what another thread of this rank does with the memory meanwhile: that is
-    /// for the program to rule out. What is allocated there next is nobody's [own](Self::exclusive) as
-    /// long as a rank has a clone.
+    /// Clones of the handle, and pointers into the memory, are useless from then on. This waits for
+    /// operations of this rank in flight, as [`fence`](Self::fence) does, because they would reach
+    /// the next allocation there. Another thread of this rank may still access the memory in the
+    /// same way: the program must rule that out. As long as a rank has a clone, the next allocation
+    /// there cannot become [exclusive](Self::exclusive).
     ///
     /// # Errors
-    /// [`Error::Freed`] if it was freed before, [`Error::ForeignHandle`] if it is another
-    /// job's, [`Error::CollectiveMismatch`] if ranks free different allocations.
+    /// [`Error::Freed`] if the memory was freed before, [`Error::ForeignHandle`] for memory of
+    /// another job, [`Error::CollectiveMismatch`] if ranks free different allocations.
     pub fn free<T: Pod>(&self, memory: Symmetric<T>) -> Result<()> {
         progress::may_wait("free")?;
         let core = self.core();
         let block = memory.block();
         block.check_job(core.progress.id)?;
         block.check()?;
-        let affair = self.world().begin_collective(CollectiveKind::Free)?;
+        let collective = self.world().begin_collective(CollectiveKind::Free)?;
         core.transfer.finish_all()?;
-        let numbers = affair.all_gather(&block.number)?;
+        let numbers = collective.all_gather(&block.number)?;
         for (rank, number) in numbers.iter().enumerate() {
             if *number != block.number {
                 return Err(Error::CollectiveMismatch {
@@ -156,7 +160,7 @@ impl Job {
                 });
             }
         }
-        // Nobody puts into it any more: all are here, and what they had under way is over.
+        // No rank puts to the memory any more: all are here, and their operations are complete.
         block.free()?;
         core.memory.remove(memory.shared_block());
         core.transfer.unregister_block(block.offset, block.len)?;
@@ -167,18 +171,18 @@ impl Job {
             .heap()
             .give(block.offset - SYSTEM, block.footprint);
         count(core);
-        // Only now may the place be allocated anew and be written to by a peer.
-        affair.barrier()
+        // From here on the range may be allocated again and written by a peer.
+        collective.barrier()
     }
 }
 
 impl Job {
-    /// Gets real memory under elements of this rank's part of what was
-    /// [reserved](AllocOptions::reserve), which keep what they hold. Not collective.
+    /// Commits memory to elements of this rank's part of an allocation that was
+    /// [reserved](AllocOptions::reserve). The elements keep their values. Not collective.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] if the system has not so much, [`Error::OutOfBounds`], [`Error::Freed`],
-    /// [`Error::ForeignHandle`], [`Error::JobOver`].
+    /// [`Error::OutOfMemory`] if the system has not so much, [`Error::OutOfBounds`],
+    /// [`Error::Freed`], [`Error::ForeignHandle`], [`Error::JobOver`].
     pub fn commit<T: Pod>(&self, memory: &Symmetric<T>, index: usize, count: usize) -> Result<()> {
         let core = self.active()?;
         let block = memory.block();
@@ -198,29 +202,35 @@ impl Job {
     }
 }
 
-/// Registers the own part, and learns of the others', where memory is registered at allocation.
-fn register(core: &Core, affair: &JobCollective<'_>, offset: usize, bytes: usize) -> Result<()> {
-    let mut exchange = |record: &_| affair.all_gather(record);
+/// Registers the own part and learns the keys of the others, if memory is registered at its
+/// allocation.
+fn register(
+    core: &Core,
+    collective: &JobCollective<'_>,
+    offset: usize,
+    bytes: usize,
+) -> Result<()> {
+    let mut exchange = |record: &_| collective.all_gather(record);
     (core.transfer).register_block(&mut exchange, offset, bytes)
 }
 
-/// Whether every rank asked for the same and got it.
-fn agree(affair: &JobCollective<'_>, own: Rank, mine: &Ticket) -> Result<()> {
-    let tickets = affair.all_gather(mine)?;
-    for (rank, ticket) in tickets.iter().enumerate() {
-        let asks = |ticket: &Ticket| {
-            let Ticket {
+/// Checks that every rank asked for the same and got it.
+fn agree(collective: &JobCollective<'_>, own: Rank, mine: &AllocRequest) -> Result<()> {
+    let requests = collective.all_gather(mine)?;
+    for (rank, request) in requests.iter().enumerate() {
+        let asks = |request: &AllocRequest| {
+            let AllocRequest {
                 bytes,
                 align,
                 huge,
                 reserve,
                 number,
                 ..
-            } = *ticket;
+            } = *request;
             (bytes, align, huge, reserve, number)
         };
-        if asks(ticket) != asks(mine) {
-            let wants = |t: &Ticket| {
+        if asks(request) != asks(mine) {
+            let wants = |t: &AllocRequest| {
                 format!(
                     "wants {} bytes aligned to {} as allocation {}",
                     t.bytes, t.align, t.number
@@ -229,14 +239,14 @@ fn agree(affair: &JobCollective<'_>, own: Rank, mine: &Ticket) -> Result<()> {
             return Err(Error::CollectiveMismatch {
                 operation: "alloc",
                 rank: Rank(rank as u32),
-                theirs: wants(ticket),
+                theirs: wants(request),
                 own,
                 ours: wants(mine),
             });
         }
     }
-    for (rank, ticket) in tickets.iter().enumerate() {
-        let remedy = match ticket.outcome {
+    for (rank, request) in requests.iter().enumerate() {
+        let remedy = match request.outcome {
             outcome::DONE => continue,
             outcome::HEAP_FULL => "raise HYDRANT_HEAP",
             outcome::NO_MEMORY => "the system has no more",
@@ -247,16 +257,23 @@ fn agree(affair: &JobCollective<'_>, own: Rank, mine: &Ticket) -> Result<()> {
         };
         return Err(Error::OutOfMemory {
             rank: Rank(rank as u32),
-            wanted: ticket.bytes,
-            available: ticket.available,
+            wanted: request.bytes,
+            available: request.available,
             remedy,
         });
     }
     Ok(())
 }
 
-/// Gets real memory under the place, unless it comes later, and notes on the ticket how that went.
-fn commit(core: &Core, offset: usize, len: usize, options: AllocOptions, ticket: &mut Ticket) {
+/// Commits memory to the range, unless that is reserved for later. Notes the outcome on the
+/// request.
+fn commit(
+    core: &Core,
+    offset: usize,
+    len: usize,
+    options: AllocOptions,
+    request: &mut AllocRequest,
+) {
     let committed = match options.huge {
         HugePages::No if options.reserve => Ok(len),
         HugePages::No => core.progress.conduit().commit(offset, len).map(|()| len),
@@ -269,23 +286,23 @@ fn commit(core: &Core, offset: usize, len: usize, options: AllocOptions, ticket:
     };
     match committed {
         Ok(there) if there < len => {
-            ticket.outcome = outcome::NO_HUGE;
-            ticket.available = there as u64;
+            request.outcome = outcome::NO_HUGE;
+            request.available = there as u64;
         }
-        Ok(_) => ticket.outcome = outcome::DONE,
+        Ok(_) => request.outcome = outcome::DONE,
         Err(hydrant_conduit::Error::OutOfMemory { available, .. }) => {
-            ticket.outcome = outcome::NO_MEMORY;
-            ticket.available = available;
+            request.outcome = outcome::NO_MEMORY;
+            request.available = available;
         }
         Err(cause) => {
             tracing::error!(%cause, "memory could not be committed");
-            ticket.outcome = outcome::FAILED;
-            ticket.available = 0;
+            request.outcome = outcome::FAILED;
+            request.available = 0;
         }
     }
 }
 
-/// Brings the counters of memory up to date.
+/// Updates the counters of memory.
 fn count(core: &Core) {
     let (used, peak) = core.memory.heap().usage();
     core.progress.tally.set(Count::HeapBytes, used as u64);

@@ -3,8 +3,8 @@
 use super::Job;
 use crate::{Begun, Blocks, Op, Pod, Rank, Reducible, Result, Team, TeamRank};
 
-/// Methods that hand on to the world's of the same name, or of the one after `=>`. A root, which is
-/// in brackets, has the same number there.
+/// Makes methods that call the method of the same name on the world team, or the one after `=>`. A
+/// root, in brackets, has the same number there.
 macro_rules! on_world {
     ($($(#[$meta:meta])* fn $name:ident $(=> $to:ident)? $(<$T:ident: $($bound:path)|+>)?
        ($([$root:ident: Rank],)? $($arg:ident: $type:ty),*) -> $result:ty;)+) => {
@@ -13,7 +13,7 @@ macro_rules! on_world {
             #[doc = concat!("\n\nSee [`Team::", on_world!(@name $name $($to)?), "`].")]
             ///
             /// # Errors
-            /// As there.
+            /// As the method of the team.
             $(#[doc = concat!(
                 "A `", stringify!($root), "` that the job does not have is ",
                 "[`Error::RankOutOfRange`](crate::Error::RankOutOfRange).",
@@ -35,44 +35,43 @@ on_world! {
     fn barrier() -> Result<()>;
     /// Waits for every rank, and checks that all give the same name.
     fn barrier_named(name: u64) -> Result<()>;
-    /// Says that this rank has come to a barrier.
+    /// Notifies all ranks that this rank has come to a barrier.
     fn barrier_notify => notify(name: Option<u64>) -> Result<()>;
-    /// Waits until every rank has come to the barrier notified.
+    /// Waits until every rank has come to the notified barrier.
     fn barrier_wait => wait(name: Option<u64>) -> Result<()>;
     /// Brings the elements of `root` to every rank.
     fn broadcast<T: Pod>([root: Rank], data: &mut [T]) -> Result<()>;
-    /// What every rank gave, by rank, at `root`.
+    /// Gathers the elements of every rank at `root`, in the order of ranks.
     fn gather<T: Pod>([root: Rank], mine: &[T]) -> Result<Option<Vec<T>>>;
-    /// What every rank gave, by rank, at `root`, into a buffer.
+    /// Gathers the elements of every rank into a buffer of `root`, in the order of ranks.
     fn gather_into<T: Pod>([root: Rank], mine: &[T], into: Option<&mut [T]>) -> Result<()>;
-    /// What every rank gave, in blocks of any length, at `root`, into a buffer.
+    /// Gathers blocks of any length from every rank into a buffer of `root`.
     fn gather_v_into<T: Pod>([root: Rank], mine: &[T], into: Option<(&mut [T], Blocks<'_>)>)
         -> Result<()>;
-    /// What every rank gave, by rank.
+    /// Gathers the elements of every rank at all, in the order of ranks.
     fn all_gather<T: Pod>(mine: &[T]) -> Result<Vec<T>>;
-    /// What every rank gave, by rank, into a buffer.
+    /// Gathers the elements of every rank into a buffer, in the order of ranks.
     fn all_gather_into<T: Pod>(mine: &[T], into: &mut [T]) -> Result<()>;
-    /// What every rank gave, by rank, in the buffer it gave it in.
+    /// Gathers the elements of every rank in the buffer that holds this rank's elements.
     fn all_gather_in_place<T: Pod>(data: &mut [T]) -> Result<()>;
-    /// What every rank gave, in blocks of any length, into a buffer.
+    /// Gathers blocks of any length from every rank into a buffer.
     fn all_gather_v_into<T: Pod>(mine: &[T], into: &mut [T], blocks: Blocks<'_>) -> Result<()>;
-    /// What every rank gave, in blocks of any length, in the buffer it gave it in.
+    /// Gathers blocks of any length from every rank in the buffer that holds this rank's block.
     fn all_gather_v_in_place<T: Pod>(data: &mut [T], blocks: Blocks<'_>) -> Result<()>;
-    /// Gives each rank its part of what `root` has.
+    /// Gives each rank its part of the elements of `root`.
     fn scatter<T: Pod>([root: Rank], all: Option<&[T]>, mine: &mut [T]) -> Result<()>;
-    /// Gives each rank its block of what `root` has; of any length.
+    /// Gives each rank its block of the elements of `root`; blocks of any length.
     fn scatter_v<T: Pod>([root: Rank], all: Option<(&[T], Blocks<'_>)>, mine: &mut [T])
         -> Result<()>;
-    /// Gives each rank its part of what this one has, and gets from each.
+    /// Gives each rank its part of this rank's elements, and gets a part from each.
     fn all_to_all<T: Pod>(parts: &[T]) -> Result<Vec<T>>;
-    /// Gives each rank its part of what this one has, and gets from each, into a buffer.
+    /// As [`all_to_all`](Self::all_to_all), into a buffer.
     fn all_to_all_into<T: Pod>(parts: &[T], into: &mut [T]) -> Result<()>;
-    /// Gives each rank its part of what this one has, and gets from each, in the same buffer.
+    /// As [`all_to_all`](Self::all_to_all), in the same buffer.
     fn all_to_all_in_place<T: Pod>(data: &mut [T]) -> Result<()>;
-    /// Gives each rank its part of what this one has, and gets from each; of any length.
+    /// As [`all_to_all`](Self::all_to_all), with parts of any length.
     fn all_to_all_v<T: Pod>(parts: &[Vec<T>]) -> Result<Vec<Vec<T>>>;
-    /// Gives each rank its block of what this one has, and gets from each; of any length, in flat
-    /// buffers.
+    /// As [`all_to_all`](Self::all_to_all), with blocks of any length in flat buffers.
     fn all_to_all_v_into<T: Pod>(from: &[T], from_blocks: Blocks<'_>, into: &mut [T],
         into_blocks: Blocks<'_>) -> Result<()>;
     /// Reduces the ranks' elements to `root`.
@@ -80,9 +79,9 @@ on_world! {
     /// Reduces the ranks' elements to `root` by a function.
     fn reduce_with<T: Pod>([root: Rank], mine: &[T], combine: impl Fn(T, T) -> T)
         -> Result<Option<Vec<T>>>;
-    /// Reduces the ranks' elements to `root`, in the place of its own.
+    /// Reduces the ranks' elements to `root`, into the buffer of its own elements.
     fn reduce_in_place<T: Reducible>([root: Rank], data: &mut [T], op: Op) -> Result<()>;
-    /// Reduces the ranks' elements to `root` by a function, in the place of its own.
+    /// Reduces the ranks' elements to `root` by a function, into the buffer of its own elements.
     fn reduce_in_place_with<T: Pod>([root: Rank], data: &mut [T], combine: impl Fn(T, T) -> T)
         -> Result<()>;
     /// Reduces the ranks' elements, and gives each rank its part.
@@ -90,10 +89,11 @@ on_world! {
     /// Reduces the ranks' elements by a function, and gives each rank its part.
     fn reduce_scatter_with<T: Pod>(data: &[T], mine: &mut [T], combine: impl Fn(T, T) -> T)
         -> Result<()>;
-    /// Reduces the ranks' elements, and gives each rank its part; of any length.
+    /// Reduces the ranks' elements, and gives each rank its part; parts of any length.
     fn reduce_scatter_v<T: Reducible>(data: &[T], counts: &[usize], mine: &mut [T], op: Op)
         -> Result<()>;
-    /// Reduces the ranks' elements by a function, and gives each rank its part; of any length.
+    /// Reduces the ranks' elements by a function, and gives each rank its part; parts of any
+    /// length.
     fn reduce_scatter_v_with<T: Pod>(data: &[T], counts: &[usize], mine: &mut [T],
         combine: impl Fn(T, T) -> T) -> Result<()>;
     /// Reduces the ranks' elements on every rank.
@@ -115,33 +115,33 @@ on_world! {
     fn barrier_named_nb(name: u64) -> Result<Begun<()>>;
     /// Begins to bring the elements of `root` to every rank.
     fn broadcast_nb<T: Pod | Send | Sync>([root: Rank], data: Vec<T>) -> Result<Begun<Vec<T>>>;
-    /// Begins to bring what every rank gave, by rank, to `root`; `None` elsewhere.
+    /// Begins to gather the elements of every rank at `root`; `None` elsewhere.
     fn gather_nb<T: Pod | Send | Sync>([root: Rank], mine: Vec<T>) -> Result<Begun<Option<Vec<T>>>>;
-    /// Begins to bring what every rank gave to its block of a buffer of `root`, which gets it back.
+    /// Begins to gather blocks into a buffer of `root`, which gets the buffer back.
     fn gather_v_into_nb<T: Pod | Send | Sync>([root: Rank], mine: Vec<T>, into: Option<(Vec<T>,
         Blocks<'_>)>)
         -> Result<Begun<Option<Vec<T>>>>;
-    /// Begins to bring what every rank gave, by rank, to all.
+    /// Begins to gather the elements of every rank at all, in the order of ranks.
     fn all_gather_nb<T: Pod | Send | Sync>(mine: Vec<T>) -> Result<Begun<Vec<T>>>;
-    /// As [`all_gather_nb`](Self::all_gather_nb), in the buffer in which this rank's elements are in
+    /// As [`all_gather_nb`](Self::all_gather_nb), in the buffer that holds this rank's elements in
     /// their place.
     fn all_gather_in_place_nb<T: Pod | Send | Sync>(data: Vec<T>) -> Result<Begun<Vec<T>>>;
-    /// Begins to bring what every rank gave to its block of `into`, on all.
+    /// Begins to gather blocks into `into`, on all ranks.
     fn all_gather_v_into_nb<T: Pod | Send | Sync>(mine: Vec<T>, into: Vec<T>, blocks: Blocks<'_>)
         -> Result<Begun<Vec<T>>>;
-    /// As [`all_gather_v_into_nb`](Self::all_gather_v_into_nb), in the buffer in which this rank's
-    /// block is in its place.
+    /// As [`all_gather_v_into_nb`](Self::all_gather_v_into_nb), in the buffer that holds this
+    /// rank's block in its place.
     fn all_gather_v_in_place_nb<T: Pod | Send | Sync>(data: Vec<T>, blocks: Blocks<'_>)
         -> Result<Begun<Vec<T>>>;
-    /// Begins to give each rank its part of what `root` has: as many elements as `mine` holds, in
-    /// their place.
+    /// Begins to give each rank its part of the elements of `root`: as many elements as `mine`
+    /// holds, into `mine`.
     fn scatter_nb<T: Pod | Send | Sync>([root: Rank], all: Option<Vec<T>>, mine: Vec<T>)
         -> Result<Begun<Vec<T>>>;
-    /// Begins to give each rank its block of what `root` has, in the place of `mine`.
+    /// Begins to give each rank its block of the elements of `root`, into `mine`.
     fn scatter_v_nb<T: Pod | Send | Sync>([root: Rank], all: Option<(Vec<T>, Blocks<'_>)>,
         mine: Vec<T>)
         -> Result<Begun<Vec<T>>>;
-    /// Begins to give each rank its part of what this one has, and to get from each.
+    /// Begins to give each rank its part of this rank's elements, and to get a part from each.
     fn all_to_all_nb<T: Pod | Send | Sync>(parts: Vec<T>) -> Result<Begun<Vec<T>>>;
     /// As [`all_to_all_nb`](Self::all_to_all_nb), with parts of any length.
     fn all_to_all_v_nb<T: Pod | Send | Sync>(parts: Vec<Vec<T>>) -> Result<Begun<Vec<Vec<T>>>>;
@@ -156,7 +156,7 @@ on_world! {
     fn reduce_with_nb<T: Pod | Send | Sync>([root: Rank], mine: Vec<T>, combine: impl Fn(T,
         T) -> T + Send + Sync + 'static)
         -> Result<Begun<Option<Vec<T>>>>;
-    /// As [`reduce_nb`](Self::reduce_nb), with the result in the place of what the root gave.
+    /// As [`reduce_nb`](Self::reduce_nb), with the result in the root's buffer.
     fn reduce_in_place_nb<T: Reducible | Send | Sync>([root: Rank], data: Vec<T>, op: Op)
         -> Result<Begun<Vec<T>>>;
     /// As [`reduce_in_place_nb`](Self::reduce_in_place_nb), by a function.
@@ -169,8 +169,8 @@ on_world! {
     fn all_reduce_with_nb<T: Pod | Send | Sync>(data: Vec<T>, combine: impl Fn(T,
         T) -> T + Send + Sync + 'static)
         -> Result<Begun<Vec<T>>>;
-    /// Begins to reduce the ranks' elements, index by index, and to give each rank its part, in the
-    /// place of `mine`.
+    /// Begins to reduce the ranks' elements, index by index, and to give each rank its part, into
+    /// `mine`.
     fn reduce_scatter_nb<T: Reducible | Send | Sync>(data: Vec<T>, mine: Vec<T>, op: Op)
         -> Result<Begun<Vec<T>>>;
     /// As [`reduce_scatter_nb`](Self::reduce_scatter_nb), by a function.

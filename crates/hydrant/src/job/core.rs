@@ -1,4 +1,4 @@
-//! What a job is composed of, at one rank.
+//! The rooms of a job at one rank.
 
 use std::{
     hash::BuildHasher,
@@ -15,7 +15,7 @@ use hydrant_launch::Bootstrap;
 use parking_lot::Mutex;
 use rustc_hash::FxBuildHasher;
 
-use super::ending::{End, Leaving};
+use super::ending::{EndKind, Leaving};
 use crate::{
     Error, Result, Settings, Team,
     atomics::{AtomicsExecutor, ByMessage},
@@ -31,39 +31,40 @@ use crate::{
     two_sided::TwoSided,
 };
 
-/// The most rounds in which what is in flight is completed at the end. Functions and handlers may go on communicating
-/// with each other for ever.
+/// The most rounds in which operations in flight are completed at the end. Functions and handlers
+/// may communicate with each other forever.
 const ROUNDS: u32 = 64;
 
-/// The time for which a call of a function that only waits is waited for at the end, while nothing else happens.
+/// How long the end of the job waits for the call of a function that only waits, while nothing else
+/// happens.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// The rooms of a job, from the ground up. Only [jobs](super::Job) keep it: when the last of them
-/// goes, this rank leaves, if it has not left before.
+/// The rooms of a job, from the ground up. Only [jobs](super::Job) keep it alive. When the last of
+/// them is dropped, this rank leaves unless it has left before.
 pub(crate) struct Core {
     pub(crate) progress: Arc<Progress>,
     pub(crate) transfer: Arc<Transfer>,
-    /// What foresees which memory is used, by that strategy.
+    /// Predicts the uses of memory, under the strategy `foresight`.
     pub(crate) foreseeing: Option<Arc<Foreseeing>>,
-    /// The same, as the handles of memory use it, which do not keep it.
+    /// The transfer room for handles of memory, which do not keep it alive.
     _handed_out: StripedArc<Transfer>,
     weak: StripedWeak<Transfer>,
     pub(crate) messages: Arc<Messages>,
     pub(crate) two_sided: Arc<TwoSided>,
     pub(crate) memory: Arc<Registry>,
-    /// Who changes words of 64 bits: the same at every rank.
+    /// The executor of changes of 64-bit words, the same at every rank.
     pub(crate) atomics: AtomicsExecutor,
     /// The team of all ranks.
     pub(crate) world: Team,
     pub(crate) settings: Settings,
     bootstrap: Arc<Mutex<Box<dyn Bootstrap>>>,
-    /// How this rank leaves; taken by who does it.
+    /// The means to leave; taken by the thread that leaves.
     leaving: Mutex<Option<Leaving>>,
 }
 
 impl Core {
-    /// Composes the rooms, each of which gets those below it and hands in to them what they tell it,
-    /// and begins to answer peers.
+    /// Composes the rooms, and begins to answer peers. Each room gets the rooms below it, and hands
+    /// in to them the traits by which they call it.
     pub(crate) fn start(
         conduit: Box<dyn Conduit>,
         mut bootstrap: Box<dyn Bootstrap>,
@@ -72,7 +73,7 @@ impl Core {
         let atomics = AtomicsExecutor::choose(&settings, conduit.caps())?;
         let setup = Setup::new(&*conduit, &settings, atomics != AtomicsExecutor::Processors)?;
         if let Some(setup) = &setup {
-            setup.tell(&mut *bootstrap)?;
+            setup.publish_segment(&mut *bootstrap)?;
         }
         let id = agree(&mut *bootstrap, &settings, atomics)?;
         let bootstrap = Arc::new(Mutex::new(bootstrap));
@@ -100,7 +101,7 @@ impl Core {
         let world = Team::world(&transfer)?;
         leaving.start_service(&settings)?;
         let foreseeing = Foreseeing::start(&transfer, &settings.foresight);
-        leaving.end_foreseeing(foreseeing.clone());
+        leaving.set_foreseeing(foreseeing.clone());
         Ok(Arc::new(Self {
             world,
             leaving: Mutex::new(Some(leaving)),
@@ -124,32 +125,34 @@ impl Core {
     /// As [`Job::finalize`](crate::Job::finalize). The job goes on then.
     pub(super) fn come_to_end(&self) -> Result<()> {
         let at_end = self.world.come_to_end()?;
-        let came = Coming::begin(self)?;
+        let announced = ComingToEnd::begin(self)?;
         let mut before = self.stillness();
-        // Waiters for something that only this program does are told by now. After this meeting no program begins
-        // anything, but functions and handlers may.
+        // By now, waiters for something that only this program does know of its end. After this
+        // meeting no program begins anything, but functions and handlers may.
         at_end.meet()?;
-        self.two_sided.all_have_come();
+        self.two_sided.note_all_ended();
         for _ in 0..ROUNDS {
             self.complete()?;
             let now = self.stillness();
             let is_still = now.is_some() && now == before;
             before = now;
-            // All were still at the moment between two meetings: nothing was in flight in the job then.
+            // All ranks were still at the moment between two meetings, so nothing was in flight in
+            // the job then.
             if at_end.is_so_everywhere(is_still)? {
                 break;
             }
         }
         // Every message of every rank has been handled.
         self.two_sided.finish_received()?;
-        came.done();
+        announced.done();
         Ok(())
     }
 
-    /// Completes what is in flight at this rank. A call of a function that only waits is waited for [so long](SILENCE).
+    /// Completes what is in flight at this rank. It waits for a call of a function that only waits
+    /// at most [so long](SILENCE).
     fn complete(&self) -> Result<()> {
         let (progress, calls) = (&self.progress, self.messages.calls());
-        calls.begin_all(progress)?;
+        calls.wait_until_begun(progress)?;
         self.two_sided.finish_all()?;
         self.transfer.finish_all()?;
         progress.wait_all_handled()?;
@@ -158,16 +161,17 @@ impl Core {
         calls.finish_all_within(progress, SILENCE)
     }
 
-    /// The requests that this rank has handled and called so far, if nothing is in flight at it but calls and tasks that wait.
+    /// Returns the requests that this rank has handled and the calls that it has made, if nothing
+    /// is in flight here but calls and tasks that wait.
     fn stillness(&self) -> Option<[u64; 4]> {
-        let (made, wanted) = self.messages.calls().made_and_wanted();
+        let (made, wanted) = self.messages.calls().counts();
         let counters = self.progress.tally.snapshot();
         let is_still = self.progress.is_still() && self.two_sided.is_idle();
         is_still.then_some([counters.handled, counters.replies, made, wanted as u64])
     }
 
     /// Leaves the job, once.
-    pub(super) fn leave(&self, end: End) {
+    pub(super) fn leave(&self, end: EndKind) {
         if self.progress.is_forked() {
             return;
         }
@@ -177,7 +181,7 @@ impl Core {
         }
     }
 
-    /// How the job reaches its symmetric memory.
+    /// Returns the means by which the job reaches its symmetric memory.
     pub(crate) fn reach(&self) -> Reach<'_> {
         Reach {
             transfer: &self.transfer,
@@ -207,7 +211,7 @@ impl Core {
 }
 
 impl Core {
-    /// Keeps everything for good, in a forked child. Only the parent may end it: the child lacks the parent's
+    /// Leaks everything in a forked child. Only the parent may end it: the child lacks the parent's
     /// threads, and lacks its registrations or shares them.
     fn leak(&mut self) {
         mem::forget(self.leaving.get_mut().take());
@@ -223,19 +227,20 @@ impl Core {
     }
 }
 
-/// A program that has come to its end. Dropped before it is [done](Self::done), it lets the program go on.
-struct Coming<'a> {
+/// Announces that the program has come to its end. If it is dropped before [`done`](Self::done), it
+/// withdraws the announcement.
+struct ComingToEnd<'a> {
     core: &'a Core,
 }
 
-impl<'a> Coming<'a> {
+impl<'a> ComingToEnd<'a> {
     fn begin(core: &'a Core) -> Result<Self> {
-        let coming = Self { core };
+        let announced = Self { core };
         core.two_sided.come_to_end()?;
         // In this order, so that the news overtakes no message.
         core.progress.wait_all_handled()?;
         core.progress.conduit().come_to_end(true);
-        Ok(coming)
+        Ok(announced)
     }
 
     fn done(self) {
@@ -243,7 +248,7 @@ impl<'a> Coming<'a> {
     }
 }
 
-impl Drop for Coming<'_> {
+impl Drop for ComingToEnd<'_> {
     fn drop(&mut self) {
         if self.core.progress.is_forked() {
             return;
@@ -259,13 +264,13 @@ impl Drop for Core {
             return self.leak();
         }
         if let Some(leaving) = self.leaving.get_mut().take() {
-            leaving.give_up();
+            leaving.leave_unfinalized();
         }
     }
 }
 
-/// Rank 0 announces the job's number, which all ranks use, and the way of atomic operations. All ranks must have
-/// found the same way, because a word is changed in one way.
+/// Agrees on the number of the job and on the executor of atomic operations. Rank 0 announces both.
+/// All ranks must have found the same executor, because a word is changed by one executor.
 fn agree(
     bootstrap: &mut dyn Bootstrap,
     settings: &Settings,
@@ -293,21 +298,19 @@ fn agree(
     Ok(u64::from_le_bytes(id))
 }
 
-/// The number of a new job, at random. In virtual time a program and a seed give one result, so the seed and the
-/// number of earlier virtual jobs of this process determine it. Never zero, which a zeroed pointer would name.
+/// Draws the number of a new job at random. In virtual time, a program and a seed give one result.
+/// So there the seed and the number of earlier virtual jobs of this process determine it. The
+/// number is never zero, which a zeroed pointer would name.
 fn number(settings: &Settings) -> Result<u64> {
     static VIRTUAL: AtomicU64 = AtomicU64::new(0);
-    let number = match settings.conduit.is_virtual() {
-        true => {
-            let before = VIRTUAL.fetch_add(1, Relaxed);
-            FxBuildHasher.hash_one((settings.sim_seed, before))
-        }
-        false => {
-            let mut drawn = [0; 8];
-            rustix::rand::getrandom(&mut drawn[..], rustix::rand::GetRandomFlags::empty())
-                .map_err(std::io::Error::from)?;
-            u64::from_le_bytes(drawn)
-        }
+    let number = if settings.conduit.is_virtual() {
+        let before = VIRTUAL.fetch_add(1, Relaxed);
+        FxBuildHasher.hash_one((settings.sim_seed, before))
+    } else {
+        let mut drawn = [0; 8];
+        rustix::rand::getrandom(&mut drawn[..], rustix::rand::GetRandomFlags::empty())
+            .map_err(std::io::Error::from)?;
+        u64::from_le_bytes(drawn)
     };
     Ok(number | 1)
 }

@@ -1,4 +1,4 @@
-//! How a rank leaves.
+//! The end of a rank: it leaves the job.
 
 use std::{
     io::{self, Write},
@@ -20,19 +20,19 @@ use crate::{
     two_sided::TwoSided,
 };
 
-/// How a rank came to its end.
+/// The ways in which a rank comes to its end.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
-    /// Every rank got here.
+pub(super) enum EndKind {
+    /// Every rank came to the end.
     Orderly,
-    /// By a failure of its own.
+    /// This rank failed.
     Failed,
-    /// For the loss of another rank, whose end decides the job's status. The launcher may see
-    /// that one later: a killed process is felt as soon as its memory goes.
-    Bereft,
+    /// Another rank was lost, whose end decides the job's status. The launcher may see that end
+    /// later, because the memory of a killed process goes first.
+    LostPeer,
 }
 
-/// What is to be done when a rank leaves, and with what.
+/// Holds what a rank needs to leave.
 pub(super) struct Leaving {
     progress: Arc<Progress>,
     transfer: Arc<Transfer>,
@@ -42,7 +42,7 @@ pub(super) struct Leaving {
     bootstrap: Arc<Mutex<Box<dyn Bootstrap>>>,
     service: Option<JoinHandle<()>>,
     foreseeing: Option<Arc<Foreseeing>>,
-    /// Whether to print the counters.
+    /// True if the counters are printed.
     counters: bool,
 }
 
@@ -70,7 +70,7 @@ impl Leaving {
         }
     }
 
-    /// Starts the service thread, where there is to be one.
+    /// Starts the service thread, if there is to be one.
     pub(super) fn start_service(&mut self, settings: &Settings) -> Result<()> {
         if settings.service && !self.progress.virtual_time {
             self.service = Some(progress::start_service(&self.progress, settings)?);
@@ -78,14 +78,14 @@ impl Leaving {
         Ok(())
     }
 
-    /// What is to be ended with the job, if it foresees.
-    pub(super) fn end_foreseeing(&mut self, foreseeing: Option<Arc<Foreseeing>>) {
+    /// Sets the predictor of uses that is stopped at the end.
+    pub(super) fn set_foreseeing(&mut self, foreseeing: Option<Arc<Foreseeing>>) {
         self.foreseeing = foreseeing;
     }
 
-    /// Tells the peers and the launcher, stops the service thread, and makes every handle that
-    /// is left useless.
-    pub(super) fn leave(self, end: End) {
+    /// Stops the service thread, closes the rooms so that remaining handles fail, and tells the
+    /// peers and the launcher.
+    pub(super) fn leave(self, end: EndKind) {
         let progress = &self.progress;
         progress.stop();
         if let Some(service) = self.service
@@ -103,20 +103,20 @@ impl Leaving {
         self.transfer.wake_tasks();
         progress.advance_errands();
         progress.close();
-        // Before the peers hear of it and fail, too. Only our own launcher uses this.
+        // Before the peers hear of it and fail too. Only Hydrant's own launcher reads this.
         let _ = match end {
-            End::Orderly => Ok(()),
-            End::Failed => (self.bootstrap.lock()).put(hydrant_launch::FAILING, b"1"),
-            End::Bereft => (self.bootstrap.lock()).put(hydrant_launch::BEREFT, b"1"),
+            EndKind::Orderly => Ok(()),
+            EndKind::Failed => (self.bootstrap.lock()).put(hydrant_launch::FAILING, b"1"),
+            EndKind::LostPeer => (self.bootstrap.lock()).put(hydrant_launch::BEREFT, b"1"),
         };
-        progress.conduit().leave(end == End::Orderly);
-        if end == End::Orderly
+        progress.conduit().leave(end == EndKind::Orderly);
+        if end == EndKind::Orderly
             && let Err(cause) = self.bootstrap.lock().finalize()
         {
-            tracing::warn!(%cause, "the launcher did not take the goodbye");
+            tracing::warn!(%cause, "the launcher was not told of the end");
         }
         if let Some(impossible) = (self.transfer.registration()).and_then(|it| it.impossible()) {
-            let words = last_words(progress.rank, impossible);
+            let words = bug_report(progress.rank, impossible);
             let _ = io::stderr().write_all(words.as_bytes());
         }
         if self.counters {
@@ -125,17 +125,18 @@ impl Leaving {
                 progress.rank,
                 progress.tally.snapshot()
             );
-            // Nobody may read it, which is no reason to panic.
+            // Nobody may read stderr, which is no reason to panic.
             let _ = io::stderr().write_all(counters.as_bytes());
         }
     }
 
-    /// Leaves because nothing of the program holds the job any more, though it has not ended.
-    pub(super) fn give_up(self) {
+    /// Leaves because the last handle was dropped before the job was finalized.
+    pub(super) fn leave_unfinalized(self) {
         let lost = self.progress.check_all_present().is_err();
-        let end = match lost && !self.progress.is_lost_itself() {
-            true => End::Bereft,
-            false => End::Failed,
+        let end = if lost && !self.progress.is_lost_itself() {
+            EndKind::LostPeer
+        } else {
+            EndKind::Failed
         };
         let rank = self.progress.rank;
         tracing::warn!(%rank, "the job was dropped before it was finalized");
@@ -150,10 +151,10 @@ impl Leaving {
     }
 }
 
-/// A rank's report, at its end, of a bug that it survived.
-fn last_words(rank: Rank, impossible: Impossible) -> String {
+/// Returns a rank's report of a bug that it survived.
+fn bug_report(rank: Rank, impossible: Impossible) -> String {
     format!(
-        "hydrant: rank {rank}: {impossible}; steps were left undone, and memory may stay registered: this is a bug of \
+        "hydrant: rank {rank}: {impossible}; steps were skipped, and memory may stay registered: this is a bug of \
          Hydrant, please report it\n"
     )
 }
@@ -166,7 +167,7 @@ mod tests {
     use crate::{ConduitKind, Job};
 
     #[test]
-    fn a_bug_that_was_lived_through_is_counted_and_named() {
+    fn a_survived_bug_is_counted_and_reported() {
         let builder = Job::builder().expect("the settings are valid");
         let builder = builder.conduit(ConduitKind::Sim("myrinet-gm".to_owned()));
         let ends = builder.run_local(1, |job| {
@@ -176,20 +177,20 @@ mod tests {
                 (None, 0)
             );
             for _ in 0..2 {
-                // Debug builds stop at such a bug.
+                // Debug builds panic at such a bug.
                 let step = || registration.step(&[], |engine, out| engine.deregistered(77, out));
                 let _ = catch_unwind(AssertUnwindSafe(step));
             }
             registration.step(&[], |_, _| {});
             assert_eq!(job.counters().impossible, 2);
-            let met = registration.impossible().expect("it met something");
-            Ok(last_words(job.rank(), met))
+            let met = registration.impossible().expect("the engine met one");
+            Ok(bug_report(job.rank(), met))
         });
         let said = ends
             .into_iter()
             .next()
             .expect("one rank")
-            .expect("it lives on");
+            .expect("the rank survives");
         assert!(
             said.contains("rank 0") && said.contains("2 times"),
             "{said}"

@@ -1,6 +1,6 @@
-//! Symmetric memory that changes hands: from all ranks to each its part, and back.
+//! Hands symmetric memory over: from all ranks to each its own part, and back.
 
-#![allow(unsafe_code)] // vouches that no peer reaches what is exclusive
+#![allow(unsafe_code)] // knows that no peer reaches exclusive memory
 
 use std::sync::Arc;
 
@@ -10,23 +10,23 @@ use crate::{
     collective::{CollectiveKind, JobCollective},
 };
 
-/// What each rank tells the others of memory that is to change hands.
+/// The request of each rank to hand memory over, which all ranks compare.
 #[derive(Clone, Copy, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-struct Ticket {
-    /// The allocation's number.
+struct HandoverRequest {
+    /// The number of the allocation.
     number: u64,
-    /// 1 if something else at the rank may use it, or it cannot be a slice there.
+    /// 1 if other code at the rank may use the memory, or if it cannot be a slice there.
     kept: u64,
 }
 
 impl Job {
-    /// Makes each rank's part of `memory` its own for a phase in which nobody reaches another's:
-    /// a slice to compute on, halo cells included, without a copy and without a barrier's doubt.
+    /// Makes each rank's part of `memory` exclusive for a phase in which no rank reaches another's
+    /// part. The part becomes a slice to compute on, with its halo cells, without a copy.
     /// [`share`](Self::share) ends the phase. Collective.
     ///
-    /// Each rank gives its only handle. What it has under way with it is completed first; pointers
-    /// into the memory are [`Error::Freed`] meanwhile.
+    /// Each rank gives its only handle. Its operations in flight on the memory are completed first.
+    /// Meanwhile pointers into the memory are [`Error::Freed`].
     ///
     /// ```
     /// # fn main() -> hydrant::Result<()> {
@@ -48,29 +48,31 @@ impl Job {
     /// ```
     ///
     /// # Errors
-    /// With the handle, at every rank: [`Error::HandleInUse`] if some rank has another one, or one to
-    /// freed memory that lay in its place, or uses a pointer into the memory in another thread;
-    /// [`Error::Misaligned`] for elements aligned to more than the segments are;
-    /// [`Error::CollectiveMismatch`] if ranks give different memory. And
-    /// [`Error::Freed`], [`Error::ForeignHandle`], [`Error::InHandler`], [`Error::OutOfTurn`],
-    /// [`Error::JobOver`], [`Error::PeerLost`].
+    /// Every rank gets the error and its handle back:
+    ///
+    /// - [`Error::HandleInUse`] if a rank has another handle, or one to freed memory in the same
+    ///   range, or uses a pointer into the memory in another thread.
+    /// - [`Error::Misaligned`] for elements that need a larger alignment than segments have.
+    /// - [`Error::CollectiveMismatch`] if ranks give different memory.
+    /// - [`Error::Freed`], [`Error::ForeignHandle`], [`Error::InHandler`], [`Error::OutOfTurn`],
+    ///   [`Error::JobOver`], [`Error::PeerLost`].
     pub fn exclusive<T: Pod>(
         &self,
         memory: Symmetric<T>,
     ) -> Result<Exclusive<T>, Refused<Symmetric<T>>> {
         let len = memory.len();
-        let affair = match self.affair_of(&memory, CollectiveKind::Exclusive) {
-            Ok(affair) => affair,
+        let collective = match self.begin_handover(&memory, CollectiveKind::Exclusive) {
+            Ok(collective) => collective,
             Err(cause) => return Err(refused(memory, cause)),
         };
         let start = memory.local_start();
         let mut block = memory.into_block();
         let core = self.core();
         core.memory.hide(block.number);
-        // Tasks of the job's own, as of a put with a signal, have handles until they are over.
+        // The job's own tasks, such as a put with a signal, have handles until they end.
         let finished = core.transfer.finish_all();
-        // From here on who has no handle gets none, so that one that is the only one stays it.
-        let ticket = Ticket {
+        // From here on no new handle can be made, so an only handle stays the only one.
+        let request = HandoverRequest {
             number: block.number,
             kept: u64::from(
                 Arc::get_mut(&mut block).is_none()
@@ -78,10 +80,10 @@ impl Job {
                     || start.is_err(),
             ),
         };
-        // Another thread may have begun something by a pointer that led there before.
+        // Another thread may have begun an operation earlier, by a pointer into the memory.
         let agreed = finished
             .and_then(|()| core.transfer.finish_all())
-            .and_then(|()| agree(&affair, self.rank(), &ticket, "exclusive"));
+            .and_then(|()| agree(&collective, self.rank(), &request, "exclusive"));
         let start = match (start, agreed) {
             (Ok(start), Ok(())) => start,
             (start, agreed) => {
@@ -90,19 +92,19 @@ impl Job {
                 return Err(refused(Symmetric::new(block, len), cause));
             }
         };
-        // What a peer asked for in vain is not done from here on, if it is on its way still.
+        // From here on, late requests of peers for work in the part are refused.
         core.memory.close_part(block.number);
-        // Whoever has not agreed has a handle, and comes here not at all; whoever has comes through
-        // only if all do, and has none if not.
-        if let Err(cause) = affair.barrier() {
+        // A rank that has not agreed keeps its handle and never comes to this barrier. So the
+        // barrier completes only if all ranks have agreed. If it fails, no rank has a handle.
+        if let Err(cause) = collective.barrier() {
             return Err(Refused {
                 memory: None,
                 cause,
             });
         }
-        // SAFETY: 1. It is this part's start, which was found to be aligned. 2. Every rank has given
-        // its only handle, resolves no pointer into the memory, and had completed what it began with
-        // it before it agreed.
+        // SAFETY: 1. `start` is the start of the own part, and is aligned, as `local_start` checked.
+        // 2. Every rank has given its only handle, resolves no pointer into the memory, and had
+        // completed its operations on it before it agreed.
         Ok(unsafe { Exclusive::new(block, start, len) })
     }
 
@@ -110,8 +112,8 @@ impl Job {
     /// again, and sees what its owner wrote. Collective.
     ///
     /// # Errors
-    /// With the handle, at every rank: [`Error::CollectiveMismatch`] if ranks give different memory.
-    /// And [`Error::ForeignHandle`], [`Error::InHandler`], [`Error::OutOfTurn`],
+    /// Every rank gets the error and its handle back: [`Error::CollectiveMismatch`] if ranks give
+    /// different memory; [`Error::ForeignHandle`], [`Error::InHandler`], [`Error::OutOfTurn`],
     /// [`Error::JobOver`], [`Error::PeerLost`].
     pub fn share<T: Pod>(
         &self,
@@ -119,21 +121,21 @@ impl Job {
     ) -> Result<Symmetric<T>, Refused<Exclusive<T>>> {
         let agreed = (memory.block().check_job(self.progress().id))
             .and_then(|()| self.world().begin_collective(CollectiveKind::Share))
-            .and_then(|affair| {
-                let ticket = Ticket {
+            .and_then(|collective| {
+                let request = HandoverRequest {
                     number: memory.block().number,
                     kept: 0,
                 };
-                agree(&affair, self.rank(), &ticket, "share").map(|()| affair)
+                agree(&collective, self.rank(), &request, "share").map(|()| collective)
             });
-        let affair = match agreed {
-            Ok(affair) => affair,
+        let collective = match agreed {
+            Ok(collective) => collective,
             Err(cause) => return Err(refused(memory, cause)),
         };
-        // From here on nothing at this rank is a slice of it any more. As there, whoever has one
-        // still comes here not at all, and then nobody gets a handle.
+        // From here on this rank has no slice of the memory. As in `exclusive`, a rank that still
+        // has one never comes to this barrier, and then no rank gets a handle.
         let memory = memory.into_shared();
-        if let Err(cause) = affair.barrier() {
+        if let Err(cause) = collective.barrier() {
             return Err(Refused {
                 memory: None,
                 cause,
@@ -143,7 +145,7 @@ impl Job {
         Ok(memory)
     }
 
-    fn affair_of<T: Pod>(
+    fn begin_handover<T: Pod>(
         &self,
         memory: &Symmetric<T>,
         operation: CollectiveKind,
@@ -154,7 +156,7 @@ impl Job {
     }
 }
 
-/// It did not change hands.
+/// Gives the handle back with the error.
 fn refused<M>(memory: M, cause: Error) -> Refused<M> {
     Refused {
         memory: Some(memory),
@@ -162,17 +164,17 @@ fn refused<M>(memory: M, cause: Error) -> Refused<M> {
     }
 }
 
-/// Whether every rank gave the same memory, and may.
+/// Checks that every rank gave the same memory, and that it can be handed over.
 fn agree(
-    affair: &JobCollective<'_>,
+    collective: &JobCollective<'_>,
     own: Rank,
-    mine: &Ticket,
+    mine: &HandoverRequest,
     operation: &'static str,
 ) -> Result<()> {
-    let tickets = affair.all_gather(mine)?;
-    let theirs = || (0..).map(Rank).zip(&tickets);
+    let requests = collective.all_gather(mine)?;
+    let theirs = || (0..).map(Rank).zip(&requests);
     if let Some((rank, other)) = theirs().find(|(_, other)| other.number != mine.number) {
-        let gives = |ticket: &Ticket| format!("gives allocation {}", ticket.number);
+        let gives = |request: &HandoverRequest| format!("gives allocation {}", request.number);
         return Err(Error::CollectiveMismatch {
             operation,
             rank,

@@ -1,8 +1,10 @@
-//! The conduit of a job that may be on several hosts: shared memory where all ranks are on one,
-//! a network where each is alone, and both where several hosts have several ranks.
+//! The conduit of a job that may run on several hosts. Ranks of one host use shared memory. If each
+//! rank is alone on its host, a network joins all. If several hosts have several ranks, both are
+//! used.
 //!
-//! Rank 0 collects which ranks share a host and tells all, so that the cost of a start stays linear. Under `mixed`
-//! segments belong to the intra-node conduit, whose ranks [`Subset`] renumbers.
+//! Rank 0 collects which ranks share a host and tells all, so that the cost of a start stays
+//! linear. Under `mixed`, segments belong to the intra-node conduit, whose ranks [`Subset`]
+//! renumbers.
 
 use hydrant_conduit::{self as conduit, Conduit};
 use hydrant_launch::{Bootstrap, Subset};
@@ -11,10 +13,10 @@ use hydrant_mixed::Mixed;
 use super::{JobBuilder, network};
 use crate::{Error, InterNodeKind, Rank, Result};
 
-/// What the segment of the network takes where ranks have theirs in shared memory.
+/// The bytes of the network's segment where ranks have their segments in shared memory.
 const NO_SEGMENT: usize = 4096;
 
-/// The fastest conduit that reaches every rank. Collective.
+/// Attaches the fastest conduit that reaches every rank. Collective.
 pub(super) fn attach(
     builder: &JobBuilder,
     bootstrap: &mut dyn Bootstrap,
@@ -31,7 +33,7 @@ pub(super) fn attach(
     let mates: Vec<u32> = mates.map(|(rank, _)| rank).collect();
     let mut subset = Subset::new(bootstrap, mates.clone(), "intra.")?;
     let intra = network::smp(builder, &mut subset).map_err(|error| match error {
-        // The mates count themselves from 0.
+        // The ranks of a host count themselves from 0.
         Error::PeerLost(mate) => Error::PeerLost(Rank(mates[mate.index()])),
         other => other,
     })?;
@@ -45,7 +47,7 @@ pub(super) fn attach(
     )?))
 }
 
-/// Which host each rank is on, or pretends to be on.
+/// Returns the host of each rank, real or pretended.
 fn hosts(builder: &JobBuilder, bootstrap: &mut dyn Bootstrap) -> Result<Vec<u32>> {
     let mut id = hydrant_launch::host_id();
     let pretended = u64::from(builder.settings.pretend_hosts);
@@ -56,7 +58,7 @@ fn hosts(builder: &JobBuilder, bootstrap: &mut dyn Bootstrap) -> Result<Vec<u32>
     Ok(hydrant_launch::hosts(bootstrap, &id)?)
 }
 
-/// The network between hosts, with such segments.
+/// Attaches the network between hosts, with segments of `segment` bytes.
 fn inter(
     builder: &JobBuilder,
     bootstrap: &mut dyn Bootstrap,
@@ -87,7 +89,7 @@ fn inter(
     })
 }
 
-/// The conduit that joins ranks of different hosts, as the start of a sentence that says why it does not.
+/// Explains why the conduit between hosts cannot be attached; the beginning of a sentence.
 const NEEDED: &str = "ranks of different hosts are joined by RDMA (HYDRANT_INTER_NODE=verbs), which is \
                       not there; ranks of one kernel share memory in one PID and network namespace, \
                       if HYDRANT_HOST_ID does not say otherwise";
@@ -97,7 +99,7 @@ const PRETENDED: &str = "HYDRANT_INTER_NODE=smp+pin joins hosts that are only pr
                          (HYDRANT_PRETEND_HOSTS) and not these; between them there must be RDMA \
                          (HYDRANT_INTER_NODE=verbs)";
 
-/// Why nobody is lost for being silent between pretended hosts. A peer there that is stopped can
-/// still touch the memory that all map when it goes on: it must not be counted as lost before.
+/// Explains why no rank is lost for its silence between pretended hosts. A stopped process there
+/// can still touch the mapped memory when it continues, so it must not count as lost before.
 const NOBODY_ASKS: &str = "ranks of pretended hosts share a kernel, which says at once whose process \
                            ended; one that is only stopped is waited for";

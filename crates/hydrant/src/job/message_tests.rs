@@ -1,5 +1,5 @@
-//! What no public call can bring about: a message for a handler that the target lacks, as
-//! from a rank that runs another program.
+//! Tests of messages that no public call can send: for a handler that the target lacks, as from a
+//! rank that runs another program.
 
 use crate::{Error, Handler, Job, Rank, Result, message::request, progress::kind};
 

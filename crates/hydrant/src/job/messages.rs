@@ -10,7 +10,7 @@ use crate::{
     Symmetric,
     collective::CollectiveKind,
     message::{
-        HandlerFn, Name, Signature, call,
+        HandlerFn, HandlerName, HandlerSignature, call,
         request::{self, check_handler, long_args},
         serve,
     },
@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Job {
-    /// Runs `handler` on `rank` with arguments alone. Returns when the message is on its way.
+    /// Runs `handler` on `rank` with arguments alone. Returns when the message is in flight.
     ///
     /// # Errors
     /// [`Error::RankOutOfRange`], [`Error::TooManyArgs`], [`Error::ForeignHandle`],
@@ -28,8 +28,8 @@ impl Job {
         self.request_medium(rank, handler, args, &[])
     }
 
-    /// Runs `handler` on `rank` with arguments and a payload. The payload is copied before
-    /// this returns.
+    /// Runs `handler` on `rank` with arguments and a payload. The payload is copied before this
+    /// returns.
     ///
     /// # Errors
     /// As [`request_short`](Self::request_short); [`Error::MessageTooLong`].
@@ -52,8 +52,8 @@ impl Job {
         request::send(progress, rank, &message)
     }
 
-    /// Puts `data` into symmetric memory of `rank`, then runs `handler` there: its arguments
-    /// are followed by the index of the first element put and their number.
+    /// Puts `data` into symmetric memory of `rank`, then runs `handler` there. The index of the
+    /// first element and the number of elements follow its arguments.
     ///
     /// # Errors
     /// As [`request_short`](Self::request_short) and [`Symmetric::put`].
@@ -68,7 +68,7 @@ impl Job {
     ) -> Result<()> {
         progress::may_wait("request_long")?;
         let args = long_args(args, index, data.len(), self.progress())?;
-        // The message is to go before its data does.
+        // Checked before the data is put, because the request must not fail afterwards.
         check_handler(handler, self.progress())?;
         memory.block().check_job(self.progress().id)?;
         memory.put(rank, index, data)?;
@@ -76,13 +76,14 @@ impl Job {
     }
 
     /// Waits until every request that this rank has sent so far was handled, those of its handlers
-    /// included, and the replies too. It also waits until every [one-way call](Self::call_one_way) has run, for
-    /// arguments of any length. An [`async_function`](Self::async_function) called this way has begun by then. To
-    /// wait for calls with results, use their handles.
+    /// included, and until their replies were handled. It also waits until every [one-way
+    /// call](Self::call_one_way) has run, for arguments of any length. An
+    /// [`async_function`](Self::async_function) called this way has begun by then. To wait for
+    /// calls with results, use their handles.
     ///
     /// # Errors
-    /// The first failure that a target reported since the last call:
-    /// [`Error::UnknownHandler`], [`Error::HandlerPanicked`]. [`Error::PeerLost`].
+    /// The first failure that a target has reported since the last call: [`Error::UnknownHandler`],
+    /// [`Error::HandlerPanicked`]. Also [`Error::PeerLost`].
     pub fn am_quiet(&self) -> Result<()> {
         progress::may_wait("am_quiet")?;
         let core = self.active()?;
@@ -94,14 +95,14 @@ impl Job {
         self.core().messages.failure().map_or(Ok(()), Err)
     }
 
-    /// Delivers messages that have arrived, some of each peer's at a time; how many there were. Needed only where the
-    /// service thread is off. When the job is over, and in a handler, there are none. Where ranks are more than
-    /// cores, a poll that delivers nothing lets others run: who polls until something comes may have the core that
-    /// it is to come from.
+    /// Delivers messages that have arrived, some of each peer at a time. Returns how many there
+    /// were. Needed only without the service thread. It delivers none when the job is over, and
+    /// none in a handler. If there are more ranks than cores, a poll that delivers nothing yields,
+    /// because the sender may need this core.
     pub fn poll(&self) -> usize {
         let Ok(core) = self.active() else { return 0 };
         if progress::may_wait("a poll").is_err() {
-            // Who polls holds what has come until the handler returns.
+            // A poll holds its messages until the handler returns.
             return 0;
         }
         let delivered = core.progress.look_round();
@@ -111,12 +112,12 @@ impl Job {
         delivered
     }
 
-    /// Registers a handler for requests and replies. Collective: every rank registers the
-    /// same handlers in the same order, and when this returns every rank has it.
+    /// Registers a handler for requests and replies. Collective: every rank registers the same
+    /// handlers in the same order. When this returns, every rank has the handler.
     ///
-    /// The handler gets its [context](HandlerContext), the arguments and the payload. It may
-    /// reply, use memory directly, send requests and begin calls and operations, but not wait. What
-    /// it needs of the job it takes [weakly](Self::downgrade).
+    /// The handler gets its [context](HandlerContext), the arguments and the payload. It may reply,
+    /// access memory directly, send requests, and begin calls and operations, but it may not wait.
+    /// A handler keeps a handle of the job only [weakly](Self::downgrade).
     ///
     /// # Errors
     /// [`Error::TooManyHandlers`], [`Error::CollectiveMismatch`], [`Error::PeerLost`].
@@ -126,7 +127,7 @@ impl Job {
         handler: impl Fn(&mut HandlerContext<'_>, &[u64], &[u8]) + Send + Sync + 'static,
     ) -> Result<Handler> {
         let called = type_name_of_val(&handler);
-        self.register(&Signature::of_handler(), called, Box::new(handler))
+        self.register(&HandlerSignature::of_handler(), called, Box::new(handler))
     }
 
     /// Registers a handler with its signature and its Rust name. Collective.
@@ -137,21 +138,21 @@ impl Job {
         let core = self.core();
         let affair = self.world().begin_collective(CollectiveKind::Handler)?;
         let number = core.messages.next_number()?;
-        let ours = Signature::new(number, said);
+        let ours = HandlerSignature::new(number, said);
         for (rank, theirs) in self.ranks().zip(affair.all_gather(&ours)?) {
             if theirs != ours {
                 return Err(Error::CollectiveMismatch {
                     operation: "handler",
                     rank,
-                    theirs: theirs.said(),
+                    theirs: theirs.describe(),
                     own: core.progress.rank,
-                    ours: ours.said(),
+                    ours: ours.describe(),
                 });
             }
         }
         core.messages
-            .register(number, Name { called, site }, handler)?;
-        // Only now may a peer send to it.
+            .register(number, HandlerName { called, site }, handler)?;
+        // A peer may send to the handler from here on.
         affair.barrier()?;
         Ok(Handler {
             number,
@@ -159,7 +160,7 @@ impl Job {
         })
     }
 
-    /// How much messages carry.
+    /// Returns how much messages carry.
     pub fn limits(&self) -> Limits {
         let caps = self.progress().conduit().caps();
         Limits {
@@ -170,10 +171,10 @@ impl Job {
         }
     }
 
-    /// Registers a function for remote calls. Collective, like [`handler`](Self::handler): ranks also
-    /// compare the function's name, as Rust calls it, and its types. It gets the rank that calls, and
-    /// runs as a handler: it may send and begin operations, not wait. What calls onward and needs the
-    /// answer is an [`async_function`](Self::async_function).
+    /// Registers a function for remote calls. Collective, like [`handler`](Self::handler): ranks
+    /// also compare the function's Rust name and its types. The function gets the calling rank, and
+    /// runs as a handler: it may send and begin operations, but not wait. A function that calls
+    /// onward and needs the answer is an [`async_function`](Self::async_function).
     ///
     /// # Errors
     /// As [`handler`](Self::handler).
@@ -187,22 +188,21 @@ impl Job {
         R: Serialize + 'static,
     {
         let called = type_name_of_val(&function);
-        let said = Signature::of_function::<A, R>(called);
-        let handler = self.register(&said, called, Box::new(serve::handler_of(function)))?;
+        let said = HandlerSignature::of_function::<A, R>(called);
+        let handler = self.register(&said, called, Box::new(serve::serve(function)))?;
         Ok(Function::of(handler))
     }
 
-    /// Registers a function whose result takes its time: what it returns is awaited at the rank that
-    /// is called, and may await calls of further ranks, operations, or what other threads do. Its
-    /// caller waits until then, or does something else, as for any function. Collective, like
-    /// [`function`](Self::function).
+    /// Registers a function that returns a future. The future is awaited at the called rank, and
+    /// may await calls of further ranks, operations, or other threads. The caller gets the result
+    /// as for any function. Collective, like [`function`](Self::function).
     ///
-    /// The future is polled by whichever thread of the rank polls, as a handler is run: it never waits
-    /// otherwise than by `await`. A one-way call counts as handled when the future was made, and if
-    /// that panics later only the log says so. A future that has not ended when the job does is dropped; a caller
-    /// that still has the handle [waits](Self::finalize) for its end first.
+    /// Polls of the rank run the future, as they run handlers: it may wait only by `await`. A
+    /// one-way call counts as handled when the future was made; a later panic of the future is only
+    /// logged. A future that has not ended when the job does is dropped. A caller that still has
+    /// the handle [waits](Self::finalize) for its end first.
     ///
-    /// A handle of the job that it is to use is best taken [weakly](Self::downgrade).
+    /// The function should keep a handle of the job only [weakly](Self::downgrade).
     ///
     /// ```
     /// # fn main() -> hydrant::Result<()> {
@@ -235,19 +235,20 @@ impl Job {
         F: Future<Output = R> + Send + 'static,
     {
         let called = type_name_of_val(&function);
-        let said = Signature::of_function::<A, R>(called);
-        let handler = serve::handler_of_async(function);
+        let said = HandlerSignature::of_function::<A, R>(called);
+        let handler = serve::serve_async(function);
         let handler = self.register(&said, called, Box::new(handler))?;
         Ok(Function::of(handler))
     }
 
-    /// Calls `function` on `rank` and waits for its result. What takes more than
-    /// [`Limits::max_medium`] bytes when it is [encoded](crate::encoded_len) is exposed by its owner and
-    /// got by the other side; it costs some messages more, and lies in memory twice meanwhile.
+    /// Calls `function` on `rank` and waits for its result. An argument or result may take more
+    /// than [`Limits::max_medium`] bytes when it is [encoded](crate::encoded_len). Then its owner
+    /// exposes it and the other side gets it. That costs some more messages, and the data is in
+    /// memory twice meanwhile.
     ///
     /// # Errors
-    /// [`Error::HandlerPanicked`] if it did, [`Error::Codec`] if an argument or result cannot be
-    /// encoded, decoded or got, and as [`request_short`](Self::request_short).
+    /// [`Error::HandlerPanicked`] if the function panicked, [`Error::Codec`] if an argument or
+    /// result cannot be encoded, decoded or got, and as [`request_short`](Self::request_short).
     pub fn call<A, R>(&self, rank: Rank, function: &Function<A, R>, argument: &A) -> Result<R>
     where
         A: Serialize,
@@ -262,7 +263,7 @@ impl Job {
     /// Begins to call `function` on `rank`. The argument is copied before this returns.
     ///
     /// # Errors
-    /// As [`call`](Self::call), of what is found at once; the rest is said by the handle.
+    /// As [`call`](Self::call), for errors found at once. The handle reports the others.
     pub fn call_nb<A, R>(
         &self,
         rank: Rank,
@@ -276,12 +277,12 @@ impl Job {
         self.call_encoded(rank, function, call::encoded(argument)?)
     }
 
-    /// Begins to call `function` with the same argument on each of `ranks`, which is encoded once: a
-    /// handle for each, in their order.
+    /// Begins to call `function` with the same argument on each of `ranks`. The argument is encoded
+    /// once. Returns a handle for each rank, in their order.
     ///
     /// # Errors
-    /// As [`call_nb`](Self::call_nb). Those that were called before go on, and nobody learns of
-    /// their results.
+    /// As [`call_nb`](Self::call_nb). Calls begun before the error go on, but their results are
+    /// dropped.
     pub fn call_each<A, R>(
         &self,
         ranks: impl IntoIterator<Item = Rank>,
@@ -298,10 +299,10 @@ impl Job {
             .collect()
     }
 
-    /// Has `function` run on `rank`, which sends no result back (UPC++, `rpc_ff`). Returns when the
-    /// message is on its way; [`am_quiet`](Self::am_quiet) waits until it has run, and says whether
-    /// it panicked. An argument of more than [`Limits::max_medium`] bytes is copied before this returns, and the rank
-    /// gets it first.
+    /// Calls `function` on `rank` without a result (UPC++, `rpc_ff`). Returns when the message is
+    /// in flight. [`am_quiet`](Self::am_quiet) waits until the function has run, and reports its
+    /// panic. An argument of more than [`Limits::max_medium`] bytes is copied before this returns,
+    /// and the rank gets it first.
     ///
     /// # Errors
     /// As [`request_medium`](Self::request_medium); [`Error::Codec`].
@@ -336,7 +337,7 @@ impl Job {
         Ok(CallHandle::new(self.progress(), calls, rank, id))
     }
 
-    /// Sends a call: its number.
+    /// Sends a call. Returns its number.
     fn begin_call<A, R>(
         &self,
         rank: Rank,
@@ -361,8 +362,8 @@ impl Job {
         })
     }
 
-    /// Lends an argument and sends a call that says where it lies: its number. In a handler a task
-    /// does so.
+    /// Lends an argument, and sends a call with the key of the loan. Returns the number of the
+    /// call. In a handler, a task does this.
     fn begin_large_call(&self, rank: Rank, tag: u16, argument: Vec<u8>, ways: Ways) -> Result<u64> {
         let core = self.active()?;
         let (progress, calls) = (self.progress(), core.messages.calls());
@@ -385,14 +386,14 @@ impl Job {
             let (key, lent) = progress::wait_for(progress, lending)??;
             return calls.begin(rank, Some(lent), |id| {
                 if let Ways::One = ways {
-                    calls.is_made_one_way(id);
+                    calls.make_one_way(id);
                 }
                 send(progress, id, key)
             });
         }
         let id = calls.begin(rank, None, |_| Ok(()))?;
         if let Ways::One = ways {
-            calls.is_made_one_way(id);
+            calls.make_one_way(id);
         }
         let (messages, here) = (Arc::clone(&core.messages), progress.weak());
         progress.spawn(async move {
@@ -411,20 +412,21 @@ impl Job {
         Ok(id)
     }
 
-    /// The handler of a function of this job.
+    /// Returns the handler of a function of this job.
     fn handler_of<A, R>(&self, function: &Function<A, R>) -> Result<Handler> {
         let handler = function.handler();
-        match handler.job == self.progress().id {
-            true => Ok(handler),
-            false => Err(Error::ForeignHandle { what: "function" }),
+        if handler.job == self.progress().id {
+            Ok(handler)
+        } else {
+            Err(Error::ForeignHandle { what: "function" })
         }
     }
 }
 
-/// The result that a call is to bring back.
+/// The answer that a call brings back.
 #[derive(Clone, Copy)]
 enum Ways {
-    /// None: only the word that the function was run or begun.
+    /// Only the report that the function was run or begun.
     One,
     /// The function's result.
     Both,

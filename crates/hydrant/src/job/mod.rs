@@ -1,21 +1,25 @@
-//! The job: who takes part, and how it begins and ends.
+//! The job: its ranks, its start and its end.
 //!
-//! A rank whose body fails or panics is lost to the others at once. A rank that returns in good order waits in a last
-//! barrier until all have.
+//! A rank whose body fails or panics is lost to the others at once. A rank that returns in good
+//! order waits in a last barrier until all have.
 //!
 //! # The end of a job
 //!
-//! 1. The program's end completes what is in flight. From then on its rank keeps no message without a posted receive.
-//! 2. When all that the rank has sent was handled, the conduit announces its end: a word in the rank's block (`smp`),
-//!    a datagram (`verbs`), a mark in the world (`sim`). So a rank that hears of the end has all messages. The rank
-//!    still answers until it leaves.
-//! 3. All ranks meet in an agreement. If one of them makes another call, the ranks disagree, and the job goes on.
+//! 1. The program's end completes what is in flight. From then on its rank keeps no message without
+//!    a posted receive.
+//! 2. When all that the rank has sent was handled, the conduit announces its end: a word in the
+//!    rank's block (`smp`), a datagram (`verbs`), a mark in the world (`sim`). So a rank that hears
+//!    of the end has all messages. The rank still answers until it leaves.
+//! 3. All ranks meet in an agreement. If one of them makes another call, the ranks disagree, and
+//!    the job goes on.
 //! 4. Receives whose messages no rank sent fail.
-//! 5. Each rank completes its calls, messages and operations. Functions and handlers may communicate until the last
-//!    meeting. A rank is still if nothing is in flight there, and it has handled and begun nothing since the meeting
-//!    before. If all ranks are still, nothing was in flight in the job at that meeting (the four-counter method).
-//!    Otherwise they meet again, at most 64 times, because functions may call each other for ever.
-//! 6. The ranks leave ([`ending`]). Remaining waiters get [`Error::JobOver`](crate::Error::JobOver).
+//! 5. Each rank completes its calls, messages and operations. Functions and handlers may
+//!    communicate until the last meeting. A rank is still if nothing is in flight there, and it has
+//!    handled and begun nothing since the meeting before. If all ranks are still, nothing was in
+//!    flight in the job at that meeting (the four-counter method). Otherwise they meet again, at
+//!    most 64 times, because functions may call each other forever.
+//! 6. The ranks leave ([`ending`]). Remaining waiters get
+//!    [`Error::JobOver`](crate::Error::JobOver).
 //!
 //! A call whose function only waits does not count as in flight. Its rank waits two seconds for the answer before
 //! each meeting, because something outside the job may wake the function.
@@ -64,30 +68,30 @@ use crate::{Counters, Rank, Result, Settings, progress, progress::Progress};
 
 /// Joins the job that this process belongs to and runs `body` in it.
 ///
-/// Under `hydrant run`, `mpiexec`, `srun` or `mpirun` every rank runs the same program; a
-/// process that nobody launched is a job of one. The job ends in good order when every
-/// rank's `body` returned `Ok`: `run` [waits](Job::finalize) for that. If `body` fails or panics,
-/// the others get [`Error::PeerLost`](crate::Error::PeerLost) wherever they wait for this rank.
+/// Under `hydrant run`, `mpiexec`, `srun` or `mpirun` every rank runs the same program. A process
+/// that nobody launched is a job of one. The job ends in good order when every rank's `body` has
+/// returned `Ok`: `run` [waits](Job::finalize) for that. If `body` fails or panics, the others get
+/// [`Error::PeerLost`](crate::Error::PeerLost) wherever they wait for this rank.
 ///
 /// # Errors
-/// What `body` returns; as [`join`].
+/// The error that `body` returns; as [`join`].
 ///
 /// # Panics
-/// If `body` does.
+/// If `body` panics.
 pub fn run<R>(body: impl FnOnce(&Job) -> Result<R>) -> Result<R> {
     JobBuilder::new()?.run(body)
 }
 
-/// As [`run`], and on a [simulated network](crate::ConduitKind::Sim), too, where this process is the
-/// whole job: its ranks are threads of it, as many as `HYDRANT_SIM_RANKS` says, and each runs
-/// `body`. Then the result is rank 0's; if ranks failed it is the failure that came first, by rank,
-/// of those that are not for the loss of another.
+/// As [`run`], and also on a [simulated network](crate::ConduitKind::Sim). There this process is
+/// the whole job: its ranks are threads, as many as `HYDRANT_SIM_RANKS` says, and each runs `body`.
+/// The result is that of rank 0. If ranks failed, it is the first failure by rank that is not a
+/// [`PeerLost`](crate::Error::PeerLost).
 ///
 /// # Errors
 /// As [`run`].
 ///
 /// # Panics
-/// If `body` does.
+/// If `body` panics.
 pub fn run_spmd<R: Send>(body: impl Fn(&Job) -> Result<R> + Sync) -> Result<R> {
     JobBuilder::new()?.run_spmd(body)
 }
@@ -108,43 +112,48 @@ pub fn run_spmd<R: Send>(body: impl Fn(&Job) -> Result<R> + Sync) -> Result<R> {
 ///
 /// # Errors
 /// [`Error::Launch`](crate::Error::Launch) or [`Error::Setting`](crate::Error::Setting) if the job
-/// cannot be joined. On a simulated network, whose ranks are threads, it cannot: see [`run_spmd`].
+/// cannot be joined. It cannot on a simulated network, whose ranks are threads: see [`run_spmd`].
 pub fn join() -> Result<Job> {
     JobBuilder::new()?.join()
 }
 
 /// A job, as seen by one of its ranks. Any number of threads may use it at once.
 ///
-/// This is a handle: a clone is cheap and names the same job, and may go to any thread, task or
+/// This is a handle: a clone is cheap, names the same job, and may move to any thread, task or
 /// structure. The job ends here when it is [finalized](Self::finalize), or when [`run`]'s body
-/// returns. From then on what communicates says [`Error::JobOver`](crate::Error::JobOver). If the
-/// last handle is dropped before, this rank has failed: the others get
+/// returns. From then on calls that communicate return [`Error::JobOver`](crate::Error::JobOver).
+/// If the last handle is dropped before, this rank has failed: the others get
 /// [`Error::PeerLost`](crate::Error::PeerLost) where they wait for it, and the launcher is told.
 ///
 /// # Children
-/// A child that was forked from a rank, and does not call `exec`, has copies of the rank's handles and takes no part
-/// in the job. Calls that communicate return [`Error::Forked`](crate::Error::Forked) there, and so does [`run`] if
-/// its body returns in the child. A drop in the child ends nothing, nor does a panic or `exit`;
-/// [`abort`](Self::abort) ends only the child. Views, slices and exposed buffers stay readable. The child's stores
-/// there are its own, and the pages that it has not stored to show the ranks' stores. The child cannot join a job
-/// either, because the launcher knows its parent. It may run jobs whose ranks are [threads](JobBuilder::run_local). A
-/// child has only the thread that called `fork`. It may use of the C library and of other crates what these allow in
-/// the child of a program of several threads.
+/// A child that was forked from a rank, and does not call `exec`, has copies of the rank's handles
+/// and takes no part in the job.
+///
+/// - Calls that communicate return [`Error::Forked`](crate::Error::Forked) there. So does [`run`]
+///   if its body returns in the child.
+/// - A drop, a panic or `exit` in the child ends nothing in the job. [`abort`](Self::abort) ends
+///   only the child.
+/// - Views, slices and exposed buffers stay readable. The child's stores there are its own. Pages
+///   that it has not stored to show the stores of the ranks.
+/// - The child cannot join a job either, because the launcher knows its parent. It may run jobs
+///   whose ranks are [threads](JobBuilder::run_local).
+/// - A child has only the thread that called `fork`. Of the C library and other crates it may use
+///   what they allow in the child of a multithreaded program.
 #[derive(Clone)]
 pub struct Job {
     core: Arc<Core>,
 }
 
-/// A [`Job`] that does not keep the job: for what the job keeps itself, as its
-/// [handlers](Job::handler) and [functions](Job::async_function), which would keep each other for
-/// ever else.
+/// A [`Job`] handle that does not keep the job alive. It is for data that the job keeps itself, as
+/// its [handlers](Job::handler) and [functions](Job::async_function): with a `Job` they would keep
+/// each other alive forever.
 #[derive(Clone)]
 pub struct WeakJob {
     core: Weak<Core>,
 }
 
 impl WeakJob {
-    /// The job, unless the last handle of it was dropped.
+    /// Returns the job, unless its last handle was dropped.
     pub fn upgrade(&self) -> Option<Job> {
         let core = self.core.upgrade()?;
         Some(Job { core })
@@ -158,7 +167,7 @@ impl std::fmt::Debug for WeakJob {
 }
 
 impl Job {
-    /// A builder that starts from the environment's settings.
+    /// Returns a builder that starts from the settings of the environment.
     ///
     /// # Errors
     /// [`Error::Setting`](crate::Error::Setting).
@@ -166,7 +175,7 @@ impl Job {
         JobBuilder::new()
     }
 
-    /// Begins the job over a conduit that is attached.
+    /// Starts the job on an attached conduit.
     fn start(
         conduit: Box<dyn Conduit>,
         bootstrap: Box<dyn Bootstrap>,
@@ -176,44 +185,48 @@ impl Job {
         Ok(Self { core })
     }
 
-    /// Ends the job in good order: completes what this rank has under way, waits until every rank does
-    /// this, answering them meanwhile, and leaves. Collective. Clones of this handle, and what was made by the job, are useless from
-    /// then on.
+    /// Ends the job in good order: completes what this rank has in flight, waits until every rank
+    /// does the same while it answers them, and leaves. Collective. From then on, clones of this
+    /// handle and all that the job made are useless.
     ///
-    /// - **Completed** are puts, gets, atomic operations and collectives that were begun. Calls are completed when
-    ///   their answers arrive, which the handles still give. One-way calls, and calls whose handles were dropped, are
-    ///   completed when their functions have run, or have begun if they are [`async`](Self::async_function). Messages
-    ///   are completed when they were received, and receives if their messages were sent. The same holds for calls and
-    ///   operations that functions and handlers begin meanwhile, if they come to an end: each rank completes what it
-    ///   has under way at most 64 times.
-    /// - **In vain** is a message that its receiver did not ask for before it came to the end of the job itself. So
-    ///   is a receive whose message no rank sent, and a call of an `async` function that only waits while nothing is in
-    ///   flight in the job for two seconds. Their handles return [`Error::JobOver`](crate::Error::JobOver). Detached
-    ///   tasks are dropped where they are.
+    /// - **Completed** are puts, gets, atomic operations and collectives that were begun. Calls are
+    ///   completed when their answers arrive, which the handles still give. One-way calls, and
+    ///   calls whose handles were dropped, are completed when their functions have run, or have
+    ///   begun if they are [`async`](Self::async_function). Messages are completed when they were
+    ///   received, and receives if their messages were sent. The same holds for calls and
+    ///   operations that functions and handlers begin meanwhile, if they come to an end: each rank
+    ///   completes its operations in flight at most 64 times.
+    /// - **Failed** is a message that its receiver did not ask for before it came to the end of the
+    ///   job itself. So is a receive whose message no rank sent. So is a call of an `async`
+    ///   function that only waits while nothing is in flight in the job for two seconds. Their
+    ///   handles return [`Error::JobOver`](crate::Error::JobOver). Detached tasks are dropped where
+    ///   they are.
     /// - **Other threads** of this rank send and receive nothing more from here on, and get
-    ///   [`Error::JobOver`](crate::Error::JobOver). Their pending waits end with that error when the job is over, a
-    ///   [`wait_for`](Self::wait_for) too.
-    /// - **Other ranks** get an error if they wait for something that only this rank's program would do. A message,
-    ///   or a collective of a team, fails with [`Error::PeerEnded`](crate::Error::PeerEnded). A message from any
-    ///   rank, or a word of the waiting rank's memory, fails with [`Error::OthersEnded`](crate::Error::OthersEnded)
-    ///   once all others have come here. Messages that this rank sent before are received first. Until all have come,
-    ///   this rank answers: its memory can be reached, and its handlers and functions run. These may send active
-    ///   messages and begin operations themselves.
+    ///   [`Error::JobOver`](crate::Error::JobOver). Their pending waits end with that error when the
+    ///   job is over, a [`wait_for`](Self::wait_for) too.
+    /// - **Other ranks** get an error if they wait for something that only this rank's program would
+    ///   do. A message, or a collective of a team, fails with
+    ///   [`Error::PeerEnded`](crate::Error::PeerEnded). A message from any rank, or a word of the
+    ///   waiting rank's memory, fails with [`Error::OthersEnded`](crate::Error::OthersEnded) once all
+    ///   others have come to the end. Messages that this rank sent before are received first. Until
+    ///   all have come, this rank answers: its memory can be reached, and its handlers and functions
+    ///   run. These may send active messages and begin operations themselves.
     ///
     /// # Errors
-    /// [`Error::JobOver`](crate::Error::JobOver) if it was finalized before,
-    /// [`Error::InHandler`](crate::Error::InHandler),
-    /// [`Error::OutOfTurn`](crate::Error::OutOfTurn) while another thread of this rank is in a
-    /// collective of all ranks, [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch) if
-    /// another rank is in a collective that this one did not come to,
-    /// [`Error::PeerLost`](crate::Error::PeerLost). The job is not over then, until the last handle
-    /// is dropped; messages that this rank had not received by then are lost.
+    /// - [`Error::JobOver`](crate::Error::JobOver) if the job was finalized before.
+    /// - [`Error::InHandler`](crate::Error::InHandler).
+    /// - [`Error::OutOfTurn`](crate::Error::OutOfTurn) while another thread of this rank is in a
+    ///   collective of all ranks.
+    /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch) if another rank is in a
+    ///   collective that this rank did not join.
+    /// - [`Error::PeerLost`](crate::Error::PeerLost). The job then goes on until the last handle is
+    ///   dropped. Messages that this rank had not received by then are lost.
     pub fn finalize(&self) -> Result<()> {
         progress::may_wait("finalize")?;
         self.active()?.transfer.finish_all()?;
         self.progress().finish_errands()?;
         self.core.come_to_end()?;
-        self.core.leave(ending::End::Orderly);
+        self.core.leave(ending::EndKind::Orderly);
         Ok(())
     }
 
@@ -221,7 +234,7 @@ impl Job {
         &self.core
     }
 
-    /// What the job is made of, if it is not over.
+    /// Returns the rooms of the job, unless it is over.
     ///
     /// # Errors
     /// [`Error::JobOver`](crate::Error::JobOver).
@@ -235,49 +248,51 @@ impl Job {
         &self.core.progress
     }
 
-    /// The same job, not kept by it.
+    /// Returns a handle that does not keep the job alive.
     pub fn downgrade(&self) -> WeakJob {
         WeakJob {
             core: Arc::downgrade(&self.core),
         }
     }
 
-    /// This process.
+    /// Returns the rank of this process.
     #[inline]
     pub fn rank(&self) -> Rank {
         self.core.progress.rank
     }
 
-    /// Processes in the job.
+    /// Returns the number of ranks in the job.
     #[inline]
     pub fn size(&self) -> u32 {
         self.core.progress.size
     }
 
-    /// The next rank, around the ring.
+    /// Returns the next rank around the ring.
     pub fn right(&self) -> Rank {
         Rank((self.rank().0 + 1) % self.size())
     }
 
-    /// The rank before, around the ring.
+    /// Returns the previous rank around the ring.
     pub fn left(&self) -> Rank {
         Rank((self.rank().0 + self.size() - 1) % self.size())
     }
 
-    /// All ranks, this one included.
+    /// Returns all ranks, this one included.
     pub fn ranks(&self) -> impl ExactSizeIterator<Item = Rank> + use<> {
         (0..self.size()).map(Rank)
     }
 
-    /// The ranks whose memory this one reaches directly: those of its host, itself included.
+    /// Returns the ranks whose memory this rank reaches directly: those of its host, itself
+    /// included.
     pub fn host_ranks(&self) -> impl Iterator<Item = Rank> + '_ {
         self.ranks()
             .filter(|rank| self.core.progress.conduit().window(*rank).is_some())
     }
 
-    /// Checks that the program of `rank` goes on, and may still do what is waited for. Does not wait, and looks after
-    /// no messages: a loop around it calls [`poll`](Self::poll). It may be called in a handler, and in the condition
-    /// of a [`wait_until`](Self::wait_until), which then ends when the check fails.
+    /// Checks that the program of `rank` has not come to its end, so that it may still do what the
+    /// caller waits for. It neither waits nor handles messages: a loop around it calls
+    /// [`poll`](Self::poll). It may be called in a handler, and in the condition of a
+    /// [`wait_until`](Self::wait_until), which then ends when the check fails.
     ///
     /// ```
     /// # fn main() -> hydrant::Result<()> {
@@ -293,94 +308,99 @@ impl Job {
     /// ```
     ///
     /// # Errors
-    /// [`Error::PeerEnded`](crate::Error::PeerEnded) if the program came to the end of the job in good order: all
-    /// that it sent or put before has arrived. [`Error::PeerLost`](crate::Error::PeerLost) if the rank ended otherwise,
-    /// [`Error::JobOver`](crate::Error::JobOver), [`Error::RankOutOfRange`](crate::Error::RankOutOfRange).
+    /// - [`Error::PeerEnded`](crate::Error::PeerEnded) if the program came to the end of the job in
+    ///   good order. All that it sent or put before has arrived.
+    /// - [`Error::PeerLost`](crate::Error::PeerLost) if the rank ended otherwise.
+    /// - [`Error::JobOver`](crate::Error::JobOver),
+    ///   [`Error::RankOutOfRange`](crate::Error::RankOutOfRange).
     pub fn check_present(&self, rank: Rank) -> Result<()> {
         let progress = &self.active()?.progress;
         progress.check_rank(rank)?;
         progress.check_present(rank, "its program does nothing more")
     }
 
-    /// The team of all ranks.
+    /// Returns the team of all ranks.
     pub fn world(&self) -> &crate::Team {
         &self.core.world
     }
 
-    /// The settings in force.
+    /// Returns the settings in force.
     pub fn settings(&self) -> &Settings {
         &self.core.settings
     }
 
-    /// What this rank did so far.
+    /// Returns the counters of this rank so far.
     pub fn counters(&self) -> Counters {
         self.core.progress.tally.snapshot()
     }
 
-    /// What was registered and decided at this rank so far, where the network needs registered
-    /// memory. None in a forked child.
+    /// Returns the registrations and decisions of this rank so far, if the network needs registered
+    /// memory. Returns `None` in a forked child.
     pub fn registration(&self) -> Option<crate::RegistrationStats> {
         (self.registration_here()).map(crate::registration::Registration::stats)
     }
 
-    /// The registrations of this process. None in a forked child.
+    /// Returns the registrations of this process, or `None` in a forked child.
     fn registration_here(&self) -> Option<&crate::registration::Registration> {
         let registration = self.core.transfer.registration();
         registration.filter(|_| !self.progress().is_forked())
     }
 
-    /// The work of the strategy [`Foresight`](crate::Strategy::Foresight): how well it foresaw the uses of memory.
-    /// None in a forked child.
+    /// Returns how well the strategy [`Foresight`](crate::Strategy::Foresight) predicted the uses
+    /// of memory. Returns `None` with other strategies and in a forked child.
     pub fn foresight(&self) -> Option<crate::Foresight> {
         let foreseeing = self.core.foreseeing.as_ref();
         (foreseeing.filter(|_| !self.progress().is_forked())).map(|it| it.stats())
     }
 
-    /// Keeps from now on how many bytes of this rank are registered when, for
-    /// [`registered_series`](Self::registered_series): a moment's work and a few bytes of memory with each
-    /// registration.
+    /// Starts to record the registered bytes of this rank over time, for
+    /// [`registered_series`](Self::registered_series). Each registration then costs a moment and a
+    /// few bytes more.
     pub fn keep_registered_series(&self) {
         if let Some(registration) = self.registration_here() {
             registration.keep_series();
         }
     }
 
-    /// How many bytes of this rank were registered, and from when on, since that [is
-    /// kept](Self::keep_registered_series); what was registered before is not counted. Times are those
-    /// of [`now`](Self::now).
+    /// Returns the registered bytes of this rank, each with the time of the change, since they [are
+    /// recorded](Self::keep_registered_series). Earlier registrations are not counted. Times are
+    /// those of [`now`](Self::now).
     pub fn registered_series(&self) -> Vec<(std::time::Duration, u64)> {
         let registration = self.registration_here();
         registration.map_or_else(Vec::new, |it| it.series())
     }
 
-    /// What the conduit under the job can do, and what registering costs there.
+    /// Returns the capabilities of the conduit under the job, and its costs of registration.
     pub fn conduit(&self) -> &hydrant_conduit::Caps {
         self.core.progress.conduit().caps()
     }
 
-    /// What memory the conduit under the job takes for itself.
+    /// Returns the memory that the conduit under the job uses itself.
     pub fn footprint(&self) -> hydrant_conduit::Footprint {
         self.core.progress.conduit().footprint()
     }
 
-    /// Whether NICs change words of 64 bits ([`AtomicsKind`](crate::AtomicsKind)), with all that
-    /// this means for elements of `u64`, `i64` and `f64`: `docs/registration.md`.
+    /// Returns whether NICs change words of 64 bits ([`AtomicsKind`](crate::AtomicsKind)).
+    /// `docs/registration.md` says what that means for elements of `u64`, `i64` and `f64`.
     pub fn has_native_atomics(&self) -> bool {
         self.core.atomics != crate::atomics::AtomicsExecutor::Processors
     }
 
-    /// Time since the job started, on the clock of the conduit: virtual where the network is. What a
-    /// program reports it measures by this, and not by `Instant`: in virtual time the ranks take turns
-    /// on the processors there are, and real time says nothing of theirs.
+    /// Returns the time since the job started, on the conduit's clock, which is virtual on a
+    /// simulated network. A program measures with this clock and not with `Instant`: in virtual
+    /// time the ranks take turns on the processors, so real time says nothing about them.
     pub fn now(&self) -> Duration {
         self.core.progress.now()
     }
 
-    /// Says that the program computes so many operations here. In real time computing takes
-    /// what it takes, and this does nothing. In virtual time it takes nothing but what is said
-    /// here; messages that arrive meanwhile are handled as the host attends to them. Nothing is computed
-    /// after 106 days of virtual time: what takes a rank beyond them ends then, and what else it does still takes
-    /// its time. In a handler, and when the job is over, it does nothing.
+    /// Declares that the program computes so many operations here. In real time this does nothing,
+    /// because computing takes its time anyway. In virtual time computing takes no time except for
+    /// what is declared here. Messages that arrive meanwhile are handled as the host attends to
+    /// them.
+    ///
+    /// Virtual time ends after 106 days: computing then takes a rank only up to that time, and its
+    /// other operations still take their time. In a handler, and when the job is over, this does
+    /// nothing.
     pub fn compute(&self, operations: u64) {
         if progress::may_wait("compute").is_ok()
             && let Ok(core) = self.active()
@@ -391,9 +411,10 @@ impl Job {
         }
     }
 
-    /// Ends the whole job with `status`, now: peers are told, the launcher is told, this
-    /// process exits. Of a status beyond 255 the system keeps the last eight bits; where those
-    /// are 0 it is 1, so that no failure becomes a success. In a forked child only the child ends.
+    /// Ends the whole job with `status` now: tells peers and the launcher, and exits this process.
+    /// The system keeps only the low eight bits of a status. If these are zero but the status is
+    /// not, it becomes 1, so that no failure becomes a success. In a forked child only the child
+    /// ends.
     pub fn abort(&self, status: i32) -> ! {
         let status = i32::from(hydrant_launch::exit_status(status));
         self.core.abort(status);

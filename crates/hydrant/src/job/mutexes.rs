@@ -1,10 +1,10 @@
-//! Making mutexes and doing away with them.
+//! Makes and frees mutexes.
 
 use super::Job;
 use crate::{Error, Mutexes, Rank, Result, collective::CollectiveKind, mutex};
 
 impl Job {
-    /// Makes mutexes that all ranks share: `count` of this rank, which may be another number at each.
+    /// Makes mutexes that all ranks share: `count` at this rank, which may differ between ranks.
     /// Collective.
     ///
     /// ```
@@ -33,17 +33,17 @@ impl Job {
             .world()
             .begin_collective(CollectiveKind::Mutexes)?
             .all_gather(&count)?;
-        // Too many are too much memory for every rank.
+        // On overflow, the allocation fails at every rank.
         let words = mutex::words_for(&counts).unwrap_or(usize::MAX);
         let words = self.alloc(words)?;
         Ok(Mutexes::new(words, self.rank(), &counts))
     }
 
-    /// Does away with mutexes. Collective. Locking one is [`Error::Freed`] from then on.
+    /// Frees mutexes. Collective. A later lock returns [`Error::Freed`].
     ///
     /// # Errors
-    /// [`Error::MutexHeld`] at every rank if one has a mutex, or waits for it: then all are as they were.
-    /// As [`free`](Self::free).
+    /// [`Error::MutexHeld`] at every rank if a rank holds one of the mutexes or waits for it; the
+    /// mutexes then stay. As [`free`](Self::free).
     pub fn free_mutexes(&self, mutexes: &Mutexes) -> Result<()> {
         let closing = mutexes.close();
         let held = closing.find_in_use();

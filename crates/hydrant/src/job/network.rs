@@ -1,4 +1,4 @@
-//! Which conduit a job runs on.
+//! Chooses the conduit of a job.
 
 use std::sync::Arc;
 
@@ -9,22 +9,22 @@ use hydrant_sim::{Profile, World};
 use super::{JobBuilder, hosts};
 use crate::{ConduitKind, Error, Rank, Result, segment::SYSTEM};
 
-/// What the ranks of this process attach to.
-pub(super) enum Network {
-    /// The fastest that reaches every rank, which they find by their bootstrap.
+/// The network to which the ranks of this process attach.
+pub(super) enum JobNetwork {
+    /// The fastest network that reaches every rank, found through their bootstrap.
     Auto,
     /// Shared memory.
     Smp,
-    /// Shared memory and NICs that are played.
+    /// Shared memory and simulated NICs.
     Pinned,
-    /// RDMA NICs, likewise.
+    /// RDMA NICs.
     Verbs,
-    /// A machine in virtual time, inside this process.
+    /// A simulated machine in virtual time, inside this process.
     Sim(Arc<World>),
 }
 
-impl Network {
-    /// The network of ranks that are processes.
+impl JobNetwork {
+    /// Returns the network of ranks that are processes.
     pub(super) fn of_processes(builder: &JobBuilder) -> Self {
         match builder.settings.conduit {
             ConduitKind::Smp => Self::Smp,
@@ -34,10 +34,10 @@ impl Network {
         }
     }
 
-    /// The network of `ranks` ranks that are threads of this process.
+    /// Returns the network of `ranks` ranks that are threads of this process.
     ///
     /// # Errors
-    /// [`Error::Setting`] for a profile that is not there or not right.
+    /// [`Error::Setting`] for a profile that does not exist or is invalid.
     pub(super) fn here(builder: &JobBuilder, ranks: u32) -> Result<Self> {
         let settings = &builder.settings;
         let ConduitKind::Sim(profile) = &settings.conduit else {
@@ -56,7 +56,7 @@ impl Network {
         Ok(Self::Sim(World::new(profile, ranks, options)?))
     }
 
-    /// The conduit of the rank whose bootstrap this is.
+    /// Attaches the rank of this bootstrap. Returns its conduit.
     pub(super) fn attach(
         &self,
         builder: &JobBuilder,
@@ -76,13 +76,14 @@ impl Network {
     }
 }
 
-/// Shared memory between the ranks of `bootstrap`, all of one host.
+/// Attaches the ranks of `bootstrap`, all of one host, by shared memory.
 pub(super) fn smp(builder: &JobBuilder, bootstrap: &mut dyn Bootstrap) -> Result<Box<dyn Conduit>> {
     let options = smp_options(builder, segment(builder), hydrant_smp::DEFAULT_EXTENTS);
     Ok(Box::new(hydrant_smp::attach(bootstrap, &options)?))
 }
 
-/// Shared memory and played NICs between the ranks of `bootstrap`, with such segments.
+/// Attaches the ranks of `bootstrap` by shared memory and simulated NICs, with segments of
+/// `segment` bytes.
 pub(super) fn pinned(
     builder: &JobBuilder,
     bootstrap: &mut dyn Bootstrap,
@@ -92,7 +93,7 @@ pub(super) fn pinned(
     Ok(Box::new(hydrant_pin::attach(bootstrap, &options)?))
 }
 
-/// RDMA NICs between the ranks of `bootstrap`, with such segments.
+/// Attaches the ranks of `bootstrap` by RDMA NICs, with segments of `segment` bytes.
 pub(super) fn verbs(
     builder: &JobBuilder,
     bootstrap: &mut dyn Bootstrap,
@@ -102,7 +103,7 @@ pub(super) fn verbs(
     Ok(Box::new(hydrant_verbs::attach(bootstrap, &options)?))
 }
 
-/// Bytes of the segment that a rank of the job has.
+/// Returns the bytes of the segment of a rank.
 pub(super) fn segment(builder: &JobBuilder) -> usize {
     SYSTEM + builder.settings.heap
 }

@@ -1,4 +1,4 @@
-//! One-sided operations on the job itself: through pointers, in scopes, on signals, and their
+//! One-sided operations on the job itself: by pointers, in scopes, on signals, and their
 //! completion.
 
 use super::Job;
@@ -14,20 +14,20 @@ use crate::{
 };
 
 impl Job {
-    /// Puts `data` to where `to` points. Remotely complete on return.
+    /// Puts `data` to the memory that `to` points to. The put is remotely complete on return.
     ///
     /// # Errors
-    /// As [`Symmetric::put`](crate::Symmetric::put);
-    /// [`Error::ForeignHandle`](crate::Error::ForeignHandle) for a pointer
-    /// of another job, [`Error::ForgedPointer`](crate::Error::ForgedPointer) for one that no job
-    /// made, [`Error::Misaligned`](crate::Error::Misaligned),
-    /// [`Error::Revoked`](crate::Error::Revoked) if the exposed buffer was taken back.
+    /// - As [`Symmetric::put`](crate::Symmetric::put).
+    /// - [`Error::ForeignHandle`](crate::Error::ForeignHandle) for a pointer of another job.
+    /// - [`Error::ForgedPointer`](crate::Error::ForgedPointer) for a pointer that no job made.
+    /// - [`Error::Misaligned`](crate::Error::Misaligned).
+    /// - [`Error::Revoked`](crate::Error::Revoked) if the exposed buffer was taken back.
     pub fn put_to<T: Pod>(&self, to: GlobalPtr<T>, data: &[T]) -> Result<()> {
         let core = self.core();
         pointed::put(&core.transfer, &core.memory, to, data)
     }
 
-    /// Gets elements from where `from` points.
+    /// Gets elements from the memory that `from` points to.
     ///
     /// # Errors
     /// As [`put_to`](Self::put_to).
@@ -36,12 +36,12 @@ impl Job {
         pointed::get(&core.transfer, &core.memory, from, data)
     }
 
-    /// Puts the elements that `from` names of `data` where `section` says, counted from where `to`
-    /// points. On an exposed buffer a get of one element goes before.
+    /// Puts the elements of `data` that `from` names to the elements of `section`, counted from
+    /// `to`. On an exposed buffer, a get of one element goes first.
     ///
     /// # Errors
-    /// As [`put_to`](Self::put_to) and [`Symmetric::put_section`](crate::Symmetric::put_section);
-    /// nothing is put if the section leaves the memory.
+    /// As [`put_to`](Self::put_to) and [`Symmetric::put_section`](crate::Symmetric::put_section).
+    /// Nothing is put if the section leaves the memory.
     pub fn put_section_to<T: Pod>(
         &self,
         to: GlobalPtr<T>,
@@ -52,8 +52,8 @@ impl Job {
         pointed_sections::put(self.means(), (to, section), data, from)
     }
 
-    /// Gets the elements that `section` names, counted from where `from` points, into those of `data`
-    /// that `to` names.
+    /// Gets the elements of `section`, counted from `from`, into the elements of `data` that `to`
+    /// names.
     ///
     /// # Errors
     /// As [`put_section_to`](Self::put_section_to).
@@ -67,12 +67,11 @@ impl Job {
         pointed_sections::get(self.means(), (from, section), data, to)
     }
 
-    /// Puts the runs of `data` that `vectors` list, in order, with places counted from where `to`
-    /// points.
+    /// Puts the runs of `data` that `vectors` list, in order, counted from `to`.
     ///
     /// # Errors
-    /// As [`put_to`](Self::put_to) and [`Symmetric::put_vector`](crate::Symmetric::put_vector);
-    /// nothing is put if a run leaves the memory.
+    /// As [`put_to`](Self::put_to) and [`Symmetric::put_vector`](crate::Symmetric::put_vector).
+    /// Nothing is put if a run leaves the memory.
     pub fn put_vector_to<T: Pod>(
         &self,
         to: GlobalPtr<T>,
@@ -82,8 +81,7 @@ impl Job {
         pointed_sections::put_vector(self.means(), (to, vectors), data)
     }
 
-    /// Gets the runs that `vectors` list, with places counted from where `from` points, into `data`, in
-    /// order.
+    /// Gets the runs that `vectors` list, counted from `from`, into `data`, in order.
     ///
     /// # Errors
     /// As [`put_vector_to`](Self::put_vector_to).
@@ -96,7 +94,7 @@ impl Job {
         pointed_sections::get_vector(self.means(), (from, vectors), data)
     }
 
-    /// What memory that a pointer names is reached by.
+    /// Returns the rooms that reach memory that a pointer names.
     fn means(&self) -> Means<'_> {
         let core = self.core();
         Means {
@@ -106,7 +104,7 @@ impl Job {
         }
     }
 
-    /// Begins to put `data` to where `to` points.
+    /// Begins to put `data` to the memory that `to` points to.
     ///
     /// # Errors
     /// As [`put_to`](Self::put_to). The error gives the buffer back.
@@ -119,7 +117,8 @@ impl Job {
         handles::put_to(&core.transfer, &core.memory, to, data)
     }
 
-    /// Begins to get as many elements as `buffer` has, in their place, from where `from` points.
+    /// Begins to get as many elements as `buffer` has from the memory that `from` points to, into
+    /// `buffer`.
     ///
     /// # Errors
     /// As [`put_to`](Self::put_to). The error gives the buffer back.
@@ -132,10 +131,10 @@ impl Job {
         handles::get_from(&core.transfer, &core.memory, from, buffer)
     }
 
-    /// A pointer in eight bytes, which one atomic store publishes. It takes as many bits as the number
-    /// of the element, that of the rank, and the name of the memory do, and 13: with a million ranks and
-    /// the first 64 thousand allocations, those of allocations of 32 thousand elements, with 64 ranks
-    /// 500 million.
+    /// Packs a pointer into eight bytes, which one atomic store publishes. It takes 13 bits, and
+    /// the bits of the element's index, of the rank and of the name of the memory. With a million
+    /// ranks and the first 64 thousand allocations, it reaches 32 thousand elements of each. With
+    /// 64 ranks, it reaches 500 million.
     ///
     /// # Errors
     /// [`Error::PointerTooWide`](crate::Error::PointerTooWide) if it does not fit;
@@ -146,18 +145,18 @@ impl Job {
         PackedPtr::pack(&pointer, (self.progress().id, self.size()))
     }
 
-    /// The pointer that was [packed](Self::pack), by whatever rank of the job. As any other it is
-    /// checked when it is used, and then one to memory that is gone is an error.
+    /// Unpacks a pointer that any rank of the job has [packed](Self::pack). It is checked when it
+    /// is used, as any other pointer: a pointer to memory that is gone is then an error.
     ///
     /// # Errors
-    /// [`Error::ForgedPointer`](crate::Error::ForgedPointer) for a null one and for bits that no
-    /// pointer has, [`Error::RankOutOfRange`](crate::Error::RankOutOfRange).
+    /// [`Error::ForgedPointer`](crate::Error::ForgedPointer) for a null pointer and for bits that
+    /// no pointer has, [`Error::RankOutOfRange`](crate::Error::RankOutOfRange).
     pub fn unpack<T: Pod>(&self, packed: PackedPtr<T>) -> Result<GlobalPtr<T>> {
         packed.unpack((self.progress().id, self.size()))
     }
 
-    /// The element that `pointer` names, for atomic operations: of symmetric memory, where they are
-    /// those of [`Symmetric`](crate::Symmetric), or of an exposed buffer, whose owner does them.
+    /// Returns the element that `pointer` names, for atomic operations. In symmetric memory they
+    /// are those of [`Symmetric`](crate::Symmetric). In an exposed buffer, its owner does them.
     ///
     /// ```
     /// # fn main() -> hydrant::Result<()> {
@@ -177,7 +176,7 @@ impl Job {
     /// ```
     ///
     /// # Errors
-    /// As [`put_to`](Self::put_to), of the pointer itself.
+    /// As [`put_to`](Self::put_to), for the pointer itself.
     pub fn atomic<T: Pod>(&self, pointer: GlobalPtr<T>) -> Result<GlobalAtomic<'_, T>> {
         let core = self.active()?;
         let rank = pointer.rank();
@@ -192,12 +191,14 @@ impl Job {
         )
     }
 
-    /// Puts `data` to where `to` points, then changes the word at `at`, a pointer to memory of the
-    /// same rank; who sees the word changed sees the data (OpenSHMEM's put with signal).
+    /// Puts `data` to the memory that `to` points to, then changes the word that `at` points to, on
+    /// the same rank. A thread that sees the change also sees the data (OpenSHMEM's put with
+    /// signal).
     ///
     /// # Errors
-    /// As [`put_to`](Self::put_to), for either: nothing is put if the signal's pointer is no good.
-    /// [`Error::RankMismatch`](crate::Error::RankMismatch) if they point to different ranks.
+    /// As [`put_to`](Self::put_to), for the data or for the word: nothing is put if the pointer to
+    /// the word is invalid. [`Error::RankMismatch`](crate::Error::RankMismatch) if they point to
+    /// different ranks.
     pub fn put_signal_to<T: Pod>(
         &self,
         to: GlobalPtr<T>,
@@ -214,11 +215,12 @@ impl Job {
         }
     }
 
-    /// Begins to put `data` to where `to` points, and to change the word at `at`, a pointer to memory
-    /// of the same rank, once it is there; the handle gives the buffer when both are done.
+    /// Begins to put `data` to the memory that `to` points to, and then to change the word that
+    /// `at` points to, on the same rank. The handle gives the buffer back when both are done.
     ///
     /// # Errors
-    /// As [`put_signal_to`](Self::put_signal_to), and gives the buffer back. The handle reports errors found later.
+    /// As [`put_signal_to`](Self::put_signal_to). The error gives the buffer back. The handle
+    /// reports errors found later.
     pub fn put_signal_to_nb<T: Pod + Send>(
         &self,
         to: GlobalPtr<T>,
@@ -234,19 +236,18 @@ impl Job {
         signal::put_to_nb(means, to, data, at, signal)
     }
 
-    /// Waits until all puts and gets of this rank so far are complete, remotely, and the atomic
-    /// operations and signals that were begun: OpenSHMEM's quiet.
+    /// Waits until all puts and gets of this rank so far are remotely complete, and all atomic
+    /// operations and signals that it has begun: OpenSHMEM's quiet.
     ///
     /// # Errors
     /// [`Error::InHandler`](crate::Error::InHandler); [`Error::PeerLost`](crate::Error::PeerLost)
-    /// if any rank is lost, for a put that is a plain store does not notice.
+    /// if any rank is lost, because a put that is a plain store does not notice a loss.
     pub fn quiet(&self) -> Result<()> {
         progress::may_wait("quiet")?;
         self.active()?.transfer.quiet()
     }
 
-    /// Orders this rank's puts: those before are seen, by each peer, no later than those
-    /// after.
+    /// Orders this rank's puts: each peer sees those before the fence no later than those after it.
     ///
     /// # Errors
     /// [`Error::InHandler`](crate::Error::InHandler).
@@ -255,7 +256,7 @@ impl Job {
         self.active()?.transfer.fence()
     }
 
-    /// A stream of puts that are completed apart from all others. Not collective.
+    /// Returns a stream of puts that are completed separately from all others. Not collective.
     ///
     /// # Errors
     /// [`Error::JobOver`](crate::Error::JobOver).
@@ -264,27 +265,27 @@ impl Job {
         Ok(Context::new(&core.transfer, &core.memory))
     }
 
-    /// Waits for a future on this thread, looking after messages meanwhile: for programs without an
-    /// executor. The future may be any, of Hydrant's operations or not.
+    /// Waits for a future on this thread and handles messages meanwhile, for programs without an
+    /// executor. It takes any future, of Hydrant's operations or not.
     ///
-    /// On an executor, operations are awaited as other futures are. The rank's service thread looks
-    /// after them while no thread of the program does; where there is none
-    /// ([`JobBuilder::service`](crate::JobBuilder::service)), a task that awaits one is polled again
-    /// and again.
+    /// On an executor, operations are awaited as other futures are. The rank's service thread
+    /// advances them while no thread of the program does. Without it
+    /// ([`JobBuilder::service`](crate::JobBuilder::service)), a task that awaits an operation is
+    /// polled repeatedly.
     ///
     /// # Errors
-    /// [`Error::InHandler`](crate::Error::InHandler); [`Error::JobOver`](crate::Error::JobOver) if the job ends and the
-    /// future does not.
+    /// [`Error::InHandler`](crate::Error::InHandler); [`Error::JobOver`](crate::Error::JobOver) if
+    /// the job ends before the future does.
     ///
     /// # Panics
-    /// If the future does.
+    /// If the future panics.
     pub fn wait_for<F: Future>(&self, future: F) -> Result<F::Output> {
         progress::wait_for(self.progress(), future)
     }
 
-    /// Runs `body`, then completes every operation it began: GASNet's access region, in the
-    /// shape of [`std::thread::scope`]. Buffers used within are borrowed until the end, so
-    /// nothing can touch them while the network does, panics and leaks included.
+    /// Runs `body`, then completes every operation that it began: GASNet's access region, in the
+    /// shape of [`std::thread::scope`]. Buffers used within stay borrowed until the end, also if
+    /// the body panics or leaks. So nothing touches them while the network does.
     ///
     /// ```
     /// # fn main() -> hydrant::Result<()> {
@@ -304,10 +305,10 @@ impl Job {
     /// ```
     ///
     /// # Errors
-    /// What `body` returns; else what befell the first operation that failed.
+    /// The error that `body` returns; otherwise that of the first operation that failed.
     ///
     /// # Panics
-    /// If `body` does, after completing what it began.
+    /// If `body` panics, after its operations are complete.
     pub fn scope<'env, R>(
         &'env self,
         body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
@@ -317,15 +318,14 @@ impl Job {
         Scope::run((&core.transfer, &core.two_sided, &core.memory), body)
     }
 
-    /// Exposes a buffer to all ranks. Not collective; send them the
-    /// [`pointer`](Exposed::pointer).
+    /// Exposes a buffer to all ranks. Not collective; send them the [`pointer`](Exposed::pointer).
     ///
-    /// The guard owns the buffer, so that even a leaked guard leaves peers nothing else to
-    /// write to. To expose a borrowed buffer, see [`Scope::expose`](crate::Scope::expose).
+    /// The guard owns the buffer, so a leaked guard leaks the buffer too, and peers cannot write to
+    /// anything else. To expose a borrowed buffer, see [`Scope::expose`](crate::Scope::expose).
     ///
     /// # Errors
     /// [`Error::ZeroSized`](crate::Error::ZeroSized), [`Error::Conduit`](crate::Error::Conduit) if
-    /// there are too many.
+    /// there are too many exposed buffers.
     pub fn expose<T: Pod>(&self, buffer: Vec<T>) -> Result<Exposed<'static, T>> {
         let core = self.active()?;
         Exposed::owning(&core.transfer, &core.memory, buffer)

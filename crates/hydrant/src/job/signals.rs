@@ -1,27 +1,29 @@
-//! Waiting for signals, on the job (OpenSHMEM's point-to-point synchronization).
+//! Waits for signals, on the job (OpenSHMEM's point-to-point synchronization).
 
 use std::time::Duration;
 
 use super::Job;
-use crate::{Result, Symmetric, progress, rma::signal::Words};
+use crate::{Result, Symmetric, progress, rma::signal::SignalWords};
 
-/// It is waited for without a limit of time.
+/// No time limit.
 const EVER: Option<Duration> = None;
 
 impl Job {
-    /// Waits until word `at` of this rank's part is as `enough` wants, and returns it. Looks
-    /// after messages meanwhile; sleeps when it takes long.
+    /// Waits until `enough` accepts word `at` of this rank's part, and returns the word. Handles
+    /// messages meanwhile, and sleeps if it takes long.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`](crate::Error::OutOfBounds), [`Error::Freed`](crate::Error::Freed),
-    /// [`Error::InHandler`](crate::Error::InHandler); [`Error::PeerLost`](crate::Error::PeerLost)
-    /// if a rank dies or fails first; [`Error::OthersEnded`](crate::Error::OthersEnded) if the programs of all other ranks
-    /// came to the end of the job, and nothing is in flight at any rank that could still change the word. Another
-    /// thread of this process may still change it, so there is no such error while one lives. Where ranks are threads
-    /// of one process, only threads that have waited in the job or polled it count.
+    /// - [`Error::OutOfBounds`](crate::Error::OutOfBounds), [`Error::Freed`](crate::Error::Freed),
+    ///   [`Error::InHandler`](crate::Error::InHandler).
+    /// - [`Error::PeerLost`](crate::Error::PeerLost) if a rank dies or fails first.
+    /// - [`Error::OthersEnded`](crate::Error::OthersEnded) if the programs of all other ranks came
+    ///   to the end of the job, and nothing is in flight at any rank that could still change the
+    ///   word. Another thread of this process may still change it, so there is no such error while
+    ///   one lives. If ranks are threads of one process, only threads that have waited in the job
+    ///   or polled it count.
     ///
     /// # Panics
-    /// If `enough` does.
+    /// If `enough` panics.
     pub fn wait_until(
         &self,
         signals: &Symmetric<u64>,
@@ -29,20 +31,20 @@ impl Job {
         mut enough: impl FnMut(u64) -> bool,
     ) -> Result<u64> {
         progress::may_wait("wait_until")?;
-        let words = Words::one(self.progress(), signals, at)?;
+        let words = SignalWords::one(self.progress(), signals, at)?;
         let found = words.wait(EVER, |_, word| enough(word))?;
-        // Without a limit it ends no earlier.
+        // Without a limit the wait ends only with a word.
         Ok(found.map_or(0, |(_, word)| word))
     }
 
-    /// As [`wait_until`](Self::wait_until), for so long at most, on the job's clock; none if the
-    /// word was never as `enough` wants.
+    /// As [`wait_until`](Self::wait_until), for at most `time` on the job's clock. Returns `None`
+    /// if `enough` never accepted the word.
     ///
     /// # Errors
-    /// As there.
+    /// As [`wait_until`](Self::wait_until).
     ///
     /// # Panics
-    /// If `enough` does.
+    /// If `enough` panics.
     pub fn wait_until_within(
         &self,
         signals: &Symmetric<u64>,
@@ -51,20 +53,20 @@ impl Job {
         mut enough: impl FnMut(u64) -> bool,
     ) -> Result<Option<u64>> {
         progress::may_wait("wait_until_within")?;
-        let words = Words::one(self.progress(), signals, at)?;
+        let words = SignalWords::one(self.progress(), signals, at)?;
         let found = words.wait(Some(time), |_, word| enough(word))?;
         Ok(found.map(|(_, word)| word))
     }
 
-    /// Waits until one of the words `at` those places of this rank's part is as `enough` wants: its
-    /// place in `at`, and the word. Of several, the first in the order of `at`.
+    /// Waits until `enough` accepts one of the words of this rank's part that `at` lists. Returns
+    /// its index in `at` and the word. Of several words, it takes the first in the order of `at`.
     ///
     /// # Errors
     /// As [`wait_until`](Self::wait_until); [`Error::NothingToWaitFor`](crate::Error::NothingToWaitFor)
     /// if `at` is empty.
     ///
     /// # Panics
-    /// If `enough` does.
+    /// If `enough` panics.
     pub fn wait_until_any(
         &self,
         signals: &Symmetric<u64>,
@@ -72,20 +74,20 @@ impl Job {
         mut enough: impl FnMut(u64) -> bool,
     ) -> Result<(usize, u64)> {
         progress::may_wait("wait_until_any")?;
-        let words = Words::several(self.progress(), signals, at)?;
+        let words = SignalWords::several(self.progress(), signals, at)?;
         let found = words.wait(EVER, |_, word| enough(word))?;
-        // Without a limit it ends no earlier.
+        // Without a limit the wait ends only with a word.
         Ok(found.unwrap_or_default())
     }
 
-    /// As [`wait_until_any`](Self::wait_until_any), for so long at most, on the job's clock; none if
-    /// no word was as `enough` wants.
+    /// As [`wait_until_any`](Self::wait_until_any), for at most `time` on the job's clock. Returns
+    /// `None` if `enough` accepted no word.
     ///
     /// # Errors
-    /// As there.
+    /// As [`wait_until_any`](Self::wait_until_any).
     ///
     /// # Panics
-    /// If `enough` does.
+    /// If `enough` panics.
     pub fn wait_until_any_within(
         &self,
         signals: &Symmetric<u64>,
@@ -94,18 +96,19 @@ impl Job {
         mut enough: impl FnMut(u64) -> bool,
     ) -> Result<Option<(usize, u64)>> {
         progress::may_wait("wait_until_any_within")?;
-        let words = Words::several(self.progress(), signals, at)?;
+        let words = SignalWords::several(self.progress(), signals, at)?;
         words.wait(Some(time), |_, word| enough(word))
     }
 
-    /// Waits until each of the words `at` those places of this rank's part was as `enough` wants,
-    /// and returns what they were then, in the order of `at`. They need not be so at one time.
+    /// Waits until `enough` has accepted each of the words of this rank's part that `at` lists.
+    /// Returns the accepted words in the order of `at`. The words need not be accepted at the same
+    /// time.
     ///
     /// # Errors
     /// As [`wait_until_any`](Self::wait_until_any).
     ///
     /// # Panics
-    /// If `enough` does.
+    /// If `enough` panics.
     pub fn wait_until_all(
         &self,
         signals: &Symmetric<u64>,
@@ -113,7 +116,7 @@ impl Job {
         mut enough: impl FnMut(u64) -> bool,
     ) -> Result<Vec<u64>> {
         progress::may_wait("wait_until_all")?;
-        let words = Words::several(self.progress(), signals, at)?;
+        let words = SignalWords::several(self.progress(), signals, at)?;
         let mut found: Vec<Option<u64>> = vec![None; at.len()];
         let mut left = at.len();
         while left > 0 {
@@ -126,8 +129,8 @@ impl Job {
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// Looks whether word `at` of this rank's part is as `enough` wants: the word if so. Does not
-    /// wait, and may be called in a handler.
+    /// Returns word `at` of this rank's part if `enough` accepts it. Does not wait, and may be
+    /// called in a handler.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`](crate::Error::OutOfBounds), [`Error::Freed`](crate::Error::Freed). Outside handlers,
@@ -135,34 +138,34 @@ impl Job {
     /// [`wait_until`](Self::wait_until), if the word is not as `enough` wants.
     ///
     /// # Panics
-    /// If `enough` does.
+    /// If `enough` panics.
     pub fn test_until(
         &self,
         signals: &Symmetric<u64>,
         at: usize,
         mut enough: impl FnMut(u64) -> bool,
     ) -> Result<Option<u64>> {
-        let words = Words::one(self.progress(), signals, at)?;
+        let words = SignalWords::one(self.progress(), signals, at)?;
         let found = words.test(|_, word| enough(word))?;
         Ok(found.map(|(_, word)| word))
     }
 
-    /// Looks whether one of the words `at` those places of this rank's part is as `enough` wants:
-    /// its place in `at`, and the word. Does not wait, and may be called in a handler.
+    /// Checks whether `enough` accepts one of the words of this rank's part that `at` lists.
+    /// Returns its index in `at` and the word. Does not wait, and may be called in a handler.
     ///
     /// # Errors
     /// As [`test_until`](Self::test_until); [`Error::NothingToWaitFor`](crate::Error::NothingToWaitFor)
     /// if `at` is empty.
     ///
     /// # Panics
-    /// If `enough` does.
+    /// If `enough` panics.
     pub fn test_until_any(
         &self,
         signals: &Symmetric<u64>,
         at: &[usize],
         mut enough: impl FnMut(u64) -> bool,
     ) -> Result<Option<(usize, u64)>> {
-        let words = Words::several(self.progress(), signals, at)?;
+        let words = SignalWords::several(self.progress(), signals, at)?;
         words.test(|_, word| enough(word))
     }
 }

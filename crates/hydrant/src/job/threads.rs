@@ -1,14 +1,14 @@
-//! Jobs whose ranks are threads of this process.
+//! Runs jobs whose ranks are threads of this process.
 
 use std::{io, panic, sync::OnceLock, thread};
 
 use hydrant_launch::Bootstrap;
 use parking_lot::Mutex;
 
-use super::{Job, JobBuilder, builder::live, network::Network};
+use super::{Job, JobBuilder, builder::run_to_end, network::JobNetwork};
 use crate::{Error, Result};
 
-/// Runs `n` ranks; how each ended.
+/// Runs `n` ranks. Returns the result of each.
 pub(super) fn run<R: Send>(
     builder: &JobBuilder,
     n: u32,
@@ -28,26 +28,27 @@ pub(super) fn run<R: Send>(
         .collect()
 }
 
-/// The same of a body that keeps its results itself: this is compiled once, and not in every program for each body.
+/// As [`run`], for a body that keeps its results itself. So this is compiled once, and not in every
+/// program for each body.
 fn run_keeping(
     builder: &JobBuilder,
     n: u32,
     body: &(dyn Fn(&Job) -> Result<()> + Sync),
 ) -> Vec<Result<()>> {
-    let refused = |error: &Error| (0..n).map(|_| Err(again(error))).collect();
-    let network = match Network::here(builder, n) {
+    let refused = |error: &Error| (0..n).map(|_| Err(copy_error(error))).collect();
+    let network = match JobNetwork::here(builder, n) {
         Ok(network) => network,
         Err(error) => return refused(&error),
     };
-    let live_as = |mut bootstrap| {
+    let run_as_rank = |mut bootstrap| {
         let conduit = network.attach(builder, &mut bootstrap)?;
         let settings = builder.settings.clone();
-        live(
+        run_to_end(
             Job::start(conduit, Box::new(bootstrap), settings)?,
             &mut |job| body(job),
         )
     };
-    match all_at_once(hydrant_launch::local(n), live_as) {
+    match all_at_once(hydrant_launch::local(n), run_as_rank) {
         Ok(ends) => (ends.into_iter())
             .map(|end| end.unwrap_or_else(|cause| panic::resume_unwind(cause)))
             .collect(),
@@ -58,8 +59,8 @@ fn run_keeping(
     }
 }
 
-/// Does the same with each of them in a thread of its own, or, if not all threads could be started,
-/// with none: those that were would wait for the others.
+/// Runs `body` for each item in a thread of its own. If not all threads can be started it runs
+/// none, because those that were started would wait for the others.
 fn all_at_once<T: Send, R: Send>(
     each: Vec<T>,
     body: impl Fn(T) -> R + Sync,
@@ -77,8 +78,8 @@ fn all_at_once<T: Send, R: Send>(
     })
 }
 
-/// Runs all ranks of a job whose network is inside this process, which a launcher may have
-/// started: the one result.
+/// Runs all ranks of a job whose network is inside this process, which a launcher may have started.
+/// Returns one result for the job.
 pub(super) fn run_as_one_process<R: Send>(
     builder: &JobBuilder,
     bootstrap: &mut dyn Bootstrap,
@@ -104,13 +105,13 @@ pub(super) fn run_as_one_process<R: Send>(
     if result.is_err() {
         let _ = bootstrap.put(hydrant_launch::FAILING, b"1");
     } else if let Err(cause) = bootstrap.finalize() {
-        tracing::warn!(%cause, "the launcher did not take the goodbye");
+        tracing::warn!(%cause, "the launcher was not told of the end");
     }
     result
 }
 
-/// Rank 0's result if all succeeded. If not, the first failure, by rank, that is not for the
-/// loss of another rank.
+/// Returns rank 0's result if all succeeded. Otherwise returns the first failure by rank that is
+/// not the loss of another rank.
 fn verdict<R>(ends: Vec<Result<R>>) -> Result<R> {
     let mut first = None;
     let (mut failure, mut caused) = (None, None);
@@ -127,8 +128,8 @@ fn verdict<R>(ends: Vec<Result<R>>) -> Result<R> {
     }
 }
 
-/// The same error for another rank.
-fn again(error: &Error) -> Error {
+/// Copies an error for another rank.
+fn copy_error(error: &Error) -> Error {
     match error {
         Error::Setting {
             name,
@@ -149,7 +150,7 @@ mod tests {
     use crate::Rank;
 
     #[test]
-    fn the_failure_that_caused_the_others_is_the_jobs() {
+    fn the_failure_that_caused_the_others_is_that_of_the_job() {
         assert_eq!(verdict(vec![Ok(7), Ok(8)]).unwrap(), 7);
         let lost = |rank| Err(Error::PeerLost(Rank(rank)));
         let cause = || Err(Error::other("out of ideas"));

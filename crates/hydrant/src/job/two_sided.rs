@@ -9,9 +9,9 @@ use crate::{
 };
 
 impl Job {
-    /// Sends `data` to `rank` under a tag. On return it may be used again; the message may not have been
-    /// received. A long one is received before this returns. Messages of one rank to another that fit the
-    /// same receives are received in the order sent.
+    /// Sends `data` to `rank` under a tag. On return `data` may be used again, but the message may
+    /// not have been received yet. A long message was received when this returns. Messages of one
+    /// rank to another that fit the same receives are received in the order sent.
     ///
     /// ```
     /// # fn main() -> hydrant::Result<()> {
@@ -28,28 +28,33 @@ impl Job {
     /// ```
     ///
     /// # Errors
-    /// [`Error::RankOutOfRange`](crate::Error::RankOutOfRange),
-    /// [`Error::ReservedTag`](crate::Error::ReservedTag) beyond [`MAX_TAG`](crate::MAX_TAG),
-    /// [`Error::PeerLost`](crate::Error::PeerLost), [`Error::JobOver`](crate::Error::JobOver),
-    /// [`Error::InHandler`](crate::Error::InHandler); [`Error::PeerEnded`](crate::Error::PeerEnded) if the message is
-    /// long, and the program of `rank` came to the end of the job and did not receive it. A short one is lost then.
+    /// - [`Error::RankOutOfRange`](crate::Error::RankOutOfRange),
+    ///   [`Error::PeerLost`](crate::Error::PeerLost), [`Error::JobOver`](crate::Error::JobOver),
+    ///   [`Error::InHandler`](crate::Error::InHandler).
+    /// - [`Error::ReservedTag`](crate::Error::ReservedTag) beyond [`MAX_TAG`](crate::MAX_TAG).
+    /// - [`Error::PeerEnded`](crate::Error::PeerEnded) if the message is long, and the program of
+    ///   `rank` came to the end of the job and did not receive it. A short message is lost then.
     #[track_caller]
     pub fn send<T: Pod>(&self, rank: Rank, tag: u64, data: &[T]) -> Result<()> {
         let site = Location::caller();
         (self.core().two_sided).send(rank, tag, bytemuck::cast_slice(data), site)
     }
 
-    /// Receives the first message that fits into `buffer`, which may be longer than it. `source` is a
-    /// rank or [`AnySource`](crate::AnySource), `tag` a number or [`AnyTag`](crate::AnyTag).
+    /// Receives the first message that fits into `buffer`, which may be longer than the message.
+    /// `source` is a rank or [`AnySource`](crate::AnySource), `tag` a number or
+    /// [`AnyTag`](crate::AnyTag).
     ///
     /// # Errors
-    /// [`Error::ReceiveTooShort`](crate::Error::ReceiveTooShort) for a longer message, which the next
-    /// receive that fits gets; [`Error::PeerLost`](crate::Error::PeerLost) if the source is lost, or any
-    /// rank where it may be anyone; [`Error::PeerEnded`](crate::Error::PeerEnded) if the program of the source came
-    /// to the end of the job and no message of it is left that fits;
-    /// [`Error::OthersEnded`](crate::Error::OthersEnded) if the source may be any rank and the programs of all others
-    /// have ended. Another living thread of this rank that has waited in the job, or polled it, may still send to its
-    /// own rank; then the receive waits. As [`send`](Self::send).
+    /// - [`Error::ReceiveTooShort`](crate::Error::ReceiveTooShort) for a longer message, which
+    ///   stays for the next receive that fits.
+    /// - [`Error::PeerLost`](crate::Error::PeerLost) if the source is lost, or if any rank is lost
+    ///   and the source may be any.
+    /// - [`Error::PeerEnded`](crate::Error::PeerEnded) if the program of the source came to the end
+    ///   of the job, and no message of it is left that fits.
+    /// - [`Error::OthersEnded`](crate::Error::OthersEnded) if the source may be any rank, and the
+    ///   programs of all others have ended. Another living thread of this rank that has waited in
+    ///   the job, or polled it, may still send to its own rank; then the receive waits.
+    /// - As [`send`](Self::send).
     #[track_caller]
     pub fn receive<T: Pod>(
         &self,
@@ -61,12 +66,13 @@ impl Job {
         (self.core().two_sided).receive(fits, bytemuck::cast_slice_mut(buffer), site)
     }
 
-    /// Sends one message and receives another, neither of which waits for the other: so all ranks of a
-    /// ring may call it at once.
+    /// Sends one message and receives another. Neither waits for the other, so all ranks of a ring
+    /// may call this at once.
     ///
     /// # Errors
-    /// As [`send`](Self::send) and [`receive`](Self::receive), when the send is over: where a message is too long for
-    /// `buffer`, the other is sent all the same. What cannot be sent takes no message.
+    /// As [`send`](Self::send) and [`receive`](Self::receive), once the send has ended. If the
+    /// received message is too long for `buffer`, the other is still sent. If the send fails, no
+    /// message is received.
     #[track_caller]
     pub fn send_receive<T: Pod, U: Pod>(
         &self,
@@ -81,13 +87,14 @@ impl Job {
         )
     }
 
-    /// Begins to send `data`. The handle says when it may be used again and when the message was
-    /// received, or that it will not be, because the program of `rank` came to the end of the job:
-    /// [`Error::PeerEnded`](crate::Error::PeerEnded). On borrowed buffers:
+    /// Begins to send `data`. The handle tells when the data may be used again, and when the
+    /// message was received. If the program of `rank` came to the end of the job before, it returns
+    /// [`Error::PeerEnded`](crate::Error::PeerEnded). For borrowed buffers, see
     /// [`Scope::send_synchronous`](crate::Scope::send_synchronous).
     ///
     /// # Errors
-    /// As [`send`](Self::send), for errors found at once, and gives the buffer back. The handle reports the others.
+    /// As [`send`](Self::send), for errors found at once. The error gives the buffer back. The
+    /// handle reports the others.
     #[track_caller]
     pub fn send_nb<T: Pod>(
         &self,
@@ -99,12 +106,12 @@ impl Job {
         self.core().two_sided.send_owned(rank, tag, data, site)
     }
 
-    /// Begins to receive the first message that fits into `buffer`. On borrowed buffers:
+    /// Begins to receive the first message that fits into `buffer`. For borrowed buffers, see
     /// [`Scope::receive`](crate::Scope::receive).
     ///
     /// # Errors
-    /// As [`receive`](Self::receive), for errors found at once, and gives the buffer back. The handle reports the
-    /// others.
+    /// As [`receive`](Self::receive), for errors found at once. The error gives the buffer back.
+    /// The handle reports the others.
     #[track_caller]
     pub fn receive_nb<T: Pod>(
         &self,
@@ -116,10 +123,10 @@ impl Job {
         self.core().two_sided.receive_owned(fits, buffer, site)
     }
 
-    /// A message that will be sent again and again from `buffer`.
+    /// Makes a message that can be sent repeatedly from `buffer`.
     ///
     /// # Errors
-    /// [`Error::JobOver`](crate::Error::JobOver); what else is wrong is found when it is started.
+    /// [`Error::JobOver`](crate::Error::JobOver). Other errors are found when it is started.
     pub fn persistent_send<T: Pod>(
         &self,
         rank: Rank,
@@ -130,7 +137,7 @@ impl Job {
         Ok(PersistentSend::new(two_sided, rank, tag, buffer))
     }
 
-    /// A message that will be received again and again into `buffer`.
+    /// Makes a receive that can be started repeatedly, into `buffer`.
     ///
     /// # Errors
     /// As [`persistent_send`](Self::persistent_send).
@@ -145,8 +152,8 @@ impl Job {
         Ok(PersistentReceive::new(two_sided, fits, buffer))
     }
 
-    /// Waits for a message that fits, and says what is known of it. Another thread may receive it before
-    /// this one does: see [`probe_matched`](Self::probe_matched).
+    /// Waits for a message that fits, and returns its status. Another thread may receive the
+    /// message first: see [`probe_matched`](Self::probe_matched).
     ///
     /// # Errors
     /// As [`receive`](Self::receive).
@@ -154,13 +161,16 @@ impl Job {
         self.core().two_sided.probe(source.into(), tag.into())
     }
 
-    /// What is known of the first message that fits, if one has come.
+    /// Returns the status of the first message that fits, if one has arrived.
     ///
     /// # Errors
-    /// [`Error::RankOutOfRange`](crate::Error::RankOutOfRange),
-    /// [`Error::ReservedTag`](crate::Error::ReservedTag), [`Error::JobOver`](crate::Error::JobOver). Outside handlers,
-    /// [`Error::PeerLost`](crate::Error::PeerLost), [`Error::PeerEnded`](crate::Error::PeerEnded) and
-    /// [`Error::OthersEnded`](crate::Error::OthersEnded) if none has come, as [`receive`](Self::receive).
+    /// - [`Error::RankOutOfRange`](crate::Error::RankOutOfRange),
+    ///   [`Error::ReservedTag`](crate::Error::ReservedTag),
+    ///   [`Error::JobOver`](crate::Error::JobOver).
+    /// - Outside handlers, [`Error::PeerLost`](crate::Error::PeerLost),
+    ///   [`Error::PeerEnded`](crate::Error::PeerEnded) and
+    ///   [`Error::OthersEnded`](crate::Error::OthersEnded) if none has arrived and none can arrive
+    ///   any more, as [`receive`](Self::receive).
     pub fn try_probe(
         &self,
         source: impl Into<Source>,
@@ -169,7 +179,8 @@ impl Job {
         self.core().two_sided.try_probe(source.into(), tag.into())
     }
 
-    /// Waits for a message that fits and takes it out, to be received by whoever has it.
+    /// Waits for a message that fits and takes it out of the queue. Only the returned value can
+    /// receive it.
     ///
     /// # Errors
     /// As [`receive`](Self::receive).
@@ -182,7 +193,7 @@ impl Job {
         two_sided.probe_matched(source.into(), tag.into())
     }
 
-    /// Takes the first message that fits out, if one has come.
+    /// Takes the first message that fits out of the queue, if one has arrived.
     ///
     /// # Errors
     /// As [`try_probe`](Self::try_probe).

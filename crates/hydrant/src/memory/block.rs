@@ -1,4 +1,4 @@
-//! An allocation: what a put or get needs, in one place.
+//! An allocation, with all that a put or get to it needs.
 
 use std::sync::{
     Arc,
@@ -19,72 +19,72 @@ use crate::{
 const LIVE: u8 = 0;
 const FREED: u8 = 1;
 const OVER: u8 = 2;
-/// Alive where time is virtual. What is mapped is not reached directly then: time would stand still
-/// for a program that looks at its memory again and again until it changes.
+/// Live in virtual time. Mapped memory is not accessed directly then: time would stand still for a
+/// program that polls its memory until it changes.
 const SIMULATED: u8 = 3;
 
 /// A symmetric allocation as one rank sees it.
 ///
-/// It holds no reference to the job, so that handles may be kept anywhere, handlers
-/// included, and the job still ends.
+/// It holds no reference to the job. So handles may be kept anywhere, even in handlers, and the job
+/// still ends.
 pub(crate) struct Block {
-    /// Allocations are counted from one, alike at every rank.
+    /// The number of the allocation, counted from one and the same at every rank.
     pub(crate) number: u64,
-    /// Offset in every segment.
+    /// The offset in every segment.
     pub(crate) offset: usize,
-    /// Bytes that each rank owns.
+    /// The bytes that each rank owns.
     pub(crate) len: usize,
-    /// Bytes that it takes of the heap.
+    /// The bytes that the allocation takes of the heap.
     pub(crate) footprint: usize,
     pub(crate) rank: Rank,
     pub(crate) job: u64,
     pub(crate) tally: Arc<Tally>,
-    parts: Arc<[Part]>,
-    /// The parts as those see them who change words of 64 bits: mapped where a processor may.
-    words: Arc<[Part]>,
-    /// What reaches it, as long as the job lives.
+    parts: Arc<[BlockPart]>,
+    /// The parts for changes of 64-bit words: mapped where a processor may change them.
+    words: Arc<[BlockPart]>,
+    /// The room that reaches unmapped parts, as long as the job lives.
     transfer: StripedWeak<Transfer>,
-    /// What was asked of owners of words that are not mapped here.
+    /// Calls to owners of words that are not mapped here.
     pub(crate) calls: Arc<Calls>,
-    /// What whoever accumulates here takes.
+    /// The locks for accumulates.
     pub(crate) locks: Arc<Locks>,
-    /// Whether NICs change its words of 64 bits.
+    /// True if NICs change its 64-bit words.
     pub(crate) by_nics: bool,
     state: AtomicU8,
     /// The process that joined.
     origin: Origin,
 }
 
-/// How a job reaches its memory.
+/// The means by which a job reaches its memory.
 pub(crate) struct Reach<'a> {
     pub(crate) transfer: &'a Arc<Transfer>,
     pub(crate) weak: StripedWeak<Transfer>,
     pub(crate) calls: &'a Arc<Calls>,
     pub(crate) locks: &'a Arc<Locks>,
-    /// Whether NICs change words of 64 bits.
+    /// True if NICs change 64-bit words.
     pub(crate) by_nics: bool,
-    /// Whether no processor does.
+    /// True if no processor changes them.
     pub(crate) spares_processors: bool,
 }
 
-/// One rank's part of an allocation. A line, so that finding one is a shift.
+/// One rank's part of an allocation, a cache line long, so that the index of a part is a shift.
 #[repr(align(64))]
-pub(crate) struct Part {
-    /// Where it is mapped here, if it is, and whom to wake there.
+pub(crate) struct BlockPart {
+    /// The mapping in this process, if there is one.
     pub(crate) mapped: Option<Mapped>,
 }
 
 /// A mapped part.
 #[derive(Clone)]
 pub(crate) struct Mapped {
-    /// Shut when the allocation ends, and where time is virtual.
+    /// The mapped bytes. The gate is shut when the allocation ends, and in virtual time.
     pub(crate) window: Gate,
     wake_bits: Word32,
 }
 
 impl Mapped {
-    /// Whether somebody there sleeps until memory changes. A load of a line that hardly ever
-    /// changes; the sleeper's side has the fence.
+    /// Returns whether a thread of that rank sleeps until memory changes. It loads a cache line
+    /// that hardly ever changes; the fence is on the sleeper's side.
     #[inline(always)]
     pub(crate) fn is_watched(&self) -> bool {
         std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
@@ -121,13 +121,13 @@ impl Block {
                 }),
                 _ => None,
             };
-            Ok(Part { mapped })
+            Ok(BlockPart { mapped })
         };
-        let parts: Arc<[Part]> = (0..progress.size)
+        let parts: Arc<[BlockPart]> = (0..progress.size)
             .map(|rank| part(Rank(rank)))
             .collect::<Result<_>>()?;
         let words = if reach.spares_processors {
-            parts.iter().map(|_| Part { mapped: None }).collect()
+            parts.iter().map(|_| BlockPart { mapped: None }).collect()
         } else {
             Arc::clone(&parts)
         };
@@ -154,8 +154,9 @@ impl Block {
         })
     }
 
-    /// The part of `rank`, if the allocation lives, the rank exists and it is mapped here. It does not tell a forked
-    /// child from its parent: the caller [checks](Self::check), or needs the thread's own [cells](Tally::own).
+    /// Returns the part of `rank`, if the allocation lives, the rank exists and the part is mapped
+    /// here. It does not tell a forked child from its parent: the caller [checks](Self::check)
+    /// that, or needs the thread's own [cells](Tally::own).
     #[inline]
     pub(crate) fn reach(&self, rank: Rank) -> Option<&Mapped> {
         if self.state.load(Relaxed) != LIVE {
@@ -164,35 +165,36 @@ impl Block {
         self.parts.get(rank.index())?.mapped.as_ref()
     }
 
-    /// The part of `rank`, if the rank exists and it is mapped here. Its gate says whether the allocation lives. The
-    /// caller needs the thread's own [cells](Tally::own), which no thread of a forked child has.
+    /// Returns the part of `rank`, if the rank exists and the part is mapped here. The gate of the
+    /// part is shut once the allocation ends. The caller needs the thread's own
+    /// [cells](Tally::own), which no thread of a forked child has.
     #[inline(always)]
     pub(crate) fn near(&self, rank: Rank) -> Option<&Mapped> {
         self.parts.get(rank.index())?.mapped.as_ref()
     }
 
-    /// The part of `rank`.
+    /// Returns the part of `rank`.
     ///
     /// # Errors
     /// [`Error::Freed`], [`Error::JobOver`], [`Error::RankOutOfRange`].
     #[inline]
-    pub(crate) fn part(&self, rank: Rank) -> Result<&Part> {
+    pub(crate) fn part(&self, rank: Rank) -> Result<&BlockPart> {
         self.part_in(&self.parts, rank)
     }
 
-    /// The part of the rank that has this.
+    /// Returns this rank's part.
     pub(super) fn own_part(&self) -> Option<&Mapped> {
         self.parts.get(self.rank.index())?.mapped.as_ref()
     }
 
-    /// The part of `rank`, mapped where a processor may change its words: of 64 bits, if they
-    /// are `wide`. In virtual time a look at one takes a moment, as in [`poll_memory`](Self::poll_memory). The caller
-    /// [counts](Self::count_atomic) the operation first.
+    /// Returns the part of `rank`, mapped where a processor may change its words. `wide`: words of
+    /// 64 bits. In virtual time this lets time pass, as [`poll_memory`](Self::poll_memory) does.
+    /// The caller [counts](Self::count_atomic) the operation first.
     ///
     /// # Errors
     /// As [`part`](Self::part).
     #[inline]
-    pub(crate) fn word_part(&self, rank: Rank, wide: bool) -> Result<&Part> {
+    pub(crate) fn word_part(&self, rank: Rank, wide: bool) -> Result<&BlockPart> {
         let parts = if wide { &self.words } else { &self.parts };
         if self.state.load(Relaxed) != LIVE {
             self.check_slowly()?;
@@ -204,8 +206,8 @@ impl Block {
         self.nth(parts, rank)
     }
 
-    /// Counts an atomic operation, except in a forked child. No thread of a child [counts by itself](Tally::try_one),
-    /// so only the slow path needs to check for a child.
+    /// Counts an atomic operation, or fails in a forked child. No thread of a child [counts by
+    /// itself](Tally::try_one), so only the slow path checks for a child.
     ///
     /// # Errors
     /// [`Error::Forked`].
@@ -226,7 +228,7 @@ impl Block {
     }
 
     #[inline]
-    fn part_in<'a>(&self, parts: &'a [Part], rank: Rank) -> Result<&'a Part> {
+    fn part_in<'a>(&self, parts: &'a [BlockPart], rank: Rank) -> Result<&'a BlockPart> {
         if !self.is_plainly_alive() {
             self.check_slowly()?;
         }
@@ -234,7 +236,7 @@ impl Block {
     }
 
     #[inline]
-    fn nth<'a>(&self, parts: &'a [Part], rank: Rank) -> Result<&'a Part> {
+    fn nth<'a>(&self, parts: &'a [BlockPart], rank: Rank) -> Result<&'a BlockPart> {
         match parts.get(rank.index()) {
             Some(part) => Ok(part),
             None => Err(self.no_rank(rank)),
@@ -242,7 +244,7 @@ impl Block {
     }
 
     /// # Errors
-    /// [`Error::ForeignHandle`] for memory of another job, which another conduit reaches.
+    /// [`Error::ForeignHandle`] for memory of another job.
     pub(crate) fn check_job(&self, job: u64) -> Result<()> {
         if self.job == job {
             Ok(())
@@ -262,7 +264,7 @@ impl Block {
         }
     }
 
-    /// Returns whether it is alive, in the process that joined and in real time.
+    /// Returns whether the allocation is live, in the process that joined and in real time.
     #[inline]
     fn is_plainly_alive(&self) -> bool {
         self.state.load(Relaxed) == LIVE && self.origin.is_here()
@@ -272,9 +274,10 @@ impl Block {
     /// [`Error::Forked`].
     #[inline]
     pub(crate) fn check_origin(&self) -> Result<()> {
-        match self.is_forked() {
-            false => Ok(()),
-            true => Err(self.ended()),
+        if self.is_forked() {
+            Err(self.ended())
+        } else {
+            Ok(())
         }
     }
 
@@ -293,7 +296,8 @@ impl Block {
         }
     }
 
-    /// Called before own memory is looked at; see [`Progress::poll_memory`](crate::progress::Progress::poll_memory).
+    /// Called before own memory is read; see
+    /// [`Progress::poll_memory`](crate::progress::Progress::poll_memory).
     pub(crate) fn poll_memory(&self) {
         if self.is_simulated()
             && let Some(transfer) = self.transfer.upgrade()
@@ -302,26 +306,26 @@ impl Block {
         }
     }
 
-    /// Whether a look at it lets time pass.
+    /// Returns whether a read of the memory lets time pass.
     #[inline]
     pub(crate) fn is_simulated(&self) -> bool {
         self.state.load(Relaxed) == SIMULATED
     }
 
-    /// What reaches it.
+    /// Returns the room that reaches unmapped parts.
     ///
     /// # Errors
     /// [`Error::JobOver`].
     #[inline]
     pub(crate) fn transfer(&self) -> Result<InUse<Transfer>> {
-        // Not `ok_or`: the error would be made, and dropped, by every access.
+        // Not `ok_or`, which would make and drop the error at every access.
         self.transfer.upgrade().ok_or_else(|| Error::JobOver)
     }
 
-    /// Called after a store to memory of `rank`: wakes who waits for that.
+    /// Called after a store to memory of `rank`: wakes the threads that wait for memory there.
     #[inline]
-    pub(crate) fn touched(&self, rank: Rank) {
-        if let Some(Part {
+    pub(crate) fn wake_watchers(&self, rank: Rank) {
+        if let Some(BlockPart {
             mapped: Some(mapped),
         }) = self.parts.get(rank.index())
             && mapped.is_watched()
@@ -330,7 +334,7 @@ impl Block {
         }
     }
 
-    /// Wakes who sleeps until memory of `rank` changes.
+    /// Wakes the threads that sleep until memory of `rank` changes.
     #[cold]
     pub(crate) fn wake(&self, rank: Rank) {
         if let Some(transfer) = self.transfer.upgrade() {
@@ -355,10 +359,10 @@ impl Block {
         }
     }
 
-    /// Marks it freed.
+    /// Marks the allocation as freed.
     ///
     /// # Errors
-    /// [`Error::Freed`] if it is already, [`Error::JobOver`].
+    /// [`Error::Freed`] if it is freed already, [`Error::JobOver`].
     pub(crate) fn free(&self) -> Result<()> {
         self.end_as(FREED).map_err(|()| self.ended())
     }

@@ -1,6 +1,6 @@
-//! Symmetric memory that nobody else can reach for a while.
+//! Symmetric memory that no other rank can reach for a while.
 
-#![allow(unsafe_code)] // gives out slices of what no peer can reach
+#![allow(unsafe_code)] // gives out slices of memory that no peer can reach
 
 use std::{
     fmt,
@@ -13,9 +13,9 @@ use std::{
 use super::{Block, Symmetric};
 use crate::Pod;
 
-/// This rank's part of symmetric memory, as a slice, in a phase in which no rank reaches another's
-/// part. Made by [`Job::exclusive`](crate::Job::exclusive), ended by
-/// [`Job::share`](crate::Job::share).
+/// This rank's part of symmetric memory as a slice, in a phase in which no rank reaches the part of
+/// another. [`Job::exclusive`](crate::Job::exclusive) begins the phase and
+/// [`Job::share`](crate::Job::share) ends it.
 ///
 /// If it is dropped instead, the memory cannot be used any more, nor freed before the job ends.
 pub struct Exclusive<T> {
@@ -26,15 +26,15 @@ pub struct Exclusive<T> {
     _elements: PhantomData<T>,
 }
 
-// SAFETY: it is the only way to the elements, like a vector.
+// SAFETY: this is the only access to the elements, as with a vector.
 unsafe impl<T: Send> Send for Exclusive<T> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`: only this refers to the elements.
 unsafe impl<T: Sync> Sync for Exclusive<T> {}
 
 impl<T: Pod> Exclusive<T> {
     /// # Safety
     /// 1. `start` is the own part of `block`, of `len` elements, and is aligned.
-    /// 2. Until this is [shared](Self::into_shared), or for good, nobody else reads or writes it.
+    /// 2. Until this is [shared](Self::into_shared), or forever, no other code reads or writes it.
     pub(crate) unsafe fn new(block: Arc<Block>, start: *mut T, len: usize) -> Self {
         Self {
             block,
@@ -48,7 +48,7 @@ impl<T: Pod> Exclusive<T> {
         &self.block
     }
 
-    /// The handle that others have, too.
+    /// Returns the handle as all ranks have it.
     pub(crate) fn into_shared(self) -> Symmetric<T> {
         Symmetric::new(self.block, self.len)
     }
@@ -59,8 +59,9 @@ impl<T> Deref for Exclusive<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: it is mapped as long as `block`, aligned and of `len` elements, any bytes of
-        // which are a `Pod`; nobody writes to it, by the promise made to `new`.
+        // SAFETY: the part is mapped as long as `block` lives. By condition 1 of `new` it is aligned
+        // and has `len` elements, for which any bytes are valid. By condition 2 no other code
+        // writes to it.
         unsafe { slice::from_raw_parts(self.start, self.len) }
     }
 }
@@ -68,7 +69,8 @@ impl<T> Deref for Exclusive<T> {
 impl<T> DerefMut for Exclusive<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as in `deref`; nobody reads it, either, and this is borrowed mutably.
+        // SAFETY: as in `deref`. By condition 2 of `new` no other code reads it either, and `self` is
+        // borrowed mutably.
         unsafe { slice::from_raw_parts_mut(self.start, self.len) }
     }
 }

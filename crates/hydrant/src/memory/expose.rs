@@ -1,16 +1,16 @@
-//! Lending a buffer of one's own to the peers.
+//! Exposes a buffer of this rank to its peers.
 
-#![allow(unsafe_code)] // registers memory whose lifetime the guard or its scope keeps
+#![allow(unsafe_code)] // lends memory that stays allocated until its guard or scope ends
 
 use std::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull, sync::Arc};
 
 use bytemuck::Pod;
 use hydrant_conduit::{Key, Window};
 
-use super::{GlobalPtr, Registry, View, check_range, view::Owner};
+use super::{GlobalPtr, Registry, View, check_range, view::ViewOwner};
 use crate::{Error, Result, progress, transfer::Transfer};
 
-/// The registration of a buffer; revoked when dropped, or by its scope.
+/// The loan of a buffer, ended when it is dropped or by its scope.
 pub(crate) struct Loan {
     transfer: Arc<Transfer>,
     memory: Arc<Registry>,
@@ -22,21 +22,21 @@ impl Loan {
         self.key
     }
 
-    /// Returns whether the loan belongs to the process that this one was forked from. The network does not use the
-    /// child's copy of the buffer, and the child must not end the loan.
+    /// Returns whether the loan belongs to the process that this one was forked from. The network
+    /// does not use the child's copy of the buffer, and the child must not end the loan.
     fn is_elsewhere(&self) -> bool {
         self.transfer.progress.is_forked()
     }
 
-    /// Ends the loan in a handler, where nobody may wait for that; the buffer is freed after it.
-    fn end_later<T: Pod>(&self, buffer: Owned<T>) {
+    /// Ends the loan in a handler, which cannot wait for that. The buffer is freed afterwards.
+    fn end_later<T: Pod>(&self, buffer: OwnedBuffer<T>) {
         self.memory.withdraw(self.key.0);
-        let buffer = Leftover(ManuallyDrop::new(buffer));
+        let buffer = BufferToFree(ManuallyDrop::new(buffer));
         (self.transfer).unlend_later(self.key, move || buffer.free());
     }
 
-    /// Ends the loan. `true`: no peer touches the buffer any more; `false`: that cannot be
-    /// waited for here, and the buffer must never be freed.
+    /// Ends the loan. Returns `true` if no peer accesses the buffer any more. Returns `false` if
+    /// this thread cannot wait for that; the buffer must then never be freed.
     #[must_use = "the buffer may still be in use"]
     fn end(&self) -> bool {
         if self.is_elsewhere() {
@@ -48,33 +48,33 @@ impl Loan {
     }
 }
 
-/// A buffer that a guard owns, freed when dropped. It is kept by a pointer: a `Box` says that it
-/// is the only way to its memory, again each time it is moved, and then the pointers by which the
-/// window, the conduit and peers reach it would be void.
-struct Owned<T> {
+/// A buffer that a guard owns, freed when dropped. The buffer is kept by a pointer. A `Box` claims
+/// to be the only access to its memory, again each time it is moved. That would invalidate the
+/// pointers by which the window, the conduit and peers reach the memory.
+struct OwnedBuffer<T> {
     buffer: NonNull<[T]>,
 }
 
-// SAFETY: it owns the elements, as a `Box` does.
-unsafe impl<T: Send> Send for Owned<T> {}
-// SAFETY: the same.
-unsafe impl<T: Sync> Sync for Owned<T> {}
+// SAFETY: this owns the elements, as a `Box` does.
+unsafe impl<T: Send> Send for OwnedBuffer<T> {}
+// SAFETY: as for `Send`: this owns the elements.
+unsafe impl<T: Sync> Sync for OwnedBuffer<T> {}
 
-/// A buffer that is only to be freed. If it is dropped it is leaked: the job has ended before its
-/// loan, and peers may use it to their own end.
-struct Leftover<T>(ManuallyDrop<Owned<T>>);
+/// A buffer that is only to be freed. If this is dropped, the buffer is leaked: the job has ended
+/// before the loan, and peers may use the buffer until their end.
+struct BufferToFree<T>(ManuallyDrop<OwnedBuffer<T>>);
 
-// SAFETY: its elements are plain data, of which nothing is read or dropped: only their memory is freed,
-// which any thread may do.
-unsafe impl<T: Pod> Send for Leftover<T> {}
+// SAFETY: the elements are plain data, which is neither read nor dropped. Only their memory is
+// freed, which any thread may do.
+unsafe impl<T: Pod> Send for BufferToFree<T> {}
 
-impl<T: Pod> Leftover<T> {
+impl<T: Pod> BufferToFree<T> {
     fn free(self) {
         drop(ManuallyDrop::into_inner(self.0));
     }
 }
 
-impl<T> Owned<T> {
+impl<T> OwnedBuffer<T> {
     fn new(buffer: Vec<T>) -> Self {
         Self {
             buffer: NonNull::from(Box::leak(buffer.into_boxed_slice())),
@@ -83,12 +83,12 @@ impl<T> Owned<T> {
 
     fn into_box(self) -> Box<[T]> {
         let owned = ManuallyDrop::new(self);
-        // SAFETY: `new` leaked a box, and this, which is not dropped, was its only owner.
+        // SAFETY: `new` leaked a box, and this was its only owner and is not dropped.
         unsafe { Box::from_raw(owned.buffer.as_ptr()) }
     }
 }
 
-impl<T> Drop for Owned<T> {
+impl<T> Drop for OwnedBuffer<T> {
     fn drop(&mut self) {
         // SAFETY: `new` leaked a box, and this was its only owner.
         drop(unsafe { Box::from_raw(self.buffer.as_ptr()) });
@@ -97,14 +97,14 @@ impl<T> Drop for Owned<T> {
 
 /// A buffer that peers may put to and get from, through its [`pointer`](Self::pointer).
 ///
-/// Dropping the guard revokes every access and returns when none is under way.
-/// Made by [`Job::expose`](crate::Job::expose), which owns the buffer, or
-/// [`Scope::expose`](crate::Scope::expose), which borrows it for the scope.
+/// The drop of the guard revokes every access, and returns when none is in flight.
+/// [`Job::expose`](crate::Job::expose) makes a guard that owns the buffer.
+/// [`Scope::expose`](crate::Scope::expose) borrows the buffer for the scope.
 pub struct Exposed<'a, T: Pod> {
     loan: Loan,
     window: Window,
     len: usize,
-    owned: Option<Owned<T>>,
+    owned: Option<OwnedBuffer<T>>,
     _buffer: PhantomData<&'a mut [T]>,
 }
 
@@ -118,23 +118,24 @@ impl<T: Pod> Exposed<'static, T> {
         memory: &Arc<Registry>,
         buffer: Vec<T>,
     ) -> Result<Self> {
-        let owned = Owned::new(buffer);
-        // SAFETY: the buffer goes into the guard, which revokes before it lets go of it.
+        let owned = OwnedBuffer::new(buffer);
+        // SAFETY: 1. and 2. the buffer moves into the guard, which ends the loan before it frees the
+        // buffer, and reaches it only by its window.
         let mut exposed = unsafe { Exposed::new(transfer, memory, owned.buffer)? };
         exposed.owned = Some(owned);
         Ok(exposed)
     }
 
-    /// As [`owning`](Self::owning), for a task, which does not wait.
+    /// As [`owning`](Self::owning), for a task, which does not block.
     ///
     /// # Errors
-    /// As there.
+    /// As [`owning`](Self::owning).
     pub(crate) async fn owning_later(
         transfer: &Arc<Transfer>,
         memory: &Arc<Registry>,
         buffer: Vec<T>,
     ) -> Result<Self> {
-        let owned = Owned::new(buffer);
+        let owned = OwnedBuffer::new(buffer);
         let (addr, bytes) = (
             owned.buffer.cast::<u8>(),
             owned.buffer.len() * size_of::<T>(),
@@ -142,10 +143,10 @@ impl<T: Pod> Exposed<'static, T> {
         let start = addr.as_ptr().expose_provenance() as u64;
         transfer.make_ready(start, bytes as u64).await;
         let lend = |base: *mut u8, bytes| {
-            // SAFETY: as in `owning`.
+            // SAFETY: 1. and 2. as in `owning`.
             unsafe { transfer.lend_at_once(base, bytes) }
         };
-        // SAFETY: as in `owning`.
+        // SAFETY: 1. as in `owning`. 2. `lend` lends its arguments, and the memory is ready.
         let mut exposed = unsafe { Exposed::lent(transfer, memory, owned.buffer, lend)? };
         exposed.owned = Some(owned);
         Ok(exposed)
@@ -154,7 +155,7 @@ impl<T: Pod> Exposed<'static, T> {
 
 impl<'a, T: Pod> Exposed<'a, T> {
     /// # Safety
-    /// Until the loan is revoked:
+    /// Until the loan has ended:
     /// 1. The buffer stays allocated.
     /// 2. Nothing but the guard's window reads or writes it.
     pub(crate) unsafe fn new(
@@ -162,17 +163,17 @@ impl<'a, T: Pod> Exposed<'a, T> {
         memory: &Arc<Registry>,
         buffer: NonNull<[T]>,
     ) -> Result<Self> {
-        // SAFETY: 1., 2., which cover the registration's whole life.
+        // SAFETY: 1. and 2. the caller's conditions 1 and 2, which last as long as the loan.
         let lend = |base: *mut u8, bytes| unsafe { transfer.lend(base, bytes) };
-        // SAFETY: 1. Handed on. 2. It lends what it is given, by the above.
+        // SAFETY: 1. The caller's conditions 1 and 2. 2. `lend` lends its arguments.
         unsafe { Self::lent(transfer, memory, buffer, lend) }
     }
 
-    /// A buffer that `lend` lends.
+    /// Makes the guard of a buffer that `lend` lends.
     ///
     /// # Safety
-    /// 1. As [`new`](Self::new).
-    /// 2. `lend` lends what it is given.
+    /// 1. Conditions 1 and 2 of [`new`](Self::new) hold.
+    /// 2. `lend` lends its arguments.
     unsafe fn lent(
         transfer: &Arc<Transfer>,
         memory: &Arc<Registry>,
@@ -184,12 +185,12 @@ impl<'a, T: Pod> Exposed<'a, T> {
             return Err(Error::ZeroSized { what });
         }
         let len = buffer.len();
-        // As many as the slice has, which is a `usize`.
+        // No overflow: the slice has that many bytes.
         let bytes = len * size_of::<T>();
         let base = buffer.cast::<u8>();
         let key = lend(base.as_ptr(), bytes)?;
-        // SAFETY: (1), (2) the caller's promise, and the window is only lent out with the guard, and
-        // to the registry, which uses it until the loan begins to end; (3) it is a slice of `Pod`.
+        // SAFETY: 1. and 2. by the caller's condition 1. The window is only given out with the guard,
+        // and to the registry, which uses it until the loan begins to end. 3. `T` is `Pod`.
         let window = unsafe { Window::new(base, bytes, Arc::new(())) };
         memory.expose(key.0, window.clone());
         Ok(Self {
@@ -209,17 +210,17 @@ impl<'a, T: Pod> Exposed<'a, T> {
         self.loan.key()
     }
 
-    /// Elements exposed.
+    /// Returns the number of exposed elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns whether no element is exposed.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// A pointer to element `index`, for peers.
+    /// Returns a pointer to element `index`, for peers.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`].
@@ -231,30 +232,33 @@ impl<'a, T: Pod> Exposed<'a, T> {
         Ok(GlobalPtr::extent(job, rank, self.key().0, offset))
     }
 
-    /// The buffer, while peers may be writing to it.
+    /// Returns a view of the buffer, to which peers may be writing.
     pub fn view(&self) -> View<'_, T> {
         View::new(
             &self.window,
             self.len,
-            Owner::Loan(&self.loan.transfer.progress),
+            ViewOwner::Loan(&self.loan.transfer.progress),
         )
     }
 }
 
 impl<T: Pod> Exposed<'static, T> {
-    /// Ends the exposure and gives the buffer back.
+    /// Ends the exposure and returns the buffer.
     ///
     /// # Panics
-    /// In a handler, if the network needs registered memory: peers cannot be waited for there,
-    /// and the buffer is leaked.
+    /// In a handler, if the network needs registered memory. A handler cannot wait for peers, so
+    /// the buffer is leaked.
     pub fn take_back(mut self) -> Box<[T]> {
         if !self.loan.end() {
-            // Before this unwinds: the guard that is dropped then finds no loan to end, and is not
-            // to free what peers still use.
+            // Forgotten before this unwinds: the guard is dropped then, finds no loan to end, and
+            // must not free a buffer that peers still use.
             std::mem::forget(self.owned.take());
             panic!("an exposed buffer was taken back in a handler");
         }
-        self.owned.take().map(Owned::into_box).unwrap_or_default()
+        self.owned
+            .take()
+            .map(OwnedBuffer::into_box)
+            .unwrap_or_default()
     }
 }
 
@@ -276,21 +280,21 @@ impl<T: Pod> Drop for Exposed<'_, T> {
 mod tests {
     use super::*;
 
-    /// Peers write by a pointer that was taken before the guard was moved to where it is kept.
-    /// (Says something under Miri, which follows where pointers come from.)
+    /// Peers write by a pointer that was taken before the guard was moved. Miri follows the
+    /// provenance of pointers, so the test shows most under Miri.
     #[test]
     fn an_owned_buffer_may_be_moved_while_others_reach_it() {
-        let owned = Owned::new(vec![1_u64; 4]);
+        let owned = OwnedBuffer::new(vec![1_u64; 4]);
         let peer = owned.buffer.cast::<u64>();
         let kept = Some(owned);
-        // SAFETY: within the buffer, which nobody else uses now.
+        // SAFETY: within the buffer, which no other code uses now.
         unsafe { peer.add(2).write(7) };
         let moved = kept;
-        // SAFETY: the same.
+        // SAFETY: as above.
         unsafe { peer.add(3).write(8) };
-        let back = moved.map(Owned::into_box);
+        let back = moved.map(OwnedBuffer::into_box);
         assert_eq!(back.as_deref(), Some([1, 1, 7, 8].as_slice()));
-        drop(Owned::new(vec![5_u64; 4]));
-        drop(Owned::<u64>::new(Vec::new()));
+        drop(OwnedBuffer::new(vec![5_u64; 4]));
+        drop(OwnedBuffer::<u64>::new(Vec::new()));
     }
 }

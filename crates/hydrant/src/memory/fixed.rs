@@ -1,19 +1,22 @@
-//! Words that take eight bytes in a message, for any value. An address and the number of a job differ from run to
-//! run. As variable-length integers they would change the length of a message, and in virtual time its duration.
+//! A codec for words that always take eight bytes in a message. Addresses and job numbers differ
+//! from run to run. Variable-length integers would change the length of a message, and in virtual
+//! time its duration.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// In text formats it is still a number.
+/// In text formats the word is a plain number.
 pub(super) fn serialize<S: Serializer>(word: &u64, to: S) -> Result<S::Ok, S::Error> {
-    match to.is_human_readable() {
-        true => word.serialize(to),
-        false => word.to_le_bytes().serialize(to),
+    if to.is_human_readable() {
+        word.serialize(to)
+    } else {
+        word.to_le_bytes().serialize(to)
     }
 }
 
 pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    match from.is_human_readable() {
-        true => u64::deserialize(from),
-        false => <[u8; 8]>::deserialize(from).map(u64::from_le_bytes),
+    if from.is_human_readable() {
+        u64::deserialize(from)
+    } else {
+        <[u8; 8]>::deserialize(from).map(u64::from_le_bytes)
     }
 }

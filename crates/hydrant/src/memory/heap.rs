@@ -1,21 +1,21 @@
-//! Which parts of the symmetric heap, or of the system area before it, are in use.
+//! The allocator of the symmetric heap, and of the system area before it.
 //!
-//! Every rank does the same allocations in the same order, so every rank's heap gives the
-//! same offsets, and nothing need be told. First fit over a sorted list of gaps.
+//! Every rank makes the same allocations in the same order. So every rank's heap returns the same
+//! offsets, and no messages are needed. First fit over a sorted list of gaps.
 
-/// Allocations are whole pages, so that their memory can be given back.
+/// Allocations are whole pages, so that their memory can be given back to the system.
 const PAGE: usize = 4096;
 
-/// The heap's book.
+/// The gaps of a heap.
 #[derive(Debug)]
-pub(crate) struct Heap {
-    /// Gaps by offset; none is empty, no two touch.
+pub(crate) struct SymmetricHeap {
+    /// The gaps by offset; none is empty, and no two touch.
     gaps: Vec<(usize, usize)>,
     used: usize,
     peak: usize,
 }
 
-impl Heap {
+impl SymmetricHeap {
     pub(crate) fn new(len: usize) -> Self {
         let len = len / PAGE * PAGE;
         Self {
@@ -25,12 +25,13 @@ impl Heap {
         }
     }
 
-    /// What an allocation of `len` bytes takes.
+    /// Returns the bytes that an allocation of `len` bytes takes, or `None` on overflow.
     pub(crate) fn footprint(len: usize, align: usize) -> Option<usize> {
         len.checked_next_multiple_of(align.max(PAGE))
     }
 
-    /// A place for `len` bytes (a [footprint](Self::footprint)), aligned to a power of two.
+    /// Allocates `len` bytes (a [footprint](Self::footprint)), aligned to a power of two. Returns
+    /// their offset.
     pub(crate) fn take(&mut self, len: usize, align: usize) -> Option<usize> {
         let align = align.max(PAGE);
         let (number, start) = self.gaps.iter().enumerate().find_map(|(number, gap)| {
@@ -47,7 +48,7 @@ impl Heap {
         Some(start)
     }
 
-    /// Gives a place back.
+    /// Frees an allocation.
     pub(crate) fn give(&mut self, start: usize, len: usize) {
         let number = self.gaps.partition_point(|gap| gap.0 < start);
         self.gaps.insert(number, (start, len));
@@ -60,12 +61,12 @@ impl Heap {
         self.used -= len;
     }
 
-    /// Bytes in use, now and at most.
+    /// Returns the bytes in use, now and at most.
     pub(crate) fn usage(&self) -> (usize, usize) {
         (self.used, self.peak)
     }
 
-    /// Bytes of the largest gap.
+    /// Returns the bytes of the largest gap.
     pub(crate) fn largest_gap(&self) -> usize {
         self.gaps.iter().map(|gap| gap.1).max().unwrap_or(0)
     }
@@ -78,18 +79,18 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against a map of pages.
+        /// Compares with a list of the held ranges.
         #[test]
-        fn places_never_overlap_and_all_come_back(
+        fn allocations_never_overlap_and_all_can_be_freed(
             steps in prop::collection::vec((any::<bool>(), 1_usize..40_000, 0_u32..5), 1..200)
         ) {
             const LEN: usize = 64 * PAGE;
-            let mut heap = Heap::new(LEN);
+            let mut heap = SymmetricHeap::new(LEN);
             let mut held: Vec<(usize, usize)> = Vec::new();
             for (take, len, align) in steps {
                 if take {
                     let align = PAGE << align;
-                    let len = Heap::footprint(len, align).unwrap();
+                    let len = SymmetricHeap::footprint(len, align).unwrap();
                     if let Some(start) = heap.take(len, align) {
                         prop_assert_eq!(start % align, 0);
                         prop_assert!(start + len <= LEN);

@@ -1,10 +1,10 @@
-//! Locks for those who accumulate: one for each stretch of a rank's memory, by address.
+//! Locks for accumulates: one for each stretch of a rank's memory, by address.
 //!
-//! They lie in the rank's segment, so that all ranks of its host take the same ones; for those of other
-//! hosts the owner adds, which takes them, too. A lock is held while numbers are added and never while
-//! anything is waited for, so that whoever finds it taken tries again until it is free. Its word says
-//! who has it: of a rank that ended with a lock, half of what it added may be there, and nobody takes it
-//! again.
+//! The locks lie in the rank's segment, so that all ranks of its host share them. For ranks of
+//! other hosts the owner adds, under the same locks. A lock is held while numbers are added, and
+//! never while its holder waits for anything. So a thread that finds the lock taken retries until
+//! it is free. The word of a lock names its holder. If the holder ended with the lock, half of its
+//! sum may be in memory, and nobody takes the lock again.
 
 use std::{
     hint,
@@ -29,48 +29,49 @@ use crate::{
     segment::{LOCKS, SCRATCH},
 };
 
-/// Bytes of a stretch: long enough that most sections reach over few, whose runs are then added to
-/// together, and that taking its lock costs little beside adding to all of it.
+/// The bytes of a stretch. It is long enough that most sections touch only few stretches, whose
+/// runs are then added together. It is also long enough that its lock costs little beside the
+/// additions.
 const STRETCH: usize = 64 << 10;
-/// A lock has a cache line of its own.
+/// Each lock has a cache line of its own.
 const LINE: usize = 64;
-/// Tries before others get the processor.
+/// Tries before the thread yields.
 const SPINS: u32 = 100;
-/// Tries between two looks whether the holder is still there.
-const LOOK: u32 = 1 << 16;
+/// Tries between two checks that the holder is still present.
+const HOLDER_CHECK: u32 = 1 << 16;
 
 /// The locks of each rank whose memory is mapped here.
 pub(crate) struct Locks {
-    ranks: Box<[Option<Area>]>,
-    /// What this rank writes into a lock that it takes: its number, and one.
+    ranks: Box<[Option<LockArea>]>,
+    /// The word that this rank writes into a lock that it takes: its number plus one.
     own: u64,
-    /// Who knows which ranks are lost.
+    /// Knows which ranks are lost.
     progress: Weak<Progress>,
 }
 
-struct Area {
+struct LockArea {
     locks: Window,
-    /// Where the segment begins, from which stretches are counted.
+    /// The address of the segment, from which stretches are counted.
     segment: usize,
 }
 
-/// A lock that this thread has, until this is dropped.
-struct Held<'a>(&'a AtomicU64);
+/// A lock that this thread holds until this is dropped.
+struct HeldLock<'a>(&'a AtomicU64);
 
-impl Drop for Held<'_> {
+impl Drop for HeldLock<'_> {
     #[inline]
     fn drop(&mut self) {
         self.0.store(0, Release);
     }
 }
 
-/// Who adds to a rank's memory, a run after the other. It keeps the last lock for the next run.
+/// Adds runs to a rank's memory. It keeps the last lock for the next run.
 pub(crate) struct Adder<'a> {
     locks: &'a Locks,
-    area: &'a Area,
+    area: &'a LockArea,
     window: &'a Window,
-    /// Which lock it has.
-    held: Option<(usize, Held<'a>)>,
+    /// The held lock and its stretch.
+    held: Option<(usize, HeldLock<'a>)>,
 }
 
 impl Locks {
@@ -85,7 +86,7 @@ impl Locks {
             let locks = window.part(SCRATCH, LOCKS);
             let locks = locks.ok_or_else(|| Error::other("the segment has no system area"))?;
             let segment = window.addr();
-            Ok(Some(Area { locks, segment }))
+            Ok(Some(LockArea { locks, segment }))
         };
         Ok(Self {
             ranks: (0..progress.size).map(area).collect::<Result<_>>()?,
@@ -94,10 +95,10 @@ impl Locks {
         })
     }
 
-    /// Who adds to memory of a rank that is mapped here.
+    /// Returns an adder for memory of a rank that is mapped here.
     ///
     /// # Errors
-    /// [`Error::Other`](crate::Error::Other) if it is not.
+    /// [`Error::Other`](crate::Error::Other) if the memory is not mapped here.
     #[inline]
     pub(crate) fn adder<'a>(&'a self, rank: Rank, window: &'a Window) -> Result<Adder<'a>> {
         match self.ranks.get(rank.index()) {
@@ -112,31 +113,31 @@ impl Locks {
     }
 
     #[inline]
-    fn take<'a>(&self, area: &'a Area, lock: usize) -> Result<Held<'a>> {
+    fn take<'a>(&self, area: &'a LockArea, lock: usize) -> Result<HeldLock<'a>> {
         let word = area.locks.atomic_u64(lock * LINE);
         let word = word.map_err(|_| Error::other("a lock outside the locks"))?;
         match word.compare_exchange(0, self.own, Acquire, Relaxed) {
-            Ok(_) => Ok(Held(word)),
-            Err(_) => self.take_in_time(word),
+            Ok(_) => Ok(HeldLock(word)),
+            Err(_) => self.take_contended(word),
         }
     }
 
     #[cold]
-    fn take_in_time<'a>(&self, word: &'a AtomicU64) -> Result<Held<'a>> {
+    fn take_contended<'a>(&self, word: &'a AtomicU64) -> Result<HeldLock<'a>> {
         let mut tries = 0_u32;
         while let Err(holder) = word.compare_exchange_weak(0, self.own, Acquire, Relaxed) {
             tries = tries.wrapping_add(1);
             match tries {
-                _ if tries.is_multiple_of(LOOK) => self.look_after(holder)?,
+                _ if tries.is_multiple_of(HOLDER_CHECK) => self.check_holder(holder)?,
                 ..SPINS => hint::spin_loop(),
                 _ => thread::yield_now(),
             }
         }
-        Ok(Held(word))
+        Ok(HeldLock(word))
     }
 
-    /// Whether who has a lock can still give it back.
-    fn look_after(&self, holder: u64) -> Result<()> {
+    /// Checks that the holder of a lock can still release it.
+    fn check_holder(&self, holder: u64) -> Result<()> {
         let progress = self.progress.upgrade().ok_or(Error::JobOver)?;
         let holder = Rank((holder as u32).wrapping_sub(1));
         let is_rank = holder.0 < progress.size;
@@ -148,17 +149,18 @@ impl Locks {
 }
 
 impl Adder<'_> {
-    /// Adds the multiple of each element of `data` to those from byte `at` of the window on. Of an
-    /// error part may be done.
+    /// Adds `factor` times each element of `data` to the elements from byte `at` of the window on.
+    /// If it fails, part of the data may have been added.
     ///
     /// # Errors
-    /// [`Error::PeerLost`] of a rank that ended while it added, too; [`Error::JobOver`].
+    /// [`Error::PeerLost`], also for a rank that ended while it added; [`Error::JobOver`].
     #[inline]
     pub(crate) fn add(&mut self, mut at: usize, mut data: &[u8], factor: &Factor) -> Result<()> {
         let size = factor.number().size();
         while !data.is_empty() {
-            // The size is a power of two, and a division takes as long as adding to a short run.
-            let whole = match self.left(at) {
+            // The size is a power of two, so a mask replaces a division that would cost as much as
+            // a short run.
+            let whole = match self.bytes_left(at) {
                 left if left < data.len() => left & !(size - 1),
                 _ => data.len(),
             };
@@ -176,14 +178,15 @@ impl Adder<'_> {
         Ok(())
     }
 
-    /// Adds to an element that begins in a stretch and ends in the next: under both locks, so that it is
-    /// one step to whoever adds to bytes of it under either.
+    /// Adds to an element that spans two stretches, under both locks. So the addition is atomic for
+    /// every rank that holds either lock.
     #[cold]
     #[inline(never)]
     fn add_astride(&mut self, at: usize, one: &[u8], factor: &Factor) -> Result<()> {
-        // Nobody waits for a lock who has one that is behind it in the order of the locks.
+        // Two locks are taken in their order, and no thread waits for a lock before one that it
+        // holds.
         self.held = None;
-        let stretch = self.place(at) / STRETCH;
+        let stretch = self.segment_offset(at) / STRETCH;
         let (mut first, mut second) = (lock_of(stretch), lock_of(stretch + 1));
         if second < first {
             (first, second) = (second, first);
@@ -193,16 +196,16 @@ impl Adder<'_> {
         self.window.accumulate(at, one, factor).map_err(outside)
     }
 
-    /// As [`add`](Self::add), of runs, the first from `src` to byte `at`. As many as are under one lock
-    /// are added to together.
+    /// As [`add`](Self::add), for runs from `src` to byte `at`. Runs under one lock are added
+    /// together.
     ///
     /// # Errors
-    /// As there.
+    /// As [`add`](Self::add).
     ///
     /// # Safety
     /// 1. Each run on that side is readable.
-    /// 2. It lies apart from the runs in the window.
-    /// 3. Nobody writes to it meanwhile.
+    /// 2. No run overlaps the runs in the window.
+    /// 3. No other code writes to the runs meanwhile.
     #[allow(unsafe_code)] // memory is named by its address
     #[inline]
     pub(crate) unsafe fn add_runs(
@@ -212,29 +215,31 @@ impl Adder<'_> {
         runs: &Runs,
         factor: &Factor,
     ) -> Result<()> {
-        let (window, place) = (self.window, self.place(at));
-        let left = |further| STRETCH - place.wrapping_add(further) % STRETCH;
+        let (window, offset) = (self.window, self.segment_offset(at));
+        let left = |further| STRETCH - offset.wrapping_add(further) % STRETCH;
         let first = at;
         runs.try_parts(left, |part| {
             let [there, here] = part.start();
             let at = first.wrapping_add(there);
-            if part.span() > self.left(at) {
-                // SAFETY: the caller's promise: it is one run, which ends in another stretch.
+            if part.span() > self.bytes_left(at) {
+                // SAFETY: the caller's condition 1: this is one run, which ends in another stretch. By
+                // condition 3 no other code writes to it.
                 let data =
                     unsafe { std::slice::from_raw_parts(src.wrapping_add(here), part.run()) };
                 return self.add_across(at, data, factor);
             }
             self.hold(at)?;
-            // SAFETY: the caller's promise.
+            // SAFETY: the part holds runs of the caller: 1. readable, 2. apart from the window,
+            // 3. not written by other code.
             unsafe { window.accumulate_part_from(first, src, part, factor) }.map_err(outside)
         })
     }
 
-    /// As [`add_runs`](Self::add_runs), of runs of `data`, the first from byte `from` on.
+    /// As [`add_runs`](Self::add_runs), for runs of `data`, the first from byte `from` on.
     ///
     /// # Errors
-    /// As there; [`Error::Other`] if they leave `data`.
-    #[allow(unsafe_code)] // the slice is the promise
+    /// As [`add`](Self::add); [`Error::Other`] if the runs leave `data`.
+    #[allow(unsafe_code)] // the slice keeps the conditions
     pub(crate) fn add_runs_of(
         &mut self,
         at: usize,
@@ -245,16 +250,17 @@ impl Adder<'_> {
         let [_, span] = runs.spans();
         let data = data.get(from..).filter(|rest| span <= rest.len());
         let data = data.ok_or_else(|| outside(Fault::OutOfBounds))?;
-        // SAFETY: the runs lie in `data`, which is borrowed; nobody holds a reference into a window.
+        // SAFETY: 1. The runs lie in `data`, as was checked above. 2. No reference leads into a
+        // window. 3. `data` is borrowed.
         unsafe { self.add_runs(at, data.as_ptr(), runs, factor) }
     }
 
-    /// As [`add_list`](Self::add_list), of runs of `data`: for each the byte where it goes, and where in
-    /// `data` it is.
+    /// As [`add_list`](Self::add_list), for runs of `data`. The list has for each run its offset in
+    /// the window and its offset in `data`.
     ///
     /// # Errors
-    /// As there; [`Error::Other`] if one leaves `data`.
-    #[allow(unsafe_code)] // the slice is the promise
+    /// As [`add`](Self::add); [`Error::Other`] if a run leaves `data`.
+    #[allow(unsafe_code)] // the slice keeps the conditions
     pub(crate) fn add_list_of(
         &mut self,
         run: usize,
@@ -270,18 +276,19 @@ impl Adder<'_> {
             return Err(outside(Fault::OutOfBounds));
         }
         let list = list.map(|(at, from)| (at, data.as_ptr().wrapping_add(from)));
-        // SAFETY: the runs lie in `data`, which is borrowed; nobody holds a reference into a window.
+        // SAFETY: 1. The runs lie in `data`, as was checked above. 2. No reference leads into a
+        // window. 3. `data` is borrowed.
         unsafe { self.add_list(run, list, factor) }
     }
 
-    /// As [`add`](Self::add), of a list of runs of `run` bytes each: for each the byte where it goes, and
-    /// where it is.
+    /// As [`add`](Self::add), for a list of runs of `run` bytes each. The list has for each run its
+    /// offset in the window and its address.
     ///
     /// # Errors
-    /// As there.
+    /// As [`add`](Self::add).
     ///
     /// # Safety
-    /// As [`add_runs`](Self::add_runs).
+    /// 1., 2. and 3. as [`add_runs`](Self::add_runs).
     #[allow(unsafe_code)] // memory is named by its address
     #[inline]
     pub(crate) unsafe fn add_list(
@@ -291,46 +298,46 @@ impl Adder<'_> {
         factor: &Factor,
     ) -> Result<()> {
         let (window, mut outcome) = (self.window, Ok(()));
-        // Bytes of the window where a run may begin that is under the lock this has: the first, and how
-        // many.
+        // The range of window offsets at which a run under the held lock may begin: the first
+        // offset and the number of offsets.
         let mut under = (0, 0);
         let list = list.filter_map(|(at, src)| {
             if at.wrapping_sub(under.0) < under.1 {
                 return Some((at, src));
             }
-            // SAFETY: the caller's promise.
-            under = unsafe { self.next(at, (src, run), factor, &mut outcome) };
+            // SAFETY: the caller's conditions 1, 2 and 3, for one run of the list.
+            under = unsafe { self.lock_for_run(at, (src, run), factor, &mut outcome) };
             (under.1 > 0).then_some((at, src))
         });
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's conditions 1, 2 and 3.
         let added = unsafe { window.accumulate_list_from(run, list, factor) };
         outcome.and(added.map_err(outside))
     }
 
-    /// Takes the lock of a run of a list: where runs of its length may begin that are under that lock. Of a
-    /// run that ends in another stretch it adds to all. There are none then, nor once something failed.
+    /// Takes the lock for a run of a list. Returns the range of offsets at which runs of this
+    /// length are under that lock. A run that ends in another stretch is added here, and the range
+    /// is empty. The range is also empty after a failure.
     ///
     /// # Safety
-    /// As [`add_runs`](Self::add_runs).
+    /// 1., 2. and 3. as [`add_runs`](Self::add_runs).
     #[allow(unsafe_code)] // memory is named by its address
     #[cold]
     #[inline(never)]
-    unsafe fn next(
+    unsafe fn lock_for_run(
         &mut self,
         at: usize,
         (src, run): (*const u8, usize),
         factor: &Factor,
         outcome: &mut Result<()>,
     ) -> (usize, usize) {
-        let left = self.left(at);
+        let left = self.bytes_left(at);
         if outcome.is_ok() {
-            *outcome = match run <= left {
-                true => self.hold(at),
-                false => {
-                    // SAFETY: the caller's promise.
-                    let data = unsafe { std::slice::from_raw_parts(src, run) };
-                    self.add(at, data, factor)
-                }
+            *outcome = if run <= left {
+                self.hold(at)
+            } else {
+                // SAFETY: the caller's condition 1; by condition 3 no other code writes to the run.
+                let data = unsafe { std::slice::from_raw_parts(src, run) };
+                self.add(at, data, factor)
             };
         }
         match outcome {
@@ -339,31 +346,31 @@ impl Adder<'_> {
         }
     }
 
-    /// As [`add`](Self::add), out of the way of runs that are under one lock.
+    /// As [`add`](Self::add), out of line for runs that end in another stretch.
     #[cold]
     #[inline(never)]
     fn add_across(&mut self, at: usize, data: &[u8], factor: &Factor) -> Result<()> {
         self.add(at, data, factor)
     }
 
-    /// Bytes from one of the window to the end of its stretch.
+    /// Returns the bytes from an offset in the window to the end of its stretch.
     #[inline]
-    fn left(&self, at: usize) -> usize {
-        STRETCH - self.place(at) % STRETCH
+    fn bytes_left(&self, at: usize) -> usize {
+        STRETCH - self.segment_offset(at) % STRETCH
     }
 
-    /// Where a byte of the window is, counted as stretches are.
+    /// Returns the offset in the segment of a byte of the window.
     #[inline]
-    fn place(&self, at: usize) -> usize {
+    fn segment_offset(&self, at: usize) -> usize {
         (self.window.addr().wrapping_add(at)).wrapping_sub(self.area.segment)
     }
 
-    /// Takes the lock of a byte, unless this has it.
+    /// Takes the lock of a byte, unless this holds it already.
     #[inline]
     fn hold(&mut self, at: usize) -> Result<()> {
-        let stretch = self.place(at) / STRETCH;
+        let stretch = self.segment_offset(at) / STRETCH;
         if self.held.as_ref().is_none_or(|(held, _)| *held != stretch) {
-            // Those who take two at once take them in order.
+            // Released first, because threads that need two locks take them in order.
             self.held = None;
             let lock = self.locks.take(self.area, lock_of(stretch))?;
             self.held = Some((stretch, lock));
@@ -372,7 +379,7 @@ impl Adder<'_> {
     }
 }
 
-/// Which lock is that of a stretch.
+/// Returns the index of the lock of a stretch.
 #[inline]
 fn lock_of(stretch: usize) -> usize {
     stretch % (LOCKS / LINE)
@@ -389,13 +396,13 @@ mod tests {
 
     use super::*;
 
-    /// A lock that another has, who is gone: of an element that lies in two stretches both are taken, and
-    /// nothing is added to it while somebody has one of them.
+    /// A lost rank holds one of two locks. An element in both stretches needs both, so nothing is
+    /// added to it.
     #[test]
     fn an_element_in_two_stretches_has_both_locks() {
         let window = Window::private(2 * LOCKS + STRETCH);
         let locks = Locks {
-            ranks: Box::new([Some(Area {
+            ranks: Box::new([Some(LockArea {
                 locks: window.part(0, LOCKS).unwrap(),
                 segment: window.addr(),
             })]),
@@ -425,14 +432,14 @@ mod tests {
         assert!(free, "a lock was kept");
     }
 
-    /// Threads that add to one place, of several stretches, by one run and by many, some of which reach
-    /// from one stretch into the next: nothing is lost.
+    /// Threads add to the same memory of several stretches, by one run and by many. Some runs cross
+    /// into the next stretch. No addition is lost.
     #[test]
-    fn nothing_is_lost_where_many_add() {
+    fn no_addition_is_lost_between_threads() {
         const COUNT: usize = 20_000;
         let window = Window::private(LOCKS + COUNT * 8 + 16);
         let locks = |own| Locks {
-            ranks: Box::new([Some(Area {
+            ranks: Box::new([Some(LockArea {
                 locks: window.part(0, LOCKS).unwrap(),
                 segment: window.addr(),
             })]),

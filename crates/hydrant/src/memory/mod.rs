@@ -1,38 +1,42 @@
 //! Memory that peers can name.
 //!
 //! - [`Symmetric`]: allocated by all ranks together; the fast path.
-//! - [`Exposed`]: a buffer of the user's own, lent to peers until its guard goes.
+//! - [`Exposed`]: a buffer of this rank, lent to peers until its guard is dropped.
 //! - [`GlobalPtr`]: names an element of either, and can be sent to any rank.
-//! - the whole address space, `unsafe`: [`Job::put_anywhere`](crate::Job::put_anywhere).
+//! - The whole address space, `unsafe`: [`Job::put_anywhere`](crate::Job::put_anywhere).
 //!
 //! # Why this is sound
 //!
-//! Peers write at any time, so no reference into memory that they can reach is ever given
-//! out by safe code: elements are copied in and out ([`View`]), by accesses that may race
-//! (see [`hydrant_conduit::memory`]). Elements are plain old data ([`Pod`](crate::Pod)), so
-//! whatever bytes a race leaves are a value. A buffer that is lent is either owned by the
-//! guard, so that leaking the guard leaks the buffer, or lent for a [scope](crate::Scope) that
-//! revokes it at its end whatever became of the guard. Symmetric memory is given out as a slice
-//! ([`Exclusive`]) while every rank has given up its only handle, has completed what it began with
-//! it, and resolves no pointer into it. A handle that outlives its memory or
-//! its job is an error at its next use; the mapping itself lives as long as any handle.
+//! Peers write at any time, so safe code never gives out a reference into memory that they can
+//! reach. Elements are copied in and out ([`View`]), by accesses that may race (see
+//! [`hydrant_conduit::memory`]). Elements are plain old data ([`Pod`](crate::Pod)), so any bytes
+//! that a race leaves are a value.
+//!
+//! A lent buffer is owned by the guard, so that a leaked guard leaks the buffer. Or it is lent for
+//! a [scope](crate::Scope), which ends the loan even if the guard was leaked. Symmetric memory is
+//! given out as a slice ([`Exclusive`]) while no rank can reach it: each has given up its only
+//! handle, has completed its operations, and resolves no pointer into the memory.
+//!
+//! A handle that outlives its memory or its job is an error at its next use. The mapping lives as
+//! long as any handle.
 //!
 //! A handle holds a reference to the mapping and none to the job. So a handler may keep a handle, and the job
 //! still ends. Using the handle after the end is an error.
 //!
 //! # Exclusive memory
 //!
-//! [`Job::exclusive`](crate::Job::exclusive) gives each rank its part as a slice. From its start, no pointer of
-//! this rank leads there. Slower peers may still ask for work in the part by message: packed runs and atomic
-//! operations. The rank does this work until all ranks have agreed. So [`Registry`] keeps pointers and own parts
-//! apart, and holds a lock while a part is used. A request that comes too late changes nothing.
+//! [`Job::exclusive`](crate::Job::exclusive) gives each rank its part as a slice. From then on, no
+//! pointer of this rank leads to the memory. Slower peers may still ask by message for work in the
+//! part: packed runs and atomic operations. The rank does this work until all ranks have agreed
+//! that none asks any more. So [`Registry`] keeps pointers and own parts apart, and holds a lock
+//! while a part is used. A request that comes too late changes nothing.
 //!
 //! # Accumulates
 //!
-//! An accumulate holds the lock of each stretch of memory that it adds to ([`Locks`]), one lock at a time for all
-//! runs within the stretch. The locks lie in the segment's system area, so ranks of one host share them. For ranks
-//! of other hosts the owner adds (`rma::packed`), under the same lock. A lock names its holder. If the holder is
-//! lost, so is the accumulate.
+//! An accumulate holds the lock of each stretch of memory that it adds to ([`Locks`]), one lock at
+//! a time for all runs within the stretch. The locks lie in the segment's system area, so ranks of
+//! one host share them. For ranks of other hosts the owner adds (`rma::packed`), under the same
+//! locks. A lock names its holder. If the holder is lost, accumulates to that stretch fail.
 
 mod block;
 mod exclusive;
@@ -47,15 +51,15 @@ mod registry;
 mod symmetric;
 mod view;
 
-pub(crate) use block::{Block, Mapped, Part, Reach};
+pub(crate) use block::{Block, BlockPart, Mapped, Reach};
 pub use exclusive::Exclusive;
 pub use expose::Exposed;
-pub(crate) use heap::Heap;
+pub(crate) use heap::SymmetricHeap;
 pub(crate) use locks::{Adder, Locks};
 pub use options::{AllocOptions, HugePages};
 pub use packed::PackedPtr;
 pub use pointer::GlobalPtr;
-pub(crate) use pointer::Target;
+pub(crate) use pointer::PointerTarget;
 pub(crate) use registry::Registry;
 pub use symmetric::Symmetric;
 pub use view::View;

@@ -1,27 +1,28 @@
-//! How symmetric memory is to be allocated.
+//! Options for allocations of symmetric memory.
 
-/// Whether an allocation lies in huge pages.
+/// The use of huge pages in an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HugePages {
-    /// As the system likes.
+    /// Leaves it to the system.
     #[default]
     No,
-    /// If the system has them (`/sys/kernel/mm/transparent_hugepage/shmem_enabled` is
+    /// Uses them if the system has them (`/sys/kernel/mm/transparent_hugepage/shmem_enabled` is
     /// `advise`, `within_size` or `always`).
     Try,
-    /// Or not at all.
+    /// Fails if the system has none.
     Require,
 }
 
-/// How an allocation is to be.
+/// Options for an allocation.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AllocOptions {
-    /// The first byte's offset is a multiple of this power of two; at least a page.
+    /// The alignment of the first byte's offset: a power of two, at least a page.
     pub align: usize,
-    /// Whether it lies in huge pages.
+    /// The use of huge pages.
     pub huge: HugePages,
-    /// Whether addresses alone are reserved, and each rank says which pages it is going to use, by
-    /// [`Job::commit`](crate::Job::commit). A page that is used without that is there, too, if the system
-    /// has one: if it has none left, the process that uses it is killed. Not together with huge pages.
+    /// If true, only addresses are reserved, and each rank names the pages that it is going to use,
+    /// by [`Job::commit`](crate::Job::commit). Pages used without that also exist if the system has
+    /// memory. If it has none left, the process that uses the page is killed. Not together with
+    /// huge pages.
     pub reserve: bool,
 }

@@ -6,14 +6,14 @@ use bytemuck::{Pod, Zeroable};
 
 use super::{
     GlobalPtr,
-    pointer::{Target, Words},
+    pointer::{PointerTarget, PointerWords},
 };
 use crate::{Error, Rank, Result};
 
-/// A [`GlobalPtr`] in eight bytes, so that an atomic operation publishes it, swaps it or compares it:
-/// for lists, queues and tables whose links go from rank to rank. Made by
-/// [`Job::pack`](crate::Job::pack) and understood by [`Job::unpack`](crate::Job::unpack), in the same
-/// job alone. The same element always has the same bits.
+/// A [`GlobalPtr`] in eight bytes, so that an atomic operation can publish, swap or compare it. It
+/// serves lists, queues and tables whose links lead from rank to rank.
+/// [`Job::pack`](crate::Job::pack) makes it, and [`Job::unpack`](crate::Job::unpack) reads it in
+/// the same job. The same element always has the same bits.
 ///
 /// ```
 /// # fn main() -> hydrant::Result<()> {
@@ -48,26 +48,30 @@ use crate::{Error, Rank, Result};
 #[repr(transparent)]
 #[serde(transparent, bound = "")]
 pub struct PackedPtr<T> {
-    /// From the lowest bit on: the kind (1), how many bits the upper and the lower half of the name
-    /// take (6 each), the rank (as many as the job's ranks need), these halves, and the index of the
-    /// element, in all that is left.
+    /// Fields from the lowest bit on:
+    ///
+    /// - the kind: 1 bit;
+    /// - the bits of the upper and of the lower half of the name: 6 bits each;
+    /// - the rank: as many bits as the job's ranks need;
+    /// - the upper and the lower half of the name;
+    /// - the index of the element, in all bits that are left.
     #[serde(with = "super::fixed")]
     bits: u64,
     _element: PhantomData<T>,
 }
 
-/// Bits of the kind and of the two lengths.
+/// The bits of the kind and of the two lengths.
 const HEADER: u32 = 1 + 2 * LENGTH;
 const LENGTH: u32 = 6;
-/// Of each half of a name.
+/// The most bits of each half of a name.
 const HALF: u32 = 32;
 
 impl<T: Pod> PackedPtr<T> {
-    /// It points nowhere: what is [unpacked](crate::Job::unpack) of it is an error. Its bits are zero,
-    /// as new symmetric memory is.
+    /// The null pointer, which [`Job::unpack`](crate::Job::unpack) refuses. Its bits are zero, as
+    /// new symmetric memory is.
     pub const NULL: Self = Self::of_bits(0);
 
-    /// What those bits say. They are checked when they are used.
+    /// Makes a pointer of these bits, which are checked when it is unpacked.
     pub const fn of_bits(bits: u64) -> Self {
         Self {
             bits,
@@ -75,17 +79,17 @@ impl<T: Pod> PackedPtr<T> {
         }
     }
 
-    /// The bits to publish.
+    /// Returns the bits to publish.
     pub const fn to_bits(self) -> u64 {
         self.bits
     }
 
-    /// Whether it points nowhere.
+    /// Returns whether this is the null pointer.
     pub const fn is_null(self) -> bool {
         self.bits == 0
     }
 
-    /// A pointer of the job of that number, which has so many ranks.
+    /// Packs a pointer of the job with number `job` and so many `ranks`.
     ///
     /// # Errors
     /// As [`Job::pack`](crate::Job::pack).
@@ -94,8 +98,8 @@ impl<T: Pod> PackedPtr<T> {
         let what = std::any::type_name::<T>();
         let (kind, name) = match pointer.target() {
             _ if size == 0 => return Err(Error::ZeroSized { what }),
-            Some(Target::Symmetric(number)) => (0, number),
-            Some(Target::Extent(key)) => (1, key),
+            Some(PointerTarget::Symmetric(number)) => (0, number),
+            Some(PointerTarget::Extent(key)) => (1, key),
             None => {
                 let why = "it is no pointer";
                 return Err(Error::ForgedPointer { why });
@@ -136,7 +140,7 @@ impl<T: Pod> PackedPtr<T> {
         }
     }
 
-    /// The pointer of that job.
+    /// Unpacks the pointer in that job.
     ///
     /// # Errors
     /// As [`Job::unpack`](crate::Job::unpack).
@@ -154,7 +158,7 @@ impl<T: Pod> PackedPtr<T> {
         let (kind, upper, lower) = (take(1), take(LENGTH) as u32, take(LENGTH) as u32);
         let rank = Rank(take(rank_bits(ranks)) as u32);
         if upper.max(lower) > HALF || HEADER + rank_bits(ranks) + upper + lower > u64::BITS {
-            return Err(forged("its name is longer than it is"));
+            return Err(forged("its name is longer than the pointer"));
         }
         let name = take(upper) << HALF | take(lower);
         let index = take(u64::BITS);
@@ -162,29 +166,29 @@ impl<T: Pod> PackedPtr<T> {
             return Err(Error::RankOutOfRange { rank, size: ranks });
         }
         let bytes = index.checked_mul(size_of::<T>() as u64);
-        let bytes = bytes.ok_or(forged("no memory is so long"))?;
+        let bytes = bytes.ok_or(forged("its offset exceeds any memory"))?;
         Ok(match kind {
-            0 => GlobalPtr::of_words(Words::symmetric(job, rank, name, bytes)),
+            0 => GlobalPtr::from_words(PointerWords::symmetric(job, rank, name, bytes)),
             _ => GlobalPtr::extent(job, rank, name, bytes),
         })
     }
 }
 
-/// Bits of a rank, of so many.
+/// Returns the bits of a rank in a job of `ranks` ranks.
 fn rank_bits(ranks: u32) -> u32 {
     width(ranks.saturating_sub(1).into())
 }
 
-/// Bits that a number takes.
+/// Returns the bits that a number needs.
 fn width(number: u64) -> u32 {
     u64::BITS - number.leading_zeros()
 }
 
-/// A word that is filled from below.
+/// A word that is filled from the lowest bit on.
 #[derive(Default)]
 struct Bits {
     word: u64,
-    /// How many it would take; beyond its length what is pushed is lost.
+    /// The bits pushed so far. Those beyond the length of the word are lost.
     taken: u32,
 }
 
@@ -210,15 +214,16 @@ mod tests {
     const JOB: u64 = 77;
 
     fn pointer(extent: bool, rank: u32, name: u64, index: u64) -> GlobalPtr<u64> {
-        match extent {
-            false => GlobalPtr::of_words(Words::symmetric(JOB, Rank(rank), name, index * 8)),
-            true => GlobalPtr::extent(JOB, Rank(rank), name, index * 8),
+        if extent {
+            GlobalPtr::extent(JOB, Rank(rank), name, index * 8)
+        } else {
+            GlobalPtr::from_words(PointerWords::symmetric(JOB, Rank(rank), name, index * 8))
         }
     }
 
     proptest! {
         #[test]
-        fn what_fits_comes_back(
+        fn a_pointer_that_fits_is_unpacked_unchanged(
             extent: bool,
             ranks in 1_u32..5000,
             rank: u32,
@@ -246,7 +251,7 @@ mod tests {
             let packed = PackedPtr::<[u8; 3]>::of_bits(bits);
             if let Ok(pointer) = packed.unpack((JOB, ranks)) {
                 prop_assert!(pointer.rank().0 < ranks);
-                // Bits that no job made may say the same at greater length.
+                // Bits that no job made may encode the same pointer at greater length.
                 if let Ok(again) = PackedPtr::pack(&pointer, (JOB, ranks)) {
                     prop_assert_eq!(again.unpack((JOB, ranks)).unwrap(), pointer);
                 }
@@ -255,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_belong_is_refused() {
+    fn pointers_that_cannot_be_packed_are_refused() {
         let good = pointer(true, 1, 5, 9);
         let pack = |pointer: &GlobalPtr<u64>, job| PackedPtr::pack(pointer, job).unwrap_err();
         assert!(matches!(pack(&good, (1, 2)), Error::ForeignHandle { .. }));

@@ -1,4 +1,4 @@
-//! Pointers that mean the same on every rank.
+//! Pointers with the same meaning on every rank.
 
 use std::{fmt, marker::PhantomData};
 
@@ -7,15 +7,15 @@ use bytemuck::{Pod, Zeroable};
 use super::{Block, fixed};
 use crate::Rank;
 
-/// Names an element in the memory of some rank: of symmetric memory, or of an exposed
-/// buffer. Plain data: it can be put, sent and stored. Used through
-/// [`Job::put_to`](crate::Job::put_to) and [`Job::get_from`](crate::Job::get_from), which
-/// check it: a pointer of another job, to memory that is gone, or made up, is an error.
+/// Names an element in the memory of some rank, in symmetric memory or in an exposed buffer. It is
+/// plain data: it can be put, sent and stored. [`Job::put_to`](crate::Job::put_to) and
+/// [`Job::get_from`](crate::Job::get_from) use it and check it. They refuse a pointer of another
+/// job, into memory that is gone, or with made-up bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Pod, Zeroable, serde::Serialize, serde::Deserialize)]
 #[repr(transparent)]
 #[serde(transparent, bound = "")]
 pub struct GlobalPtr<T> {
-    words: Words,
+    words: PointerWords,
     _element: PhantomData<T>,
 }
 
@@ -23,14 +23,14 @@ pub struct GlobalPtr<T> {
     Clone, Copy, PartialEq, Eq, Hash, Debug, Pod, Zeroable, serde::Serialize, serde::Deserialize,
 )]
 #[repr(C)]
-pub(super) struct Words {
+pub(super) struct PointerWords {
     #[serde(with = "fixed")]
     job: u64,
     rank: u32,
     kind: u32,
-    /// The allocation's number, or the extent's key.
+    /// The number of the allocation, or the key of the exposed buffer.
     name: u64,
-    /// Bytes from its start.
+    /// The bytes from its start.
     #[serde(with = "fixed")]
     offset: u64,
 }
@@ -38,17 +38,17 @@ pub(super) struct Words {
 const SYMMETRIC: u32 = 1;
 const EXTENT: u32 = 2;
 
-/// What a pointer names.
+/// The memory that a pointer leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Target {
+pub(crate) enum PointerTarget {
     /// An allocation, by number.
     Symmetric(u64),
     /// An exposed buffer, by key.
     Extent(u64),
 }
 
-impl Words {
-    /// A place in an allocation.
+impl PointerWords {
+    /// Points into an allocation.
     pub(super) fn symmetric(job: u64, rank: Rank, number: u64, offset: u64) -> Self {
         Self {
             job,
@@ -71,7 +71,7 @@ impl Words {
 }
 
 impl<T: Pod> GlobalPtr<T> {
-    pub(super) fn of_words(words: Words) -> Self {
+    pub(super) fn from_words(words: PointerWords) -> Self {
         Self {
             words,
             _element: PhantomData,
@@ -79,26 +79,32 @@ impl<T: Pod> GlobalPtr<T> {
     }
 
     pub(super) fn symmetric(block: &Block, rank: Rank, offset: u64) -> Self {
-        Self::of_words(Words::symmetric(block.job, rank, block.number, offset))
+        Self::from_words(PointerWords::symmetric(
+            block.job,
+            rank,
+            block.number,
+            offset,
+        ))
     }
 
     pub(crate) fn extent(job: u64, rank: Rank, key: u64, offset: u64) -> Self {
-        Self::of_words(Words::extent(job, rank, key, offset))
+        Self::from_words(PointerWords::extent(job, rank, key, offset))
     }
 
-    /// Whose memory it points into.
+    /// Returns the rank whose memory this points into.
     pub fn rank(&self) -> Rank {
         Rank(self.words.rank)
     }
 
-    /// The pointer `elements` further on, or back. It is checked when it is used.
+    /// Returns the pointer moved by so many elements, forward or back. It is checked when it is
+    /// used.
     #[must_use]
     pub fn offset(self, elements: isize) -> Self {
         let mut moved = self;
         moved.words.offset = (elements as i64)
             .checked_mul(size_of::<T>() as i64)
             .and_then(|bytes| (self.words.offset as i64).checked_add(bytes))
-            // Nothing is so long: far out of bounds, rather than round the corner and back.
+            // No memory is so long. The offset goes far out of bounds and cannot wrap around.
             .unwrap_or(i64::MIN) as u64;
         moved
     }
@@ -111,10 +117,10 @@ impl<T: Pod> GlobalPtr<T> {
         self.words.offset
     }
 
-    pub(crate) fn target(&self) -> Option<Target> {
+    pub(crate) fn target(&self) -> Option<PointerTarget> {
         match self.words.kind {
-            SYMMETRIC => Some(Target::Symmetric(self.words.name)),
-            EXTENT => Some(Target::Extent(self.words.name)),
+            SYMMETRIC => Some(PointerTarget::Symmetric(self.words.name)),
+            EXTENT => Some(PointerTarget::Extent(self.words.name)),
             _ => None,
         }
     }
@@ -122,7 +128,7 @@ impl<T: Pod> GlobalPtr<T> {
 
 impl<T> fmt::Debug for GlobalPtr<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Words {
+        let PointerWords {
             rank,
             kind,
             name,

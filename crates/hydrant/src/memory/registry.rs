@@ -13,47 +13,47 @@ use hydrant_conduit::Window;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustc_hash::FxHashMap;
 
-use super::{Block, Locks, Mapped, heap::Heap};
+use super::{Block, Locks, Mapped, heap::SymmetricHeap};
 use crate::{Error, Result};
 
-/// What a rank knows of the job's memory.
+/// The memory of the job that this rank knows.
 pub(crate) struct Registry {
-    heap: Mutex<Heap>,
-    blocks: RwLock<Blocks>,
-    /// This rank's parts of allocations, by number, for what peers ask it to do there: from when the
-    /// rank knows of an allocation until all ranks have agreed that none asks any more. Locked while
-    /// one is used, so that nobody gets hold of it meanwhile.
+    heap: Mutex<SymmetricHeap>,
+    blocks: RwLock<BlockTable>,
+    /// This rank's parts of allocations by number, for work that peers ask for. A part is listed
+    /// until all ranks have agreed that none asks any more. The lock is held while a part is used,
+    /// so that the part stays.
     own_parts: RwLock<FxHashMap<u64, Mapped>>,
-    /// What was freed while somebody at this rank had a handle, and perhaps was using it: a put goes on
-    /// where the next allocation may lie.
-    stale: Mutex<Stale>,
-    /// Exposed buffers of this rank, by key: those whose loan has not begun to end. Locked while a
-    /// word of one is changed, so that its owner does not let go of it meanwhile.
+    /// Allocations that were freed while a thread of this rank had a handle. A put by such a handle
+    /// may still be running, to memory that the next allocation would use.
+    stale: Mutex<FreedBlocks>,
+    /// Exposed buffers of this rank by key, until their loans begin to end. The lock is held while
+    /// a word of one is changed, so that the buffer stays.
     exposed: Mutex<FxHashMap<u64, Window>>,
-    /// What whoever accumulates takes.
+    /// The locks for accumulates.
     locks: Arc<Locks>,
 }
 
 #[derive(Default)]
-struct Blocks {
+struct BlockTable {
     live: HashMap<u64, Arc<Block>>,
-    /// The last allocation's number: the same at every rank.
+    /// The number of the last allocation, the same at every rank.
     last: u64,
     closed: bool,
 }
 
-/// Freed allocations, by where they lay in every segment.
+/// Freed allocations by their range in every segment.
 #[derive(Default)]
-struct Stale {
+struct FreedBlocks {
     blocks: Vec<(Range<usize>, Weak<Block>)>,
-    /// How many there may be before it is looked which have a handle still.
+    /// The number of entries above which those without a handle are removed.
     most: usize,
 }
 
 impl Registry {
     pub(crate) fn new(heap: usize, locks: Locks) -> Self {
         Self {
-            heap: Mutex::new(Heap::new(heap)),
+            heap: Mutex::new(SymmetricHeap::new(heap)),
             blocks: RwLock::default(),
             own_parts: RwLock::default(),
             stale: Mutex::default(),
@@ -66,27 +66,27 @@ impl Registry {
         &self.locks
     }
 
-    /// A buffer was exposed, which is [withdrawn](Self::withdraw) before it goes.
+    /// Adds an exposed buffer. It is [withdrawn](Self::withdraw) before its loan ends.
     pub(crate) fn expose(&self, key: u64, window: Window) {
         self.exposed.lock().insert(key, window);
     }
 
-    /// A buffer is about to go.
+    /// Removes a buffer whose loan is about to end.
     pub(crate) fn withdraw(&self, key: u64) {
         self.exposed.lock().remove(&key);
     }
 
-    /// Does something to an exposed buffer of this rank, if there is such a one.
+    /// Runs `act` on an exposed buffer of this rank, if there is one with this key.
     pub(crate) fn on_exposed<R>(&self, key: u64, act: impl FnOnce(&Window) -> R) -> Option<R> {
         self.exposed.lock().get(&key).map(act)
     }
 
-    pub(crate) fn heap(&self) -> MutexGuard<'_, Heap> {
+    pub(crate) fn heap(&self) -> MutexGuard<'_, SymmetricHeap> {
         self.heap.lock()
     }
 
-    /// The number of the next allocation. It is used up by one that all ranks made: one that is
-    /// refused may be refused on some of them alone.
+    /// Returns the number of the next allocation. Only an allocation that all ranks made uses it
+    /// up, because some ranks alone may refuse one.
     pub(crate) fn next_number(&self) -> u64 {
         let blocks = self.blocks.read();
         blocks.last + 1
@@ -94,40 +94,41 @@ impl Registry {
 
     pub(crate) fn insert(&self, block: &Arc<Block>) {
         let mut blocks = self.blocks.write();
-        self.serve(block);
+        self.add_own_part(block);
         blocks.live.insert(block.number, Arc::clone(block));
         blocks.last = block.number;
     }
 
-    /// Leaves an allocation that is to change hands to those who have its handle: no pointer leads
-    /// there. Peers that have not got so far still reach this rank's part.
+    /// Removes an allocation from the table, so that no pointer leads to it. Handles keep it. Peers
+    /// may still ask for work in this rank's part.
     pub(crate) fn hide(&self, number: u64) {
         self.blocks.write().live.remove(&number);
     }
 
-    /// No peer reaches this rank's part any more, by agreement.
+    /// Removes this rank's part, once all ranks have agreed that no peer asks for work in it.
     pub(crate) fn close_part(&self, number: u64) {
         self.own_parts.write().remove(&number);
     }
 
-    /// Takes in again what was [hidden](Self::hide). If the job is over, so is the block.
+    /// Adds an allocation again that was [hidden](Self::hide). If the job is over, the allocation
+    /// is closed.
     pub(crate) fn restore(&self, block: &Arc<Block>) {
         let mut blocks = self.blocks.write();
         if blocks.closed {
             block.close();
         } else {
-            self.serve(block);
+            self.add_own_part(block);
             blocks.live.insert(block.number, Arc::clone(block));
         }
     }
 
-    /// An allocation is freed, of which the caller has one handle.
+    /// Removes an allocation that is freed. The caller has one handle of it.
     pub(crate) fn remove(&self, block: &Arc<Block>) {
         self.hide(block.number);
         self.close_part(block.number);
-        // Who has no handle gets none from here on.
+        // A thread without a handle cannot get one from here on.
         if Arc::strong_count(block) == 1 {
-            // What was done by a handle that is gone was done before.
+            // Accesses by handles that are gone happened before.
             fence(Acquire);
             return;
         }
@@ -136,33 +137,34 @@ impl Registry {
             stale.blocks.retain(|(_, block)| block.strong_count() > 0);
             stale.most = 16 + 2 * stale.blocks.len();
         }
-        let place = block.offset..block.offset + block.footprint;
-        stale.blocks.push((place, Arc::downgrade(block)));
+        let range = block.offset..block.offset + block.footprint;
+        stale.blocks.push((range, Arc::downgrade(block)));
     }
 
-    /// Whether somebody at this rank has a handle to what was freed and lay where this lies.
+    /// Returns whether a thread of this rank has a handle to a freed allocation that overlaps this
+    /// one.
     pub(crate) fn has_stale(&self, block: &Block) -> bool {
-        let place = block.offset..block.offset + block.footprint;
-        let has_handle = (self.stale.lock().blocks.iter()).any(|(there, block)| {
-            there.start < place.end && place.start < there.end && block.strong_count() > 0
+        let range = block.offset..block.offset + block.footprint;
+        let has_handle = (self.stale.lock().blocks.iter()).any(|(other, block)| {
+            other.start < range.end && range.start < other.end && block.strong_count() > 0
         });
         // As in `remove`.
         fence(Acquire);
         has_handle
     }
 
-    fn serve(&self, block: &Block) {
+    fn add_own_part(&self, block: &Block) {
         if let Some(own) = block.own_part() {
             self.own_parts.write().insert(block.number, own.clone());
         }
     }
 
-    /// Does something to this rank's part of an allocation, if peers may reach it.
+    /// Runs `act` on this rank's part of an allocation, if peers may reach the part.
     pub(crate) fn on_own_part<R>(&self, number: u64, act: impl FnOnce(&Mapped) -> R) -> Option<R> {
         self.own_parts.read().get(&number).map(act)
     }
 
-    /// The allocation of this number.
+    /// Returns the allocation with this number.
     ///
     /// # Errors
     /// [`Error::Freed`], [`Error::ForgedPointer`], [`Error::JobOver`].
@@ -178,7 +180,7 @@ impl Registry {
         }
     }
 
-    /// The job is over: every handle is useless from now on.
+    /// Closes all allocations, because the job is over. All handles fail from now on.
     pub(crate) fn close(&self) {
         let mut blocks = self.blocks.write();
         for block in blocks.live.values() {

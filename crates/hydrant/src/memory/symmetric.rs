@@ -1,22 +1,24 @@
-//! Memory that every rank owns a part of.
+//! Memory of which every rank owns a part.
 
 use std::{marker::PhantomData, sync::Arc};
 
 use bytemuck::Pod;
 
-use super::{Block, GlobalPtr, View, check_range, view::Owner};
+use super::{Block, GlobalPtr, View, check_range, view::ViewOwner};
 use crate::{Error, Rank, Result};
 
 /// A handle to symmetric memory: `len` elements on every rank. Made by
 /// [`Job::alloc`](crate::Job::alloc).
 ///
-/// Clones name the same memory. Dropping a handle frees nothing: freeing is collective,
-/// [`Job::free`](crate::Job::free); what is not freed lives as long as the job.
+/// Clones name the same memory. The drop of a handle frees nothing: [`Job::free`](crate::Job::free)
+/// is collective. Memory that is not freed lives as long as the job.
 ///
-/// The operations are the extended API of GASNet (Firehose §2): puts and gets
-/// ([`put`](Self::put)), with [signals](Self::put_signal), of [sections](Self::put_section),
-/// [strided](Self::put_strided) and [indexed](Self::put_indexed), and
-/// [atomics](Self::fetch_add); and puts and gets by the [ranks of a team](Self::by_team).
+/// The operations are the extended API of GASNet (Firehose §2):
+///
+/// - puts and gets ([`put`](Self::put)), with [signals](Self::put_signal), of
+///   [sections](Self::put_section), [strided](Self::put_strided) and [indexed](Self::put_indexed);
+/// - [atomics](Self::fetch_add);
+/// - puts and gets by the [ranks of a team](Self::by_team).
 pub struct Symmetric<T> {
     block: Arc<Block>,
     len: usize,
@@ -53,9 +55,10 @@ impl<T: Pod> Symmetric<T> {
         }
     }
 
-    /// Where the first element of `rank` is mapped in this process, if it is: OpenSHMEM's `shmem_ptr`.
-    /// Whoever goes there goes past all checks: the memory must not be [freed](crate::Job::free)
-    /// meanwhile, others may change it at any time, and who waits for it is not notified.
+    /// Returns the address of the first element of `rank` in this process, if it is mapped here:
+    /// OpenSHMEM's `shmem_ptr`. Accesses by this address bypass all checks. The memory must not be
+    /// [freed](crate::Job::free) meanwhile, others may change it at any time, and a store wakes no
+    /// waiter.
     ///
     /// # Errors
     /// [`Error::RankOutOfRange`], [`Error::Freed`], [`Error::JobOver`].
@@ -64,11 +67,11 @@ impl<T: Pod> Symmetric<T> {
         Ok((part.mapped.as_ref()).map(|mapped| mapped.window.as_ptr().cast()))
     }
 
-    /// The same memory, as elements of another type; as many as fit. Both handles name it until it is
-    /// [freed](crate::Job::free).
+    /// Returns a handle to the same memory as elements of another type, as many as fit. Both
+    /// handles name the memory until it is [freed](crate::Job::free).
     ///
     /// # Panics
-    /// If `U` has no size.
+    /// If `U` is zero-sized.
     pub fn cast<U: Pod>(&self) -> Symmetric<U> {
         assert!(size_of::<U>() > 0, "elements without a size");
         Symmetric::new(Arc::clone(&self.block), self.block.len / size_of::<U>())
@@ -87,19 +90,19 @@ impl<T: Pod> Symmetric<T> {
         self.block
     }
 
-    /// Elements that each rank owns.
+    /// Returns the number of elements that each rank owns.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether each rank owns none.
+    /// Returns whether each rank owns no element.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The byte offset of `count` elements at `index`.
+    /// Returns the byte offset of `count` elements at `index`.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`].
@@ -109,7 +112,7 @@ impl<T: Pod> Symmetric<T> {
         Ok(index * size_of::<T>())
     }
 
-    /// This rank's part.
+    /// Returns a view of this rank's part.
     ///
     /// # Errors
     /// [`Error::Freed`], [`Error::JobOver`].
@@ -117,60 +120,62 @@ impl<T: Pod> Symmetric<T> {
         self.on(self.block.rank)?.ok_or(Error::JobOver)
     }
 
-    /// The part of `rank`, if it can be reached directly: `None` on another host.
+    /// Returns a view of the part of `rank`, or `None` if it cannot be reached directly, as on
+    /// another host.
     ///
     /// # Errors
     /// [`Error::RankOutOfRange`], [`Error::Freed`], [`Error::JobOver`].
     pub fn on(&self, rank: Rank) -> Result<Option<View<'_, T>>> {
         let part = self.block.part(rank)?;
         Ok((part.mapped.as_ref())
-            .map(|mapped| View::new(&mapped.window, self.len, Owner::Part(&self.block, rank))))
+            .map(|mapped| View::new(&mapped.window, self.len, ViewOwner::Part(&self.block, rank))))
     }
 
-    /// A pointer to element `index` of `rank`, which any rank of the job may use.
+    /// Returns a pointer to element `index` of `rank`, which any rank of the job may use.
     ///
     /// # Errors
     /// [`Error::RankOutOfRange`], [`Error::OutOfBounds`], [`Error::Freed`],
     /// [`Error::JobOver`].
     pub fn pointer(&self, rank: Rank, index: usize) -> Result<GlobalPtr<T>> {
         self.block.part(rank)?;
-        // One past the end is a place to count back from, as with slices.
+        // A pointer past the end is allowed, as with slices, to count back from.
         let offset = self.offset(index, 0)?;
         Ok(GlobalPtr::symmetric(&self.block, rank, offset as u64))
     }
 
-    /// This rank's part as a slice.
+    /// Returns this rank's part as a slice.
     ///
     /// # Errors
-    /// [`Error::Freed`], [`Error::JobOver`]; [`Error::Misaligned`] for elements aligned to more
-    /// than the segments are, which is a page at least: only the place in the segment is chosen
-    /// for the type.
+    /// - [`Error::Freed`], [`Error::JobOver`].
+    /// - [`Error::Misaligned`] if the elements need a larger alignment than segments have, which is
+    ///   at least a page. An allocation is aligned for its type only within the segment.
     ///
     /// # Safety
     /// While the slice lives:
     /// 1. No rank writes to this part.
     /// 2. It is not freed.
-    #[allow(unsafe_code)] // a promise that only the caller can make
+    #[allow(unsafe_code)] // only the caller can keep the conditions
     pub unsafe fn local_slice(&self) -> Result<&[T]> {
         let at = self.local_start()?;
-        // SAFETY: mapped as long as `self.block`, aligned, as was checked, and any bytes are a
-        // `Pod`; nobody writes meanwhile, says the caller.
+        // SAFETY: the part is mapped as long as `self.block` lives, is aligned, as `local_start`
+        // checked, and any bytes are a valid `Pod`. By the caller's conditions 1 and 2 it is
+        // neither written nor freed meanwhile.
         Ok(unsafe { std::slice::from_raw_parts(at, self.len) })
     }
 
-    /// This rank's part as a slice to write to.
+    /// Returns this rank's part as a mutable slice.
     ///
     /// # Errors
     /// As [`local_slice`](Self::local_slice).
     ///
     /// # Safety
     /// While the slice lives:
-    /// 1. Nobody else reads or writes this part, other threads and handles of this rank included.
+    /// 1. No other code reads or writes this part, other threads and handles of this rank included.
     /// 2. It is not freed.
-    #[allow(unsafe_code, clippy::mut_from_ref)] // a promise that only the caller can make
+    #[allow(unsafe_code, clippy::mut_from_ref)] // only the caller can keep the conditions
     pub unsafe fn local_slice_mut(&self) -> Result<&mut [T]> {
         let at = self.local_start()?;
-        // SAFETY: as in `local_slice`; nobody else touches it, says the caller.
+        // SAFETY: as in `local_slice`. By the caller's condition 1 no other code reads it either.
         Ok(unsafe { std::slice::from_raw_parts_mut(at, self.len) })
     }
 

@@ -1,4 +1,4 @@
-//! Direct access to memory that peers reach too.
+//! Direct access to memory that peers also reach.
 
 use std::{marker::PhantomData, sync::LazyLock};
 
@@ -8,23 +8,25 @@ use hydrant_conduit::Window;
 use super::{Block, check_range};
 use crate::{Error, Rank, Result, progress::Progress};
 
-/// Of no bytes.
-static NOTHING: LazyLock<Window> = LazyLock::new(|| Window::private(0));
+/// A window of no bytes.
+static EMPTY: LazyLock<Window> = LazyLock::new(|| Window::private(0));
 
-/// Elements of the own part, or of a part that is mapped here, for reading and writing
-/// while peers may do the same.
+/// Elements of this rank's part, or of a part that is mapped here, for reads and writes while peers
+/// do the same.
 ///
-/// A read that races with a write of the same element may see a mixture of old and new
-/// bytes, unless the element is one aligned word of 4 or 8 bytes. Order is made by
+/// A read that races with a write of the same element may return a mixture of old and new bytes,
+/// unless the element is one aligned word of 4 or 8 bytes. Barriers, signals and messages order
+/// accesses.
 /// barriers, signals and messages.
 pub struct View<'a, T> {
     window: &'a Window,
-    /// The same, for loads; empty where they take time, which is virtual, and so go the slow way.
+    /// The window for loads. It is empty in virtual time, so that loads take the slow path, which
+    /// lets time pass.
     loads: &'a Window,
-    /// Where it begins, in elements.
+    /// The first element in the window.
     start: usize,
     len: usize,
-    owner: Owner<'a>,
+    owner: ViewOwner<'a>,
     _elements: PhantomData<T>,
 }
 
@@ -36,24 +38,24 @@ impl<T> Clone for View<'_, T> {
 
 impl<T> Copy for View<'_, T> {}
 
-/// Whose memory is in view.
+/// The owner of the memory in view.
 #[derive(Clone, Copy)]
-pub(super) enum Owner<'a> {
-    /// An allocation's part, and whom to wake there.
+pub(super) enum ViewOwner<'a> {
+    /// A rank's part of an allocation.
     Part(&'a Block, Rank),
-    /// An exposed buffer's, which is the own rank.
+    /// An exposed buffer of this rank.
     Loan(&'a Progress),
 }
 
 impl<'a, T: Pod> View<'a, T> {
-    pub(super) fn new(window: &'a Window, len: usize, owner: Owner<'a>) -> Self {
+    pub(super) fn new(window: &'a Window, len: usize, owner: ViewOwner<'a>) -> Self {
         let simulated = match owner {
-            Owner::Part(block, _) => block.is_simulated(),
-            Owner::Loan(progress) => progress.virtual_time,
+            ViewOwner::Part(block, _) => block.is_simulated(),
+            ViewOwner::Loan(progress) => progress.virtual_time,
         };
         Self {
             window,
-            loads: if simulated { &NOTHING } else { window },
+            loads: if simulated { &EMPTY } else { window },
             start: 0,
             len,
             owner,
@@ -61,27 +63,27 @@ impl<'a, T: Pod> View<'a, T> {
         }
     }
 
-    /// Elements in view.
+    /// Returns the number of elements in view.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no elements in view.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The address of the first element, for whoever wants to answer for the access: the rank
-    /// that owns it, and every other, may read and write there at any time, and a free takes
-    /// the memory away.
+    /// Returns the address of the first element, for callers that answer for the accesses
+    /// themselves. The owner and all other ranks may read and write there at any time, and a free
+    /// takes the memory away.
     #[inline]
     pub fn as_ptr(&self) -> *mut T {
         (self.window.as_ptr().cast::<T>()).wrapping_add(self.start)
     }
 
-    /// Some of the elements, which are counted from zero there.
+    /// Returns a view of some of the elements, counted from zero.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`].
@@ -97,7 +99,8 @@ impl<'a, T: Pod> View<'a, T> {
         })
     }
 
-    /// Each row of a matrix whose rows have `columns` elements and lie one after the other.
+    /// Returns a view of each row of a matrix, whose rows have `columns` elements and follow each
+    /// other.
     ///
     /// ```
     /// # fn main() -> hydrant::Result<()> {
@@ -130,7 +133,7 @@ impl<'a, T: Pod> View<'a, T> {
         }))
     }
 
-    /// One element.
+    /// Loads one element.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`].
@@ -150,7 +153,7 @@ impl<'a, T: Pod> View<'a, T> {
             .map_err(|_| self.outside(index, 1))
     }
 
-    /// Sets one element.
+    /// Stores one element.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`].
@@ -159,7 +162,7 @@ impl<'a, T: Pod> View<'a, T> {
         self.write(index, std::slice::from_ref(&value))
     }
 
-    /// Copies elements out.
+    /// Copies the elements from `index` on into `into`.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`], [`Error::Overlap`].
@@ -175,7 +178,7 @@ impl<'a, T: Pod> View<'a, T> {
         (self.window.read(offset, bytes)).map_err(|_| self.outside(index, into.len()))
     }
 
-    /// Copies elements in.
+    /// Copies `from` to the elements from `index` on.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`], [`Error::Overlap`].
@@ -188,21 +191,21 @@ impl<'a, T: Pod> View<'a, T> {
             return Err(overlap(bytes));
         }
         (self.window.write(offset, bytes)).map_err(|_| self.outside(index, from.len()))?;
-        self.touched();
+        self.wake_watchers();
         Ok(())
     }
 
-    /// All elements, copied.
+    /// Returns a copy of all elements.
     pub fn to_vec(&self) -> Vec<T> {
         let mut elements = vec![T::zeroed(); self.len];
         let bytes = bytemuck::cast_slice_mut(&mut elements);
         self.poll_memory();
-        // In bounds: the window holds them.
+        // In bounds, because the window holds them.
         let _ = self.window.read(self.start * size_of::<T>(), bytes);
         elements
     }
 
-    /// Sets elements to one value.
+    /// Sets the elements in `range` to `value`.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`].
@@ -211,30 +214,30 @@ impl<'a, T: Pod> View<'a, T> {
         check_range(range.start, count, self.len)?;
         fill(self.window, self.start + range.start, count, &value)
             .map_err(|()| self.outside(range.start, count))?;
-        self.touched();
+        self.wake_watchers();
         Ok(())
     }
 
-    /// The window, and at which of its elements the view begins.
+    /// Returns the window, and the index of the view's first element in it.
     pub(crate) fn place(&self) -> (&'a Window, usize) {
         (self.window, self.start)
     }
 
-    /// Called before a look at it.
+    /// Called before the memory is read.
     #[inline]
     pub(crate) fn poll_memory(&self) {
         match self.owner {
-            Owner::Part(block, _) if block.is_simulated() => block.poll_memory(),
-            Owner::Part(..) => {}
-            Owner::Loan(progress) => progress.poll_memory(),
+            ViewOwner::Part(block, _) if block.is_simulated() => block.poll_memory(),
+            ViewOwner::Part(..) => {}
+            ViewOwner::Loan(progress) => progress.poll_memory(),
         }
     }
 
-    /// Wakes who waits for this memory to change.
+    /// Wakes the threads that wait for this memory to change.
     #[inline]
-    pub(crate) fn touched(&self) {
-        if let Owner::Part(block, rank) = self.owner {
-            block.touched(rank);
+    pub(crate) fn wake_watchers(&self) {
+        if let ViewOwner::Part(block, rank) = self.owner {
+            block.wake_watchers(rank);
         }
     }
 
@@ -270,7 +273,7 @@ pub(crate) fn fill<T: Pod>(
             .fill(start, count * bytes.len(), bytes[0])
             .map_err(|_| ());
     }
-    // A pattern: written once in pieces of about a page.
+    // A pattern is repeated to about a page, and written in such pieces.
     let elements = (4096 / bytes.len()).clamp(1, count.max(1));
     let pattern = bytes.repeat(elements);
     let mut done = 0;

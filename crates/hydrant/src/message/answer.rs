@@ -1,4 +1,4 @@
-//! What the answer to a call says.
+//! Answers to calls: how they are encoded, and what the caller does with them.
 
 use std::sync::Arc;
 
@@ -8,58 +8,58 @@ use super::Messages;
 use crate::{Error, progress::Progress};
 
 /// How a function ended.
-pub(super) enum Outcome {
+pub(super) enum CallOutcome {
     /// Its result, encoded.
     Done(Vec<u8>),
-    /// Its argument cannot be had or decoded, or its result not be encoded: why.
+    /// The reason why the argument could not be fetched or decoded, or the result not encoded.
     Unfit(String),
-    /// What it said.
+    /// The message of the panic.
     Panicked(String),
 }
 
-impl Outcome {
-    /// The status that a message says, and what belongs to that.
-    pub(super) fn coded(&self) -> (u16, &[u8]) {
+impl CallOutcome {
+    /// Returns the tag of the answer, and its payload.
+    pub(super) fn encode(&self) -> (u16, &[u8]) {
         match self {
             Self::Done(bytes) => (status::DONE, bytes),
             Self::Unfit(cause) => (status::UNFIT, cause.as_bytes()),
-            Self::Panicked(said) => (status::PANICKED, said.as_bytes()),
+            Self::Panicked(message) => (status::PANICKED, message.as_bytes()),
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.coded().1.len()
+        self.encode().1.len()
     }
 }
 
-/// What a result's tag says.
+/// The tags of a result.
 pub(super) mod status {
     pub(in super::super) const DONE: u16 = 0;
     pub(in super::super) const UNFIT: u16 = 1;
     pub(in super::super) const PANICKED: u16 = 2;
-    /// The result is to be got.
+    /// The caller is to get the result, which is exposed.
     pub(in super::super) const LENT: u16 = 3;
-    /// A result was got.
+    /// The caller got the result.
     pub(in super::super) const RELEASED: u16 = 4;
-    /// The argument was got, and the function has begun and may take its time.
+    /// The callee got the argument, and the function, which may take its time, has begun.
     pub(in super::super) const BEGUN: u16 = 5;
 }
 
-/// The result of a call arrived, or a caller has got one.
-pub(super) fn returned(messages: &Messages, progress: &Progress, delivery: &Delivery<'_>) {
+/// Handles a result that arrived, or a caller's report that it got one.
+pub(super) fn received_result(messages: &Messages, progress: &Progress, delivery: &Delivery<'_>) {
     let from = delivery.from;
     let (id, handler) = match (delivery.tag, delivery.args) {
         (status::LENT, &[id, _, key, len]) => {
             return fetch(messages, progress, id, (from, key, len));
         }
         (status::RELEASED, &[key]) => {
-            if !messages.large().released(progress.conduit(), from, key) {
+            if !messages.large().release(progress.conduit(), from, key) {
                 progress.malformed(from, "the release of a result that it was not given");
             }
             return;
         }
         (status::BEGUN, &[id]) => {
-            if !messages.calls.begun(progress, from, id) {
+            if !messages.calls.note_begun(progress, from, id) {
                 progress.malformed(from, "the beginning of a call that nobody made");
             }
             return;
@@ -70,7 +70,7 @@ pub(super) fn returned(messages: &Messages, progress: &Progress, delivery: &Deli
         }
         _ => return progress.malformed(from, "an unreadable result"),
     };
-    let said = || String::from_utf8_lossy(delivery.payload).into_owned();
+    let message = || String::from_utf8_lossy(delivery.payload).into_owned();
     let result = match delivery.tag {
         status::DONE => Ok(delivery.payload.to_vec()),
         status::PANICKED => {
@@ -79,12 +79,12 @@ pub(super) fn returned(messages: &Messages, progress: &Progress, delivery: &Deli
                 rank: from,
                 handler,
                 name: messages.name(handler),
-                message: said(),
+                message: message(),
             })
         }
         _ => Err(Error::Codec {
             what: "argument or result",
-            cause: said(),
+            cause: message(),
         }),
     };
     if !messages.end_call(progress, from, id, result) {
@@ -92,13 +92,13 @@ pub(super) fn returned(messages: &Messages, progress: &Progress, delivery: &Deli
     }
 }
 
-/// Gets a result that no message takes.
+/// Gets a result that exceeds a message.
 fn fetch(messages: &Messages, progress: &Progress, id: u64, place: (crate::Rank, u64, u64)) {
     let from = place.0;
     let Some(here) = progress.weak().upgrade() else {
         return;
     };
-    if !messages.calls.begin_to_end(from, id) {
+    if !messages.calls.begin_fetch(from, id) {
         return progress.malformed(from, "the result of a call that nobody made");
     }
     let (large, calls) = (Arc::clone(messages.large()), Arc::clone(&messages.calls));

@@ -16,20 +16,21 @@ pub struct Limits {
     /// 64-bit arguments of a long message.
     pub max_args_long: usize,
     /// Bytes of payload of a medium message. An encoded argument or result of a call that is longer
-    /// does not travel in its message.
+    /// is got by a rendezvous.
     pub max_medium: usize,
-    /// Bytes of data of a long message: what symmetric memory holds.
+    /// Bytes of data of a long message: the size of the symmetric memory.
     pub max_long: usize,
 }
 
-/// A function that every rank can call on every other. Made by [`Job::function`](crate::Job::function).
+/// A function that every rank can call on every other. Made by
+/// [`Job::function`](crate::Job::function).
 pub struct Function<A, R> {
     handler: Handler,
     _types: PhantomData<fn(A) -> R>,
 }
 
 impl<A, R> Function<A, R> {
-    /// A function that answers to `handler`, which every rank has registered.
+    /// Returns the function that `handler` runs. Every rank has registered that handler.
     pub(crate) fn of(handler: Handler) -> Self {
         Self {
             handler,
@@ -56,10 +57,11 @@ impl<A, R> std::fmt::Debug for Function<A, R> {
     }
 }
 
-/// How many bytes a value takes as an argument or a result of a [call](crate::Job::call). Values are encoded by [`postcard`](https://docs.rs/postcard):
-/// integers by seven bits a byte, sequences after their length, structures field by field without
-/// names. A slice of bytes costs a pass over each of them both ways: where that matters, put the
-/// data and send its place.
+/// Returns the bytes that a value takes as an argument or a result of a [call](crate::Job::call).
+///
+/// Values are encoded by [`postcard`](https://docs.rs/postcard): integers by seven bits a byte,
+/// sequences after their length, structures field by field without names. A slice of bytes is
+/// encoded and decoded byte by byte. To save that cost, put the data, and send its address.
 ///
 /// # Errors
 /// [`Error::Codec`].
@@ -70,7 +72,7 @@ pub fn encoded_len<A: Serialize + ?Sized>(value: &A) -> Result<usize> {
     })
 }
 
-/// An argument, encoded.
+/// Encodes an argument.
 pub(crate) fn encoded<A: Serialize>(argument: &A) -> Result<Vec<u8>> {
     postcard::to_stdvec(argument).map_err(|cause| Error::Codec {
         what: "argument",
@@ -78,7 +80,7 @@ pub(crate) fn encoded<A: Serialize>(argument: &A) -> Result<Vec<u8>> {
     })
 }
 
-/// The result that an answer has.
+/// Decodes a result.
 pub(crate) fn result_of<R: DeserializeOwned>(answer: &[u8]) -> Result<R> {
     postcard::from_bytes(answer).map_err(|cause| Error::Codec {
         what: "result",

@@ -1,4 +1,4 @@
-//! Questions to other ranks, and the answers that are waited for.
+//! Calls to other ranks, and their answers.
 
 use std::{
     collections::HashMap,
@@ -10,123 +10,124 @@ use std::{
 use hydrant_conduit::Standing;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::large::{Lent, let_go};
+use super::large::{LoanGuard, end_loans};
 use crate::{
     Error, Rank, Result,
     progress::{For, On, Progress},
 };
 
-/// Questions that were asked and not yet answered, and answers that nobody took yet.
+/// The calls that are not answered, and the answers that no waiter has taken.
 #[derive(Default)]
 pub(crate) struct Calls {
-    /// By number.
-    open: Mutex<HashMap<u64, Question>>,
-    /// The next question's number.
+    /// The calls by id.
+    open: Mutex<HashMap<u64, OpenCall>>,
+    /// The id of the next call.
     next: AtomicU64,
 }
 
-/// What an answer says: bytes, or how the question failed at the target.
-type Answer = Result<Vec<u8>>;
+/// The bytes of an answer, or the reason why the call failed.
+type CallAnswer = Result<Vec<u8>>;
 
-struct Question {
-    /// Who was asked.
+struct OpenCall {
+    /// The callee.
     rank: Rank,
-    state: State,
-    /// What the question is about, until it is answered. Dropped when nothing is locked.
-    lent: Option<Lent>,
-    /// The answer is being got.
+    state: CallState,
+    /// The loan of the argument, until the call is answered. It is dropped without a lock held.
+    lent: Option<LoanGuard>,
+    /// The answer is being fetched.
     ending: bool,
     /// Only [`Job::am_quiet`](crate::Job::am_quiet) reports how the call ended.
     one_way: bool,
-    /// The function has begun, and uses no memory of a caller any more.
+    /// The function has begun, and uses no memory of the caller any more.
     begun: bool,
 }
 
-enum State {
-    /// It is not answered; a task that waits for that is woken.
+enum CallState {
+    /// The call is not answered. The answer wakes this task.
     Asked(Option<Waker>),
-    Answered(Answer),
-    /// Nobody wants to know any more.
+    Answered(CallAnswer),
+    /// The answer, when it comes, is dropped.
     Abandoned,
 }
 
 impl Calls {
-    fn open(&self) -> MutexGuard<'_, HashMap<u64, Question>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<u64, OpenCall>> {
         self.open.lock()
     }
 
-    /// Asks `rank` by the message that `send` sends under the number given, and waits for what
-    /// [`end`](Self::end) takes for that number.
+    /// Calls `rank` by the message that `send` sends with the given id. Waits for the answer, which
+    /// [`end`](Self::end) takes.
     ///
     /// # Errors
-    /// What `send` returns, what the answer says, [`Error::PeerLost`].
+    /// The errors of `send`, the failure in the answer, [`Error::PeerLost`].
     pub(crate) fn ask(
         &self,
         progress: &Progress,
         rank: Rank,
         send: impl FnOnce(u64) -> Result<()>,
-    ) -> Answer {
+    ) -> CallAnswer {
         let id = self.begin(rank, None, send)?;
         self.wait(progress, rank, id)
     }
 
-    /// Asks `rank` by the message that `send` sends under the number given, which names the question
-    /// from then on; `lent` is kept until it is answered. Somebody [waits](Self::wait) for the answer,
-    /// or [abandons](Self::abandon) it.
+    /// Begins a call to `rank`: `send` sends the message with the given id. Keeps `lent` until the
+    /// call is answered. The caller [waits](Self::wait) for the answer, or
+    /// [abandons](Self::abandon) it.
     ///
     /// # Errors
-    /// What `send` returns.
+    /// The errors of `send`.
     pub(crate) fn begin(
         &self,
         rank: Rank,
-        lent: Option<Lent>,
+        lent: Option<LoanGuard>,
         send: impl FnOnce(u64) -> Result<()>,
     ) -> Result<u64> {
         let id = self.next.fetch_add(1, Relaxed);
-        let question = Question {
+        let call = OpenCall {
             rank,
-            state: State::Asked(None),
+            state: CallState::Asked(None),
             lent,
             ending: false,
             one_way: false,
             begun: false,
         };
-        self.open().insert(id, question);
+        self.open().insert(id, call);
         if let Err(error) = send(id) {
-            let question = self.open().remove(&id);
-            drop(question);
+            let call = self.open().remove(&id);
+            drop(call);
             return Err(error);
         }
         Ok(id)
     }
 
-    /// Keeps what a question is about until it is answered, if it is not.
-    pub(crate) fn keep(&self, id: u64, lent: Lent) {
+    /// Keeps the loan of a call's argument until the call is answered. Ends the loan if it is
+    /// answered.
+    pub(crate) fn keep(&self, id: u64, lent: LoanGuard) {
         let mut open = self.open();
-        let Some(question) = open.get_mut(&id) else {
+        let Some(call) = open.get_mut(&id) else {
             drop(open);
-            return let_go(lent);
+            return end_loans(lent);
         };
-        question.lent = Some(lent);
+        call.lent = Some(lent);
     }
 
-    /// Waits for the answer of `rank`, which is given once.
+    /// Waits for the answer of `rank`. An answer is returned once.
     ///
     /// # Errors
-    /// What the answer says, [`Error::PeerLost`].
-    pub(crate) fn wait(&self, progress: &Progress, rank: Rank, id: u64) -> Answer {
+    /// The failure in the answer, [`Error::PeerLost`].
+    pub(crate) fn wait(&self, progress: &Progress, rank: Rank, id: u64) -> CallAnswer {
         let mut answer = None;
         let waited = progress.wait(On::Rank(rank), For::Message, || {
             answer = self.take(id);
             answer.is_some()
         });
         if let Err(error) = waited {
-            // What was answered before the end still counts.
+            // An answer from before the end counts.
             progress.drain();
             if let Some(answer) = self.take(id) {
                 return answer;
             }
-            if self.let_be(progress, rank, id).is_some() {
+            if self.stop_waiting(progress, rank, id).is_some() {
                 progress.task_ends();
             }
             return Err(error);
@@ -134,125 +135,130 @@ impl Calls {
         answer.unwrap_or(Err(Error::PeerLost(rank)))
     }
 
-    /// Nobody will take the answer of `rank`, which may come all the same as long as that is there:
-    /// even if this rank's own job is over. And who was to be woken, as [there](Self::wake_at_end).
-    pub(crate) fn let_be(&self, progress: &Progress, rank: Rank, id: u64) -> Option<Waker> {
+    /// Gives up waiting for the answer of `rank`. The answer may still arrive as long as `rank` is
+    /// present, even after the end of this rank's job. Returns the replaced waker, as
+    /// [`wake_at_end`](Self::wake_at_end).
+    pub(crate) fn stop_waiting(&self, progress: &Progress, rank: Rank, id: u64) -> Option<Waker> {
         if progress.conduit().standing(rank) != Standing::Present {
-            return self.give_up(id);
+            return self.remove(id);
         }
         if progress.is_stopped() {
-            // What it is about is not kept beyond the job.
-            let lent = (self.open().get_mut(&id)).and_then(|question| question.lent.take());
-            let_go(lent);
+            // Memory is not lent beyond the job.
+            let lent = (self.open().get_mut(&id)).and_then(|call| call.lent.take());
+            end_loans(lent);
         }
         self.abandon(id)
     }
 
-    /// An answer of `from` is to be got before it [ends](Self::end) the question; `false` if nobody
-    /// asked it.
-    pub(super) fn begin_to_end(&self, from: Rank, id: u64) -> bool {
+    /// Notes that the answer of `from` is being fetched, before it [ends](Self::end) the call.
+    /// Returns `false` if there is no such call.
+    pub(super) fn begin_fetch(&self, from: Rank, id: u64) -> bool {
         match self.open().get_mut(&id) {
-            Some(question) if question.is_of(from) => {
-                question.ending = true;
+            Some(call) if call.awaits_answer_of(from) => {
+                call.ending = true;
                 true
             }
             _ => false,
         }
     }
 
-    /// An answer of `from` came; `false` if nobody asked it, or it answered before.
-    pub(crate) fn end(&self, progress: &Progress, from: Rank, id: u64, answer: Answer) -> bool {
+    /// Takes the answer of `from`. Returns `false` if there is no such call, or it was answered
+    /// before.
+    pub(crate) fn end(&self, progress: &Progress, from: Rank, id: u64, answer: CallAnswer) -> bool {
         let mut open = self.open();
-        let question = match open.get_mut(&id) {
-            Some(question) if question.rank == from => question,
+        let call = match open.get_mut(&id) {
+            Some(call) if call.rank == from => call,
             _ => return false,
         };
-        let lent = question.lent.take();
-        let waker = match std::mem::replace(&mut question.state, State::Answered(answer)) {
-            State::Asked(waker) => waker,
-            State::Abandoned => {
+        let lent = call.lent.take();
+        let waker = match std::mem::replace(&mut call.state, CallState::Answered(answer)) {
+            CallState::Asked(waker) => waker,
+            CallState::Abandoned => {
                 open.remove(&id);
                 None
             }
-            // One answer is enough.
-            first @ State::Answered(_) => {
-                question.state = first;
+            // A second answer is ignored.
+            first @ CallState::Answered(_) => {
+                call.state = first;
                 return false;
             }
         };
         drop(open);
-        let_go(lent);
+        end_loans(lent);
         if let Some(waker) = waker {
             progress.wake_task(waker);
         }
-        // Tasks end questions, too, after whoever handed up what they follow from let others look.
+        // Tasks end calls, too, after the poll has woken its sleepers.
         progress.wake_sleepers();
         true
     }
 
-    /// The answer, if it has come, once.
-    pub(crate) fn take(&self, id: u64) -> Option<Answer> {
+    /// Returns the answer once it has come, and forgets the call.
+    pub(crate) fn take(&self, id: u64) -> Option<CallAnswer> {
         let mut open = self.open();
-        if !matches!(open.get(&id)?.state, State::Answered(_)) {
+        if !matches!(open.get(&id)?.state, CallState::Answered(_)) {
             return None;
         }
         match open.remove(&id)?.state {
-            State::Answered(answer) => Some(answer),
-            State::Asked(_) | State::Abandoned => None,
+            CallState::Answered(answer) => Some(answer),
+            CallState::Asked(_) | CallState::Abandoned => None,
         }
     }
 
-    /// Has a task be woken by the answer, if it has not come: whether it will be. And who was to be
-    /// woken before, to be dropped when nothing is locked.
+    /// Has the answer wake a task. Returns `false` if the answer has come, and the waker that was
+    /// replaced. The caller drops that waker without a lock held.
     pub(crate) fn wake_at_end(&self, id: u64, waker: &Waker) -> (bool, Option<Waker>) {
-        // What cloning does is the program's affair, too.
+        // A waker's `clone` is code of the program: no lock is held.
         let waker = waker.clone();
         let mut open = self.open();
-        match open.get_mut(&id).map(|question| &mut question.state) {
-            Some(State::Asked(asker)) => (true, asker.replace(waker)),
+        match open.get_mut(&id).map(|call| &mut call.state) {
+            Some(CallState::Asked(asker)) => (true, asker.replace(waker)),
             _ => (false, None),
         }
     }
 
-    /// Nobody will take the answer. And who was to be woken, as [there](Self::wake_at_end).
+    /// Drops the answer when it comes. Returns the replaced waker, as
+    /// [`wake_at_end`](Self::wake_at_end).
     pub(crate) fn abandon(&self, id: u64) -> Option<Waker> {
         let mut open = self.open();
-        let question = open.get_mut(&id)?;
-        match std::mem::replace(&mut question.state, State::Abandoned) {
-            State::Asked(waker) => waker,
-            State::Abandoned => None,
-            // It is over, and what it was about is gone.
-            State::Answered(_) => {
+        let call = open.get_mut(&id)?;
+        match std::mem::replace(&mut call.state, CallState::Abandoned) {
+            CallState::Asked(waker) => waker,
+            CallState::Abandoned => None,
+            // The call is over, and its loan has ended.
+            CallState::Answered(_) => {
                 open.remove(&id);
                 None
             }
         }
     }
 
-    /// Only [`Job::am_quiet`](crate::Job::am_quiet) is to report how the call ended.
-    pub(crate) fn is_made_one_way(&self, id: u64) {
-        if let Some(question) = self.open().get_mut(&id) {
-            question.one_way = true;
-            question.state = State::Abandoned;
+    /// Makes a call one-way: only [`Job::am_quiet`](crate::Job::am_quiet) reports how it ended.
+    pub(crate) fn make_one_way(&self, id: u64) {
+        if let Some(call) = self.open().get_mut(&id) {
+            call.one_way = true;
+            call.state = CallState::Abandoned;
         }
     }
 
-    /// Returns whether `from` answers a call that only [`Job::am_quiet`](crate::Job::am_quiet) waits for.
+    /// Returns whether `from` answers a call that only [`Job::am_quiet`](crate::Job::am_quiet)
+    /// waits for.
     pub(super) fn is_one_way(&self, from: Rank, id: u64) -> bool {
-        (self.open().get(&id)).is_some_and(|question| question.rank == from && question.one_way)
+        (self.open().get(&id)).is_some_and(|call| call.rank == from && call.one_way)
     }
 
-    /// `from` has begun the function of a call and has its argument. Returns `false` if there was no such call.
-    pub(super) fn begun(&self, progress: &Progress, from: Rank, id: u64) -> bool {
+    /// Notes that `from` has got the argument of a call and has begun its function. Returns `false`
+    /// if there is no such call.
+    pub(super) fn note_begun(&self, progress: &Progress, from: Rank, id: u64) -> bool {
         let mut open = self.open();
-        let question = match open.get_mut(&id) {
-            Some(question) if question.is_of(from) => question,
+        let call = match open.get_mut(&id) {
+            Some(call) if call.awaits_answer_of(from) => call,
             _ => return false,
         };
-        question.begun = true;
-        let lent = question.lent.take();
+        call.begun = true;
+        let lent = call.lent.take();
         drop(open);
-        let_go(lent);
+        end_loans(lent);
         progress.wake_sleepers();
         true
     }
@@ -262,46 +268,46 @@ impl Calls {
     /// # Errors
     /// [`Error::PeerLost`].
     pub(crate) fn finish_one_way(&self, progress: &Progress) -> Result<()> {
-        self.finish_those(progress, |question| question.one_way)
+        self.finish_matching(progress, |call| call.one_way)
     }
 
-    /// Waits until the functions of the calls made so far have begun, and their arguments were got. A call that fits one
-    /// message has begun once that was handled.
+    /// Waits until the functions of the calls made so far have begun and their arguments were
+    /// fetched. A call whose argument fits one message has begun once that message was handled.
     ///
     /// # Errors
     /// [`Error::PeerLost`].
-    pub(crate) fn begin_all(&self, progress: &Progress) -> Result<()> {
-        self.finish_those(progress, Question::is_to_begin)
+    pub(crate) fn wait_until_begun(&self, progress: &Progress) -> Result<()> {
+        self.finish_matching(progress, OpenCall::is_to_begin)
     }
 
-    /// Waits until the calls made so far are answered for which a caller waits, but no longer than this time.
+    /// Waits until the calls made so far with a waiting caller are answered, at most this long.
     ///
     /// # Errors
     /// [`Error::PeerLost`].
     pub(crate) fn finish_all_within(&self, progress: &Progress, time: Duration) -> Result<()> {
         let mut those: Vec<u64> = (self.open().iter())
-            .filter(|(_, question)| question.is_wanted())
+            .filter(|(_, call)| call.is_wanted())
             .map(|(id, _)| *id)
             .collect();
         let waited = progress.wait_within(On::Anyone, For::Message, time, || {
             let open = self.open();
-            those.retain(|id| open.get(id).is_some_and(Question::is_wanted));
+            those.retain(|id| open.get(id).is_some_and(OpenCall::is_wanted));
             those.is_empty()
         });
         waited.map(drop)
     }
 
-    /// The number of calls made so far, and of those that are not over.
-    pub(crate) fn made_and_wanted(&self) -> (u64, usize) {
+    /// Returns the number of calls made so far, and the number of those that are not over.
+    pub(crate) fn counts(&self) -> (u64, usize) {
         let open = self.open();
-        let wanted = open.values().filter(|question| question.is_wanted());
+        let wanted = open.values().filter(|call| call.is_wanted());
         (self.next.load(Relaxed), wanted.count())
     }
 
-    fn finish_those(&self, progress: &Progress, which: fn(&Question) -> bool) -> Result<()> {
+    fn finish_matching(&self, progress: &Progress, which: fn(&OpenCall) -> bool) -> Result<()> {
         let mut those: Vec<(Rank, u64)> = (self.open().iter())
-            .filter(|(_, question)| question.is_unanswered() && which(question))
-            .map(|(id, question)| (question.rank, *id))
+            .filter(|(_, call)| call.is_unanswered() && which(call))
+            .map(|(id, call)| (call.rank, *id))
             .collect();
         while let Some((rank, _)) = those.last().copied() {
             let waited = progress.wait(On::Rank(rank), For::Message, || {
@@ -315,50 +321,52 @@ impl Calls {
                 // Calls without a waiter report the error once, here.
                 let in_vain = those.iter().filter(|(of, _)| *of == rank);
                 let in_vain = in_vain.filter(|(of, id)| self.is_one_way(*of, *id));
-                in_vain.for_each(|(_, id)| _ = self.give_up(*id));
+                in_vain.for_each(|(_, id)| _ = self.remove(*id));
             }
             waited?;
         }
         Ok(())
     }
 
-    /// None can come any more. And who was to be woken, as [there](Self::wake_at_end).
-    fn give_up(&self, id: u64) -> Option<Waker> {
-        let question = self.open().remove(&id)?;
-        let_go(question.lent);
-        match question.state {
-            State::Asked(waker) => waker,
-            State::Answered(_) | State::Abandoned => None,
+    /// Removes a call whose answer cannot come any more. Returns the replaced waker, as
+    /// [`wake_at_end`](Self::wake_at_end).
+    fn remove(&self, id: u64) -> Option<Waker> {
+        let call = self.open().remove(&id)?;
+        end_loans(call.lent);
+        match call.state {
+            CallState::Asked(waker) => waker,
+            CallState::Answered(_) | CallState::Abandoned => None,
         }
     }
 
-    /// The job is over: what questions were about goes.
+    /// Ends all loans, because the job is over.
     pub(super) fn close(&self) {
         let lent: Vec<_> = (self.open().values_mut())
-            .filter_map(|question| question.lent.take())
+            .filter_map(|call| call.lent.take())
             .collect();
         drop(lent);
     }
 }
 
-impl Question {
+impl OpenCall {
     fn is_unanswered(&self) -> bool {
-        !matches!(self.state, State::Answered(_))
+        !matches!(self.state, CallState::Answered(_))
     }
 
     /// Returns whether a caller waits for the answer, or the function has not begun yet.
     fn is_wanted(&self) -> bool {
-        matches!(self.state, State::Asked(_)) || self.is_to_begin()
+        matches!(self.state, CallState::Asked(_)) || self.is_to_begin()
     }
 
-    /// Returns whether the function has not begun yet, as far as the network does not say that itself.
+    /// Returns whether the function may not have begun yet. For a call in one message the network
+    /// itself knows that.
     fn is_to_begin(&self) -> bool {
         let is_due = self.one_way || self.ending || self.lent.is_some() && !self.begun;
         is_due && self.is_unanswered()
     }
 
-    /// Whether an answer of `from` is to come.
-    fn is_of(&self, from: Rank) -> bool {
-        self.rank == from && !self.ending && !matches!(self.state, State::Answered(_))
+    /// Returns whether an answer of `from` is awaited.
+    fn awaits_answer_of(&self, from: Rank) -> bool {
+        self.rank == from && !self.ending && !matches!(self.state, CallState::Answered(_))
     }
 }

@@ -1,4 +1,4 @@
-//! What a handler can do.
+//! The interface of a running handler.
 
 use std::sync::Arc;
 
@@ -17,22 +17,22 @@ pub struct HandlerContext<'a> {
     /// The handler's number.
     pub(super) handler: u16,
     pub(super) large: &'a Arc<Large>,
-    /// `None` for replies, and once the reply was sent.
+    /// `None` in the handler of a reply, and after a reply was sent.
     pub(super) port: Option<&'a mut dyn ReplyPort>,
 }
 
 impl HandlerContext<'_> {
-    /// Who sent the message.
+    /// Returns the sender of the message.
     pub fn source(&self) -> Rank {
         self.source
     }
 
-    /// The rank that handles it.
+    /// Returns this rank.
     pub fn rank(&self) -> Rank {
         self.progress.rank
     }
 
-    /// Whether [`reply_short`](Self::reply_short) or another reply can still be sent.
+    /// Returns `true` while a reply ([`reply_short`](Self::reply_short) or another) may be sent.
     pub fn may_reply(&self) -> bool {
         self.port.is_some()
     }
@@ -40,8 +40,8 @@ impl HandlerContext<'_> {
     /// Replies with arguments alone.
     ///
     /// # Errors
-    /// [`Error::NoReply`] in the handler of a reply, or after a reply;
-    /// [`Error::TooManyArgs`], [`Error::ForeignHandle`].
+    /// [`Error::NoReply`] in the handler of a reply, or after a reply; [`Error::TooManyArgs`],
+    /// [`Error::ForeignHandle`].
     pub fn reply_short(&mut self, handler: Handler, args: &[u64]) -> Result<()> {
         self.reply_medium(handler, args, &[])
     }
@@ -62,7 +62,7 @@ impl HandlerContext<'_> {
         })
     }
 
-    /// The rank that handles it, as the rooms above need it.
+    /// Returns the progress engine of this rank.
     pub(crate) fn progress(&self) -> &Progress {
         self.progress
     }

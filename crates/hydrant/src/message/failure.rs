@@ -1,4 +1,4 @@
-//! Telling the sender of a request how it failed.
+//! Reports to the sender of a request that its handler failed.
 
 use hydrant_conduit::Delivery;
 
@@ -11,17 +11,17 @@ use crate::{
 const UNKNOWN: u64 = 0;
 const PANICKED: u64 = 1;
 
-/// The call id of what is no call.
+/// The call id in a report about a plain request.
 const NO_CALL: u64 = u64::MAX;
 
-/// How a request failed.
-pub(super) enum Failure {
+/// The reason why a handler failed.
+pub(super) enum HandlerFailure {
     Unknown,
     Panicked(String),
 }
 
-impl Failure {
-    /// Replies with the failure; a reply was not sent yet.
+impl HandlerFailure {
+    /// Replies with the failure. The handler must not have replied before.
     pub(super) fn report(
         &self,
         port: &mut dyn hydrant_conduit::ReplyPort,
@@ -59,7 +59,7 @@ impl Failure {
     }
 }
 
-/// A report of a failure came.
+/// Handles a report of a failure.
 pub(super) fn received(messages: &Messages, progress: &Progress, delivery: &Delivery<'_>) {
     let &[code, call] = delivery.args else {
         return progress.malformed(delivery.from, "a report of a failure without its arguments");

@@ -1,4 +1,4 @@
-//! Calls under way.
+//! Calls in flight.
 
 use std::{
     fmt,
@@ -16,45 +16,42 @@ use crate::{
     progress::{self, For, On, Progress, taken},
 };
 
-/// A call under way. It is a future that gives the function's result, on any executor;
-/// [`test`](Self::test) and [`wait`](Self::wait) do so without one.
+/// A call in flight. It is a future of the function's result, on any executor. [`test`](Self::test)
+/// and [`wait`](Self::wait) give the result without an executor.
 ///
-/// If it is dropped, the function runs all the same, and nobody learns of its result. The result
-/// is given once: [`Error::OutOfTurn`] after that.
+/// If the handle is dropped, the function still runs, and its result is dropped. The result is
+/// given once. Later attempts get [`Error::OutOfTurn`].
 #[must_use = "only the handle gives the result, or says that the call failed"]
 pub struct CallHandle<R> {
-    /// None once the result was given.
-    call: Option<Call>,
+    /// `None` once the result was given.
+    call: Option<CallFuture>,
     _result: PhantomData<fn() -> R>,
 }
 
-/// A question and whom it was put to. It is a future of the answer, which is given once.
-pub(crate) struct Call {
+/// A call in flight, as a future of its encoded answer, which is given once.
+pub(crate) struct CallFuture {
     progress: Arc<Progress>,
     calls: Arc<Calls>,
     rank: Rank,
     id: u64,
 }
 
-/// An answer, if there is one.
-type Answer = Option<Result<Vec<u8>>>;
-
 impl<R: DeserializeOwned> CallHandle<R> {
-    /// A call of that number, which was begun.
+    /// Returns the handle of the call with this id.
     pub(crate) fn new(progress: &Arc<Progress>, calls: &Arc<Calls>, rank: Rank, id: u64) -> Self {
         Self {
-            call: Some(Call::new(progress, calls, rank, id)),
+            call: Some(CallFuture::new(progress, calls, rank, id)),
             _result: PhantomData,
         }
     }
 
-    /// The result, if it has come.
+    /// Returns the result, if it has come.
     ///
     /// # Errors
     /// As [`Job::call`](crate::Job::call).
     pub fn test(&mut self) -> Result<Option<R>> {
         let call = self.call.as_ref().ok_or_else(taken)?;
-        match call.look() {
+        match call.try_answer() {
             None => Ok(None),
             Some(answer) => self.give(answer).map(Some),
         }
@@ -72,7 +69,7 @@ impl<R: DeserializeOwned> CallHandle<R> {
         self.give(answer)
     }
 
-    /// Gives the answer: from here on there is nothing to ask for.
+    /// Decodes the answer. The handle is empty from here on.
     fn give(&mut self, answer: Result<Vec<u8>>) -> Result<R> {
         self.call = None;
         call::result_of(&answer?)
@@ -92,7 +89,7 @@ impl<R: DeserializeOwned> Future for CallHandle<R> {
     }
 }
 
-impl Future for Call {
+impl Future for CallFuture {
     type Output = Result<Vec<u8>>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -100,8 +97,8 @@ impl Future for Call {
     }
 }
 
-impl Call {
-    /// A question of that number, which was asked.
+impl CallFuture {
+    /// Returns the future of the call with this id.
     pub(crate) fn new(progress: &Arc<Progress>, calls: &Arc<Calls>, rank: Rank, id: u64) -> Self {
         Self {
             progress: Arc::clone(progress),
@@ -113,7 +110,7 @@ impl Call {
 
     fn poll_answer(&self, context: &mut Context<'_>) -> Poll<Result<Vec<u8>>> {
         loop {
-            if let Some(answer) = self.look() {
+            if let Some(answer) = self.try_answer() {
                 return Poll::Ready(answer);
             }
             let (will_be, before) = self.calls.wake_at_end(self.id, context.waker());
@@ -122,7 +119,7 @@ impl Call {
             }
             drop(before);
             self.progress.watch(self.id, context.waker());
-            // Or the peer ended before that was watched for.
+            // The peer may have ended before it was watched.
             if will_be && self.in_vain().is_none() {
                 break;
             }
@@ -131,12 +128,12 @@ impl Call {
         Poll::Pending
     }
 
-    /// The answer, if there is one, or why there will be none.
-    fn look(&self) -> Answer {
+    /// Returns the answer if there is one, or the reason why none will come.
+    fn try_answer(&self) -> Option<Result<Vec<u8>>> {
         if let Err(cause) = self.progress.check_origin() {
             return Some(Err(cause));
         }
-        // Who is in a handler, as a waker is, looks at what is known and no more.
+        // A handler, and a waker that runs in one, must not poll.
         if progress::may_wait("a look").is_ok() {
             self.progress.look_round();
         }
@@ -144,7 +141,7 @@ impl Call {
             return Some(answer);
         }
         let cause = self.in_vain()?;
-        // What was answered before the end still counts.
+        // An answer from before the end counts.
         if progress::may_wait("a look").is_ok() {
             self.progress.drain();
         }
@@ -152,18 +149,18 @@ impl Call {
         Some(answer.unwrap_or(Err(cause)))
     }
 
-    /// Why no answer will come.
+    /// Returns the reason why no answer will come.
     fn in_vain(&self) -> Option<Error> {
         self.progress.in_vain(On::Rank(self.rank), For::Message)
     }
 }
 
-impl Drop for Call {
+impl Drop for CallFuture {
     fn drop(&mut self) {
         if self.progress.is_forked() {
             return;
         }
-        let waker = self.calls.let_be(&self.progress, self.rank, self.id);
+        let waker = self.calls.stop_waiting(&self.progress, self.rank, self.id);
         if waker.is_some() {
             self.progress.task_ends();
         }

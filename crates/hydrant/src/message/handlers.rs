@@ -1,4 +1,4 @@
-//! The handlers of a rank, and how its requests failed.
+//! The handlers of a rank, and the failures of its requests.
 
 use std::{
     collections::VecDeque,
@@ -11,13 +11,13 @@ use parking_lot::Mutex;
 
 use super::{
     Calls, HandlerContext,
-    large::{Large, Later, Lent, Rendezvous},
+    large::{BoxedFuture, Large, LoanGuard, Rendezvous},
 };
 use crate::{Error, Rank, Result, progress::Progress};
 
 /// Most handlers of a job.
 const MAX_HANDLERS: usize = 1024;
-/// Failures kept for [`Job::am_quiet`](crate::Job::am_quiet); later ones only count.
+/// Failures kept for [`Job::am_quiet`](crate::Job::am_quiet). Later failures are dropped.
 const MAX_FAILURES: usize = 64;
 
 pub(crate) type HandlerFn = Box<dyn Fn(&mut HandlerContext<'_>, &[u64], &[u8]) + Send + Sync>;
@@ -30,7 +30,7 @@ pub struct Handler {
 }
 
 impl Handler {
-    /// The handler's number: handlers are counted from zero, alike on every rank.
+    /// Returns the handler's number. Handlers are counted from zero, alike on every rank.
     pub fn number(&self) -> u16 {
         self.number
     }
@@ -38,29 +38,29 @@ impl Handler {
 
 /// The Rust name of a handler or a function, and where it was registered.
 #[derive(Clone, Copy)]
-pub(crate) struct Name {
+pub(crate) struct HandlerName {
     pub(crate) called: &'static str,
     pub(crate) site: &'static Location<'static>,
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for HandlerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (file, line) = (self.site.file(), self.site.line());
         write!(f, "`{}` of {file}:{line}", self.called)
     }
 }
 
-/// What a rank knows of active messages.
+/// The state of a rank's active messages.
 pub(crate) struct Messages {
-    /// By number; each set once, by every rank.
+    /// The handlers by number. Every rank sets each once.
     handlers: Box<[OnceLock<HandlerFn>]>,
-    /// The names, for errors; by number.
-    names: Mutex<Vec<Name>>,
-    /// What this rank asked others and waits for.
+    /// The names by number, for errors.
+    names: Mutex<Vec<HandlerName>>,
+    /// The calls of this rank to others.
     pub(super) calls: Arc<Calls>,
-    /// Arguments and results that no message takes.
+    /// Arguments and results that exceed a message.
     large: Arc<Large>,
-    /// How plain requests failed, until that is asked for.
+    /// Failures of plain requests, until [`Job::am_quiet`](crate::Job::am_quiet) takes them.
     failures: Mutex<VecDeque<Error>>,
 }
 
@@ -75,22 +75,22 @@ impl Messages {
         }
     }
 
-    /// What this rank asked others and waits for.
+    /// Returns the calls of this rank to others.
     pub(crate) fn calls(&self) -> &Arc<Calls> {
         &self.calls
     }
 
-    /// Arguments and results that no message takes.
+    /// Returns the arguments and results that exceed a message.
     pub(super) fn large(&self) -> &Arc<Large> {
         &self.large
     }
 
     /// Lends the argument of a call.
-    pub(crate) fn lend(&self, argument: Vec<u8>) -> Later<Result<(u64, Lent)>> {
+    pub(crate) fn lend(&self, argument: Vec<u8>) -> BoxedFuture<Result<(u64, LoanGuard)>> {
         self.large.rendezvous.lend(argument)
     }
 
-    /// The job is over: nothing is lent any more.
+    /// Ends all loans, because the job is over.
     pub(crate) fn close(&self) {
         self.calls.close();
         self.large.close();
@@ -101,8 +101,8 @@ impl Messages {
         self.handlers.get(usize::from(number))?.get()
     }
 
-    /// The number of the next handler. It is used up by one that all ranks registered: one that
-    /// is refused may be refused on some of them alone.
+    /// Returns the number of the next handler. The number is free until all ranks have registered
+    /// the handler, because some ranks alone may refuse it.
     ///
     /// # Errors
     /// [`Error::TooManyHandlers`].
@@ -114,18 +114,26 @@ impl Messages {
             })
     }
 
-    /// The name of a handler here, by its number: all ranks register the same ones.
+    /// Returns the name of a handler by its number. All ranks register the same handlers.
     pub(super) fn name(&self, number: u16) -> String {
         let names = self.names.lock();
         let name = names.get(usize::from(number));
-        name.map_or_else(|| "a function unknown here".to_owned(), Name::to_string)
+        name.map_or_else(
+            || "a function unknown here".to_owned(),
+            HandlerName::to_string,
+        )
     }
 
-    /// Sets the handlers of successive numbers.
+    /// Registers the next handler.
     ///
     /// # Errors
     /// [`Error::TooManyHandlers`].
-    pub(crate) fn register(&self, number: u16, name: Name, handler: HandlerFn) -> Result<()> {
+    pub(crate) fn register(
+        &self,
+        number: u16,
+        name: HandlerName,
+        handler: HandlerFn,
+    ) -> Result<()> {
         self.names.lock().push(name);
         let slot = self.handlers.get(usize::from(number));
         slot.and_then(|slot| slot.set(handler).ok())
@@ -134,7 +142,7 @@ impl Messages {
             })
     }
 
-    /// Handles an answer of `from`, as [`Calls::end`], and keeps the failure of a one-way call.
+    /// Ends a call of this rank, as [`Calls::end`], and keeps the failure of a one-way call.
     pub(crate) fn end_call(
         &self,
         progress: &Progress,
@@ -144,7 +152,7 @@ impl Messages {
     ) -> bool {
         let answer = match answer {
             Err(cause) if self.calls.is_one_way(from, id) => {
-                // Before any thread can see that the call is over.
+                // No thread may see the end of the call before its failure.
                 self.fail(cause);
                 Ok(Vec::new())
             }
@@ -161,7 +169,7 @@ impl Messages {
         }
     }
 
-    /// The first failure that was not asked for yet.
+    /// Takes the first failure.
     pub(crate) fn failure(&self) -> Option<Error> {
         (self.failures.lock()).pop_front()
     }

@@ -1,12 +1,12 @@
-//! Arguments and results of calls that no message takes: whoever has them lends them, the message
-//! says where, and the other side gets them one-sidedly.
+//! Arguments and results of calls that exceed a message. Their owner lends them and sends their
+//! address, and the peer gets them.
 //!
 //! ```text
-//! request CALL    args id, key, bytes           the argument lies there; until the answer, or BEGUN
+//! request CALL    args id, key, bytes           the argument is lent until the answer or BEGUN
 //!                 args id, key, bytes, 1        the same, for a one-way call
-//! request RESULT  args id                       BEGUN: the argument was got, and the result may take its time
-//! request RESULT  args id, handler, key, bytes  LENT: the result lies there; until RELEASED
-//!                 args key                      RELEASED: it was got
+//! request RESULT  args id                       BEGUN: the argument was got
+//! request RESULT  args id, handler, key, bytes  LENT: the result is lent until RELEASED
+//!                 args key                      RELEASED: the result was got
 //! ```
 
 use std::{any::Any, pin::Pin, sync::Arc};
@@ -21,26 +21,27 @@ use crate::{
     progress::{Progress, in_handler, kind},
 };
 
-/// Bytes that are lent to peers until this is dropped.
-pub(crate) type Lent = Box<dyn Any + Send>;
+/// The guard of bytes lent to peers. Its drop ends the loan.
+pub(crate) type LoanGuard = Box<dyn Any + Send>;
 
-/// A future without a name.
-pub(crate) type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+/// A boxed future.
+pub(crate) type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Lends bytes to peers and gets theirs; done by a room above.
+/// Lends bytes to peers and gets theirs. A higher room implements it.
 pub(crate) trait Rendezvous: Send + Sync {
-    /// Lends `bytes`: by which key. Ready at once where this thread may wait.
-    fn lend(&self, bytes: Vec<u8>) -> Later<Result<(u64, Lent)>>;
+    /// Lends `bytes`, and returns their key. The future is ready at once where this thread may
+    /// wait.
+    fn lend(&self, bytes: Vec<u8>) -> BoxedFuture<Result<(u64, LoanGuard)>>;
 
-    /// Gets `len` bytes that `from` lent.
-    fn fetch(&self, from: Rank, key: u64, len: u64) -> Later<Result<Vec<u8>>>;
+    /// Gets `len` bytes that `from` has lent.
+    fn fetch(&self, from: Rank, key: u64, len: u64) -> BoxedFuture<Result<Vec<u8>>>;
 }
 
-/// What a rank knows of long arguments and results.
+/// The arguments and results of a rank that exceed a message.
 pub(crate) struct Large {
     pub(super) rendezvous: Box<dyn Rendezvous>,
-    /// Results that callers have not got yet, by caller and key; none once the job is over.
-    given: Mutex<Option<FxHashMap<(Rank, u64), Lent>>>,
+    /// Results that callers have not got yet, by caller and key. `None` once the job is over.
+    given: Mutex<Option<FxHashMap<(Rank, u64), LoanGuard>>>,
 }
 
 impl Large {
@@ -52,23 +53,23 @@ impl Large {
     }
 
     /// Keeps a result until `caller` has got it.
-    pub(super) fn give(&self, conduit: &dyn Conduit, caller: Rank, key: u64, lent: Lent) {
+    pub(super) fn give(&self, conduit: &dyn Conduit, caller: Rank, key: u64, lent: LoanGuard) {
         let mut locked = self.given.lock();
         let Some(given) = &mut *locked else {
             drop(locked);
-            return let_go(lent);
+            return end_loans(lent);
         };
         given.insert((caller, key), lent);
-        // Who has ended gets nothing any more.
+        // Callers that have ended get nothing any more.
         let gone = given.extract_if(|(rank, _), _| conduit.standing(*rank) != Standing::Present);
         let gone: Vec<_> = gone.collect();
         drop(locked);
-        let_go(gone);
+        end_loans(gone);
     }
 
-    /// `caller` has got a result, or could not; `false` if none was given. Of one that has ended, and
-    /// when the job is over here, nothing is known any more.
-    pub(super) fn released(&self, conduit: &dyn Conduit, caller: Rank, key: u64) -> bool {
+    /// Ends the loan of a result that `caller` got, or could not get. Returns `false` if no such
+    /// result was lent. Always returns `true` if the caller or this rank's job has ended.
+    pub(super) fn release(&self, conduit: &dyn Conduit, caller: Rank, key: u64) -> bool {
         let mut locked = self.given.lock();
         let Some(given) = &mut *locked else {
             return true;
@@ -76,20 +77,21 @@ impl Large {
         let lent = given.remove(&(caller, key));
         drop(locked);
         let known = lent.is_some() || conduit.standing(caller) != Standing::Present;
-        let_go(lent);
+        end_loans(lent);
         known
     }
 
-    /// The job is over.
+    /// Ends all loans, because the job is over.
     pub(super) fn close(&self) {
         let given = self.given.lock().take();
         drop(given);
     }
 
-    /// Gets what `from` lent as a result, and says so.
+    /// Gets the result that `from` lends, and releases it.
     ///
     /// # Errors
-    /// As the get; [`Error::PeerLost`] if it was taken back, which only a rank does that leaves.
+    /// The errors of the get. [`Error::PeerLost`] if the loan was revoked: only a leaving rank does
+    /// that.
     pub(super) async fn result(
         self: Arc<Self>,
         progress: Arc<Progress>,
@@ -110,7 +112,7 @@ impl Large {
     }
 }
 
-/// Ends loans in the midst of a poll, which may not wait for that.
-pub(super) fn let_go<T>(lent: T) {
+/// Ends loans during a poll, which may not wait for their users.
+pub(super) fn end_loans<T>(lent: T) {
     in_handler(|| drop(lent));
 }

@@ -9,7 +9,8 @@ use crate::{
     progress::{self, Progress},
 };
 
-/// Sends a request of the user's, waiting for room; in a handler it is kept until there is some.
+/// Sends a request of the user and waits for room. In a handler the request is kept until there is
+/// room.
 ///
 /// # Errors
 /// [`Error::JobOver`], [`Error::RankOutOfRange`], [`Error::PeerLost`]; in a handler
@@ -39,7 +40,7 @@ pub(crate) fn check_handler(handler: Handler, progress: &Progress) -> Result<()>
     }
 }
 
-/// The arguments of a long message: the user's, the index and the number of elements.
+/// Returns the arguments of a long message: the user's, the index and the number of elements.
 ///
 /// # Errors
 /// [`Error::TooManyArgs`].

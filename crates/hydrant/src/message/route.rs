@@ -1,4 +1,4 @@
-//! Handing messages of users to their handlers.
+//! Hands the messages of users to their handlers.
 
 use std::{
     any::Any,
@@ -7,20 +7,20 @@ use std::{
 
 use hydrant_conduit::{Delivery, ReplyPort};
 
-use super::{HandlerContext, Messages, answer, failure, failure::Failure};
+use super::{HandlerContext, Messages, answer, failure, failure::HandlerFailure};
 use crate::{
     Rank,
     counters::Count,
     progress::{self, Progress, Route, kind},
 };
 
-/// Gets requests, calls, their replies and results, and reports of failures.
+/// Takes requests, calls, their replies and results, and reports of failures.
 impl Route for Messages {
     #[inline]
     fn request(&self, progress: &Progress, delivery: &Delivery<'_>, port: &mut dyn ReplyPort) {
         match delivery.kind {
             kind::USER | kind::CALL => {}
-            kind::RESULT => return answer::returned(self, progress, delivery),
+            kind::RESULT => return answer::received_result(self, progress, delivery),
             _ => return progress.malformed(delivery.from, "a request of unknown kind"),
         }
         // A call is handled by its function's handler, which replies with the result.
@@ -36,7 +36,7 @@ impl Route for Messages {
         match delivery.kind {
             kind::USER => {
                 if let Some(failed) = run(self, progress, delivery, None) {
-                    // The reply was ours to handle: the failure is, too.
+                    // This rank handled the reply, so it keeps the failure, too.
                     self.fail(failed_here(
                         self,
                         progress.rank,
@@ -45,7 +45,7 @@ impl Route for Messages {
                     ));
                 }
             }
-            kind::CALL => answer::returned(self, progress, delivery),
+            kind::CALL => answer::received_result(self, progress, delivery),
             kind::RESULT => progress.malformed(delivery.from, "a result as a reply"),
             _ => failure::received(self, progress, delivery),
         }
@@ -53,28 +53,28 @@ impl Route for Messages {
 }
 
 /// A handler that failed.
-struct Failed<'a> {
-    failure: Failure,
-    /// The way to say so, if there is one and it was not used.
+struct FailedHandler<'a> {
+    failure: HandlerFailure,
+    /// The port to report the failure, unless there is none or a reply was sent.
     port: Option<&'a mut dyn ReplyPort>,
 }
 
 #[cold]
-fn report(failed: Failed<'_>, delivery: &Delivery<'_>, progress: &Progress) {
+fn report(failed: FailedHandler<'_>, delivery: &Delivery<'_>, progress: &Progress) {
     if let Some(port) = failed.port {
         failed.failure.report(port, delivery, progress);
     }
 }
 
-/// Runs a user's handler. How it failed, if it did, comes in a box, for a message pays for what is
-/// handed back.
+/// Runs a user's handler, and returns its failure. The failure is boxed, since every message pays
+/// for the size of the returned value.
 #[inline(always)]
 fn run<'a>(
     messages: &'a Messages,
     progress: &'a Progress,
     delivery: &Delivery<'_>,
     port: Option<&'a mut dyn ReplyPort>,
-) -> Option<Box<Failed<'a>>> {
+) -> Option<Box<FailedHandler<'a>>> {
     let Some(handler) = messages.handler(delivery.tag) else {
         return Some(unknown(port));
     };
@@ -86,42 +86,42 @@ fn run<'a>(
         large: messages.large(),
         port,
     };
-    match catch(|| handler(&mut context, delivery.args, delivery.payload)) {
+    match catch_panic(|| handler(&mut context, delivery.args, delivery.payload)) {
         Ok(()) => None,
         Err(cause) => Some(panicked(context, cause)),
     }
 }
 
 #[cold]
-fn unknown(port: Option<&mut dyn ReplyPort>) -> Box<Failed<'_>> {
-    let failure = Failure::Unknown;
-    Box::new(Failed { failure, port })
+fn unknown(port: Option<&mut dyn ReplyPort>) -> Box<FailedHandler<'_>> {
+    let failure = HandlerFailure::Unknown;
+    Box::new(FailedHandler { failure, port })
 }
 
 #[cold]
-fn panicked(context: HandlerContext<'_>, cause: Box<dyn Any + Send>) -> Box<Failed<'_>> {
+fn panicked(context: HandlerContext<'_>, cause: Box<dyn Any + Send>) -> Box<FailedHandler<'_>> {
     context.progress.tally.one(Count::Panics);
-    Box::new(Failed {
-        failure: Failure::Panicked(said(cause)),
+    Box::new(FailedHandler {
+        failure: HandlerFailure::Panicked(panic_message(cause)),
         port: context.port,
     })
 }
 
-/// Runs something of the user's as a handler.
+/// Runs code of the user as a handler, and catches its panic.
 #[inline(always)]
-pub(super) fn catch<R>(act: impl FnOnce() -> R) -> std::thread::Result<R> {
+pub(super) fn catch_panic<R>(act: impl FnOnce() -> R) -> std::thread::Result<R> {
     panic::catch_unwind(AssertUnwindSafe(|| progress::in_handler(act)))
 }
 
-/// What a panic said. The payload is the user's, and so is what happens when it is dropped: a panic
-/// there must not unwind into the thread that polls, which may wait for something quite different.
-pub(super) fn said(cause: Box<dyn Any + Send>) -> String {
-    let said = text(&*cause);
-    if let Err(another) = catch(|| drop(cause)) {
-        // Dropping that may panic, too, and so on without end.
+/// Returns the message of a panic. The payload is the user's, and its drop may panic. Such a panic
+/// must not unwind into the polling thread, which may wait for something unrelated.
+pub(super) fn panic_message(cause: Box<dyn Any + Send>) -> String {
+    let message = text(&*cause);
+    if let Err(another) = catch_panic(|| drop(cause)) {
+        // The drop of this payload may panic, too, and so on without end.
         std::mem::forget(another);
     }
-    said
+    message
 }
 
 fn text(cause: &(dyn Any + Send)) -> String {
@@ -130,9 +130,14 @@ fn text(cause: &(dyn Any + Send)) -> String {
         .unwrap_or_else(|| "no message".to_owned())
 }
 
-fn failed_here(messages: &Messages, rank: Rank, handler: u16, failure: Failure) -> crate::Error {
+fn failed_here(
+    messages: &Messages,
+    rank: Rank,
+    handler: u16,
+    failure: HandlerFailure,
+) -> crate::Error {
     match failure {
-        Failure::Panicked(message) => crate::Error::HandlerPanicked {
+        HandlerFailure::Panicked(message) => crate::Error::HandlerPanicked {
             rank,
             handler,
             name: messages.name(handler),

@@ -1,4 +1,4 @@
-//! Functions as handlers: what runs where a call arrives.
+//! Functions as handlers: the side of the callee.
 
 use std::{
     future::poll_fn,
@@ -11,8 +11,8 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     HandlerContext,
-    answer::{Outcome, status},
-    large::{Large, Later},
+    answer::{CallOutcome, status},
+    large::{BoxedFuture, Large},
     route,
 };
 use crate::{
@@ -20,41 +20,41 @@ use crate::{
     progress::{Progress, kind},
 };
 
-/// The handler of a function. Where its argument is in the message and its result fits into one, the
-/// reply brings that; what else there is to do a task does.
-pub(crate) fn handler_of<A: DeserializeOwned, R: Serialize>(
+/// Returns the handler of a function. A task runs the function if its argument is to be fetched,
+/// and sends its result if that exceeds a message. Otherwise the reply brings the result.
+pub(crate) fn serve<A: DeserializeOwned, R: Serialize>(
     function: impl Fn(Rank, A) -> R + Send + Sync + 'static,
 ) -> impl Fn(&mut HandlerContext<'_>, &[u64], &[u8]) + Send + Sync + 'static {
     let function = Arc::new(function);
     move |context, args, payload| {
-        if let Some((call, argument)) = Caller::lending(context, args) {
+        if let Some((call, argument)) = Caller::with_lent_argument(context, args) {
             let function = Arc::clone(&function);
             return context.progress.spawn(async move {
                 let bytes = argument.await.map_err(|cause| cause.to_string());
                 let outcome = run(|| match bytes.and_then(|bytes| decoded(&bytes)) {
                     Ok(argument) => encoded(&function(call.rank, argument)),
-                    Err(cause) => Outcome::Unfit(cause),
+                    Err(cause) => CallOutcome::Unfit(cause),
                 });
                 call.answer(outcome).await;
             });
         }
         let outcome = match decoded(payload) {
             Ok(argument) => encoded(&function(context.source, argument)),
-            Err(cause) => Outcome::Unfit(cause),
+            Err(cause) => CallOutcome::Unfit(cause),
         };
         if !args.is_empty() {
             return answer(context, args, outcome);
         }
-        // Nobody waits. The sender's `am_quiet` says what a panic says.
-        if let Outcome::Unfit(cause) = outcome {
+        // No caller waits. The sender's `am_quiet` reports the panic.
+        if let CallOutcome::Unfit(cause) = outcome {
             panic!("a one-way call failed: {cause}");
         }
     }
 }
 
-/// The handler of a function that takes its time: the call is a task of this rank, and its result
-/// goes back as a message when there is one.
-pub(crate) fn handler_of_async<A, R, F>(
+/// Returns the handler of a function that takes its time. The call is a task of this rank, and a
+/// message brings its result back.
+pub(crate) fn serve_async<A, R, F>(
     function: impl Fn(Rank, A) -> F + Send + Sync + 'static,
 ) -> impl Fn(&mut HandlerContext<'_>, &[u64], &[u8]) + Send + Sync + 'static
 where
@@ -64,23 +64,23 @@ where
 {
     let function = Arc::new(function);
     move |context, args, payload| {
-        if let Some((call, argument)) = Caller::lending(context, args) {
+        if let Some((call, argument)) = Caller::with_lent_argument(context, args) {
             let function = Arc::clone(&function);
             return context.progress.spawn(async move {
                 let mut call = call;
                 let bytes = argument.await.map_err(|cause| cause.to_string());
-                // What is decoded is not kept while the future is awaited: it may be tied to a thread.
+                // The decoded argument may be `!Send`, so it must not live across the await.
                 let future = caught(|| {
                     let argument = bytes.and_then(|bytes| decoded(&bytes))?;
                     Ok(function(call.rank, argument))
                 });
                 let outcome = match future {
                     Ok(Ok(future)) => {
-                        call.has_begun();
+                        call.report_begun();
                         run_to_its_end(future).await
                     }
-                    Ok(Err(cause)) => Outcome::Unfit(cause),
-                    Err(said) => Outcome::Panicked(said),
+                    Ok(Err(cause)) => CallOutcome::Unfit(cause),
+                    Err(message) => CallOutcome::Panicked(message),
                 };
                 call.answer(outcome).await;
             });
@@ -94,68 +94,70 @@ where
                     call.answer(outcome).await;
                 });
             }
-            Err(cause) => context.progress.spawn(call.answer(Outcome::Unfit(cause))),
+            Err(cause) => context
+                .progress
+                .spawn(call.answer(CallOutcome::Unfit(cause))),
         }
     }
 }
 
-/// The arguments in the message of a one-way call whose long argument is to be got.
+/// The number of arguments in the message of a one-way call with an argument to be fetched.
 const ONE_WAY_ARGS: usize = 4;
 
 fn decoded<A: DeserializeOwned>(bytes: &[u8]) -> Result<A, String> {
     postcard::from_bytes(bytes).map_err(|cause| cause.to_string())
 }
 
-fn encoded<R: Serialize>(result: &R) -> Outcome {
+fn encoded<R: Serialize>(result: &R) -> CallOutcome {
     match postcard::to_stdvec(result) {
-        Ok(bytes) => Outcome::Done(bytes),
-        Err(cause) => Outcome::Unfit(cause.to_string()),
+        Ok(bytes) => CallOutcome::Done(bytes),
+        Err(cause) => CallOutcome::Unfit(cause.to_string()),
     }
 }
 
-/// What something of the user's gives, or what the panic said that it ended by.
+/// Returns the value of a user's code, or the message of its panic.
 fn caught<R>(act: impl FnOnce() -> R) -> Result<R, String> {
-    route::catch(act).map_err(route::said)
+    route::catch_panic(act).map_err(route::panic_message)
 }
 
-fn run(function: impl FnOnce() -> Outcome) -> Outcome {
-    caught(function).unwrap_or_else(Outcome::Panicked)
+fn run(function: impl FnOnce() -> CallOutcome) -> CallOutcome {
+    caught(function).unwrap_or_else(CallOutcome::Panicked)
 }
 
-/// What a future of the user's comes to. It, and its result, may panic when they are dropped, too.
-async fn run_to_its_end<F: Future<Output: Serialize>>(future: F) -> Outcome {
+/// Awaits a user's future. The future and its result may panic when they are dropped, too.
+async fn run_to_its_end<F: Future<Output: Serialize>>(future: F) -> CallOutcome {
     let mut running = Some(Box::pin(future));
     let polled = poll_fn(move |context| {
         let polled = caught(
             || match running.as_mut().map(|it| it.as_mut().poll(context)) {
                 Some(Poll::Pending) => Poll::Pending,
                 Some(Poll::Ready(result)) => Poll::Ready(encoded(&result)),
-                None => Poll::Ready(Outcome::Panicked("it was polled after its end".into())),
+                None => Poll::Ready(CallOutcome::Panicked("it was polled after its end".into())),
             },
         );
         let outcome = match polled {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(outcome)) => outcome,
-            Err(said) => Outcome::Panicked(said),
+            Err(message) => CallOutcome::Panicked(message),
         };
         let over = running.take();
         Poll::Ready(match caught(|| drop(over)) {
             Ok(()) => outcome,
-            Err(said) => Outcome::Panicked(said),
+            Err(message) => CallOutcome::Panicked(message),
         })
     });
     polled.await
 }
 
-/// Replies with the result of a function, or with why there is none. One that is too long for that
-/// goes as the result of a task.
-fn answer(context: &mut HandlerContext<'_>, args: &[u64], outcome: Outcome) {
+/// Replies with the result of a function, or with its failure. A task sends a result that exceeds
+/// the reply.
+fn answer(context: &mut HandlerContext<'_>, args: &[u64], outcome: CallOutcome) {
     if outcome.len() > context.progress.conduit().caps().max_payload {
         let call = Caller::of(context, args);
         return context.progress.spawn(call.answer(outcome));
     }
-    let (code, payload) = outcome.coded();
-    // Without a port it was requested as a plain reply, and nobody waits.
+    let (code, payload) = outcome.encode();
+    // There is no port if the call came as a reply. Then no caller waits.
     let _ = context.send(&Message {
         kind: kind::CALL,
         tag: code,
@@ -164,17 +166,17 @@ fn answer(context: &mut HandlerContext<'_>, args: &[u64], outcome: Outcome) {
     });
 }
 
-/// Whom a task answers.
+/// The caller that a task answers.
 struct Caller {
     rank: Rank,
-    /// None: nobody waits.
+    /// `None` if no caller waits.
     id: Option<u64>,
-    /// The caller waits until the function was run or begun, and for no result.
+    /// The caller waits until the function was run or has begun, and takes no result.
     one_way: bool,
-    /// The number of the function that was called.
+    /// The number of the called function.
     handler: u16,
     large: Arc<Large>,
-    /// Not kept by its tasks.
+    /// Weak, since the progress engine owns the tasks.
     progress: Weak<Progress>,
 }
 
@@ -190,11 +192,11 @@ impl Caller {
         }
     }
 
-    /// Who called, and the argument, if the message says where that lies: got by whoever awaits it.
-    fn lending(
+    /// Returns the caller and the future that fetches the argument, if the argument is lent.
+    fn with_lent_argument(
         context: &HandlerContext<'_>,
         args: &[u64],
-    ) -> Option<(Self, Later<Result<Vec<u8>>>)> {
+    ) -> Option<(Self, BoxedFuture<Result<Vec<u8>>>)> {
         let (key, len) = match *args {
             [_, key, len] | [_, key, len, 1] => (key, len),
             _ => return None,
@@ -204,15 +206,16 @@ impl Caller {
         Some((call, argument))
     }
 
-    /// The function has begun and may take its time, and its argument was got.
-    fn has_begun(&mut self) {
+    /// Reports that the argument was fetched and the function, which may take its time, has begun.
+    fn report_begun(&mut self) {
         let (Some(id), Some(progress)) = (self.id, self.progress.upgrade()) else {
             return;
         };
-        let tag = match self.one_way {
+        let tag = if self.one_way {
             // The caller waits for nothing more.
-            true => status::DONE,
-            false => status::BEGUN,
+            status::DONE
+        } else {
+            status::BEGUN
         };
         if self.one_way {
             self.id = None;
@@ -227,10 +230,10 @@ impl Caller {
         let _ = progress.send_result(self.rank, &begun);
     }
 
-    /// Sends the result of a task, or why there is none.
-    async fn answer(self, outcome: Outcome) {
+    /// Sends the result of a task, or its failure.
+    async fn answer(self, outcome: CallOutcome) {
         let Some(id) = self.id else {
-            if let Outcome::Unfit(cause) | Outcome::Panicked(cause) = outcome {
+            if let CallOutcome::Unfit(cause) | CallOutcome::Panicked(cause) = outcome {
                 tracing::error!(caller = %self.rank, %cause, "a one-way call failed");
             }
             return;
@@ -239,7 +242,7 @@ impl Caller {
             return;
         };
         let handler = u64::from(self.handler);
-        // Who called may be gone, else it is sent at some time: nobody waits here for that.
+        // An error means that the caller is gone. A result that finds no room is sent later.
         let send = |tag, args: &[u64], payload: &[u8]| {
             let kind = kind::RESULT;
             let message = Message {
@@ -251,24 +254,24 @@ impl Caller {
             let _ = progress.send_result(self.rank, &message);
         };
         let outcome = match outcome {
-            Outcome::Done(_) if self.one_way => Outcome::Done(Vec::new()),
-            Outcome::Done(bytes) if bytes.len() > progress.conduit().caps().max_payload => {
+            CallOutcome::Done(_) if self.one_way => CallOutcome::Done(Vec::new()),
+            CallOutcome::Done(bytes) if bytes.len() > progress.conduit().caps().max_payload => {
                 let len = bytes.len() as u64;
                 match self.large.rendezvous.lend(bytes).await {
                     Ok((key, lent)) => {
                         (self.large).give(progress.conduit(), self.rank, key, lent);
                         return send(status::LENT, &[id, handler, key, len], &[]);
                     }
-                    Err(cause) => Outcome::Unfit(cause.to_string()),
+                    Err(cause) => CallOutcome::Unfit(cause.to_string()),
                 }
             }
             outcome => outcome,
         };
-        // What failed since this rank leaves is no fault of the call: the caller hears that it is lost.
-        if matches!(outcome, Outcome::Unfit(_)) && progress.is_stopped() {
+        // A leaving rank causes failures that are not the call's. The caller gets `PeerLost`.
+        if matches!(outcome, CallOutcome::Unfit(_)) && progress.is_stopped() {
             return;
         }
-        let (code, payload) = outcome.coded();
+        let (code, payload) = outcome.encode();
         let limit = progress.conduit().caps().max_payload;
         send(code, &[id, handler], &payload[..payload.len().min(limit)]);
     }

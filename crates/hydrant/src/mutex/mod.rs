@@ -40,7 +40,7 @@ use crate::{
     Error, Rank, Result,
     memory::{Symmetric, check_range},
     progress,
-    rma::signal::Words,
+    rma::signal::SignalWords,
 };
 use release::{NEVER_UNLOCKED, UnfinishedRelease};
 
@@ -323,7 +323,7 @@ impl Mutexes {
     /// Waits until `enough` holds for one of this rank's words.
     fn wait_for(&self, at: usize, enough: impl Fn(u64) -> bool) -> Result<()> {
         let transfer = self.words.block().transfer()?;
-        let words = Words::one(&transfer.progress, &self.words, at)?;
+        let words = SignalWords::one(&transfer.progress, &self.words, at)?;
         words.wait(None, |_, word| enough(word)).map(drop)
     }
 

@@ -1,4 +1,4 @@
-//! What a poll finds, and who gets it.
+//! Routes the messages and completions that a poll finds.
 
 use std::sync::{Arc, Weak};
 
@@ -7,54 +7,56 @@ use hydrant_conduit::{Delivery, Error, ReplyPort, Sink, Standing, Ticket};
 use super::Progress;
 use crate::{Rank, counters::Count};
 
-/// How an operation ended.
+/// The outcome of an operation.
 pub(crate) type Outcome = std::result::Result<(), Error>;
 
-/// Who gets the messages of a [kind](super::kind).
+/// Receives the messages of one [kind](super::kind).
 pub(crate) trait Route: Send + Sync {
-    /// A request came. Requests of one peer come in the order sent.
+    /// Handles a request. Requests of one peer come in the order sent.
     fn request(&self, progress: &Progress, delivery: &Delivery<'_>, port: &mut dyn ReplyPort);
 
-    /// A reply came. A kind that nobody is asked in has none.
+    /// Handles a reply. A kind without questions has no replies.
     fn reply(&self, progress: &Progress, delivery: &Delivery<'_>) {
         progress.malformed(delivery.from, "a reply of unknown kind");
     }
 
-    /// The standing of some rank has changed: what waits for one that has ended waits in vain.
+    /// Called when the standing of some rank has changed. Operations that need a rank that has
+    /// ended must end.
     fn peers_ended(&self) {}
 }
 
-/// Who is told of what becomes of one-sided operations, and of the peers that take part in them.
+/// Receives the completions of one-sided operations, and news of peers that take part in them.
 pub(crate) trait Operations: Send + Sync {
-    /// A write no longer needs its source: local completion.
+    /// Local completion: a write no longer needs its source.
     fn local(&self, ticket: Ticket);
 
-    /// An operation ended: remote completion.
+    /// Remote completion: an operation has ended.
     fn complete(&self, ticket: Ticket, outcome: Outcome);
 
-    /// Whether somebody else than the application may wait for what follows from the end of an
-    /// operation, which it is not told of yet.
+    /// Returns whether something besides the application may wait for what follows from a
+    /// completion that is not yet delivered.
     fn is_awaited(&self, ticket: Ticket) -> bool;
 
     /// Returns whether no operation is in flight.
     fn is_idle(&self) -> bool;
 
-    /// There may be room for the messages of the [backlog](super::backlog).
+    /// Sends messages of the [backlog](super::backlog), for which there may be room.
     fn flush(&self);
 
-    /// Standings have changed so often: some rank may have ended.
-    fn look_for_ended(&self, changes: u64);
+    /// Ends operations with ranks that may have ended. `changes`: how often standings have changed
+    /// so far.
+    fn handle_ended_peers(&self, changes: u64);
 }
 
-/// Where a poll puts what it finds.
+/// Receives what a poll finds.
 pub(crate) struct Arrivals<'a> {
     progress: &'a Progress,
-    /// Who is told of operations, once one has ended.
+    /// The receiver of completions, once one has arrived.
     operations: Option<Arc<dyn Operations>>,
 }
 
 impl Progress {
-    /// Where a poll, or time that passes otherwise, puts what it finds.
+    /// Returns the receiver of what a poll finds.
     pub(crate) fn arrivals(&self) -> Arrivals<'_> {
         Arrivals {
             progress: self,
@@ -62,14 +64,13 @@ impl Progress {
         }
     }
 
-    /// A peer broke a rule of a room above: it is expelled.
+    /// Expels a peer that broke a rule of a room above.
     #[cold]
     pub(crate) fn malformed(&self, peer: Rank, what: &'static str) {
         self.arrivals().malformed(Error::Malformed { peer, what });
     }
 
-    /// Tells those who are told of operations. They may be gone with the job, and then nobody is
-    /// left who would wait for one.
+    /// Calls the receiver of completions. It may be gone with the job. Then no waiter is left.
     pub(super) fn tell_operations(&self, tell: impl FnOnce(&dyn Operations)) {
         if let Some(operations) = self.operations() {
             tell(&*operations);
@@ -89,7 +90,8 @@ impl Progress {
 }
 
 impl Arrivals<'_> {
-    /// As [`tell_operations`](Progress::tell_operations), looked up once for all that a poll finds.
+    /// As [`tell_operations`](Progress::tell_operations), with one lookup for all that a poll
+    /// finds.
     fn tell(&mut self, tell: impl FnOnce(&dyn Operations)) {
         if self.operations.is_none() {
             self.operations = self.progress.operations();
@@ -134,18 +136,20 @@ impl Sink for Arrivals<'_> {
         let progress = self.progress;
         progress.tally.one(Count::Malformed);
         let Error::Malformed { peer: sender, .. } = error else {
-            tracing::error!(%error, "a message was thrown away");
+            tracing::error!(%error, "a message was dropped");
             return;
         };
-        // What a rank that has ended sent before may be about what was forgotten with it; to a rank that
-        // is lost itself all others look as if they had; and one that leaves forgets what it asked.
+        // Such a message is no fault of the sender in three cases. A message of a rank that has
+        // ended may be about state that was dropped at its end. At a rank that counts as lost, all
+        // others look as if they had ended. A rank that leaves forgets what it asked.
         let has_ended = progress.conduit.standing(sender) != Standing::Present;
         if has_ended || progress.is_lost_itself() || progress.is_stopped() {
-            tracing::debug!(%error, "a message was thrown away: its sender or this rank has ended");
+            tracing::debug!(%error, "a message was dropped: its sender or this rank has ended");
             return;
         }
-        tracing::error!(%error, "a message was thrown away, and its sender is expelled");
-        // Before the loss can be seen: whoever is told of it asks what it follows from.
+        tracing::error!(%error, "a message was dropped, and its sender is expelled");
+        // Noted before the loss can be seen, because a waiter that is told of the loss asks for its
+        // cause.
         progress.faults.note(error);
         progress.conduit.expel(sender);
     }

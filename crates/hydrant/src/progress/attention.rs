@@ -1,4 +1,4 @@
-//! What application threads do just now, so that the service thread knows when to step in.
+//! Tracks what application threads do, so that the service thread knows when to take over.
 
 use std::sync::atomic::{
     AtomicU32, AtomicU64,
@@ -8,47 +8,48 @@ use std::sync::atomic::{
 
 use super::Progress;
 
-/// Operations in a row that look after no messages, and bytes of one that alone is too long.
+/// The number of operations in a row without a poll, and the bytes of one operation that alone
+/// takes too long.
 const MANY: u32 = 16;
 const LONG: usize = 4096;
 
-/// What an application thread says of itself. Exactness does not matter, cost does: threads that
-/// share a stripe may undo each other's marks, and then the service thread takes over a little
-/// sooner or later than it might.
+/// The activity of an application thread. The cost matters more than exactness. Threads that share
+/// a stripe may undo each other's marks. The service thread then takes over a little sooner or
+/// later than it might.
 #[derive(Default)]
 pub(super) struct Attention {
-    /// Counts up, by two, while the thread looks after messages; odd while it is inside a call.
+    /// Increased by two with each poll; odd while the thread is inside a call.
     marks: AtomicU64,
-    /// Operations that it waited for without looking after messages.
+    /// The number of operations that the thread waited for without a poll.
     unattended: AtomicU32,
-    /// How often it looked after those of one kind [alone](super::taking).
+    /// The number of times the thread received messages of one kind [alone](super::taking).
     passed_over: AtomicU32,
 }
 
 impl Attention {
-    /// The thread looks after messages.
+    /// Notes that the thread polls.
     #[inline]
     pub(super) fn attend(&self) {
         self.mark(|marks| marks.wrapping_add(2));
     }
 
-    /// The thread is inside a call until it drops what it gets.
+    /// Notes that the thread is inside a call until the returned value is dropped.
     #[inline]
     pub(super) fn enter(&self) -> Inside<'_> {
         self.mark(|marks| marks | 1);
         Inside(self)
     }
 
-    /// Both.
+    /// Notes both that the thread polls and that it is inside a call.
     #[inline]
-    pub(super) fn look_inside(&self) -> Inside<'_> {
+    pub(super) fn attend_inside(&self) -> Inside<'_> {
         self.mark(|marks| marks.wrapping_add(2) | 1);
         Inside(self)
     }
 
-    /// The thread looks after messages of one kind alone: how often it has done so.
+    /// Counts that the thread received messages of one kind alone, and returns the count.
     #[inline]
-    pub(super) fn passes_over(&self) -> u32 {
+    pub(super) fn count_passed_over(&self) -> u32 {
         let count = self.passed_over.load(Relaxed).wrapping_add(1);
         self.passed_over.store(count, Relaxed);
         count
@@ -70,68 +71,70 @@ impl Attention {
 }
 
 impl Progress {
-    /// What the thread that calls says of itself.
+    /// Returns the entry of the calling thread.
     #[inline]
     pub(super) fn attention(&self) -> &Attention {
         self.attention.mine().0
     }
 
-    /// An application thread is inside a call that may keep it busy for long, as where the
-    /// network does its work in the call that posts it.
+    /// Notes that an application thread is inside a call that may keep it busy for long. Some
+    /// networks do their work in the call that posts it.
     #[inline]
     pub(crate) fn enter(&self) -> Inside<'_> {
         self.attention().enter()
     }
 
-    /// Whether messages are to be looked after now that an operation of so many bytes was waited
-    /// for without: after one that took long, or many that did not.
+    /// Returns whether the thread should poll, now that it waited without polls for an operation of
+    /// so many bytes. It should after one long operation or after many short ones.
     #[inline]
     pub(crate) fn is_due(&self, bytes: usize) -> bool {
         self.attention().is_due(bytes)
     }
 
-    /// How often application threads looked after messages.
+    /// Returns how often application threads polled.
     pub(super) fn attended(&self) -> u64 {
         (self.attention.owned().chain([self.attention.shared()]))
             .map(|own| own.marks.load(Relaxed) / 2)
             .fold(0, u64::wrapping_add)
     }
 
-    /// Whether an application thread seems to be inside a call. Of those that share a stripe nobody
-    /// knows: one may have undone another's mark for good.
+    /// Returns whether an application thread seems to be inside a call. Threads that share a stripe
+    /// are ignored, because one may have undone another's mark for good.
     pub(super) fn is_inside(&self) -> bool {
         (self.attention.owned()).any(|own| own.marks.load(Relaxed) % 2 == 1)
     }
 
-    /// Returns whether the rank may have another thread of the program: several living threads have waited in the job or
-    /// polled its messages, or the process has several [threads](super::threads).
+    /// Returns whether the rank may have another thread of the program. It may if several living
+    /// threads have waited or polled in the job, or if the process has several
+    /// [threads](super::threads).
     pub(crate) fn has_many_threads(&self) -> bool {
         let has_come = |it: &Attention| it.marks.load(Relaxed) != 0;
         let own = self.attention.held().filter(|it| has_come(it)).count();
         own > 1 || has_come(self.attention.shared()) || self.here.has_several_threads()
     }
 
-    /// An application thread goes to sleep, until it drops what it gets.
+    /// Counts an application thread as asleep until the returned value is dropped.
     pub(super) fn fall_asleep(&self) -> Asleep<'_> {
         self.asleep.fetch_add(1, SeqCst);
-        // Then it looks once more; who did what it waits for looks for sleepers after that.
+        // The caller then checks its condition once more. A thread that makes the condition true
+        // looks for sleepers after that.
         fence(SeqCst);
         Asleep(self)
     }
 
-    /// How many application threads sleep in a wait.
+    /// Returns how many application threads sleep in a wait.
     pub(super) fn asleep(&self) -> u32 {
         self.asleep.load(Relaxed)
     }
 
-    /// Whether an application thread sleeps, or has not yet seen what was done before this.
+    /// Returns whether an application thread sleeps, or may not yet see what the caller did before
+    /// this call.
     pub(crate) fn has_sleepers(&self) -> bool {
         fence(SeqCst);
         self.asleep.load(Relaxed) > 0
     }
 
-    /// Something ended otherwise than by what a conduit hands up: perhaps another thread sleeps
-    /// for it.
+    /// Wakes sleeping application threads, because something changed that no conduit reports.
     pub(crate) fn wake_sleepers(&self) {
         self.wake_hopeful();
         if self.has_sleepers() {
@@ -144,7 +147,7 @@ impl Progress {
         self.unpark.notify_all();
     }
 
-    /// The service thread: waits until no application thread sleeps in a wait.
+    /// Lets the service thread wait until no application thread sleeps in a wait.
     pub(super) fn park_service(&self) {
         let mut held = self.park.lock();
         self.parked.store(true, SeqCst);
@@ -155,13 +158,13 @@ impl Progress {
     }
 }
 
-/// An application thread is inside a call, until this is dropped: it leaves, goes to sleep there or
-/// unwinds.
+/// Marks an application thread as inside a call. It is dropped when the thread leaves the call,
+/// sleeps there, or unwinds.
 #[must_use]
 pub(crate) struct Inside<'a>(&'a Attention);
 
 impl Inside<'_> {
-    /// As [`Progress::is_due`], of what the thread is inside for.
+    /// As [`Progress::is_due`], for the operation of this call.
     #[inline]
     pub(crate) fn is_due(&self, bytes: usize) -> bool {
         self.0.is_due(bytes)
@@ -175,8 +178,8 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// An application thread sleeps, until this is dropped, by a thread that unwinds, too: as long as
-/// one sleeps the service thread does nothing.
+/// Counts an application thread as asleep until this is dropped, also by a thread that unwinds. The
+/// service thread does nothing as long as one sleeps.
 #[must_use]
 pub(super) struct Asleep<'a>(&'a Progress);
 

@@ -1,18 +1,23 @@
-//! The backlog: what is to be done by whoever polls. Messages of the room above, and of handlers, for
-//! which a peer had no room, which are sent when there is some; messages whose asker has what it waited for, which are
-//! sent with others, before a user's handler or at the end of the poll; and tasks that were woken.
+//! The backlog: work that is due at the next poll.
 //!
-//! Whoever polls sends them, so that nothing is to be done while somebody polls. A thread that
-//! falls asleep while messages wait sleeps as [`Sleeper::Room`], and is woken when a peer has
-//! taken something; but whether messages wait may change when it has already decided how to
-//! sleep, and there may be room before it asks for being told. So:
+//! - Messages of the registration room, and of handlers, for which a peer had no room. They are
+//!   sent when there is room.
+//! - Messages that nobody waits for. They are sent along with others, before a user's handler or at
+//!   the end of the poll.
+//! - Tasks that were woken.
 //!
-//! - Whoever finds that there is no room, where there was before, [wakes](Progress::look_after_backlog)
-//!   those threads of the rank that sleep for something else.
-//! - Whoever is about to sleep asks [once more](Progress::would_sleep_past_room), when it can be
-//!   woken: it does not sleep if messages have begun to wait, or if those that waited can go.
-//! - While messages wait, the service thread naps for a millisecond at most, and looks after every
-//!   nap; it leaves that to application threads only while these sleep, for room.
+//! PollScope work the backlog off, so that no thread is needed while another polls. A thread that falls
+//! asleep while messages wait sleeps as [`Sleeper::Room`], and is woken when a peer has taken
+//! something. But messages may begin to wait after the thread has chosen how to sleep. There may
+//! also be room before the thread asks to be told. So:
+//!
+//! - A thread that finds no room, where there was room before,
+//!   [wakes](Progress::look_after_backlog) the threads of the rank that sleep for something else.
+//! - A thread that is about to sleep, and can be woken by then, checks [once
+//!   more](Progress::would_sleep_past_room). It does not sleep if messages have begun to wait, or
+//!   if waiting messages can be sent.
+//! - While messages wait, the service thread naps for at most a millisecond, and polls after every
+//!   nap. It leaves the polls to application threads only while these sleep for room.
 
 use std::{
     cell::Cell,
@@ -27,49 +32,48 @@ use hydrant_conduit::Sleeper;
 
 use super::Progress;
 
-/// What may be to be done.
+/// The kinds of work that may be due.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 pub(crate) enum Backlog {
-    /// Messages of the room that registers memory wait for room.
+    /// Messages of the registration room wait for room.
     Registration = 1,
-    /// Messages of [handlers](super::onward) do.
+    /// Messages of [handlers](super::onward) wait for room.
     Onward = 2,
     /// [Tasks](super::spawned) were woken.
     Tasks = 4,
-    /// Messages of the room that registers memory, for which there is room, go along with what this thread
-    /// sends in the same poll.
+    /// Messages of the registration room, for which there is room, wait to be sent along with
+    /// others in the same poll.
     Along = 8,
 }
 
 thread_local! {
-    /// Of whom this thread is polling; null if of nobody.
+    /// The rank that this thread is polling, or null.
     static POLLED: Cell<*const Progress> = const { Cell::new(ptr::null()) };
 }
 
-/// How often a poll looks again for tasks that tasks have woken.
+/// How often a poll runs tasks again that other tasks have woken.
 const ROUNDS: u32 = 4;
 
-/// This thread polls until this is dropped, and then the tasks that were woken meanwhile.
-pub(super) struct Polls<'a> {
+/// Marks this thread as polling until it is dropped. Then runs the tasks that were woken meanwhile.
+pub(super) struct PollScope<'a> {
     progress: &'a Progress,
     before: *const Progress,
 }
 
-impl Drop for Polls<'_> {
+impl Drop for PollScope<'_> {
     fn drop(&mut self) {
         let progress = self.progress;
         if progress.has_backlog() {
-            match ptr::eq(self.before, progress) {
-                // In the midst of another poll, which may be in a handler that waits for what a task does: whoever
-                // sleeps polls it.
-                true => {
-                    progress.flush_backlog();
-                    if progress.has_backlog_of(Backlog::Tasks) {
-                        progress.look_after_backlog();
-                    }
+            if ptr::eq(self.before, progress) {
+                // This poll is within another one, perhaps in a handler that waits for a task. A
+                // sleeping thread is woken to run the task.
+                progress.flush_backlog();
+                if progress.has_backlog_of(Backlog::Tasks) {
+                    progress.look_after_backlog();
                 }
-                false => progress.flush_woken(),
+            } else {
+                progress.flush_woken();
             }
         }
         POLLED.set(self.before);
@@ -77,10 +81,10 @@ impl Drop for Polls<'_> {
 }
 
 impl Progress {
-    /// This thread polls from now on.
+    /// Marks this thread as polling.
     #[inline]
-    pub(super) fn polls(&self) -> Polls<'_> {
-        Polls {
+    pub(super) fn begin_poll(&self) -> PollScope<'_> {
+        PollScope {
             progress: self,
             before: POLLED.replace(self),
         }
@@ -90,17 +94,18 @@ impl Progress {
         ptr::eq(POLLED.get(), self)
     }
 
-    /// The service thread sleeps, for longer than messages that found no room may wait, and for
-    /// something else than room.
+    /// Notes whether the service thread sleeps for something other than room, and for longer than
+    /// messages without room may wait.
     pub(super) fn service_rests(&self, rests: bool) {
         self.service_rests.store(rests, Relaxed);
-        // Then it looks whether messages wait; who found no room looks whether it rests after that.
+        // The service thread then checks for waiting messages. A thread that finds no room reads
+        // the flag after it has noted the message.
         fence(SeqCst);
     }
 }
 
 impl Progress {
-    /// Whether messages wait for room, or tasks to be polled.
+    /// Returns whether messages wait for room or tasks wait to run.
     #[inline]
     pub(crate) fn has_backlog(&self) -> bool {
         self.backlog.load(Relaxed) != 0
@@ -110,16 +115,18 @@ impl Progress {
         self.backlog.load(Relaxed) & what as u8 != 0
     }
 
-    /// Says whether something is to be done, by who holds it: whether it is now and was not before.
+    /// Sets or clears a kind of work; called by the owner of that work. Returns whether the work is
+    /// due now and was not before.
     pub(crate) fn set_backlog(&self, what: Backlog, waits: bool) -> bool {
-        let waited = match waits {
-            true => self.backlog.fetch_or(what as u8, SeqCst),
-            false => self.backlog.fetch_and(!(what as u8), SeqCst),
+        let waited = if waits {
+            self.backlog.fetch_or(what as u8, SeqCst)
+        } else {
+            self.backlog.fetch_and(!(what as u8), SeqCst)
         };
         waits && waited & what as u8 == 0
     }
 
-    /// Sends what there is room for, and polls tasks, if there is anything of that.
+    /// Sends the messages for which there is room, and runs woken tasks.
     #[inline]
     pub(crate) fn flush_backlog(&self) {
         if self.has_backlog() {
@@ -129,9 +136,9 @@ impl Progress {
 
     #[cold]
     fn work_off(&self) {
-        // Before the program's own code, that of tasks.
+        // Before tasks, which are user code.
         self.flush_along();
-        // Tasks are not polled in the midst of another, or of a handler.
+        // Tasks are not run within another task or a handler.
         if self.has_backlog_of(Backlog::Tasks) && super::may_wait("a task").is_ok() {
             self.run_tasks();
         }
@@ -143,7 +150,8 @@ impl Progress {
         }
     }
 
-    /// Sends what was to go along with something else, before something that may take long.
+    /// Sends the messages that wait to be sent along with others. Called before something that may
+    /// take long.
     #[inline]
     pub(crate) fn flush_along(&self) {
         if self.has_backlog_of(Backlog::Along) {
@@ -156,23 +164,23 @@ impl Progress {
         self.tell_operations(|operations| operations.flush());
     }
 
-    /// Whether messages whose asker has what it waited for may be sent at the end of this thread's poll, and not at
-    /// once: then they go with an answer to what has arrived meanwhile. In the midst of the program's own code, a
-    /// handler's or a task's, that end may be far.
+    /// Returns whether messages that nobody waits for may be sent at the end of this thread's poll.
+    /// They then go along with an answer to what has arrived meanwhile. Within a handler or a task,
+    /// which is user code, the end of the poll may be far.
     pub(crate) fn may_send_along(&self) -> bool {
         !self.virtual_time && self.is_polled_here() && super::may_wait("what was granted").is_ok()
     }
 
-    /// A task was woken. Whoever polls just now, this thread among them, polls it before that is over: nobody has to
-    /// be woken for it, which takes longer than most tasks do.
+    /// Sees to it that a woken task runs. A thread that polls now, perhaps this one, runs it before
+    /// its poll ends. Then no thread is woken, which would take longer than most tasks do.
     pub(super) fn look_after_task(&self) {
         if !self.is_polled_here() {
             self.look_after_backlog();
         }
     }
 
-    /// Polls the tasks that were woken while this thread polled, and by those tasks. What is left then is looked after as
-    /// what was woken elsewhere.
+    /// Runs the tasks that were woken by this poll or by those tasks. Wakes another thread for the
+    /// rest.
     pub(super) fn flush_woken(&self) {
         for _ in 0..ROUNDS {
             self.flush_backlog();
@@ -183,16 +191,15 @@ impl Progress {
         self.look_after_backlog();
     }
 
-    /// Something has begun to wait. Whoever sleeps for something else is woken, so that
-    /// it looks after them.
+    /// Wakes threads that sleep for something else, because work has become due.
     pub(crate) fn look_after_backlog(&self) {
         if self.has_sleepers() || self.service_rests.load(Relaxed) {
             self.conduit.wake(self.rank);
         }
     }
 
-    /// Whether a thread that can be woken as this sleeper must not sleep because messages that
-    /// found no room can go, or have begun to wait meanwhile.
+    /// Returns whether a thread that can be woken as `sleeper` must not sleep. It must not if
+    /// messages without room can be sent now, or if other messages have begun to wait.
     pub(super) fn would_sleep_past_room(&self, sleeper: Sleeper) -> bool {
         if self.has_backlog_of(Backlog::Tasks) {
             return true;

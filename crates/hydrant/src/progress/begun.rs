@@ -1,5 +1,5 @@
-//! Handles of what goes on while the program computes: collectives, atomic operations, puts with
-//! signals.
+//! Handles of operations that go on while the program computes: collectives, atomic operations,
+//! puts with signals.
 
 use std::{
     any::Any,
@@ -16,71 +16,73 @@ use parking_lot::Mutex;
 use super::{For, On, Progress, may_wait, taken, wake};
 use crate::{Error, Result};
 
-/// How something ended: by what it says, or by the panic of a function that the program gave it.
-type End<R> = std::result::Result<Result<R>, Box<dyn Any + Send>>;
+/// The result of an operation, or the panic of a function that the program passed to it.
+type CaughtResult<R> = std::result::Result<Result<R>, Box<dyn Any + Send>>;
 
-/// Something under way that goes on by itself, and owns its buffers: a collective, an atomic
-/// operation, a put with a signal. It is a future that gives the result, on any executor;
-/// [`test`](Self::test) and [`wait`](Self::wait) do so without one.
+/// An operation in flight that needs no caller to advance and owns its buffers: a collective, an
+/// atomic operation, or a put with a signal. The handle is a future for any executor.
+/// [`test`](Self::test) and [`wait`](Self::wait) give the result without one.
 ///
-/// If it is dropped, what was begun goes on, for others rely on it, and its buffers are freed at its
-/// end. Its result is given once: [`Error::OutOfTurn`](crate::Error::OutOfTurn) after that. If a
-/// function that the program gave panicked, so does who asks for the result.
+/// If the handle is dropped, the operation goes on, because other ranks rely on it. Its buffers are
+/// freed when it ends. The result is given once; later calls return
+/// [`Error::OutOfTurn`](crate::Error::OutOfTurn). If a function that the program passed to the
+/// operation panicked, the call that takes the result panics with the same payload.
 #[must_use = "only the handle gives the result"]
 pub struct Begun<R> {
     progress: Arc<Progress>,
-    slot: Arc<Slot<R>>,
+    slot: Arc<ResultSlot<R>>,
 }
 
-/// Where the end is left for the handle.
-pub(crate) struct Slot<R>(Mutex<State<R>>);
+/// Holds the result for the handle.
+pub(crate) struct ResultSlot<R>(Mutex<SlotState<R>>);
 
-enum State<R> {
-    /// It is not over. Whom to wake when it is.
+enum SlotState<R> {
+    /// The operation is in flight. Holds the waker of the task that waits for it.
     Open(Option<Waker>),
-    /// It is over, and nobody was told.
-    Ended(End<R>),
-    /// Its result was given.
-    Told,
+    /// The operation has ended, and nobody has taken the result.
+    Ended(CaughtResult<R>),
+    /// The result was taken.
+    Taken,
 }
 
 impl<R> Begun<R> {
-    /// It is over already.
+    /// Returns a handle of an operation that has ended.
     pub(crate) fn done(progress: &Arc<Progress>, result: R) -> Self {
-        let slot = Arc::new(Slot(Mutex::new(State::Ended(Ok(Ok(result))))));
+        let slot = Arc::new(ResultSlot(Mutex::new(SlotState::Ended(Ok(Ok(result))))));
         Self::new(progress, slot)
     }
 
-    pub(crate) fn new(progress: &Arc<Progress>, slot: Arc<Slot<R>>) -> Self {
+    pub(crate) fn new(progress: &Arc<Progress>, slot: Arc<ResultSlot<R>>) -> Self {
         Self {
             progress: Arc::clone(progress),
             slot,
         }
     }
 
-    /// Whether it is over. Looks after messages, and goes on with it.
+    /// Returns whether the operation has ended. Handles messages and advances the operation first.
     ///
     /// # Errors
-    /// What befell it.
+    /// The error of the operation.
     ///
     /// # Panics
-    /// If a function that a collective was given did.
+    /// If a function that the program passed to a collective panicked.
     pub fn test(&mut self) -> Result<bool> {
         self.progress.check_origin()?;
         self.look();
         match &*self.slot.0.lock() {
-            State::Open(_) => return Ok(false),
-            State::Told | State::Ended(Ok(Ok(_))) => return Ok(true),
-            State::Ended(Ok(Err(_)) | Err(_)) => {}
+            SlotState::Open(_) => return Ok(false),
+            SlotState::Taken | SlotState::Ended(Ok(Ok(_))) => return Ok(true),
+            SlotState::Ended(Ok(Err(_)) | Err(_)) => {}
         }
-        self.slot.tell().map(|_| true)
+        self.slot.take().map(|_| true)
     }
 
-    /// The result, if it is there, else the handle again.
+    /// Returns the result if there is one, else the handle.
     pub(crate) fn now(self) -> std::result::Result<Result<R>, Self> {
-        match self.slot.is_open() {
-            true => Err(self),
-            false => Ok(self.slot.tell()),
+        if self.slot.is_open() {
+            Err(self)
+        } else {
+            Ok(self.slot.take())
         }
     }
 
@@ -90,24 +92,24 @@ impl<R> Begun<R> {
     /// As the blocking call of the same name; [`Error::InHandler`].
     ///
     /// # Panics
-    /// If a function that a collective was given did.
+    /// If a function that the program passed to a collective panicked.
     pub fn wait(self) -> Result<R> {
         self.wait_over()?;
-        self.slot.tell()
+        self.slot.take()
     }
 
-    /// Waits until it is over, and leaves the result to be had.
+    /// Waits until the operation has ended, and leaves the result in the handle.
     ///
     /// # Errors
     /// [`Error::InHandler`]; [`Error::JobOver`] if this rank left.
     pub fn wait_over(&self) -> Result<()> {
         self.progress.may_wait("wait")?;
-        // Whatever becomes of the peers, it ends.
+        // The operation ends even if peers are lost.
         let is_over = || !self.slot.is_open();
         self.progress.wait(On::Nobody, For::Message, is_over)
     }
 
-    /// Who is in a handler, as a waker is, looks at what is known and no more.
+    /// Polls, unless this thread is in a handler or a waker.
     fn look(&self) {
         if self.slot.is_open() && may_wait("a look").is_ok() {
             self.progress.look_round();
@@ -123,44 +125,44 @@ impl<R> Future for Begun<R> {
         self.look();
         let waker = context.waker().clone();
         let before = match &mut *self.slot.0.lock() {
-            State::Open(asker) => Some(asker.replace(waker)),
-            State::Ended(_) | State::Told => None,
+            SlotState::Open(asker) => Some(asker.replace(waker)),
+            SlotState::Ended(_) | SlotState::Taken => None,
         };
         if before.is_none() {
-            return Poll::Ready(self.slot.tell());
+            return Poll::Ready(self.slot.take());
         }
-        // Wakers are the program's: nothing is locked while one is dropped or woken.
+        // Wakers are user code, so they are dropped and woken without the lock.
         drop(before);
         self.progress.poll_again_unless_looked_after(context);
         Poll::Pending
     }
 }
 
-impl<R> Slot<R> {
+impl<R> ResultSlot<R> {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self(Mutex::new(State::Open(None))))
+        Arc::new(Self(Mutex::new(SlotState::Open(None))))
     }
 
-    /// It is over: whom to wake.
-    pub(crate) fn end(&self, end: End<R>) -> Option<Waker> {
-        let before = std::mem::replace(&mut *self.0.lock(), State::Ended(end));
+    /// Stores the result. Returns the waker of the task that waits for it.
+    pub(crate) fn end(&self, end: CaughtResult<R>) -> Option<Waker> {
+        let before = std::mem::replace(&mut *self.0.lock(), SlotState::Ended(end));
         match before {
-            State::Open(waker) => waker,
-            State::Ended(_) | State::Told => None,
+            SlotState::Open(waker) => waker,
+            SlotState::Ended(_) | SlotState::Taken => None,
         }
     }
 
     fn is_open(&self) -> bool {
-        matches!(&*self.0.lock(), State::Open(_))
+        matches!(&*self.0.lock(), SlotState::Open(_))
     }
 
-    /// Gives the result, once it is over, once.
-    fn tell(&self) -> Result<R> {
-        let before = std::mem::replace(&mut *self.0.lock(), State::Told);
+    /// Takes the result, which can be done once.
+    fn take(&self) -> Result<R> {
+        let before = std::mem::replace(&mut *self.0.lock(), SlotState::Taken);
         match before {
-            State::Ended(Ok(result)) => result,
-            State::Ended(Err(cause)) => resume_unwind(cause),
-            State::Open(_) | State::Told => Err(taken()),
+            SlotState::Ended(Ok(result)) => result,
+            SlotState::Ended(Err(cause)) => resume_unwind(cause),
+            SlotState::Open(_) | SlotState::Taken => Err(taken()),
         }
     }
 }
@@ -168,14 +170,14 @@ impl<R> Slot<R> {
 impl<R> fmt::Debug for Begun<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &*self.slot.0.lock() {
-            State::Open(_) => "Begun(under way)",
-            State::Ended(_) => "Begun(over)",
-            State::Told => "Begun(its result was given)",
+            SlotState::Open(_) => "Begun(in flight)",
+            SlotState::Ended(_) => "Begun(ended)",
+            SlotState::Taken => "Begun(its result was taken)",
         })
     }
 }
 
-/// What was [begun](Progress::begin) and is not over, by number.
+/// The operations that were [begun](Progress::begin) and have not ended, by number.
 #[derive(Default)]
 pub(super) struct Chains {
     open: BTreeSet<u64>,
@@ -183,12 +185,12 @@ pub(super) struct Chains {
 }
 
 impl Progress {
-    /// Begins something of several steps, each of which wakes the next: a task of the job's own.
+    /// Begins an operation of several steps, each of which wakes the next, as a task of the job.
     pub(crate) fn begin<R: Send + 'static>(
         self: &Arc<Self>,
         work: impl Future<Output = Result<R>> + Send + 'static,
     ) -> Begun<R> {
-        let slot = Slot::new();
+        let slot = ResultSlot::new();
         let number = {
             let mut chains = self.chains.lock();
             chains.next += 1;
@@ -202,7 +204,7 @@ impl Progress {
             slot: Some(Arc::clone(&slot)),
         };
         self.spawn(async move {
-            // It is dropped with the task, if the job is over before.
+            // If the job is over first, this is dropped with the task.
             let mut end = end;
             let result = work.await;
             end.end(result);
@@ -210,10 +212,11 @@ impl Progress {
         Begun::new(self, slot)
     }
 
-    /// Waits until all that was begun so far is over, whatever other threads begin meanwhile.
+    /// Waits until all operations begun so far have ended. Those that other threads begin meanwhile
+    /// do not matter.
     ///
     /// # Errors
-    /// None but those of a wait: it ends in any case.
+    /// Those of a wait. The operations themselves end in any case.
     pub(crate) fn finish_chains(&self) -> Result<()> {
         let Some(last) = self.chains.lock().open.last().copied() else {
             return Ok(());
@@ -224,12 +227,12 @@ impl Progress {
     }
 }
 
-/// What says that something is over, also if that is so because the job is.
+/// Ends an operation when its task has ended or was dropped with the job.
 struct Chain<R> {
     progress: Weak<Progress>,
     number: u64,
-    /// None once that was said.
-    slot: Option<Arc<Slot<R>>>,
+    /// `None` once the result is stored.
+    slot: Option<Arc<ResultSlot<R>>>,
 }
 
 impl<R> Chain<R> {

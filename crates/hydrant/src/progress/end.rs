@@ -1,10 +1,10 @@
 //! Keeps track of programs that came to their ends in good order, and announces the end of this rank's own.
 //!
-//! A rank whose program has come to its end still takes part: it answers, and its messages are delivered. So a waiter
-//! for an answer goes on waiting, and a waiter for something that only a program does waits in vain. The conduit
-//! carries the news ([`Membership::come_to_end`](hydrant_conduit::Membership::come_to_end)), which may overtake
-//! messages. A rank announces its end only when all that it has sent was handled. Then no message is left to be
-//! overtaken.
+//! A rank whose program has come to its end still takes part: it answers, and its messages are
+//! delivered. So a waiter for an answer goes on waiting, but a waiter for something that only a
+//! program does waits in vain. The conduit carries the news
+//! ([`Membership::come_to_end`](hydrant_conduit::Membership::come_to_end)), which may overtake
+//! messages. A rank therefore announces its end only when all that it has sent was handled.
 
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
@@ -13,16 +13,17 @@ use hydrant_conduit::Standing;
 use super::{For, On, Progress};
 use crate::{Error, Rank, Result};
 
-/// The age at which the last news of an end counts. Programs often come to their ends at about the same time. Their
-/// threads that still wait then learn that the job is over, and get no error about a single rank.
+/// The age at which the last news of an end counts. Programs often come to their ends at about the
+/// same time. Threads that still wait then learn that the job is over, and get no error about a
+/// single rank.
 const GRACE: Duration = Duration::from_millis(200);
 
 /// The last news of programs' ends.
 #[derive(Default)]
-pub(super) struct News {
-    /// The number of such words so far.
+pub(super) struct EndNews {
+    /// The number of ends announced so far.
     endings: u64,
-    /// The time since when there are so many, on the conduit's clock.
+    /// The time of the last change of `endings`, on the conduit's clock.
     since: Duration,
 }
 
@@ -37,8 +38,8 @@ impl Progress {
         (0..self.size).try_for_each(|rank| self.wait_handled(Rank(rank)))
     }
 
-    /// The reason why a rank that has ended does not do an operation. A rank leaves in good order when all ranks have
-    /// come to the end of the job, this one as well.
+    /// Returns the error for an operation on a rank that has ended. A rank leaves in good order
+    /// only when all ranks, this one included, have come to the end of the job.
     #[cold]
     pub(crate) fn gone(&self, rank: Rank) -> Error {
         match self.conduit.standing(rank) {
@@ -47,7 +48,8 @@ impl Progress {
         }
     }
 
-    /// Returns whether the program of any rank has come to its end, and all such news [counts](GRACE).
+    /// Returns whether the program of any rank has come to its end and all such news
+    /// [counts](GRACE).
     #[inline]
     pub(crate) fn any_has_come_to_end(&self) -> bool {
         match self.conduit.endings() {
@@ -56,11 +58,12 @@ impl Progress {
         }
     }
 
-    /// Checks that the program of a rank goes on. If it has come to its end, and such news [counts](GRACE), all that
-    /// it sent has arrived.
+    /// Checks that the program of a rank has not come to its end. News of an end is ignored until
+    /// it [counts](GRACE). Once it counts, all that the rank sent has arrived.
     ///
     /// # Errors
-    /// [`Error::PeerEnded`], with the event that cannot happen any more; [`Error::PeerLost`], [`Error::JobOver`].
+    /// [`Error::PeerEnded`] with the event that cannot happen any more, [`Error::PeerLost`],
+    /// [`Error::JobOver`].
     pub(crate) fn check_present(&self, rank: Rank, why: &'static str) -> Result<()> {
         match self.conduit.standing(rank) {
             _ if rank == self.rank => Ok(()),
@@ -80,7 +83,7 @@ impl Progress {
         self.conduit.endings() != self.settled.load(Relaxed)
     }
 
-    /// The time until news of ends counts, if it does not yet.
+    /// Returns the time until news of ends counts, or `None` if all news counts already.
     pub(super) fn news_counts_in(&self) -> Option<Duration> {
         if !self.has_fresh_news() {
             return None;
@@ -89,7 +92,7 @@ impl Progress {
         let mut news = self.news.lock();
         let endings = self.conduit.endings();
         if news.endings != endings {
-            *news = News {
+            *news = EndNews {
                 endings,
                 since: now,
             };
@@ -97,7 +100,7 @@ impl Progress {
         Some(GRACE.saturating_sub(now.saturating_sub(news.since)))
     }
 
-    /// Returns whether news of ends counts from now on that did not before.
+    /// Counts the latest news if it is old enough. Returns whether that changed anything.
     pub(super) fn settle_news(&self) -> bool {
         if self.news_counts_in() != Some(Duration::ZERO) {
             return false;
@@ -106,8 +109,8 @@ impl Progress {
         self.settled.swap(endings, Relaxed) != endings
     }
 
-    /// Returns whether the program of each other rank has come to its end, and this rank has no other thread. Such a
-    /// thread could still do what is waited for.
+    /// Returns whether the programs of all other ranks have come to their ends and this rank has no
+    /// other thread. Another thread could still do what the caller waits for.
     pub(crate) fn is_left_alone(&self) -> bool {
         let others = (0..self.size).map(Rank).filter(|rank| *rank != self.rank);
         self.size > 1

@@ -1,9 +1,10 @@
-//! Errands: what a rank goes on with whenever one of its threads polls, until it is over. Collectives
-//! that the program does not wait for are.
+//! Errands: background work that every poll advances until it is over. Background collectives are
+//! errands.
 //!
-//! Who waits or looks advances them, and the service thread is awake for them as for
-//! [tasks](super::tasks). Who falls asleep asks first whether one is ready, and whoever does what it
-//! needs rings as for a thread that sleeps in a wait. Without errands all this is one load.
+//! Waits and polls advance errands, and the service thread stays awake for them as for
+//! [tasks](super::tasks). A thread that is about to sleep first checks for a ready errand. A writer
+//! that makes an errand ready notifies the rank, as it would a sleeping waiter. Without errands all
+//! this costs one load.
 
 use std::{
     ptr,
@@ -16,17 +17,18 @@ use std::{
 use super::{For, On, Progress};
 use crate::Result;
 
-/// Something to go on with while polling.
+/// Work that is advanced by polls.
 pub(crate) trait Errand: Send + Sync {
-    /// Does what can be done now; nothing if another thread does it.
+    /// Does the steps that are possible now. Does nothing if another thread is at it.
     fn advance(&self);
 
-    /// Whether something can be done now. It only looks: conduits ask in the midst of a sleep.
+    /// Returns whether a step is possible now. It only reads state: conduits call it within a
+    /// sleep.
     fn is_ready(&self) -> bool;
 }
 
 impl Progress {
-    /// There is an errand from now on.
+    /// Adds an errand.
     pub(crate) fn begin_errand(&self, errand: Arc<dyn Errand>) {
         let mut errands = self.errands.lock();
         errands.push(errand);
@@ -35,7 +37,7 @@ impl Progress {
         self.task_begins();
     }
 
-    /// An errand is over.
+    /// Removes an errand that is over.
     pub(crate) fn end_errand(&self, errand: &dyn Errand) {
         let mut errands = self.errands.lock();
         let at = (errands.iter()).position(|other| ptr::addr_eq(&raw const **other, errand));
@@ -48,13 +50,13 @@ impl Progress {
         }
     }
 
-    /// Whether there are errands.
+    /// Returns whether there are errands.
     #[inline]
     pub(crate) fn has_errands(&self) -> bool {
         self.errands_open.load(Relaxed) != 0
     }
 
-    /// Goes on with all errands.
+    /// Advances all errands.
     #[inline]
     pub(crate) fn advance_errands(&self) {
         if self.has_errands() {
@@ -64,18 +66,18 @@ impl Progress {
 
     #[cold]
     fn advance_each(&self) {
-        // What an errand does may begin and end others.
+        // An errand may add and remove others.
         let errands = self.errands.lock().clone();
         errands.iter().for_each(|errand| errand.advance());
     }
 
     /// Waits until there are no errands.
     pub(crate) fn finish_errands(&self) -> Result<()> {
-        // Whatever becomes of the peers, errands end.
+        // Errands end even if peers are lost.
         self.wait(On::Nobody, For::Message, || !self.has_errands())
     }
 
-    /// Whether one of the errands can go on.
+    /// Returns whether one of the errands has a possible step.
     #[inline]
     pub(super) fn has_ready_errand(&self) -> bool {
         self.has_errands() && (self.errands.lock().iter()).any(|errand| errand.is_ready())

@@ -1,4 +1,4 @@
-//! What peers did wrong: the cause of a loss that follows from it.
+//! The rules that peers broke, as causes of the losses that follow.
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -7,14 +7,14 @@ use crate::{Error, Rank};
 
 /// The first rule that each peer broke.
 #[derive(Default)]
-pub(super) struct Faults(Mutex<Vec<hydrant_conduit::Error>>);
+pub(super) struct PeerFaults(Mutex<Vec<hydrant_conduit::Error>>);
 
-impl Faults {
+impl PeerFaults {
     fn all(&self) -> MutexGuard<'_, Vec<hydrant_conduit::Error>> {
         self.0.lock()
     }
 
-    /// Keeps the first of each peer, so that no peer can fill the memory.
+    /// Keeps the first fault of each peer, so that no peer can fill the memory.
     pub(super) fn note(&self, error: hydrant_conduit::Error) {
         let mut all = self.all();
         if let hydrant_conduit::Error::Malformed { peer, .. } = &error
@@ -24,8 +24,8 @@ impl Faults {
         }
     }
 
-    /// The cause of a loss, if this rank knows it: what `lost`, or else the rank that was lost
-    /// before all others, for whose sake others gave up, did.
+    /// Returns the cause of a loss, if this rank knows one: the fault of `lost`, or that of the
+    /// rank lost first. Other ranks may have ended because of the first.
     fn of(&self, lost: Rank, first: Option<Rank>) -> Option<hydrant_conduit::Error> {
         let all = self.all();
         let of = |rank| all.iter().find(|known| is_of(known, rank)).cloned();
@@ -34,7 +34,7 @@ impl Faults {
 }
 
 impl Progress {
-    /// What a rank's body failed with, or, where that is the loss of a peer, why that was lost.
+    /// Returns the error of a rank's body. For the loss of a peer, returns the cause of the loss.
     pub(crate) fn cause_of(&self, error: Error) -> Error {
         let Error::PeerLost(lost) = error else {
             return error;

@@ -1,10 +1,10 @@
-//! No way out but through the end.
+//! Aborts the process if a thread unwinds while the network uses memory of the caller.
 //!
-//! A caller's memory is the network's from the moment an operation is posted until its end is
-//! seen. Whoever unwinds in between gives the memory back to the caller while the network uses it.
-//! What a user's code throws is caught where it runs ([handlers](super::handler), predicates, bodies of
-//! scopes), so that nothing should unwind there. Should something do so all the same (a log that
-//! panics, a defect of ours), the process ends.
+//! From the post of an operation until its completion, the network uses the caller's memory. A
+//! thread that unwinds in between gives the memory back to the caller too early. Panics of user
+//! code are caught where they occur ([handlers](super::handler), predicates, bodies of scopes), so
+//! nothing should unwind here. If something does, such as a log that panics or a defect of ours,
+//! the process aborts.
 
 use std::{
     io::{self, Write},
@@ -16,34 +16,34 @@ use hydrant_conduit::Standing;
 use super::Progress;
 
 impl Progress {
-    /// Runs something that returns only when the network uses none of the memory that it was lent,
-    /// or when that is known to be the caller's affair again: it posts an operation and says so, or
-    /// waits for the end of one.
+    /// Runs `act`, and aborts the process if it panics. `act` posts an operation and records it, or
+    /// waits for one. It returns only when the network uses none of the memory, or when another
+    /// owner is responsible for that memory.
     #[inline(always)]
     pub(crate) fn to_the_end<R>(&self, act: impl FnOnce() -> R) -> R {
-        let guard = NoWayOut(self);
+        let guard = AbortOnUnwind(self);
         let result = act();
         mem::forget(guard);
         result
     }
 
-    /// Whether the network is done with all memory of this rank. In virtual time it is when the rank
-    /// has ended, as one does by a fault of the machine, which unwinds its thread: with a rank go
-    /// its transfers. A rank elsewhere may be taken for lost while its NIC goes on.
-    /// The network uses the process's own memory, not a child's copy of it.
+    /// Returns whether the network is done with all memory of this rank. In virtual time that holds
+    /// once the rank has ended: a fault of the machine unwinds its thread and ends its transfers.
+    /// Elsewhere, the NIC of a rank that counts as lost may still transfer. For a forked child it
+    /// also holds: the network uses the memory of the parent, not the child's copy.
     fn has_nothing_lent(&self) -> bool {
         self.is_forked()
             || self.virtual_time && self.conduit.standing(self.rank) != Standing::Present
     }
 }
 
-struct NoWayOut<'a>(&'a Progress);
+struct AbortOnUnwind<'a>(&'a Progress);
 
-impl Drop for NoWayOut<'_> {
+impl Drop for AbortOnUnwind<'_> {
     #[cold]
     fn drop(&mut self) {
         if !self.0.has_nothing_lent() {
-            // In one write: other ranks write to the same place meanwhile.
+            // In one write, because other ranks write to the same stream.
             let why = format!(
                 "hydrant: rank {} panicked while the network used memory of the caller; the \
                  process ends, for nobody could use that memory safely\n",
@@ -66,29 +66,29 @@ mod tests {
 
     use crate::{ConduitKind, Job};
 
-    /// Set for the process that is to end.
-    const TRIES: &str = "HYDRANT_TEST_UNWINDS";
+    /// Set for the child process that is to abort.
+    const IS_CHILD: &str = "HYDRANT_TEST_UNWINDS";
     const SIGABRT: i32 = 6;
 
     #[test]
-    fn nothing_unwinds_while_memory_is_lent() {
-        if env::var_os(TRIES).is_some() {
+    fn a_panic_while_memory_is_lent_aborts_the_process() {
+        if env::var_os(IS_CHILD).is_some() {
             let job = Job::builder().expect("the settings are valid");
             let conduit = ConduitKind::Smp;
             job.heap(1 << 20).conduit(conduit).run_local(1, |job| {
                 let progress = &job.core().progress;
                 let _ = panic::catch_unwind(AssertUnwindSafe(|| {
-                    progress.to_the_end(|| panic!("in the midst of it"));
+                    progress.to_the_end(|| panic!("while memory is lent"));
                 }));
                 Ok(())
             });
             return;
         }
-        let name = "progress::guard::tests::nothing_unwinds_while_memory_is_lent";
-        let itself = env::current_exe().expect("the test has a path");
-        let end = Command::new(itself)
+        let name = "progress::guard::tests::a_panic_while_memory_is_lent_aborts_the_process";
+        let program = env::current_exe().expect("the test has a path");
+        let end = Command::new(program)
             .args([name, "--exact", "--nocapture"])
-            .env(TRIES, "1")
+            .env(IS_CHILD, "1")
             .output()
             .expect("the test starts itself");
         let said = String::from_utf8_lossy(&end.stderr);

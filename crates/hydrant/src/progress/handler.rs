@@ -1,4 +1,4 @@
-//! Whether a thread is in a handler, where nothing may wait.
+//! Tracks whether a thread runs a handler, in which nothing may wait.
 
 use std::cell::Cell;
 
@@ -8,7 +8,7 @@ thread_local! {
     static IN_HANDLER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs a handler: within it nothing may wait.
+/// Runs a handler. Nothing may wait in it.
 pub(crate) fn in_handler<R>(handler: impl FnOnce() -> R) -> R {
     struct Restore(bool);
     impl Drop for Restore {
@@ -20,8 +20,9 @@ pub(crate) fn in_handler<R>(handler: impl FnOnce() -> R) -> R {
     handler()
 }
 
-/// Whether this thread may wait for `what`: in a handler nothing may. For layers on top of this one that
-/// hold locks of their own while they wait, which a handler may find taken by the thread that it interrupts.
+/// Checks that this thread may wait in the call named `what`: a handler may not. For layers above
+/// this crate that hold locks of their own while they wait. A handler may interrupt the thread that
+/// holds such a lock.
 ///
 /// # Errors
 /// [`Error::InHandler`] in a handler.

@@ -1,11 +1,11 @@
-//! Who looks after messages, how waiting works, and who gets what arrives.
+//! Polls for messages, routes what arrives, and lets threads wait.
 //!
-//! Each rank has one service thread, ARMCI's server. An application thread that waits looks
-//! after messages itself and leaves the service thread asleep; while the application
-//! computes, the service thread answers, looks on briefly, and blocks.
+//! Each rank has one service thread, as ARMCI's server. An application thread that waits handles
+//! messages itself and leaves the service thread asleep. While the application computes, the
+//! service thread answers, polls on briefly, and blocks.
 //!
-//! This room owns the conduit. What arrives goes to the rooms above through what they handed in when
-//! the job was composed: a [`Route`] for each kind of message, and one [`Operations`] for the ends of
+//! This room owns the conduit. It calls the rooms above through what these hand in when the job is
+//! composed: a [`Route`] for each kind of message, and one [`Operations`] for completions of
 //! one-sided operations.
 //!
 //! # The fast path
@@ -94,7 +94,7 @@ use parking_lot::{Condvar, Mutex};
 pub(crate) use arrivals::{Operations, Outcome, Route};
 pub(crate) use backlog::Backlog;
 pub use begun::Begun;
-pub(crate) use begun::Slot;
+pub(crate) use begun::ResultSlot;
 pub(crate) use errands::Errand;
 pub(crate) use handler::in_handler;
 pub use handler::may_wait;
@@ -106,115 +106,116 @@ pub(crate) use wait::{For, On};
 use crate::{Error, Rank, Result, Settings, counters::Tally, stripe::Striped};
 use attention::Attention;
 use begun::Chains;
-use faults::Faults;
+use faults::PeerFaults;
 use onward::Onward;
 use spawned::Spawned;
 use threads::RankHere;
 
 /// The conduit of a rank, and the state of its progress.
 pub(crate) struct Progress {
-    /// This process.
+    /// The rank of this process.
     pub(crate) rank: Rank,
-    /// Processes in the job.
+    /// The number of ranks in the job.
     pub(crate) size: u32,
-    /// The job's number: the same at every rank, different from job to job.
+    /// The number of the job: the same at every rank, different from job to job.
     pub(crate) id: u64,
-    /// What this rank did.
+    /// The counters of this rank.
     pub(crate) tally: Arc<Tally>,
-    /// Time passes by what is asked of the conduit: there is no use in looking again and again,
-    /// and no service thread.
+    /// True if time is virtual. It advances when the conduit is called, so there is no use in
+    /// spinning, and there is no service thread.
     pub(crate) virtual_time: bool,
     /// How long a waiting thread spins.
     spin: Duration,
-    /// Processors that the ranks of this host share.
+    /// The number of processors that the ranks of this host share.
     pub(crate) host_cores: usize,
-    /// More ranks than cores: whoever spins takes the core from the one it waits for.
+    /// True if there are more ranks than cores. A thread that spins then takes the core from the
+    /// rank that it waits for.
     crowded: bool,
-    /// Fewer than two cores for each rank: a thread that spins may have the core that a peer's service
-    /// thread needs to answer it.
+    /// True if there are fewer than two cores for each rank. A thread that spins may then occupy
+    /// the core that a peer's service thread needs for the answer.
     shares_cores: bool,
-    /// Only the process that joined drops it. A child lacks its threads, and shares its descriptors and registrations
-    /// with the parent or lacks them.
+    /// Dropped by the process that joined, never by a forked child. A child lacks the conduit's
+    /// threads, and shares descriptors and registrations with its parent or lacks them.
     conduit: ManuallyDrop<Box<dyn Conduit>>,
-    /// Memory that the conduit knows of; dropped after it.
+    /// Memory that the conduit has registered; dropped after the conduit.
     kept: OnceLock<Arc<dyn Any + Send + Sync>>,
-    /// Who gets messages of each kind; set once, when the job is composed.
+    /// The receiver of each kind of message; set once, when the job is composed.
     routes: [OnceLock<Arc<dyn Route>>; Message::KINDS as usize],
-    /// Who is told of the ends of one-sided operations; set once, when the job is composed.
+    /// The receiver of completions; set once, when the job is composed.
     operations: OnceLock<Weak<dyn Operations>>,
-    /// What peers did wrong.
-    faults: Faults,
-    /// What application threads say of themselves; each writes its own.
+    /// The first rule that each peer broke.
+    faults: PeerFaults,
+    /// The activity of application threads; each thread writes its own entry.
     attention: Striped<Attention>,
     /// Counts this rank among those of the process.
     here: RankHere,
-    /// Application threads asleep in a wait.
+    /// The number of application threads asleep in a wait.
     asleep: AtomicU32,
-    /// What whoever polls is to do: bits of [`Backlog`].
+    /// Work due at the next poll: bits of [`Backlog`].
     backlog: AtomicU8,
-    /// What handlers sent and peers had no room for.
+    /// Messages that handlers sent while the peers had no room.
     onward: Mutex<Onward>,
-    /// Tasks of the job's own.
+    /// The job's own tasks.
     spawned: Mutex<Spawned>,
-    /// What was begun and goes on by itself.
+    /// Operations of several steps that advance by themselves.
     chains: Mutex<Chains>,
-    /// The news of programs' ends, until it is old enough.
-    news: Mutex<end::News>,
-    /// The number of ends whose news is old enough.
+    /// The last news of programs that came to their ends.
+    news: Mutex<end::EndNews>,
+    /// The number of ends whose news counts by now.
     settled: AtomicU64,
-    /// The answers of other ranks to the question whether anything is in flight.
-    rest: Mutex<rest::Rest>,
-    /// Those that wait [until](until::Until) something is so; and whether there are any.
-    hopeful: Mutex<Vec<Waker>>,
-    has_hopeful: AtomicBool,
-    /// Itself.
+    /// Answers of other ranks to the question whether anything is in flight there.
+    survey: Mutex<rest::Survey>,
+    /// Wakers of tasks that wait for a [condition](until::Until), and true if there are any.
+    condition_waiters: Mutex<Vec<Waker>>,
+    has_condition_waiters: AtomicBool,
+    /// A weak reference to itself.
     me: Weak<Progress>,
-    /// The service thread waits until no application thread is asleep.
+    /// True while the service thread waits until no application thread is asleep.
     parked: AtomicBool,
     park: Mutex<()>,
     unpark: Condvar,
-    /// The service thread sleeps, and not for [room](backlog).
+    /// True while the service thread sleeps for something other than [room](backlog).
     service_rests: AtomicBool,
-    /// The number of changes of peers that were [noticed](Self::notice_ended). It exceeds their true number while
-    /// news is to be noticed again.
-    noticed: AtomicU64,
-    /// The number of changes that the modules above were told of.
-    told: AtomicU64,
-    /// There is a service thread until the end of the job.
+    /// The number of changes of standings that were [handled](Self::notice_ended). `u64::MAX` while
+    /// news must be looked at again.
+    handled_changes: AtomicU64,
+    /// The number of changes that were reported to the rooms above.
+    reported_changes: AtomicU64,
+    /// True if there is a service thread until the end of the job.
     served: bool,
-    /// Tasks that wait for the end of an operation.
+    /// The number of tasks that wait for a completion.
     tasks: AtomicU32,
-    /// Who is woken when a peer ends, by the number of a question; they come and go by themselves.
+    /// Wakers called when a peer ends, by an id from the caller; the caller adds and removes them.
     watchers: Mutex<BTreeMap<u64, Waker>>,
-    /// The service thread sleeps, and is not woken by the end of an operation.
+    /// True while the service thread sleeps and no completion wakes it.
     ignores_tasks: AtomicBool,
-    /// What goes on while somebody polls, and how much that is.
+    /// Background work that polls advance, and its count.
     errands: Mutex<Vec<Arc<dyn Errand>>>,
     errands_open: AtomicU32,
-    /// The process that joined.
+    /// Identifies the process that joined.
     origin: Origin,
-    /// The job is active here; ended once, when this rank leaves.
+    /// Present while the job is active here; ended once, when this rank leaves.
     running: Presence,
-    /// Every waiter for a peer has been told that the job is over.
+    /// True once every waiter for a peer is told that the job is over.
     closed: AtomicBool,
-    /// What the virtual clock showed last, in nanoseconds.
+    /// The time that the virtual clock showed last, in nanoseconds.
     shown: AtomicU64,
 }
 
 impl Progress {
     /// `id`: the job's number.
     pub(crate) fn new(conduit: Box<dyn Conduit>, id: u64, settings: &Settings) -> Arc<Self> {
-        Arc::new_cyclic(|me| Self::knowing_itself(me, conduit, id, settings))
+        Arc::new_cyclic(|me| Self::with_self_reference(me, conduit, id, settings))
     }
 
-    fn knowing_itself(
+    fn with_self_reference(
         me: &Weak<Self>,
         conduit: Box<dyn Conduit>,
         id: u64,
         settings: &Settings,
     ) -> Self {
-        // The count is of the host's ranks, not of those whose memory is mapped here: ranks on played NICs map none,
-        // but share the cores.
+        // Counts the host's ranks, not those whose memory is mapped here. Ranks on simulated NICs
+        // map no memory but share the cores.
         let ranks_here = conduit.caps().host_ranks as usize;
         let cores = host_cores(settings);
         let origin = Origin::here();
@@ -233,7 +234,7 @@ impl Progress {
             kept: OnceLock::new(),
             routes: [const { OnceLock::new() }; Message::KINDS as usize],
             operations: OnceLock::new(),
-            faults: Faults::default(),
+            faults: PeerFaults::default(),
             attention: Striped::new(Attention::default),
             here: RankHere::new(),
             asleep: AtomicU32::new(0),
@@ -243,16 +244,16 @@ impl Progress {
             chains: Mutex::default(),
             news: Mutex::default(),
             settled: AtomicU64::new(0),
-            rest: Mutex::default(),
-            hopeful: Mutex::default(),
-            has_hopeful: AtomicBool::new(false),
+            survey: Mutex::default(),
+            condition_waiters: Mutex::default(),
+            has_condition_waiters: AtomicBool::new(false),
             me: Weak::clone(me),
             parked: AtomicBool::new(false),
             park: Mutex::new(()),
             unpark: Condvar::new(),
             service_rests: AtomicBool::new(false),
-            noticed: AtomicU64::new(0),
-            told: AtomicU64::new(0),
+            handled_changes: AtomicU64::new(0),
+            reported_changes: AtomicU64::new(0),
             served: settings.service && !settings.conduit.is_virtual(),
             tasks: AtomicU32::new(0),
             watchers: Mutex::default(),
@@ -266,37 +267,38 @@ impl Progress {
         }
     }
 
-    /// Who gets messages of a kind, which is one of [`kind`]. Called once a kind, before anything is
-    /// polled.
+    /// Sets the receiver of messages of one [`kind`]. Called once for each kind, before the first
+    /// poll.
     pub(crate) fn route(&self, kind: u8, route: Arc<dyn Route>) {
         let set = self.routes[usize::from(kind)].set(route);
         debug_assert!(set.is_ok(), "kind {kind} has two routes");
     }
 
-    /// Who is told of the ends of operations. Called once, before anything is posted.
+    /// Sets the receiver of completions. Called once, before anything is posted.
     pub(crate) fn report_to(&self, operations: Weak<dyn Operations>) {
         let set = self.operations.set(operations);
-        debug_assert!(set.is_ok(), "operations are told to two");
+        debug_assert!(set.is_ok(), "completions have two receivers");
     }
 
-    /// Keeps memory that the conduit has registered until the conduit is gone. Called once at most.
+    /// Keeps memory that the conduit has registered until the conduit is dropped. Called at most
+    /// once.
     pub(crate) fn keep(&self, memory: Arc<dyn Any + Send + Sync>) {
         let set = self.kept.set(memory);
-        debug_assert!(set.is_ok(), "one memory is kept");
+        debug_assert!(set.is_ok(), "memory is kept already");
     }
 
-    /// Itself, for what outlives a call.
+    /// Returns a weak reference to this, for work that outlives the call.
     pub(crate) fn weak(&self) -> Weak<Self> {
         Weak::clone(&self.me)
     }
 
-    /// Whether there are more ranks than cores.
+    /// Returns whether there are more ranks than cores.
     #[inline]
     pub(crate) fn is_crowded(&self) -> bool {
         self.crowded
     }
 
-    /// The network.
+    /// Returns the network.
     #[inline]
     pub(crate) fn conduit(&self) -> &dyn Conduit {
         &**self.conduit
@@ -316,7 +318,7 @@ impl Progress {
         }
     }
 
-    /// The job is over here.
+    /// Marks the job as over at this rank, and wakes all waiters.
     pub(crate) fn stop(&self) {
         self.running.end();
         self.unpark_service();
@@ -325,7 +327,8 @@ impl Progress {
         self.conduit.wake(self.rank);
     }
 
-    /// Tells every waiter for a peer that the job is over: otherwise some would wait for ever.
+    /// Tells every waiter for a peer that the job is over. Some of them would wait forever
+    /// otherwise.
     pub(crate) fn close(&self) {
         self.closed.store(true, SeqCst);
         self.wake_sleepers();
@@ -340,9 +343,10 @@ impl Progress {
     /// [`Error::JobOver`], [`Error::Forked`].
     #[inline(always)]
     pub(crate) fn check_running(&self) -> Result<()> {
-        match self.is_stopped() {
-            false => Ok(()),
-            true => Err(self.ended()),
+        if self.is_stopped() {
+            Err(self.ended())
+        } else {
+            Ok(())
         }
     }
 
@@ -352,18 +356,19 @@ impl Progress {
         !self.running.is_here()
     }
 
-    /// The reason why the job is over here.
+    /// Returns the reason why the job is over here.
     #[cold]
     #[inline(never)]
     pub(crate) fn ended(&self) -> Error {
-        match self.is_forked() {
-            true => Error::Forked { rank: self.rank },
-            false => Error::JobOver,
+        if self.is_forked() {
+            Error::Forked { rank: self.rank }
+        } else {
+            Error::JobOver
         }
     }
 
-    /// Returns whether this process was forked from the rank. A child's calls never reach the conduit. Nor do they
-    /// take locks, which threads that the child lacks may have held.
+    /// Returns whether this process was forked from the rank. Calls of a child never reach the
+    /// conduit. They take no locks either, because threads that the child lacks may have held them.
     #[inline(always)]
     pub(crate) fn is_forked(&self) -> bool {
         !self.origin.is_here()
@@ -373,13 +378,15 @@ impl Progress {
     /// [`Error::Forked`].
     #[inline(always)]
     pub(crate) fn check_origin(&self) -> Result<()> {
-        match self.is_forked() {
-            false => Ok(()),
-            true => Err(self.ended()),
+        if self.is_forked() {
+            Err(self.ended())
+        } else {
+            Ok(())
         }
     }
 
-    /// Checks that this thread may wait for `what`: not in a handler, nor in a forked child.
+    /// Checks that this thread may wait in the call named `what`. A handler and a forked child may
+    /// not.
     ///
     /// # Errors
     /// [`Error::InHandler`], [`Error::Forked`].
@@ -393,7 +400,7 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if !self.is_forked() {
-            // SAFETY: nothing refers to this any more.
+            // SAFETY: the conduit is dropped once, here, and not used afterwards: `self` is dropped.
             #[allow(unsafe_code)]
             unsafe {
                 ManuallyDrop::drop(&mut self.conduit);
@@ -402,8 +409,8 @@ impl Drop for Progress {
     }
 }
 
-/// Processors that the ranks of this host share. A rank bound to one still shares nothing with one bound to
-/// another, so that its own are no measure.
+/// Returns the number of processors that the ranks of this host share. A rank bound to one
+/// processor shares it with no rank bound to another, so the rank's own processors are no measure.
 fn host_cores(settings: &Settings) -> usize {
     if !settings.host_cpus.is_empty() {
         return settings.host_cpus.len();
@@ -413,7 +420,7 @@ fn host_cores(settings: &Settings) -> usize {
     own.max(online.map_or(1, |text| cores_in(&text)))
 }
 
-/// How many cores the kernel lists, in ranges.
+/// Counts the cores in the kernel's list of ranges.
 fn cores_in(list: &str) -> usize {
     (list.trim().split(','))
         .filter_map(|range| {

@@ -1,9 +1,9 @@
-//! Messages that handlers and tasks send. They must not wait, so that what finds no room at the peer
-//! is kept here, and sent by whoever polls.
+//! Keeps messages that handlers and tasks send while the peer has no room. Handlers and tasks must
+//! not wait, so polls send the kept messages later.
 //!
-//! Why no circle of ranks can wait for each other: a rank handles what arrives however much it keeps
-//! here. So a peer's messages leave its rings, there is room again, and what is kept goes. What that
-//! costs is memory, which [`MAX_KEPT_BYTES`] limits.
+//! Ranks cannot wait for each other in a circle, because a rank handles what arrives however much
+//! it keeps here. So a peer's messages leave its rings, there is room again, and the kept messages
+//! are sent. The cost is memory, which [`MAX_KEPT_BYTES`] limits.
 
 use std::collections::VecDeque;
 
@@ -13,28 +13,28 @@ use rustc_hash::FxHashMap;
 use super::{Progress, backlog::Backlog};
 use crate::{Error, Rank, Result, counters::Count};
 
-/// Bytes that a rank may keep for peers that have no room.
+/// The most bytes that a rank keeps for peers without room.
 pub(crate) const MAX_KEPT_BYTES: usize = 64 << 20;
 
-/// What is kept, by peer. Its lock is never held while a message is sent.
+/// The kept messages by peer. The lock is not held while a message is sent.
 #[derive(Default)]
 pub(super) struct Onward {
-    queues: FxHashMap<u32, VecDeque<Kept>>,
-    /// Bytes of all that is kept.
+    queues: FxHashMap<u32, VecDeque<KeptMessage>>,
+    /// The bytes of all kept messages.
     bytes: usize,
-    /// A thread is sending: nobody else does meanwhile, so that messages stay in order.
+    /// True while a thread sends. No other thread sends meanwhile, so that messages stay in order.
     sending: bool,
 }
 
-/// A message that waits.
-struct Kept {
+/// A message that waits for room.
+struct KeptMessage {
     kind: u8,
     tag: u16,
     args: Vec<u64>,
     payload: Vec<u8>,
 }
 
-impl Kept {
+impl KeptMessage {
     fn of(message: &Message<'_>) -> Self {
         Self {
             kind: message.kind,
@@ -53,33 +53,34 @@ impl Kept {
         }
     }
 
-    /// What it takes here, about.
+    /// Returns the approximate memory that the message takes here.
     fn len(&self) -> usize {
         size_of::<Self>() + 8 * self.args.len() + self.payload.len()
     }
 }
 
 impl Progress {
-    /// Sends a message to a rank of the job, now or when there is room. In a handler, too. Messages of
-    /// one thread to one peer stay in order.
+    /// Sends a message to a rank of the job, or keeps it until there is room. For handlers too.
+    /// Messages of one thread to one peer stay in order.
     ///
     /// # Errors
-    /// [`Error::PeerLost`], [`Error::OnwardFull`], and the conduit's for a message that is too long.
+    /// [`Error::PeerLost`], [`Error::OnwardFull`], and the conduit's error for a message that is
+    /// too long.
     pub(crate) fn send_onward(&self, rank: Rank, message: &Message<'_>) -> Result<()> {
         self.send_or_keep(rank, message, MAX_KEPT_BYTES)
     }
 
-    /// As [`send_onward`](Self::send_onward), without a limit: the result of a call, of which there is
-    /// one for each that the peer made.
+    /// As [`send_onward`](Self::send_onward), without a limit. For results of calls, of which there
+    /// is one for each call of the peer.
     ///
     /// # Errors
-    /// As there.
+    /// As [`send_onward`](Self::send_onward).
     pub(crate) fn send_result(&self, rank: Rank, message: &Message<'_>) -> Result<()> {
         self.send_or_keep(rank, message, usize::MAX)
     }
 
     fn send_or_keep(&self, rank: Rank, message: &Message<'_>, most: usize) -> Result<()> {
-        // What is kept for the peer goes first.
+        // Messages kept for the peer go first.
         if !self.has_onward_for(rank) {
             let sent =
                 (self.conduit.send(rank, message)).map_err(|cause| self.why_unsent(cause))?;
@@ -88,7 +89,7 @@ impl Progress {
             }
         }
         self.conduit.caps().check(message)?;
-        let kept = Kept::of(message);
+        let kept = KeptMessage::of(message);
         let mut onward = self.onward.lock();
         if onward.bytes + kept.len() > most {
             return Err(Error::OnwardFull { limit: most });
@@ -96,7 +97,7 @@ impl Progress {
         self.tally.one(Count::Stalls);
         onward.bytes += kept.len();
         onward.queues.entry(rank.0).or_default().push_back(kept);
-        // With the lock held, so that it says what the last who looked has found.
+        // Set with the lock held, so that the bit matches the queues.
         let began = self.set_backlog(Backlog::Onward, true);
         drop(onward);
         if began {
@@ -105,7 +106,7 @@ impl Progress {
         Ok(())
     }
 
-    /// Sends what there is room for.
+    /// Sends the messages for which there is room.
     pub(super) fn flush_onward(&self) {
         let mut onward = self.onward.lock();
         if onward.sending {
@@ -122,7 +123,7 @@ impl Progress {
                     onward.queues.entry(peer).or_default().push_front(kept);
                     break;
                 }
-                // Or the peer is gone; who waits for it is told by its standing.
+                // The message was sent, or the peer has ended. Waiters see the peer's standing.
                 onward.bytes -= kept.len();
             }
         }
@@ -133,17 +134,17 @@ impl Progress {
         self.set_backlog(Backlog::Onward, !onward.queues.is_empty());
         drop(onward);
         if some {
-            // A task may wait for that.
+            // A task may wait for the queue to be empty.
             self.wake_hopeful();
         }
     }
 
-    /// Whether handlers have sent what is still here.
+    /// Returns whether messages of handlers are kept here.
     pub(crate) fn has_onward(&self) -> bool {
         self.has_backlog_of(Backlog::Onward)
     }
 
-    /// Whether any of that is for this peer, or is being sent to it.
+    /// Returns whether a message for this peer is kept or being sent.
     #[inline]
     pub(crate) fn has_onward_for(&self, rank: Rank) -> bool {
         self.has_onward() && self.keeps_for(rank)
@@ -151,7 +152,7 @@ impl Progress {
 
     #[cold]
     fn keeps_for(&self, rank: Rank) -> bool {
-        // A queue stays until it was looked through.
+        // The queue of a peer stays in the map while its messages are sent.
         self.onward.lock().queues.contains_key(&rank.0)
     }
 }

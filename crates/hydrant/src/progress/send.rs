@@ -1,4 +1,4 @@
-//! Sending a message, and waiting until messages were handled.
+//! Sends messages, and waits until messages were handled.
 
 use hydrant_conduit::{Message, Sent};
 
@@ -6,10 +6,11 @@ use super::{For, On, Progress};
 use crate::{Error, Rank, Result, counters::Count};
 
 impl Progress {
-    /// Sends a message to a rank of the job, waiting for room. Not in a handler.
+    /// Sends a message to a rank of the job, and waits for room. Not for handlers.
     ///
     /// # Errors
-    /// [`Error::PeerLost`](crate::Error::PeerLost), and the conduit's for a message that is too long.
+    /// [`Error::PeerLost`](crate::Error::PeerLost), and the conduit's error for a message that is
+    /// too long.
     #[inline]
     pub(crate) fn send(&self, rank: Rank, message: &Message<'_>) -> Result<()> {
         match self.conduit.send(rank, message) {
@@ -19,7 +20,7 @@ impl Progress {
         }
     }
 
-    /// Waits until `rank` has handled all that this one sent it so far.
+    /// Waits until `rank` has handled all messages that this rank sent to it so far.
     ///
     /// # Errors
     /// [`Error::PeerLost`](crate::Error::PeerLost).
@@ -46,7 +47,7 @@ impl Progress {
         failed.map_or(Ok(()), |error| Err(self.why_unsent(error)))
     }
 
-    /// The reason why a message was not sent, or an operation not begun.
+    /// Returns the reason why a message was not sent or an operation not begun.
     #[cold]
     pub(crate) fn why_unsent(&self, cause: hydrant_conduit::Error) -> Error {
         match cause {

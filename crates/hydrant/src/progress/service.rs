@@ -14,15 +14,16 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use super::Progress;
 use crate::{Result, Settings, counters::Count};
 
-/// How long the application may leave messages alone before the service thread takes over, if it
-/// did so lately. A peer that waits for an answer does not wait so long: it
-/// [wakes](super::wait) us.
+/// How long the application may ignore messages before the service thread takes over, if the
+/// application polled lately. A peer that waits for an answer does not wait so long: it
+/// [wakes](super::wait) this rank.
 const NAP: Duration = Duration::from_millis(1);
-/// As long as the application looks after messages, and none waits for room, each nap is twice as long as the one before, up
-/// to this: each takes a core from it, and costs what several messages do.
+/// The limit of a nap. Each nap is twice as long as the one before, while the application polls and
+/// no message waits for room. Each takes a core from the application and costs as much as several
+/// messages.
 const LONGEST_NAP: Duration = Duration::from_millis(32);
-/// How long the thread looks on for more before it blocks. An application thread that has lost its
-/// core to it may be just about to look for itself.
+/// How long the thread polls on before it blocks. An application thread that lost its core to it
+/// may be just about to poll.
 const BRIEF: Duration = Duration::from_micros(20);
 
 /// Starts the service thread of a rank.
@@ -31,14 +32,15 @@ pub(crate) fn start_service(
     settings: &Settings,
 ) -> Result<JoinHandle<()>> {
     let progress = Arc::clone(progress);
-    let cpus = match settings.service_cpus.is_empty() && progress.shares_cores {
-        true => beside_own(&settings.host_cpus),
-        false => settings.service_cpus.clone(),
+    let cpus = if settings.service_cpus.is_empty() && progress.shares_cores {
+        other_processors(&settings.host_cpus)
+    } else {
+        settings.service_cpus.clone()
     };
     thread::Builder::new()
         .name(format!("hydrant-serve-{}", progress.rank))
         .spawn(move || {
-            stay_on(&cpus);
+            bind_to(&cpus);
             serve(&progress);
         })
         .map_err(|cause| {
@@ -46,9 +48,10 @@ pub(crate) fn start_service(
         })
 }
 
-/// Of the processors of a host those that are not this thread's, if it has but one: a rank that waits for an answer
-/// is found there, and one that computes is not disturbed.
-fn beside_own(host: &[usize]) -> Vec<usize> {
+/// Returns the processors of the host that this thread may not use, if the thread may use only one.
+/// Peers that wait for an answer then find the service thread there, and a computing application is
+/// not disturbed.
+fn other_processors(host: &[usize]) -> Vec<usize> {
     match sched_getaffinity(None) {
         Ok(own) if own.count() == 1 => (host.iter().copied())
             .filter(|cpu| *cpu < CpuSet::MAX_CPU && !own.is_set(*cpu))
@@ -57,11 +60,11 @@ fn beside_own(host: &[usize]) -> Vec<usize> {
     }
 }
 
-/// Keeps the calling thread on some processors, unless there are none; where they are not to be had it
-/// stays where it was, and is only slower.
-fn stay_on(cpus: &[usize]) {
+/// Binds the calling thread to some processors, if any are given. If that fails the thread stays
+/// where it was, and is only slower.
+fn bind_to(cpus: &[usize]) {
     let mut set = CpuSet::new();
-    // A program may name any.
+    // A program may name any processor.
     let cpus = cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU);
     cpus.clone().for_each(|cpu| set.set(*cpu));
     if cpus.clone().next().is_none() {
@@ -89,24 +92,25 @@ fn serve(progress: &Progress) {
         progress.service_rests(false);
         let woken = begun.elapsed() < nap;
         nap = if progress.asleep() > 0 {
-            // A sleeping application thread is woken by messages itself, and by room.
+            // Messages and room wake a sleeping application thread directly.
             progress.park_service();
             nap
         } else if progress.has_tasks() {
-            watch_over(progress);
+            answer_until_idle(progress);
             NAP
         } else if progress.has_backlog() && !woken {
-            // The application may have looked a moment ago, and compute by now.
-            watch_over(progress);
+            // The application may have polled a moment ago, and compute by now.
+            answer_until_idle(progress);
             NAP
         } else if progress.attended() != seen && !woken {
             longer(nap)
         } else if progress.is_inside() {
-            // It is about to look for itself, if not soon: the network is doing its work in there.
-            look(progress);
+            // The application is about to poll, if not soon: the network is doing its work within
+            // the call.
+            poll_counted(progress);
             longer(nap)
         } else {
-            watch_over(progress);
+            answer_until_idle(progress);
             NAP
         };
         seen = progress.attended();
@@ -117,8 +121,8 @@ fn longer(nap: Duration) -> Duration {
     (2 * nap).min(LONGEST_NAP)
 }
 
-/// Answers what has come: how much that was.
-fn look(progress: &Progress) -> usize {
+/// Polls once. Returns how many messages and completions were found.
+fn poll_counted(progress: &Progress) -> usize {
     let found = progress.poll();
     if found > 0 {
         progress.tally.one(Count::Services);
@@ -126,15 +130,15 @@ fn look(progress: &Progress) -> usize {
     found
 }
 
-/// Answers messages while the application does not look at them, or while tasks wait.
-fn watch_over(progress: &Progress) {
+/// Answers messages while the application does not poll, or while tasks wait.
+fn answer_until_idle(progress: &Progress) {
     let since = progress.attended();
     let left_alone = || progress.attended() == since && !progress.is_inside();
     let alone = || (progress.has_tasks() || left_alone()) && !progress.is_stopped();
     let mut quiet_since = None;
-    // Once in any case: a peer may have asked for it.
+    // At least once, because a peer may have asked for it.
     loop {
-        let found = look(progress);
+        let found = poll_counted(progress);
         let changes = progress.conduit.changes();
         progress.advance_errands();
         if progress.has_tasks() {
@@ -159,9 +163,10 @@ fn watch_over(progress: &Progress) {
             let rests = sleeper == Sleeper::Service;
             progress.service_rests(rests);
             progress.ignore_tasks(rests);
-            let settles = match progress.has_tasks() {
-                true => progress.news_counts_in(),
-                false => None,
+            let settles = if progress.has_tasks() {
+                progress.news_counts_in()
+            } else {
+                None
             };
             progress.conduit.wait(sleeper, settles, &mut || {
                 !alone()
@@ -181,31 +186,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processors_that_no_set_has_are_left_out() {
+    fn processors_beyond_the_largest_set_are_ignored() {
         let before = sched_getaffinity(None).expect("a thread has some");
-        stay_on(&[CpuSet::MAX_CPU, usize::MAX]);
+        bind_to(&[CpuSet::MAX_CPU, usize::MAX]);
         assert_eq!(sched_getaffinity(None).expect("some"), before);
     }
 
     #[test]
-    fn who_has_one_processor_is_served_on_the_others() {
+    fn a_rank_with_one_processor_is_served_on_the_others() {
         let own = |cpus: &[usize]| {
             let mut set = CpuSet::new();
             cpus.iter().for_each(|cpu| set.set(*cpu));
-            sched_setaffinity(None, &set).expect("one of those it has");
+            sched_setaffinity(None, &set).expect("the thread may use these");
         };
         let all = sched_getaffinity(None).expect("a thread has some");
         let first = (0..CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu));
         let first = first.expect("a thread has one");
         own(&[first]);
         assert_eq!(
-            beside_own(&[first, first + 1, CpuSet::MAX_CPU]),
+            other_processors(&[first, first + 1, CpuSet::MAX_CPU]),
             [first + 1]
         );
-        assert_eq!(beside_own(&[]), [0; 0]);
+        assert_eq!(other_processors(&[]), [0; 0]);
         if let Some(second) = (first + 1..CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu)) {
             own(&[first, second]);
-            assert_eq!(beside_own(&[first, second, second + 1]), [0; 0]);
+            assert_eq!(other_processors(&[first, second, second + 1]), [0; 0]);
         }
     }
 }

@@ -1,10 +1,11 @@
-//! Tasks of the job's own: futures that whoever polls drives, as a handler is run.
+//! The job's own tasks: futures that polls run, as they run handlers.
 //!
-//! A task is polled when it was woken, by the thread that polls next, which is the one that woke it
-//! if that was what a message did. As in a handler nothing waits in there; what it awaits wakes it.
+//! A woken task is run by the thread that polls next. If a message woke the task, that is the
+//! thread which handled the message. As in a handler, nothing waits in a task; what a task awaits
+//! wakes it.
 //!
-//! Among the tasks are asynchronous functions, gets of arguments that no message takes (`message::large`), long
-//! two-sided messages, and ends of loans that a handler began.
+//! Among the tasks are asynchronous functions, gets of arguments that are too long for a message
+//! (`message::large`), long two-sided messages, and ends of loans that a handler began.
 
 use std::{
     collections::VecDeque,
@@ -25,30 +26,30 @@ use rustc_hash::FxHashMap;
 
 use super::{Progress, backlog::Backlog, in_handler};
 
-type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The tasks of a rank.
 #[derive(Default)]
 pub(super) struct Spawned {
-    /// Those that have not ended, by number, so that they go with the job.
-    all: FxHashMap<u64, Arc<Task>>,
-    /// Those that were woken, in that order.
-    ready: VecDeque<Arc<Task>>,
+    /// The tasks that have not ended, by number. They are dropped with the job.
+    all: FxHashMap<u64, Arc<SpawnedTask>>,
+    /// The tasks that were woken, in that order.
+    ready: VecDeque<Arc<SpawnedTask>>,
     next: u64,
-    /// The job is over: there are none any more.
+    /// True once the job is over, and there are no more tasks.
     closed: bool,
 }
 
-struct Task {
+struct SpawnedTask {
     number: u64,
-    /// None when it has ended.
-    work: Mutex<Option<Work>>,
-    /// It is among those that are ready.
+    /// `None` once the task has ended.
+    work: Mutex<Option<TaskFuture>>,
+    /// True while the task is in `ready`.
     queued: AtomicBool,
     progress: Weak<Progress>,
 }
 
-impl Wake for Task {
+impl Wake for SpawnedTask {
     fn wake(self: Arc<Self>) {
         if self.queued.swap(true, AcqRel) {
             return;
@@ -61,7 +62,7 @@ impl Wake for Task {
             return;
         }
         spawned.ready.push_back(self);
-        // With the lock held, so that it says what the last who looked has found.
+        // Set with the lock held, so that the bit matches the queue.
         progress.set_backlog(Backlog::Tasks, true);
         drop(spawned);
         progress.look_after_task();
@@ -69,7 +70,7 @@ impl Wake for Task {
 }
 
 impl Progress {
-    /// Has a task run from the next poll on. When the job is over it does not run at all.
+    /// Runs a task from the next poll on. Does nothing if the job is over.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut spawned = self.spawned.lock();
         if spawned.closed {
@@ -77,7 +78,7 @@ impl Progress {
         }
         let number = spawned.next;
         spawned.next += 1;
-        let task = Arc::new(Task {
+        let task = Arc::new(SpawnedTask {
             number,
             work: Mutex::new(Some(Box::pin(work))),
             queued: AtomicBool::new(false),
@@ -93,13 +94,13 @@ impl Progress {
         self.spawned.lock().all.is_empty()
     }
 
-    /// Returns whether a task runs, or is to run.
+    /// Returns whether a task runs or is ready.
     pub(super) fn has_busy_task(&self) -> bool {
         let spawned = self.spawned.lock();
         (spawned.all.values()).any(|task| task.queued.load(Acquire) || task.work.is_locked())
     }
 
-    /// Polls the tasks that were woken before this began. Not in a handler.
+    /// Runs the tasks that were woken before this call. Not for handlers.
     pub(super) fn run_tasks(&self) {
         let mut ready = std::mem::take(&mut self.spawned.lock().ready);
         for task in ready.drain(..) {
@@ -111,7 +112,7 @@ impl Progress {
         self.set_backlog(Backlog::Tasks, !spawned.ready.is_empty());
     }
 
-    /// The job is over: what has not ended never will.
+    /// Drops all tasks, because the job is over.
     pub(crate) fn drop_tasks(&self) {
         let mut spawned = self.spawned.lock();
         spawned.closed = true;
@@ -126,10 +127,10 @@ impl Progress {
     }
 }
 
-impl Task {
-    /// Polls it: whether it has ended.
+impl SpawnedTask {
+    /// Polls the task. Returns whether it has ended.
     fn run(self: &Arc<Self>) -> bool {
-        // Before it is polled, so that who wakes it from here on has it polled again.
+        // Cleared before the poll, so that a wake from here on queues the task again.
         self.queued.store(false, Release);
         let waker = Waker::from(Arc::clone(self));
         let mut work = self.work.lock();
@@ -142,27 +143,27 @@ impl Task {
         if let Ok(Poll::Pending) = polled {
             return false;
         }
-        // Under the lock under which it was polled: a thread that waits for that, because the task was woken meanwhile,
-        // is not to poll it again.
+        // Taken under the lock of the poll. Another thread may wait for the lock because the task
+        // was woken meanwhile, and must not poll it again.
         let over = work.take();
         drop(work);
         if let Err(cause) = polled {
             tracing::error!(number = self.number, "a task panicked");
-            // Dropping that may panic, too.
+            // The drop of the payload may panic too.
             std::mem::forget(cause);
         }
         self.let_go(over);
         true
     }
 
-    /// Ends it before its end.
+    /// Ends the task before it is done.
     fn end(&self) {
         let work = self.work.lock().take();
         self.let_go(work);
     }
 
-    /// Drops what it did: a user's destructors may run there.
-    fn let_go(&self, work: Option<Work>) {
+    /// Drops the future, which may run a user's destructors.
+    fn let_go(&self, work: Option<TaskFuture>) {
         let dropped = panic::catch_unwind(AssertUnwindSafe(|| in_handler(|| drop(work))));
         if let Err(cause) = dropped {
             tracing::error!(number = self.number, "a task panicked when it was dropped");
@@ -183,10 +184,10 @@ mod tests {
     use super::*;
     use crate::{ConduitKind, Job};
 
-    /// A task that is woken in the poll that completes it is queued again, and another thread may take it from there
-    /// while that poll goes on.
+    /// A task that is woken in the poll that completes it is queued again. Another thread may take
+    /// it from the queue while that poll goes on.
     #[test]
-    fn what_is_over_is_not_polled_again() {
+    fn an_ended_task_is_not_polled_again() {
         const TASKS: u64 = 2000;
         let (again, ended) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let (again, ended) = (&again, &ended);

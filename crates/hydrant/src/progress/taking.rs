@@ -1,28 +1,31 @@
-//! Looking after the messages of one kind alone: a thread that waits for one of them takes it where it arrives, which
-//! costs less than a [route](super::Route), and than being told of it.
+//! Receives messages of one kind alone. A thread that waits for such a message takes it where it
+//! arrives, which costs less than a [route](super::Route) and a notification.
 //!
-//! What it passes over is looked after by others or later. So it is no more than so often in a row that a
-//! thread may do this, and only where there is nothing else to do that whoever polls does.
+//! Other messages stay for other threads or later polls. So a thread may do this only a limited
+//! number of times in a row, and only while polls have nothing else to do.
 
 use hydrant_conduit::Delivery;
 
 use super::Progress;
 use crate::Rank;
 
-/// How often in a row a thread may leave other messages to a poll; a power of two, as the next two are.
+/// The number of times in a row that a thread may leave other messages unhandled. It is a power of
+/// two, as are the next two.
 const IN_A_ROW: u32 = 64;
-/// The same where nobody else looks after them while the program computes.
+/// The same where no service thread handles them while the program computes.
 const UNSERVED_IN_A_ROW: u32 = 16;
-/// Of so many looks round that may leave messages of the kind, one leaves none. Kept messages are received first, and
-/// peers that send other kinds between may fill them up as fast as that: without it nobody would look at the rest.
+/// Of so many polls that may skip messages of the kind, one skips none. Kept messages are received
+/// first, and peers that also send other kinds may refill them as fast as that. Without a full poll
+/// the other messages would never be handled.
 const PAST: u32 = 8;
-/// Looks of a thread that waits, before it waits in another way: for as long as who waits [polls](super::wait) without
-/// a rest.
+/// Attempts of a waiting thread before it waits in another way. They last about as long as a waiter
+/// [polls](super::wait) without a rest.
 const LOOKS: u32 = 64;
 const CROWDED_LOOKS: u32 = 2;
 
 impl Progress {
-    /// Whether this thread may look after messages of one kind alone now. It looks after messages then.
+    /// Returns whether this thread may now receive messages of one kind alone. If so, the thread
+    /// counts as handling messages.
     #[inline]
     pub(crate) fn may_take(&self) -> bool {
         if self.virtual_time || self.has_errands() || self.has_backlog() {
@@ -32,44 +35,43 @@ impl Progress {
         true
     }
 
-    /// How often in a row a thread may pass over other messages.
+    /// Returns how many times in a row a thread may skip other messages.
     fn in_a_row(&self) -> u32 {
-        match self.served {
-            true => IN_A_ROW,
-            false => UNSERVED_IN_A_ROW,
+        if self.served {
+            IN_A_ROW
+        } else {
+            UNSERVED_IN_A_ROW
         }
     }
 
-    /// This thread found a message of this kind without a look at all that arrives, or may: it looks round, if it has not
-    /// for so long. What it would find next in the same way, of one peer or of all, mostly stays where it is, for it takes
-    /// that itself.
+    /// Notes that this thread received, or may receive, a message of this kind without a full poll.
+    /// Polls now and then. Most of those polls skip further messages of the kind, from one peer or
+    /// from all, because the thread takes these itself.
     #[inline]
     pub(crate) fn found_one(&self, kind: u8, of: Option<Rank>) {
         if self.virtual_time {
             return;
         }
-        let (passed_over, in_a_row) = (self.attention().passes_over(), self.in_a_row());
+        let (passed_over, in_a_row) = (self.attention().count_passed_over(), self.in_a_row());
         // Powers of two, so that nothing is divided.
         let is_due = |every: u32| passed_over & (every - 1) == 0;
         if is_due(in_a_row) {
-            match is_due(PAST * in_a_row) {
-                true => _ = self.look_round(),
-                false => _ = self.look_round_past(kind, of),
+            if is_due(PAST * in_a_row) {
+                _ = self.look_round();
+            } else {
+                _ = self.look_round_past(kind, of);
             }
         }
     }
 
-    /// How often a thread that waits looks for messages of one kind alone.
+    /// Returns how many times a waiting thread tries to receive messages of one kind alone.
     #[inline]
     pub(crate) fn looks(&self) -> u32 {
-        match self.crowded {
-            true => CROWDED_LOOKS,
-            false => LOOKS,
-        }
+        if self.crowded { CROWDED_LOOKS } else { LOOKS }
     }
 
-    /// Hands over messages of one kind that have arrived, until `take` says that it wants no more: whether
-    /// a [poll](Self::poll) may find something else.
+    /// Passes messages of one kind that have arrived to `take`, until `take` returns false. Returns
+    /// whether a [poll](Self::poll) may find anything else.
     #[inline]
     pub(crate) fn take(&self, kind: u8, mut take: impl FnMut(&Delivery<'_>) -> bool) -> bool {
         let mut delivered = false;

@@ -1,5 +1,5 @@
-//! Tasks that wait for the end of an operation. None of their threads polls meanwhile, so that the
-//! service thread does, whatever the application does: it sleeps as who waits itself.
+//! Tasks that wait for a completion. No thread of theirs polls, so the service thread does,
+//! whatever the application does. It sleeps in the same way as a waiting application thread.
 
 use std::{
     cell::Cell,
@@ -21,10 +21,11 @@ use super::{For, On, Progress, in_handler, may_wait};
 use crate::{Error, Result};
 
 impl Progress {
-    /// A task waits from now on, until [`task_ends`](Self::task_ends).
+    /// Counts a task that waits, until [`task_ends`](Self::task_ends).
     pub(crate) fn task_begins(&self) {
         self.tasks.fetch_add(1, SeqCst);
-        // Then it looks whether the service thread sleeps; that one looks for tasks after it said so.
+        // Then checks whether the service thread sleeps. That thread checks for tasks after it has
+        // set the flag.
         fence(SeqCst);
         if self.ignores_tasks.load(Relaxed) {
             self.conduit.wake(self.rank);
@@ -35,20 +36,19 @@ impl Progress {
         self.tasks.fetch_sub(1, SeqCst);
     }
 
-    /// Wakes a task that waited. What a waker does is the program's affair: it may not wait in there,
-    /// for it is called in the midst of whatever thread polls, and a panic stays in it.
+    /// Wakes a task that waited. See [`wake`].
     #[cold]
     pub(crate) fn wake_task(&self, waker: Waker) {
         self.task_ends();
         wake(waker);
     }
 
-    /// Has a task be woken when a peer ends, or the job is over, too, until
+    /// Registers a waker to be called also when a peer ends or the job is over, until
     /// [`unwatch`](Self::unwatch). `id` is a number that no other watcher has.
     pub(crate) fn watch(&self, id: u64, waker: &Waker) {
         let waker = waker.clone();
         let before = self.watchers.lock().insert(id, waker);
-        // What that does is the program's affair: nothing is locked.
+        // The drop of a waker is user code, so no lock is held.
         drop(before);
     }
 
@@ -57,34 +57,35 @@ impl Progress {
         drop(before);
     }
 
-    /// A peer has ended, or the job is over.
+    /// Wakes the watchers, because a peer has ended or the job is over.
     pub(super) fn wake_watchers(&self) {
         let watchers = std::mem::take(&mut *self.watchers.lock());
         watchers.into_values().for_each(wake);
     }
 
-    /// Whether a task waits. A task that ends as it begins may be counted off before it is counted,
-    /// which is over in a moment.
+    /// Returns whether a task waits. A task that ends as it begins may be subtracted before it is
+    /// added, so the count may be wrong for a moment.
     #[inline]
     pub(super) fn has_tasks(&self) -> bool {
         self.tasks.load(Relaxed) != 0
     }
 
-    /// The service thread sleeps, and not as who waits for an operation.
+    /// Notes whether the service thread sleeps and ignores completions of tasks.
     pub(super) fn ignore_tasks(&self, ignores: bool) {
         self.ignores_tasks.store(ignores, Relaxed);
         fence(SeqCst);
     }
 
-    /// Whether peers answer whatever their programs do, as far as this rank knows: as it does itself,
-    /// by its service thread. In virtual time nobody waits for what only that would bring.
+    /// Returns whether peers are expected to answer while their programs compute. This rank assumes
+    /// of them what holds for itself: it has a service thread. In virtual time nobody waits for a
+    /// message that only a service thread would answer.
     pub(crate) fn peers_answer(&self) -> bool {
         self.served || self.virtual_time
     }
 
-    /// Called where a task is not over that is polled: has it be polled again unless somebody looks after messages
-    /// meanwhile. That is the service thread, or whoever polls it: as one of the [job's own](super::spawned), or by
-    /// [`wait_for`].
+    /// Called in the poll of a task that is still pending. Wakes the task again, unless messages
+    /// are handled without it. The service thread does that, and so does the thread that polls the
+    /// task, as one of the [job's own](super::spawned) or by [`wait_for`].
     pub(crate) fn poll_again_unless_looked_after(&self, context: &Context<'_>) {
         let waker = context.waker();
         let is_looked_after = self.served && !self.is_stopped()
@@ -96,24 +97,25 @@ impl Progress {
     }
 }
 
-/// Wakes a task. What a waker does is the program's affair: it may not wait in there, for it is
-/// called in the midst of whatever thread polls, and a panic stays in it.
+/// Wakes a task. A waker is user code, called within whatever thread polls. So it may not wait, and
+/// its panic is caught here.
 pub(crate) fn wake(waker: Waker) {
     let woken = panic::catch_unwind(AssertUnwindSafe(|| in_handler(|| waker.wake())));
     if let Err(cause) = woken {
         tracing::error!("a waker panicked");
-        // Dropping that may panic, too.
+        // The drop of the payload may panic too.
         std::mem::forget(cause);
     }
 }
 
 thread_local! {
-    /// What this thread waits for: what the waker stands for that it polls with, and whose messages it looks after.
-    /// Whatever has another waker may be polled by somebody in between who only sleeps.
+    /// The waker that this thread polls with while it waits, and the rank whose messages it
+    /// handles. A future with another waker may be polled by an executor in between, which sleeps
+    /// without polling the rank.
     static WAITS_FOR: Cell<(*const (), *const Progress)> = const { Cell::new((ptr::null(), ptr::null())) };
 }
 
-/// This thread waits for something until this is dropped.
+/// Sets [`WAITS_FOR`] until this is dropped.
 struct WaitsFor {
     before: (*const (), *const Progress),
 }
@@ -132,13 +134,13 @@ impl Drop for WaitsFor {
 }
 
 /// A thread that waits for a future.
-struct Waiting {
+struct FutureWaiter {
     progress: Arc<Progress>,
-    /// The future is to be polled.
+    /// True if the future is to be polled.
     woken: AtomicBool,
 }
 
-impl Wake for Waiting {
+impl Wake for FutureWaiter {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -149,13 +151,13 @@ impl Wake for Waiting {
     }
 }
 
-/// Waits for a future, looking after messages meanwhile.
+/// Waits for a future, and handles messages meanwhile.
 ///
 /// # Errors
 /// As [`Job::wait_for`](crate::Job::wait_for).
 pub(crate) fn wait_for<F: Future>(progress: &Arc<Progress>, future: F) -> Result<F::Output> {
     progress.may_wait("wait_for")?;
-    let waiting = Arc::new(Waiting {
+    let waiting = Arc::new(FutureWaiter {
         progress: Arc::clone(progress),
         woken: AtomicBool::new(false),
     });
@@ -169,7 +171,8 @@ pub(crate) fn wait_for<F: Future>(progress: &Arc<Progress>, future: F) -> Result
         }
         let woken = || waiting.woken.swap(false, SeqCst);
         if woken() {
-            // Who is always woken while it is polled, by itself perhaps, would never wait.
+            // A future that wakes itself in each poll would otherwise keep this thread from ever
+            // polling.
             progress.look_round();
             continue;
         }
@@ -178,7 +181,7 @@ pub(crate) fn wait_for<F: Future>(progress: &Arc<Progress>, future: F) -> Result
             is_over = progress.is_closed();
             is_over || woken()
         })?;
-        // Work of Hydrant has ended by then, and reports its result.
+        // Futures of Hydrant have ended by then, and return their results.
         if is_over {
             return match future.as_mut().poll(&mut context) {
                 Poll::Ready(output) => Ok(output),
@@ -188,7 +191,7 @@ pub(crate) fn wait_for<F: Future>(progress: &Arc<Progress>, future: F) -> Result
     }
 }
 
-/// The result of an operation is asked for twice.
+/// Returns the error for a result that is asked for twice.
 pub(crate) fn taken() -> Error {
     Error::OutOfTurn {
         what: "the end of an operation",

@@ -1,18 +1,18 @@
-//! Finds out whether the program has threads besides the calling one. Such a thread could still do what a rank waits
-//! for, whether or not it has used the job before.
+//! Finds out whether the program has threads besides the calling one. Such a thread may still do
+//! what the rank waits for, even if it has not used the job yet.
 
 use std::{
     fs,
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-/// The threads that Hydrant starts have names that begin so.
+/// The prefix of the names of threads that Hydrant starts.
 const OWN_NAMES: &str = "hydrant-";
 
 /// The number of ranks in this process.
 static RANKS: AtomicU32 = AtomicU32::new(0);
 
-/// A rank in this process, until it is dropped.
+/// Counts a rank of this process until it is dropped.
 pub(super) struct RankHere(());
 
 impl RankHere {
@@ -21,8 +21,9 @@ impl RankHere {
         Self(())
     }
 
-    /// Returns whether the process is one rank and has several threads that Hydrant did not start. Where ranks are
-    /// threads of one process, a thread's rank is not known, and this returns false.
+    /// Returns whether the process is one rank and has several threads that Hydrant did not start.
+    /// Returns false if ranks are threads of one process, because the rank of a thread is then
+    /// unknown.
     pub(super) fn has_several_threads(&self) -> bool {
         RANKS.load(Relaxed) == 1 && others() > 1
     }
@@ -34,7 +35,8 @@ impl Drop for RankHere {
     }
 }
 
-/// The number of threads of this process that Hydrant did not start; 0 where the system does not tell.
+/// Returns the number of threads of this process that Hydrant did not start, or 0 if the system
+/// does not tell.
 fn others() -> usize {
     let Ok(tasks) = fs::read_dir("/proc/self/task") else {
         return 0;

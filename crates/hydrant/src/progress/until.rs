@@ -1,4 +1,4 @@
-//! Tasks that wait until something is so that messages, or other threads of the rank, make so.
+//! Tasks that wait for a condition, which messages or other threads of the rank make true.
 
 use std::{
     mem,
@@ -9,12 +9,12 @@ use std::{
 
 use super::Progress;
 
-/// A future that ends when `done` said so, which is asked again whenever something has arrived. For
-/// [tasks of the job's own](super::spawned).
+/// A future that is ready once `done` returns true. `done` is called again whenever something has
+/// arrived. For the [job's own tasks](super::spawned).
 pub(crate) struct Until<F> {
     progress: Arc<Progress>,
     done: F,
-    /// It is counted among the tasks that wait.
+    /// True once this is counted among the tasks that wait.
     counted: bool,
 }
 
@@ -27,20 +27,20 @@ impl Progress {
         }
     }
 
-    /// Something has arrived, or has become so otherwise.
+    /// Wakes the tasks that wait for a condition, because something has arrived or changed.
     #[inline]
     pub(crate) fn wake_hopeful(&self) {
-        if self.has_hopeful.load(SeqCst) {
-            self.wake_each_hopeful();
+        if self.has_condition_waiters.load(SeqCst) {
+            self.wake_each_condition_waiter();
         }
     }
 
     #[cold]
-    fn wake_each_hopeful(&self) {
-        let mut hopeful = self.hopeful.lock();
-        self.has_hopeful.store(false, SeqCst);
-        let woken = mem::take(&mut *hopeful);
-        drop(hopeful);
+    fn wake_each_condition_waiter(&self) {
+        let mut waiters = self.condition_waiters.lock();
+        self.has_condition_waiters.store(false, SeqCst);
+        let woken = mem::take(&mut *waiters);
+        drop(waiters);
         woken.into_iter().for_each(Waker::wake);
     }
 }
@@ -54,11 +54,11 @@ impl<F: FnMut() -> bool + Unpin> Future for Until<F> {
             return Poll::Ready(());
         }
         {
-            let mut hopeful = this.progress.hopeful.lock();
-            hopeful.push(context.waker().clone());
-            this.progress.has_hopeful.store(true, SeqCst);
+            let mut waiters = this.progress.condition_waiters.lock();
+            waiters.push(context.waker().clone());
+            this.progress.has_condition_waiters.store(true, SeqCst);
         }
-        // Or it came to be so before that was said.
+        // The condition may have become true before the waker was registered.
         if (this.done)() {
             return Poll::Ready(());
         }

@@ -1,5 +1,5 @@
-//! Waiting: spin, then yield, then sleep. In virtual time, sleep: nothing happens meanwhile
-//! but what the conduit lets happen.
+//! Waits: spins, then yields, then sleeps. In virtual time a waiter sleeps at once, because nothing
+//! happens until the conduit lets time pass.
 
 use std::{
     hint,
@@ -13,21 +13,21 @@ use hydrant_conduit::{Backoff, Conduit, Rest, Sleeper, Standing};
 use super::{Backlog, Progress, arrivals::Arrivals};
 use crate::{Error, Rank, Result, counters::Count};
 
-/// Whose end ends the wait.
+/// The ranks whose end ends the wait.
 #[derive(Clone, Copy)]
 pub(crate) enum On<'a> {
-    /// One rank's.
+    /// One rank.
     Rank(Rank),
-    /// Any of these.
+    /// Any of these ranks.
     Ranks(&'a [Rank]),
-    /// Any of these ranks, or the reason that this function gives.
+    /// Any of these ranks, or the error that this function returns.
     RanksOr(&'a [Rank], &'a (dyn Fn() -> Option<Error> + Sync)),
-    /// Any rank's.
+    /// Any rank.
     Anyone,
-    /// Nobody's: what is waited for happens in any case.
+    /// No rank: the awaited event happens in any case.
     Nobody,
-    /// Nobody's: the end of an operation is told in any case, but this rank may have to be woken to
-    /// do its part.
+    /// No rank: the completion arrives in any case. But this rank may have to be woken to do its
+    /// part.
     Served(Rank),
 }
 
@@ -37,38 +37,38 @@ impl On<'_> {
     }
 }
 
-/// What ends the wait otherwise.
+/// The kind of event that ends the wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum For {
-    /// Something that a message brings.
+    /// A message that arrives here.
     Message,
-    /// A word of own memory that any rank may write by any means.
+    /// A change of a word of own memory that any rank may write by any means.
     Memory,
-    /// A word of own memory whose writer rings for it.
+    /// A change of a word of own memory whose writer notifies this rank.
     Flag,
-    /// Requests being taken by a peer.
+    /// Room at a peer, which has taken requests.
     Room,
 }
 
-/// How long who waits for memory sleeps at a time where nobody is told of a store.
+/// How long a waiter for memory sleeps at a time where stores notify nobody.
 const UNHEARD: Duration = Duration::from_millis(1);
 
-/// Polls in a row, each with a look at what is waited for. No pause between them: a poll takes
-/// long enough, and its time is the delay of a message.
+/// Polls in a row, each followed by a check of the condition. There is no pause between them: a
+/// poll takes long enough, and its time delays a message.
 const POLLS: u32 = 16;
-/// The same in a crowd, where each delays the rank that is waited for.
+/// The same with more ranks than cores, where each poll delays the awaited rank.
 const CROWDED_POLLS: u32 = 2;
-/// Rounds of these between two looks at the clock.
+/// Rounds of such polls between two reads of the clock.
 const ROUNDS: u32 = 4;
-/// Polls after one that left messages to go along with others, if there is nothing that they go along with: who
-/// asked for one thing after the other has sent the next by then.
+/// Further polls while messages wait to be sent along with others. A peer with one request after
+/// the other sends the next within these polls.
 const ALONG: u32 = 32;
 /// Yields before sleeping.
 const YIELDS: u32 = 4;
 const CROWDED_YIELDS: u32 = 16;
 
 impl Progress {
-    /// Delivers what has arrived; how much that was.
+    /// Delivers what has arrived. Returns how many messages and completions that was.
     #[inline]
     pub(crate) fn poll(&self) -> usize {
         self.poll_by(|conduit, arrivals| conduit.poll(arrivals))
@@ -76,7 +76,7 @@ impl Progress {
 
     #[inline]
     fn poll_by(&self, poll: impl Fn(&dyn Conduit, &mut Arrivals<'_>) -> usize) -> usize {
-        let _polls = self.polls();
+        let _scope = self.begin_poll();
         let mut delivered = poll(&**self.conduit, &mut self.arrivals());
         if self.has_backlog_of(Backlog::Along) {
             delivered += self.poll_on(poll);
@@ -87,8 +87,8 @@ impl Progress {
         delivered
     }
 
-    /// Delivers what has arrived while what was delivered was looked after: what that is answered with takes along
-    /// messages whose asker has what it waited for. They leave at the end of the poll in any case.
+    /// Delivers what arrived while the last deliveries were handled. Answers to it carry along
+    /// messages that nobody waits for. Those leave at the end of the poll in any case.
     #[cold]
     fn poll_on(&self, poll: impl Fn(&dyn Conduit, &mut Arrivals<'_>) -> usize) -> usize {
         let mut delivered = 0;
@@ -101,50 +101,50 @@ impl Progress {
         delivered
     }
 
-    /// Delivers all that has arrived, also if another thread is delivering.
+    /// Delivers all that has arrived, and waits for another thread that is delivering.
     pub(crate) fn drain(&self) {
-        let _polls = self.polls();
+        let _scope = self.begin_poll();
         self.conduit.drain(&mut self.arrivals());
         self.wake_hopeful();
     }
 
-    /// As [`poll`](Self::poll), by an application thread that does not wait. It says that it is in
-    /// there: should it lose its core meanwhile, the service thread has no use for that.
+    /// As [`poll`](Self::poll), by an application thread that does not wait. The thread counts as
+    /// inside a call: if it loses its core meanwhile, the service thread does not take over.
     #[inline]
     pub(crate) fn look_round(&self) -> usize {
         self.look_round_by(|conduit, arrivals| conduit.poll(arrivals))
     }
 
-    /// As [`look_round`](Self::look_round), but past requests of one kind, of one peer or of all, which this thread
-    /// takes itself.
+    /// As [`look_round`](Self::look_round), but skips requests of one kind, from one peer or from
+    /// all. This thread takes these itself.
     pub(super) fn look_round_past(&self, kind: u8, of: Option<Rank>) -> usize {
         self.look_round_by(|conduit, arrivals| conduit.poll_past(kind, of, arrivals))
     }
 
     #[inline]
     fn look_round_by(&self, poll: impl Fn(&dyn Conduit, &mut Arrivals<'_>) -> usize) -> usize {
-        let _inside = self.attention().look_inside();
+        let _inside = self.attention().attend_inside();
         let delivered = self.poll_by(poll);
         self.notice_ended();
         self.advance_errands();
         delivered
     }
 
-    /// Has the operations ended that will not end otherwise, and tasks woken, if a peer has ended since
-    /// that was seen to last.
+    /// If standings have changed since the last call, ends the operations that a lost peer would
+    /// leave open, and wakes tasks.
     #[inline]
     pub(super) fn notice_ended(&self) {
         let changes = self.conduit.changes();
-        if self.noticed.load(Relaxed) != changes {
-            // Fresh news is looked at again until it counts.
+        if self.handled_changes.load(Relaxed) != changes {
+            // Fresh news is checked again until it counts.
             let settles = self.settle_news();
             let again = self.has_fresh_news();
-            self.noticed
+            self.handled_changes
                 .store(if again { u64::MAX } else { changes }, Relaxed);
-            if self.told.swap(changes, Relaxed) == changes && !settles {
+            if self.reported_changes.swap(changes, Relaxed) == changes && !settles {
                 return;
             }
-            self.tell_operations(|operations| operations.look_for_ended(changes));
+            self.tell_operations(|operations| operations.handle_ended_peers(changes));
             let routes = self.routes.iter().filter_map(|route| route.get());
             routes.for_each(|route| route.peers_ended());
             self.wake_watchers();
@@ -152,9 +152,9 @@ impl Progress {
         }
     }
 
-    /// Called before own memory, or the clock, is looked at: in virtual time that takes a moment, in
-    /// which others may change it, and messages are handled, for no service thread does that there.
-    /// A handler only looks.
+    /// Called before own memory or the clock is read. In virtual time, this lets a moment pass in
+    /// which others may change the memory. It also handles messages, because no service thread
+    /// does. In a handler it only lets time pass.
     pub(crate) fn poll_memory(&self) {
         if self.virtual_time {
             match super::may_wait("a look") {
@@ -164,8 +164,8 @@ impl Progress {
         }
     }
 
-    /// Time since the job started. Who asks again while none has passed in virtual time waits for
-    /// it, and [looks](Self::poll_memory) meanwhile.
+    /// Returns the time since the job started. If virtual time has not passed since the last call,
+    /// this [lets it pass](Self::poll_memory).
     pub(crate) fn now(&self) -> Duration {
         let now = self.conduit.now();
         if !self.virtual_time {
@@ -179,13 +179,14 @@ impl Progress {
         self.conduit.now()
     }
 
-    /// Waits until `done`, looking after messages meanwhile. `done` may have effects: once it
-    /// said yes it is not asked again. It does not panic: conduits ask it in the midst of their
-    /// sleep.
+    /// Waits until `done` returns true, and handles messages meanwhile. `done` may have effects:
+    /// once it has returned true, it is not called again. It must not panic, because conduits call
+    /// it within their sleep.
     ///
     /// # Errors
-    /// [`Error::PeerLost`] if a rank that is waited [`On`] ended first, [`Error::JobOver`] if this
-    /// rank left; [`Error::Forked`] in a child, for any `on`: the network does not use a child's memory.
+    /// - [`Error::PeerLost`] if a rank that is waited [`On`] ends first.
+    /// - [`Error::JobOver`] if this rank leaves.
+    /// - [`Error::Forked`] in a child, for any `on`: the network does not use a child's memory.
     #[inline]
     pub(crate) fn wait(&self, on: On<'_>, what: For, mut done: impl FnMut() -> bool) -> Result<()> {
         if done() {
@@ -194,8 +195,8 @@ impl Progress {
         self.wait_long(on, what, None, &mut done).map(drop)
     }
 
-    /// As [`wait`](Self::wait), until so much time has passed, on the job's clock, at most: whether
-    /// `done` said yes.
+    /// As [`wait`](Self::wait), for at most `time` on the job's clock. Returns whether `done`
+    /// returned true.
     pub(crate) fn wait_within(
         &self,
         on: On<'_>,
@@ -206,12 +207,12 @@ impl Progress {
         if done() {
             return Ok(true);
         }
-        // As good as for ever if it is so long.
+        // A time beyond the clock's range means no limit.
         let until = self.conduit.now().checked_add(time);
         self.wait_long(on, what, until, &mut done)
     }
 
-    /// Whether `done` said yes, which it did unless it had to do so `until` then.
+    /// Returns whether `done` returned true. It did, unless the time `until` passed first.
     fn wait_long<F: FnMut() -> bool>(
         &self,
         on: On<'_>,
@@ -219,7 +220,7 @@ impl Progress {
         until: Option<Duration>,
         done: &mut F,
     ) -> Result<bool> {
-        let mut patience = Patience::new(self);
+        let mut rests = RestPolicy::new(self);
         let mut changes = None;
         let deaf = what == For::Memory && !self.conduit.caps().stores_wake;
         let own = self.attention();
@@ -230,7 +231,7 @@ impl Progress {
             own.attend();
             self.advance_errands();
             let mut delivered = 0;
-            for _ in 0..patience.polls() {
+            for _ in 0..rests.polls() {
                 delivered += self.poll();
                 if done() {
                     return Ok(true);
@@ -245,13 +246,14 @@ impl Progress {
                 changes = Some(now);
                 self.notice_ended();
                 if let Some(cause) = self.in_vain(on, what) {
-                    // What was done before the end still counts, also if another thread is just handling it.
+                    // An event before the end still counts, even if another thread is just handling
+                    // it.
                     self.drain();
                     return if done() { Ok(true) } else { Err(cause) };
                 }
             }
             if delivered > 0 {
-                patience.renew();
+                rests.renew();
                 continue;
             }
             if what == For::Memory
@@ -260,7 +262,7 @@ impl Progress {
                 self.drain();
                 return if done() { Ok(true) } else { Err(cause) };
             }
-            match patience.next() {
+            match rests.next() {
                 Rest::Spin => hint::spin_loop(),
                 Rest::Yield => thread::yield_now(),
                 Rest::Sleep => {
@@ -298,17 +300,17 @@ impl Progress {
                     if ended {
                         return Ok(true);
                     }
-                    // Who only looks whether something was stored goes on sleeping.
+                    // A waiter that only checks for stores goes back to sleep.
                     if !deaf {
-                        patience.renew();
+                        rests.renew();
                     }
                 }
             }
         }
     }
 
-    /// Wakes the rank that is waited on: it was attending lately, so the message rang no
-    /// bell, but perhaps it computes by now.
+    /// Wakes the awaited rank. It polled lately, so the message did not notify it, but it may
+    /// compute by now.
     fn nudge(&self, on: On<'_>) {
         if let On::Rank(rank) | On::Served(rank) = on
             && rank != self.rank
@@ -318,12 +320,12 @@ impl Progress {
         }
     }
 
-    /// Whether this rank has left meanwhile, by another thread, and peers do nothing more for it.
+    /// Returns whether another thread made this rank leave, so that peers do nothing more for it.
     fn is_over(&self, on: On<'_>) -> bool {
         !on.is_nobody() && self.is_stopped()
     }
 
-    /// Why what is waited for will not happen.
+    /// Returns the reason why the awaited event will not happen, if there is one.
     pub(crate) fn in_vain(&self, on: On<'_>, what: For) -> Option<Error> {
         if on.is_nobody() {
             return None;
@@ -331,7 +333,7 @@ impl Progress {
         if self.is_stopped() {
             return Some(self.ended());
         }
-        // Peers do nothing more for a rank that they count as lost.
+        // Peers do nothing more for a rank that counts as lost.
         if self.is_lost_itself() {
             return Some(Error::Expelled(self.rank));
         }
@@ -372,15 +374,15 @@ impl Progress {
         Some(cause)
     }
 
-    /// Whether this rank is lost to the others, though it goes on.
+    /// Returns whether this rank counts as lost at the others, though it goes on.
     pub(crate) fn is_lost_itself(&self) -> bool {
         self.conduit.standing(self.rank) == Standing::Lost
     }
 
-    /// A rank that is waited on and will not do what is waited for.
+    /// Returns an awaited rank that will not bring about the awaited event.
     ///
-    /// A rank leaves in good order only once every rank is in the job's last barrier. It has
-    /// stored all that others wait for in their memory, but it answers no messages.
+    /// A rank leaves in good order only once every rank is in the job's last barrier. By then it
+    /// has stored all that others wait for in their memory, but it answers no messages.
     fn lost(&self, on: On<'_>, what: For) -> Option<Rank> {
         let lost = |rank: &Rank| match self.conduit.standing(*rank) {
             _ if *rank == self.rank => false,
@@ -388,14 +390,15 @@ impl Progress {
             Standing::Left => !matches!(what, For::Memory | For::Flag),
             Standing::Lost => true,
         };
-        // Of many, the one lost first: the others may only have given up for its sake.
+        // Of several, the rank lost first is the cause: the others may have ended because of it.
         let first = || self.conduit.first_lost().filter(lost);
         match on {
             On::Rank(rank) => Some(rank).filter(lost),
             On::Ranks(ranks) | On::RanksOr(ranks, _) => first()
                 .filter(|rank| ranks.contains(rank))
                 .or_else(|| ranks.iter().copied().find(lost)),
-            // Who has left does nothing more, but the others may: until all have, and then the job is over.
+            // A rank that has left does nothing more, but the others may. Once all have left, the
+            // job is over.
             On::Anyone => {
                 let is_lost = |rank: &Rank| {
                     *rank != self.rank && self.conduit.standing(*rank) == Standing::Lost
@@ -415,28 +418,28 @@ impl Progress {
     }
 }
 
-/// Decides how to rest.
-struct Patience {
-    /// Rests once the spins are over; in a crowd, from the start.
+/// Decides how a waiter rests between polls.
+struct RestPolicy {
+    /// The rests after the spins; with more ranks than cores, all rests.
     backoff: Backoff,
     crowded: bool,
-    /// Between spins, lets those run that may have to answer.
+    /// True if the waiter yields instead of spinning, so that a thread that must answer can run.
     shares_cores: bool,
     virtual_time: bool,
-    /// How long to spin where there is no crowd.
+    /// How long to spin if the ranks have enough cores.
     spin: Duration,
-    /// Rounds since something came, and since when there have been enough of them to look at the
-    /// clock.
+    /// Rounds since the last arrival, and the time of the first read of the clock after it.
     rounds: u32,
     since: Option<Instant>,
 }
 
-impl Patience {
+impl RestPolicy {
     fn new(progress: &Progress) -> Self {
         Self {
-            backoff: match progress.crowded {
-                true => Backoff::new(0, CROWDED_YIELDS),
-                false => Backoff::new(0, YIELDS),
+            backoff: if progress.crowded {
+                Backoff::new(0, CROWDED_YIELDS)
+            } else {
+                Backoff::new(0, YIELDS)
             },
             crowded: progress.crowded,
             shares_cores: progress.shares_cores,
@@ -447,7 +450,7 @@ impl Patience {
         }
     }
 
-    /// Polls before anything else is thought of.
+    /// Returns the number of polls in a row.
     fn polls(&self) -> u32 {
         let yields = self.shares_cores && self.since.is_some();
         match (self.virtual_time || yields, self.crowded) {
@@ -457,7 +460,7 @@ impl Patience {
         }
     }
 
-    /// Something came, or the thread was woken: begin anew.
+    /// Starts over, because something arrived or the thread was woken.
     fn renew(&mut self) {
         self.backoff.renew();
         self.rounds = 0;
@@ -477,9 +480,10 @@ impl Patience {
         }
         let since = *self.since.get_or_insert_with(Instant::now);
         if since.elapsed() < self.spin {
-            return match self.shares_cores {
-                true => Rest::Yield,
-                false => Rest::Spin,
+            return if self.shares_cores {
+                Rest::Yield
+            } else {
+                Rest::Spin
             };
         }
         self.backoff.rest()

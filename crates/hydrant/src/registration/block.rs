@@ -1,5 +1,5 @@
-//! Symmetric memory: registered at its allocation, if that is the strategy, and given up before
-//! it is freed.
+//! Symmetric memory: registered at its allocation, if the strategy says so, and revoked before it
+//! is freed.
 
 use bytemuck::{Pod, Zeroable};
 use hydrant_pinning::{Run, Strategy, wire::Grant};
@@ -7,11 +7,11 @@ use hydrant_pinning::{Run, Strategy, wire::Grant};
 use super::Registration;
 use crate::{Error, Result};
 
-/// What a rank tells of a registration of its part.
+/// A rank's report of one registration of its part.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-pub(crate) struct Record {
-    /// Registrations of the rank's part in all; none if it failed.
+pub(crate) struct GrantRecord {
+    /// The number of registrations of the rank's part; 0 if it failed.
     of: u64,
     first: u64,
     count: u64,
@@ -19,14 +19,15 @@ pub(crate) struct Record {
 }
 
 impl Registration {
-    /// Registers the own part of an allocation for good and learns of the others', if memory is
-    /// registered at allocation. Collective: `exchange` gives what every rank gave, by rank.
+    /// Registers the own part of an allocation for good and learns the keys of the others, if the
+    /// strategy registers at allocation. Collective: `exchange` gathers a record from every rank,
+    /// in the order of ranks.
     ///
     /// # Errors
     /// [`Error::Registration`] that names the limit, on every rank.
     pub(crate) fn register_block(
         &self,
-        exchange: &mut dyn FnMut(&Record) -> Result<Vec<Record>>,
+        exchange: &mut dyn FnMut(&GrantRecord) -> Result<Vec<GrantRecord>>,
         offset: usize,
         len: usize,
     ) -> Result<()> {
@@ -34,17 +35,17 @@ impl Registration {
             return Ok(());
         }
         let addr = self.segments.of(self.progress.rank)? + offset as u64;
-        // An allocation begins where a bucket does, unless buckets are larger than what segments
-        // are aligned to; then what lies beside it is registered with it.
+        // An allocation begins at a bucket, unless buckets are larger than the alignment of
+        // segments. In that case memory beside it is registered with it.
         if !addr.is_multiple_of(self.geometry.bucket()) {
-            self.begin_to_last(addr, len as u64)?;
+            self.prepare_to_lend(addr, len as u64)?;
         }
         if self.strategy() != Strategy::PinEverything {
             (self.lent).allocate((addr, len as u64));
             return Ok(());
         }
-        // Own operations register nothing of it as long as it is not lent: what is pinned is
-        // pinned for itself, and does not go with its neighbours.
+        // Until the part is lent, own operations register nothing of it. So the pinned extents are
+        // its own, and are not revoked with neighbours.
         let pinned = self.pin(addr, len as u64);
         (self.lent).allocate((addr, len as u64));
         let most = len as u64 / self.geometry.bucket() + 2;
@@ -52,7 +53,7 @@ impl Registration {
         let mut round = 0;
         loop {
             let grant = grants.get(round);
-            let mine = Record {
+            let mine = GrantRecord {
                 of: grants.len() as u64,
                 first: grant.map_or(0, |grant| grant.run.first),
                 count: grant.map_or(0, |grant| grant.run.count),
@@ -86,8 +87,8 @@ impl Registration {
         }
     }
 
-    /// Makes sure that no peer has the own part of an allocation registered, nor this rank; the
-    /// peers that were told of it forget it.
+    /// Revokes the own part of an allocation, so that neither a peer nor this rank has it
+    /// registered. Peers with firehoses on it forget them.
     pub(crate) fn unregister_block(&self, offset: usize, len: usize) -> Result<()> {
         let addr = self.segments.of(self.progress.rank)? + offset as u64;
         (self.lent).free((addr, len as u64));

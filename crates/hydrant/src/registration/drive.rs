@@ -1,4 +1,4 @@
-//! Doing what the engine says.
+//! Drives the engine: carries out its decisions.
 
 #![allow(unsafe_code)] // copies into memory that an operation borrows, and hands pieces of it on
 
@@ -11,7 +11,7 @@ use hydrant_pinning::{
     wire::{Move, PullDestination},
 };
 
-use super::{Registration, outbox::Queued};
+use super::{Registration, outbox::OutboxEntry};
 use crate::{
     Error, Rank,
     counters::Count,
@@ -20,32 +20,33 @@ use crate::{
 
 /// The room above, which moves data.
 pub(crate) trait Carrier: Send + Sync {
-    /// Posts a transfer that the engine wants: its end, if it has ended. Else
-    /// [`Registration::transferred`] is told of that.
+    /// Posts a transfer that the engine decided. Returns its outcome if it has ended. Otherwise
+    /// [`Registration::transferred`] is called later.
     ///
     /// # Safety
-    /// As [`Conduit::post`](hydrant_conduit::Conduit::post), until the end is told.
+    /// As [`Conduit::post`](hydrant_conduit::Conduit::post), until the end of the transfer is
+    /// reported.
     unsafe fn post(&self, piece: &Piece) -> Option<Outcome>;
 
-    /// A put of the engine needs its source no longer.
-    fn left(&self, ticket: Ticket);
+    /// Local completion: a put of the engine no longer needs its source.
+    fn locally_complete(&self, ticket: Ticket);
 
-    /// An operation of the engine has ended.
+    /// Remote completion: an operation of the engine has ended.
     fn ended(&self, ticket: Ticket, outcome: Result<(), hydrant_pinning::Error>);
 }
 
-/// A transfer that the engine wants: one piece of an operation, or of a peer's.
+/// A transfer that the engine decided: one piece of an operation of this rank or of a peer.
 pub(crate) struct Piece {
-    /// Its number at the engine.
+    /// Its number in the engine.
     pub(crate) id: u64,
     pub(crate) access: Access,
 }
 
-/// What the engine said and nobody has done yet. The room for it is used again by the thread's next
-/// step: a miss would allocate it several times.
+/// Decisions of the engine that are still to be carried out. The thread's next step reuses the
+/// memory: otherwise a miss would allocate it several times.
 #[derive(Default)]
 struct Todo {
-    /// In the order decided.
+    /// The actions in the order decided.
     actions: VecDeque<Action>,
     said: Decisions,
 }
@@ -66,13 +67,13 @@ impl Todo {
 }
 
 impl Registration {
-    /// Tells the engine something and does what it says, until it says nothing more. `data` is
-    /// what came with the message that it is told of.
+    /// Calls the engine and carries out its decisions, until none is left. `data`: the bytes that
+    /// follow the message that the engine is told of.
     pub(crate) fn step(&self, data: &[u8], tell: impl FnOnce(&mut Engine, &mut Decisions)) {
         let mut todo = Todo::new();
         let mut landed = 0;
         let mut over = false;
-        self.tell(&mut todo, tell);
+        self.call_engine(&mut todo, tell);
         while let Some(action) = todo.actions.pop_front() {
             use Action::{Done, Pinned, Revoked};
             over |= matches!(action, Done { .. } | Pinned { .. } | Revoked { .. });
@@ -84,9 +85,9 @@ impl Registration {
         }
     }
 
-    /// Tells the engine something. What it says comes first in `todo`; its messages go out in
-    /// the order decided, whichever thread gets to send them.
-    fn tell(&self, todo: &mut Todo, tell: impl FnOnce(&mut Engine, &mut Decisions)) {
+    /// Calls the engine, and appends its actions to `todo`. Its messages are sent in the order
+    /// decided, whichever thread sends them.
+    fn call_engine(&self, todo: &mut Todo, tell: impl FnOnce(&mut Engine, &mut Decisions)) {
         let Todo { actions, said } = todo;
         let (sends, greedy, impossible) = {
             let mut engine = self.engine.lock();
@@ -97,7 +98,7 @@ impl Registration {
             let impossible = engine.impossible();
             let mut outbox = self.outbox.lock();
             drop(engine);
-            // Nothing waits for what is still to be done, which takes as long as it takes.
+            // Messages are held back only if no action is left, because an action may take long.
             let is_last = actions.is_empty() && said.actions.is_empty();
             let mut may_wait =
                 is_last && self.progress.may_send_along() && !said.messages.is_empty();
@@ -109,9 +110,9 @@ impl Registration {
                     last_of,
                     may_wait: this_may,
                 } = sending;
-                outbox.push(to, Queued::Engine(message, data));
+                outbox.push(to, OutboxEntry::Engine(message, data));
                 if let Some(op) = last_of {
-                    outbox.push(to, Queued::Left(op));
+                    outbox.push(to, OutboxEntry::LocallyComplete(op));
                 }
                 may_wait &= this_may;
             }
@@ -122,29 +123,30 @@ impl Registration {
             (sends, outbox.take_greedy(), impossible)
         };
         if let Some(impossible) = impossible {
-            self.met(impossible);
+            self.record_impossible(impossible);
         }
-        // In virtual time a rank begins whatever it likes before it looks.
+        // In virtual time a rank may begin many operations before it polls.
         if let Some(greedy) = greedy
             && !self.progress.virtual_time
         {
             self.progress
-                .malformed(greedy, "it asks and takes no answers");
+                .malformed(greedy, "it keeps asking and takes no answers");
         }
         if sends {
-            // First of all: peers work while this rank registers.
+            // Sent before the actions, so that peers work while this rank registers.
             self.flush();
         }
         actions.extend(said.actions.drain(..));
     }
 
-    /// The engine met an impossible state: it is counted, the first is logged, and the rank lives on.
+    /// Records an impossible state of the engine. It is counted, the first is logged, and the rank
+    /// goes on.
     #[cold]
-    fn met(&self, impossible: Impossible) {
+    fn record_impossible(&self, impossible: Impossible) {
         let count = self.progress.tally.snapshot().impossible;
         self.progress.tally.set(Count::Impossible, impossible.count);
         if count == 0 {
-            tracing::error!(rank = %self.progress.rank, "{impossible}; a step was left undone");
+            tracing::error!(rank = %self.progress.rank, "{impossible}; a step was skipped");
         }
     }
 
@@ -157,14 +159,14 @@ impl Registration {
             } => {
                 let result = self.register(need, preferred);
                 if let Ok(got) = &result {
-                    self.changed_by(self.bytes_of(got.run));
+                    self.record_change(self.bytes_of(got.run));
                 }
                 if self.uses().is_some() {
-                    // In virtual time a helper registers beside the application, which must not find
-                    // it done before it is.
+                    // In virtual time a helper registers beside the application, which must not see
+                    // the registration before it is done.
                     self.progress.conduit().poll_memory();
                 }
-                self.tell(todo, |engine, out| {
+                self.call_engine(todo, |engine, out| {
                     engine.registered(id, result, out);
                 });
             }
@@ -173,8 +175,8 @@ impl Registration {
                 if let Err(cause) = self.progress.conduit().deregister(Key(key)) {
                     tracing::error!(%cause, "memory was not deregistered");
                 }
-                self.changed_by(-self.bytes_of(run));
-                self.tell(todo, |engine, out| engine.deregistered(id, out));
+                self.record_change(-self.bytes_of(run));
+                self.call_engine(todo, |engine, out| engine.deregistered(id, out));
             }
             Action::Transfer {
                 id,
@@ -203,11 +205,11 @@ impl Registration {
                 let piece = Piece { id, access };
                 let posted = self.post(&piece);
                 if let Some(op) = last_of {
-                    self.left(op);
+                    self.report_local_completion(op);
                 }
                 if let Some(outcome) = posted {
                     let outcome = outcome.map_err(|cause| access_failed(peer, &cause));
-                    self.tell(todo, |engine, out| {
+                    self.call_engine(todo, |engine, out| {
                         engine.transferred(id, outcome, out);
                     });
                 }
@@ -216,8 +218,8 @@ impl Registration {
                 let end = *landed + len as usize;
                 if let Some(part) = data.get(*landed..end) {
                     let to = std::ptr::with_exposed_provenance_mut::<u8>(to as usize);
-                    // SAFETY: the destination of a get that is under way, `len` bytes of which
-                    // the engine asked the peer for; nobody else uses it.
+                    // SAFETY: `to` is the destination of a get in flight, valid for `len` bytes that the
+                    // engine asked the peer for. No other access overlaps it, and `part` is no longer.
                     unsafe { to.copy_from_nonoverlapping(part.as_ptr(), part.len()) };
                     *landed = end;
                 }
@@ -236,39 +238,40 @@ impl Registration {
         }
     }
 
-    /// The bytes of a run.
+    /// Returns the bytes of a run.
     fn bytes_of(&self, run: Run) -> i64 {
         i64::try_from(run.count.saturating_mul(self.geometry.bucket())).unwrap_or(i64::MAX)
     }
 
-    /// The last message with data of a put was sent, or the NIC has taken its data along.
-    pub(super) fn left(&self, op: u64) {
+    /// Reports local completion: the last message with data of a put was sent, or its data went
+    /// inline.
+    pub(super) fn report_local_completion(&self, op: u64) {
         if let Some(carrier) = self.carrier() {
-            carrier.left(Self::ticket(op));
+            carrier.locally_complete(Self::ticket(op));
             self.progress.wake_sleepers();
         }
     }
 
-    /// Who carries transfers: it lives as long as this, which it owns.
+    /// Returns the carrier. It exists as long as this, which it owns.
     fn carrier(&self) -> Option<std::sync::Arc<dyn Carrier>> {
         self.carrier.get()?.upgrade()
     }
 
     fn post(&self, piece: &Piece) -> Option<Outcome> {
         match self.carrier() {
-            // SAFETY: 1. The own memory is the buffer of an operation under way, whose caller
-            //            promised so, or is registered and held for a peer.
-            //         2. The remote key is one that the peer gave out.
+            // SAFETY: 1. The own memory is the buffer of an operation in flight, which its caller
+            //            keeps valid, or it is registered and held for a peer.
+            //         2. The peer gave out the remote key.
             Some(carrier) => unsafe { carrier.post(piece) },
             None => Some(Err(hydrant_conduit::Error::PeerLost(piece.access.peer))),
         }
     }
 
-    /// One or two messages of a peer's engine.
+    /// Handles one or two messages of a peer's engine.
     pub(crate) fn messages(&self, delivery: &Delivery<'_>) {
         let (from, leading) = (delivery.from, usize::from(delivery.tag));
         let Some((first, rest)) = delivery.payload.split_at_checked(leading) else {
-            let what = "a message goes along that is longer than both";
+            let what = "the first of two messages is longer than both";
             return self.progress.malformed(from, what);
         };
         if !first.is_empty() {
@@ -277,7 +280,7 @@ impl Registration {
         self.message(from, rest);
     }
 
-    /// A message of a peer's engine.
+    /// Handles a message of a peer's engine.
     fn message(&self, from: Rank, bytes: &[u8]) {
         let (message, data) = match Message::decode(bytes) {
             Ok(decoded) => decoded,
@@ -299,11 +302,11 @@ impl Registration {
                 None => judge(self, from, &message),
                 Some((region, to)) => AccessVerdict::Refused(lent.why_not(from, region, (to, len))),
             };
-            let served = self.served(from, &message, verdict);
-            let freed = self.freed_by(&message);
+            let served = self.use_by_peer(from, &message, verdict);
+            let freed = self.own_memory_freed_by(&message);
             self.step(data, |engine, out| {
-                // Memory that goes is taken off first and then taken back by the engine: either that
-                // is seen here, or the engine takes back what is granted here.
+                // Memory is first withdrawn from the peers and then revoked by the engine. Either
+                // the withdrawal is seen here, or the engine revokes what is granted here.
                 if lent.ends() != judged {
                     unanswered = Some(message);
                     return;
@@ -322,8 +325,9 @@ impl Registration {
         }
     }
 
-    /// The own memory that a peer says in a message that it uses no more, if anybody waits for that.
-    fn freed_by(&self, message: &Message) -> Option<Vec<(u64, u64)>> {
+    /// Returns the own memory that a peer no longer uses according to a message, if a caller waits
+    /// for that.
+    fn own_memory_freed_by(&self, message: &Message) -> Option<Vec<(u64, u64)>> {
         let runs = given_back(message);
         if runs.is_empty() || !self.uses()?.waits_for_freed() {
             return None;
@@ -336,23 +340,24 @@ impl Registration {
         Some(runs.iter().map(place).collect())
     }
 
-    /// A peer ended, in whatever order: what it held is given back.
+    /// Releases what an ended peer held.
     pub(super) fn peer_ended(&self, peer: Rank) {
         self.forget_loans(peer);
-        // Before the engine ends operations with it: their buffers are their callers' again then.
+        // Before the engine ends operations with the peer. From then on their buffers belong to the
+        // callers again.
         self.outbox.lock().forget(peer.0);
         self.step(&[], |engine, out| engine.peer_lost(peer.0, out));
         if let Some(uses) = self.uses() {
             uses.all_freed();
         }
-        // The end of a loan may have waited for this peer alone, in a thread that saw another one
-        // come here and went to sleep.
+        // The end of a loan may have waited for this peer alone, in a thread that saw another
+        // thread come here and went to sleep.
         self.progress.wake_sleepers();
     }
 }
 
-/// Whether a peer may have what a message asks of own memory, and whether it may keep it
-/// registered: memory that it names by its address may come and go unseen.
+/// Judges a request of a peer for own memory: may the peer have it, and may it stay registered?
+/// Transient memory, named by its address, is only copied.
 fn judge(registration: &Registration, peer: Rank, message: &Message) -> AccessVerdict {
     if !is_offered(registration, peer, message) {
         return AccessVerdict::Refused(Refusal::NotLent);
@@ -360,23 +365,23 @@ fn judge(registration: &Registration, peer: Rank, message: &Message) -> AccessVe
     let (lent, geometry) = (&registration.lent, registration.geometry);
     let lasts = |from, len| {
         let run = geometry.span(from, len);
-        run.is_ok_and(|run| lent.lasts_until(geometry, run) == run.end())
+        run.is_ok_and(|run| lent.persistent_until(geometry, run) == run.end())
     };
     let lasts = match message {
-        Message::Move(wanted) => {
-            (wanted.needs.iter()).all(|need| lent.lasts_until(geometry, need.run) == need.run.end())
-        }
+        Message::Move(wanted) => (wanted.needs.iter())
+            .all(|need| lent.persistent_until(geometry, need.run) == need.run.end()),
         Message::Pull { from, to, .. } => lasts(*from, bytes_of(to)),
         Message::Ahead { from, len, .. } => lasts(*from, *len),
         _ => true,
     };
-    match lasts {
-        true => AccessVerdict::Fine,
-        false => AccessVerdict::Copy,
+    if lasts {
+        AccessVerdict::Fine
+    } else {
+        AccessVerdict::Copy
     }
 }
 
-/// The own memory that a peer says in a message that it uses no more.
+/// Returns the own memory that a peer no longer uses according to a message.
 fn given_back(message: &Message) -> &[Run] {
     match message {
         Message::Move(Move { releases: runs, .. })
@@ -386,13 +391,13 @@ fn given_back(message: &Message) -> &[Run] {
     }
 }
 
-/// Bytes of all places together.
+/// Returns the bytes of all destinations together.
 fn bytes_of(places: &[PullDestination]) -> u64 {
     let lens = places.iter().map(|place| place.len);
     lens.fold(0, u64::saturating_add)
 }
 
-/// Whether a peer may have what a message asks of own memory.
+/// Returns whether a peer may have the own memory that a message asks for.
 fn is_offered(registration: &Registration, peer: Rank, message: &Message) -> bool {
     let lent = &registration.lent;
     match message {
@@ -411,11 +416,11 @@ fn is_offered(registration: &Registration, peer: Rank, message: &Message) -> boo
     }
 }
 
-/// What the network said, for the engine.
+/// Converts an error of the network for the engine.
 pub(super) fn access_failed(peer: Rank, cause: &hydrant_conduit::Error) -> hydrant_pinning::Error {
     match cause {
         hydrant_conduit::Error::PeerLost(rank) => hydrant_pinning::Error::PeerLost(rank.0),
-        // Of what was granted, not all was mapped.
+        // Not all of the granted memory was mapped.
         hydrant_conduit::Error::BadAddress { peer, addr, len }
         | hydrant_conduit::Error::OutOfExtent {
             peer,
@@ -435,7 +440,7 @@ pub(super) fn access_failed(peer: Rank, cause: &hydrant_conduit::Error) -> hydra
     }
 }
 
-/// Why an operation of the engine failed, as who waits for it is told. What the network said travels
+/// Converts the error of an engine's operation for its waiter. An error of the network comes out
 /// unchanged.
 pub(crate) fn failed(cause: hydrant_pinning::Error) -> Error {
     use hydrant_pinning::Error as P;
@@ -469,7 +474,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_network_says_of_a_miss_is_what_it_says_of_a_hit() {
+    fn a_network_error_reads_the_same_for_a_miss_and_a_hit() {
         use hydrant_conduit::Error as C;
         let peer = Rank(3);
         for said in [

@@ -1,5 +1,5 @@
-//! Own memory that is registered before it is needed, and given up after it was: what a helper asks of the
-//! engine, under the engine's rules.
+//! Own memory that a helper registers before it is needed and evicts afterwards, under the engine's
+//! rules.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,43 +15,45 @@ use crate::{
     uses::{Stood, Use, UseKind, Uses, site_or_peer},
 };
 
-/// What became of memory that was to be registered ahead.
+/// The outcome of a registration ahead of use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Foreseen {
     Registered,
-    /// There is no room, or it is not there to be registered.
+    /// There is no room, or the memory cannot be registered.
     Refused,
-    /// Another thread is about it; to be [asked for](Registration::is_foreseen) under this number.
-    UnderWay(u64),
+    /// Another thread registers it. [`is_foreseen`](Registration::is_foreseen) tells the outcome by
+    /// this number.
+    InFlight(u64),
 }
 
-/// How many bytes were registered, and from when on.
+/// The registered bytes, and the times of their changes.
 #[derive(Default)]
-pub(super) struct Series(Mutex<Vec<(Duration, u64)>>);
+pub(super) struct RegisteredSeries(Mutex<Vec<(Duration, u64)>>);
 
 impl Registration {
-    /// Has all uses of own memory told from now on. Called once at most, when the job is composed.
+    /// Reports all uses of own memory from now on. Called at most once, when the job is composed.
     pub(crate) fn tell_uses_to(&self, uses: Arc<dyn Uses>) {
         let set = self.uses.set(uses);
-        debug_assert!(set.is_ok(), "uses are told to two");
+        debug_assert!(set.is_ok(), "uses have two receivers");
     }
 
-    /// Who is told of uses, if anybody is.
+    /// Returns the receiver of uses, if there is one.
     #[inline]
     pub(crate) fn uses(&self) -> Option<&dyn Uses> {
         self.uses.get().map(|it| &**it)
     }
 
-    /// How own memory stands that an operation is going to use.
+    /// Returns the state of own memory that an operation is about to use.
     pub(crate) fn stood(&self, addr: u64, len: u64) -> Stood {
-        match self.hot.is_registered(addr, len) {
-            true => Stood::Registered,
-            false => Stood::Absent,
+        if self.hot.is_registered(addr, len) {
+            Stood::Registered
+        } else {
+            Stood::Absent
         }
     }
 
-    /// The use of own memory that a peer's message asks for, if uses are told.
-    pub(super) fn served(
+    /// Returns the use of own memory that a peer's message asks for, if uses are reported.
+    pub(super) fn use_by_peer(
         &self,
         peer: Rank,
         message: &Message,
@@ -62,7 +64,7 @@ impl Registration {
             Message::Move(Move { region, .. }) | Message::Pull { region, .. } => region.0,
             _ => return None,
         };
-        if self.lent.is_quiet(region) {
+        if self.lent.suppresses_uses(region) {
             return None;
         }
         let geometry = self.geometry;
@@ -100,26 +102,26 @@ impl Registration {
         })
     }
 
-    /// Does not tell of uses of a loan, because somebody else does.
+    /// Suppresses reports of uses of a loan, because the caller reports them.
     pub(crate) fn say_nothing_of(&self, key: hydrant_conduit::Key) {
         if self.uses().is_some() {
-            self.lent.quieten(key.0);
+            self.lent.suppress_uses(key.0);
         }
     }
 
     /// Registers own memory that is expected to be needed soon.
     pub(crate) fn foresee(&self, addr: u64, len: u64) -> Foreseen {
         let judged = self.lent.ends();
-        let lasts = |run: Run| self.lent.lasts_until(self.geometry, run) == run.end();
-        // Memory that may go unseen is not kept registered beyond its use.
-        if !self.geometry.span(addr, len).is_ok_and(lasts) {
+        let is_persistent = |run: Run| self.lent.persistent_until(self.geometry, run) == run.end();
+        // Transient memory is not kept registered beyond its use.
+        if !self.geometry.span(addr, len).is_ok_and(is_persistent) {
             return Foreseen::Refused;
         }
         let id = self.name();
         let mut begun = false;
         self.step(&[], |engine, out| {
-            // As with what peers ask for: memory that goes is taken off first and then taken back by the
-            // engine, so that either is seen.
+            // As for requests of peers: memory is first withdrawn and then revoked by the engine,
+            // so one of the two is seen.
             if self.lent.ends() == judged {
                 begun = engine.foresee(id, addr, len, out).is_ok();
             }
@@ -130,17 +132,18 @@ impl Registration {
         match self.is_foreseen(id) {
             Some(true) => Foreseen::Registered,
             Some(false) => Foreseen::Refused,
-            None => Foreseen::UnderWay(id),
+            None => Foreseen::InFlight(id),
         }
     }
 
-    /// Whether what was under way has been registered by now; said once.
+    /// Takes the outcome of a registration in flight, once it is known: `true` if the memory was
+    /// registered.
     pub(crate) fn is_foreseen(&self, id: u64) -> Option<bool> {
         self.pinned.lock().remove(&id).map(|it| it.is_ok())
     }
 
-    /// Gives up what is registered of own memory, unless it is in use.
-    pub(crate) fn give_up(&self, addr: u64, len: u64) -> GivenUp {
+    /// Evicts the registrations of own memory that are not in use.
+    pub(crate) fn evict(&self, addr: u64, len: u64) -> GivenUp {
         let mut outcome = GivenUp::Nothing;
         self.step(&[], |engine, out| {
             outcome = engine.give_up(addr, len, out).unwrap_or(GivenUp::Nothing);
@@ -148,48 +151,49 @@ impl Registration {
         outcome
     }
 
-    /// Has a page be registered by itself that two buffers share, or no longer.
+    /// Sets whether a page that two buffers share is registered by itself.
     pub(crate) fn set_apart(&self, page: u64, is_apart: bool) {
-        // An address beyond all pages is nobody's.
+        // An address beyond all pages belongs to no buffer.
         let _ = self.engine.lock().set_apart(page, is_apart);
     }
 
-    /// Gives up a page that is [apart](Self::set_apart), unless it is in use.
-    pub(crate) fn give_up_apart(&self, page: u64) {
+    /// Evicts a page that is [apart](Self::set_apart), unless it is in use.
+    pub(crate) fn evict_apart(&self, page: u64) {
         self.step(&[], |engine, out| {
             // As above.
             let _ = engine.give_up_apart(page, out);
         });
     }
 
-    /// Has own memory be given up for operations when more than so many bytes are registered.
+    /// Sets the registered bytes above which operations evict own memory.
     pub(crate) fn keep_within(&self, bytes: u64) {
         self.engine.lock().keep_within(bytes);
     }
 
-    /// What was given up for that since this was last asked.
+    /// Takes the list of what was evicted for that since the last call.
     pub(crate) fn take_crowded_out(&self) -> CrowdedOut {
         self.engine.lock().take_crowded_out()
     }
 
-    /// Moves firehoses to memory of a peer that is expected to be needed soon. `whole`: the key of what it is part of.
-    pub(crate) fn attach(&self, peer: Rank, whole: u64, place: (u64, u64)) -> Attached {
+    /// Moves firehoses to memory of a peer that is expected to be needed soon. `key`: the key of
+    /// the region that holds it.
+    pub(crate) fn attach(&self, peer: Rank, key: u64, place: (u64, u64)) -> Attached {
         let mut attached = Attached::No;
         self.step(&[], |engine, out| {
-            let there = (peer.0, Region(whole));
-            // What is granted for writes may be read.
+            let there = (peer.0, Region(key));
+            // A grant for writes also allows reads.
             let outcome = engine.attach(there, place, Direction::Put, out);
             attached = outcome.unwrap_or(Attached::No);
         });
         attached
     }
 
-    /// How the firehoses on memory of a peer stand.
+    /// Returns the state of the firehoses on memory of a peer.
     pub(crate) fn attached(&self, peer: Rank, place: (u64, u64)) -> Attached {
         (self.engine.lock()).attached(peer.0, place, Direction::Put)
     }
 
-    /// Gives the firehoses on memory of a peer back, those in use when they are not any more.
+    /// Releases the firehoses on memory of a peer. Those in use are released after their use.
     pub(crate) fn detach(&self, peer: Rank, place: (u64, u64)) -> Detached {
         let mut outcome = Detached::Nothing;
         self.step(&[], |engine, out| {
@@ -198,29 +202,30 @@ impl Registration {
         outcome
     }
 
-    /// The bounds of what is registered together with own memory, if all of that is.
+    /// Returns the bounds of the extents that hold own memory, if all of it is registered.
     pub(crate) fn registered_with(&self, addr: u64, len: u64) -> Option<(u64, u64)> {
         self.engine.lock().registered_with(addr, len)
     }
 
-    /// Whether own memory is not registered, and not about to be.
+    /// Returns whether own memory is neither registered nor about to be.
     pub(crate) fn is_gone(&self, addr: u64, len: u64) -> bool {
         self.engine.lock().is_gone(addr, len)
     }
 
-    /// Notes from now on how many bytes are registered.
+    /// Starts to record the registered bytes over time.
     pub(crate) fn keep_series(&self) {
-        let _ = self.series.set(Series::default());
+        let _ = self.series.set(RegisteredSeries::default());
     }
 
-    /// How many bytes were registered so far, and from when on; empty if that was not kept.
+    /// Returns the registered bytes so far, each with the time of the change. The list is empty if
+    /// they were not recorded.
     pub(crate) fn series(&self) -> Vec<(Duration, u64)> {
         let series = self.series.get();
         series.map_or_else(Vec::new, |it| it.0.lock().clone())
     }
 
-    /// So many bytes more are registered, or less.
-    pub(super) fn changed_by(&self, bytes: i64) {
+    /// Records a change of the registered bytes.
+    pub(super) fn record_change(&self, bytes: i64) {
         if let Some(series) = self.series.get() {
             let now = self.progress.conduit().now();
             let mut points = series.0.lock();

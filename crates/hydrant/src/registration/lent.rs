@@ -1,6 +1,6 @@
-//! Own memory that peers may name: the segment, and exposed buffers. What a peer names is judged
-//! by the [`Region`] that it means, never by the address alone: the next buffer at an address is
-//! another region.
+//! Own memory that peers may name: the segment and exposed buffers. A request is judged by the
+//! [`Region`] that it means, never by the address alone: the next buffer at an address is another
+//! region.
 
 use std::sync::atomic::{
     AtomicU64,
@@ -12,73 +12,74 @@ use hydrant_pinning::{Geometry, Refusal, Region, Run};
 use parking_lot::{RwLock, RwLockReadGuard};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{lasting::Lasting, loan::Lease};
+use super::{loan::Lease, persistent::PersistentRanges};
 use crate::segment::SYSTEM;
 
-/// Where memory lies, and its bytes.
-pub(super) type Place = (u64, u64);
+/// A range of memory: its address and its bytes.
+pub(super) type AddressRange = (u64, u64);
 
-/// All addresses that there are.
-const EVERYTHING: Place = (0, 1 << (hydrant_pinning::BUCKET_BITS + 12));
+/// The range of all addresses.
+const EVERYTHING: AddressRange = (0, 1 << (hydrant_pinning::BUCKET_BITS + 12));
 
-/// What peers may name here.
-pub(super) struct Lent {
+/// The memory that peers may name here.
+pub(super) struct LentMemory {
     rank: Rank,
-    segment: Place,
-    /// Whether peers may name any address.
+    segment: AddressRange,
+    /// True if peers may name any address.
     anywhere: bool,
-    /// Whether registrations follow what is mapped: then all memory may stay registered.
+    /// True if registrations follow the mapping. Then all memory may stay registered.
     follows: bool,
-    state: RwLock<State>,
-    /// How often memory has gone that peers might reach; counted before the engine takes it back.
+    state: RwLock<LentState>,
+    /// The number of times that memory was withdrawn from peers; counted before the engine revokes
+    /// it.
     ends: AtomicU64,
 }
 
 #[derive(Default)]
-struct State {
-    /// What goes only after it was taken back: allocated parts of the segment, exposed buffers, and
-    /// what is lent to whoever names addresses.
-    lasting: Lasting,
-    /// Exposed buffers, by key.
-    exposed: FxHashMap<u64, Loan>,
-    /// What is lent to whoever names addresses, by key. It may share bytes with anything.
-    steady: FxHashMap<u64, Place>,
+struct LentState {
+    /// The persistent memory: allocated parts of the segment, exposed buffers, and memory lent by
+    /// its address.
+    persistent: PersistentRanges,
+    /// Exposed buffers by key.
+    exposed: FxHashMap<u64, ExposedBuffer>,
+    /// Memory lent by its address, by key. It may overlap anything.
+    steady: FxHashMap<u64, AddressRange>,
     /// Loans that end, by key.
-    ending: FxHashMap<u64, Ending>,
-    /// Loans whose uses are told by somebody else, by key.
-    quiet: FxHashSet<u64>,
-    /// The last key that was given out: none is given twice.
+    ending: FxHashMap<u64, EndingLoan>,
+    /// Keys of loans whose uses are reported by other code.
+    unreported: FxHashSet<u64>,
+    /// The last key that was given out. Keys are never reused.
     last: u64,
 }
 
 /// An exposed buffer.
-struct Loan {
+struct ExposedBuffer {
     lease: Lease,
-    /// Peers that know where it lies.
+    /// Peers that know the address.
     informed: FxHashSet<Rank>,
 }
 
-/// Who may still be using a loan that ends.
-struct Ending {
+/// The users of a loan that ends.
+struct EndingLoan {
     own: bool,
     informed: FxHashSet<Rank>,
 }
 
-/// What is to be done about a loan that ends.
-pub(super) struct Ended {
-    /// The last that finds it: to be [let go](super::Registration::let_go).
+/// The remaining work for a loan that ends.
+pub(super) struct EndedLoan {
+    /// The last lease of the table, to be [released](super::Registration::let_go).
     pub(super) lease: Lease,
-    /// Peers to be informed.
+    /// Peers that must be told of the end.
     pub(super) informed: Vec<Rank>,
 }
 
-impl State {
-    /// Takes a user off a loan that ends.
-    fn settle(&mut self, key: u64, settle: impl FnOnce(&mut Ending) -> bool) -> bool {
+impl LentState {
+    /// Removes a user from a loan that ends.
+    fn remove_user(&mut self, key: u64, remove: impl FnOnce(&mut EndingLoan) -> bool) -> bool {
         let Some(ending) = self.ending.get_mut(&key) else {
             return false;
         };
-        let known = settle(ending);
+        let known = remove(ending);
         if !ending.own && ending.informed.is_empty() {
             self.ending.remove(&key);
         }
@@ -86,8 +87,8 @@ impl State {
     }
 }
 
-impl Lent {
-    pub(super) fn new(rank: Rank, segment: Place, anywhere: bool, follows: bool) -> Self {
+impl LentMemory {
+    pub(super) fn new(rank: Rank, segment: AddressRange, anywhere: bool, follows: bool) -> Self {
         let lent = Self {
             rank,
             segment,
@@ -96,90 +97,90 @@ impl Lent {
             state: RwLock::default(),
             ends: AtomicU64::new(0),
         };
-        // Hydrant's own part is there as long as the job.
+        // Hydrant's own part stays as long as the job.
         lent.allocate((segment.0, (SYSTEM as u64).min(segment.1)));
         lent
     }
 
-    fn state(&self) -> RwLockReadGuard<'_, State> {
+    fn state(&self) -> RwLockReadGuard<'_, LentState> {
         self.state.read()
     }
 
-    /// How often memory that peers might reach has gone. A verdict is good as long as that stays the
-    /// same.
+    /// Returns how often memory was withdrawn from peers. A verdict is valid as long as this count
+    /// stays the same.
     pub(super) fn ends(&self) -> u64 {
         self.ends.load(Acquire)
     }
 
-    fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+    fn change<R>(&self, change: impl FnOnce(&mut LentState) -> R) -> R {
         change(&mut self.state.write())
     }
 
-    /// A change after which peers reach less.
-    fn withdraw<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+    /// Makes a change after which peers reach less memory.
+    fn withdraw<R>(&self, change: impl FnOnce(&mut LentState) -> R) -> R {
         let result = self.change(change);
         self.ends.fetch_add(1, Release);
         result
     }
 
-    /// A part of the segment is in use.
-    pub(super) fn allocate(&self, place: Place) {
-        self.change(|state| state.lasting.add(place));
+    /// Adds an allocated part of the segment.
+    pub(super) fn allocate(&self, place: AddressRange) {
+        self.change(|state| state.persistent.add(place));
     }
 
-    /// A part of the segment goes.
-    pub(super) fn free(&self, place: Place) {
-        self.withdraw(|state| state.lasting.remove(place));
+    /// Removes an allocated part of the segment.
+    pub(super) fn free(&self, place: AddressRange) {
+        self.withdraw(|state| state.persistent.remove(place));
     }
 
-    /// Lends a buffer to peers: its key.
-    pub(super) fn lend(&self, place: Place) -> u64 {
+    /// Lends a buffer to peers. Returns its key.
+    pub(super) fn lend(&self, place: AddressRange) -> u64 {
         self.change(|state| {
             state.last += 1;
             let key = state.last;
             let lease = Lease::new(self.rank, key, place);
             let informed = FxHashSet::default();
-            state.exposed.insert(key, Loan { lease, informed });
-            state.lasting.add(place);
+            state.exposed.insert(key, ExposedBuffer { lease, informed });
+            state.persistent.add(place);
             key
         })
     }
 
-    /// Somebody else tells of the uses of a loan, as long as that lasts.
-    pub(super) fn quieten(&self, key: u64) {
+    /// Suppresses reports of uses of a loan, as long as the loan lasts.
+    pub(super) fn suppress_uses(&self, key: u64) {
         self.change(|state| {
             if state.exposed.contains_key(&key) {
-                state.quiet.insert(key);
+                state.unreported.insert(key);
             }
         });
     }
 
-    /// Whether somebody else tells of the uses of a loan.
-    pub(super) fn is_quiet(&self, key: u64) -> bool {
-        self.state().quiet.contains(&key)
+    /// Returns whether reports of uses of a loan are suppressed.
+    pub(super) fn suppresses_uses(&self, key: u64) -> bool {
+        self.state().unreported.contains(&key)
     }
 
-    /// Lends memory to peers that name it by its address: its key.
-    pub(super) fn lend_steady(&self, place: Place) -> u64 {
+    /// Lends memory to peers that name it by its address. Returns its key.
+    pub(super) fn lend_steady(&self, place: AddressRange) -> u64 {
         self.change(|state| {
             state.last += 1;
             state.steady.insert(state.last, place);
-            state.lasting.add(place);
+            state.persistent.add(place);
             state.last
         })
     }
 
-    /// What [`lend_steady`](Self::lend_steady) lent ends: where it lies.
-    pub(super) fn end_steady(&self, key: u64) -> Option<Place> {
+    /// Ends a loan of [`lend_steady`](Self::lend_steady). Returns its range.
+    pub(super) fn end_steady(&self, key: u64) -> Option<AddressRange> {
         self.withdraw(|state| {
             let place = state.steady.remove(&key)?;
-            state.lasting.remove(place);
+            state.persistent.remove(place);
             Some(place)
         })
     }
 
-    /// Where a buffer lies, for a peer that asks; it is told when that ends.
-    pub(super) fn tell(&self, to: Rank, key: u64) -> Option<Place> {
+    /// Returns the range of a buffer for a peer that asks. The peer is told when the loan ends.
+    pub(super) fn inform(&self, to: Rank, key: u64) -> Option<AddressRange> {
         self.change(|state| {
             let loan = state.exposed.get_mut(&key)?;
             loan.informed.insert(to);
@@ -187,28 +188,28 @@ impl Lent {
         })
     }
 
-    /// Holds an own loan.
+    /// Takes a lease on an own loan.
     pub(super) fn lease(&self, key: u64) -> Option<Lease> {
         let state = self.state();
         state.exposed.get(&key).map(|loan| loan.lease.clone())
     }
 
-    /// A loan ends: nobody finds it any more. It is [over](Self::is_over) when nobody uses it.
-    /// `present` says who is there to be asked.
-    pub(super) fn end(&self, key: u64, present: impl Fn(Rank) -> bool) -> Option<Ended> {
+    /// Ends a loan. New lookups fail, and the loan [is over](Self::is_over) once its users have
+    /// ended. `present` tells which peers can still answer.
+    pub(super) fn end(&self, key: u64, present: impl Fn(Rank) -> bool) -> Option<EndedLoan> {
         self.withdraw(|state| {
-            let Loan { lease, informed } = state.exposed.remove(&key)?;
-            state.quiet.remove(&key);
-            state.lasting.remove(lease.place());
+            let ExposedBuffer { lease, informed } = state.exposed.remove(&key)?;
+            state.unreported.remove(&key);
+            state.persistent.remove(lease.place());
             let informed: FxHashSet<Rank> =
                 informed.into_iter().filter(|rank| present(*rank)).collect();
-            let ended = Ended {
+            let ended = EndedLoan {
                 lease,
                 informed: informed.iter().copied().collect(),
             };
             state.ending.insert(
                 key,
-                Ending {
+                EndingLoan {
                     own: true,
                     informed,
                 },
@@ -217,12 +218,12 @@ impl Lent {
         })
     }
 
-    /// Nobody here uses a loan any more that ends.
+    /// Notes that the last lease of this rank on a loan that ends is gone.
     pub(super) fn let_go_here(&self, key: u64) {
-        self.change(|state| state.settle(key, |ending| std::mem::take(&mut ending.own)));
+        self.change(|state| state.remove_user(key, |ending| std::mem::take(&mut ending.own)));
     }
 
-    /// A peer says that it uses a loan no more, before that ends.
+    /// Notes that a peer no longer uses a loan that has not ended.
     pub(super) fn forgotten_by(&self, peer: Rank, key: u64) {
         self.change(|state| {
             if let Some(loan) = state.exposed.get_mut(&key) {
@@ -231,54 +232,56 @@ impl Lent {
         });
     }
 
-    /// A peer says that it uses a loan no more; `false` if nobody had asked.
+    /// Notes that a peer no longer uses a loan that ends. Returns `false` if the peer had not been
+    /// asked.
     pub(super) fn let_go_by(&self, peer: Rank, key: u64) -> bool {
-        self.change(|state| state.settle(key, |ending| ending.informed.remove(&peer)))
+        self.change(|state| state.remove_user(key, |ending| ending.informed.remove(&peer)))
     }
 
-    /// A peer has ended: it uses nothing any more.
-    pub(super) fn without(&self, peer: Rank) {
+    /// Removes a peer that has ended from all loans.
+    pub(super) fn remove_peer(&self, peer: Rank) {
         self.change(|state| {
             for loan in state.exposed.values_mut() {
                 loan.informed.remove(&peer);
             }
             let ending: Vec<u64> = state.ending.keys().copied().collect();
             for key in ending {
-                state.settle(key, |ending| ending.informed.remove(&peer));
+                state.remove_user(key, |ending| ending.informed.remove(&peer));
             }
         });
     }
 
-    /// Whether nobody uses a loan any more that ended.
+    /// Returns whether no user is left of a loan that was ended.
     pub(super) fn is_over(&self, key: u64) -> bool {
         !self.state().ending.contains_key(&key)
     }
 
-    /// Whether own bytes go only after they were taken back: those of the segment do, for
-    /// whoever has a buffer there has it of what is allocated.
-    pub(super) fn lasts(&self, addr: u64, len: u64) -> bool {
+    /// Returns whether own bytes are persistent. All bytes of the segment count, because a buffer
+    /// in the segment lies in an allocated part.
+    pub(super) fn is_persistent(&self, addr: u64, len: u64) -> bool {
         self.follows || is_within(self.segment, addr, len)
     }
 
-    /// The first bucket of a run of which no byte goes only after it was taken back; its end, if
-    /// there is none. Where a bucket is a page, one such byte keeps all of it where it is.
-    pub(super) fn lasts_until(&self, geometry: Geometry, run: Run) -> u64 {
-        match self.follows {
-            true => run.end(),
-            false => self.known_until(geometry, run),
+    /// Returns the first bucket of a run without persistent bytes, or the end of the run. If a
+    /// bucket is a page, one persistent byte keeps the whole bucket mapped.
+    pub(super) fn persistent_until(&self, geometry: Geometry, run: Run) -> u64 {
+        if self.follows {
+            run.end()
+        } else {
+            self.known_until(geometry, run)
         }
     }
 
-    /// The first bucket of a run of which no byte is of the segment's allocations or of an exposed
-    /// buffer; its end, if there is none. What is registered ahead of need goes no further. What
-    /// lies behind a buffer of the program's may be anything: if it counted, a simulated job's
-    /// time would depend on what happens to be mapped there.
+    /// Returns the first bucket of a run without bytes of allocations or exposed buffers, or the
+    /// end of the run. Registration ahead of need stops there. Memory behind a buffer of the
+    /// program may be anything: otherwise the time of a simulated job would depend on what happens
+    /// to be mapped there.
     pub(super) fn known_until(&self, geometry: Geometry, run: Run) -> u64 {
         let state = self.state();
         let mut bucket = run.first;
         while bucket < run.end() {
             let (start, next) = (geometry.address_of(bucket), geometry.address_of(bucket + 1));
-            let Some(stop) = state.lasting.reach_beyond(start, next) else {
+            let Some(stop) = state.persistent.reach_beyond(start, next) else {
                 break;
             };
             bucket = (bucket + 1).max(geometry.bucket_of(stop - 1) + 1);
@@ -286,20 +289,20 @@ impl Lent {
         bucket.min(run.end())
     }
 
-    /// Does something with bytes of a region that stay lent meanwhile; `false` if the peer may
+    /// Runs `act` on bytes of a region that stay lent meanwhile. Returns `false` if the peer may
     /// not name them.
     pub(super) fn while_lent(
         &self,
         to: Rank,
         region: Region,
-        (addr, len): Place,
+        (addr, len): AddressRange,
         act: impl FnOnce() -> bool,
     ) -> bool {
         match Key(region.0) {
             Key::SEGMENT => is_within(self.segment, addr, len) && act(),
             Key::ANY => self.anywhere && act(),
             Key(key) => {
-                // The lock is held: a loan that ends waits for it.
+                // The lock is held, so the end of a loan waits.
                 let state = self.state();
                 let place = place_known_to(&state, to, key);
                 place.is_some_and(|place| is_within(place, addr, len)) && act()
@@ -307,21 +310,22 @@ impl Lent {
         }
     }
 
-    /// Whether a peer may name these bytes of a region.
-    pub(super) fn is_lent(&self, to: Rank, region: Region, place: Place) -> bool {
+    /// Returns whether a peer may name these bytes of a region.
+    pub(super) fn is_lent(&self, to: Rank, region: Region, place: AddressRange) -> bool {
         self.while_lent(to, region, place, || true)
     }
 
-    /// Why a peer did not get to bytes that it named.
-    pub(super) fn why_not(&self, to: Rank, region: Region, place: Place) -> Refusal {
-        match self.is_lent(to, region, place) {
-            true => Refusal::NotMapped,
-            false => Refusal::NotLent,
+    /// Returns the reason why a peer could not reach bytes that it named.
+    pub(super) fn why_not(&self, to: Rank, region: Region, place: AddressRange) -> Refusal {
+        if self.is_lent(to, region, place) {
+            Refusal::NotMapped
+        } else {
+            Refusal::NotLent
         }
     }
 
-    /// Whether a peer may have buckets registered: each of them has a part of the region, for
-    /// pages are registered as a whole.
+    /// Returns whether a peer may have buckets registered. Each must hold a part of the region,
+    /// because pages are registered as a whole.
     pub(super) fn covers(&self, to: Rank, region: Region, geometry: Geometry, run: Run) -> bool {
         let place = match Key(region.0) {
             Key::SEGMENT => Some(self.segment),
@@ -333,13 +337,13 @@ impl Lent {
     }
 }
 
-/// Where a buffer lies, if the peer was informed of that.
-fn place_known_to(state: &State, peer: Rank, key: u64) -> Option<Place> {
+/// Returns the range of a buffer, if the peer was told of it.
+fn place_known_to(state: &LentState, peer: Rank, key: u64) -> Option<AddressRange> {
     let loan = state.exposed.get(&key)?;
     loan.informed.contains(&peer).then(|| loan.lease.place())
 }
 
-fn is_within((start, size): Place, addr: u64, len: u64) -> bool {
+fn is_within((start, size): AddressRange, addr: u64, len: u64) -> bool {
     addr >= start && len <= size && addr - start <= size - len
 }
 
@@ -348,10 +352,10 @@ mod tests {
     use super::*;
 
     const PEER: Rank = Rank(1);
-    const SEGMENT: Place = (1 << 40, 1 << 30);
+    const SEGMENT: AddressRange = (1 << 40, 1 << 30);
 
-    fn lent() -> Lent {
-        Lent::new(Rank(0), SEGMENT, false, false)
+    fn lent() -> LentMemory {
+        LentMemory::new(Rank(0), SEGMENT, false, false)
     }
 
     fn region(key: u64) -> Region {
@@ -362,7 +366,7 @@ mod tests {
     fn the_next_buffer_at_an_address_is_another() {
         let lent = lent();
         let first = lent.lend((0x5000, 100));
-        assert_eq!(lent.tell(PEER, first), Some((0x5000, 100)));
+        assert_eq!(lent.inform(PEER, first), Some((0x5000, 100)));
         assert!(lent.is_lent(PEER, region(first), (0x5000, 100)));
         assert!(!lent.is_lent(PEER, region(first), (0x5000, 101)));
         let ended = lent.end(first, |_| true).expect("it was lent");
@@ -370,9 +374,9 @@ mod tests {
         let second = lent.lend((0x5000, 100));
         assert_ne!(first, second);
         assert!(!lent.is_lent(PEER, region(first), (0x5000, 100)));
-        // Whoever was not informed of its place names it by chance.
+        // A peer that was not told of the buffer can only guess its key.
         assert!(!lent.is_lent(PEER, region(second), (0x5000, 100)));
-        assert_eq!(lent.tell(PEER, second), Some((0x5000, 100)));
+        assert_eq!(lent.inform(PEER, second), Some((0x5000, 100)));
         assert!(lent.is_lent(PEER, region(second), (0x5000, 100)));
     }
 
@@ -382,15 +386,15 @@ mod tests {
         let key = lent.lend((0x5000, 100));
         let held = lent.lease(key).expect("it is lent");
         for peer in [1, 2, 3] {
-            let _ = lent.tell(Rank(peer), key);
+            let _ = lent.inform(Rank(peer), key);
         }
         let ended = lent.end(key, |rank| rank != Rank(3)).expect("it was lent");
         assert!(ended.lease.end().is_none(), "it is held");
         assert!(lent.lease(key).is_none());
         assert!(lent.let_go_by(Rank(1), key));
-        assert!(!lent.let_go_by(Rank(1), key), "it said so before");
+        assert!(!lent.let_go_by(Rank(1), key), "it was removed before");
         assert!(!lent.is_over(key));
-        lent.without(Rank(2));
+        lent.remove_peer(Rank(2));
         assert!(!lent.is_over(key));
         let (owner, ended) = held.end().expect("the last");
         assert_eq!((owner, ended), (Rank(0), key));
@@ -400,11 +404,11 @@ mod tests {
     }
 
     #[test]
-    fn who_has_forgotten_a_loan_is_not_asked() {
+    fn a_peer_that_has_forgotten_a_loan_is_not_asked() {
         let lent = lent();
         let key = lent.lend((0x5000, 100));
-        let _ = lent.tell(PEER, key);
-        let _ = lent.tell(Rank(2), key);
+        let _ = lent.inform(PEER, key);
+        let _ = lent.inform(Rank(2), key);
         lent.forgotten_by(PEER, key);
         assert!(!lent.is_lent(PEER, region(key), (0x5000, 100)));
         let ended = lent.end(key, |_| true).expect("it was lent");
@@ -413,34 +417,34 @@ mod tests {
     }
 
     #[test]
-    fn buckets_last_as_far_as_some_of_each_does() {
+    fn a_run_is_persistent_as_long_as_each_bucket_has_persistent_bytes() {
         let lent = lent();
         let geometry = Geometry::new(4096, 4096).expect("a page");
         let run = |first, count| Run { first, count };
         let key = lent.lend((0x5800, 0x1000));
         let _ = lent.lend((0x6900, 0x100));
         let _ = lent.lend((0x7fff, 0x2001));
-        assert_eq!(lent.lasts_until(geometry, run(5, 6)), 10);
-        assert_eq!(lent.lasts_until(geometry, run(4, 6)), 4);
-        assert_eq!(lent.lasts_until(geometry, run(5, 2)), 7);
+        assert_eq!(lent.persistent_until(geometry, run(5, 6)), 10);
+        assert_eq!(lent.persistent_until(geometry, run(4, 6)), 4);
+        assert_eq!(lent.persistent_until(geometry, run(5, 2)), 7);
         let _ = lent.end(key, |_| true);
-        assert_eq!(lent.lasts_until(geometry, run(5, 6)), 5);
-        assert_eq!(lent.lasts_until(geometry, run(6, 6)), 10);
+        assert_eq!(lent.persistent_until(geometry, run(5, 6)), 5);
+        assert_eq!(lent.persistent_until(geometry, run(6, 6)), 10);
         let steady = lent.lend_steady((0x5000, 0x100));
-        assert_eq!(lent.lasts_until(geometry, run(5, 6)), 10);
+        assert_eq!(lent.persistent_until(geometry, run(5, 6)), 10);
         assert_eq!(lent.end_steady(steady), Some((0x5000, 0x100)));
-        assert_eq!(lent.lasts_until(geometry, run(5, 6)), 5);
+        assert_eq!(lent.persistent_until(geometry, run(5, 6)), 5);
     }
 
     #[test]
-    fn buckets_are_registered_for_what_lies_in_them_alone() {
+    fn peers_may_register_only_buckets_that_hold_part_of_the_region() {
         let lent = lent();
         let geometry = Geometry::new(4096, 4096).expect("a page");
         let run = |first, count| Run { first, count };
         let key = lent.lend((0x5800, 0x1000));
         let covers = |region: Region, run| lent.covers(PEER, region, geometry, run);
         assert!(!covers(region(key), run(5, 2)), "the peer was not informed");
-        let _ = lent.tell(PEER, key);
+        let _ = lent.inform(PEER, key);
         assert!(covers(region(key), run(5, 2)));
         assert!(!covers(region(key), run(5, 3)));
         assert!(!covers(region(key), run(4, 2)));

@@ -1,11 +1,12 @@
-//! The limits in force: what the user said, within what the conduit has.
+//! The limits in force: the user's settings within the capabilities of the conduit.
 
 use hydrant_conduit::{Conduit, Registration};
 use hydrant_pinning::{Config, CostModel, Message, Strategy};
 
 use crate::{Error, RegistrationSettings, Result};
 
-/// Of what can be pinned at all, peers may have four in ten, as in the paper (400 MB of 1 GB).
+/// The share of the memory that can be pinned at all that peers may have by default: four tenths,
+/// as in the paper (400 MB of 1 GB).
 const M_SHARE: (u64, u64) = (4, 10);
 
 pub(super) fn config(
@@ -62,8 +63,8 @@ pub(super) fn config(
     })
 }
 
-/// M and MAXVICTIM. Defaults give way to values that were set, to the least that `ranks` ranks need, and to the
-/// amount that can be registered. So no default is refused.
+/// Returns M and MAXVICTIM. Defaults give way to values that were set, to the least that `ranks`
+/// ranks need, and to the amount that can be registered. So no default is refused.
 ///
 /// # Errors
 /// [`Error::Registration`] if too little can be registered for any limits.
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_set_is_never_refused() {
+    fn defaults_are_never_refused() {
         for ranks in [1, 2, 4, 33] {
             for bucket in [PAGE, 16 * PAGE] {
                 for pages in (0..200).chain([1000, 1 << 20]) {
@@ -142,7 +143,7 @@ mod tests {
                             assert!(possible, "{ranks} ranks, {bucket}, {available}");
                         }
                         Err(error) => {
-                            // No division of it is possible.
+                            // No division of the memory is possible.
                             let peers = u64::from(ranks - 1).max(1);
                             assert!(available < (peers + 1) * bucket, "{error}");
                             assert!(error.to_string().contains("ulimit -l"), "{error}");
@@ -154,12 +155,12 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_set_gives_way_to_what_was_set() {
+    fn defaults_give_way_to_values_that_were_set() {
         let available = 1 << 20;
         let of = |m, maxvictim| bytes(&settings(m, maxvictim, PAGE), (available, PAGE), 2).unwrap();
         // The usual defaults.
         assert_eq!(of(Some(400 << 10), None), (400 << 10, 50 << 10));
-        // Less than a bucket would be left, or more than there is.
+        // Less than a bucket would be left, or the value exceeds the available memory.
         assert_eq!(of(Some(16 << 10), None), (16 << 10, PAGE));
         assert_eq!(of(Some(1000 << 10), None), (1000 << 10, 24 << 10));
         assert_eq!(of(None, Some(900 << 10)), (124 << 10, 900 << 10));
@@ -169,7 +170,7 @@ mod tests {
 
     /// A conflict between two values that were set is refused.
     #[test]
-    fn what_was_set_is_left_alone() {
+    fn values_that_were_set_stay() {
         let available = 1 << 20;
         let of = |m, maxvictim| bytes(&settings(m, maxvictim, PAGE), (available, PAGE), 2).unwrap();
         assert_eq!(of(Some(1), Some(2)), (1, 2));

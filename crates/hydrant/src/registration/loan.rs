@@ -1,19 +1,19 @@
-//! Exposed buffers, from both ends: a rank lends one, its peers ask where it lies, and whoever
-//! accesses it holds a [`Lease`] until the access is over. The end of a loan waits for all leases,
-//! here and at the peers that were told, so that it does not matter how an access gets to memory:
-//! by firehoses, by a NIC that pages, by messages or by the own processor.
+//! Exposed buffers, at their owner and at its peers. A rank lends a buffer, peers ask for its
+//! address, and each access holds a [`Lease`] until it ends. The end of a loan waits for all
+//! leases, here and at the peers that know the address. So any route may reach the memory:
+//! firehoses, a paging NIC, messages or the own processor.
 //!
 //! ```text
-//! request  ASK     args key                where does the buffer lie?
-//!          GONE    args key                it goes: say when you use it no more
-//!          LET_GO  args key                it is used no more
-//! reply    ASK     args key, start, bytes  there, or nowhere
+//! request  ASK     args key                what is the address of the buffer?
+//!          GONE    args key                the loan ends: answer when your last access has ended
+//!          LET_GO  args key                my last access has ended
+//! reply    ASK     args key, start, bytes  the address, or `NOWHERE`
 //! ```
 //!
-//! A peer that was told where a buffer lies is told that it goes before the memory is taken back,
-//! and answers when the last of its accesses is over; new ones fail then. A peer that has told the owner before,
-//! by a message of another room, that it uses the buffer no more, [forgets](Registration::forget) it, and is not
-//! asked.
+//! A peer that knows the address of a buffer is told of the end before the memory is taken back.
+//! New accesses fail from then on, and the peer answers when its last access has ended. A peer may
+//! have told the owner before, by a message of another room, that it no longer uses the buffer.
+//! Such a peer [forgets](Registration::forget) the buffer and is not asked.
 
 #![allow(unsafe_code)] // lends memory whose owner says that it stays
 
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use hydrant_conduit::{Delivery, Key, Message, Rank, ReplyPort, Standing};
 use rustc_hash::FxHashMap;
 
-use super::{Registration, lent::Place, outbox::Queued};
+use super::{Registration, lent::AddressRange, outbox::OutboxEntry};
 use crate::{
     Error, Result,
     progress::{For, On, kind},
@@ -32,10 +32,10 @@ const ASK: u16 = 0;
 const GONE: u16 = 1;
 const LET_GO: u16 = 2;
 
-/// Where a buffer lies that does not.
-const NOWHERE: Place = (u64::MAX, u64::MAX);
+/// The range of a buffer that is not lent.
+const NOWHERE: AddressRange = (u64::MAX, u64::MAX);
 
-/// Holds a loan: it does not end before each lease on it was [let go](Registration::let_go).
+/// Keeps a loan from ending until the lease is [released](Registration::let_go).
 #[derive(Clone, Debug)]
 #[must_use = "a loan whose lease is lost never ends"]
 pub(crate) struct Lease(Arc<Terms>);
@@ -44,45 +44,45 @@ pub(crate) struct Lease(Arc<Terms>);
 struct Terms {
     owner: Rank,
     key: u64,
-    place: Place,
+    place: AddressRange,
 }
 
 impl Lease {
-    pub(super) fn new(owner: Rank, key: u64, place: Place) -> Self {
+    pub(super) fn new(owner: Rank, key: u64, place: AddressRange) -> Self {
         Self(Arc::new(Terms { owner, key, place }))
     }
 
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> AddressRange {
         self.0.place
     }
 
-    /// Whether nobody else holds it.
+    /// Returns whether this is the only lease of the loan here.
     fn is_only(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
 
-    /// Gives the lease up. Of the last one, whose loan it was: that is not found any more then,
-    /// for the table that finds it has a lease of its own.
+    /// Drops the lease. Returns the owner and the key if it was the last. No lookup finds the loan
+    /// by then, because the table has a lease of its own.
     pub(super) fn end(self) -> Option<(Rank, u64)> {
         Arc::into_inner(self.0).map(|terms| (terms.owner, terms.key))
     }
 }
 
-/// Exposed buffers of peers, as far as this rank knows of them.
+/// The exposed buffers of peers that this rank knows.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct KnownLoans {
     /// By owner and key.
     leases: FxHashMap<(Rank, u64), Lease>,
-    /// Questions that were not answered yet, and whether the buffer has gone since: its answer
-    /// may be on its way.
+    /// Questions without an answer yet. The value is true if the loan has ended meanwhile, because
+    /// the answer may still be in flight.
     asked: FxHashMap<(Rank, u64), bool>,
     /// The highest key of each owner's buffers that was [forgotten](Self::forget). Keys only grow.
     forgotten: FxHashMap<Rank, u64>,
 }
 
-impl Known {
-    /// Whether there is a question to be sent: nobody knows yet, nor asked before. So a buffer of
-    /// which a lease is known is not asked for, and no answer about it comes after it went.
+impl KnownLoans {
+    /// Notes a question. Returns whether it is to be sent: the buffer is unknown and not asked for.
+    /// So a known buffer is never asked for, and no answer arrives after its end.
     fn ask(&mut self, name: (Rank, u64)) -> bool {
         let new = !self.asked.contains_key(&name) && !self.leases.contains_key(&name);
         if new {
@@ -91,8 +91,8 @@ impl Known {
         new
     }
 
-    /// An answer; `false` if nobody asked.
-    fn answered(&mut self, name: (Rank, u64), place: Place) -> bool {
+    /// Takes an answer. Returns `false` if there was no question.
+    fn answered(&mut self, name: (Rank, u64), place: AddressRange) -> bool {
         match self.asked.remove(&name) {
             None => false,
             Some(gone) => {
@@ -105,11 +105,12 @@ impl Known {
         }
     }
 
-    /// A buffer goes: the lease by which it was found, if it was.
+    /// Removes a buffer whose loan ends. Returns the lease of the table, if there was one.
     ///
     /// # Errors
-    /// This rank never asked for it, or was told so before and has forgotten none that is as young.
-    fn gone(&mut self, name: (Rank, u64)) -> Result<Option<Lease>, ()> {
+    /// If this rank never asked for the buffer, or was told before and has forgotten none with a
+    /// key as high.
+    fn end_loan(&mut self, name: (Rank, u64)) -> Result<Option<Lease>, ()> {
         if let Some(lease) = self.leases.remove(&name) {
             return Ok(Some(lease));
         }
@@ -118,7 +119,7 @@ impl Known {
                 *gone = true;
                 Ok(None)
             }
-            // Its owner ended the loan before it heard that.
+            // The owner ended the loan before it heard that this rank forgot it.
             None if self
                 .forgotten
                 .get(&name.0)
@@ -130,12 +131,13 @@ impl Known {
         }
     }
 
-    /// Nothing is known of a buffer any more, unless an access to it is under way: whether that is so.
+    /// Forgets a buffer, unless an access to it is in flight. Returns whether the buffer is unknown
+    /// now.
     fn forget(&mut self, name: (Rank, u64)) -> bool {
         match self.leases.get(&name) {
             Some(lease) if !lease.is_only() => false,
             None => true,
-            // Its owner hears of that by other means.
+            // The owner hears of that by another message.
             Some(_) => {
                 self.leases.remove(&name);
                 let last = self.forgotten.entry(name.0).or_default();
@@ -145,8 +147,8 @@ impl Known {
         }
     }
 
-    /// A peer has ended.
-    fn without(&mut self, peer: Rank) {
+    /// Removes the buffers of a peer that has ended.
+    fn remove_peer(&mut self, peer: Rank) {
         self.leases.retain(|(owner, _), _| *owner != peer);
         self.asked.retain(|(owner, _), _| *owner != peer);
         self.forgotten.remove(&peer);
@@ -154,7 +156,7 @@ impl Known {
 }
 
 impl Registration {
-    /// Lends a buffer to peers: the key by which they name it.
+    /// Lends a buffer to peers. Returns the key by which they name it.
     ///
     /// # Safety
     /// Until [`unlend`](Self::unlend) returns `true`:
@@ -164,58 +166,62 @@ impl Registration {
     /// # Errors
     /// The conduit's.
     pub(crate) unsafe fn lend(&self, addr: *mut u8, len: usize) -> Result<Key> {
-        self.begin_to_last(addr.expose_provenance() as u64, len as u64)?;
-        // SAFETY: handed on.
+        self.prepare_to_lend(addr.expose_provenance() as u64, len as u64)?;
+        // SAFETY: 1. and 2. the caller's conditions 1 and 2.
         Ok(unsafe { self.lend_at_once(addr, len) })
     }
 
-    /// As [`lend`](Self::lend), of memory that [is ready](Self::make_ready) for that.
+    /// As [`lend`](Self::lend), for memory that [is ready](Self::make_ready) to be lent.
     ///
     /// # Safety
-    /// As there.
+    /// 1. and 2. as [`lend`](Self::lend).
     pub(crate) unsafe fn lend_at_once(&self, addr: *mut u8, len: usize) -> Key {
         Key((self.lent).lend((addr.expose_provenance() as u64, len as u64)))
     }
 
-    /// Begins what is to be done before memory is lent, if anything is: when that is [taken
-    /// back](Self::is_taken_back), the memory is ready.
+    /// Begins the revocation that must come before memory is lent, if there is any to do. The
+    /// memory is ready once the revocation [is done](Self::is_taken_back).
     pub(crate) fn make_ready(&self, addr: u64, len: u64) -> Option<u64> {
-        match self.shares_buckets() {
-            true => self.begin_to_take_back(addr, len),
-            false => None,
+        if self.shares_buckets() {
+            self.begin_to_take_back(addr, len)
+        } else {
+            None
         }
     }
 
-    /// Ends a loan. `true`: nobody touches the buffer any more. `false`: that cannot be known
-    /// here, in a handler, and the buffer must never be freed.
+    /// Ends a loan. Returns `true` if no access to the buffer is left. Returns `false` in a
+    /// handler, which cannot wait for that; the buffer must then never be freed.
     #[must_use = "the buffer may still be in use"]
     pub(crate) fn unlend(&self, key: Key) -> bool {
         let Some((start, len)) = self.begin_to_unlend(key) else {
             return true;
         };
         if crate::progress::may_wait("the end of an exposed buffer").is_err() {
-            tracing::warn!("an exposed buffer was taken back in a handler: it is leaked");
+            tracing::warn!(
+                "the loan of an exposed buffer ended in a handler: the buffer is leaked"
+            );
             return false;
         }
         self.finish_unlending(key, (start, len))
     }
 
-    /// Waits for the end of a loan that has [begun to end](Self::begin_to_unlend), of memory that lies
-    /// there.
-    pub(crate) fn finish_unlending(&self, key: Key, (start, len): Place) -> bool {
+    /// Waits for the end of a loan that has [begun to end](Self::begin_to_unlend), and revokes its
+    /// memory.
+    pub(crate) fn finish_unlending(&self, key: Key, (start, len): AddressRange) -> bool {
         let over = (self.progress).wait(On::Nobody, For::Message, || self.is_unlent(key));
         over.is_ok() && self.take_back(start, len)
     }
 
-    /// Whether nobody uses a buffer any more whose loan was to end.
+    /// Returns whether no access is left to a buffer whose loan was ended.
     pub(crate) fn is_unlent(&self, key: Key) -> bool {
         self.lent.is_over(key.0)
     }
 
-    /// Begins to end a loan: when it [is over](Self::is_unlent) the memory is to be [taken
-    /// back](Self::take_back), which lies there. None if the loan has ended before.
-    pub(crate) fn begin_to_unlend(&self, key: Key) -> Option<Place> {
-        // To a rank that is lost itself nobody answers.
+    /// Begins to end a loan. Returns the range of the buffer, which must be [taken
+    /// back](Self::take_back) once the loan [is over](Self::is_unlent). Returns `None` if the loan
+    /// has ended before.
+    pub(crate) fn begin_to_unlend(&self, key: Key) -> Option<AddressRange> {
+        // Nobody answers a rank that counts as lost.
         let alone = self.progress.is_lost_itself();
         let present = |rank| !alone && self.progress.conduit().standing(rank) == Standing::Present;
         let ended = self.lent.end(key.0, present)?;
@@ -228,17 +234,17 @@ impl Registration {
         Some(place)
     }
 
-    /// Lends memory to peers that name it by its address: it stays registered for them.
+    /// Lends memory to peers that name it by its address. It stays registered for them.
     ///
     /// # Errors
     /// [`Error::InHandler`].
-    pub(crate) fn lend_steady(&self, place: Place) -> Result<Key> {
-        self.begin_to_last(place.0, place.1)?;
+    pub(crate) fn lend_steady(&self, place: AddressRange) -> Result<Key> {
+        self.prepare_to_lend(place.0, place.1)?;
         Ok(Key(self.lent.lend_steady(place)))
     }
 
-    /// Ends what [`lend_steady`](Self::lend_steady) lent; `false` in a handler, where peers cannot
-    /// be waited for.
+    /// Ends a loan of [`lend_steady`](Self::lend_steady). Returns `false` in a handler, which
+    /// cannot wait for peers.
     #[must_use = "the memory may still be registered"]
     pub(crate) fn unlend_steady(&self, key: Key) -> bool {
         match self.lent.end_steady(key.0) {
@@ -249,12 +255,12 @@ impl Registration {
         }
     }
 
-    /// Memory is about to be kept registered. Where a bucket is several pages, some of them may
-    /// have been registered before they were what they are now: that is given up first.
+    /// Prepares memory that is to be kept registered. If a bucket has several pages, some of them
+    /// may have been registered with an earlier mapping, so those registrations are revoked first.
     ///
     /// # Errors
     /// [`Error::InHandler`].
-    pub(super) fn begin_to_last(&self, addr: u64, len: u64) -> Result<()> {
+    pub(super) fn prepare_to_lend(&self, addr: u64, len: u64) -> Result<()> {
         if self.shares_buckets() {
             crate::progress::may_wait("lending a buffer in buckets of several pages")?;
             self.take_back(addr, len);
@@ -262,8 +268,8 @@ impl Registration {
         Ok(())
     }
 
-    /// Takes own memory back from peers: they hold no firehose on it when this returns, and none
-    /// of it is registered.
+    /// Revokes own memory. When this returns, no peer holds a firehose on it, and none of it is
+    /// registered.
     pub(crate) fn take_back(&self, addr: u64, len: u64) -> bool {
         let Some(id) = self.begin_to_take_back(addr, len) else {
             return true;
@@ -272,8 +278,8 @@ impl Registration {
         self.progress.wait(On::Nobody, For::Message, over).is_ok()
     }
 
-    /// Begins to take own memory back, until it [is](Self::is_taken_back). None if nothing is to be
-    /// done.
+    /// Begins to revoke own memory. The revocation is done once it [says so](Self::is_taken_back).
+    /// Returns `None` if there is nothing to revoke.
     pub(crate) fn begin_to_take_back(&self, addr: u64, len: u64) -> Option<u64> {
         let id = self.name();
         let run = match self.geometry.span(addr, len) {
@@ -284,13 +290,13 @@ impl Registration {
         Some(id)
     }
 
-    /// Whether memory was taken back; said once.
+    /// Takes the report that a revocation is done. Returns `true` once.
     pub(crate) fn is_taken_back(&self, id: u64) -> bool {
         self.revoked.lock().remove(&id).is_some()
     }
 
-    /// Where `len` bytes at `offset` of an exposed buffer lie at its owner, for as long as the
-    /// lease is held.
+    /// Returns the address of `len` bytes at `offset` of an exposed buffer, which holds as long as
+    /// the lease is held.
     ///
     /// # Errors
     /// [`Error::Revoked`], [`Error::Conduit`] with the extent's bounds, [`Error::PeerLost`].
@@ -341,13 +347,13 @@ impl Registration {
         lease.ok_or_else(|| self.why_unknown(rank))
     }
 
-    /// Whether the owner of a peer's buffer waits until its leases are let go.
+    /// Returns whether the owner of a peer's buffer waits for the release of its leases.
     pub(crate) fn is_over(&self, lease: &Lease) -> bool {
         let Terms { owner, key, .. } = *lease.0;
         owner != self.progress.rank && !self.known().leases.contains_key(&(owner, key))
     }
 
-    /// Asks where a peer's buffer lies, if that is not known and nobody asked before.
+    /// Asks for the address of a peer's buffer, unless it is known or asked for.
     pub(crate) fn ask_for(&self, rank: Rank, key: u64) {
         if self.change_known(|known| known.ask((rank, key))) {
             self.queue_about(rank, ASK, key);
@@ -355,39 +361,43 @@ impl Registration {
         }
     }
 
-    /// Whether it is known where a buffer lies that was [asked for](Self::ask_for); none while the
-    /// answer is to come.
+    /// Returns whether the address of a buffer that was [asked for](Self::ask_for) is known, or
+    /// `None` until the answer arrives.
     pub(crate) fn knows(&self, rank: Rank, key: u64) -> Option<bool> {
         let (known, name) = (self.known(), (rank, key));
-        match known.leases.contains_key(&name) {
-            true => Some(true),
-            false if known.asked.contains_key(&name) => None,
-            false => Some(false),
+        if known.leases.contains_key(&name) {
+            Some(true)
+        } else if known.asked.contains_key(&name) {
+            None
+        } else {
+            Some(false)
         }
     }
 
-    /// Forgets where a peer's buffer lies, unless an access to it is under way: whether that is so. The owner is to
-    /// be told, which then [expects no answer](Self::is_forgotten_by) about it.
+    /// Forgets the address of a peer's buffer, unless an access to it is in flight. Returns whether
+    /// it did. The caller then tells the owner, which [expects no answer](Self::is_forgotten_by)
+    /// about the buffer.
     pub(crate) fn forget(&self, rank: Rank, key: u64) -> bool {
         self.change_known(|known| known.forget((rank, key)))
     }
 
-    /// A peer has said that it uses an own loan no more: it is not told when that ends.
+    /// Notes that a peer no longer uses an own loan. The peer is not told when the loan ends.
     pub(crate) fn is_forgotten_by(&self, peer: Rank, key: Key) {
         self.lent.forgotten_by(peer, key.0);
     }
 
-    /// Why it is not known where a buffer of a peer lies.
+    /// Returns the reason why the address of a peer's buffer is unknown.
     pub(crate) fn why_unknown(&self, rank: Rank) -> Error {
         match self.progress.conduit().standing(rank) {
             _ if self.progress.is_lost_itself() => Error::Expelled(self.progress.rank),
             Standing::Present => Error::Revoked { rank },
-            // What was asked for was forgotten with the rank.
+            // Questions to a rank are forgotten when it ends.
             Standing::Left | Standing::Lost => self.progress.gone(rank),
         }
     }
 
-    /// An access is over. The last one to a buffer that goes tells its owner.
+    /// Releases the lease of an access that has ended. The last lease on a buffer whose loan ends
+    /// is reported to the owner.
     #[inline]
     pub(crate) fn let_go(&self, lease: Option<Lease>) {
         if let Some((owner, key)) = lease.and_then(Lease::end) {
@@ -407,17 +417,17 @@ impl Registration {
     }
 
     fn queue_about(&self, to: Rank, tag: u16, key: u64) {
-        let queued = Queued::Loan {
+        let entry = OutboxEntry::Loan {
             tag,
             key,
-            // Whatever a peer says of a loan that goes, it is told that the loan is used no more.
+            // A peer may report the end of a loan at any time, and is always answered.
             is_answer: tag == LET_GO,
         };
-        self.outbox.lock().push(to.0, queued);
+        self.outbox.lock().push(to.0, entry);
     }
 
-    /// A peer asks where an exposed buffer lies, says that one of its own goes, or that it uses
-    /// one no more; `false` if it does none of these.
+    /// Handles a request about a loan: a question for an address, the end of a loan of the peer, or
+    /// the end of the peer's use. Returns `false` if it is none of these.
     pub(crate) fn loan_asked(&self, delivery: &Delivery<'_>, port: &mut dyn ReplyPort) -> bool {
         let &[key] = delivery.args else {
             return false;
@@ -425,7 +435,7 @@ impl Registration {
         let from = delivery.from;
         match delivery.tag {
             ASK => {
-                let (start, len) = self.lent.tell(from, key).unwrap_or(NOWHERE);
+                let (start, len) = self.lent.inform(from, key).unwrap_or(NOWHERE);
                 let answer = Message {
                     kind: kind::LOAN,
                     tag: ASK,
@@ -433,12 +443,12 @@ impl Registration {
                     payload: &[],
                 };
                 if let Err(cause) = port.reply(&answer) {
-                    tracing::error!(%cause, "a peer was not told where a buffer lies");
+                    tracing::error!(%cause, "a peer was not told the address of a buffer");
                 }
                 true
             }
             GONE => {
-                match self.change_known(|known| known.gone((from, key))) {
+                match self.change_known(|known| known.end_loan((from, key))) {
                     Ok(Some(lease)) => self.let_go(Some(lease)),
                     Ok(None) => self.let_last_go(from, key),
                     Err(()) => return false,
@@ -450,8 +460,8 @@ impl Registration {
         }
     }
 
-    /// A peer says where its buffer lies, or that it lies nowhere; `false` if nobody asked, or if no
-    /// memory lies there.
+    /// Handles a peer's answer to a question for an address. Returns `false` if nobody asked, or if
+    /// the range is invalid.
     pub(crate) fn loan_answered(&self, delivery: &Delivery<'_>) -> bool {
         let &[key, start, len] = delivery.args else {
             return false;
@@ -463,10 +473,10 @@ impl Registration {
         self.change_known(|known| known.answered(name, (start, len)))
     }
 
-    /// A peer has ended: what it knew and what is known of it is forgotten.
+    /// Forgets the loans of a peer that has ended, and its use of own loans.
     pub(super) fn forget_loans(&self, peer: Rank) {
-        self.lent.without(peer);
-        self.change_known(|known| known.without(peer));
+        self.lent.remove_peer(peer);
+        self.change_known(|known| known.remove_peer(peer));
     }
 }
 
@@ -477,39 +487,42 @@ mod tests {
     const NAME: (Rank, u64) = (Rank(1), 7);
 
     #[test]
-    fn an_answer_that_comes_after_the_end_is_none() {
-        let mut known = Known::default();
+    fn an_answer_after_the_end_of_the_loan_is_ignored() {
+        let mut known = KnownLoans::default();
         assert!(known.ask(NAME));
-        assert!(!known.ask(NAME), "it was asked before");
-        assert!(known.gone(NAME).expect("it was asked for").is_none());
-        assert!(known.gone(NAME).is_err(), "it was said before");
+        assert!(!known.ask(NAME), "it is asked for already");
+        assert!(known.end_loan(NAME).expect("it was asked for").is_none());
+        assert!(known.end_loan(NAME).is_err(), "its end is known already");
         assert!(known.answered(NAME, (0x1000, 10)));
         assert!(known.leases.is_empty());
         assert!(!known.answered(NAME, (0x1000, 10)), "nobody asked again");
     }
 
     #[test]
-    fn what_is_in_use_is_not_forgotten() {
-        let mut known = Known::default();
+    fn a_buffer_in_use_is_not_forgotten() {
+        let mut known = KnownLoans::default();
         assert!(known.forget(NAME), "it was never known");
         assert!(known.ask(NAME) && known.answered(NAME, (0x1000, 10)));
         let held = known.leases[&NAME].clone();
         assert!(!known.forget(NAME), "it is held");
         assert!(held.end().is_none(), "the table has one");
         assert!(known.forget(NAME) && known.leases.is_empty());
-        // Its owner did not know that yet.
-        assert!(known.gone(NAME).is_ok_and(|lease| lease.is_none()));
+        // The owner did not know that yet.
+        assert!(known.end_loan(NAME).is_ok_and(|lease| lease.is_none()));
         let younger = (NAME.0, NAME.1 + 1);
-        assert!(known.gone(younger).is_err(), "nobody knew of it");
+        assert!(known.end_loan(younger).is_err(), "nobody knew of it");
     }
 
     #[test]
-    fn what_is_known_is_not_asked_for() {
-        let mut known = Known::default();
+    fn a_known_buffer_is_not_asked_for() {
+        let mut known = KnownLoans::default();
         assert!(known.ask(NAME) && known.answered(NAME, (0x1000, 10)));
         assert!(!known.ask(NAME));
         let lease = known.leases[&NAME].clone();
-        let found = known.gone(NAME).expect("it was known").expect("a lease");
+        let found = known
+            .end_loan(NAME)
+            .expect("it was known")
+            .expect("a lease");
         assert!(found.end().is_none(), "it is held");
         assert_eq!(lease.end(), Some(NAME));
         assert!(known.ask(NAME) && known.answered(NAME, NOWHERE));

@@ -1,5 +1,5 @@
-//! Registering own memory, clipped to what is mapped: a bucket may be larger than what its
-//! neighbours left of it (Firehose §3.2, bucket size), and an extent wider than the mapping.
+//! Registers own memory, clipped to its mapped part. A bucket may be larger than the mapping in it
+//! (Firehose §3.2, bucket size), and an extent may be wider.
 
 #![allow(unsafe_code)] // registers memory of this rank with the conduit
 
@@ -11,7 +11,7 @@ use hydrant_pinning::{Refusal, RegisteredExtent, Run};
 use super::Registration;
 use crate::counters::Count;
 
-/// Addresses with one set of rights, one after the other.
+/// A range of addresses with equal rights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stretch {
     start: u64,
@@ -20,12 +20,12 @@ struct Stretch {
 }
 
 impl Registration {
-    /// Registers what is needed of own memory, and what is preferred beside it as far as that is
+    /// Registers the needed part of own memory, and the preferred part beside it as far as that is
     /// mapped.
     pub(super) fn register(&self, need: Run, preferred: Run) -> Result<RegisteredExtent, Refusal> {
         let geometry = self.geometry;
-        // What is registered beside the need may outlive the operation: it must not go unseen, and
-        // it must not be chance.
+        // Memory registered beside the need may outlive the operation. So it must be persistent,
+        // and must not depend on chance.
         let around = Run {
             first: need.end(),
             count: preferred.end() - need.end(),
@@ -53,10 +53,10 @@ impl Registration {
             Err(Error::BadAddress { .. }) => {}
             Err(cause) => return Err(refusal(&cause)),
         }
-        // Some of it is not mapped, or not to be written.
+        // Some of the memory is not mapped or not writable.
         let (start, end) = bytes(need);
         let stretch = only_stretch(&own_maps(), start, end)
-            // A bucket with nothing mapped in it cannot be what was asked for.
+            // Each needed bucket must have something mapped in it.
             .filter(|stretch| {
                 let (first, last) = (need.first + 1, need.end().saturating_sub(1));
                 stretch.start < geometry.address_of(first)
@@ -87,8 +87,8 @@ impl Registration {
     ) -> Result<Key, Error> {
         self.progress.tally.one(Count::Registrations);
         let addr = std::ptr::with_exposed_provenance_mut::<u8>(start as usize);
-        // SAFETY: the conduit refuses what is not mapped; peers are told the key only of memory
-        // that is lent to them, and it is taken back before that ends.
+        // SAFETY: the conduit refuses memory that is not mapped. Peers get the key only for memory that
+        // is lent to them, and the registration ends before the loan.
         unsafe {
             self.progress
                 .conduit()
@@ -108,13 +108,13 @@ fn refusal(cause: &Error) -> Refusal {
     }
 }
 
-/// The stretches of this process's memory that can be read.
+/// Returns the readable ranges of this process's memory.
 fn own_maps() -> Vec<Stretch> {
     let text = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     text.lines().filter_map(parse).collect()
 }
 
-/// A line such as `7f00a000-7f00c000 rw-p 00000000 00:00 0`.
+/// Parses a line such as `7f00a000-7f00c000 rw-p 00000000 00:00 0`.
 fn parse(line: &str) -> Option<Stretch> {
     let (range, rest) = line.split_once(' ')?;
     let (start, end) = range.split_once('-')?;
@@ -126,8 +126,8 @@ fn parse(line: &str) -> Option<Stretch> {
     rest.starts_with('r').then_some(stretch)
 }
 
-/// The one stretch of equal rights that is mapped between two addresses, with what follows on
-/// it; `None` if there is none, or a hole between two.
+/// Returns the mapped range between two addresses with the range that follows on it, with the
+/// rights that all its parts have. Returns `None` if there is none, or if it has a hole.
 fn only_stretch(maps: &[Stretch], start: u64, end: u64) -> Option<Stretch> {
     let mut found: Option<Stretch> = None;
     for next in maps.iter().filter(|next| next.end > start) {
@@ -138,14 +138,14 @@ fn only_stretch(maps: &[Stretch], start: u64, end: u64) -> Option<Stretch> {
                 if found.writable == next.writable {
                     found.end = next.end;
                 } else if next.start < end {
-                    // Readable as a whole.
+                    // The whole is only readable.
                     found.end = next.end;
                     found.writable = false;
                 } else {
                     break;
                 }
             }
-            // A hole within what is needed.
+            // A hole in the needed range.
             Some(_) if next.start < end => return None,
             Some(_) => break,
         }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_the_kernel_are_read() {
+    fn lines_of_the_kernel_are_parsed() {
         let line = "7f3a1000-7f3a3000 rw-p 00000000 00:00 0                          [heap]";
         assert_eq!(parse(line), Some(stretch(0x7f3a_1000, 0x7f3a_3000, true)));
         let line = "7f3a1000-7f3a3000 r--p 00000000 08:01 12 /lib/x";
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stretch_is_clipped_to_what_is_mapped_without_a_hole() {
+    fn a_stretch_is_clipped_to_its_mapped_part_without_a_hole() {
         let maps = [
             stretch(0x1000, 0x3000, true),
             stretch(0x3000, 0x5000, true),

@@ -1,24 +1,24 @@
-//! Registered memory: the engine of [`hydrant_pinning`] joined to a conduit whose NIC can only
-//! touch memory that was registered.
+//! Registered memory: joins the engine of [`hydrant_pinning`] to a conduit whose NIC only reaches
+//! registered memory.
 //!
-//! The engine decides, behind a lock that is held while it does and never while anything is done:
-//! the [driver](drive) does what it says, and messages to peers leave in the order decided, through
-//! the [outbox]. The transfers that it says are the room above's to post, which handed itself in as
-//! the [`Carrier`].
+//! The engine decides behind a lock that is held only while it decides. The [driver](drive) carries
+//! out the decisions, and the [outbox] sends messages to peers in the order decided. Transfers are
+//! posted by the room above, through the [`Carrier`] that it hands in.
 //!
-//! All addresses are virtual ones: a place in a peer's segment is counted from where the peer
-//! [has it](segments), a place in an exposed buffer from where its owner [says](loan) it lies.
+//! All addresses are virtual. Memory in a peer's segment is addressed from the [base of the
+//! segment](segments), memory in an exposed buffer from the [address that its owner told](loan).
 //!
 //! # The lock of the engine
 //!
-//! Each step of the engine gives messages to send and actions to do. Each list is in order; there is no order
-//! between the two. The driver sends first, so that peers work while this rank registers. Messages whose
-//! asker already has what it waited for may wait (`OutgoingMessage::may_wait`). They leave with other messages,
-//! before a user's handler, or at the end of the poll.
+//! Each step of the engine gives messages to send and actions to do. Each list is in order; there
+//! is no order between the two. The driver sends first, so that peers work while this rank
+//! registers. Messages that nobody waits for may be held back (`OutgoingMessage::may_wait`). They
+//! leave with other messages, before a user's handler, or at the end of the poll.
 //!
-//! The driver judges before it takes the lock whether a peer may have what a message names. Under the lock only
-//! one question is left: has memory gone since? A move must not overtake the release that made room
-//! for it. So the outbox keeps the order in which messages were decided, whichever thread decided them.
+//! The driver judges before it takes the lock: may a peer have what a message names? Under the lock
+//! only one question is left: has memory been withdrawn since? A move must not overtake the release
+//! that made room for it. So the outbox keeps the order in which messages were decided, whichever
+//! thread decided them.
 //!
 //! # Persistent and transient memory
 //!
@@ -33,22 +33,23 @@
 //!
 //! # Leases
 //!
-//! Each access to an exposed buffer holds a *lease* from before its key becomes an address until the access is
-//! over, by whichever route. The end of a loan tells the peers that know of it, and waits until the last lease is
-//! gone, here and there. Messages also name the *region* that they mean: the segment, one exposed buffer, the
-//! address space. The target judges them by the region. So the next buffer at an address is never taken for the
-//! previous one.
+//! Each access to an exposed buffer holds a *lease* from before its key becomes an address until
+//! the access ends, by whichever route. The end of a loan tells the peers that know of it, and
+//! waits until the last lease is gone, here and there. Messages also name the *region* that they
+//! mean: the segment, one exposed buffer, or the address space. The target judges them by the
+//! region. So the next buffer at an address is never taken for the previous one.
 
 mod block;
 mod drive;
 mod foreseen;
-mod lasting;
+
 mod lent;
 mod limits;
 mod loan;
 mod mapped;
 mod outbox;
 mod own;
+mod persistent;
 mod segments;
 
 use std::{
@@ -68,7 +69,7 @@ use hydrant_pinning::{
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rustc_hash::FxHashMap;
 
-pub(crate) use block::Record;
+pub(crate) use block::GrantRecord;
 pub(crate) use drive::{Carrier, Piece, failed};
 pub(crate) use foreseen::Foreseen;
 pub(crate) use loan::Lease;
@@ -80,70 +81,70 @@ use crate::{
     uses::Uses,
 };
 use outbox::Outbox;
-use segments::Segments;
+use segments::SegmentAddresses;
 
 /// Tickets of the engine's operations; a conduit's never have this bit.
 const OPERATION: u64 = 1 << 63;
 
-/// What a rank needs where memory must be registered.
+/// The registrations of a rank on a conduit that needs registered memory.
 pub(crate) struct Registration {
     progress: Arc<Progress>,
-    /// Who posts the engine's transfers and hears of the ends of its operations; set once, when the
+    /// Posts the engine's transfers and receives the outcomes of its operations; set once, when the
     /// job is composed.
     carrier: OnceLock<Weak<dyn Carrier>>,
-    /// The part of the engine that needs no lock: what is registered, on both sides.
+    /// The part of the engine that needs no lock: the registrations on both sides.
     hot: Arc<Hot>,
     engine: Mutex<Engine>,
-    /// Messages to peers that were decided and are not sent.
+    /// Messages to peers that were decided and not sent yet.
     outbox: Mutex<Outbox>,
     /// Own memory that peers may reach.
-    lent: lent::Lent,
+    lent: lent::LentMemory,
     /// Exposed buffers of peers.
-    known: RwLock<loan::Known>,
-    segments: Segments,
-    /// What the engine answered to pins, by their ids, until that is asked for.
+    known: RwLock<loan::KnownLoans>,
+    segments: SegmentAddresses,
+    /// The engine's answers to pins by their ids, until they are taken.
     pinned: Mutex<FxHashMap<u64, Result<Vec<Grant>, hydrant_pinning::Error>>>,
-    /// Revocations that are over, by their ids, until that is asked for.
+    /// Finished revocations by their ids, until they are taken.
     revoked: Mutex<FxHashMap<u64, ()>>,
-    /// Who is told of uses of own memory; set once, where somebody predicts them.
+    /// Receives each use of own memory; set once, where uses are predicted.
     uses: OnceLock<Arc<dyn Uses>>,
-    /// How many bytes were registered when, where that is kept.
-    series: OnceLock<foreseen::Series>,
+    /// The registered bytes over time, if they are recorded.
+    series: OnceLock<foreseen::RegisteredSeries>,
     /// The next id of an operation, a pin or a revocation.
     next: AtomicU64,
-    /// Ranks that are known to have ended, and how often standings had changed then.
+    /// Ranks that are known to have ended, and the number of changes of standings by then.
     ended: Mutex<(u64, Vec<Rank>)>,
     strategy: Strategy,
     geometry: Geometry,
     limits: Limits,
-    /// Whether registrations stay true whatever is mapped under them. Where a bucket is several pages they do
-    /// not: of a bucket that is mapped in part, no more is registered.
+    /// True if a registration follows the mapping under it. It never does if a bucket has several
+    /// pages, because only the mapped part of a bucket is registered.
     follows: bool,
-    /// Most bytes of a put that the NIC takes along.
+    /// The most bytes of a put that go inline.
     inline: usize,
-    /// Whether there is always room to register an own word.
+    /// True if there is always room to register an own word.
     reserve: bool,
 }
 
-/// An engine whose limits were found to be possible, before the ranks agree on the job.
+/// An engine with valid limits, made before the ranks agree on the job.
 pub(crate) struct Setup {
     engine: Engine,
     reserve: bool,
     strategy: Strategy,
-    /// Where the own segment lies, and its bytes.
+    /// The address and the bytes of the own segment.
     segment: (u64, u64),
-    /// Whether peers may name memory by its address.
+    /// True if peers may name memory by its address.
     anywhere: bool,
     follows: bool,
     inline: usize,
 }
 
 impl Setup {
-    /// What registration takes here, if memory must be registered. `words`: whether NICs change
-    /// words here, which then want room.
+    /// Makes the engine, if the conduit needs registered memory. `words`: NICs change words here,
+    /// for which room is reserved.
     ///
     /// # Errors
-    /// [`Error::Registration`] if the limits cannot be.
+    /// [`Error::Registration`] if the limits contradict each other.
     pub(crate) fn new(
         conduit: &dyn Conduit,
         settings: &Settings,
@@ -173,14 +174,15 @@ impl Setup {
         }))
     }
 
-    /// Tells the other ranks where the own segment lies. They read it after the next fence.
-    pub(crate) fn tell(&self, bootstrap: &mut dyn Bootstrap) -> Result<()> {
-        segments::tell(self.segment.0, bootstrap)
+    /// Publishes the address of the own segment. Other ranks can read it after the next fence.
+    pub(crate) fn publish_segment(&self, bootstrap: &mut dyn Bootstrap) -> Result<()> {
+        segments::publish(self.segment.0, bootstrap)
     }
 }
 
 impl Registration {
-    /// The registration of a rank of the job. `bootstrap`: who knows where segments of peers lie.
+    /// Makes the registration of a rank of the job. `bootstrap` knows the addresses of the peers'
+    /// segments.
     pub(crate) fn new(
         setup: Setup,
         progress: &Arc<Progress>,
@@ -194,9 +196,9 @@ impl Registration {
             hot: Arc::clone(engine.hot()),
             engine: Mutex::new(engine),
             outbox: Mutex::default(),
-            lent: lent::Lent::new(rank, setup.segment, setup.anywhere, setup.follows),
+            lent: lent::LentMemory::new(rank, setup.segment, setup.anywhere, setup.follows),
             known: RwLock::default(),
-            segments: Segments::new(progress.size, rank, setup.segment.0, bootstrap),
+            segments: SegmentAddresses::new(progress.size, rank, setup.segment.0, bootstrap),
             pinned: Mutex::default(),
             revoked: Mutex::default(),
             uses: OnceLock::new(),
@@ -212,30 +214,30 @@ impl Registration {
         }
     }
 
-    /// Who carries the engine's transfers. Called once, when the job is composed.
+    /// Sets the carrier of the engine's transfers. Called once, when the job is composed.
     pub(crate) fn carry_by(&self, carrier: Weak<dyn Carrier>) {
         let set = self.carrier.set(carrier);
         debug_assert!(set.is_ok(), "transfers have two carriers");
     }
 
-    /// The strategy in force.
+    /// Returns the strategy in force.
     #[inline]
     pub(crate) fn strategy(&self) -> Strategy {
         self.strategy
     }
 
-    /// What may be registered, and in which units.
+    /// Returns the limits of registration and its units.
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Most bytes of a put that the NIC takes along.
+    /// Returns the most bytes of a put that go inline.
     #[inline]
     pub(crate) fn inline(&self) -> usize {
         self.inline
     }
 
-    /// The address, at `rank`, of a place there, and what keeps it there.
+    /// Returns the virtual address of `place` at `rank`, and the lease that keeps the memory lent.
     ///
     /// # Errors
     /// [`Error::Revoked`], [`Error::Conduit`] with the extent's bounds, [`Error::PeerLost`].
@@ -256,28 +258,28 @@ impl Registration {
         })
     }
 
-    /// Where the segment of `rank` lies, if that is known.
+    /// Returns the address of a peer's segment, if it is known.
     #[inline(always)]
     pub(crate) fn segment(&self, rank: Rank) -> Option<u64> {
         self.segments.known(rank)
     }
 
-    /// What the engine did so far.
+    /// Returns the counts of the engine.
     pub(crate) fn stats(&self) -> hydrant_pinning::Stats {
         self.engine.lock().stats()
     }
 
-    /// The impossible states that the engine met, if any.
+    /// Returns the impossible states that the engine met, if any.
     pub(crate) fn impossible(&self) -> Option<Impossible> {
         self.engine.lock().impossible()
     }
 
-    /// Whether a peer takes memory back that operations under way may be on.
+    /// Returns whether a peer takes back memory that operations in flight may use.
     pub(crate) fn is_asked_back(&self) -> bool {
         self.engine.lock().is_asked_back()
     }
 
-    /// Takes both sides of a transfer, if both are registered: [`Hot::hit`].
+    /// Takes references to both sides of a transfer, if both are registered: [`Hot::hit`].
     #[inline(always)]
     pub(crate) fn hit(
         &self,
@@ -290,35 +292,35 @@ impl Registration {
         self.hot.hit(peer.0, remote, own, len, direction)
     }
 
-    /// Takes the remote side of a transfer whose own side needs no registration.
+    /// Takes a reference to the remote side of a transfer whose own side needs no registration.
     #[inline(always)]
     pub(crate) fn hit_remote(&self, peer: Rank, remote: u64, len: u64) -> Option<Hit<'_>> {
         self.hot.hit_remote(peer.0, remote, len)
     }
 
-    /// What becomes of an operation that was no hit at once, by `auto`.
+    /// Returns the advice of `auto` for an operation that was no hit at once.
     pub(crate) fn ask(&self, direction: Direction, len: u64) -> Advice {
         self.hot.ask(direction, len)
     }
 
-    /// Whether an operation that asked and holds both sides goes straight through to be timed, if whoever
-    /// posts it waits for it.
+    /// Returns whether an operation with references to both sides is posted directly and timed. The
+    /// caller waits for its completion.
     pub(crate) fn time_hit(&self, peer: Rank, direction: Direction, len: u64) -> Option<TimedHit> {
         self.engine.lock().time_hit(peer.0, direction, len)
     }
 
-    /// What it took.
+    /// Records the time that it took.
     pub(crate) fn hit_took(&self, timed: TimedHit, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.engine.lock().hit_took(timed, nanos);
     }
 
-    /// Whether `auto` copies operations of that length though they would be hits.
+    /// Returns whether `auto` copies operations of that length even if they would be hits.
     pub(crate) fn copies(&self, direction: Direction, len: u64) -> bool {
         self.hot.copies(direction, len)
     }
 
-    /// There were many hits: `auto` finds out whether copies take less by now.
+    /// After many hits, has `auto` find out whether copies take less time by now.
     #[cold]
     pub(crate) fn request_comparison(&self) {
         if self.strategy == Strategy::Auto {
@@ -326,7 +328,7 @@ impl Registration {
         }
     }
 
-    /// As [`hit`](Self::hit), of an operation that has asked.
+    /// As [`hit`](Self::hit), for an operation that has asked for advice.
     pub(crate) fn hit_unless_crowded(
         &self,
         peer: Rank,
@@ -344,7 +346,8 @@ impl Registration {
         }
     }
 
-    /// As [`hit_remote`](Self::hit_remote), of an operation that has asked, or goes no other way.
+    /// As [`hit_remote`](Self::hit_remote), for an operation that has asked for advice or has no
+    /// other route.
     pub(crate) fn hit_remote_unless_crowded(
         &self,
         peer: Rank,
@@ -354,14 +357,14 @@ impl Registration {
         self.hot.hit_remote_unless_crowded(peer.0, remote, len)
     }
 
-    /// The next miss of a word of a peer's is attached, whatever that costs.
+    /// Has the next miss of a peer's word attach a firehose, whatever that costs.
     pub(crate) fn want(&self, peer: Rank, addr: u64) {
         if self.strategy == Strategy::Auto {
             self.engine.lock().want(peer.0, addr);
         }
     }
 
-    /// Gives back what a hit took.
+    /// Returns the references of a hit.
     #[inline(always)]
     pub(crate) fn release(&self, hit: &Hit<'_>) {
         if self.hot.release(hit) {
@@ -369,23 +372,24 @@ impl Registration {
         }
     }
 
-    /// As [`release`](Self::release), of a hit that was kept while its operation was under way.
+    /// As [`release`](Self::release), for a hit that was kept while its operation was in flight.
     pub(crate) fn release_kept(&self, hit: &KeptHit) {
         if self.hot.release_kept(hit) {
             self.released(hit);
         }
     }
 
-    /// Somebody waits for what was given back.
+    /// Reports returned references to the engine, because an operation waits for them.
     #[cold]
     fn released(&self, hit: &KeptHit) {
         self.step(&[], |engine, out| engine.released(hit, out));
     }
 
-    /// Hands an operation to the engine, whose end is told to the carrier under this ticket.
+    /// Starts an operation of the engine. The carrier is told of its end under this
+    /// [ticket](Self::ticket).
     ///
     /// # Errors
-    /// What the engine refuses at once; nothing is told then.
+    /// The engine's, if it refuses the operation at once. The carrier is then told nothing.
     pub(crate) fn begin(&self, operation: EngineOperation) -> Result<(), hydrant_pinning::Error> {
         let mut begun = Ok(());
         self.step(&[], |engine, out| {
@@ -397,45 +401,45 @@ impl Registration {
         begun
     }
 
-    /// The ticket of an operation of the engine.
+    /// Returns the ticket of an operation of the engine.
     pub(crate) fn ticket(id: u64) -> Ticket {
         Ticket(OPERATION | id)
     }
 
-    /// A transfer with a peer that the engine said has ended.
+    /// Reports the outcome of a transfer that the engine asked for.
     pub(crate) fn transferred(&self, piece: u64, peer: Rank, outcome: Outcome) {
         let outcome = outcome.map_err(|cause| drive::access_failed(peer, &cause));
         self.step(&[], |engine, out| engine.transferred(piece, outcome, out));
     }
 
-    /// Whether own memory stays what it is until Hydrant is told: it may be kept registered.
+    /// Returns whether own memory is persistent, so that it may be kept registered.
     #[inline]
     pub(crate) fn lasts(&self, addr: u64, len: u64) -> bool {
-        self.lent.lasts(addr, len)
+        self.lent.is_persistent(addr, len)
     }
 
-    /// Whether memory that may come and go unseen shares buckets with memory that does not.
+    /// Returns whether a bucket may hold both persistent and transient memory.
     pub(crate) fn shares_buckets(&self) -> bool {
         !self.follows && self.geometry.pages() > 1
     }
 
-    /// A number for an operation, a pin or a revocation.
+    /// Returns a new number for an operation, a pin or a revocation.
     pub(crate) fn name(&self) -> u64 {
         self.next.fetch_add(1, Relaxed)
     }
 
-    /// Exposed buffers of peers.
-    fn known(&self) -> RwLockReadGuard<'_, loan::Known> {
+    /// Returns the known exposed buffers of peers.
+    fn known(&self) -> RwLockReadGuard<'_, loan::KnownLoans> {
         self.known.read()
     }
 
-    fn change_known<R>(&self, change: impl FnOnce(&mut loan::Known) -> R) -> R {
+    fn change_known<R>(&self, change: impl FnOnce(&mut loan::KnownLoans) -> R) -> R {
         change(&mut self.known.write())
     }
 
-    /// Standings have changed: what ended ranks held is given back, and what waits for them
-    /// fails.
-    pub(crate) fn look_for_ended(&self, changes: u64) {
+    /// Releases what ended ranks held, and fails operations that wait for them. `changes`: the
+    /// number of changes of standings.
+    pub(crate) fn handle_ended_peers(&self, changes: u64) {
         let progress = &self.progress;
         let ended: Vec<Rank> = {
             let mut known = self.ended.lock();
@@ -443,8 +447,7 @@ impl Registration {
                 return;
             }
             known.0 = changes;
-            // To a rank that is lost itself nobody gives back what it lent them, and nobody
-            // answers.
+            // Nobody answers a rank that counts as lost, or returns memory that it lent them.
             let alone = progress.is_lost_itself();
             let new: Vec<Rank> = (0..progress.size)
                 .map(Rank)

@@ -1,4 +1,4 @@
-//! Messages to peers, in the order in which they were decided.
+//! Messages to peers, sent in the order in which they were decided.
 
 #![allow(unsafe_code)] // reads memory of operations that wait, and moves what the engine asked for
 
@@ -15,66 +15,71 @@ use crate::{
     progress::{Backlog, kind},
 };
 
-/// A message that waits.
-pub(super) enum Queued {
-    /// From engine to engine, and what follows it.
+/// An entry of the queue of a peer.
+pub(super) enum OutboxEntry {
+    /// A message from engine to engine, and the data that follows it.
     Engine(Message, Data),
-    /// About an exposed buffer, and whether the peer asked for it.
+    /// A message about an exposed buffer. `is_answer`: the peer asked for it.
     Loan { tag: u16, key: u64, is_answer: bool },
-    /// None: what was before this had the last data of a put's buffer.
-    Left(u64),
+    /// No message. The data of this put's buffer was all in earlier messages, so the put is locally
+    /// complete.
+    LocallyComplete(u64),
 }
 
-/// Answers to one peer that may wait before it is put out of the job. An honest one takes answers
-/// after every few operations that it begins (`Transfer::take_answers`).
+/// The most answers to one peer that may wait before the peer is expelled. A correct peer takes
+/// answers after every few operations that it begins (`Transfer::take_answers`).
 const MOST_ANSWERS: usize = 1 << 16;
 
-/// Most runs, granted and refused each, of a message that another goes along with, and the bytes that it has at most
-/// then.
+/// The most granted and the most refused runs in a message that takes another along, and the most
+/// bytes of such a message.
 const FEW: usize = 1;
 const FEW_BYTES: usize = 256;
 
-/// Most bytes of data that follow the other, so that both fit: what a conduit carries has [`Message::MAX_BYTES`] twice.
+/// The most bytes of data behind the second message, so that both fit: a conduit carries at least
+/// twice [`Message::MAX_BYTES`].
 const MOST_DATA: u64 = (Message::MAX_BYTES - FEW_BYTES) as u64;
 
-/// What waits to be sent. Bounded by the own operations under way, by the buffers that are exposed,
-/// and by [`MOST_ANSWERS`].
+/// Messages that wait to be sent. Their number is bounded by the own operations in flight, by the
+/// exposed buffers, and by [`MOST_ANSWERS`].
 ///
-/// Its lock is held to put messages in and to take them out, never while one is sent: the engine,
-/// which decides under a lock of its own, waits for this one.
+/// The lock is held to add and to take messages, never while one is sent. The engine waits for this
+/// lock while it holds its own.
 #[derive(Default)]
 pub(super) struct Outbox {
-    /// By peer. Those of peers that were sent anything stay, for what is sent next.
-    queues: FxHashMap<u32, Queue>,
-    /// Peers for which something waits or is being sent.
+    /// The queues by peer. The queue of a peer stays once it was used.
+    queues: FxHashMap<u32, PeerQueue>,
+    /// Peers for which messages wait or are being sent.
     waiting: Vec<u32>,
-    /// A peer that asks and takes no answers.
+    /// A peer that keeps asking and takes no answers.
     greedy: Option<u32>,
-    /// How often threads have begun to send what there is room for.
+    /// The number of passes that threads have begun. A pass sends whatever there is room for.
     passes: u64,
-    /// Room for encoded messages, used again.
+    /// Buffers for encoded messages, for reuse.
     spare: Vec<Vec<u8>>,
 }
 
-impl Queued {
-    /// Whether the peer asked for it.
+impl OutboxEntry {
+    /// Returns whether the peer asked for this.
     fn is_answer(&self) -> bool {
         use Message::{Fetched, Granted, Pulled, Revoked, Stored};
         match self {
-            Queued::Engine(message, _) => matches!(
+            OutboxEntry::Engine(message, _) => matches!(
                 message,
                 Granted(_) | Stored { .. } | Fetched { .. } | Pulled { .. } | Revoked { .. }
             ),
-            Queued::Loan { is_answer, .. } => *is_answer,
-            Queued::Left(_) => false,
+            OutboxEntry::Loan { is_answer, .. } => *is_answer,
+            OutboxEntry::LocallyComplete(_) => false,
         }
     }
 
-    /// Whether the next message for the same peer goes along in one message of the conduit: this is short, and nothing
-    /// follows it.
-    fn takes_along(&self, next: &Queued) -> bool {
+    /// Returns whether the next message for the same peer can share one message of the conduit with
+    /// this one. This one must be short and without data.
+    fn takes_along(&self, next: &OutboxEntry) -> bool {
         match (self, next) {
-            (Queued::Engine(Message::Granted(granted), Data::None), Queued::Engine(next, _)) => {
+            (
+                OutboxEntry::Engine(Message::Granted(granted), Data::None),
+                OutboxEntry::Engine(next, _),
+            ) => {
                 let is_short = granted.grants.len() <= FEW && granted.refused.len() <= FEW;
                 is_short && next.data() <= MOST_DATA
             }
@@ -83,42 +88,43 @@ impl Queued {
     }
 }
 
-/// What one message of the conduit takes.
-pub(super) struct Parcel {
-    /// A message that no data follows, if there are two.
-    leading: Option<Queued>,
-    last: Queued,
+/// The content of one message of the conduit.
+pub(super) struct Packet {
+    /// The first of two messages, which has no data.
+    leading: Option<OutboxEntry>,
+    last: OutboxEntry,
 }
 
-impl Parcel {
-    /// How many of it are answers.
+impl Packet {
+    /// Returns the number of answers in it.
     fn answers(&self) -> usize {
-        let leading = self.leading.as_ref().is_some_and(Queued::is_answer);
+        let leading = self.leading.as_ref().is_some_and(OutboxEntry::is_answer);
         usize::from(leading) + usize::from(self.last.is_answer())
     }
 }
 
-/// What waits to be sent to one peer, in the order decided.
+/// Messages that wait to be sent to one peer, in the order decided.
 #[derive(Default)]
-struct Queue {
-    messages: VecDeque<Queued>,
-    /// How many of them, and of what is being sent, are answers.
+struct PeerQueue {
+    messages: VecDeque<OutboxEntry>,
+    /// The number of answers among the messages, those being sent included.
     answers: usize,
-    /// A thread is sending the one before all of these: nobody else sends to the peer meanwhile.
+    /// True while a thread sends the message before these. No other thread sends to the peer
+    /// meanwhile.
     sending: bool,
-    /// The last [pass](Outbox::passes) in which there was no room at the peer.
+    /// The last [pass](Outbox::passes) in which the peer had no room.
     full: u64,
-    /// The peer has ended, or counts this rank as lost: nothing is for it any more.
+    /// True once the peer has ended or counts this rank as lost. Nothing is sent to it any more.
     ended: bool,
 }
 
 impl Outbox {
-    pub(super) fn push(&mut self, to: u32, queued: Queued) {
+    pub(super) fn push(&mut self, to: u32, entry: OutboxEntry) {
         let queue = self.queues.entry(to).or_default();
         if queue.ended {
             return;
         }
-        if queued.is_answer() {
+        if entry.is_answer() {
             queue.answers += 1;
             if queue.answers > MOST_ANSWERS {
                 self.greedy = Some(to);
@@ -127,18 +133,18 @@ impl Outbox {
         if queue.messages.is_empty() && !queue.sending {
             self.waiting.push(to);
         }
-        queue.messages.push_back(queued);
+        queue.messages.push_back(entry);
     }
 
-    /// A thread begins to send what there is room for: the number of its pass.
+    /// Begins a pass of a thread, and returns its number.
     fn begin(&mut self) -> u64 {
         self.passes += 1;
         self.passes
     }
 
-    /// The next messages of a peer that nobody is sending to and at which there was room when last
-    /// tried, since this pass began; and room to encode them.
-    fn take(&mut self, pass: u64) -> Option<(u32, Parcel, Vec<u8>)> {
+    /// Takes the next messages for a peer to which nobody sends and which was not found full in
+    /// this pass. Also returns a buffer to encode them.
+    fn take(&mut self, pass: u64) -> Option<(u32, Packet, Vec<u8>)> {
         let Self {
             queues, waiting, ..
         } = self;
@@ -150,60 +156,61 @@ impl Outbox {
             {
                 queue.sending = true;
                 let next = queue.messages.front();
-                let second = match next.is_some_and(|next| first.takes_along(next)) {
-                    true => queue.messages.pop_front(),
-                    false => None,
+                let second = if next.is_some_and(|next| first.takes_along(next)) {
+                    queue.messages.pop_front()
+                } else {
+                    None
                 };
-                let parcel = match second {
-                    Some(last) => Parcel {
+                let packet = match second {
+                    Some(last) => Packet {
                         leading: Some(first),
                         last,
                     },
-                    None => Parcel {
+                    None => Packet {
                         leading: None,
                         last: first,
                     },
                 };
-                return Some((*peer, parcel, self.spare.pop().unwrap_or_default()));
+                return Some((*peer, packet, self.spare.pop().unwrap_or_default()));
             }
         }
         None
     }
 
-    /// What was taken was sent, or nobody is left to take it.
-    fn sent(&mut self, peer: u32, parcel: &Parcel, room: Vec<u8>) {
+    /// Notes that a packet was sent, or that the peer is gone.
+    fn sent(&mut self, peer: u32, packet: &Packet, room: Vec<u8>) {
         self.spare.push(room);
         if let Some(queue) = self.queues.get_mut(&peer) {
             queue.sending = false;
-            queue.answers -= parcel.answers();
+            queue.answers -= packet.answers();
             if queue.messages.is_empty() {
                 self.waiting.retain(|other| *other != peer);
             }
         }
     }
 
-    /// There was no room, in this pass, for what was taken: it is the next again.
-    fn put_back(&mut self, pass: u64, peer: u32, parcel: Parcel, room: Vec<u8>) {
+    /// Puts back a packet for which the peer had no room in this pass. It is the next again.
+    fn put_back(&mut self, pass: u64, peer: u32, packet: Packet, room: Vec<u8>) {
         if self.queues.get(&peer).is_some_and(|queue| queue.ended) {
-            return self.sent(peer, &parcel, room);
+            return self.sent(peer, &packet, room);
         }
         self.spare.push(room);
         if let Some(queue) = self.queues.get_mut(&peer) {
             queue.sending = false;
             queue.full = pass;
-            queue.messages.push_front(parcel.last);
-            if let Some(leading) = parcel.leading {
+            queue.messages.push_front(packet.last);
+            if let Some(leading) = packet.leading {
                 queue.messages.push_front(leading);
             }
         }
     }
 
-    /// A peer has ended, or counts this rank as lost: what is for it is thrown away, before the
-    /// operations with it end, whose buffers it may name.
+    /// Drops the messages for a peer that has ended or counts this rank as lost. Called before the
+    /// operations with the peer end, because the messages may name their buffers.
     pub(super) fn forget(&mut self, peer: u32) {
         let queue = self.queues.entry(peer).or_default();
         queue.ended = true;
-        let answers = queue.messages.iter().filter(|queued| queued.is_answer());
+        let answers = queue.messages.iter().filter(|entry| entry.is_answer());
         queue.answers -= answers.count();
         queue.messages.clear();
         if !queue.sending {
@@ -211,18 +218,18 @@ impl Outbox {
         }
     }
 
-    /// Whether messages wait for which there was no room: who sends to a peer goes on with what else
-    /// is for it.
+    /// Returns whether messages wait for room. Messages for a peer to which a thread is sending do
+    /// not: that thread sends them too.
     fn is_stuck(&self) -> bool {
         let waits = |peer| {
             self.queues
                 .get(peer)
-                .is_some_and(|queue: &Queue| !queue.sending)
+                .is_some_and(|queue: &PeerQueue| !queue.sending)
         };
         self.waiting.iter().any(waits)
     }
 
-    /// A peer that asks and takes no answers.
+    /// Takes the peer that keeps asking and takes no answers.
     pub(super) fn take_greedy(&mut self) -> Option<Rank> {
         self.greedy.take().map(Rank)
     }
@@ -233,8 +240,9 @@ impl Outbox {
 }
 
 impl Registration {
-    /// Sends what there is room for. Whoever finds no room need not come back for it: one of the
-    /// rank's threads does, as [`Progress::look_after_backlog`](crate::progress::Progress) sees to.
+    /// Sends the messages for which there is room. A caller that finds no room need not retry:
+    /// another thread of the rank does, by
+    /// [`Progress::look_after_backlog`](crate::progress::Progress).
     pub(crate) fn flush(&self) {
         if self.send_waiting() {
             self.progress.tally.one(Count::RegistrationStalls);
@@ -242,57 +250,58 @@ impl Registration {
         }
     }
 
-    /// Sends what there is room for; whether messages wait for room now that none did before.
+    /// Sends the messages for which there is room. Returns whether messages wait for room now and
+    /// none did before.
     fn send_waiting(&self) -> bool {
         let mut outbox = self.outbox.lock();
         if self.progress.has_backlog_of(Backlog::Along) {
             self.progress.set_backlog(Backlog::Along, false);
         }
         let pass = outbox.begin();
-        while let Some((peer, mut parcel, mut room)) = outbox.take(pass) {
+        while let Some((peer, mut packet, mut room)) = outbox.take(pass) {
             room.clear();
-            if let Some(Queued::Engine(message, _)) = &parcel.leading {
+            if let Some(OutboxEntry::Engine(message, _)) = &packet.leading {
                 message.encode(&mut room);
             }
             let leading = room.len();
-            if let Queued::Engine(message, Data::Own { addr, len }) = &parcel.last {
+            if let OutboxEntry::Engine(message, Data::Own { addr, len }) = &packet.last {
                 message.encode(&mut room);
-                // SAFETY: the buffer of an operation that is under way: the caller of `begin`
-                //         promised that it is readable until the operation is done or locally
-                //         complete. That is said only after this message was sent, as `Left` stands
-                //         behind it here and answers come later, or when the peer is lost: then
-                //         the message was thrown away before, under this lock.
+                // SAFETY: the buffer belongs to an operation in flight. The caller of `begin` keeps it
+                //         readable until the operation is done or locally complete. Local completion
+                //         comes after this message, because its entry stands behind it in the queue.
+                //         Remote completion comes later still, or when the peer is lost. In that case
+                //         the message was dropped before, under this lock.
                 unsafe { append(&mut room, *addr, *len as usize) };
             }
             drop(outbox);
-            let sent = self.send_queued(Rank(peer), &mut parcel.last, leading, &mut room);
+            let sent = self.send_queued(Rank(peer), &mut packet.last, leading, &mut room);
             outbox = self.outbox.lock();
             match sent {
-                Sent::Yes => outbox.sent(peer, &parcel, room),
-                Sent::Full => outbox.put_back(pass, peer, parcel, room),
+                Sent::Yes => outbox.sent(peer, &packet, room),
+                Sent::Full => outbox.put_back(pass, peer, packet, room),
             }
         }
-        // Changed with the outbox held, so that it says what the last who sent has found.
+        // Set with the lock held, so that the bit matches the queues.
         (self.progress).set_backlog(Backlog::Registration, outbox.is_stuck())
     }
 
-    /// Sends one message, behind `leading` bytes of another that are in `room` already. Where own data follows it, both are
-    /// there, too; else it is encoded there.
+    /// Sends one message behind `leading` bytes of another that are in `room` already. If own data
+    /// follows the message, both are there too; otherwise the message is encoded here.
     fn send_queued(
         &self,
         to: Rank,
-        queued: &mut Queued,
+        entry: &mut OutboxEntry,
         leading: usize,
         room: &mut Vec<u8>,
     ) -> Sent {
-        let (kind, tag, key) = match queued {
-            Queued::Engine(message, data) => {
+        let (kind, tag, key) = match entry {
+            OutboxEntry::Engine(message, data) => {
                 self.write_message(to, message, data, room);
                 (kind::REGISTRATION, leading as u16, None)
             }
-            Queued::Loan { tag, key, .. } => (kind::LOAN, *tag, Some(*key)),
-            Queued::Left(op) => {
-                self.left(*op);
+            OutboxEntry::Loan { tag, key, .. } => (kind::LOAN, *tag, Some(*key)),
+            OutboxEntry::LocallyComplete(op) => {
+                self.report_local_completion(*op);
                 return Sent::Yes;
             }
         };
@@ -305,14 +314,14 @@ impl Registration {
         match self.progress.conduit().send(to, &message) {
             Ok(Sent::Full) => return Sent::Full,
             Ok(Sent::Yes) => self.progress.tally.one(Count::RegistrationMessages),
-            // The peer is gone; who waits for it is told by its standing.
+            // The peer is gone. Waiters see its standing.
             Err(_) => {}
         }
         Sent::Yes
     }
 
-    /// Encodes a message that no own data follows, with what the peer asked for. What was refused
-    /// once stays refused, should there be no room for the answer now.
+    /// Encodes a message without own data, and appends the data that the peer asked for. If the
+    /// data is refused now, it stays refused, even if the answer is sent later.
     fn write_message(&self, to: Rank, message: &mut Message, data: &mut Data, bytes: &mut Vec<u8>) {
         let (region, addr, len) = match *data {
             Data::Own { .. } => return,
@@ -333,7 +342,7 @@ impl Registration {
         }
     }
 
-    /// Copies from own memory that a peer asked for; `false` where it is not mapped.
+    /// Copies own memory that a peer asked for. Returns `false` if the memory is not mapped.
     pub(super) fn load(&self, addr: u64, into: &mut [u8]) -> bool {
         if let Some((own, offset)) = self.in_own_segment(addr)
             && own.read(offset, into).is_ok()
@@ -351,7 +360,8 @@ impl Registration {
         matches!(read, Ok(Posted::Done))
     }
 
-    /// Copies to own memory for a peer; `false` where it is not mapped or not writable.
+    /// Copies data of a peer into own memory. Returns `false` if the memory is not mapped or not
+    /// writable.
     pub(super) fn store(&self, addr: u64, data: &[u8]) -> bool {
         if let Some((own, offset)) = self.in_own_segment(addr)
             && own.write(offset, data).is_ok()
@@ -364,14 +374,14 @@ impl Registration {
         };
         let from = Local::unregistered(data.as_ptr().cast_mut());
         let access = Access::put(self.progress.rank, to, from, data.len());
-        // SAFETY: the memory is lent to peers, so that it bears being written; the copy is done
-        // on return.
+        // SAFETY: `data` is borrowed, and the copy is done on return. The memory is lent to peers, so
+        // others may write to it at any time.
         let written = unsafe { self.progress.conduit().post(&access) };
         matches!(written, Ok(Posted::Done))
     }
 
-    /// Where an address lies in the own segment, which is mapped and writable from end to end:
-    /// nothing has to be asked of the kernel.
+    /// Returns the offset of an address in the own segment. The segment is mapped and writable as a
+    /// whole, so no system call is needed.
     fn in_own_segment(&self, addr: u64) -> Option<(&Window, usize)> {
         let base = self.segments.of(self.progress.rank).ok()?;
         let window = self.progress.conduit().window(self.progress.rank)?;
@@ -383,20 +393,17 @@ impl Registration {
 /// Appends a copy of memory.
 ///
 /// # Safety
-/// `len` bytes at `addr` are readable.
+/// 1. `len` bytes at `addr` are readable.
 unsafe fn append(bytes: &mut Vec<u8>, addr: u64, len: usize) {
     let from = std::ptr::with_exposed_provenance::<u8>(addr as usize);
     bytes.reserve(len);
     let end = bytes.len();
-    // SAFETY: the caller's promise, and there is room for as many bytes behind the end; they are
-    //         initialized when they are counted.
-    unsafe {
-        bytes
-            .as_mut_ptr()
-            .add(end)
-            .copy_from_nonoverlapping(from, len);
-        bytes.set_len(end + len);
-    }
+    let spare = bytes.spare_capacity_mut().as_mut_ptr().cast::<u8>();
+    // SAFETY: the caller's condition 1 for `from`. `spare` has room for `len` bytes, reserved above,
+    //         and nothing else refers to them.
+    unsafe { spare.copy_from_nonoverlapping(from, len) };
+    // SAFETY: the `len` bytes behind the end are within the capacity, and were initialized above.
+    unsafe { bytes.set_len(end + len) };
 }
 
 #[cfg(test)]
@@ -408,31 +415,31 @@ mod tests {
 
     use super::*;
 
-    fn question() -> Queued {
-        Queued::Engine(Message::Recall { count: 1 }, Data::None)
+    fn question() -> OutboxEntry {
+        OutboxEntry::Engine(Message::Recall { count: 1 }, Data::None)
     }
 
-    fn answer() -> Queued {
+    fn answer() -> OutboxEntry {
         let (id, refused) = (1, None);
-        Queued::Engine(Message::Stored { id, refused }, Data::None)
+        OutboxEntry::Engine(Message::Stored { id, refused }, Data::None)
     }
 
-    fn loan(key: u64) -> Queued {
-        Queued::Loan {
+    fn loan(key: u64) -> OutboxEntry {
+        OutboxEntry::Loan {
             tag: 0,
             key,
             is_answer: false,
         }
     }
 
-    fn key((_, parcel, _): &(u32, Parcel, Vec<u8>)) -> u64 {
-        match &parcel.last {
-            Queued::Loan { key, .. } => *key,
-            Queued::Engine(..) | Queued::Left(_) => panic!("not about a loan"),
+    fn key((_, packet, _): &(u32, Packet, Vec<u8>)) -> u64 {
+        match &packet.last {
+            OutboxEntry::Loan { key, .. } => *key,
+            OutboxEntry::Engine(..) | OutboxEntry::LocallyComplete(_) => panic!("not about a loan"),
         }
     }
 
-    fn granted(id: u64, runs: usize) -> Queued {
+    fn granted(id: u64, runs: usize) -> OutboxEntry {
         let grant = Grant {
             run: Run {
                 first: id,
@@ -448,10 +455,10 @@ mod tests {
             refused: vec![(grant.run, Refusal::Limit); runs.min(1)],
             ..Granted::default()
         };
-        Queued::Engine(Message::Granted(granted), Data::None)
+        OutboxEntry::Engine(Message::Granted(granted), Data::None)
     }
 
-    fn fetched(len: u32) -> Queued {
+    fn fetched(len: u32) -> OutboxEntry {
         let (id, refused, room) = (1, None, 0);
         let message = Message::Fetched {
             id,
@@ -460,25 +467,25 @@ mod tests {
             room,
         };
         let (region, addr) = (Region(0), 0);
-        Queued::Engine(message, Data::Asked { region, addr, len })
+        OutboxEntry::Engine(message, Data::Asked { region, addr, len })
     }
 
     #[test]
-    fn a_short_grant_goes_along_with_the_next_message_and_both_fit() {
-        let take = |first: Queued, next: Queued| {
+    fn a_short_grant_shares_a_message_with_the_next_and_both_fit() {
+        let take = |first: OutboxEntry, next: OutboxEntry| {
             let mut outbox = Outbox::default();
             outbox.push(1, first);
             outbox.push(1, next);
             outbox.push(2, answer());
             let pass = outbox.begin();
-            let (peer, parcel, room) = outbox.take(pass).expect("for rank 1");
-            let both = parcel.leading.is_some();
-            outbox.put_back(pass, peer, parcel, room);
+            let (peer, packet, room) = outbox.take(pass).expect("for rank 1");
+            let both = packet.leading.is_some();
+            outbox.put_back(pass, peer, packet, room);
             assert_eq!(outbox.queues[&1].messages.len(), 2, "both are next again");
             let pass = outbox.begin();
             let mut count = 0;
-            while let Some((peer, parcel, room)) = outbox.take(pass) {
-                outbox.sent(peer, &parcel, room);
+            while let Some((peer, packet, room)) = outbox.take(pass) {
+                outbox.sent(peer, &packet, room);
                 count += 1;
             }
             assert_eq!(count, if both { 2 } else { 3 });
@@ -493,11 +500,13 @@ mod tests {
         assert!(!take(granted(1, 2), answer()));
         assert!(!take(granted(1, 1), loan(10)));
         assert!(!take(answer(), answer()));
-        let encoded = |queued| {
+        let encoded = |entry| {
             let mut bytes = Vec::new();
-            match queued {
-                Queued::Engine(message, _) => message.encode(&mut bytes),
-                Queued::Loan { .. } | Queued::Left(_) => panic!("not of the engine"),
+            match entry {
+                OutboxEntry::Engine(message, _) => message.encode(&mut bytes),
+                OutboxEntry::Loan { .. } | OutboxEntry::LocallyComplete(_) => {
+                    panic!("not a message of the engine")
+                }
             }
             bytes.len()
         };
@@ -507,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_takes_no_answers_is_found_and_own_questions_do_not_count() {
+    fn a_peer_that_takes_no_answers_is_found_by_its_answers_alone() {
         let mut outbox = Outbox::default();
         for _ in 0..2 * MOST_ANSWERS {
             outbox.push(3, question());
@@ -523,8 +532,8 @@ mod tests {
         assert!(outbox.queues[&4].answers == 1);
         let pass = outbox.begin();
         let mut count = 0;
-        while let Some((peer, parcel, room)) = outbox.take(pass) {
-            outbox.sent(peer, &parcel, room);
+        while let Some((peer, packet, room)) = outbox.take(pass) {
+            outbox.sent(peer, &packet, room);
             count += 1;
         }
         assert_eq!(count, 3 * MOST_ANSWERS + 2);
@@ -541,12 +550,12 @@ mod tests {
         let first = outbox.take(one).expect("for rank 1");
         let second = outbox.take(two).expect("for rank 2");
         assert_eq!((key(&first), key(&second)), (10, 20));
-        // Whoever decides something meanwhile leaves it to the thread that is sending.
+        // A message that is added meanwhile is sent by the thread that is sending.
         outbox.push(1, loan(11));
         assert!(outbox.take(two).is_none() && !outbox.is_stuck());
         outbox.put_back(one, first.0, first.1, first.2);
         assert!(outbox.is_stuck(), "there is no room at rank 1");
-        assert!(outbox.take(one).is_none(), "it was tried in this pass");
+        assert!(outbox.take(one).is_none(), "the peer was full in this pass");
         outbox.sent(second.0, &second.1, second.2);
         let later = outbox.begin();
         for wanted in [10, 11] {
@@ -564,10 +573,10 @@ mod tests {
         outbox.push(1, loan(11));
         outbox.push(2, loan(20));
         let pass = outbox.begin();
-        let (peer, parcel, room) = outbox.take(pass).expect("for rank 1");
+        let (peer, packet, room) = outbox.take(pass).expect("for rank 1");
         outbox.forget(1);
         outbox.push(1, loan(12));
-        outbox.put_back(pass, peer, parcel, room);
+        outbox.put_back(pass, peer, packet, room);
         let pass = outbox.begin();
         let next = outbox.take(pass).expect("for rank 2");
         assert_eq!(key(&next), 20);
@@ -582,9 +591,9 @@ mod tests {
         let mut outbox = Outbox::default();
         outbox.push(1, loan(10));
         let earlier = outbox.begin();
-        let (peer, parcel, room) = outbox.take(earlier).expect("for rank 1");
+        let (peer, packet, room) = outbox.take(earlier).expect("for rank 1");
         let later = outbox.begin();
-        outbox.put_back(earlier, peer, parcel, room);
+        outbox.put_back(earlier, peer, packet, room);
         assert!(outbox.take(earlier).is_none());
         assert!(outbox.take(later).is_some(), "there may be room by now");
     }

@@ -1,4 +1,4 @@
-//! Own memory that the engine holds by itself: words that the own NIC changes, and what is
+//! Own memory that the engine holds registered: words that the own NIC changes, and memory
 //! registered for good.
 
 use std::{
@@ -16,22 +16,23 @@ use crate::{
     progress::{self, For, On},
 };
 
-/// How long a word may not be registered: as long as this its owner may be short of room.
+/// How long to retry to register a word before the operation fails. Its owner may be short of room
+/// for as long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Where extents that follow each other end, and their keys.
+/// The end addresses of consecutive extents, and their keys.
 pub(crate) type Extents = SmallVec<[(u64, Key); 3]>;
 
-/// An own word that is registered, until it is given up.
+/// An own word that stays registered until it is released.
 pub(crate) enum OwnWord {
-    /// It was registered already, and is held as a hit.
+    /// The word was registered already, and is held as a hit.
     Hit(hydrant_pinning::KeptHit),
-    /// The engine holds it under this number; and its key.
+    /// The engine holds the word under this number, with this key.
     Held(u64, Key),
 }
 
 impl OwnWord {
-    /// The key under which the own NIC reaches it.
+    /// Returns the key under which the own NIC reaches the word.
     pub(crate) fn key(&self) -> Key {
         match self {
             Self::Hit(hit) => Key(hit.local_key),
@@ -42,7 +43,7 @@ impl OwnWord {
 
 impl Registration {
     /// Registers own memory for good, all of it or none.
-    ///
+    /// Registers own memory for good, all of it or none.
     /// # Errors
     /// [`Error::Registration`] that names the limit.
     pub(super) fn pin(&self, addr: u64, len: u64) -> Result<Vec<Grant>> {
@@ -60,11 +61,11 @@ impl Registration {
         (outcome.unwrap_or(Ok(Vec::new()))).map_err(Error::from)
     }
 
-    /// Registers own buckets for good, beside what peers may keep registered here. Nothing else has
-    /// been registered yet, so that it needs no waiting.
+    /// Registers own buckets for good, beside what peers may keep registered here. Nothing else is
+    /// registered yet, so this need not wait.
     ///
     /// # Errors
-    /// Why there is no room, or `None` if it was not done at once.
+    /// The reason why there is no room, or `None` if it was not done at once.
     pub(crate) fn keep(&self, run: Run) -> Result<(), Option<hydrant_pinning::Error>> {
         let id = self.name();
         self.step(&[], |engine, out| engine.keep(id, run, out));
@@ -75,11 +76,11 @@ impl Registration {
         }
     }
 
-    /// Holds an own word of `len` bytes registered. Nobody else has to do anything for it, so
-    /// handlers may ask for it.
+    /// Registers an own word of `len` bytes and holds it. Handlers may call this, because no other
+    /// rank has to do anything for it.
     ///
     /// # Errors
-    /// [`Error::WordNotRegistered`], [`Error::InHandler`] where there may be no room for it.
+    /// [`Error::WordNotRegistered`]; [`Error::InHandler`] where there may be no room for the word.
     pub(crate) fn hold_own(&self, addr: u64, len: u64) -> Result<OwnWord> {
         if let Some(hit) = self.hot.hit_local(addr, len) {
             return Ok(OwnWord::Hit(hit.keep()));
@@ -97,8 +98,8 @@ impl Registration {
                     let key = grants.first().map_or(0, |grant| grant.key);
                     return Ok(OwnWord::Held(id, Key(key)));
                 }
-                // Other threads' own words take what is set aside, and give it back by
-                // themselves; else operations have all there is, and end if they are looked after.
+                // Own words of other threads take the reserve and return it by themselves. Without
+                // a reserve, operations hold all there is, and end only if they are polled for.
                 Err(hydrant_pinning::Error::PastLimit { .. }) if begun.elapsed() < PATIENCE => {
                     if !self.reserve {
                         progress::may_wait("an atomic operation with so little to register")?;
@@ -114,13 +115,13 @@ impl Registration {
         }
     }
 
-    /// Holds own memory registered for a transfer that is told the keys and is none of the engine's: the number by
-    /// which it is [let go](Self::let_go_of_own), and its extents, each with the address of its end, in order. None
-    /// if there is no room.
+    /// Holds own memory registered for a transfer that is posted outside the engine. Returns a
+    /// number to [release](Self::let_go_of_own) it, and its extents in order: the end address and
+    /// the key of each. Returns `None` if there is no room.
     pub(crate) fn hold(&self, addr: u64, len: u64, used: Use) -> Option<(u64, Extents)> {
         let lasts = self.lasts(addr, len);
         if !lasts && self.shares_buckets() {
-            // Of a bucket of several pages, some may be gone.
+            // Some pages of a bucket with several may be unmapped by now.
             return None;
         }
         let id = self.name();
@@ -136,27 +137,28 @@ impl Registration {
         Some((id, extents.collect()))
     }
 
-    /// What became of memory that is to be held. Another thread that registers it already, or gives up what is in its
-    /// way, says so; it needs nothing for that but its turn.
+    /// Waits for the outcome of a request to hold memory. Another thread that registers the memory,
+    /// or evicts for it, reports the outcome. That thread needs only CPU time for it.
     fn until_held(&self, id: u64) -> Result<Vec<Grant>, hydrant_pinning::Error> {
         loop {
             if let Some(held) = self.pinned.lock().remove(&id) {
                 return held;
             }
-            match self.progress.virtual_time {
-                // The other has none while this one has it.
-                true => self.progress.conduit().poll_memory(),
-                false => thread::yield_now(),
+            if self.progress.virtual_time {
+                // The other thread runs only while this one waits for time to pass.
+                self.progress.conduit().poll_memory();
+            } else {
+                thread::yield_now();
             }
         }
     }
 
-    /// Lets own memory go that was [held](Self::hold).
+    /// Releases own memory that was [held](Self::hold).
     pub(crate) fn let_go_of_own(&self, id: u64) {
         self.step(&[], |engine, out| engine.release_own(id, out));
     }
 
-    /// Gives up an own word that was held.
+    /// Releases an own word that was held.
     pub(crate) fn give_up_own(&self, word: OwnWord) {
         match word {
             OwnWord::Hit(hit) => self.release_kept(&hit),
@@ -165,7 +167,7 @@ impl Registration {
     }
 }
 
-/// The error for a word that could not be registered in time.
+/// Returns the error for a word that could not be registered in time.
 pub(crate) fn not_registered(rank: Rank) -> Error {
     Error::WordNotRegistered {
         rank,

@@ -1,4 +1,4 @@
-//! Where the ranks have their segments: told at the start, and asked for when first needed.
+//! The addresses of the ranks' segments: published at the start, and read when first needed.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,22 +7,22 @@ use parking_lot::Mutex;
 
 use crate::{Error, Rank, Result};
 
-/// Under which name ranks tell where their segments lie.
+/// The name under which ranks publish the addresses of their segments.
 const SEGMENT: &str = "segment";
 
-/// The addresses of the ranks' segments, each at its rank.
-pub(super) struct Segments {
-    /// By rank; set when it is first known.
+/// The addresses of the ranks' segments.
+pub(super) struct SegmentAddresses {
+    /// The addresses by rank; each is set when it is first known.
     known: Box<[OnceLock<u64>]>,
     bootstrap: Arc<Mutex<Box<dyn Bootstrap>>>,
 }
 
-/// Tells the other ranks where the own segment lies. They read it after the next fence.
-pub(super) fn tell(own: u64, bootstrap: &mut dyn Bootstrap) -> Result<()> {
+/// Publishes the address of the own segment. Other ranks can read it after the next fence.
+pub(super) fn publish(own: u64, bootstrap: &mut dyn Bootstrap) -> Result<()> {
     Ok(bootstrap.put(SEGMENT, &own.to_le_bytes())?)
 }
 
-impl Segments {
+impl SegmentAddresses {
     pub(super) fn new(
         size: u32,
         rank: Rank,
@@ -34,7 +34,7 @@ impl Segments {
         Self { known, bootstrap }
     }
 
-    /// Where the segment of a rank of the job lies.
+    /// Returns the address of the segment of a rank of the job.
     ///
     /// # Errors
     /// The launcher's.
@@ -46,7 +46,7 @@ impl Segments {
         }
     }
 
-    /// The same, if it is known.
+    /// Returns the same, if it is known.
     #[inline(always)]
     pub(super) fn known(&self, rank: Rank) -> Option<u64> {
         self.known[rank.index()].get().copied()
@@ -55,8 +55,11 @@ impl Segments {
     #[cold]
     fn ask(&self, rank: Rank) -> Result<u64> {
         let bytes = self.bootstrap.lock().get(rank.0, SEGMENT)?;
-        let bytes = <[u8; 8]>::try_from(bytes.as_slice())
-            .map_err(|_| Error::other(format!("rank {rank} does not say where its segment is")))?;
+        let bytes = <[u8; 8]>::try_from(bytes.as_slice()).map_err(|_| {
+            Error::other(format!(
+                "rank {rank} has not published the address of its segment"
+            ))
+        })?;
         Ok(*self.known[rank.index()].get_or_init(|| u64::from_le_bytes(bytes)))
     }
 }

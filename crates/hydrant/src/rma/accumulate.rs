@@ -1,9 +1,9 @@
-//! Accumulate: adding multiples of elements to those of a rank, `y += a·x`, element by element
+//! Accumulate: adds multiples of elements to those of a rank, `y += a·x`, element by element
 //! (Nieplocha and others 2002, §2).
 //!
-//! Whoever adds has the [lock](crate::memory::Locks) of the stretch of memory, so that of many who add
-//! to an element nothing is lost. Where memory is mapped the caller adds; elsewhere its owner does, as
-//! messages ask it.
+//! Each addition holds the [lock](crate::memory::Locks) of the stretch of memory, so that
+//! concurrent additions to an element are not lost. If the memory is mapped here the caller adds.
+//! Otherwise a message asks its owner to add.
 
 use bytemuck::Pod;
 use hydrant_conduit::memory::{Factor, Number, Runs};
@@ -12,13 +12,13 @@ use super::{
     nest,
     pieces::{check_fit, runs_of},
     section::Section,
-    unmapped::Run,
+    unmapped::ByteRun,
     vectors::{self, IoVector, all_runs, in_bytes},
 };
 use crate::{
     Error, Rank, Result,
     counters::Count,
-    memory::{Adder, Mapped, Part, Symmetric, check_range},
+    memory::{Adder, BlockPart, Mapped, Symmetric, check_range},
 };
 
 mod sealed {
@@ -27,8 +27,8 @@ mod sealed {
     }
 }
 
-/// What can be added to: `i32`, `u32`, `i64`, `u64`, which wrap around, `f32`, `f64`, and complex
-/// numbers of the last two.
+/// Elements that can be added to: `i32`, `u32`, `i64`, `u64`, which wrap around, `f32`, `f64`, and
+/// complex numbers of the last two.
 pub trait Accumulate: Pod + sealed::Sealed {}
 
 macro_rules! accumulate {
@@ -45,10 +45,11 @@ accumulate!(i32 => I32, u32 => I32, i64 => I64, u64 => I64, f32 => F32, f64 => F
 accumulate!(num_complex::Complex<f32> => C32, num_complex::Complex<f64> => C64);
 
 impl<T: Accumulate> Symmetric<T> {
-    /// Adds `factor × data[i]` to element `index + i` of `rank`, for each `i`: ARMCI's `Acc`. Done there
-    /// when this returns. Each element is added to at once, as others see it who add to it so; they may
-    /// see some elements before others. Puts, and [atomic operations](Self::fetch_add), take no notice:
-    /// an element that both change may lose one of the two.
+    /// Adds `factor × data[i]` to element `index + i` of `rank`, for each `i`: ARMCI's `Acc`. The
+    /// addition is done when this returns. It is atomic for each element with respect to other
+    /// accumulates, but they may see some elements before others. It is not atomic with respect to
+    /// puts and [atomic operations](Self::fetch_add): if both change an element, one of the changes
+    /// may be lost.
     ///
     /// ```
     /// # fn main() -> hydrant::Result<()> {
@@ -65,20 +66,20 @@ impl<T: Accumulate> Symmetric<T> {
     /// ```
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`Error::PeerLost`] also of a rank that ended while it added to the
-    /// same memory. Of that error part may have been added.
+    /// As [`put`](Self::put); [`Error::PeerLost`] also for a rank that ended while it added to the
+    /// same memory. In that case, part of the data may have been added.
     #[inline]
     pub fn accumulate(&self, rank: Rank, index: usize, factor: T, data: &[T]) -> Result<()> {
         let at = self.offset(index, data.len())?;
         self.add_run(rank, at, &factor_of(factor), bytemuck::cast_slice(data))
     }
 
-    /// Adds to the elements that `to` names, as [`accumulate`](Self::accumulate) does, multiples of
-    /// those that `from` names of `data`: ARMCI's `AccS`. An element that `to` names twice is added to
-    /// twice.
+    /// Adds multiples of the elements of `data` that `from` names to the elements that `to` names,
+    /// as [`accumulate`](Self::accumulate) does: ARMCI's `AccS`. An element that `to` names twice
+    /// is added to twice.
     ///
     /// # Errors
-    /// As there, and as [`put_section`](Self::put_section).
+    /// As [`accumulate`](Self::accumulate) and [`put_section`](Self::put_section).
     pub fn accumulate_section(
         &self,
         rank: Rank,
@@ -90,11 +91,11 @@ impl<T: Accumulate> Symmetric<T> {
         self.add_section(rank, to, &factor_of(factor), data, from)
     }
 
-    /// Adds to the runs that `vectors` list, as [`accumulate`](Self::accumulate) does, multiples of those
-    /// of `data`, in order: ARMCI's `AccV`.
+    /// Adds multiples of the runs of `data` to the runs that `vectors` list, in order, as
+    /// [`accumulate`](Self::accumulate) does: ARMCI's `AccV`.
     ///
     /// # Errors
-    /// As there, and as [`put_vector`](Self::put_vector).
+    /// As [`accumulate`](Self::accumulate) and [`put_vector`](Self::put_vector).
     pub fn accumulate_vector(
         &self,
         rank: Rank,
@@ -106,13 +107,14 @@ impl<T: Accumulate> Symmetric<T> {
     }
 }
 
-/// Accumulates on memory that holds elements of several types: what they are is said with the factor.
-/// Places and lengths are in bytes; an element may lie at any byte.
+/// Accumulates on memory that holds elements of several types. The factor tells the type. Offsets
+/// and lengths are in bytes; an element may begin at any byte.
 impl Symmetric<u8> {
     /// As [`accumulate`](Symmetric::accumulate).
     ///
     /// # Errors
-    /// As there; [`Error::LengthMismatch`] if `data` has no whole elements.
+    /// As [`accumulate`](Symmetric::accumulate); [`Error::LengthMismatch`] if `data` has no whole
+    /// elements.
     #[inline]
     pub fn accumulate_bytes(
         &self,
@@ -129,7 +131,8 @@ impl Symmetric<u8> {
     /// As [`accumulate_section`](Symmetric::accumulate_section).
     ///
     /// # Errors
-    /// As there; [`Error::LengthMismatch`] if a run has no whole elements.
+    /// As [`accumulate_section`](Symmetric::accumulate_section); [`Error::LengthMismatch`] if a run
+    /// has no whole elements.
     pub fn accumulate_bytes_section(
         &self,
         rank: Rank,
@@ -138,7 +141,7 @@ impl Symmetric<u8> {
         data: &[u8],
         from: &Section,
     ) -> Result<()> {
-        // One of no elements has no runs either.
+        // An empty section has no runs to check.
         for section in [to, from].into_iter().filter(|it| !it.is_empty()) {
             check_whole(factor, section.run_len())?;
         }
@@ -148,7 +151,8 @@ impl Symmetric<u8> {
     /// As [`accumulate_vector`](Symmetric::accumulate_vector).
     ///
     /// # Errors
-    /// As there; [`Error::LengthMismatch`] if a run has no whole elements.
+    /// As [`accumulate_vector`](Symmetric::accumulate_vector); [`Error::LengthMismatch`] if a run
+    /// has no whole elements.
     pub fn accumulate_bytes_vector(
         &self,
         rank: Rank,
@@ -170,7 +174,7 @@ impl<T: Pod> Symmetric<T> {
         {
             return Err(crate::memory::overlap(data));
         }
-        let run = Run {
+        let run = ByteRun {
             there: at,
             here: 0,
             len: data.len(),
@@ -208,7 +212,7 @@ impl<T: Pod> Symmetric<T> {
         self.add_all(rank, part, runs, factor, bytes)
     }
 
-    /// Adds to memory that is mapped, so many runs and bytes of them.
+    /// Adds to memory that is mapped here. `runs` and `bytes` are counted.
     #[inline]
     pub(super) fn add_mapped(
         &self,
@@ -254,13 +258,13 @@ impl<T: Pod> Symmetric<T> {
         self.add_all(rank, part, runs, factor, bytemuck::cast_slice(data))
     }
 
-    /// Adds multiples of runs that were checked.
+    /// Adds multiples of checked runs.
     #[inline]
     fn add_all(
         &self,
         rank: Rank,
-        part: &Part,
-        runs: impl Iterator<Item = Run>,
+        part: &BlockPart,
+        runs: impl Iterator<Item = ByteRun>,
         factor: &Factor,
         data: &[u8],
     ) -> Result<()> {
@@ -272,7 +276,7 @@ impl<T: Pod> Symmetric<T> {
         });
         let Some(mapped) = &part.mapped else {
             let transfer = block.transfer()?;
-            let data = |run: &Run| &data[run.here..][..run.len];
+            let data = |run: &ByteRun| &data[run.here..][..run.len];
             let added = self.unmapped(&transfer, rank).add(data, runs, factor);
             (block.tally).add_each([
                 (Count::Accumulates, count),
@@ -299,7 +303,7 @@ fn factor_of<T: Accumulate>(factor: T) -> Factor {
     Factor::from_bytes(T::NUMBER, bytemuck::bytes_of(&factor)).expect("as many bytes as it has")
 }
 
-/// Whether so many bytes are whole elements.
+/// Checks that so many bytes are whole elements.
 #[inline]
 pub(super) fn check_whole(factor: &Factor, bytes: usize) -> Result<()> {
     let size = factor.number().size();

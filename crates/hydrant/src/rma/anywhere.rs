@@ -1,10 +1,11 @@
 //! The whole address space of a peer: GASNet's EVERYTHING segment.
 //!
-//! Where registrations keep pointing at the pages they were made of, memory that is named by its
-//! address is not kept registered: its pages may come and go unseen. What the program knows to stay
-//! it [lends](crate::Job::lend_anywhere), and gets firehoses to it.
+//! If registrations do not follow the mapping, memory that is named by its address is not kept
+//! registered, because its pages may come and go unseen. A program
+//! [lends](crate::Job::lend_anywhere) memory that it knows to stay mapped. Such memory gets
+//! firehoses.
 
-#![allow(unsafe_code)] // writes wherever the caller says
+#![allow(unsafe_code)] // writes to any address that the caller names
 
 use hydrant_conduit::{Key, Remote};
 
@@ -12,18 +13,18 @@ use std::sync::Arc;
 
 use crate::{Error, Rank, Result, counters::Count, transfer::Transfer};
 
-/// Puts bytes at any address of a peer.
+/// Puts bytes to any address of a peer.
 ///
 /// # Safety
 /// As [`Job::put_anywhere`](crate::Job::put_anywhere).
 ///
 /// # Errors
-/// As there.
+/// As [`Job::put_anywhere`](crate::Job::put_anywhere).
 #[track_caller]
 pub(crate) unsafe fn put(transfer: &Transfer, rank: Rank, addr: u64, data: &[u8]) -> Result<()> {
     let progress = &transfer.progress;
     (progress.tally).add_each([(Count::Puts, 1), (Count::PutBytes, data.len() as u64)]);
-    (transfer.write(rank, anywhere(addr), data)).map_err(|cause| named(cause, rank))?;
+    (transfer.write(rank, anywhere(addr), data)).map_err(|cause| as_refused(cause, rank))?;
     progress.conduit().notify(rank);
     Ok(())
 }
@@ -34,7 +35,7 @@ pub(crate) unsafe fn put(transfer: &Transfer, rank: Rank, addr: u64, data: &[u8]
 /// As [`Job::get_anywhere`](crate::Job::get_anywhere).
 ///
 /// # Errors
-/// As there.
+/// As [`Job::get_anywhere`](crate::Job::get_anywhere).
 #[track_caller]
 pub(crate) unsafe fn get(
     transfer: &Transfer,
@@ -44,14 +45,15 @@ pub(crate) unsafe fn get(
 ) -> Result<()> {
     let progress = &transfer.progress;
     (progress.tally).add_each([(Count::Gets, 1), (Count::GetBytes, data.len() as u64)]);
-    (transfer.read(rank, anywhere(addr), data)).map_err(|cause| named(cause, rank))
+    (transfer.read(rank, anywhere(addr), data)).map_err(|cause| as_refused(cause, rank))
 }
 
-/// Own memory that stays where it is; made by [`Job::lend_anywhere`](crate::Job::lend_anywhere).
+/// A loan of own memory that stays mapped; made by
+/// [`Job::lend_anywhere`](crate::Job::lend_anywhere).
 #[must_use = "the loan ends when it is dropped"]
 pub struct AnywhereLoan {
     transfer: Arc<Transfer>,
-    /// None where nothing is registered.
+    /// `None` if the network needs no registration.
     key: Option<Key>,
 }
 
@@ -62,7 +64,7 @@ impl AnywhereLoan {
     /// As [`Job::lend_anywhere`](crate::Job::lend_anywhere).
     ///
     /// # Errors
-    /// As there.
+    /// As [`Job::lend_anywhere`](crate::Job::lend_anywhere).
     pub(crate) unsafe fn new(transfer: &Arc<Transfer>, addr: *mut u8, len: usize) -> Result<Self> {
         let key = transfer.lend_steady(addr.expose_provenance() as u64, len as u64)?;
         Ok(Self {
@@ -86,8 +88,8 @@ impl Drop for AnywhereLoan {
     }
 }
 
-/// What a peer means that says it lends nothing there.
-fn named(cause: Error, rank: Rank) -> Error {
+/// Converts the error of a peer that lends no memory by address.
+fn as_refused(cause: Error, rank: Rank) -> Error {
     match cause {
         Error::Revoked { .. } => Error::AnywhereRefused { rank },
         cause => cause,

@@ -1,4 +1,4 @@
-//! Streams of operations that are completed apart (OpenSHMEM's contexts).
+//! Streams of puts that are completed separately (OpenSHMEM's contexts).
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -13,14 +13,14 @@ use crate::{
     transfer::Transfer,
 };
 
-/// A put that is under way.
-trait End: Send {
-    /// Whether it is known to be complete. Runs nothing of the program's.
+/// A put in flight, of any type of element.
+trait PendingPut: Send {
+    /// Returns whether the put is known to be complete, without a poll. Runs no user code.
     fn known(&mut self) -> Result<bool>;
     fn wait(self: Box<Self>) -> Result<()>;
 }
 
-impl<T: Pod + Send> End for PutHandle<T> {
+impl<T: Pod + Send> PendingPut for PutHandle<T> {
     fn known(&mut self) -> Result<bool> {
         PutHandle::known(self)
     }
@@ -30,16 +30,15 @@ impl<T: Pod + Send> End for PutHandle<T> {
     }
 }
 
-/// Puts that a context keeps before it looks which of them are complete, at first.
+/// The number of puts that a context keeps at first before it drops those that are complete.
 const MANY: usize = 64;
 
-/// Puts of one thread, or of one part of a program, that are completed apart from all others: its
-/// [`quiet`](Self::quiet) waits for no others. Each put owns its source until then. Gets have handles
-/// of their own ([`Symmetric::get_nb`]).
+/// Puts of one thread, or of one part of a program, that are completed separately from all others:
+/// [`quiet`](Self::quiet) waits for no others. Each put owns its source until then. Gets have
+/// handles of their own ([`Symmetric::get_nb`]).
 ///
-/// A context may go to another thread and be used by several, which then share it. Dropping it
-/// leaves its puts under way, as dropping their handles does: [`Job::quiet`](crate::Job::quiet)
-/// waits for them.
+/// A context may move to another thread, and several threads may share one. If it is dropped its
+/// puts go on, as if their handles were dropped: [`Job::quiet`](crate::Job::quiet) waits for them.
 ///
 /// ```
 /// # fn main() -> hydrant::Result<()> {
@@ -66,25 +65,25 @@ const MANY: usize = 64;
 pub struct Context {
     transfer: Arc<Transfer>,
     memory: Arc<Registry>,
-    open: Mutex<Open>,
+    open: Mutex<OpenPuts>,
 }
 
-/// What is under way.
-struct Open {
-    /// What is not known to be complete, in the order in which it was begun.
-    puts: Vec<Box<dyn End>>,
-    /// How many there may be before it is looked which are complete: twice as many as were not when
-    /// that was last done.
+/// The puts in flight.
+struct OpenPuts {
+    /// The puts that are not known to be complete, in the order in which they began.
+    puts: Vec<Box<dyn PendingPut>>,
+    /// The length of `puts` at which complete puts are dropped: twice the number that was left the
+    /// last time.
     most: usize,
-    /// What befell the first of those that were looked at and had failed.
+    /// The error of the first put that was found to have failed.
     failed: Option<Error>,
-    /// Batches of puts that a thread has taken out and waits for, by number.
+    /// The numbers of batches that threads have taken out and wait for.
     batches: BTreeSet<u64>,
-    /// The last batch's number.
+    /// The number of the last batch.
     last: u64,
 }
 
-impl Default for Open {
+impl Default for OpenPuts {
     fn default() -> Self {
         Self {
             puts: Vec::new(),
@@ -96,9 +95,9 @@ impl Default for Open {
     }
 }
 
-impl Open {
-    /// Forgets what is complete.
-    fn sift(&mut self) {
+impl OpenPuts {
+    /// Drops the puts that are complete.
+    fn drop_complete(&mut self) {
         let failed = &mut self.failed;
         self.puts.retain_mut(|put| match put.known() {
             Ok(complete) => !complete,
@@ -110,13 +109,13 @@ impl Open {
         self.most = MANY.max(2 * self.puts.len());
     }
 
-    /// Whether the batches before and with this one are over.
-    fn is_over(&self, batch: u64) -> bool {
+    /// Returns whether this batch and those before it are complete.
+    fn is_batch_complete(&self, batch: u64) -> bool {
         self.batches.first().is_none_or(|first| *first > batch)
     }
 }
 
-/// A batch that a thread waits for: over when this is dropped.
+/// A batch of puts that a thread waits for. It counts as complete when this is dropped.
 struct Batch<'a> {
     context: &'a Context,
     number: u64,
@@ -156,7 +155,7 @@ impl Context {
         Ok(())
     }
 
-    /// Begins to put `data` to where `to` points.
+    /// Begins to put `data` to the memory that `to` points to.
     ///
     /// # Errors
     /// As [`Job::put_to_nb`](crate::Job::put_to_nb).
@@ -174,12 +173,12 @@ impl Context {
         Ok(())
     }
 
-    /// Waits until every put that was begun here is remotely complete, by whichever thread. Those that
-    /// other threads begin meanwhile it does not wait for.
+    /// Waits until every put that any thread began here is remotely complete. Puts that other
+    /// threads begin meanwhile are not waited for.
     ///
     /// # Errors
-    /// What befell the first that failed, after waiting for all: each failure is told once, to the
-    /// thread that waits for that put first. [`Error::InHandler`].
+    /// The error of the first put that failed, after all have ended. Each failure is returned once,
+    /// to the thread that waits for that put first. [`Error::InHandler`].
     pub fn quiet(&self) -> Result<()> {
         self.transfer.progress.may_wait("quiet")?;
         let mut open = self.open.lock();
@@ -197,23 +196,23 @@ impl Context {
                 context: self,
                 number,
             };
-            // Each is waited for, whatever befell those before.
+            // Each put is waited for, even after a failure.
             for put in puts {
                 outcome = outcome.and(put.wait());
             }
         }
-        // What other threads have taken out before.
+        // Batches that other threads have taken out before.
         let progress = &self.transfer.progress;
-        let others = || self.open.lock().is_over(number);
+        let others = || self.open.lock().is_batch_complete(number);
         outcome.and(progress.wait(On::Nobody, For::Message, others))
     }
 
-    /// Orders the puts that were begun here: those before are seen, by each peer, no later than those
-    /// after.
+    /// Orders the puts of this context: each peer sees those before the fence no later than those
+    /// after it.
     ///
     /// # Errors
-    /// As [`quiet`](Self::quiet): puts of one rank are not ordered by every network, so they are
-    /// completed.
+    /// As [`quiet`](Self::quiet). Not every network orders the puts of a rank, so this completes
+    /// them.
     pub fn fence(&self) -> Result<()> {
         self.quiet()
     }
@@ -227,17 +226,17 @@ impl Context {
         let are_many = open.puts.len() > open.most;
         drop(open);
         if are_many {
-            // What a look runs may use this context: nothing is locked.
+            // The poll may run code that uses this context, so no lock is held.
             if may_wait("a look").is_ok() {
                 self.transfer.progress.look_round();
             }
-            self.open.lock().sift();
+            self.open.lock().drop_complete();
         }
     }
 }
 
 impl std::fmt::Debug for Context {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Context({} puts under way)", self.open.lock().puts.len())
+        write!(f, "Context({} puts in flight)", self.open.lock().puts.len())
     }
 }

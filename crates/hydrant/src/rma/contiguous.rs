@@ -1,4 +1,4 @@
-//! Puts and gets of a run of elements, blocking.
+//! Blocking puts and gets of a run of elements.
 
 use bytemuck::Pod;
 use hydrant_conduit::{Key, Remote};
@@ -10,17 +10,18 @@ use crate::{
     progress,
 };
 
-/// The most bytes of the pattern that fills memory through the network.
+/// The most bytes of the pattern that is sent to fill memory that is not mapped here.
 const PATTERN: usize = 1 << 20;
 
 impl<T: Pod> Symmetric<T> {
-    /// Puts `data` into the part of `rank`, from element `index` on. Remotely complete on
-    /// return.
+    /// Puts `data` into the part of `rank`, from element `index` on. The put is remotely complete
+    /// on return.
     ///
     /// # Errors
-    /// [`Error::RankOutOfRange`], [`Error::OutOfBounds`], [`Error::Overlap`] if `data` is
-    /// where it is to be put, [`Error::Freed`], [`Error::JobOver`], [`Error::PeerLost`].
-    #[inline(always)] // it is a store and its checks; all else is out of line
+    /// - [`Error::RankOutOfRange`], [`Error::OutOfBounds`].
+    /// - [`Error::Overlap`] if `data` overlaps the destination.
+    /// - [`Error::Freed`], [`Error::JobOver`], [`Error::PeerLost`].
+    #[inline(always)] // a store and its checks; all else is out of line
     #[track_caller]
     pub fn put(&self, rank: Rank, index: usize, data: &[T]) -> Result<()> {
         if self.put_at_once(rank, index, data) {
@@ -74,8 +75,8 @@ impl<T: Pod> Symmetric<T> {
         self.get_value_slow(rank, index)
     }
 
-    /// The fast path of a put; returns whether it did the put. It does not if anything is wrong, if the part is not
-    /// mapped, or for this thread's first operation.
+    /// The fast path of a put. Returns whether it did the put. It does nothing if any check fails,
+    /// if the part is not mapped here, or for this thread's first operation.
     #[inline(always)]
     pub(super) fn put_at_once(&self, rank: Rank, index: usize, data: &[T]) -> bool {
         let Some((mapped, own)) = self.near(rank) else {
@@ -99,8 +100,8 @@ impl<T: Pod> Symmetric<T> {
         mapped.window.get(index, data, |bytes| own.get(bytes))
     }
 
-    /// The part of `rank`, if it is mapped here and this thread has its own counters. The gate's one number covers
-    /// all other checks.
+    /// Returns the part of `rank`, if it is mapped here and this thread has its own counters. The
+    /// comparison in the gate covers all other checks.
     #[inline(always)]
     pub(super) fn near(&self, rank: Rank) -> Option<(&Mapped, Own<'_>)> {
         let block = self.block();
@@ -115,7 +116,7 @@ impl<T: Pod> Symmetric<T> {
         Ok(())
     }
 
-    /// Every other put: the checks once more, for what they find, and all ways to put.
+    /// The slow path of a put: repeats the checks, for their errors, and takes any route.
     #[cold] // keeps the fast path short: any other access takes far longer than this call
     #[inline(never)]
     #[track_caller]
@@ -170,7 +171,7 @@ impl<T: Pod> Symmetric<T> {
         Ok(value)
     }
 
-    /// Sets elements of `rank` to one value: memset, for any element.
+    /// Sets elements of `rank` to `value`, as `memset` does, for any type of element.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -185,18 +186,18 @@ impl<T: Pod> Symmetric<T> {
             (Count::PutBytes, (count * size_of::<T>()) as u64),
         ]);
         let Some(mapped) = &part.mapped else {
-            return self.fill_far(rank, (offset, count), value);
+            return self.fill_unmapped(rank, (offset, count), value);
         };
         if fill(&mapped.window, range.start, count, &value).is_err() {
             return Err(self.outside(range.start, count));
         }
-        block.touched(rank);
+        block.wake_watchers(rank);
         Ok(())
     }
 
-    /// Sets elements that are not mapped here. The same pattern is sent again and again, so the memory used does not
-    /// depend on their number.
-    fn fill_far(&self, rank: Rank, (offset, count): (usize, usize), value: T) -> Result<()> {
+    /// Fills elements that are not mapped here. It sends the same pattern repeatedly, so that its
+    /// memory does not grow with the number of elements.
+    fn fill_unmapped(&self, rank: Rank, (offset, count): (usize, usize), value: T) -> Result<()> {
         progress::may_wait("a fill that goes through the network")?;
         let (block, bytes) = (self.block(), count * size_of::<T>());
         let pattern = vec![value; count.min((PATTERN / size_of::<T>().max(1)).max(1))];
@@ -219,7 +220,7 @@ impl<T: Pod> Symmetric<T> {
     }
 }
 
-/// Where a byte of an allocation lies in its owner's segment.
+/// Returns the conduit's name for a byte of an allocation.
 pub(super) fn place(block: &Block, offset: usize) -> Remote {
     Remote {
         key: Key::SEGMENT,

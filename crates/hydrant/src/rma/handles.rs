@@ -14,7 +14,7 @@ use bytemuck::Pod;
 use super::{
     contiguous::place,
     pending::Pending,
-    pointed::{Resolved, in_elements, resolve, touched},
+    pointed::{Resolved, in_elements, notify_if_done, resolve},
 };
 use crate::{
     GlobalPtr, Rank, Refused, Result,
@@ -23,28 +23,28 @@ use crate::{
     transfer::{self, Transfer},
 };
 
-/// A put under way, which owns its source. It is a future that gives the buffer back when the put
-/// is remotely complete, on any executor; [`test`](Self::test) and [`wait`](Self::wait) do so
-/// without one.
+/// A put in flight, which owns its source. The handle is a future for any executor; it gives the
+/// buffer back when the put is remotely complete. [`test`](Self::test) and [`wait`](Self::wait) do
+/// so without an executor.
 ///
-/// If it is dropped, the put goes on: [`Job::quiet`](crate::Job::quiet) waits for it, its buffer
-/// is freed at its end, and if it fails only the log says so. Its result is given once:
-/// [`Error::OutOfTurn`](crate::Error::OutOfTurn) after that.
+/// If the handle is dropped, the put goes on. [`Job::quiet`](crate::Job::quiet) waits for it, its
+/// buffer is freed at its end, and a failure is only logged. The result is given once; later calls
+/// return [`Error::OutOfTurn`](crate::Error::OutOfTurn).
 #[must_use = "only the handle says whether the put failed"]
-pub struct PutHandle<T: Pod>(Owner<T>);
+pub struct PutHandle<T: Pod>(OwnedOperation<T>);
 
-/// A get under way, which owns its destination. It is a future that gives the data, on any
-/// executor; [`test`](Self::test) and [`wait`](Self::wait) do so without one.
+/// A get in flight, which owns its destination. The handle is a future for any executor that gives
+/// the data. [`test`](Self::test) and [`wait`](Self::wait) do so without an executor.
 ///
-/// If it is dropped, the get goes on, and its buffer is freed at its end. Its result is given once:
-/// [`Error::OutOfTurn`](crate::Error::OutOfTurn) after that.
+/// If the handle is dropped, the get goes on, and its buffer is freed at its end. The result is
+/// given once; later calls return [`Error::OutOfTurn`](crate::Error::OutOfTurn).
 #[must_use = "only the handle gives the data"]
-pub struct GetHandle<T: Pod>(Owner<T>);
+pub struct GetHandle<T: Pod>(OwnedOperation<T>);
 
 /// An operation and the buffer that it uses.
-struct Owner<T: Pod> {
+struct OwnedOperation<T: Pod> {
     pending: Pending<Arc<Transfer>>,
-    /// Left alone while the operation is [open](Pending::open).
+    /// Unused while the operation is [open](Pending::open).
     buffer: Vec<T>,
 }
 
@@ -60,13 +60,13 @@ impl<T: Pod> Symmetric<T> {
         index: usize,
         data: Vec<T>,
     ) -> Result<PutHandle<T>, Refused<Vec<T>>> {
-        // SAFETY: the buffer goes into the owner, which releases it only when the operation is complete.
+        // SAFETY: 1. The buffer moves into the owner, which releases it only when the put is complete.
         let begun = unsafe { self.begin_put(rank, index, &data) };
-        Owner::of(begun, data).map(PutHandle)
+        OwnedOperation::new(begun, data).map(PutHandle)
     }
 
     /// # Safety
-    /// The data stays in place, and nothing writes to it, until the operation is complete.
+    /// 1. `data` stays in place, and nothing writes to it, until the operation is complete.
     #[track_caller]
     unsafe fn begin_put(
         &self,
@@ -82,7 +82,7 @@ impl<T: Pod> Symmetric<T> {
         let transfer = block.transfer()?;
         let bytes: &[u8] = bytemuck::cast_slice(data);
         (block.tally).add_each([(Count::Puts, 1), (Count::PutBytes, bytes.len() as u64)]);
-        // SAFETY: the caller's promise.
+        // SAFETY: 1. The caller's condition 1. 2. The memory is not named by its address.
         let posted = unsafe { transfer.begin(&transfer::put(rank, place(block, offset), bytes))? };
         Ok(Pending::new(Arc::clone(&transfer), posted))
     }
@@ -93,14 +93,14 @@ impl<T: Pod> Symmetric<T> {
     /// As [`get`](Self::get).
     #[track_caller]
     pub fn get_nb(&self, rank: Rank, index: usize, count: usize) -> Result<GetHandle<T>> {
-        // Before memory is asked for.
+        // Checked before the buffer is allocated.
         self.block().part(rank)?;
         self.offset(index, count)?;
         Ok(self.get_nb_into(rank, index, vec![T::zeroed(); count])?)
     }
 
-    /// Begins to get as many elements of `rank` as `buffer` has, from element `index` on, in their
-    /// place: so a buffer is used again and again.
+    /// Begins to get as many elements of `rank` as `buffer` has, from element `index` on, into
+    /// `buffer`. So a buffer can be used again.
     ///
     /// # Errors
     /// As [`get`](Self::get). The error gives the buffer back.
@@ -111,13 +111,13 @@ impl<T: Pod> Symmetric<T> {
         index: usize,
         mut buffer: Vec<T>,
     ) -> Result<GetHandle<T>, Refused<Vec<T>>> {
-        // SAFETY: as in `put_nb`; nothing else refers to the buffer.
+        // SAFETY: 1. The buffer moves into the owner, which releases it only when the get is complete.
         let begun = unsafe { self.begin_get(rank, index, &mut buffer) };
-        Owner::of(begun, buffer).map(GetHandle)
+        OwnedOperation::new(begun, buffer).map(GetHandle)
     }
 
     /// # Safety
-    /// The buffer stays in place, and nothing else uses it, until the operation is complete.
+    /// 1. `buffer` stays in place, and nothing else uses it, until the operation is complete.
     #[track_caller]
     unsafe fn begin_get(
         &self,
@@ -134,13 +134,13 @@ impl<T: Pod> Symmetric<T> {
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(buffer);
         (block.tally).add_each([(Count::Gets, 1), (Count::GetBytes, bytes.len() as u64)]);
         let access = transfer::get(rank, place(block, offset), bytes);
-        // SAFETY: the caller's promise.
+        // SAFETY: 1. The caller's condition 1. 2. The memory is not named by its address.
         let posted = unsafe { transfer.begin(&access)? };
         Ok(Pending::new(Arc::clone(&transfer), posted))
     }
 }
 
-/// Begins to put `data` to where `to` points.
+/// Begins to put `data` to the memory that `to` points to.
 ///
 /// # Errors
 /// As [`Job::put_to_nb`](crate::Job::put_to_nb).
@@ -158,16 +158,16 @@ pub(crate) fn put_to<T: Pod>(
     };
     let bytes: &[u8] = bytemuck::cast_slice(&data);
     (transfer.progress.tally).add_each([(Count::Puts, 1), (Count::PutBytes, bytes.len() as u64)]);
-    // SAFETY: as in `Symmetric::put_nb`.
+    // SAFETY: 1. As in `Symmetric::put_nb`. 2. `resolve` refuses memory named by its address.
     let posted = unsafe { transfer.begin(&transfer::put(to.rank(), remote, bytes)) };
     let begun = posted.map_err(in_elements::<T>(data.len())).map(|posted| {
-        touched(transfer, to.rank(), posted);
+        notify_if_done(transfer, to.rank(), posted);
         Pending::new(Arc::clone(transfer), posted)
     });
-    Owner::of(begun, data).map(PutHandle)
+    OwnedOperation::new(begun, data).map(PutHandle)
 }
 
-/// Begins to get as many elements as `buffer` has, from where `from` points.
+/// Begins to get as many elements as `buffer` has from the memory that `from` points to.
 ///
 /// # Errors
 /// As [`Job::get_from_nb`](crate::Job::get_from_nb).
@@ -187,42 +187,43 @@ pub(crate) fn get_from<T: Pod>(
     };
     let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut buffer);
     (transfer.progress.tally).add_each([(Count::Gets, 1), (Count::GetBytes, bytes.len() as u64)]);
-    // SAFETY: as in `Symmetric::get_nb_into`.
+    // SAFETY: 1. As in `Symmetric::get_nb_into`. 2. `resolve` refuses memory named by its address.
     let posted = unsafe { transfer.begin(&transfer::get(from.rank(), remote, bytes)) };
     let begun = (posted.map_err(in_elements::<T>(buffer.len())))
         .map(|posted| Pending::new(Arc::clone(transfer), posted));
-    Owner::of(begun, buffer).map(GetHandle)
+    OwnedOperation::new(begun, buffer).map(GetHandle)
 }
 
 impl<T: Pod> PutHandle<T> {
-    /// The buffer, if the put is known to be complete, else the handle again.
+    /// Returns the buffer if the put is known to be complete, else the handle.
     pub(super) fn now(mut self) -> std::result::Result<Vec<T>, Self> {
-        match self.is_complete() {
-            true => Ok(mem::take(&mut self.0.buffer)),
-            false => Err(self),
+        if self.is_complete() {
+            Ok(mem::take(&mut self.0.buffer))
+        } else {
+            Err(self)
         }
     }
 
-    /// Whether it is known to be complete, as it is at once where memory is mapped.
+    /// Returns whether the put is known to be complete. It is at once if the memory is mapped here.
     pub(super) fn is_complete(&self) -> bool {
         self.0.pending.open().is_none()
     }
 
-    /// As [`test`](Self::test), by what is known: nothing of the program's runs.
+    /// As [`test`](Self::test), without a poll, so that no user code runs.
     pub(super) fn known(&mut self) -> Result<bool> {
         self.0.pending.known()
     }
 
-    /// Whether the put is remotely complete.
+    /// Polls, and returns whether the put is remotely complete.
     ///
     /// # Errors
-    /// What befell the put.
+    /// The error of the put.
     pub fn test(&mut self) -> Result<bool> {
         self.0.pending.test()
     }
 
-    /// Waits for local completion: the conduit no longer reads the buffer. Remote completion
-    /// is [`wait`](Self::wait)'s, or [`Job::quiet`](crate::Job::quiet)'s.
+    /// Waits for local completion: the conduit no longer reads the buffer. [`wait`](Self::wait) and
+    /// [`Job::quiet`](crate::Job::quiet) wait for remote completion.
     ///
     /// # Errors
     /// [`Error::InHandler`](crate::Error::InHandler).
@@ -230,28 +231,28 @@ impl<T: Pod> PutHandle<T> {
         self.0.pending.wait_local()
     }
 
-    /// Waits for remote completion and gives the buffer back.
+    /// Waits for remote completion and returns the buffer.
     ///
     /// # Errors
-    /// What befell the put; [`Error::InHandler`](crate::Error::InHandler).
+    /// The error of the put; [`Error::InHandler`](crate::Error::InHandler).
     pub fn wait(mut self) -> Result<Vec<T>> {
         self.0.wait()
     }
 }
 
 impl<T: Pod> GetHandle<T> {
-    /// Whether the get is complete.
+    /// Polls, and returns whether the get is complete.
     ///
     /// # Errors
-    /// What befell the get.
+    /// The error of the get.
     pub fn test(&mut self) -> Result<bool> {
         self.0.pending.test()
     }
 
-    /// Waits for the data.
+    /// Waits for the data and returns it.
     ///
     /// # Errors
-    /// What befell the get; [`Error::InHandler`](crate::Error::InHandler).
+    /// The error of the get; [`Error::InHandler`](crate::Error::InHandler).
     pub fn wait(mut self) -> Result<Vec<T>> {
         self.0.wait()
     }
@@ -273,13 +274,14 @@ impl<T: Pod> Future for GetHandle<T> {
     }
 }
 
-// Nothing is pinned: the buffer of a vector stays where it is when the vector moves.
+// Nothing is pinned: the buffer of a vector stays in place when the vector moves.
 impl<T: Pod> Unpin for PutHandle<T> {}
 impl<T: Pod> Unpin for GetHandle<T> {}
 
-impl<T: Pod> Owner<T> {
-    /// An operation that was begun, with or without a buffer.
-    fn of(begun: Result<Pending<Arc<Transfer>>>, buffer: Vec<T>) -> Result<Self, Refused<Vec<T>>> {
+impl<T: Pod> OwnedOperation<T> {
+    /// Pairs an operation that has begun with its buffer. If it was refused, the error gives the
+    /// buffer back.
+    fn new(begun: Result<Pending<Arc<Transfer>>>, buffer: Vec<T>) -> Result<Self, Refused<Vec<T>>> {
         match begun {
             Ok(pending) => Ok(Self { pending, buffer }),
             Err(cause) => Err(Refused::buffer(buffer, cause)),
@@ -297,7 +299,7 @@ impl<T: Pod> Owner<T> {
     }
 }
 
-impl<T: Pod> Drop for Owner<T> {
+impl<T: Pod> Drop for OwnedOperation<T> {
     fn drop(&mut self) {
         if let Some((transfer, ticket)) = self.pending.open() {
             transfer.abandon(ticket, mem::take(&mut self.buffer));

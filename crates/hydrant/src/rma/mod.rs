@@ -1,7 +1,7 @@
 //! One-sided remote memory access: the extended API.
 //!
-//! The way of a put: check handle, rank and bounds; if the peer's memory is mapped here,
-//! store directly ([`contiguous`]); else hand it to the [`transfer`](crate::transfer) room. A direct
+//! A put checks handle, rank and bounds. If the peer's memory is mapped here, it stores directly
+//! ([`contiguous`]). Otherwise the [`transfer`](crate::transfer) room carries it out. A direct
 //! access is remotely complete when the call returns.
 
 mod accumulate;
@@ -9,7 +9,6 @@ pub(crate) mod anywhere;
 mod context;
 mod contiguous;
 pub(crate) mod handles;
-mod long;
 mod nest;
 mod packed;
 mod pending;
@@ -20,13 +19,14 @@ mod raw;
 mod raw_runs;
 mod raw_sections;
 mod rendezvous;
+mod reply_long;
 mod runs;
 mod scope;
 mod section;
-mod seen;
 pub(crate) mod signal;
 mod unmapped;
 mod vectors;
+mod view_sections;
 mod when;
 
 pub use accumulate::Accumulate;

@@ -1,12 +1,12 @@
-//! Two sections of equally many elements side by side: the first element of one goes with the first
-//! of the other, whatever the shapes.
+//! Pairs the elements of two sections in order: the first of one with the first of the other,
+//! whatever the shapes. Both have the same number of elements.
 
 use hydrant_conduit::memory::Runs;
 
 use super::section::{Level, Section};
 
-/// Makes `runs` the loops that two sections have in common, for elements of so many bytes; none
-/// where their shapes do not divide each other. Both lie within memory that there is, and are not
+/// Sets `runs` to the loops that two sections share, for elements of `size` bytes. Returns `None`
+/// if their shapes do not divide each other. Both sections lie within existing memory and are not
 /// empty.
 #[inline]
 pub(super) fn loops(runs: &mut Runs, remote: &Section, local: &Section, size: usize) -> Option<()> {
@@ -14,9 +14,10 @@ pub(super) fn loops(runs: &mut Runs, remote: &Section, local: &Section, size: us
     let mut ours = local.levels().iter().copied();
     let (mut there, mut here) = (theirs.next(), ours.next());
     runs.reset(size);
-    // Neighbours are a run where nothing is within them: a section may go down its columns first.
+    // Neighbours form a run only in the innermost level, because a section may go down its columns
+    // first.
     let mut is_inmost = true;
-    // Both have equally many elements, so they end together.
+    // Both sections have the same number of elements, so they end together.
     while let (Some(outer), Some(inner)) = (there, here) {
         let count = outer.count.min(inner.count);
         there = rest(outer, count)?.or_else(|| theirs.next());
@@ -32,8 +33,8 @@ pub(super) fn loops(runs: &mut Runs, remote: &Section, local: &Section, size: us
     Some(())
 }
 
-/// What of a level is left when so many of it are taken together: none if that does not come out
-/// even, and within that none if nothing is left.
+/// Returns the rest of a level after `taken` of its repetitions are used. Returns `None` if that
+/// does not divide the level, and `Some(None)` if nothing is left.
 fn rest(level: Level, taken: usize) -> Option<Option<Level>> {
     if level.count == taken {
         return Some(None);
@@ -46,41 +47,42 @@ fn rest(level: Level, taken: usize) -> Option<Option<Level>> {
     })
 }
 
-/// The pieces that are runs on both sides: where each begins in `remote` and in `local`, and how
-/// many elements it has.
+/// Returns the pieces that are runs on both cursors: the start in `remote`, the start in `local`, and
+/// the number of elements.
 pub(super) fn pieces(
     remote: &Section,
     local: &Section,
 ) -> impl Iterator<Item = (usize, usize, usize)> + use<> {
-    let mut sides = [side(remote), side(local)];
+    let mut cursors = [cursor(remote), cursor(local)];
     std::iter::from_fn(move || {
-        let [Some((there, most)), Some((here, more))] = sides.each_mut().map(Side::current) else {
+        let [Some((there, most)), Some((here, more))] = cursors.each_mut().map(RunCursor::current)
+        else {
             return None;
         };
         let count = most.min(more);
-        sides.iter_mut().for_each(|side| side.advance(count));
+        cursors.iter_mut().for_each(|cursor| cursor.advance(count));
         Some((there, here, count))
     })
 }
 
 /// The runs of a section, taken piece by piece.
-struct Side<I: Iterator> {
+struct RunCursor<I: Iterator> {
     starts: std::iter::Peekable<I>,
     run: usize,
-    /// Elements taken of the next run.
+    /// The elements already taken of the current run.
     taken: usize,
 }
 
-fn side(section: &Section) -> Side<impl Iterator<Item = usize> + use<>> {
-    Side {
+fn cursor(section: &Section) -> RunCursor<impl Iterator<Item = usize> + use<>> {
+    RunCursor {
         starts: section.starts().peekable(),
         run: section.run_len(),
         taken: 0,
     }
 }
 
-impl<I: Iterator<Item = usize>> Side<I> {
-    /// Where the next piece begins, and how long it may be.
+impl<I: Iterator<Item = usize>> RunCursor<I> {
+    /// Returns the start of the next piece, and its most elements.
     fn current(&mut self) -> Option<(usize, usize)> {
         let start = *self.starts.peek()?;
         Some((start + self.taken, self.run - self.taken))

@@ -1,4 +1,4 @@
-//! One operation that may not be complete yet, by whom it is asked for.
+//! A one-sided operation that may not be complete yet.
 
 use std::{
     ops::Deref,
@@ -10,40 +10,41 @@ use hydrant_conduit::{Posted, Ticket};
 use crate::{
     Result,
     progress::{self, taken},
-    transfer::{Look, Transfer},
+    transfer::{OperationState, Transfer},
 };
 
-/// An operation, and who completes it. Its result is given once.
-pub(super) struct Pending<P>(State<P>);
+/// An operation and the room that completes it. Its result is given once.
+pub(super) struct Pending<P>(PendingState<P>);
 
-enum State<P> {
-    /// It is not known to be complete.
+enum PendingState<P> {
+    /// The operation is not known to be complete.
     Open(P, Ticket),
-    /// It is complete, and nobody was told.
+    /// The operation is complete, and its result was not taken.
     Done,
-    /// Its result was given.
-    Told,
+    /// The result was taken.
+    Taken,
 }
 
 impl<P: Deref<Target = Transfer>> Pending<P> {
-    pub(super) const DONE: Self = Self(State::Done);
+    pub(super) const DONE: Self = Self(PendingState::Done);
 
     pub(super) fn new(transfer: P, posted: Posted) -> Self {
         Self(match posted {
-            Posted::Done => State::Done,
-            Posted::Pending(ticket) => State::Open(transfer, ticket),
+            Posted::Done => PendingState::Done,
+            Posted::Pending(ticket) => PendingState::Open(transfer, ticket),
         })
     }
 
-    /// Who completes it, unless it is known to be complete.
+    /// Returns the room that completes the operation, unless it is known to be complete.
     pub(super) fn open(&self) -> Option<(&P, Ticket)> {
         match &self.0 {
-            State::Open(transfer, ticket) => Some((transfer, *ticket)),
-            State::Done | State::Told => None,
+            PendingState::Open(transfer, ticket) => Some((transfer, *ticket)),
+            PendingState::Done | PendingState::Taken => None,
         }
     }
 
-    /// Whether it is complete. What befell it is said once, and then it is.
+    /// Polls, and returns whether the operation is complete. Its error is returned once; afterwards
+    /// the operation counts as complete.
     pub(super) fn test(&mut self) -> Result<bool> {
         if let Some((transfer, _)) = self.open() {
             transfer.progress.check_origin()?;
@@ -54,21 +55,21 @@ impl<P: Deref<Target = Transfer>> Pending<P> {
         self.known()
     }
 
-    /// As [`test`](Self::test), by what is known: nothing is polled, so nothing of the program's runs.
+    /// As [`test`](Self::test), without a poll, so that no user code runs.
     pub(super) fn known(&mut self) -> Result<bool> {
         let Some((transfer, ticket)) = self.open() else {
             return Ok(true);
         };
         transfer.progress.check_origin()?;
         match transfer.outcome(ticket) {
-            Look::Open => Ok(false),
-            Look::Gone => self.tell(Ok(true)),
-            Look::Ended(outcome) => {
-                // The result of one that went well is still to be given.
-                self.0 = State::Done;
+            OperationState::InFlight => Ok(false),
+            OperationState::Taken => self.set_taken(Ok(true)),
+            OperationState::Ended(outcome) => {
+                // A successful result can still be taken.
+                self.0 = PendingState::Done;
                 match outcome {
                     Ok(()) => Ok(true),
-                    Err(cause) => self.tell(Err(cause)),
+                    Err(cause) => self.set_taken(Err(cause)),
                 }
             }
         }
@@ -91,12 +92,12 @@ impl<P: Deref<Target = Transfer>> Pending<P> {
             transfer.progress.check_origin()?;
         }
         let outcome = match &self.0 {
-            State::Open(transfer, ticket) => transfer.finish(Posted::Pending(*ticket)),
-            State::Done => Ok(()),
-            State::Told => Err(taken()),
+            PendingState::Open(transfer, ticket) => transfer.finish(Posted::Pending(*ticket)),
+            PendingState::Done => Ok(()),
+            PendingState::Taken => Err(taken()),
         };
-        // Not before: whoever drops the owner sees by this that the buffer is free.
-        self.tell(outcome)
+        // Only after the wait: a dropped owner treats the buffer as free from then on.
+        self.set_taken(outcome)
     }
 
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
@@ -104,15 +105,15 @@ impl<P: Deref<Target = Transfer>> Pending<P> {
             transfer.progress.check_origin()?;
         }
         let outcome = match &self.0 {
-            State::Open(transfer, ticket) => transfer.poll_outcome(*ticket, context),
-            State::Done => Poll::Ready(Ok(())),
-            State::Told => Poll::Ready(Err(taken())),
+            PendingState::Open(transfer, ticket) => transfer.poll_outcome(*ticket, context),
+            PendingState::Done => Poll::Ready(Ok(())),
+            PendingState::Taken => Poll::Ready(Err(taken())),
         };
-        outcome.map(|outcome| self.tell(outcome))
+        outcome.map(|outcome| self.set_taken(outcome))
     }
 
-    fn tell<R>(&mut self, result: Result<R>) -> Result<R> {
-        self.0 = State::Told;
+    fn set_taken<R>(&mut self, result: Result<R>) -> Result<R> {
+        self.0 = PendingState::Taken;
         result
     }
 }

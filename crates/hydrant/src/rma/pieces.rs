@@ -1,5 +1,5 @@
 //! Puts and gets of many runs in one call: sections and strided. They are checked as a whole before
-//! anything is copied; what is mapped is then copied in one go, and elsewhere as [`Unmapped`] does it.
+//! anything is copied. Mapped runs are then copied in one loop, others as in [`Unmapped`].
 
 use bytemuck::Pod;
 use hydrant_conduit::memory::Runs;
@@ -8,33 +8,32 @@ use super::{
     contiguous::place,
     nest,
     section::Section,
-    unmapped::{Name, Run, Unmapped},
+    unmapped::{ByteRun, MemoryName, Unmapped},
 };
 use crate::{
     Error, Rank, Result,
     counters::Count,
-    memory::{Mapped, Part, Symmetric, check_range, overlap},
+    memory::{BlockPart, Mapped, Symmetric, check_range, overlap},
     transfer::Transfer,
 };
 
-/// Runs of elements at equal distances in a rank's part.
-///
-/// Run `i` is the `run` elements from `start + i × stride` on.
+/// Runs of elements at equal distances in a rank's part. Run `i` is the `run` elements from `start
+/// + i × stride` on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stride {
-    /// First element of the first run.
+    /// The first element of the first run.
     pub start: usize,
-    /// Elements in a run.
+    /// The elements in a run.
     pub run: usize,
-    /// Elements from the start of one run to the start of the next; at least `run`.
+    /// The elements from the start of one run to the start of the next; at least `run`.
     pub stride: usize,
-    /// Runs.
+    /// The number of runs.
     pub count: usize,
 }
 
 impl Stride {
-    /// Checks that the runs lie within `len` elements and that a buffer of `buffer` elements
-    /// holds them: how many elements lie from the first to the last.
+    /// Checks that the runs lie within `len` elements and that they have `buffer` elements. Returns
+    /// the number of elements of memory from the first to the last.
     fn check(&self, buffer: usize, len: usize) -> Result<usize> {
         let total = self.run.checked_mul(self.count);
         if total != Some(buffer) {
@@ -59,12 +58,12 @@ impl Stride {
         Ok(last - self.start + self.run)
     }
 
-    /// Makes `runs` these, and a buffer that has them one after the other, of elements of so many
-    /// bytes.
+    /// Sets `runs` to these runs, and to consecutive runs of a buffer. `size`: the bytes of an
+    /// element.
     #[inline]
     fn fill(&self, runs: &mut Runs, size: usize) -> Option<()> {
         runs.reset(self.run * size);
-        // Of one run the stride may be anything.
+        // The stride of a single run does not matter.
         if self.count > 1 {
             let (there, here) = (self.stride * size, self.run * size);
             runs.repeat(self.count, there, here).ok()?;
@@ -72,14 +71,16 @@ impl Stride {
         Some(())
     }
 
-    /// The runs, and a buffer that has them one after the other.
-    fn packed<T>(&self) -> impl Iterator<Item = Run> {
+    /// Returns the runs, paired with consecutive runs of a buffer.
+    fn packed<T>(&self) -> impl Iterator<Item = ByteRun> {
         let len = self.run * size_of::<T>();
-        self.starts().enumerate().map(move |(number, start)| Run {
-            there: start * size_of::<T>(),
-            here: number * len,
-            len,
-        })
+        self.starts()
+            .enumerate()
+            .map(move |(number, start)| ByteRun {
+                there: start * size_of::<T>(),
+                here: number * len,
+                len,
+            })
     }
 
     fn starts(&self) -> impl Iterator<Item = usize> + use<> {
@@ -89,8 +90,8 @@ impl Stride {
 }
 
 impl<T: Pod> Symmetric<T> {
-    /// Puts the elements that `from` names of `data` where `to` says, the first to the first and so
-    /// on: ARMCI's `PutS`. The shapes may differ. Remotely complete on return.
+    /// Puts the elements of `data` that `from` names to the elements that `to` names, in order:
+    /// ARMCI's `PutS`. The shapes may differ. The put is remotely complete on return.
     ///
     /// ```
     /// # fn main() -> hydrant::Result<()> {
@@ -109,9 +110,10 @@ impl<T: Pod> Symmetric<T> {
     /// ```
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`Error::OutsideBuffer`] if `from` leaves `data`,
-    /// [`Error::LengthMismatch`] if the sections have not equally many elements,
-    /// [`Error::SectionOverlap`] if `to` names an element twice.
+    /// - As [`put`](Self::put).
+    /// - [`Error::OutsideBuffer`] if `from` leaves `data`.
+    /// - [`Error::LengthMismatch`] if the sections differ in the number of elements.
+    /// - [`Error::SectionOverlap`] if `to` names an element twice.
     pub fn put_section(&self, rank: Rank, to: &Section, data: &[T], from: &Section) -> Result<()> {
         self.check_sections(to, data.len(), from)?;
         if to.overlaps_itself() {
@@ -143,7 +145,8 @@ impl<T: Pod> Symmetric<T> {
         Ok(())
     }
 
-    /// Gets the elements that `from` names into those of `data` that `to` names: ARMCI's `GetS`.
+    /// Gets the elements that `from` names into the elements of `data` that `to` names: ARMCI's
+    /// `GetS`.
     ///
     /// # Errors
     /// As [`put_section`](Self::put_section).
@@ -184,7 +187,7 @@ impl<T: Pod> Symmetric<T> {
         Ok(())
     }
 
-    /// Puts consecutive runs of `data` where `to` says.
+    /// Puts consecutive runs of `data` to the runs of `to`.
     ///
     /// # Errors
     /// As [`put`](Self::put); [`Error::LengthMismatch`].
@@ -215,7 +218,7 @@ impl<T: Pod> Symmetric<T> {
         Ok(())
     }
 
-    /// Gets the runs that `from` says into consecutive runs of `data`.
+    /// Gets the runs of `from` into consecutive runs of `data`.
     ///
     /// # Errors
     /// As [`get`](Self::get); [`Error::LengthMismatch`].
@@ -246,7 +249,7 @@ impl<T: Pod> Symmetric<T> {
         Ok(())
     }
 
-    /// Puts runs that were checked, from element `from` of `data` to element `to`.
+    /// Puts checked runs, from element `from` of `data` to element `to`.
     fn store_runs(
         &self,
         rank: Rank,
@@ -265,7 +268,7 @@ impl<T: Pod> Symmetric<T> {
         self.after_store(mapped, rank)
     }
 
-    /// As [`store_runs`](Self::store_runs), the other way.
+    /// As [`store_runs`](Self::store_runs), for a get.
     fn load_runs(
         &self,
         mapped: &Mapped,
@@ -282,13 +285,13 @@ impl<T: Pod> Symmetric<T> {
             .map_err(|_| self.outside(from, 0))
     }
 
-    /// Checks that both sections lie within what they are about, and that they fit together.
+    /// Checks that both sections lie within their memory and have the same number of elements.
     fn check_sections(&self, remote: &Section, buffer: usize, local: &Section) -> Result<()> {
         check_range(remote.start(), remote.span(), self.len())?;
         check_fit(remote, buffer, local)
     }
 
-    /// A part that is not mapped here.
+    /// Returns a part that is not mapped here.
     pub(super) fn unmapped<'a>(&'a self, transfer: &'a Transfer, rank: Rank) -> Unmapped<'a> {
         let block = self.block();
         Unmapped {
@@ -296,15 +299,15 @@ impl<T: Pod> Symmetric<T> {
             calls: &block.calls,
             rank,
             at: place(block, 0),
-            name: Name::Allocation(block),
+            name: MemoryName::Allocation(block),
         }
     }
 
-    /// Checks that the whole buffer lies apart from every run, where they are mapped: from where
-    /// each begins, and how many elements it has. All lie within the `span`.
+    /// Checks that the whole buffer lies apart from every run of a mapped part. The runs are given
+    /// by their starts and their number of elements, and lie within `span`.
     pub(super) fn check_apart<I: Iterator<Item = usize>>(
         &self,
-        part: &Part,
+        part: &BlockPart,
         span: (usize, usize),
         (starts, run): (impl Fn() -> I, usize),
         buffer: &[T],
@@ -314,7 +317,7 @@ impl<T: Pod> Symmetric<T> {
         };
         let (size, bytes) = (size_of::<T>(), bytemuck::cast_slice(buffer));
         let hits = |start, count| (mapped.window).overlaps(start * size, count * size, bytes);
-        // Nearly always the buffer is elsewhere.
+        // The buffer nearly always lies elsewhere.
         if hits(span.0, span.1) && starts().any(|start| hits(start, run)) {
             return Err(overlap(bytes));
         }
@@ -322,24 +325,27 @@ impl<T: Pod> Symmetric<T> {
     }
 }
 
-/// The pieces that are runs of both sections, in bytes.
-pub(super) fn runs_of<T>(remote: &Section, local: &Section) -> impl Iterator<Item = Run> + use<T> {
+/// Returns the pieces that are runs of both sections, in bytes.
+pub(super) fn runs_of<T>(
+    remote: &Section,
+    local: &Section,
+) -> impl Iterator<Item = ByteRun> + use<T> {
     let size = size_of::<T>();
-    nest::pieces(remote, local).map(move |(there, here, count)| Run {
+    nest::pieces(remote, local).map(move |(there, here, count)| ByteRun {
         there: there * size,
         here: here * size,
         len: count * size,
     })
 }
 
-/// About how many of these there are, and their bytes.
+/// Returns the approximate number of these pieces, and their bytes.
 pub(super) fn extent<T>(remote: &Section, local: &Section) -> (usize, usize) {
     let run = remote.run_len().min(local.run_len()).max(1);
     (remote.len() / run, remote.len() * size_of::<T>())
 }
 
-/// Checks that the local section lies within a buffer of so many elements, and that it has as many as
-/// the remote one.
+/// Checks that the local section lies within a buffer of `buffer` elements, and has as many
+/// elements as the remote one.
 #[inline]
 pub(super) fn check_fit(remote: &Section, buffer: usize, local: &Section) -> Result<()> {
     if check_range(local.start(), local.span(), buffer).is_err() {

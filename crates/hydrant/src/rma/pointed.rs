@@ -7,19 +7,19 @@ use super::contiguous::place;
 use crate::{
     Error, GlobalPtr, Rank, Result,
     counters::Count,
-    memory::{Registry, Symmetric, Target, overlap},
+    memory::{PointerTarget, Registry, Symmetric, overlap},
     transfer::Transfer,
 };
 
-/// What a pointer comes to, once checked.
+/// The memory that a checked pointer leads to.
 pub(crate) enum Resolved<T> {
     /// An element of symmetric memory.
     Symmetric(Symmetric<T>, usize),
-    /// A place in an extent, which its owner's table checks on access.
+    /// An offset in an exposed buffer, which its owner checks on access.
     Extent(Remote),
 }
 
-/// Puts `data` to where `to` points; remotely complete on return.
+/// Puts `data` to the memory that `to` points to. The put is remotely complete on return.
 ///
 /// # Errors
 /// As [`Job::put_to`](crate::Job::put_to).
@@ -43,7 +43,7 @@ pub(crate) fn put<T: Pod>(
     }
 }
 
-/// Gets elements from where `from` points.
+/// Gets elements from the memory that `from` points to.
 ///
 /// # Errors
 /// As [`Job::get_from`](crate::Job::get_from).
@@ -66,7 +66,7 @@ pub(crate) fn get<T: Pod>(
     }
 }
 
-/// Checks a pointer, but for the length of the access.
+/// Checks a pointer, except for the length of the access.
 pub(crate) fn resolve<T: Pod>(
     transfer: &Transfer,
     memory: &Registry,
@@ -89,7 +89,7 @@ pub(crate) fn resolve<T: Pod>(
         return Err(Error::ZeroSized { what });
     }
     match target {
-        Target::Symmetric(number) => {
+        PointerTarget::Symmetric(number) => {
             let block = memory.find(number)?;
             let offset = usize::try_from(bytes).map_err(|_| outside(&block.len, size))?;
             if !offset.is_multiple_of(size) {
@@ -108,9 +108,9 @@ pub(crate) fn resolve<T: Pod>(
                 offset / size,
             ))
         }
-        Target::Extent(key) => {
+        PointerTarget::Extent(key) => {
             if Key(key) == Key::ANY || Key(key) == Key::SEGMENT {
-                return Err(forged("its key is none of an exposed buffer"));
+                return Err(forged("its key belongs to no exposed buffer"));
             }
             if !bytes.is_multiple_of(align as u64) {
                 return Err(Error::Misaligned {
@@ -119,7 +119,7 @@ pub(crate) fn resolve<T: Pod>(
                     what,
                 });
             }
-            // Of an allocation its own state says so.
+            // For an allocation, its own state tells.
             transfer.progress.check_running()?;
             Ok(Resolved::Extent(Remote {
                 key: Key(key),
@@ -129,21 +129,22 @@ pub(crate) fn resolve<T: Pod>(
     }
 }
 
-/// A place that a pointer names, as the conduit says it. Held until an access has begun: meanwhile
-/// [`exclusive`](crate::Job::exclusive) refuses this memory, and what is allocated in its place.
-pub(super) struct Named<T> {
+/// The memory that a pointer names, as the conduit names it. It is held until an access has begun.
+/// Meanwhile [`exclusive`](crate::Job::exclusive) refuses this memory, and memory that is allocated
+/// in its place.
+pub(super) struct HeldRemote<T> {
     pub(super) rank: Rank,
     pub(super) remote: Remote,
     _memory: Option<Symmetric<T>>,
 }
 
-/// Where `count` elements at a pointer lie.
-pub(super) fn named<T: Pod>(
+/// Returns the conduit's name of `count` elements at a pointer.
+pub(super) fn resolve_remote<T: Pod>(
     transfer: &Transfer,
     memory: &Registry,
     pointer: &GlobalPtr<T>,
     count: usize,
-) -> Result<Named<T>> {
+) -> Result<HeldRemote<T>> {
     let (remote, held) = match resolve(transfer, memory, pointer)? {
         Resolved::Symmetric(memory, index) => {
             let remote = place(memory.block(), memory.offset(index, count)?);
@@ -151,7 +152,7 @@ pub(super) fn named<T: Pod>(
         }
         Resolved::Extent(remote) => (remote, None),
     };
-    Ok(Named {
+    Ok(HeldRemote {
         rank: pointer.rank(),
         remote,
         _memory: held,
@@ -177,14 +178,14 @@ pub(super) fn check_apart(
     Ok(())
 }
 
-/// Called when a write was begun: wakes who waits for the memory, if it is done.
-pub(super) fn touched(transfer: &Transfer, rank: Rank, posted: Posted) {
+/// Called when a write has begun: wakes waiters for the memory if the write is done.
+pub(super) fn notify_if_done(transfer: &Transfer, rank: Rank, posted: Posted) {
     if posted == Posted::Done {
         transfer.progress.conduit().notify(rank);
     }
 }
 
-/// Says in elements, as it was asked, where an access leaves an exposed buffer.
+/// Reports in elements where an access leaves an exposed buffer.
 pub(super) fn in_elements<T>(count: usize) -> impl Fn(Error) -> Error {
     let elements = |bytes: u64| (bytes / size_of::<T>().max(1) as u64) as usize;
     move |error| match error {

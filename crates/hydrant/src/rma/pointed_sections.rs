@@ -1,4 +1,4 @@
-//! Sections of memory that a pointer names, and vectors of runs in it.
+//! Puts and gets of sections and vectors in memory that a pointer names.
 
 use bytemuck::Pod;
 
@@ -6,8 +6,8 @@ use super::{
     pieces::{self, check_fit, named_twice, runs_of},
     pointed::{self, Resolved, resolve},
     section::Section,
-    unmapped::{Name, Unmapped},
-    vectors::{self, IoVector, all_runs, in_bytes, share},
+    unmapped::{MemoryName, Unmapped},
+    vectors::{self, IoVector, all_runs, in_bytes, share_elements},
 };
 use crate::{
     GlobalPtr, Result,
@@ -16,7 +16,7 @@ use crate::{
     transfer::Transfer,
 };
 
-/// What a job reaches memory by that a pointer names.
+/// The rooms by which a job reaches memory that a pointer names.
 #[derive(Clone, Copy)]
 pub(crate) struct Means<'a> {
     pub(crate) transfer: &'a Transfer,
@@ -24,7 +24,7 @@ pub(crate) struct Means<'a> {
     pub(crate) calls: &'a Calls,
 }
 
-/// Puts the elements that `from` names of `data` where `section` says, from where `to` points.
+/// Puts the elements of `data` that `from` names to the elements of `section`, counted from `to`.
 ///
 /// # Errors
 /// As [`Job::put_section_to`](crate::Job::put_section_to).
@@ -35,10 +35,10 @@ pub(crate) fn put<T: Pod>(
     from: &Section,
 ) -> Result<()> {
     let unmapped = match means.find(&to)? {
-        Found::Symmetric(memory, index) => {
+        FoundMemory::Symmetric(memory, index) => {
             return memory.put_section(to.rank(), &section.offset(index)?, data, from);
         }
-        Found::Exposed(unmapped) => unmapped,
+        FoundMemory::Exposed(unmapped) => unmapped,
     };
     check_fit(section, data.len(), from)?;
     check_end(means, &to, (section.start(), section.span()))?;
@@ -52,7 +52,7 @@ pub(crate) fn put<T: Pod>(
     unmapped.put(bytemuck::cast_slice(data), extent, runs)
 }
 
-/// Gets the elements that `section` names, from where `from` points, into those of `data` that `to`
+/// Gets the elements of `section`, counted from `from`, into the elements of `data` that `to`
 /// names.
 ///
 /// # Errors
@@ -64,10 +64,10 @@ pub(crate) fn get<T: Pod>(
     to: &Section,
 ) -> Result<()> {
     let unmapped = match means.find(&from)? {
-        Found::Symmetric(memory, index) => {
+        FoundMemory::Symmetric(memory, index) => {
             return memory.get_section(from.rank(), &section.offset(index)?, data, to);
         }
-        Found::Exposed(unmapped) => unmapped,
+        FoundMemory::Exposed(unmapped) => unmapped,
     };
     check_fit(section, data.len(), to)?;
     check_end(means, &from, (section.start(), section.span()))?;
@@ -78,7 +78,7 @@ pub(crate) fn get<T: Pod>(
     unmapped.get(bytemuck::cast_slice_mut(data), extent, runs)
 }
 
-/// Puts the runs of `data` that `vectors` list, from where `to` points.
+/// Puts the runs of `data` that `vectors` list, counted from `to`.
 ///
 /// # Errors
 /// As [`Job::put_vector_to`](crate::Job::put_vector_to).
@@ -88,14 +88,14 @@ pub(crate) fn put_vector<T: Pod>(
     data: &[T],
 ) -> Result<()> {
     let unmapped = match means.find(&to)? {
-        Found::Symmetric(memory, index) => {
+        FoundMemory::Symmetric(memory, index) => {
             return memory.put_vector_from(to.rank(), index, vectors, data);
         }
-        Found::Exposed(unmapped) => unmapped,
+        FoundMemory::Exposed(unmapped) => unmapped,
     };
     check_vectors(means, &to, vectors, data.len())?;
     let mut runs = all_runs(vectors);
-    if share(runs.clone().map(|(there, _, run)| (there, run))) {
+    if share_elements(runs.clone().map(|(there, _, run)| (there, run))) {
         return runs.try_for_each(|(there, here, run)| {
             let there = to.offset(there as isize);
             pointed::put(means.transfer, means.memory, there, &data[here..here + run])
@@ -105,7 +105,7 @@ pub(crate) fn put_vector<T: Pod>(
     unmapped.put(bytemuck::cast_slice(data), extent, in_bytes::<T>(runs))
 }
 
-/// Gets the runs that `vectors` list, from where `from` points, into `data`.
+/// Gets the runs that `vectors` list, counted from `from`, into `data`.
 ///
 /// # Errors
 /// As [`Job::get_vector_from`](crate::Job::get_vector_from).
@@ -115,14 +115,14 @@ pub(crate) fn get_vector<T: Pod>(
     data: &mut [T],
 ) -> Result<()> {
     let unmapped = match means.find(&from)? {
-        Found::Symmetric(memory, index) => {
+        FoundMemory::Symmetric(memory, index) => {
             return memory.get_vector_from(from.rank(), index, vectors, data);
         }
-        Found::Exposed(unmapped) => unmapped,
+        FoundMemory::Exposed(unmapped) => unmapped,
     };
     check_vectors(means, &from, vectors, data.len())?;
     let mut runs = all_runs(vectors);
-    if share(runs.clone().map(|(_, here, run)| (here, run))) {
+    if share_elements(runs.clone().map(|(_, here, run)| (here, run))) {
         return runs.try_for_each(|(there, here, run)| {
             let there = from.offset(there as isize);
             pointed::get(
@@ -137,31 +137,31 @@ pub(crate) fn get_vector<T: Pod>(
     unmapped.get(bytemuck::cast_slice_mut(data), extent, in_bytes::<T>(runs))
 }
 
-/// What a pointer names.
-enum Found<'a, T> {
+/// The memory that a pointer names.
+enum FoundMemory<'a, T> {
     Symmetric(Symmetric<T>, usize),
     Exposed(Unmapped<'a>),
 }
 
 impl<'a> Means<'a> {
-    fn find<T: Pod>(self, pointer: &GlobalPtr<T>) -> Result<Found<'a, T>> {
+    fn find<T: Pod>(self, pointer: &GlobalPtr<T>) -> Result<FoundMemory<'a, T>> {
         let at = match resolve(self.transfer, self.memory, pointer)? {
-            Resolved::Symmetric(memory, index) => return Ok(Found::Symmetric(memory, index)),
+            Resolved::Symmetric(memory, index) => return Ok(FoundMemory::Symmetric(memory, index)),
             Resolved::Extent(at) => at,
         };
-        Ok(Found::Exposed(Unmapped {
+        Ok(FoundMemory::Exposed(Unmapped {
             transfer: self.transfer,
             calls: self.calls,
             rank: pointer.rank(),
             at,
-            name: Name::Exposed(at.key.0),
+            name: MemoryName::Exposed(at.key.0),
         }))
     }
 }
 
-/// Has the owner refuse elements that leave its exposed buffer, `span` of them from `start` on, by a
-/// get of the last one, before anything is copied and before room is made for so many as a section
-/// may name.
+/// Has the owner refuse elements that leave its exposed buffer: `span` elements from `start` on.
+/// This gets the last of them, before anything is copied or buffers are allocated for a large
+/// section.
 fn check_end<T: Pod>(
     means: Means<'_>,
     pointer: &GlobalPtr<T>,
@@ -169,7 +169,7 @@ fn check_end<T: Pod>(
 ) -> Result<()> {
     let first = i64::try_from(pointer.bytes_in()).unwrap_or(i64::MAX);
     let len = (i64::MAX - first) as usize / size_of::<T>();
-    // A pointer to before the buffer names nothing, even if the last element would lie within.
+    // A pointer to before the buffer names no element, even if the last element would lie within.
     check_range(start, span, len)?;
     if span == 0 {
         return Ok(());

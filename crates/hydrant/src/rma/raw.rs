@@ -1,7 +1,7 @@
-//! Non-blocking puts and gets on memory of which only the caller knows how long it stays: for the
-//! runtimes of other languages, whose own interfaces say when it does.
+//! Non-blocking puts and gets on memory whose lifetime only the caller knows. For the runtimes of
+//! other languages, whose own interfaces define that lifetime.
 
-#![allow(unsafe_code)] // a promise that only the caller can make
+#![allow(unsafe_code)] // only the caller can keep the conditions
 
 use std::sync::Arc;
 
@@ -15,8 +15,9 @@ use crate::{
     transfer::{self, Transfer},
 };
 
-/// An operation under way on memory of the caller's; see [`Symmetric::put_raw_nb`]. If it is dropped,
-/// the operation goes on, still with that memory: [`Job::quiet`](crate::Job::quiet) waits for it.
+/// An operation in flight on memory of the caller; see [`Symmetric::put_raw_nb`]. If it is dropped,
+/// the operation goes on and still uses that memory. [`Job::quiet`](crate::Job::quiet) waits for
+/// it.
 #[must_use = "only this says when the memory is free, and whether the operation failed"]
 pub struct RawOperation {
     pending: Pending<Arc<Transfer>>,
@@ -29,22 +30,24 @@ impl RawOperation {
         keeps_order: false,
     };
 
-    /// Whether it is complete: remotely, if it is a put.
+    /// Polls, and returns whether the operation is complete: remotely, if it is a put.
     ///
     /// # Errors
-    /// What befell it.
+    /// The error of the operation.
     pub fn test(&mut self) -> Result<bool> {
         self.pending.test()
     }
 
-    /// Whether it is known to be complete, as it is at once where memory is mapped. Nothing is polled.
+    /// Returns whether the operation is known to be complete, without a poll. It is at once if the
+    /// memory is mapped here.
     #[inline]
     pub fn is_complete(&self) -> bool {
         self.pending.open().is_none()
     }
 
-    /// Whether it is a put that stays before whatever this rank does to the same memory after local
-    /// completion, but for atomic operations: where all goes by messages.
+    /// Returns whether the operation is a put that is ordered before later operations of this rank
+    /// on the same memory. "Later" means after local completion. Atomic operations are not ordered.
+    /// Only networks that send all by messages keep this order.
     pub fn keeps_order(&self) -> bool {
         self.keeps_order
     }
@@ -57,11 +60,11 @@ impl RawOperation {
         self.pending.wait_local()
     }
 
-    /// Waits until it is complete: remotely, if it is a put.
+    /// Waits until the operation is complete: remotely, if it is a put.
     ///
     /// # Errors
-    /// What befell it; [`Error::OutOfTurn`](crate::Error::OutOfTurn) if that was said before;
-    /// [`Error::InHandler`](crate::Error::InHandler).
+    /// The error of the operation; [`Error::OutOfTurn`](crate::Error::OutOfTurn) if that was
+    /// returned before; [`Error::InHandler`](crate::Error::InHandler).
     pub fn wait(&mut self) -> Result<()> {
         self.pending.wait()
     }
@@ -74,10 +77,10 @@ impl<T: Pod> Symmetric<T> {
     /// As [`put`](Self::put).
     ///
     /// # Safety
-    /// 1. `source` is aligned and readable for `count` elements until the operation is known to be
-    ///    locally complete, by [`RawOperation::wait_local`] or one of those that say it is complete, or
-    ///    until [`Job::quiet`](crate::Job::quiet) has returned.
-    /// 2. Nobody writes to it until then.
+    /// 1. `source` is aligned, and readable for `count` elements, until the put is known to be
+    ///    locally complete. [`RawOperation::wait_local`], the calls that report completion, and
+    ///    [`Job::quiet`](crate::Job::quiet) establish that.
+    /// 2. No other code writes to the elements until then.
     #[track_caller]
     pub unsafe fn put_raw_nb(
         &self,
@@ -86,7 +89,7 @@ impl<T: Pod> Symmetric<T> {
         source: *const T,
         count: usize,
     ) -> Result<RawOperation> {
-        // SAFETY: 1., 2. for longer than the slice is used, or what the network is told of it.
+        // SAFETY: the caller's conditions 1 and 2 hold for longer than the slice is used.
         let data = unsafe { std::slice::from_raw_parts(source, count) };
         let block = self.block();
         if block.part(rank)?.mapped.is_some() {
@@ -97,7 +100,7 @@ impl<T: Pod> Symmetric<T> {
         let transfer = block.transfer()?;
         let bytes: &[u8] = bytemuck::cast_slice(data);
         (block.tally).add_each([(Count::Puts, 1), (Count::PutBytes, bytes.len() as u64)]);
-        // SAFETY: 1., 2.
+        // SAFETY: 1. The caller's conditions 1 and 2. 2. The memory is not named by its address.
         let posted = unsafe { transfer.begin(&transfer::put(rank, place(block, offset), bytes))? };
         Ok(RawOperation {
             keeps_order: transfer.keeps_order(rank),
@@ -111,9 +114,9 @@ impl<T: Pod> Symmetric<T> {
     /// As [`get`](Self::get).
     ///
     /// # Safety
-    /// 1. `destination` is aligned and writable for `count` elements, which are initialized, until the
-    ///    operation is known to be complete, or [`Job::quiet`](crate::Job::quiet) has returned.
-    /// 2. Nobody reads or writes it until then.
+    /// 1. `destination` is aligned, and writable for `count` initialized elements, until the get is
+    ///    known to be complete or [`Job::quiet`](crate::Job::quiet) has returned.
+    /// 2. No other code reads or writes the elements until then.
     #[track_caller]
     pub unsafe fn get_raw_nb(
         &self,
@@ -122,7 +125,7 @@ impl<T: Pod> Symmetric<T> {
         destination: *mut T,
         count: usize,
     ) -> Result<RawOperation> {
-        // SAFETY: 1., 2. for longer than the slice is used, or what the network is told of it.
+        // SAFETY: the caller's conditions 1 and 2 hold for longer than the slice is used.
         let data = unsafe { std::slice::from_raw_parts_mut(destination, count) };
         let block = self.block();
         if block.part(rank)?.mapped.is_some() {
@@ -133,7 +136,7 @@ impl<T: Pod> Symmetric<T> {
         let transfer = block.transfer()?;
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(data);
         (block.tally).add_each([(Count::Gets, 1), (Count::GetBytes, bytes.len() as u64)]);
-        // SAFETY: 1., 2.
+        // SAFETY: 1. The caller's conditions 1 and 2. 2. The memory is not named by its address.
         let posted = unsafe { transfer.begin(&transfer::get(rank, place(block, offset), bytes))? };
         Ok(RawOperation {
             keeps_order: false,

@@ -1,5 +1,5 @@
-//! Puts, gets and accumulates of many runs between memory that is mapped here and memory of which only
-//! the caller knows where it is: for the runtimes of other languages, which name memory by addresses.
+//! Puts, gets and accumulates of many runs between memory that is mapped here and memory that the
+//! caller names by address. For the runtimes of other languages.
 
 #![allow(unsafe_code)] // memory is named by its address
 
@@ -12,14 +12,15 @@ use crate::{
     memory::{Mapped, Symmetric},
 };
 
-/// Runs of bytes at any addresses, where a rank's part is mapped here. Else [`Error::Other`].
+/// Runs of bytes at any addresses, if a rank's part is mapped here. Otherwise [`Error::Other`].
 impl Symmetric<u8> {
-    /// Puts bytes from `source` on to byte `at`, and says whether it did: not if anything is wrong or in the way, nor with
-    /// this thread's first operation. [`put`](Self::put) does it then, or says why not.
+    /// Puts bytes from `source` to offset `at`. Returns whether it did. It does nothing if any
+    /// check fails, and for this thread's first operation. [`put`](Self::put) then does it, or
+    /// reports the error.
     ///
     /// # Safety
-    /// 1. So many bytes are readable at `source`.
-    /// 2. Nobody writes to them meanwhile.
+    /// 1. `bytes` bytes are readable at `source`.
+    /// 2. No other code writes to them meanwhile.
     #[inline(always)]
     pub unsafe fn put_raw_at_once(
         &self,
@@ -28,16 +29,17 @@ impl Symmetric<u8> {
         source: *const u8,
         bytes: usize,
     ) -> bool {
-        // SAFETY: 1., 2.
+        // SAFETY: the caller's conditions 1 and 2.
         let data = unsafe { std::slice::from_raw_parts(source, bytes) };
         self.put_at_once(rank, at, data)
     }
 
-    /// Gets bytes from byte `at` on to `target`, as [`put_raw_at_once`](Self::put_raw_at_once).
+    /// Gets bytes from offset `at` to `target`, as [`put_raw_at_once`](Self::put_raw_at_once) puts
+    /// them.
     ///
     /// # Safety
-    /// 1. So many bytes are writable at `target`.
-    /// 2. Nobody else uses them meanwhile.
+    /// 1. `bytes` bytes are writable at `target`.
+    /// 2. No other code uses them meanwhile.
     #[inline(always)]
     pub unsafe fn get_raw_at_once(
         &self,
@@ -46,18 +48,18 @@ impl Symmetric<u8> {
         target: *mut u8,
         bytes: usize,
     ) -> bool {
-        // SAFETY: 1., 2.
+        // SAFETY: the caller's conditions 1 and 2.
         let data = unsafe { std::slice::from_raw_parts_mut(target, bytes) };
         self.get_at_once(rank, at, data)
     }
 
-    /// Puts a column of which the first element is at `source`, and goes to byte `at`, and says whether it did: not if
-    /// anything is wrong or in the way, nor with this thread's first operation. As runs,
-    /// [`put_runs_raw`](Self::put_runs_raw) does it then, or says why not.
+    /// Puts a column, its first element from `source` to offset `at`. Returns whether it did. It
+    /// does nothing if any check fails, and for this thread's first operation.
+    /// [`put_runs_raw`](Self::put_runs_raw) then does it as runs, or reports the error.
     ///
     /// # Safety
-    /// 1. Each element here is readable.
-    /// 2. Nobody writes to it meanwhile.
+    /// 1. Each element of the column at `source` is readable.
+    /// 2. No other code writes to it meanwhile.
     #[inline(always)]
     pub unsafe fn put_column_raw(
         &self,
@@ -70,7 +72,7 @@ impl Symmetric<u8> {
             return false;
         };
         let count = || own.puts(column.count(), column.bytes());
-        // SAFETY: 1., 2.
+        // SAFETY: the caller's conditions 1 and 2.
         let put = unsafe { mapped.window.put_column(at, source, column, count) };
         if !put {
             return false;
@@ -81,12 +83,12 @@ impl Symmetric<u8> {
         true
     }
 
-    /// Gets a column of which the first element is at byte `at`, and goes to `target`, as
-    /// [`put_column_raw`](Self::put_column_raw).
+    /// Gets a column, its first element from offset `at` to `target`, as
+    /// [`put_column_raw`](Self::put_column_raw) puts it.
     ///
     /// # Safety
-    /// 1. Each element here is writable.
-    /// 2. Nobody else uses it meanwhile.
+    /// 1. Each element of the column at `target` is writable.
+    /// 2. No other code uses it meanwhile.
     #[inline(always)]
     pub unsafe fn get_column_raw(
         &self,
@@ -99,19 +101,19 @@ impl Symmetric<u8> {
             return false;
         };
         let count = || own.gets(column.count(), column.bytes());
-        // SAFETY: 1., 2.
+        // SAFETY: the caller's conditions 1 and 2.
         unsafe { mapped.window.get_column(at, target, column, count) }
     }
 
-    /// Puts runs of which the first is at `source`, and goes to byte `at`, in order.
+    /// Puts runs in order, the first from `source` to offset `at`.
     ///
     /// # Errors
     /// As [`put`](Self::put).
     ///
     /// # Safety
-    /// 1. Each run here is readable.
-    /// 2. It lies apart from `rank`'s runs.
-    /// 3. Nobody writes to it meanwhile.
+    /// 1. Each run at `source` is readable.
+    /// 2. It overlaps no run of `rank`.
+    /// 3. No other code writes to it meanwhile.
     #[inline]
     pub unsafe fn put_runs_raw(
         &self,
@@ -121,22 +123,22 @@ impl Symmetric<u8> {
         runs: &Runs,
     ) -> Result<()> {
         let mapped = self.mapped(rank)?;
-        // SAFETY: 1., 2., 3.
+        // SAFETY: the caller's conditions 1, 2 and 3.
         unsafe { mapped.window.write_runs_from(at, source, runs) }
             .map_err(|_| self.outside(at, runs.spans()[0]))?;
         self.count_runs([Count::Puts, Count::PutBytes], runs.count(), runs.bytes());
         self.after_store(mapped, rank)
     }
 
-    /// Gets runs of which the first is at byte `at`, and goes to `target`, in order.
+    /// Gets runs in order, the first from offset `at` to `target`.
     ///
     /// # Errors
     /// As [`get`](Self::get).
     ///
     /// # Safety
-    /// 1. Each run here is writable.
-    /// 2. It lies apart from `rank`'s runs.
-    /// 3. Nobody else uses it meanwhile.
+    /// 1. Each run at `target` is writable.
+    /// 2. It overlaps no run of `rank`.
+    /// 3. No other code uses it meanwhile.
     #[inline]
     pub unsafe fn get_runs_raw(
         &self,
@@ -147,21 +149,21 @@ impl Symmetric<u8> {
     ) -> Result<()> {
         let mapped = self.mapped(rank)?;
         self.block().poll_memory();
-        // SAFETY: 1., 2., 3.
+        // SAFETY: the caller's conditions 1, 2 and 3.
         unsafe { mapped.window.read_runs_to(at, target, runs) }
             .map_err(|_| self.outside(at, runs.spans()[0]))?;
         self.count_runs([Count::Gets, Count::GetBytes], runs.count(), runs.bytes());
         Ok(())
     }
 
-    /// Adds multiples of the elements of runs of which the first is at `source` to those from byte `at`
-    /// on, as [`accumulate_bytes`](Self::accumulate_bytes) does.
+    /// Adds multiples of the elements of runs, the first from `source` to offset `at`, as
+    /// [`accumulate_bytes`](Self::accumulate_bytes) does.
     ///
     /// # Errors
-    /// As there. Of an error part may have been added.
+    /// As [`accumulate_bytes`](Self::accumulate_bytes). If it fails, part may have been added.
     ///
     /// # Safety
-    /// As [`put_runs_raw`](Self::put_runs_raw).
+    /// 1., 2. and 3. as [`put_runs_raw`](Self::put_runs_raw).
     #[inline]
     pub unsafe fn accumulate_runs_raw(
         &self,
@@ -173,18 +175,19 @@ impl Symmetric<u8> {
         check_whole(factor, runs.run())?;
         let mapped = self.mapped(rank)?;
         self.add_mapped(rank, mapped, [runs.count(), runs.bytes()], |adder| {
-            // SAFETY: 1., 2., 3.
+            // SAFETY: the caller's conditions 1, 2 and 3.
             unsafe { adder.add_runs(at, source, runs, factor) }
         })
     }
 
-    /// Puts runs of `run` bytes each, in order: for each the byte where it goes, and where it is.
+    /// Puts runs of `run` bytes each, in order. The list has for each run its offset and its
+    /// address.
     ///
     /// # Errors
-    /// As [`put`](Self::put). Of an error part may have been put.
+    /// As [`put`](Self::put). If it fails, part may have been put.
     ///
     /// # Safety
-    /// As [`put_runs_raw`](Self::put_runs_raw).
+    /// 1., 2. and 3. as [`put_runs_raw`](Self::put_runs_raw).
     #[inline]
     pub unsafe fn put_list_raw(
         &self,
@@ -193,19 +196,20 @@ impl Symmetric<u8> {
         list: impl ExactSizeIterator<Item = (usize, *const u8)>,
     ) -> Result<()> {
         let (mapped, count) = (self.mapped(rank)?, list.len());
-        // SAFETY: 1., 2., 3.
+        // SAFETY: the caller's conditions 1, 2 and 3.
         unsafe { mapped.window.write_list_from(run, list) }.map_err(|_| self.outside(0, run))?;
         self.count_runs([Count::Puts, Count::PutBytes], count, count * run);
         self.after_store(mapped, rank)
     }
 
-    /// Gets runs of `run` bytes each, in order: for each the byte where it is, and where it goes.
+    /// Gets runs of `run` bytes each, in order. The list has for each run its offset and its
+    /// address.
     ///
     /// # Errors
-    /// As [`get`](Self::get). Of an error part may have been got.
+    /// As [`get`](Self::get). If it fails, part may have been got.
     ///
     /// # Safety
-    /// As [`get_runs_raw`](Self::get_runs_raw).
+    /// 1., 2. and 3. as [`get_runs_raw`](Self::get_runs_raw).
     #[inline]
     pub unsafe fn get_list_raw(
         &self,
@@ -215,21 +219,21 @@ impl Symmetric<u8> {
     ) -> Result<()> {
         let (mapped, count) = (self.mapped(rank)?, list.len());
         self.block().poll_memory();
-        // SAFETY: 1., 2., 3.
+        // SAFETY: the caller's conditions 1, 2 and 3.
         unsafe { mapped.window.read_list_to(run, list) }.map_err(|_| self.outside(0, run))?;
         self.count_runs([Count::Gets, Count::GetBytes], count, count * run);
         Ok(())
     }
 
     /// Adds multiples of the elements of runs of `run` bytes each, as
-    /// [`accumulate_bytes`](Self::accumulate_bytes) does: for each the byte where it goes, and where
-    /// it is.
+    /// [`accumulate_bytes`](Self::accumulate_bytes) does. The list has for each run its offset and
+    /// its address.
     ///
     /// # Errors
-    /// As there. Of an error part may have been added.
+    /// As [`accumulate_bytes`](Self::accumulate_bytes). If it fails, part may have been added.
     ///
     /// # Safety
-    /// As [`put_runs_raw`](Self::put_runs_raw).
+    /// 1., 2. and 3. as [`put_runs_raw`](Self::put_runs_raw).
     #[inline]
     pub unsafe fn accumulate_list_raw(
         &self,
@@ -241,7 +245,7 @@ impl Symmetric<u8> {
         check_whole(factor, run)?;
         let (mapped, count) = (self.mapped(rank)?, list.len());
         self.add_mapped(rank, mapped, [count, count * run], |adder| {
-            // SAFETY: 1., 2., 3.
+            // SAFETY: the caller's conditions 1, 2 and 3.
             unsafe { adder.add_list(run, list, factor) }
         })
     }

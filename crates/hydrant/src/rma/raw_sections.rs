@@ -1,5 +1,6 @@
-//! Puts, gets and accumulates of sections between memory that is not mapped here and the caller's own memory. The
-//! caller names its memory by address and lends only the runs: other threads may use the bytes between them.
+//! Puts, gets and accumulates of sections between memory that is not mapped here and the caller's
+//! own memory. The caller names its memory by address and lends only the runs: other threads may
+//! use the bytes between them.
 
 #![allow(unsafe_code)] // memory is named by its address
 
@@ -10,26 +11,26 @@ use super::{
     packed,
     pieces::{extent, named_twice, runs_of},
     section::Section,
-    unmapped::{Run, Unmapped},
+    unmapped::{ByteRun, Unmapped},
 };
 use crate::{
     Error, Rank, Result,
     counters::Count,
     memory::{Symmetric, check_range},
-    transfer::{Shape, Way},
+    transfer::{RunRoute, RunShape},
 };
 
 /// Sections of bytes at any addresses, if a rank's part is not mapped here. Otherwise [`Error::Other`].
 impl Symmetric<u8> {
-    /// Puts the bytes that `from` names, counted from `source`, to the places that `to` names. Remotely complete on
-    /// return.
+    /// Puts the bytes that `from` names, counted from `source`, to the bytes that `to` names. The
+    /// put is remotely complete on return.
     ///
     /// # Errors
     /// As [`put_section`](Self::put_section).
     ///
     /// # Safety
     /// 1. Each run of `from` is readable.
-    /// 2. No other thread writes to it meanwhile.
+    /// 2. No other code writes to it meanwhile.
     pub unsafe fn put_section_raw(
         &self,
         rank: Rank,
@@ -40,24 +41,24 @@ impl Symmetric<u8> {
         if to.overlaps_itself() {
             return Err(named_twice(to));
         }
-        if self.check_far(rank, to, from)? {
+        if self.check_unmapped(rank, to, from)? {
             let transfer = self.block().transfer()?;
-            // SAFETY: 1., 2.
-            let data = |run: &Run| unsafe { readable(source, run) };
-            let far = self.unmapped(&transfer, rank);
-            far.put_each(data, extent::<u8>(to, from), runs_of::<u8>(to, from))?;
+            // SAFETY: 1. and 2. the caller's conditions 1 and 2; `put_each` returns when it is done.
+            let data = |run: &ByteRun| unsafe { readable(source, run) };
+            let unmapped = self.unmapped(&transfer, rank);
+            unmapped.put_each(data, extent::<u8>(to, from), runs_of::<u8>(to, from))?;
         }
         Ok(())
     }
 
-    /// Gets the bytes that `from` names to the places that `to` names, counted from `target`.
+    /// Gets the bytes that `from` names to the bytes that `to` names, counted from `target`.
     ///
     /// # Errors
     /// As [`put_section`](Self::put_section).
     ///
     /// # Safety
     /// 1. Each run of `to` is writable.
-    /// 2. No other thread uses it meanwhile.
+    /// 2. No other code uses it meanwhile.
     pub unsafe fn get_section_raw(
         &self,
         rank: Rank,
@@ -68,24 +69,24 @@ impl Symmetric<u8> {
         if to.overlaps_itself() {
             return Err(named_twice(to));
         }
-        if self.check_far(rank, from, to)? {
+        if self.check_unmapped(rank, from, to)? {
             let transfer = self.block().transfer()?;
-            let far = self.unmapped(&transfer, rank);
+            let unmapped = self.unmapped(&transfer, rank);
             let runs = runs_of::<u8>(from, to);
-            // SAFETY: 1., 2.
-            unsafe { far.get_each(target, extent::<u8>(from, to), runs)? };
+            // SAFETY: the caller's conditions 1 and 2.
+            unsafe { unmapped.get_each(target, extent::<u8>(from, to), runs)? };
         }
         Ok(())
     }
 
-    /// Adds multiples of the elements that `from` names, counted from `source`, to those that `to` names. It does so
-    /// as [`accumulate_bytes_section`](Self::accumulate_bytes_section).
+    /// Adds multiples of the elements that `from` names, counted from `source`, to those that `to`
+    /// names, as [`accumulate_bytes_section`](Self::accumulate_bytes_section) does.
     ///
     /// # Errors
-    /// The same.
+    /// As [`accumulate_bytes_section`](Self::accumulate_bytes_section).
     ///
     /// # Safety
-    /// As [`put_section_raw`](Self::put_section_raw).
+    /// 1. and 2. as [`put_section_raw`](Self::put_section_raw).
     pub unsafe fn accumulate_section_raw(
         &self,
         rank: Rank,
@@ -97,10 +98,10 @@ impl Symmetric<u8> {
         for section in [to, from].into_iter().filter(|it| !it.is_empty()) {
             check_whole(factor, section.run_len())?;
         }
-        if self.check_far(rank, to, from)? {
+        if self.check_unmapped(rank, to, from)? {
             let transfer = self.block().transfer()?;
-            // SAFETY: 1., 2.
-            let data = |run: &Run| unsafe { readable(source, run) };
+            // SAFETY: 1. and 2. the caller's conditions 1 and 2; `add` returns when it is done.
+            let data = |run: &ByteRun| unsafe { readable(source, run) };
             let runs = runs_of::<u8>(to, from);
             let (count, bytes) = extent::<u8>(to, from);
             self.unmapped(&transfer, rank).add(data, runs, factor)?;
@@ -112,8 +113,9 @@ impl Symmetric<u8> {
         Ok(())
     }
 
-    /// Checks sections of a part that is not mapped here and of other memory. Returns whether they have any bytes.
-    fn check_far(&self, rank: Rank, remote: &Section, local: &Section) -> Result<bool> {
+    /// Checks sections of a part that is not mapped here and of other memory. Returns whether they
+    /// have any bytes.
+    fn check_unmapped(&self, rank: Rank, remote: &Section, local: &Section) -> Result<bool> {
         check_range(remote.start(), remote.span(), self.len())?;
         if remote.len() != local.len() {
             return Err(Error::LengthMismatch {
@@ -132,47 +134,48 @@ impl Symmetric<u8> {
 }
 
 impl Unmapped<'_> {
-    /// As [`get`](Self::get), into the runs from `into` on.
+    /// As [`get`](Self::get), into runs counted from `into`.
     ///
     /// # Errors
-    /// The same.
+    /// As [`get`](Self::get).
     ///
     /// # Safety
     /// 1. Each run is writable here.
-    /// 2. No other thread uses it meanwhile.
+    /// 2. No other code uses it meanwhile.
     unsafe fn get_each(
         &self,
         into: *mut u8,
         (count, bytes): (usize, usize),
-        runs: impl Iterator<Item = Run>,
+        runs: impl Iterator<Item = ByteRun>,
     ) -> Result<()> {
-        let shape = Shape {
+        let shape = RunShape {
             gets: true,
             count,
             bytes,
         };
-        self.measured(shape, |way| match way {
-            Way::Packed => packed::get(self, runs, |run, bytes| {
+        self.run_measured(shape, |route| match route {
+            RunRoute::Packed => packed::get(self, runs, |run, bytes| {
                 let here = into.wrapping_add(run.here);
-                // SAFETY: 1., 2.; the message lies apart from the run and has as many bytes.
+                // SAFETY: by the caller's conditions 1 and 2 only this writes to the run. The message
+                // lies apart from it and has as many bytes.
                 unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), here, run.len) };
             }),
-            Way::Pieces => {
-                let here = |run: Run| (self.place(run), into.wrapping_add(run.here), run.len);
-                // SAFETY: 1., 2.
+            RunRoute::Pieces => {
+                let here = |run: ByteRun| (self.remote(run), into.wrapping_add(run.here), run.len);
+                // SAFETY: 1. and 2. the caller's conditions 1 and 2.
                 unsafe { self.transfer.read_each(self.rank, runs.map(here)) }
             }
         })
     }
 }
 
-/// The run of memory from `source` on.
+/// Returns the bytes of a run counted from `source`.
 ///
 /// # Safety
 /// For as long as the result is used:
 /// 1. The run is readable.
-/// 2. No thread writes to it.
-unsafe fn readable<'a>(source: *const u8, run: &Run) -> &'a [u8] {
-    // SAFETY: 1., 2.
+/// 2. No code writes to it.
+unsafe fn readable<'a>(source: *const u8, run: &ByteRun) -> &'a [u8] {
+    // SAFETY: the caller's conditions 1 and 2.
     unsafe { std::slice::from_raw_parts(source.wrapping_add(run.here), run.len) }
 }

@@ -1,4 +1,5 @@
-//! How long arguments and results of calls travel: exposed by whoever has them, got by the other.
+//! The rendezvous for long arguments and results of calls: the sender exposes them, and the
+//! receiver gets them.
 
 use std::sync::{Arc, Weak};
 
@@ -6,11 +7,11 @@ use super::handles;
 use crate::{
     Error, GlobalPtr, Rank, Result,
     memory::{Exposed, Registry},
-    message::{Later, Lent, Rendezvous},
+    message::{BoxedFuture, LoanGuard, Rendezvous},
     transfer::Transfer,
 };
 
-/// The buffers of a job. It does not keep the job.
+/// Lends and gets the buffers of a job. It does not keep the job alive.
 pub(crate) struct Buffers {
     transfer: Weak<Transfer>,
     memory: Arc<Registry>,
@@ -26,23 +27,24 @@ impl Buffers {
 }
 
 impl Rendezvous for Buffers {
-    fn lend(&self, bytes: Vec<u8>) -> Later<Result<(u64, Lent)>> {
+    fn lend(&self, bytes: Vec<u8>) -> BoxedFuture<Result<(u64, LoanGuard)>> {
         let transfer = self.transfer.upgrade();
         let memory = Arc::clone(&self.memory);
         Box::pin(async move {
             let transfer = transfer.ok_or(Error::JobOver)?;
             let exposed = Exposed::owning_later(&transfer, &memory, bytes).await?;
-            Ok((exposed.key().0, Box::new(exposed) as Lent))
+            Ok((exposed.key().0, Box::new(exposed) as LoanGuard))
         })
     }
 
-    fn fetch(&self, from: Rank, key: u64, len: u64) -> Later<Result<Vec<u8>>> {
+    fn fetch(&self, from: Rank, key: u64, len: u64) -> BoxedFuture<Result<Vec<u8>>> {
         let transfer = self.transfer.upgrade();
         let memory = Arc::clone(&self.memory);
         Box::pin(async move {
             let transfer = transfer.ok_or(Error::JobOver)?;
             transfer.learn_of(from, key).await?;
-            // Not touched, in case that the peer says more than it has.
+            // The zeroed memory is not touched, because the peer may claim a length that it does
+            // not have.
             let zeros = usize::try_from(len).ok();
             let zeros = zeros.and_then(|len| bytemuck::allocation::try_zeroed_vec::<u8>(len).ok());
             let buffer = zeros.ok_or(Error::MessageTooLong {
@@ -52,7 +54,7 @@ impl Rendezvous for Buffers {
             let place = GlobalPtr::extent(transfer.progress.id, from, key, 0);
             match handles::get_from(&transfer, &memory, place, buffer).map_err(Error::from) {
                 Ok(get) => get.await,
-                // It was known: its owner took it back since, and a task cannot ask for it again.
+                // The loan has ended since it became known, and a task cannot ask again.
                 Err(Error::InHandler { .. }) => Err(transfer.why_unknown(from)),
                 Err(cause) => Err(cause),
             }

@@ -1,7 +1,8 @@
-//! Runs of a peer's memory that are put, got or added to while the program computes: packed into
-//! messages as those of [one call](super::packed), whose source is free at once, for it is copied there.
+//! Runs of a peer's memory that are put, got or added to while the program computes. They are
+//! packed into messages, like those of [one call](super::packed). The messages copy the source, so
+//! it is free at once.
 //!
-//! Where memory is mapped here all is done in the call.
+//! If the memory is mapped here, all is done within the call.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -12,13 +13,14 @@ use crate::{
     Begun, Error, Rank, Result,
     counters::Count,
     memory::{Block, Symmetric, check_range},
-    message::Call,
+    message::CallFuture,
     progress::{Progress, kind},
 };
 
 impl Symmetric<u8> {
-    /// Begins to put runs into the part of `rank`: where each goes, and its bytes, which are free on
-    /// return. In no order; where two share bytes either stays.
+    /// Begins to put runs into the part of `rank`. Each item has the offset and the bytes of a run.
+    /// The bytes are free on return. The order is undefined: of two runs that share bytes, either
+    /// may win.
     ///
     /// ```
     /// # fn main() -> hydrant::Result<()> {
@@ -34,8 +36,8 @@ impl Symmetric<u8> {
     /// ```
     ///
     /// # Errors
-    /// As [`put`](Self::put); what is found later, the handle says. Nothing is put if a run lies
-    /// outside.
+    /// As [`put`](Self::put). Nothing is put if a run lies outside the part. The handle reports
+    /// errors found later.
     pub fn put_runs_nb<'a, I>(&self, rank: Rank, runs: I) -> Result<Begun<()>>
     where
         I: IntoIterator<Item = (usize, &'a [u8])>,
@@ -44,7 +46,7 @@ impl Symmetric<u8> {
         let runs = runs.into_iter();
         let sums = self.check_all(runs.clone().map(|(at, run)| (at, run.len())), 1)?;
         let calls = [(Count::Puts, sums[0]), (Count::PutBytes, sums[1])];
-        if self.goes_at_once(rank)? {
+        if self.completes_in_call(rank)? {
             for (at, run) in runs {
                 self.put(rank, at, run)?;
             }
@@ -53,11 +55,11 @@ impl Symmetric<u8> {
         self.begin_runs(rank, (PUT, None), runs, calls)
     }
 
-    /// Begins to get runs of the part of `rank`: where each is, and how many bytes. The handle gives
-    /// them one behind the other.
+    /// Begins to get runs of the part of `rank`. Each item has the offset of a run and its number
+    /// of bytes. The handle gives the bytes of all runs, one after the other.
     ///
     /// # Errors
-    /// As [`get`](Self::get); what is found later, the handle says.
+    /// As [`get`](Self::get). The handle reports errors found later.
     pub fn get_runs_nb<I>(&self, rank: Rank, runs: I) -> Result<Begun<Vec<u8>>>
     where
         I: IntoIterator<Item = (usize, usize)>,
@@ -68,7 +70,7 @@ impl Symmetric<u8> {
         let block = self.shared_block();
         let progress = Arc::clone(&block.transfer()?.progress);
         let mut into = Vec::with_capacity(bytes as usize);
-        if self.goes_at_once(rank)? {
+        if self.completes_in_call(rank)? {
             for (at, len) in runs {
                 let start = into.len();
                 into.resize(start + len, 0);
@@ -99,10 +101,10 @@ impl Symmetric<u8> {
     }
 
     /// Begins to add a factor's multiples of runs of elements to those of `rank`, as
-    /// [`accumulate_bytes`](Self::accumulate_bytes) does; the runs are free on return.
+    /// [`accumulate_bytes`](Self::accumulate_bytes) does. The runs are free on return.
     ///
     /// # Errors
-    /// As there; what is found later, the handle says.
+    /// As [`accumulate_bytes`](Self::accumulate_bytes). The handle reports errors found later.
     pub fn accumulate_runs_nb<'a, I>(
         &self,
         rank: Rank,
@@ -127,12 +129,14 @@ impl Symmetric<u8> {
             }
             return Ok(Begun::done(&progress, ()));
         }
-        // Who asks is the one that the owner answers, however seldom it does: in as few messages as may be.
+        // Only the owner adds, even if it answers seldom. So the runs go in as few messages as
+        // possible.
         let tag = ADD | (factor.number() as u16) << 8;
         self.begin_runs(rank, (tag, Some(words_of(factor))), runs, calls)
     }
 
-    /// How many runs and bytes there are, if they lie in the memory and are of whole elements.
+    /// Checks that the runs lie in the memory and have whole elements. Returns the number of runs
+    /// and of bytes.
     fn check_all(
         &self,
         runs: impl Iterator<Item = (usize, usize)>,
@@ -153,8 +157,9 @@ impl Symmetric<u8> {
         Ok(sums)
     }
 
-    /// Whether it is mapped, or nobody unpacks there: peers may answer only now and then.
-    fn goes_at_once(&self, rank: Rank) -> Result<bool> {
+    /// Returns whether the call does all itself: the memory is mapped here, or peers may answer
+    /// only now and then.
+    fn completes_in_call(&self, rank: Rank) -> Result<bool> {
         let is_mapped = self.block().part(rank)?.mapped.is_some();
         let progress = &self.block().transfer()?.progress;
         Ok(is_mapped || rank == progress.rank || !progress.peers_answer())
@@ -171,7 +176,7 @@ impl Symmetric<u8> {
         let progress = Arc::clone(&block.transfer()?.progress);
         progress.tally.add_each(calls);
         let limit = progress.conduit().caps().max_payload;
-        // Of the longest element, so that any stays whole.
+        // For the largest element, so that any element stays whole.
         let mut parcels = Parcels::new(limit, 16);
         for (at, run) in runs {
             parcels.send(at, run);
@@ -187,18 +192,18 @@ impl Symmetric<u8> {
     }
 }
 
-/// One message: what it puts, then a word for each run.
+/// One message: the bytes to put, then a word for each run.
 #[derive(Default)]
 struct Parcel {
     payload: Vec<u8>,
     words: Vec<u64>,
-    /// Bytes that are to come back.
+    /// The bytes of the expected answer.
     answers: usize,
 }
 
-/// Messages to be.
+/// Packs runs into messages.
 struct Parcels {
-    /// Most bytes of a message, and of a part of a run.
+    /// The most bytes of a message, and of a part of a run.
     limit: usize,
     most: usize,
     full: VecDeque<Parcel>,
@@ -267,7 +272,7 @@ impl Parcels {
     }
 }
 
-/// Messages of a call, some of which were sent.
+/// The messages of a call, of which some were sent.
 struct Sending {
     progress: Arc<Progress>,
     block: Arc<Block>,
@@ -275,7 +280,7 @@ struct Sending {
     tag: u16,
     factor: Option<[u64; 2]>,
     waiting: VecDeque<Parcel>,
-    open: VecDeque<(Parcel, Call)>,
+    open: VecDeque<(Parcel, CallFuture)>,
 }
 
 impl Sending {
@@ -297,7 +302,7 @@ impl Sending {
         }
     }
 
-    /// Sends as many as may be unanswered.
+    /// Sends messages until the most that may be unanswered are in flight.
     fn fill(&mut self) -> Result<()> {
         while self.open.len() < MANY
             && let Some(parcel) = self.waiting.pop_front()
@@ -308,13 +313,14 @@ impl Sending {
         Ok(())
     }
 
-    /// The answer to the first, once it has come; none if all have.
+    /// Waits for the answer to the first message in flight. Returns `None` if all were answered.
     async fn next(&mut self) -> Option<(Parcel, Result<Vec<u8>>)> {
         let (parcel, mut call) = self.open.pop_front()?;
         loop {
             let answer = (&mut call).await;
             let again = match answer {
-                // It lives here: it is not known there yet, or about to be freed here too.
+                // The allocation exists here. The peer does not know it yet, or it is about to be
+                // freed here too.
                 Err(Error::Freed) => self.block.check().and_then(|()| self.ask(&parcel)),
                 Ok(answer) => {
                     return Some((parcel, self.fill().map(|()| answer)));
@@ -328,7 +334,7 @@ impl Sending {
         }
     }
 
-    fn ask(&self, parcel: &Parcel) -> Result<Call> {
+    fn ask(&self, parcel: &Parcel) -> Result<CallFuture> {
         let (progress, calls) = (&self.progress, &self.block.calls);
         let runs = parcel.words.len() as u64;
         progress.tally.add_each([(Count::Packed, runs)]);
@@ -346,7 +352,7 @@ impl Sending {
             };
             progress.send(self.rank, &message)
         })?;
-        Ok(Call::new(progress, calls, self.rank, id))
+        Ok(CallFuture::new(progress, calls, self.rank, id))
     }
 }
 

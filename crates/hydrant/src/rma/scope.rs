@@ -1,6 +1,6 @@
-//! Non-blocking operations on borrowed buffers, and buffers lent for a while.
+//! Non-blocking operations on borrowed buffers, and loans of borrowed buffers.
 
-#![allow(unsafe_code)] // the scope keeps borrowed buffers borrowed until the conduit is done
+#![allow(unsafe_code)] // the scope keeps buffers borrowed until the conduit is done
 
 use std::{
     marker::PhantomData,
@@ -21,53 +21,53 @@ use parking_lot::Mutex;
 use super::{
     contiguous::place,
     pending::Pending,
-    pointed::{check_apart, in_elements, named, touched},
+    pointed::{check_apart, in_elements, notify_if_done, resolve_remote},
 };
 use crate::{
     GlobalPtr, Rank, Result,
     counters::Count,
     memory::{Exposed, Registry, Symmetric},
     transfer::{self, Transfer},
-    two_sided::{Lent, Source, Tag, Transit, TwoSided},
+    two_sided::{ScopedMessage, Source, Tag, Transit, TwoSided},
 };
 
-/// Where non-blocking operations on borrowed buffers live; see [`Job::scope`](crate::Job::scope).
+/// The scope of non-blocking operations on borrowed buffers; see [`Job::scope`](crate::Job::scope).
 pub struct Scope<'scope, 'env: 'scope> {
     transfer: &'scope Arc<Transfer>,
     two_sided: &'scope TwoSided,
-    /// Where pointers are looked up.
+    /// Finds memory by pointers.
     memory: &'scope Arc<Registry>,
-    /// True if one of the lists has an entry. Only [`run`](Self::run) reads it, after all possible writers have
-    /// ended. So a scope without pending operations takes no lock.
-    owes: AtomicBool,
+    /// True if one of the lists has an entry. Only [`run`](Self::run) reads it, after all possible
+    /// writers have ended. So a scope without pending operations takes no lock.
+    has_pending: AtomicBool,
     posted: Mutex<Vec<Posted>>,
     loans: Mutex<Vec<Key>>,
     /// Sends and receives.
-    messages: Mutex<Vec<Lent>>,
+    messages: Mutex<Vec<ScopedMessage>>,
     /// Invariant, as in `std::thread::Scope`.
     _scope: PhantomData<&'scope mut &'scope ()>,
     _env: PhantomData<&'env mut &'env ()>,
 }
 
-/// An operation of a scope. It may be dropped: the scope completes it. What befell it is said once,
-/// here if it is asked for here, else by the scope: so that of many one knows which failed.
+/// An operation of a scope. It may be dropped: the scope completes it. Its error is returned once,
+/// either here or by the scope. So the program can find out which of several operations failed.
 ///
-/// It is a future, on any executor, that ends when the operation is complete.
+/// It is a future for any executor, ready when the operation is complete.
 pub struct Operation<'scope> {
     pending: Pending<&'scope Transfer>,
     immediate: bool,
 }
 
 impl Operation<'_> {
-    /// Whether the operation was complete at once.
+    /// Returns whether the operation was complete at once.
     pub fn is_immediate(&self) -> bool {
         self.immediate
     }
 
-    /// Whether the operation is complete: remotely, if it is a put.
+    /// Polls, and returns whether the operation is complete: remotely, if it is a put.
     ///
     /// # Errors
-    /// What befell the operation.
+    /// The error of the operation.
     pub fn test(&mut self) -> Result<bool> {
         self.pending.test()
     }
@@ -75,14 +75,14 @@ impl Operation<'_> {
     /// Waits until the operation is complete: remotely, if it is a put.
     ///
     /// # Errors
-    /// What befell the operation; [`Error::OutOfTurn`](crate::Error::OutOfTurn) if that was said
-    /// before; [`Error::InHandler`](crate::Error::InHandler).
+    /// The error of the operation; [`Error::OutOfTurn`](crate::Error::OutOfTurn) if that was
+    /// returned before; [`Error::InHandler`](crate::Error::InHandler).
     pub fn wait(&mut self) -> Result<()> {
         self.pending.wait()
     }
 
-    /// Waits for local completion: the source of a put may be reused once the scope's borrow
-    /// allows it.
+    /// Waits for local completion: the network no longer reads the source of a put. The source may
+    /// be reused once the borrow of the scope allows it.
     ///
     /// # Errors
     /// [`Error::InHandler`](crate::Error::InHandler).
@@ -100,13 +100,13 @@ impl Future for Operation<'_> {
 }
 
 impl<'env> Scope<'_, 'env> {
-    /// Runs `body` in a scope, then completes every operation it began.
+    /// Runs `body` in a scope, then completes every operation that it began.
     ///
     /// # Errors
     /// As [`Job::scope`](crate::Job::scope).
     ///
     /// # Panics
-    /// If `body` does, after completing what it began.
+    /// If `body` panics, after its operations are complete.
     pub(crate) fn run<R>(
         (transfer, two_sided, memory): (&Arc<Transfer>, &Arc<TwoSided>, &Arc<Registry>),
         body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
@@ -116,7 +116,7 @@ impl<'env> Scope<'_, 'env> {
             two_sided,
             messages: Mutex::default(),
             memory,
-            owes: AtomicBool::new(false),
+            has_pending: AtomicBool::new(false),
             posted: Mutex::default(),
             loans: Mutex::default(),
             _scope: PhantomData,
@@ -124,8 +124,11 @@ impl<'env> Scope<'_, 'env> {
         };
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| body(&scope)));
         let outcome = match outcome {
-            // In a function of its own: returning a `Result` through here takes longer than a get of a word.
-            Ok(Ok(result)) if !scope.owes.load(Relaxed) && !transfer.progress.is_forked() => {
+            // The rest of this function is slow: returning a `Result` through it takes longer than
+            // a get of a word.
+            Ok(Ok(result))
+                if !scope.has_pending.load(Relaxed) && !transfer.progress.is_forked() =>
+            {
                 return Ok(result);
             }
             outcome => outcome,
@@ -168,8 +171,8 @@ impl<'scope> Scope<'scope, '_> {
         let bytes = bytemuck::cast_slice(data);
         (self.transfer.progress.tally)
             .add_each([(Count::Puts, 1), (Count::PutBytes, bytes.len() as u64)]);
-        // SAFETY: `data` is borrowed for 'scope, which ends only after `end` completed the
-        // operation.
+        // SAFETY: 1. `data` is borrowed for 'scope, which ends only after `end` has completed the
+        // operation. 2. The memory is not resolve_remote by its address.
         let posted = unsafe { self.begin(transfer::put(rank, place(block, offset), bytes))? };
         Ok(self.keep(posted))
     }
@@ -199,12 +202,12 @@ impl<'scope> Scope<'scope, '_> {
         let bytes = bytemuck::cast_slice_mut(data);
         (self.transfer.progress.tally)
             .add_each([(Count::Gets, 1), (Count::GetBytes, bytes.len() as u64)]);
-        // SAFETY: as in `put`; the borrow is mutable.
+        // SAFETY: 1. As in `put`; the borrow is mutable. 2. As in `put`.
         let posted = unsafe { self.begin(transfer::get(rank, place(block, offset), bytes))? };
         Ok(self.keep(posted))
     }
 
-    /// Begins to put `data` to where `to` points.
+    /// Begins to put `data` to the memory that `to` points to.
     ///
     /// # Errors
     /// As [`Job::put_to`](crate::Job::put_to).
@@ -214,20 +217,20 @@ impl<'scope> Scope<'scope, '_> {
         to: GlobalPtr<T>,
         data: &'scope [T],
     ) -> Result<Operation<'scope>> {
-        let to = named(self.transfer, self.memory, &to, data.len())?;
+        let to = resolve_remote(self.transfer, self.memory, &to, data.len())?;
         let (rank, remote) = (to.rank, to.remote);
         let bytes = bytemuck::cast_slice(data);
         check_apart(self.transfer, rank, remote, bytes)?;
         (self.transfer.progress.tally)
             .add_each([(Count::Puts, 1), (Count::PutBytes, bytes.len() as u64)]);
-        // SAFETY: as in `put`.
+        // SAFETY: 1. As in `put`. 2. Pointers never name memory by its address.
         let posted = unsafe { self.begin(transfer::put(rank, remote, bytes)) }
             .map_err(in_elements::<T>(data.len()))?;
-        touched(self.transfer, rank, posted);
+        notify_if_done(self.transfer, rank, posted);
         Ok(self.keep(posted))
     }
 
-    /// Begins to get elements from where `from` points.
+    /// Begins to get elements from the memory that `from` points to.
     ///
     /// # Errors
     /// As [`Job::get_from`](crate::Job::get_from).
@@ -238,21 +241,22 @@ impl<'scope> Scope<'scope, '_> {
         data: &'scope mut [T],
     ) -> Result<Operation<'scope>> {
         let count = data.len();
-        let from = named(self.transfer, self.memory, &from, count)?;
+        let from = resolve_remote(self.transfer, self.memory, &from, count)?;
         let (rank, remote) = (from.rank, from.remote);
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(data);
         check_apart(self.transfer, rank, remote, bytes)?;
         (self.transfer.progress.tally)
             .add_each([(Count::Gets, 1), (Count::GetBytes, bytes.len() as u64)]);
-        // SAFETY: as in `get`.
+        // SAFETY: 1. As in `get`. 2. Pointers never name memory by its address.
         let posted = unsafe { self.begin(transfer::get(rank, remote, bytes)) }
             .map_err(in_elements::<T>(count))?;
         Ok(self.keep(posted))
     }
 
-    /// Begins to send `data` to `rank` under a tag, as `MPI_Isend`. It is over when `data` may be used again, which
-    /// says nothing of the receiver. If the body fails before a message was asked for, or while there is no credit for
-    /// it, a copy is sent, and the scope does not wait for it.
+    /// Begins to send `data` to `rank` under a tag, as `MPI_Isend` does. The send is complete when
+    /// `data` may be used again, which does not tell whether the message was received. The body may
+    /// fail before the receiver asks for the message, or while there is no credit. Then a copy is
+    /// sent, and the scope does not wait for it.
     ///
     /// # Errors
     /// As [`Job::send_nb`](crate::Job::send_nb).
@@ -266,7 +270,8 @@ impl<'scope> Scope<'scope, '_> {
         self.begin_send(rank, tag, data, false, Location::caller())
     }
 
-    /// As [`send`](Self::send), as `MPI_Issend`: it is over when the message was received, and the scope waits for that.
+    /// As [`send`](Self::send), like `MPI_Issend`: the send is complete when the message was
+    /// received, and the scope waits for that.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -289,15 +294,16 @@ impl<'scope> Scope<'scope, '_> {
         site: &'static Location<'static>,
     ) -> Result<Transit<'scope>> {
         let bytes = bytemuck::cast_slice(data);
-        // SAFETY: `data` is borrowed for 'scope, which ends only after `end` completed the send.
+        // SAFETY: 1. and 2. `data` is borrowed for 'scope, which ends only after `end` has completed
+        // the send.
         let (transit, lent) =
             unsafe { (self.two_sided).send_lent(rank, tag, bytes, synchronous, site)? };
         self.keep_message(lent);
         Ok(transit)
     }
 
-    /// Begins to receive the first message that fits into `data`. The scope waits for one; if its body
-    /// fails before one was matched, the receive is taken back.
+    /// Begins to receive the first message that fits into `data`. The scope waits for one. If its
+    /// body fails before a message was matched, the receive is cancelled.
     ///
     /// # Errors
     /// As [`Job::receive_nb`](crate::Job::receive_nb).
@@ -310,42 +316,42 @@ impl<'scope> Scope<'scope, '_> {
     ) -> Result<Transit<'scope>> {
         let (bytes, site) = (bytemuck::cast_slice_mut(data), Location::caller());
         let fits = (source.into(), tag.into());
-        // SAFETY: as in `send`; the borrow is mutable.
+        // SAFETY: 1. and 2. as in `begin_send`; the borrow is mutable.
         let (transit, lent) = unsafe { self.two_sided.receive_lent(fits, bytes, site)? };
         self.keep_message(lent);
         Ok(transit)
     }
 
-    /// Exposes a borrowed buffer to all ranks until the guard is dropped, or the scope ends,
-    /// whatever became of the guard. Not collective.
+    /// Exposes a borrowed buffer to all ranks until the guard is dropped or the scope ends, even if
+    /// the guard was leaked. Not collective.
     ///
     /// # Errors
     /// As [`Job::expose`](crate::Job::expose).
     pub fn expose<T: Pod>(&'scope self, buffer: &'scope mut [T]) -> Result<Exposed<'scope, T>> {
-        // SAFETY: the buffer is borrowed mutably for 'scope, and `end` revokes before that
-        // ends, even if the guard was leaked.
+        // SAFETY: 1. and 2. the buffer is borrowed mutably for 'scope. `end` ends the loan before
+        // that, even if the guard was leaked.
         let exposed = unsafe { Exposed::new(self.transfer, self.memory, NonNull::from(buffer))? };
-        self.owes.store(true, Relaxed);
+        self.has_pending.store(true, Relaxed);
         let mut loans = self.loans.lock();
         loans.push(exposed.key());
         Ok(exposed)
     }
 
     /// # Safety
-    /// As [`Transfer::begin`], until the scope has [ended](Self::end).
+    /// 1. and 2. as [`Transfer::begin`], until the scope has [ended](Self::end).
     unsafe fn begin(&self, access: hydrant_conduit::Access) -> Result<Posted> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's conditions 1 and 2.
         unsafe { self.transfer.begin(&access) }
     }
 
-    fn keep_message(&self, lent: Option<Lent>) {
+    fn keep_message(&self, lent: Option<ScopedMessage>) {
         if let Some(lent) = lent {
-            self.owes.store(true, Relaxed);
+            self.has_pending.store(true, Relaxed);
             self.messages.lock().push(lent);
         }
     }
 
-    /// An operation that was complete at once.
+    /// Returns an operation that was complete at once.
     #[inline(always)]
     fn done(&self) -> Operation<'scope> {
         Operation {
@@ -358,7 +364,7 @@ impl<'scope> Scope<'scope, '_> {
         if posted == Posted::Done {
             return self.done();
         }
-        self.owes.store(true, Relaxed);
+        self.has_pending.store(true, Relaxed);
         self.posted.lock().push(posted);
         Operation {
             pending: Pending::new(self.transfer, posted),
@@ -366,9 +372,9 @@ impl<'scope> Scope<'scope, '_> {
         }
     }
 
-    /// Completes everything; the first failure is the scope's.
+    /// Completes everything. Returns the first failure.
     fn end(&self, failed: bool) -> Result<()> {
-        // The network uses the parent's memory, not the copy of the child that the body forked.
+        // The network uses the parent's memory, not the copy of a child that the body forked.
         self.transfer.progress.check_origin()?;
         let mut first = Ok(());
         let messages = std::mem::take(&mut *self.messages.lock());
@@ -378,7 +384,7 @@ impl<'scope> Scope<'scope, '_> {
         }
         let loans = std::mem::take(&mut *self.loans.lock());
         for key in loans {
-            // A scope is never in a handler, so that this can wait.
+            // A scope never ends in a handler, so this can wait.
             self.memory.withdraw(key.0);
             let ended = self.transfer.unlend(key);
             debug_assert!(ended, "scopes end outside handlers");

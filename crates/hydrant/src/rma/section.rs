@@ -1,25 +1,25 @@
-//! Sections of arrays: runs of elements at equal distances, and such groups of runs again, as the
-//! strided descriptor of ARMCI has them (Nieplocha and Carpenter 1999, §3.1).
+//! Sections of arrays: runs of elements at equal distances, and groups of such runs. They are the
+//! strided descriptor of ARMCI (Nieplocha and Carpenter 1999, §3.1).
 
 use std::ops::Range;
 
 use crate::{Error, Result};
 
-/// How often something is there, and how far apart.
+/// One level of repetition in a [`Section`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Level {
-    /// How often.
+    /// The number of repetitions.
     pub count: usize,
-    /// Elements from the start of one to the start of the next.
+    /// The elements from the start of one repetition to the start of the next.
     pub stride: usize,
 }
 
-/// Which elements of memory, in which order: a run of neighbours, repeated by levels, each of
-/// which repeats all that is within it.
+/// A selection of elements of memory, in order: a run of neighbours, repeated by levels. Each level
+/// repeats everything within it.
 ///
-/// The first level repeats the run, the next one what that makes, and so on: the elements come in
-/// the order in which they lie in an array with the last axis inmost. A section names no
-/// memory; [`Symmetric::put_section`](crate::Symmetric::put_section) takes one for each side.
+/// The first level repeats the run, the next level repeats the result, and so on. So the elements
+/// come in the order of an array whose last axis is innermost. A section names no memory;
+/// [`Symmetric::put_section`](crate::Symmetric::put_section) takes one section for each side.
 ///
 /// ```
 /// # fn main() -> hydrant::Result<()> {
@@ -38,7 +38,8 @@ pub struct Section {
     start: usize,
     len: usize,
     span: usize,
-    /// As few as can be, the inmost first: a run is one with neighbours. None names one element.
+    /// The fewest possible levels, innermost first. A run is a level with stride one. No level
+    /// means one element.
     levels: [Level; Section::MOST_LEVELS + 1],
     depth: usize,
 }
@@ -49,14 +50,15 @@ const UNUSED: Level = Level {
 };
 
 impl Section {
-    /// Most levels of a section.
+    /// The most levels of a section.
     pub const MOST_LEVELS: usize = 8;
 
-    /// The `run` elements from `start` on, repeated by each level, the inmost first.
+    /// Makes a section of the `run` elements from `start` on, repeated by each level, innermost
+    /// first.
     ///
     /// # Errors
-    /// [`Error::SectionLevels`] for more than [`MOST_LEVELS`](Self::MOST_LEVELS),
-    /// [`Error::SectionOverflow`] if they reach further than any memory.
+    /// [`Error::SectionLevels`] for more than [`MOST_LEVELS`](Self::MOST_LEVELS) levels,
+    /// [`Error::SectionOverflow`] if the elements reach further than any memory.
     pub fn new(start: usize, run: usize, levels: &[Level]) -> Result<Self> {
         if levels.len() > Self::MOST_LEVELS {
             return Err(Error::SectionLevels {
@@ -83,8 +85,8 @@ impl Section {
         Ok(section)
     }
 
-    /// All that there is so far, repeated; a level that goes on where the one within it ends
-    /// becomes a part of that.
+    /// Repeats all elements so far. A level that continues where the one within it ends is merged
+    /// into that one.
     fn repeat(&mut self, Level { count, stride }: Level) -> Result<()> {
         let overflow = || Error::SectionOverflow { count, stride };
         let further = stride.checked_mul(count - 1).ok_or_else(overflow)?;
@@ -107,7 +109,7 @@ impl Section {
         Ok(())
     }
 
-    /// The `run` elements from `start` on.
+    /// Makes a section of the `run` elements from `start` on.
     ///
     /// # Errors
     /// [`Error::SectionOverflow`].
@@ -115,13 +117,14 @@ impl Section {
         Self::new(start, run, &[])
     }
 
-    /// A part of an array: one range for each of its axes, of which the last has its elements next
-    /// to each other.
+    /// Makes a section of a part of an array, with one range for each axis. Elements of the last
+    /// axis are neighbours.
     ///
     /// # Errors
-    /// [`Error::LengthMismatch`] if there is not one range for each axis, [`Error::OutOfBounds`] if
-    /// one leaves its axis, [`Error::SectionLevels`] for more than nine axes,
-    /// [`Error::SectionOverflow`] if the array is larger than any memory.
+    /// - [`Error::LengthMismatch`] if there is not one range for each axis.
+    /// - [`Error::OutOfBounds`] if a range leaves its axis.
+    /// - [`Error::SectionLevels`] for more than nine axes.
+    /// - [`Error::SectionOverflow`] if the array is larger than any memory.
     pub fn of(shape: &[usize], ranges: &[Range<usize>]) -> Result<Self> {
         if shape.len() != ranges.len() {
             return Err(Error::LengthMismatch {
@@ -146,13 +149,13 @@ impl Section {
         }
         match levels.split_first() {
             None => Self::run(0, 1),
-            // Where nothing is, the ranges of other axes may lead out of the array.
+            // With an empty range, the starts of other ranges may lie outside the array.
             _ if levels.iter().any(|level| level.count == 0) => Self::run(0, 0),
             Some((run, levels)) => Self::new(start, run.count, levels),
         }
     }
 
-    /// The same elements further on.
+    /// Returns the section moved forward by so many elements.
     ///
     /// # Errors
     /// [`Error::SectionOverflow`].
@@ -166,32 +169,32 @@ impl Section {
         Ok(Self { start, ..*self })
     }
 
-    /// The first element.
+    /// Returns the index of the first element.
     pub fn start(&self) -> usize {
         self.start
     }
 
-    /// How many elements there are.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How many elements lie from the first to the last, both counted.
+    /// Returns the number of elements of memory from the first to the last, both included.
     pub fn span(&self) -> usize {
         self.span
     }
 
-    /// Its levels, the inmost first, that of the run among them.
+    /// Returns the levels, innermost first, with that of the run.
     pub(super) fn levels(&self) -> &[Level] {
         &self.levels[..self.depth]
     }
 
-    /// Elements in a run.
+    /// Returns the number of elements in a run.
     #[inline]
     pub(super) fn run_len(&self) -> usize {
         match self.levels() {
@@ -200,7 +203,7 @@ impl Section {
         }
     }
 
-    /// Where each run begins, in order.
+    /// Returns the start of each run, in order.
     pub(super) fn starts(&self) -> impl Iterator<Item = usize> + use<> {
         let (mut next, levels) = (self.start, self.levels);
         let run = self.run_len();
@@ -221,20 +224,20 @@ impl Section {
         })
     }
 
-    /// Whether an element is named twice. The section lies within memory that there is.
+    /// Returns whether an element occurs twice. The section lies within existing memory.
     #[inline]
     pub(super) fn overlaps_itself(&self) -> bool {
-        !is_apart(self.levels().iter()) && self.names_one_twice()
+        !is_apart(self.levels().iter()) && self.has_duplicates()
     }
 
     #[cold]
-    fn names_one_twice(&self) -> bool {
+    fn has_duplicates(&self) -> bool {
         if self.len > self.span {
             return true;
         }
         let mut levels: Vec<&Level> = self.levels().iter().collect();
         levels.sort_unstable_by_key(|level| level.stride);
-        // They interleave: that may be well.
+        // Levels that interleave may still have no element in common.
         !is_apart(levels.into_iter()) && {
             let mut starts: Vec<usize> = self.starts().collect();
             starts.sort_unstable();
@@ -243,7 +246,7 @@ impl Section {
     }
 }
 
-/// Whether what each level repeats ends before it comes again.
+/// Returns whether the repetitions of each level are disjoint.
 #[inline]
 fn is_apart<'a>(mut levels: impl Iterator<Item = &'a Level>) -> bool {
     let mut span = 1;
@@ -268,7 +271,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_part_of_an_array_is_what_its_ranges_say(
+        fn a_section_of_an_array_has_the_elements_of_its_ranges(
             axes in prop::collection::vec((1_usize..5, 0_usize..5, 0_usize..5), 0..9),
         ) {
             let shape: Vec<usize> = axes.iter().map(|(extent, ..)| *extent).collect();
@@ -286,7 +289,7 @@ mod tests {
         }
 
         #[test]
-        fn whether_an_element_comes_twice_is_known(
+        fn repeated_elements_are_detected(
             run in 0_usize..5,
             levels in prop::collection::vec((0_usize..4, 0_usize..12), 0..5),
         ) {

@@ -1,5 +1,5 @@
-//! Puts that say when they have arrived, and waiting for that (OpenSHMEM's put with signal
-//! and wait-until).
+//! Puts that signal their arrival, and waits for such signals: OpenSHMEM's put with signal and
+//! wait-until.
 
 use std::{
     panic::{self, AssertUnwindSafe},
@@ -29,21 +29,21 @@ use crate::{
     transfer::Transfer,
 };
 
-/// What a put does to its signal word once the data is there.
+/// The change of the signal word after the data of a put has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// Sets it.
+    /// Sets the word.
     Set(u64),
-    /// Adds to it.
+    /// Adds to the word.
     Add(u64),
 }
 
 impl<T: Pod> Symmetric<T> {
-    /// Puts `data`, then changes a word of `signals` on the same rank; who sees the word
-    /// changed sees the data.
+    /// Puts `data`, then changes a word of `signals` on the same rank. A thread that sees the
+    /// change also sees the data.
     ///
     /// # Errors
-    /// As [`put`](Self::put), for either.
+    /// As [`put`](Self::put), for the data or for the word.
     pub fn put_signal(
         &self,
         rank: Rank,
@@ -62,10 +62,10 @@ impl<T: Pod> Symmetric<T> {
     /// same rank.
     ///
     /// # Errors
-    /// As there, and as [`put_signal`](Self::put_signal).
+    /// As [`put_section`](Self::put_section) and [`put_signal`](Self::put_signal).
     #[expect(
         clippy::too_many_arguments,
-        reason = "two sections, a buffer and a word: those of the calls it joins"
+        reason = "two sections, a buffer and a word, as in the two calls that this joins"
     )]
     pub fn put_section_signal(
         &self,
@@ -84,8 +84,8 @@ impl<T: Pod> Symmetric<T> {
 }
 
 impl<T: Pod + Send> Symmetric<T> {
-    /// Begins to put `data`, and to change a word of `signals` on the same rank once it is there; the
-    /// handle gives the buffer when both are done. [`Job::quiet`](crate::Job::quiet) waits for both.
+    /// Begins to put `data`, and then to change a word of `signals` on the same rank. The handle
+    /// gives the buffer back when both are done. [`Job::quiet`](crate::Job::quiet) waits for both.
     ///
     /// ```
     /// # fn main() -> hydrant::Result<()> {
@@ -103,8 +103,8 @@ impl<T: Pod + Send> Symmetric<T> {
     /// ```
     ///
     /// # Errors
-    /// As [`put_signal`](Self::put_signal), except for handlers, and gives the buffer back. The handle reports errors
-    /// found later.
+    /// As [`put_signal`](Self::put_signal), except that handlers may call this. The error gives the
+    /// buffer back. The handle reports errors found later.
     pub fn put_signal_nb(
         &self,
         rank: Rank,
@@ -120,11 +120,12 @@ impl<T: Pod + Send> Symmetric<T> {
             Err(cause) => return Err(Refused::buffer(data, cause)),
         };
         let (put, signals) = (self.put_nb(rank, index, data)?, signals.clone());
-        then(&progress, put, move || signals.signal_nb(rank, at, signal))
+        signal_after(&progress, put, move || signals.signal_nb(rank, at, signal))
     }
 }
 
-/// Begins to put `data` to where `to` points, and to change the word at `at` once it is there.
+/// Begins to put `data` to the memory that `to` points to, and then to change the word that `at`
+/// points to.
 ///
 /// # Errors
 /// As [`Job::put_signal_to_nb`](crate::Job::put_signal_to_nb).
@@ -148,13 +149,13 @@ pub(crate) fn put_to_nb<T: Pod + Send>(
     };
     let put = handles::put_to(transfer, memory, to, data)?;
     let (here, memory, calls) = (Arc::clone(transfer), Arc::clone(memory), Arc::clone(calls));
-    then(&transfer.progress, put, move || match word {
+    signal_after(&transfer.progress, put, move || match word {
         Resolved::Symmetric(word, index) => word.signal_nb(rank, index, signal),
         Resolved::Extent(at) => begin_exposed(&here, &memory, &calls, (rank, at), signal.verb()),
     })
 }
 
-/// Checks that both point to memory of one rank: that one.
+/// Checks that both pointers lead to memory of one rank. Returns that rank.
 ///
 /// # Errors
 /// [`Error::RankMismatch`].
@@ -168,8 +169,8 @@ pub(crate) fn check_ranks<T: Pod>(to: &GlobalPtr<T>, at: &GlobalPtr<u64>) -> Res
     Ok(to.rank())
 }
 
-/// Gives a signal once a put is complete.
-fn then<T: Pod + Send>(
+/// Gives a signal after a put is complete.
+fn signal_after<T: Pod + Send>(
     progress: &Arc<Progress>,
     put: PutHandle<T>,
     signal: impl FnOnce() -> Result<Begun<u64>> + Send + 'static,
@@ -196,7 +197,7 @@ fn then<T: Pod + Send>(
 }
 
 impl Signal {
-    /// What the owner of the word is asked for.
+    /// Returns the operation that is asked of the owner of the word.
     fn verb(self) -> (Verb, [u64; 2]) {
         match self {
             Signal::Set(value) => (Verb::Swap, [value; 2]),
@@ -206,7 +207,7 @@ impl Signal {
 }
 
 impl Symmetric<u64> {
-    /// Nothing is put to `memory` if the signal cannot be given.
+    /// Checks the signal before anything is put to `memory`.
     fn check_signal<T: Pod>(&self, memory: &Symmetric<T>, rank: Rank, at: usize) -> Result<()> {
         if self.block().job != memory.block().job {
             return Err(Error::ForeignHandle { what: "memory" });
@@ -215,10 +216,12 @@ impl Symmetric<u64> {
         self.offset(at, 1).map(drop)
     }
 
-    /// Begins to change a signal word of `rank`; the handle gives what it was. In a handler, too.
+    /// Begins to change a signal word of `rank`. The handle gives the old value. Handlers may call
+    /// this.
     ///
     /// # Errors
-    /// As [`signal`](Self::signal), but for handlers; what is found later, the handle says.
+    /// As [`signal`](Self::signal), except that handlers may call this. The handle reports errors
+    /// found later.
     pub fn signal_nb(&self, rank: Rank, at: usize, signal: Signal) -> Result<Begun<u64>> {
         let act = |word: &AtomicU64| match signal {
             Signal::Set(value) => word.swap(value, AcqRel),
@@ -227,7 +230,8 @@ impl Symmetric<u64> {
         self.begin_on_word(rank, at, signal.verb(), act)
     }
 
-    /// Changes a signal word of `rank`; who sees it changed sees what was put before.
+    /// Changes a signal word of `rank`. A thread that sees the change also sees all that was put
+    /// before.
     ///
     /// # Errors
     /// As [`put`](Symmetric::put).
@@ -245,14 +249,14 @@ impl Symmetric<u64> {
     }
 }
 
-/// Words of this rank's part that are waited for, in an array or a vector.
-pub(crate) struct Words<'a, W> {
+/// SignalWords of this rank's part that a thread waits for, in an array or a vector.
+pub(crate) struct SignalWords<'a, W> {
     progress: &'a Progress,
     words: W,
 }
 
-impl<'a> Words<'a, [&'a AtomicU64; 1]> {
-    /// One word of `signals`.
+impl<'a> SignalWords<'a, [&'a AtomicU64; 1]> {
+    /// Takes one word of `signals`.
     ///
     /// # Errors
     /// As [`Job::wait_until`](crate::Job::wait_until).
@@ -266,8 +270,8 @@ impl<'a> Words<'a, [&'a AtomicU64; 1]> {
     }
 }
 
-impl<'a> Words<'a, Vec<&'a AtomicU64>> {
-    /// Several words of `signals`.
+impl<'a> SignalWords<'a, Vec<&'a AtomicU64>> {
+    /// Takes several words of `signals`.
     ///
     /// # Errors
     /// As [`Job::wait_until_any`](crate::Job::wait_until_any).
@@ -285,18 +289,19 @@ impl<'a> Words<'a, Vec<&'a AtomicU64>> {
     }
 }
 
-/// A word of this rank's part.
+/// Returns a word of this rank's part.
 fn word<'a>(progress: &Progress, signals: &'a Symmetric<u64>, at: usize) -> Result<&'a AtomicU64> {
     signals.block().check_job(progress.id)?;
     let part = signals.block().part(progress.rank)?;
     let offset = signals.offset(at, 1)?;
-    // The own part is always mapped, and whoever changes the word, a processor sees it.
+    // The own part is always mapped, and a processor sees every change of the word.
     let mapped = part.mapped.as_ref().ok_or(Error::JobOver)?;
     (mapped.window.atomic_u64(offset)).map_err(|_| Error::JobOver)
 }
 
-impl<'a, W: AsRef<[&'a AtomicU64]>> Words<'a, W> {
-    /// The first of the words, in their order, that is as `enough` wants: its place, and the word.
+impl<'a, W: AsRef<[&'a AtomicU64]>> SignalWords<'a, W> {
+    /// Returns the first of the words, in their order, that `enough` accepts: its index and its
+    /// value.
     ///
     /// # Errors
     /// As [`Job::test_until`](crate::Job::test_until).
@@ -307,20 +312,20 @@ impl<'a, W: AsRef<[&'a AtomicU64]>> Words<'a, W> {
         &self,
         mut enough: impl FnMut(usize, u64) -> bool,
     ) -> Result<Option<(usize, u64)>> {
-        // A program may ask again and again for what is so already, and in virtual time nothing else
-        // would let time pass.
+        // A program may poll a word that never changes. In virtual time, only this call lets time
+        // pass then.
         self.progress.poll_memory();
-        let found = self.look(&mut enough);
+        let found = self.find_match(&mut enough);
         if found.is_some() {
             return Ok(found);
         }
         match self.progress.why_memory_looked_at_in_vain() {
             None => Ok(None),
-            Some(cause) => self.look(&mut enough).map(Some).ok_or(cause),
+            Some(cause) => self.find_match(&mut enough).map(Some).ok_or(cause),
         }
     }
 
-    /// Waits until one of the words is as `enough` wants, for so long at most if a time is given.
+    /// Waits until `enough` accepts one of the words, for at most `time` if it is given.
     ///
     /// # Errors
     /// As [`Job::wait_until`](crate::Job::wait_until).
@@ -336,9 +341,9 @@ impl<'a, W: AsRef<[&'a AtomicU64]>> Words<'a, W> {
         let (mut found, mut panicked) = (None, None);
         progress.poll_memory();
         let mut done = || {
-            // It is asked while the conduit puts this thread to sleep: it ends the wait in good
-            // order, and unwinds out of here.
-            let said = panic::catch_unwind(AssertUnwindSafe(|| self.look(&mut enough)));
+            // `enough` runs while the conduit puts this thread to sleep. A panic ends the wait
+            // first, and is resumed below.
+            let said = panic::catch_unwind(AssertUnwindSafe(|| self.find_match(&mut enough)));
             match said {
                 Ok(said) => found = said,
                 Err(cause) => panicked = Some(cause),
@@ -357,7 +362,7 @@ impl<'a, W: AsRef<[&'a AtomicU64]>> Words<'a, W> {
         }
     }
 
-    fn look(&self, enough: &mut impl FnMut(usize, u64) -> bool) -> Option<(usize, u64)> {
+    fn find_match(&self, enough: &mut impl FnMut(usize, u64) -> bool) -> Option<(usize, u64)> {
         let words = self.words.as_ref().iter().map(|word| word.load(Acquire));
         words
             .enumerate()

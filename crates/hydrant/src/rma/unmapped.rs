@@ -1,6 +1,7 @@
-//! Many runs of a peer's memory that is not mapped here, in one call. Each is an operation of the
-//! network, many of them under way at once, or they are [packed](super::packed) into messages,
-//! whichever [took less time](crate::transfer::Way) before.
+//! Puts, gets and accumulates of many runs in one call, for memory of a peer that is not mapped
+//! here. Either each run is an operation of the network, with many in flight at once. Or the runs
+//! are [packed](super::packed) into messages. The choice follows the [measured
+//! times](crate::transfer::RunRoute).
 
 use hydrant_conduit::{Remote, memory::Factor};
 
@@ -11,40 +12,40 @@ use crate::{
     memory::Block,
     message::Calls,
     progress,
-    transfer::{Shape, Transfer, Way},
+    transfer::{RunRoute, RunShape, Transfer},
 };
 
-/// Bytes of a peer's memory, from its beginning on, and of a buffer here.
+/// A run of a peer's memory and of a buffer here, by offsets in bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Run {
+pub(super) struct ByteRun {
     pub(super) there: usize,
     pub(super) here: usize,
     pub(super) len: usize,
 }
 
-/// Memory that is reached through the network, as what is not mapped here is.
+/// Memory of a peer that is not mapped here.
 #[derive(Clone, Copy)]
 pub(super) struct Unmapped<'a> {
     pub(super) transfer: &'a Transfer,
     pub(super) calls: &'a Calls,
     pub(super) rank: Rank,
-    /// Where it begins, for the network.
+    /// Its start, as the network names it.
     pub(super) at: Remote,
-    /// What it is called, for the peer.
-    pub(super) name: Name<'a>,
+    /// Its name, as the peer knows it.
+    pub(super) name: MemoryName<'a>,
 }
 
-/// What a peer knows memory by.
+/// The name by which a peer knows memory.
 #[derive(Clone, Copy)]
-pub(super) enum Name<'a> {
+pub(super) enum MemoryName<'a> {
     Allocation(&'a Block),
     /// An exposed buffer, by its key.
     Exposed(u64),
 }
 
 impl Unmapped<'_> {
-    /// Puts runs of `data`, which lie in there and in the memory; remotely complete on return. In no
-    /// order.
+    /// Puts runs of `data` in any order. The puts are remotely complete on return. The runs lie in
+    /// `data` and in the memory.
     ///
     /// # Errors
     /// As [`put_each`](Self::put_each).
@@ -52,34 +53,34 @@ impl Unmapped<'_> {
         &self,
         data: &[u8],
         extent: (usize, usize),
-        runs: impl Iterator<Item = Run>,
+        runs: impl Iterator<Item = ByteRun>,
     ) -> Result<()> {
         self.put_each(|run| &data[run.here..][..run.len], extent, runs)
     }
 
-    /// As [`put`](Self::put), for bytes given run by run.
+    /// As [`put`](Self::put), where `data` returns the bytes of each run.
     ///
     /// # Errors
     /// [`Error::InHandler`](crate::Error::InHandler), and the error of the first run that failed.
     pub(super) fn put_each<'d>(
         &self,
-        data: impl Fn(&Run) -> &'d [u8],
+        data: impl Fn(&ByteRun) -> &'d [u8],
         (count, bytes): (usize, usize),
-        runs: impl Iterator<Item = Run>,
+        runs: impl Iterator<Item = ByteRun>,
     ) -> Result<()> {
-        let shape = Shape {
+        let shape = RunShape {
             gets: false,
             count,
             bytes,
         };
-        self.measured(shape, |way| match way {
-            Way::Packed => packed::put(self, data, runs),
-            Way::Pieces => {
-                let pieces = runs.map(|run| (self.place(run), data(&run)));
+        self.run_measured(shape, |route| match route {
+            RunRoute::Packed => packed::put(self, data, runs),
+            RunRoute::Pieces => {
+                let pieces = runs.map(|run| (self.remote(run), data(&run)));
                 self.transfer.write_all(self.rank, pieces)
             }
         })?;
-        if let Name::Exposed(_) = self.name {
+        if let MemoryName::Exposed(_) = self.name {
             self.transfer.progress.conduit().notify(self.rank);
         }
         Ok(())
@@ -88,74 +89,80 @@ impl Unmapped<'_> {
     /// Gets runs into `data`, as [`put`](Self::put) puts them.
     ///
     /// # Errors
-    /// As there.
+    /// As [`put`](Self::put).
     pub(super) fn get(
         &self,
         data: &mut [u8],
         (count, bytes): (usize, usize),
-        runs: impl Iterator<Item = Run>,
+        runs: impl Iterator<Item = ByteRun>,
     ) -> Result<()> {
-        let shape = Shape {
+        let shape = RunShape {
             gets: true,
             count,
             bytes,
         };
-        self.measured(shape, |way| match way {
-            Way::Packed => packed::get(self, runs, |run, bytes| {
+        self.run_measured(shape, |route| match route {
+            RunRoute::Packed => packed::get(self, runs, |run, bytes| {
                 data[run.here..][..run.len].copy_from_slice(bytes);
             }),
-            Way::Pieces => {
-                let pieces = runs.map(|run| (self.place(run), run.here..run.here + run.len));
+            RunRoute::Pieces => {
+                let pieces = runs.map(|run| (self.remote(run), run.here..run.here + run.len));
                 self.transfer.read_all(self.rank, data, pieces)
             }
         })
     }
 
-    /// Adds multiples of the elements of runs to elements in the memory; done on return. `data` gives the elements of
-    /// each run. The owner does the addition, so that no other rank adds to them meanwhile.
+    /// Adds multiples of the elements of runs to elements in the memory, and returns when that is
+    /// done. `data` returns the elements of each run. The owner adds, so no other rank adds to the
+    /// same elements meanwhile.
     ///
     /// # Errors
     /// As [`put`](Self::put).
     pub(super) fn add<'d>(
         &self,
-        data: impl Fn(&Run) -> &'d [u8],
-        runs: impl Iterator<Item = Run>,
+        data: impl Fn(&ByteRun) -> &'d [u8],
+        runs: impl Iterator<Item = ByteRun>,
         factor: &Factor,
     ) -> Result<()> {
         progress::may_wait("an accumulate that goes through the network")?;
         packed::add(self, data, runs, factor)
     }
 
-    /// Chooses a way, and notes what it took.
-    pub(super) fn measured(&self, shape: Shape, act: impl FnOnce(Way) -> Result<()>) -> Result<()> {
-        let (progress, ways) = (&self.transfer.progress, &self.transfer.ways);
-        let (calls, bytes, what) = match shape.gets {
-            false => (
-                Count::Puts,
-                Count::PutBytes,
-                "a put that goes through the network",
-            ),
-            true => (
+    /// Chooses a route for the runs, and records the time that it took.
+    pub(super) fn run_measured(
+        &self,
+        shape: RunShape,
+        act: impl FnOnce(RunRoute) -> Result<()>,
+    ) -> Result<()> {
+        let (progress, routes) = (&self.transfer.progress, &self.transfer.run_routes);
+        let (calls, bytes, what) = if shape.gets {
+            (
                 Count::Gets,
                 Count::GetBytes,
                 "a get that goes through the network",
-            ),
+            )
+        } else {
+            (
+                Count::Puts,
+                Count::PutBytes,
+                "a put that goes through the network",
+            )
         };
         progress::may_wait(what)?;
         (progress.tally).add_each([(calls, shape.count as u64), (bytes, shape.bytes as u64)]);
-        // Nobody unpacks where peers answer only now and then: what is one-sided stays so.
+        // Peers that answer only now and then would unpack late, so the runs stay one-sided.
         if self.rank == progress.rank || !progress.peers_answer() {
-            return act(Way::Pieces);
+            return act(RunRoute::Pieces);
         }
-        let way = ways.choose(shape);
+        let route = routes.choose(shape);
         let begun = progress.conduit().now();
-        act(way)?;
+        act(route)?;
         let time = progress.conduit().now().saturating_sub(begun);
-        ways.took(shape, way, time);
+        routes.record(shape, route, time);
         Ok(())
     }
 
-    pub(super) fn place(&self, run: Run) -> Remote {
+    pub(super) fn remote(&self, run: ByteRun) -> Remote {
         Remote {
             key: self.at.key,
             offset: self.at.offset + run.there as u64,

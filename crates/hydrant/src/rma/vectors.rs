@@ -1,31 +1,30 @@
-//! Puts and gets of elements and runs that are listed one by one: index lists, and ARMCI's
-//! generalized I/O vectors.
+//! Puts and gets of listed elements and runs: index lists, and ARMCI's generalized I/O vectors.
 
 use bytemuck::Pod;
 
-use super::unmapped::Run;
+use super::unmapped::ByteRun;
 use crate::{
     Error, Rank, Result,
     counters::Count,
     memory::{Mapped, Symmetric, check_range},
 };
 
-/// Runs of equally many elements at any places: run `i` is the `run` elements from `remote[i]` on of a
-/// rank's part, and those from `local[i]` on of the buffer. ARMCI's descriptor of an I/O vector; with
-/// runs of one element, a list of indices for each side.
+/// Runs of equal length at any offsets. Run `i` is the `run` elements from `remote[i]` on of a
+/// rank's part, and those from `local[i]` on of the buffer. This is ARMCI's descriptor of an I/O
+/// vector. With runs of one element, it is a list of indices for each side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IoVector<'a> {
-    /// First element of each run, in the rank's part.
+    /// The first element of each run in the rank's part.
     pub remote: &'a [usize],
-    /// First element of each run, in the buffer.
+    /// The first element of each run in the buffer.
     pub local: &'a [usize],
-    /// Elements in a run.
+    /// The elements in a run.
     pub run: usize,
 }
 
 impl IoVector<'_> {
-    /// Checks that there are as many places on both sides, that all runs lie within `len` elements of
-    /// memory, counted from `start`, and that those in the buffer lie within `buffer` elements.
+    /// Checks that both sides have the same number of runs. Those in memory, counted from `start`,
+    /// must lie within `len` elements, and those in the buffer within `buffer` elements.
     fn check(&self, start: usize, len: usize, buffer: usize) -> Result<()> {
         if self.remote.len() != self.local.len() {
             return Err(Error::LengthMismatch {
@@ -49,7 +48,8 @@ impl IoVector<'_> {
         Ok(())
     }
 
-    /// Where runs begin, places in the rank's part counted from element `start`, and in the buffer.
+    /// Returns the start of each run in the rank's part, counted from element `start`, and in the
+    /// buffer.
     pub(super) fn pairs(
         &self,
         start: usize,
@@ -58,14 +58,14 @@ impl IoVector<'_> {
         remote.zip(self.local.iter().copied())
     }
 
-    /// The runs: where they begin on each side, and their length.
+    /// Returns the runs: the start on each side, and the length.
     fn runs(&self) -> impl Iterator<Item = (usize, usize, usize)> + Clone {
         let pairs = self.remote.iter().zip(self.local);
         pairs.map(|(there, here)| (*there, *here, self.run))
     }
 }
 
-/// The runs of several vectors, in their order.
+/// Returns the runs of several vectors, in their order.
 pub(super) fn all_runs<'a>(
     vectors: &'a [IoVector<'a>],
 ) -> impl Iterator<Item = (usize, usize, usize)> + Clone + 'a {
@@ -73,34 +73,34 @@ pub(super) fn all_runs<'a>(
     runs.filter(|(_, _, run)| *run > 0)
 }
 
-/// The same in bytes.
+/// Converts runs to bytes.
 pub(super) fn in_bytes<T>(
     runs: impl Iterator<Item = (usize, usize, usize)>,
-) -> impl Iterator<Item = Run> {
+) -> impl Iterator<Item = ByteRun> {
     let size = size_of::<T>();
-    runs.map(move |(there, here, count)| Run {
+    runs.map(move |(there, here, count)| ByteRun {
         there: there * size,
         here: here * size,
         len: count * size,
     })
 }
 
-/// How many runs of so many elements there are, and their bytes.
+/// Returns the number of these runs, and their bytes.
 pub(super) fn extent<T>(runs: impl Iterator<Item = (usize, usize, usize)>) -> (usize, usize) {
     runs.fold((0, 0), |(count, bytes), (_, _, run)| {
         (count + 1, bytes + run * size_of::<T>())
     })
 }
 
-/// Whether runs share elements, where each begins and how many it has: then it matters which is
-/// copied last.
-pub(super) fn share(runs: impl Iterator<Item = (usize, usize)>) -> bool {
+/// Returns whether runs share elements. Then the order of the copies matters. Each run is its start
+/// and its length.
+pub(super) fn share_elements(runs: impl Iterator<Item = (usize, usize)>) -> bool {
     let mut runs: Vec<_> = runs.collect();
     runs.sort_unstable();
     runs.windows(2).any(|two| two[0].0 + two[0].1 > two[1].0)
 }
 
-/// Checks vectors as a whole, of memory that has `len` elements, from `start` on.
+/// Checks vectors as a whole, for memory of `len` elements, counted from `start`.
 pub(super) fn check(
     vectors: &[IoVector<'_>],
     (start, len): (usize, usize),
@@ -137,8 +137,8 @@ impl<T: Pod> Symmetric<T> {
         self.get_runs(rank, data, pairs.map(|(there, here)| (there, here, 1)))
     }
 
-    /// Puts the runs of `data` that `vectors` list, in order: ARMCI's `PutV`. Remotely complete on
-    /// return.
+    /// Puts the runs of `data` that `vectors` list, in order: ARMCI's `PutV`. The put is remotely
+    /// complete on return.
     ///
     /// ```
     /// # fn main() -> hydrant::Result<()> {
@@ -157,8 +157,8 @@ impl<T: Pod> Symmetric<T> {
     /// ```
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`Error::LengthMismatch`] if a vector has more places on one side,
-    /// [`Error::OutsideBuffer`] if a run leaves `data`. Nothing is put then.
+    /// As [`put`](Self::put); [`Error::LengthMismatch`] if the sides of a vector differ in length,
+    /// [`Error::OutsideBuffer`] if a run leaves `data`. In these two cases nothing is put.
     pub fn put_vector(&self, rank: Rank, vectors: &[IoVector<'_>], data: &[T]) -> Result<()> {
         self.put_vector_from(rank, 0, vectors, data)
     }
@@ -171,7 +171,7 @@ impl<T: Pod> Symmetric<T> {
         self.get_vector_from(rank, 0, vectors, data)
     }
 
-    /// As [`put_vector`](Self::put_vector), with places counted from element `start`.
+    /// As [`put_vector`](Self::put_vector), with runs counted from element `start`.
     pub(super) fn put_vector_from(
         &self,
         rank: Rank,
@@ -191,7 +191,7 @@ impl<T: Pod> Symmetric<T> {
         self.put_runs(rank, data, runs)
     }
 
-    /// As [`get_vector`](Self::get_vector), with places counted from element `start`.
+    /// As [`get_vector`](Self::get_vector), with runs counted from element `start`.
     pub(super) fn get_vector_from(
         &self,
         rank: Rank,
@@ -210,7 +210,8 @@ impl<T: Pod> Symmetric<T> {
         self.get_runs(rank, data, runs)
     }
 
-    /// Puts runs of `run` elements each that were checked, in order: from where in `data` to where.
+    /// Puts checked runs of `run` elements each, in order. Each pair is the start in the part and
+    /// in `data`.
     fn store_list(
         &self,
         mapped: &Mapped,
@@ -227,7 +228,7 @@ impl<T: Pod> Symmetric<T> {
             .map_err(|_| self.outside(0, run))
     }
 
-    /// As [`store_list`](Self::store_list), the other way.
+    /// As [`store_list`](Self::store_list), for a get.
     fn load_list(
         &self,
         mapped: &Mapped,
@@ -244,7 +245,7 @@ impl<T: Pod> Symmetric<T> {
             .map_err(|_| self.outside(0, run))
     }
 
-    /// Puts runs that were checked, in order, one by one.
+    /// Puts checked runs in order, one by one.
     fn put_runs(
         &self,
         rank: Rank,
@@ -252,7 +253,7 @@ impl<T: Pod> Symmetric<T> {
         mut runs: impl Iterator<Item = (usize, usize, usize)> + Clone,
     ) -> Result<()> {
         let is_unmapped = self.block().part(rank)?.mapped.is_none();
-        if is_unmapped && !share(runs.clone().map(|(there, _, run)| (there, run))) {
+        if is_unmapped && !share_elements(runs.clone().map(|(there, _, run)| (there, run))) {
             let (transfer, bytes) = (self.block().transfer()?, bytemuck::cast_slice(data));
             let extent = extent::<T>(runs.clone());
             return self
@@ -265,7 +266,7 @@ impl<T: Pod> Symmetric<T> {
         })
     }
 
-    /// Gets runs that were checked, in order, one by one.
+    /// Gets checked runs in order, one by one.
     fn get_runs(
         &self,
         rank: Rank,
@@ -273,7 +274,7 @@ impl<T: Pod> Symmetric<T> {
         mut runs: impl Iterator<Item = (usize, usize, usize)> + Clone,
     ) -> Result<()> {
         let is_unmapped = self.block().part(rank)?.mapped.is_none();
-        if is_unmapped && !share(runs.clone().map(|(_, here, run)| (here, run))) {
+        if is_unmapped && !share_elements(runs.clone().map(|(_, here, run)| (here, run))) {
             let (transfer, bytes) = (self.block().transfer()?, bytemuck::cast_slice_mut(data));
             let extent = extent::<T>(runs.clone());
             return self
@@ -289,8 +290,7 @@ impl<T: Pod> Symmetric<T> {
         })
     }
 
-    /// Checks that there are the elements and the rank, and that the whole buffer lies apart from
-    /// each.
+    /// Checks the rank and the indices, and that the whole buffer lies apart from each element.
     fn check_indices(&self, rank: Rank, indices: &[usize], data: &[T]) -> Result<()> {
         if indices.len() != data.len() {
             return Err(Error::LengthMismatch {
@@ -313,7 +313,7 @@ impl<T: Pod> Symmetric<T> {
     ) -> Result<()> {
         let part = self.block().part(rank)?;
         let all = || std::iter::once(0);
-        // Nearly always the buffer is elsewhere.
+        // The buffer nearly always lies elsewhere.
         if self
             .check_apart(part, (0, self.len()), (all, self.len()), data)
             .is_ok()
@@ -341,7 +341,7 @@ mod tests {
             (&[(7, 1)], false),
             (&[], false),
         ] {
-            assert_eq!(share(runs.iter().copied()), shared, "{runs:?}");
+            assert_eq!(share_elements(runs.iter().copied()), shared, "{runs:?}");
         }
     }
 }

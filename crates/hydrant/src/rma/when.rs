@@ -1,4 +1,4 @@
-//! Several operations at once: all of them, or the first that ends (UPC++, `when_all`).
+//! Waits for several operations: for all, or for the first that ends (UPC++, `when_all`).
 
 use std::{
     mem,
@@ -9,8 +9,8 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// A future of the results of all of `operations`, in their order, each with its own outcome. It
-/// takes any futures that may be moved, such as [`GetHandle`](crate::GetHandle) and
+/// Returns a future of the results of all `operations`, in their order, each with its own outcome.
+/// It takes any futures that may be moved, such as [`GetHandle`](crate::GetHandle) and
 /// [`Operation`](crate::Operation), on any executor.
 ///
 /// ```
@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 /// # }
 /// ```
 pub fn when_all<F: Future + Unpin>(operations: impl IntoIterator<Item = F>) -> WhenAll<F> {
-    let parts = Parts::new(operations);
+    let parts = WokenParts::new(operations);
     WhenAll {
         results: parts.futures.iter().map(|_| None).collect(),
         left: parts.futures.len(),
@@ -35,40 +35,40 @@ pub fn when_all<F: Future + Unpin>(operations: impl IntoIterator<Item = F>) -> W
     }
 }
 
-/// A future of the first of `operations` that ends: its place among them, its result, and the
-/// others, which go on, in their order.
+/// Returns a future of the first of `operations` that ends. It gives the index of that operation,
+/// its result, and the other operations in their order. The others go on.
 ///
 /// # Panics
-/// If there are no operations, of which none can end.
+/// If there are no operations.
 pub fn when_any<F: Future + Unpin>(operations: impl IntoIterator<Item = F>) -> WhenAny<F> {
-    let parts = Parts::new(operations);
+    let parts = WokenParts::new(operations);
     assert!(!parts.futures.is_empty(), "when_any of no operations");
     WhenAny { parts }
 }
 
-/// See [`when_all`].
+/// The future that [`when_all`] returns.
 #[must_use = "futures do nothing unless they are polled"]
 pub struct WhenAll<F: Future> {
-    parts: Parts<F>,
+    parts: WokenParts<F>,
     results: Vec<Option<F::Output>>,
-    /// How many have not ended.
+    /// The number of futures that have not ended.
     left: usize,
 }
 
-/// See [`when_any`].
+/// The future that [`when_any`] returns.
 #[must_use = "futures do nothing unless they are polled"]
 pub struct WhenAny<F: Future> {
-    parts: Parts<F>,
+    parts: WokenParts<F>,
 }
 
-// Results are moved; the futures themselves can be.
+// Results are moved, and the futures may be moved.
 impl<F: Future + Unpin> Unpin for WhenAll<F> {}
 
 impl<F: Future + Unpin> Future for WhenAll<F> {
     type Output = Vec<F::Output>;
 
     /// # Panics
-    /// If it is polled after it was ready.
+    /// If it is polled again after it was ready.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         while this.left > 0 {
@@ -87,7 +87,7 @@ impl<F: Future + Unpin> Future for WhenAll<F> {
 impl<F: Future + Unpin> Future for WhenAny<F> {
     type Output = (usize, F::Output, Vec<F>);
 
-    /// Is never ready again once it was.
+    /// Never ready again once it was.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let parts = &mut self.get_mut().parts;
         parts.poll_next(context).map(|(part, result)| {
@@ -97,24 +97,24 @@ impl<F: Future + Unpin> Future for WhenAny<F> {
     }
 }
 
-/// Futures of which only those are polled that were woken.
-struct Parts<F> {
-    /// None where it has ended.
+/// Futures of which only the woken ones are polled.
+struct WokenParts<F> {
+    /// `None` where a future has ended.
     futures: Vec<Option<F>>,
     wakers: Vec<Waker>,
-    woken: Arc<Woken>,
+    woken: Arc<WakeList>,
 }
 
-/// Who was woken, and who is to be.
-struct Woken {
+/// The woken futures, and the task that polls all.
+struct WakeList {
     parts: Mutex<Vec<usize>>,
-    /// The task that polls the whole.
+    /// The waker of the task that polls all.
     whole: Mutex<Option<Arc<Waker>>>,
 }
 
-/// Wakes the whole for one part.
+/// Wakes the task for one future.
 struct PartWaker {
-    woken: Arc<Woken>,
+    woken: Arc<WakeList>,
     part: usize,
 }
 
@@ -125,8 +125,8 @@ impl Wake for PartWaker {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.woken.parts.lock().push(self.part);
-        // What a waker does is the program's affair, its clone too: nothing is locked meanwhile. It is
-        // woken for each part: what is polled after one may use up what an executor knows a wake by.
+        // A waker is user code, as is its clone, so no lock is held. The task is woken for each
+        // future: an executor may forget a wake as soon as it polls for another one.
         let whole = self.woken.whole.lock().clone();
         if let Some(whole) = whole {
             whole.wake_by_ref();
@@ -134,11 +134,11 @@ impl Wake for PartWaker {
     }
 }
 
-impl<F: Future + Unpin> Parts<F> {
+impl<F: Future + Unpin> WokenParts<F> {
     fn new(futures: impl IntoIterator<Item = F>) -> Self {
         let futures: Vec<_> = futures.into_iter().map(Some).collect();
-        let woken = Arc::new(Woken {
-            // The last is looked at first.
+        let woken = Arc::new(WakeList {
+            // In reverse, so that the first is polled first.
             parts: Mutex::new((0..futures.len()).rev().collect()),
             whole: Mutex::new(None),
         });
@@ -153,15 +153,16 @@ impl<F: Future + Unpin> Parts<F> {
         }
     }
 
-    /// One that has ended, and its result.
+    /// Polls woken futures until one has ended. Returns its index and its result.
     fn poll_next(&mut self, context: &Context<'_>) -> Poll<(usize, F::Output)> {
         let waker = Arc::new(context.waker().clone());
         let before = self.woken.whole.lock().replace(waker);
         drop(before);
-        // Not those that are woken meanwhile, perhaps by being polled: they have woken the whole.
+        // Futures that are woken meanwhile, perhaps by these polls, wait for the next poll. They
+        // have woken the task.
         let mut woken = mem::take(&mut *self.woken.parts.lock());
         while let Some(part) = woken.pop() {
-            // Nor those that were handed out.
+            // Futures that have ended or were handed out are skipped.
             let Some(Some(future)) = self.futures.get_mut(part) else {
                 continue;
             };
@@ -182,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// Ends when it is polled for the time given, and wakes itself until then.
+    /// Ready at the poll with this number. Wakes itself until then.
     struct Times(u32);
 
     impl Future for Times {
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn all_ends_with_the_last_and_keeps_their_order() {
+    fn when_all_ends_with_the_last_and_keeps_the_order() {
         let mut all = when_all([Times(9), Times(1), Times(2)]);
         assert!(poll(&mut all).is_pending());
         let ended = (0..9).map(|_| poll(&mut all)).find(Poll::is_ready);
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn any_ends_with_the_first_and_gives_the_others_back() {
+    fn when_any_ends_with_the_first_and_returns_the_others() {
         let mut any = when_any([Times(3), Times(2), Times(9)]);
         assert!(poll(&mut any).is_pending());
         let Poll::Ready((which, result, others)) = poll(&mut any) else {
@@ -223,7 +224,7 @@ mod tests {
         };
         assert_eq!((which, result), (1, 7));
         assert!(others.len() == 2 && others[0].0 < others[1].0);
-        // The others were handed out, and have woken it.
+        // The others were handed out, and have woken the task.
         assert!(poll(&mut any).is_pending());
     }
 }

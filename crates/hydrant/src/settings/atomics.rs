@@ -1,19 +1,19 @@
-//! Who does atomic operations.
+//! The executors of atomic operations.
 
 use std::{fmt, str::FromStr};
 
-/// Who changes words of 64 bits of symmetric memory atomically.
+/// The executor that changes words of 64 bits of symmetric memory atomically.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum AtomicsKind {
-    /// NICs, where they can.
+    /// NICs if they can, otherwise processors.
     #[default]
     Auto,
-    /// The NIC of the word's owner, whoever asks, the owner included; an error where that
-    /// cannot be.
+    /// The NIC of the word's owner, for every rank, the owner included. It is an error if the
+    /// network cannot do that.
     Native,
-    /// A processor of the owner's host: of who asks, if the word is mapped there, else of the
-    /// owner, on behalf of who asks it by a message.
+    /// A processor of the owner's host: that of the caller if the word is mapped there, otherwise
+    /// that of the owner, at the request of a message.
     Messages,
 }
 

@@ -1,43 +1,43 @@
-//! Which network joins the ranks.
+//! The networks that join the ranks.
 
 use std::{fmt, str::FromStr};
 
-/// Which conduit joins the ranks of a job.
+/// The conduit that joins the ranks of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ConduitKind {
-    /// The fastest that reaches every rank.
+    /// The fastest network that reaches every rank.
     #[default]
     Auto,
     /// Shared memory, between ranks of one host.
     Smp,
-    /// Shared memory for messages, between ranks of one host that reach each other's memory as
-    /// by a NIC: only where it is registered, which really pins it.
+    /// Shared memory between ranks of one host, with simulated NICs: messages go by shared memory.
+    /// Peers reach memory only where it is registered, and registration really pins it.
     Pinned,
-    /// RDMA NICs, between any ranks, those of one host included.
+    /// RDMA NICs between any ranks, those of one host included.
     Verbs,
-    /// A network in virtual time, of this profile: a name or a file. The ranks are threads of
-    /// one process.
+    /// A network in virtual time, with this profile: a name or a file. The ranks are threads of one
+    /// process.
     Sim(String),
 }
 
 impl ConduitKind {
-    /// Whether time passes by what is computed and sent, not by the clock on the wall.
+    /// Returns whether time is virtual: computing and sending advance it, not the clock.
     pub fn is_virtual(&self) -> bool {
         matches!(self, Self::Sim(_))
     }
 }
 
-/// The ports of RDMA devices that a job here could use, for people.
+/// Returns the ports of RDMA devices that a job could use here, for display.
 ///
 /// # Errors
-/// A sentence that says why there is none.
+/// A sentence with the reason why there is none.
 pub fn rdma_ports(settings: &super::VerbsSettings) -> Result<Vec<String>, String> {
     let ports = hydrant_verbs::ports(&settings.devices, settings.gid_index)?;
     Ok(ports.iter().map(ToString::to_string).collect())
 }
 
-/// What can be said, for who said something else.
+/// The possible values, for the error of a bad one.
 pub(super) const EXPECTED: &str =
     "auto, smp, smp+pin, verbs or sim:PROFILE, such as sim:myrinet-gm";
 
@@ -70,14 +70,14 @@ impl fmt::Display for ConduitKind {
     }
 }
 
-/// Which network joins ranks of different hosts, where several are to be joined.
+/// The network that joins ranks of different hosts, in jobs on several hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum InterNodeKind {
     /// RDMA NICs.
     #[default]
     Verbs,
-    /// Played NICs, between hosts that are pretended.
+    /// Simulated NICs, between pretended hosts.
     Pinned,
 }
 
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conduits_are_read_and_written() {
+    fn conduits_are_parsed_and_formatted() {
         for text in [
             "auto",
             "smp",

@@ -1,23 +1,23 @@
-//! What can be set about the strategy that foresees what is used.
+//! The settings of the strategy that predicts uses of memory.
 
 use std::{fmt, str::FromStr, time::Duration};
 
 use hydrant_foresight::sharing::Policy;
 
-/// How the strategy `foresight` goes about it.
+/// The settings of the strategy `foresight`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForesightSettings {
-    /// Whether firehoses are moved to peers' memory ahead of the puts and gets that are expected, and given back
+    /// True if firehoses are moved to peers' memory ahead of expected puts and gets, and released
     /// after them.
     pub firehoses: bool,
-    /// True if giving up registrations may cost only a small part of the time.
+    /// True if evictions may cost only a small part of the time.
     pub steps_back: bool,
-    /// How many cores of a host are idle, which the helpers of its ranks share.
+    /// The number of idle cores of a host, which the helpers of its ranks share.
     pub cores: IdleCores,
-    /// How they are distributed where there are fewer cores than helpers.
+    /// How helpers share the cores if there are fewer cores than helpers.
     pub policy: Policy,
-    /// How long helpers that share a core run on end.
+    /// How long a helper runs before another helper on its core does.
     pub slice: Duration,
 }
 
@@ -25,26 +25,26 @@ impl Default for ForesightSettings {
     fn default() -> Self {
         Self {
             firehoses: true,
-            // Programs that lose little time would save less memory.
+            // Without it, programs that lose little time save more memory.
             steps_back: false,
             cores: IdleCores::Each,
-            // The paper favours it.
+            // As the paper recommends.
             policy: Policy::Conservative,
             slice: Duration::from_millis(3),
         }
     }
 }
 
-/// How many cores of a host neither compute nor communicate.
+/// The number of cores of a host that neither compute nor communicate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum IdleCores {
     /// One for the helper of each rank.
     #[default]
     Each,
-    /// Those beyond one for each rank.
+    /// The cores beyond one for each rank.
     Auto,
-    /// So many.
+    /// This number.
     Count(u32),
 }
 
@@ -63,7 +63,7 @@ impl FromStr for IdleCores {
     }
 }
 
-/// More than any host has.
+/// More cores than any host has.
 const MOST_CORES: u32 = 1 << 20;
 
 impl fmt::Display for IdleCores {
@@ -76,7 +76,7 @@ impl fmt::Display for IdleCores {
     }
 }
 
-/// A policy by its name.
+/// Returns the policy with this name.
 pub(super) fn policy(text: &str) -> Result<Policy, String> {
     match text {
         "aggressive" => Ok(Policy::Aggressive),
@@ -85,7 +85,7 @@ pub(super) fn policy(text: &str) -> Result<Policy, String> {
     }
 }
 
-/// The name of a policy.
+/// Returns the name of a policy.
 pub(super) fn policy_name(policy: Policy) -> String {
     let name = match policy {
         Policy::Aggressive => "aggressive",
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_value_is_said() {
+    fn values_that_do_not_exist_are_refused_with_a_list() {
         for text in ["", "all", "-1", "1048577", "1.5"] {
             let why = text.parse::<IdleCores>().expect_err(text);
             assert!(why.contains("each, auto or a number"), "{why}");

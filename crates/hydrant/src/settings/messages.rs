@@ -1,28 +1,30 @@
-//! How two-sided messages go.
+//! The protocols of two-sided messages.
 
 use std::{fmt, str::FromStr};
 
-/// How two-sided messages go, whatever their size.
+/// The protocol of two-sided messages, for any size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum MessageProtocol {
-    /// Short ones at once, long ones by rendezvous, by what copying and registering cost; all in copies where
-    /// nothing is registered.
+    /// Short messages are sent eagerly and long ones by rendezvous, by the costs of copies and
+    /// registrations. If the network needs no registration, all messages are copied.
     #[default]
     Auto,
-    /// Copied through the network's own buffers: long ones in parts, when they were asked for.
+    /// Messages are copied through the network's own buffers. Long ones are sent in parts, once
+    /// they are asked for.
     Eager,
-    /// Written into the receiver's buffer, which is registered as the source is, both whole.
+    /// Messages are written into the receiver's buffer. It is registered whole, as is the source.
     Rendezvous,
-    /// The same in chunks, each registered while those before it go (Woodall; Li §6).
+    /// As `Rendezvous`, in chunks. Each chunk is registered while those before it are in flight
+    /// (Woodall; Li §6).
     Pipeline,
 }
 
 impl MessageProtocol {
-    /// Every protocol.
+    /// All protocols.
     pub const ALL: [Self; 4] = [Self::Auto, Self::Eager, Self::Rendezvous, Self::Pipeline];
 
-    /// The name by which users choose it.
+    /// Returns the name by which users choose it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",

@@ -1,9 +1,8 @@
-//! Everything that can be set, in one place.
+//! All settings, in one place.
 //!
-//! Each setting is a `HYDRANT_*` variable and a method of
-//! [`JobBuilder`](crate::JobBuilder) that says the same; the builder wins. A variable that
-//! nobody knows is a warning, a bad value an error. [`Settings::rows`] tells the values in
-//! force and where each came from.
+//! Each setting is a `HYDRANT_*` variable and a method of [`JobBuilder`](crate::JobBuilder); the
+//! builder wins. An unknown variable is a warning, a bad value an error. [`Settings::rows`] lists
+//! the values in force and their origins.
 
 mod atomics;
 mod conduit;
@@ -34,55 +33,56 @@ pub use messages::MessageProtocol;
 pub use size::{format_bytes, parse_bytes};
 use table::TABLE;
 
-/// Where a value came from.
+/// The origin of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Origin {
-    /// Nobody said otherwise.
+    /// The default.
     Default,
-    /// The environment.
+    /// An environment variable.
     Environment,
     /// The program.
     Builder,
 }
 
-/// One setting, for people.
+/// One setting, for display.
 #[derive(Debug, Clone, serde::Serialize)]
 #[non_exhaustive]
 pub struct SettingRow {
-    /// The variable.
+    /// The name of the variable.
     pub name: &'static str,
     /// The value in force.
     pub value: String,
-    /// Where it came from.
+    /// The origin of the value.
     pub origin: Origin,
-    /// What it means, in a sentence.
+    /// The meaning, in a sentence.
     pub meaning: &'static str,
-    /// What a number says how many of, such as `bytes`; none if the value is a word.
+    /// The unit of a number, in the plural, such as `bytes`; `None` if the value is a word.
     pub unit: Option<&'static str>,
 }
 
 impl SettingRow {
-    /// The value as a number of [`unit`](Self::unit)s; none if it is a word, such as `auto`.
+    /// Returns the value as a number of [`unit`](Self::unit)s, or `None` if it is a word such as
+    /// `auto`.
     pub fn figure(&self) -> Option<u64> {
         self.unit.and_then(|_| parse_bytes(&self.value))
     }
 }
 
-/// What can be set about RDMA NICs.
+/// The settings of RDMA NICs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerbsSettings {
-    /// Devices, or ports as `device:port`, separated by commas; empty: any.
+    /// Devices, or ports as `device:port`, separated by commas. If empty, any device is used.
     pub devices: String,
-    /// The index of the port's address that peers are told; the best, if not given.
+    /// The index of the port's address that peers are told. By default, the best one.
     pub gid_index: Option<u8>,
-    /// How long a packet waits to be acknowledged before it is sent again, as a power of two
-    /// times 4.096 µs; what suits the device, if not given.
+    /// How long a packet waits for an acknowledgement before it is sent again: the exponent `n` in
+    /// 4.096 µs × 2ⁿ. By default, a value that suits the device.
     pub ack_timeout: Option<u8>,
-    /// Most requests of a rank that may be unhandled at a peer. Twice as many receive buffers stand ready
-    /// there for it, so that no message is dropped.
+    /// The most requests of a rank that may be unhandled at a peer. The peer has twice as many
+    /// receive buffers for it, so that no message is dropped.
     pub window: u32,
 }
 
@@ -101,74 +101,76 @@ impl Default for VerbsSettings {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Settings {
-    /// Which network joins the ranks.
+    /// The network that joins the ranks.
     pub conduit: ConduitKind,
-    /// Which network joins ranks of different hosts.
+    /// The network that joins ranks of different hosts.
     pub inter_node: InterNodeKind,
-    /// How many hosts the ranks pretend to be on, in blocks, to try on one host what happens on
-    /// several.
+    /// How many hosts the ranks pretend to be on, in blocks, so that a job for several hosts can be
+    /// tried on one.
     pub pretend_hosts: u32,
-    /// How memory gets registered, where the network needs that.
+    /// The strategy and limits of registration, for networks that need it.
     pub registration: RegistrationSettings,
-    /// Who changes words of 64 bits atomically.
+    /// The executor that changes words of 64 bits atomically.
     pub atomics: AtomicsKind,
-    /// How what is used is foreseen, by the strategy `foresight`.
+    /// The settings of the strategy `foresight`.
     pub foresight: ForesightSettings,
-    /// How two-sided messages go.
+    /// The protocol of two-sided messages.
     pub messages: MessageProtocol,
-    /// Most bytes of a message that is sent at once; by what the network costs, if not given.
+    /// The most bytes of a message that is sent eagerly. By default, this follows the costs of the
+    /// network.
     pub messages_eager: Option<usize>,
-    /// Whether peers may name any address of this rank.
+    /// True if peers may name any address of this rank.
     pub anywhere: bool,
-    /// Ranks of a simulated job.
+    /// The number of ranks of a simulated job.
     pub sim_ranks: u32,
-    /// What a simulated network draws its chances from: the same seed, the same run.
+    /// The random seed of a simulated network: the same seed gives the same run.
     pub sim_seed: u64,
     /// How ranks find each other.
     pub bootstrap: Kind,
-    /// Bytes of memory each rank may allocate for the job.
+    /// The bytes of memory that each rank may allocate for the job.
     pub heap: usize,
-    /// Whether a service thread answers while the application computes. In virtual time there
-    /// is none.
+    /// True if a service thread answers while the application computes. In virtual time there is
+    /// none.
     pub service: bool,
-    /// The processors on which the service thread may run; none: those of the thread that joins, or, where that
-    /// has one and ranks that share memory have no more, those of the others.
+    /// The processors on which the service thread may run. If empty, those of the joining thread.
+    /// If that has one processor, and the ranks that share memory have no more, those of the other
+    /// ranks.
     pub service_cpus: Vec<usize>,
-    /// The processors that the launcher had for the ranks of the host; none: it did not say.
+    /// The processors that the launcher had for the ranks of the host. Empty if it did not tell.
     pub host_cpus: Vec<usize>,
     /// How long a waiting thread spins before it yields and sleeps.
     pub spin: Duration,
     /// How long to wait for the other ranks at the start.
     pub join_timeout: Duration,
-    /// Messages that a ring between two ranks holds.
+    /// The number of messages that a ring between two ranks holds.
     pub ring_slots: usize,
-    /// Bytes of payload that a ring holds, of which a message carries a quarter; if not given, what the number of
-    /// ranks allows, and messages carry 16 KiB.
+    /// The bytes of payload that a ring holds. A message carries at most a quarter. By default,
+    /// this depends on the number of ranks, and messages carry 16 KiB.
     pub ring_payload: Option<usize>,
-    /// Buffers that a rank may have exposed at once, on `smp+pin` extents registered; what the
-    /// network can do well, if not given.
+    /// The number of buffers that a rank may have exposed at once, and on `smp+pin` of registered
+    /// extents. By default, what the network does well.
     pub extents: Option<usize>,
     /// How memory outside the heap is reached.
     pub foreign: Foreign,
-    /// What concerns RDMA NICs alone.
+    /// The settings of RDMA NICs.
     pub verbs: VerbsSettings,
-    /// How long a rank of another host may answer nothing before it is lost; zero: for ever. Of
-    /// RDMA alone: between pretended hosts the kernel says whose process ended.
+    /// How long a rank of another host may be silent before it is lost; zero means forever. For
+    /// RDMA only: between pretended hosts the kernel reports processes that end.
     pub peer_timeout: Duration,
-    /// Whether counters are printed at the end.
+    /// True if counters are printed at the end.
     pub counters: bool,
     /// The filter of [`log_to_stderr`](crate::log_to_stderr): a level, or pairs such as `hydrant=debug`, separated by
     /// commas.
     pub log: String,
     origins: BTreeMap<&'static str, Origin>,
-    /// What variables say that other parts of Hydrant read for themselves.
+    /// The values of variables that other parts of Hydrant read.
     elsewhere: BTreeMap<&'static str, String>,
-    /// Variables with our prefix that are no settings.
+    /// Variables with Hydrant's prefix that are no settings.
     unknown: Vec<String>,
 }
 
 impl Settings {
-    /// The defaults, whatever the environment says.
+    /// Returns the defaults, without the environment.
     pub fn new() -> Self {
         Self {
             conduit: ConduitKind::Auto,
@@ -203,8 +205,8 @@ impl Settings {
         }
     }
 
-    /// The defaults, changed by the environment. Variables that are no settings are kept for
-    /// [`warn_unknown`](Self::warn_unknown).
+    /// Returns the defaults, changed by the environment. Variables that are no settings are kept
+    /// for [`warn_unknown`](Self::warn_unknown).
     ///
     /// # Errors
     /// [`Error::Setting`] naming the first variable with a bad value.
@@ -217,10 +219,10 @@ impl Settings {
         Self::from_vars(vars)
     }
 
-    /// As [`from_env`](Self::from_env), with the variables given.
+    /// As [`from_env`](Self::from_env), from the variables given.
     ///
     /// # Errors
-    /// As there.
+    /// As [`from_env`](Self::from_env).
     pub fn from_vars(vars: impl IntoIterator<Item = (String, String)>) -> Result<Self, Error> {
         let mut settings = Self::new();
         for (name, value) in vars {
@@ -242,7 +244,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Keeps what a variable says that another part of Hydrant reads, to be shown.
+    /// Keeps the value of a variable that another part of Hydrant reads, for display.
     fn note(&mut self, name: &'static str, text: &str) -> Result<(), String> {
         self.elsewhere.insert(name, text.to_owned());
         Ok(())
@@ -253,20 +255,20 @@ impl Settings {
         Some(text.as_str()).filter(|text| !text.is_empty())
     }
 
-    /// Notes that the program itself set `name`.
+    /// Notes that the program set `name`.
     pub(crate) fn built(&mut self, name: &'static str) {
         self.origins.insert(name, Origin::Builder);
     }
 
-    /// Warns that `name` does nothing in this job, if somebody set it.
+    /// Warns that `name` has no effect in this job, if it was set.
     pub(crate) fn warn_unused(&self, name: &'static str, why: &str) {
         if self.origins.contains_key(name) {
             warn(&format!("{name} has no effect here: {why}"));
         }
     }
 
-    /// Warns on standard error of each variable that looks like a setting and is none. A job does so itself, once for
-    /// all its ranks. Programs that read settings and start no job call this.
+    /// Warns on standard error of each variable that looks like a setting and is none. A job does
+    /// so itself, once for all its ranks. Programs that read settings and start no job call this.
     pub fn warn_unknown(&self) {
         for name in &self.unknown {
             let near = (TABLE.iter())
@@ -281,7 +283,7 @@ impl Settings {
         }
     }
 
-    /// Every setting: its value in force, where it came from and what it means.
+    /// Returns every setting: its value in force, its origin and its meaning.
     pub fn rows(&self) -> Vec<SettingRow> {
         (TABLE.iter())
             .map(|setting| SettingRow {
@@ -295,9 +297,9 @@ impl Settings {
     }
 }
 
-/// Warns in one write: other ranks write to the same place meanwhile.
+/// Prints a warning in one write, because other ranks write to the same stream.
 fn warn(what: &str) {
-    // The log is no place for it: most programs have no subscriber.
+    // Not to the log, because most programs have no subscriber.
     let warning = format!("hydrant: warning: {what}\n");
     // The reader may be gone, which is no reason to panic.
     let _ = io::stderr().write_all(warning.as_bytes());

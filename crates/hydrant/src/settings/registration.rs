@@ -1,4 +1,4 @@
-//! What can be set about registration.
+//! The settings of registration.
 
 use hydrant_pinning::Strategy;
 
@@ -6,24 +6,24 @@ use hydrant_pinning::Strategy;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct RegistrationSettings {
-    /// How memory gets registered.
+    /// The strategy of registration.
     pub strategy: Strategy,
-    /// M: bytes that peers together may keep registered here; a share of what the conduit can
-    /// pin, if not given.
+    /// M: the bytes that peers together may keep registered here. By default, a share of what the
+    /// conduit can pin.
     pub m: Option<u64>,
-    /// Bytes of victims, and of own operations; an eighth of M, if not given.
+    /// The bytes of victims and of own operations. By default, an eighth of M.
     pub maxvictim: Option<u64>,
-    /// Bytes of a bucket; a page, if not given.
+    /// The bytes of a bucket. By default, a page.
     pub bucket: Option<usize>,
-    /// Most bytes that ride on a move.
+    /// The most bytes of data that piggyback on a move.
     pub ride: usize,
-    /// Whether victims may fill what peers leave unused.
+    /// True if victims may fill what peers leave unused.
     pub adaptive_victims: bool,
-    /// Whether a peer may borrow what others leave unused.
+    /// True if a peer may borrow what others leave unused.
     pub borrowing: bool,
-    /// Whether misses in sequence widen registrations.
+    /// True if consecutive misses widen registrations.
     pub widening: bool,
-    /// Entries of the pin-down cache.
+    /// The most entries of the pin-down cache.
     pub entries: u64,
 }
 

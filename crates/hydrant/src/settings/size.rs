@@ -7,7 +7,7 @@ const UNITS: [(&str, u64); 4] = [
     ("KiB", 1 << 10),
 ];
 
-/// Reads `123`, `64K`, `2M`, `1.5 GiB`: powers of two, whether or not the unit says so.
+/// Parses `123`, `64K`, `2M`, `1.5 GiB`. All units are powers of two.
 pub fn parse_bytes(text: &str) -> Option<u64> {
     let text = text.trim();
     let end = text
@@ -32,7 +32,7 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
     }
 }
 
-/// The shortest exact form: `64 KiB`, `1234`.
+/// Formats bytes in the shortest exact form: `64 KiB`, `1234`.
 pub fn format_bytes(bytes: u64) -> String {
     (UNITS.iter())
         .find(|(_, scale)| bytes >= *scale && bytes.is_multiple_of(*scale))
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_and_written() {
+    fn sizes_are_parsed_and_formatted() {
         assert_eq!(parse_bytes("123"), Some(123));
         assert_eq!(parse_bytes("64K"), Some(64 << 10));
         assert_eq!(parse_bytes(" 1.5 GiB "), Some(3 << 29));

@@ -1,4 +1,4 @@
-//! The settings, a row each.
+//! The table of settings.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use rustix::thread::CpuSet;
 
 use super::{Settings, foresight, format_bytes, parse_bytes};
 
-/// A setting: how it is called, set and shown.
+/// One setting: its name, its meaning, and how it is set and shown.
 pub(super) struct Setting {
     pub(super) name: &'static str,
     pub(super) meaning: &'static str,
-    /// What a number says how many of, in the plural; none if the value is a word.
+    /// The unit of a number, in the plural; `None` if the value is a word.
     pub(super) unit: Option<&'static str>,
-    /// Says what was expected if the text will not do.
+    /// Sets the value, or returns what was expected.
     pub(super) set: fn(&mut Settings, &str) -> Result<(), String>,
     pub(super) show: fn(&Settings) -> String,
 }
@@ -22,21 +22,21 @@ pub(super) struct Setting {
 pub(super) const TABLE: &[Setting] = &[
     Setting {
         name: "HYDRANT_CONDUIT",
-        meaning: "which network joins the ranks: auto, smp, smp+pin, verbs or sim:PROFILE",
+        meaning: "the network that joins the ranks: auto, smp, smp+pin, verbs or sim:PROFILE",
         unit: None,
         set: |s, text| text.parse().map(|kind| s.conduit = kind),
         show: |s| s.conduit.to_string(),
     },
     Setting {
         name: "HYDRANT_INTER_NODE",
-        meaning: "which network joins ranks of different hosts if HYDRANT_CONDUIT is auto: verbs, or smp+pin between pretended hosts",
+        meaning: "the network that joins ranks of different hosts if HYDRANT_CONDUIT is auto: verbs, or smp+pin between pretended hosts",
         unit: None,
         set: |s, text| text.parse().map(|kind| s.inter_node = kind),
         show: |s| s.inter_node.to_string(),
     },
     Setting {
         name: "HYDRANT_PRETEND_HOSTS",
-        meaning: "how many hosts the ranks pretend to be on, in blocks: to try on one host what happens on several",
+        meaning: "number of hosts that the ranks pretend to be on, in blocks, to try a job for several hosts on one",
         unit: Some("hosts"),
         set: |s, text| number(text, 1, 1 << 16).map(|hosts| s.pretend_hosts = hosts as u32),
         show: |s| s.pretend_hosts.to_string(),
@@ -60,7 +60,7 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: "HYDRANT_REGISTRATION",
-        meaning: "how memory gets registered where the network needs it: auto, firehose, pin-everything, bounce, rendezvous-unpin, … (docs/registration.md has all)",
+        meaning: "strategy of registration, for networks that need it: auto, firehose, pin-everything, bounce, rendezvous-unpin, … (docs/registration.md has all)",
         unit: None,
         set: |s, text| {
             s.registration.strategy = text
@@ -79,7 +79,7 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: "HYDRANT_MAXVICTIM",
-        meaning: "bytes that may stay registered beside M: victims, and memory of the rank's own operations; auto is M/8, a bucket at least",
+        meaning: "bytes that may stay registered beside M, for victims and own operations; auto is M/8, at least a bucket",
         unit: Some("bytes"),
         set: |s, text| or_auto(text, 4096, 1 << 46).map(|v| s.registration.maxvictim = v),
         show: |s| auto_or(s.registration.maxvictim),
@@ -110,63 +110,63 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: "HYDRANT_BORROW",
-        meaning: "whether a peer may borrow the part of M that others do not use; each is then sure of an eighth of its own share",
+        meaning: "whether a peer may borrow the part of M that others do not use; an eighth of each peer's own share stays reserved for it",
         unit: None,
         set: |s, text| switch(text).map(|on| s.registration.borrowing = on),
         show: |s| shown(s.registration.borrowing),
     },
     Setting {
         name: "HYDRANT_WIDEN",
-        meaning: "whether sequential misses make registrations wider, as far as their cost suggests",
+        meaning: "whether sequential misses widen registrations, as far as the costs suggest",
         unit: None,
         set: |s, text| switch(text).map(|on| s.registration.widening = on),
         show: |s| shown(s.registration.widening),
     },
     Setting {
         name: "HYDRANT_PIN_DOWN_ENTRIES",
-        meaning: "pages that the pin-down cache holds at most",
+        meaning: "most pages in the pin-down cache",
         unit: Some("pages"),
         set: |s, text| number(text, 1, 1 << 30).map(|n| s.registration.entries = n as u64),
         show: |s| s.registration.entries.to_string(),
     },
     Setting {
         name: "HYDRANT_ATOMICS",
-        meaning: "what changes words of 64 bits atomically: native (the owner's NIC, for the owner, too), messages (a processor) or auto (native where the network can)",
+        meaning: "what changes words of 64 bits atomically: native (the owner's NIC, for the owner too), messages (a processor) or auto (native where the network can)",
         unit: None,
         set: |s, text| text.parse().map(|kind| s.atomics = kind),
         show: |s| s.atomics.to_string(),
     },
     Setting {
         name: "HYDRANT_FORESIGHT_FIREHOSES",
-        meaning: "whether the strategy foresight moves firehoses to peers' memory ahead of need and gives them back after it",
+        meaning: "whether the strategy foresight moves firehoses to peers' memory ahead of use and releases them after it",
         unit: None,
         set: |s, text| switch(text).map(|on| s.foresight.firehoses = on),
         show: |s| shown(s.foresight.firehoses),
     },
     Setting {
         name: "HYDRANT_FORESIGHT_STEPS_BACK",
-        meaning: "whether the strategy foresight gives up no more memory than may cost a hundredth of the time, shared out among the ranks, if its next use is not foreseen",
+        meaning: "whether evictions of the strategy foresight may cost only a hundredth of the time, divided among the ranks, for memory whose next use is not predicted",
         unit: None,
         set: |s, text| switch(text).map(|on| s.foresight.steps_back = on),
         show: |s| shown(s.foresight.steps_back),
     },
     Setting {
         name: "HYDRANT_FORESIGHT_CORES",
-        meaning: "how many idle cores of a host the helpers of its ranks share, by the strategy foresight: a number, auto (those beyond one for each rank) or each (every helper has its own)",
+        meaning: "number of idle cores of a host that the helpers of the strategy foresight share: a number, auto (the cores beyond one for each rank) or each (a core for each helper)",
         unit: None,
         set: |s, text| text.parse().map(|cores| s.foresight.cores = cores),
         show: |s| s.foresight.cores.to_string(),
     },
     Setting {
         name: "HYDRANT_FORESIGHT_POLICY",
-        meaning: "where idle cores are fewer than helpers: conservative (a helper for those ranks that have most registered, and none for the others) or aggressive (helpers take turns on a core)",
+        meaning: "how helpers share too few idle cores: conservative (only ranks with most bytes registered have a helper) or aggressive (helpers take turns on a core)",
         unit: None,
         set: |s, text| foresight::policy(text).map(|policy| s.foresight.policy = policy),
         show: |s| foresight::policy_name(s.foresight.policy),
     },
     Setting {
         name: "HYDRANT_FORESIGHT_SLICE",
-        meaning: "microseconds that a helper runs on end before another one on its core does",
+        meaning: "microseconds that a helper runs before another helper on its core does",
         unit: Some("microseconds"),
         set: |s, text| {
             number(text, 1, 10_000_000)
@@ -176,14 +176,14 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: "HYDRANT_MESSAGES",
-        meaning: "how two-sided messages go: eager (copied), rendezvous (written into the receiver's buffer), pipeline (the same chunk by chunk) or auto (by size)",
+        meaning: "protocol of two-sided messages: eager (copied), rendezvous (written into the receiver's buffer), pipeline (as rendezvous, chunk by chunk) or auto (by size)",
         unit: None,
         set: |s, text| text.parse().map(|protocol| s.messages = protocol),
         show: |s| s.messages.to_string(),
     },
     Setting {
         name: "HYDRANT_MESSAGES_EAGER",
-        meaning: "most bytes of a two-sided message that is sent at once; auto is by what the network costs",
+        meaning: "most bytes of a two-sided message that is sent eagerly; auto follows the costs of the network",
         unit: Some("bytes"),
         set: |s, text| {
             or_auto(text, 0, 64 << 20)
@@ -211,35 +211,35 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: "HYDRANT_HEAP",
-        meaning: "bytes of symmetric memory that each rank may allocate; memory is only taken when it is used",
+        meaning: "bytes of symmetric memory that each rank may allocate; the system provides memory only when it is used",
         unit: Some("bytes"),
         set: |s, text| bytes(text, 1 << 16, 1 << 46).map(|bytes| s.heap = bytes),
         show: |s| format_bytes(s.heap as u64),
     },
     Setting {
         name: "HYDRANT_SERVICE",
-        meaning: "whether a thread answers peers while the application computes (not on sim, where the profile says when a host answers)",
+        meaning: "whether a thread answers peers while the application computes (not on sim, where the profile sets when a host answers)",
         unit: None,
         set: |s, text| switch(text).map(|on| s.service = on),
         show: |s| shown(s.service),
     },
     Setting {
         name: "HYDRANT_SERVICE_CPUS",
-        meaning: "processors on which the service thread may run, as 0,4-7; auto is those of the rank, and where it has one, and shares memory with ranks that have no more, those of the others of the host",
+        meaning: "processors on which the service thread may run, as 0,4-7; auto is those of the rank; if each rank of the host has only one, auto is those of the others",
         unit: None,
         set: |s, text| cpus(text).map(|cpus| s.service_cpus = cpus),
         show: |s| shown_cpus(&s.service_cpus),
     },
     Setting {
         name: HOST_CPUS,
-        meaning: "processors that the ranks of the host share: `hydrant run` says which; auto is all of the host",
+        meaning: "processors that the ranks of the host share, set by `hydrant run`; auto is all of the host",
         unit: None,
         set: |s, text| cpus(text).map(|cpus| s.host_cpus = cpus),
         show: |s| shown_cpus(&s.host_cpus),
     },
     Setting {
         name: "HYDRANT_SPIN",
-        meaning: "microseconds that a waiting thread spins before it yields and sleeps, where cores are free",
+        meaning: "microseconds that a waiting thread spins before it yields and sleeps, if cores are free",
         unit: Some("microseconds"),
         set: |s, text| {
             number(text, 0, 10_000_000).map(|micros| s.spin = Duration::from_micros(micros as u64))
@@ -264,7 +264,7 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: "HYDRANT_RING_PAYLOAD",
-        meaning: "bytes of payload that a ring holds; a message carries a quarter of it; auto is 1 MiB, less from 9 ranks on, and 16 KiB a message (smp)",
+        meaning: "bytes of payload that a ring holds; a message carries at most a quarter; auto is 1 MiB, less from 9 ranks on, with 16 KiB a message (smp)",
         unit: Some("bytes"),
         set: |s, text| {
             s.ring_payload = match text {
@@ -282,7 +282,7 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: "HYDRANT_EXTENTS",
-        meaning: "how many buffers a rank may have exposed at once; on smp+pin and verbs, how many extents it may have registered; auto is 4096, on smp+pin what the kernel can hold, on verbs 65536",
+        meaning: "most buffers that a rank may have exposed at once; on smp+pin and verbs, most extents that it may have registered; auto is 4096, the kernel's limit on smp+pin, and 65536 on verbs",
         unit: Some("extents"),
         set: |s, text| {
             s.extents = match text {
@@ -334,14 +334,14 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: "HYDRANT_VERBS_WINDOW",
-        meaning: "most requests of a rank that may be unhandled at a peer; twice as many receive buffers stand ready there (verbs)",
+        meaning: "most requests of a rank that may be unhandled at a peer; the peer has twice as many receive buffers (verbs)",
         unit: Some("requests"),
         set: |s, text| number(text, 1, 256).map(|window| s.verbs.window = window as u32),
         show: |s| s.verbs.window.to_string(),
     },
     Setting {
         name: "HYDRANT_VERBS_ACK_TIMEOUT",
-        meaning: "how long a packet waits to be acknowledged before it is sent again: an exponent n, for 4.096 us times 2 to the n; auto is what suits the device (verbs)",
+        meaning: "how long a packet waits for an acknowledgement before it is sent again: an exponent n, for 4.096 us times 2 to the n; auto suits the device (verbs)",
         unit: Some("exponent"),
         set: |s, text| {
             or_auto(text, 1, 31).map(|time| s.verbs.ack_timeout = time.map(|time| time as u8))
@@ -350,7 +350,7 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: "HYDRANT_PEER_TIMEOUT",
-        meaning: "seconds for which a rank of another host may answer nothing before it is lost; 0 is for ever (verbs)",
+        meaning: "seconds for which a rank of another host may be silent before it is lost; 0 means forever (verbs)",
         unit: Some("seconds"),
         set: |s, text| {
             number(text, 0, 86_400).map(|secs| s.peer_timeout = Duration::from_secs(secs as u64))
@@ -366,7 +366,7 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: "HYDRANT_LOG",
-        meaning: "what log_to_stderr() logs, which all of Hydrant's own programs call: off, error, warn, info, debug, or a filter such as hydrant=debug",
+        meaning: "level of the log to stderr, of Hydrant's programs and of those that call log_to_stderr(): off, error, warn, info, debug, or a filter such as hydrant=debug",
         unit: None,
         set: |s, text| {
             super::log_filter::parse(text).map_err(|part| {
@@ -386,7 +386,7 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: HOST_ID,
-        meaning: "name of the rank's host, where ranks of one kernel cannot share memory: ranks with the same name share it; if empty, the kernel's own id with the PID and network namespaces (read when a job starts; `hydrant run --name-hosts` sets it)",
+        meaning: "name of the rank's host, if ranks of one kernel cannot share memory: ranks with the same name share memory; if empty, the kernel's own id with the PID and network namespaces (read when a job starts; `hydrant run --name-hosts` sets it)",
         unit: None,
         set: |s, text| s.note(HOST_ID, text),
         show: |s| s.noted(HOST_ID).unwrap_or_default().to_owned(),
@@ -404,12 +404,13 @@ pub(super) const TABLE: &[Setting] = &[
     },
 ];
 
-/// Variables with our prefix that say something to Hydrant's own tests.
+/// Returns whether a variable with Hydrant's prefix is for Hydrant's own tests.
 pub(super) fn belongs_to_tests(name: &str) -> bool {
     name.starts_with("HYDRANT_TEST_")
 }
 
-/// Half of physical memory: allocations are checked against what is really available.
+/// Returns half of physical memory. Allocations are checked against the memory that is really
+/// available.
 pub(super) fn default_heap() -> usize {
     let pages = rustix::system::sysinfo();
     let total = pages.totalram as u64 * u64::from(pages.mem_unit);
@@ -432,7 +433,7 @@ fn number(text: &str, least: usize, most: usize) -> Result<usize, String> {
         .ok_or_else(|| format!("a number from {least} to {most}"))
 }
 
-/// Processors, by number and in ranges; none for `auto`.
+/// Formats processors as numbers, or `auto` if there are none.
 fn shown_cpus(cpus: &[usize]) -> String {
     match cpus {
         [] => "auto".to_owned(),
@@ -485,7 +486,7 @@ fn shown(on: bool) -> String {
     if on { "on" } else { "off" }.to_owned()
 }
 
-/// How many letters two names differ in (Levenshtein), for "did you mean".
+/// Returns the edit distance of two names (Levenshtein), for "did you mean".
 pub(super) fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {

@@ -1,39 +1,39 @@
-//! How a put or a get begins, on every conduit that the peer is reached by.
+//! Begins puts and gets, on every conduit.
 
-#![allow(unsafe_code)] // hands borrowed memory to the conduit and keeps it until that is done
+#![allow(unsafe_code)] // lends borrowed memory to the conduit until the operation is complete
 
 use std::{collections::VecDeque, ops::Range};
 
 use hydrant_conduit::{Access, Local, Operation, Posted, Remote, Ticket};
 
-use super::{Held, Transfer, registered::Straight};
+use super::{OperationHolds, Transfer, registered::FastAttempt};
 use crate::{
     Rank, Result,
     counters::Count,
     progress::{self, On},
 };
 
-/// Operations of one call that are under way at once, at most.
+/// The limit of operations of one call in flight at once.
 const MANY: usize = 64;
 
-/// How an operation was begun.
-pub(super) enum Begun {
-    /// It is complete.
+/// The state of an operation after its begin.
+pub(super) enum BeginOutcome {
+    /// The operation is complete.
     Done,
-    /// It is with the conduit.
+    /// The conduit has the operation.
     Posted(Ticket),
-    /// It is with the engine.
+    /// The engine has the operation.
     AtEngine(Ticket),
 }
 
-/// The put of `data`, whose own side is not registered yet.
+/// Returns the put of `data`, whose own side is not registered yet.
 #[track_caller]
 pub(crate) fn put(peer: Rank, to: Remote, data: &[u8]) -> Access {
     let local = Local::unregistered(data.as_ptr().cast_mut());
     Access::put(peer, to, local, data.len())
 }
 
-/// The get into `data`, whose own side is not registered yet.
+/// Returns the get into `data`, whose own side is not registered yet.
 #[track_caller]
 pub(crate) fn get(peer: Rank, from: Remote, data: &mut [u8]) -> Access {
     let local = Local::unregistered(data.as_mut_ptr());
@@ -41,17 +41,17 @@ pub(crate) fn get(peer: Rank, from: Remote, data: &mut [u8]) -> Access {
 }
 
 impl Transfer {
-    /// Writes to a peer's memory; remotely complete on return.
+    /// Writes to a peer's memory. The put is remotely complete on return.
     ///
     /// # Errors
-    /// [`Error::InHandler`], and what befalls the operation.
+    /// [`Error::InHandler`](crate::Error::InHandler), and the failure of the operation.
     #[inline(never)]
     #[track_caller]
     pub(crate) fn write(&self, peer: Rank, to: Remote, data: &[u8]) -> Result<()> {
         progress::may_wait("a put that goes through the network")?;
         let access = put(peer, to, data).waiting();
-        // SAFETY: 1. `data` is borrowed until this returns, and a put only reads it. 2. Who names a place
-        // by its address promised that it can bear it.
+        // SAFETY: 1. `data` is borrowed until this returns, and a put only reads it. 2. A caller
+        // that names memory by its address has promised that it may be accessed.
         unsafe { self.complete_one::<true>(access) }
     }
 
@@ -64,33 +64,34 @@ impl Transfer {
     pub(crate) fn read(&self, peer: Rank, from: Remote, data: &mut [u8]) -> Result<()> {
         progress::may_wait("a get that goes through the network")?;
         let access = get(peer, from, data).waiting();
-        // SAFETY: `data` is borrowed mutably until this returns.
+        // SAFETY: 1. `data` is borrowed mutably until this returns. 2. As in `write`.
         unsafe { self.complete_one::<false>(access) }
     }
 
-    /// Writes runs to a peer's memory, many of them under way at once and in no order; all remotely
+    /// Writes runs to a peer's memory, many in flight at once and in no order. All are remotely
     /// complete on return.
     ///
     /// # Errors
-    /// As [`write`](Self::write), of the first that failed; some of the others are done.
+    /// As [`write`](Self::write), for the first run that failed. Some other runs may be complete.
     pub(crate) fn write_all<'a>(
         &self,
         peer: Rank,
         runs: impl Iterator<Item = (Remote, &'a [u8])>,
     ) -> Result<()> {
         let accesses = runs.map(|(to, data)| put(peer, to, data));
-        // SAFETY: all data is borrowed until this returns, and puts only read it.
+        // SAFETY: 1. All data is borrowed until this returns, and puts only read it. 2. As in
+        // `write`.
         unsafe { self.complete_all(accesses) }
     }
 
-    /// Reads runs of a peer's memory into ranges of `data`, as [`write_all`](Self::write_all) writes
-    /// them.
+    /// Reads runs of a peer's memory into ranges of `data`, as [`write_all`](Self::write_all)
+    /// writes them.
     ///
     /// # Errors
-    /// As there.
+    /// As [`write_all`](Self::write_all).
     ///
     /// # Panics
-    /// If a range leaves `data`.
+    /// Panics if a range exceeds `data`.
     pub(crate) fn read_all(
         &self,
         peer: Rank,
@@ -103,20 +104,21 @@ impl Transfer {
             let local = Local::unregistered(start.wrapping_add(range.start));
             Access::get(peer, from, local, range.len())
         });
-        // SAFETY: `data` is borrowed mutably until this returns, and every range lies in it. If two
-        // share bytes the network writes these twice.
+        // SAFETY: 1. `data` is borrowed mutably until this returns, and every range lies in it.
+        // Bytes in two ranges are written twice by the network. 2. As in `write`.
         unsafe { self.complete_all(accesses) }
     }
 
-    /// As [`read_all`](Self::read_all), with a place of its own for each run: the offset there, the address here, and
-    /// the bytes.
+    /// As [`read_all`](Self::read_all), with a destination for each run: the remote offset, the own
+    /// address, and the bytes.
     ///
     /// # Errors
-    /// The same.
+    /// As [`write_all`](Self::write_all).
     ///
     /// # Safety
-    /// 1. Each run is writable here until this returns.
-    /// 2. No other thread uses it until then.
+    /// Until this returns:
+    /// 1. The own memory of each run is writable.
+    /// 2. No other thread uses that memory.
     pub(crate) unsafe fn read_each(
         &self,
         peer: Rank,
@@ -124,21 +126,21 @@ impl Transfer {
     ) -> Result<()> {
         let accesses =
             runs.map(|(from, here, len)| Access::get(peer, from, Local::unregistered(here), len));
-        // SAFETY: 1., 2.
+        // SAFETY: 1. The caller's conditions 1 and 2. 2. As in `write`.
         unsafe { self.complete_all(accesses) }
     }
 
-    /// Puts and gets that are complete on return.
+    /// Does puts or gets that are complete on return.
     ///
     /// # Safety
-    /// As [`begin`](Self::begin) of each, until this returns.
+    /// 1., 2. As [`begin`](Self::begin), for each access, until this returns.
     unsafe fn complete_all(&self, accesses: impl Iterator<Item = Access>) -> Result<()> {
         progress::may_wait("a put or a get that goes through the network")?;
         self.progress.to_the_end(|| {
             let mut open = VecDeque::with_capacity(MANY);
             let mut outcome = Ok(());
             for access in accesses {
-                // SAFETY: the caller's promise.
+                // SAFETY: 1., 2. The caller's conditions 1 and 2.
                 match unsafe { self.begin(&access) } {
                     Ok(Posted::Done) => continue,
                     Ok(posted) => open.push_back(posted),
@@ -163,86 +165,91 @@ impl Transfer {
     /// Begins a put or a get.
     ///
     /// # Safety
-    /// 1. Until the operation is complete, the own memory stays there, readable and unchanged for a put,
-    ///    writable and left alone for a get.
-    /// 2. A place under [`Key::ANY`](hydrant_conduit::Key::ANY) can bear it.
+    /// 1. Until the operation is complete, the own memory stays allocated. It is readable and
+    ///    unchanged for a put, and writable and otherwise unused for a get.
+    /// 2. Memory named under [`Key::ANY`](hydrant_conduit::Key::ANY) may be accessed at the peer.
     ///
     /// # Errors
-    /// What is found at once: then nothing is under way.
+    /// Errors found at once. Then nothing is in flight.
     pub(crate) unsafe fn begin(&self, access: &Access) -> Result<Posted> {
         self.progress.to_the_end(|| {
             let Some(registration) = &self.registration else {
-                // SAFETY: the caller's promise.
-                return unsafe { self.unregistered(access) };
+                // SAFETY: 1., 2. The caller's conditions 1 and 2.
+                return unsafe { self.begin_unregistered(access) };
             };
-            // SAFETY: the caller's promise.
-            Ok(match unsafe { self.registered(registration, access)? } {
-                Begun::Done => Posted::Done,
-                Begun::Posted(ticket) | Begun::AtEngine(ticket) => Posted::Pending(ticket),
-            })
+            // SAFETY: 1., 2. The caller's conditions 1 and 2.
+            Ok(
+                match unsafe { self.begin_registered(registration, access)? } {
+                    BeginOutcome::Done => Posted::Done,
+                    BeginOutcome::Posted(ticket) | BeginOutcome::AtEngine(ticket) => {
+                        Posted::Pending(ticket)
+                    }
+                },
+            )
         })
     }
 
-    /// A put, if `PUTS`, or a get that is complete on return: one function for each kind, in which most hits go
-    /// straight through.
+    /// Does a put, if `PUTS`, or a get that is complete on return. There is one function for each
+    /// kind, and most hits take its fast path.
     ///
     /// # Safety
-    /// As [`begin`](Self::begin), until this returns.
+    /// 1., 2. As [`begin`](Self::begin), until this returns.
     #[inline(always)]
     unsafe fn complete_one<const PUTS: bool>(&self, access: Access) -> Result<()> {
         debug_assert_eq!(access.operation == Operation::Put, PUTS);
         self.progress.to_the_end(move || {
-            // SAFETY: the caller's promise.
-            match unsafe { self.straight::<PUTS>(access) } {
-                Straight::Over => Ok(()),
-                Straight::Posted(ticket) => self.finish(Posted::Pending(ticket)),
-                Straight::Failed(cause) => Err(*cause),
-                Straight::No => {
-                    // A copy: what has its address handed out stays in memory, and a hit has it in registers.
+            // SAFETY: 1., 2. The caller's conditions 1 and 2.
+            match unsafe { self.post_fast::<PUTS>(access) } {
+                FastAttempt::Done => Ok(()),
+                FastAttempt::Posted(ticket) => self.finish(Posted::Pending(ticket)),
+                FastAttempt::Failed(cause) => Err(*cause),
+                FastAttempt::NotTaken => {
+                    // The copy's address is passed on, which puts the copy in memory. The original
+                    // stays in registers.
                     let access = access;
-                    // SAFETY: the caller's promise.
+                    // SAFETY: 1., 2. The caller's conditions 1 and 2.
                     unsafe { self.complete_one_slow(&access) }
                 }
             }
         })
     }
 
-    /// Every other put or get that is complete on return.
+    /// Does any other put or get that is complete on return.
     ///
     /// # Safety
-    /// As [`begin`](Self::begin), until this returns.
+    /// 1., 2. As [`begin`](Self::begin), until this returns.
     #[inline(never)]
     unsafe fn complete_one_slow(&self, access: &Access) -> Result<()> {
         let Some(registration) = &self.registration else {
-            // SAFETY: the caller's promise.
-            let posted = unsafe { self.unregistered(access)? };
+            // SAFETY: 1., 2. The caller's conditions 1 and 2.
+            let posted = unsafe { self.begin_unregistered(access)? };
             return self.finish(posted);
         };
-        // SAFETY: the caller's promise.
-        match unsafe { self.registered(registration, access)? } {
-            Begun::Done => Ok(()),
-            Begun::Posted(ticket) => self.finish(Posted::Pending(ticket)),
-            Begun::AtEngine(ticket) => self.finish_one(On::Served(access.peer), ticket),
+        // SAFETY: 1., 2. The caller's conditions 1 and 2.
+        match unsafe { self.begin_registered(registration, access)? } {
+            BeginOutcome::Done => Ok(()),
+            BeginOutcome::Posted(ticket) => self.finish(Posted::Pending(ticket)),
+            BeginOutcome::AtEngine(ticket) => self.finish_one(On::Served(access.peer), ticket),
         }
     }
 
-    /// Where the network reaches any memory, on both sides.
+    /// Begins an access on a network that reaches any memory, on both sides.
     ///
     /// # Safety
-    /// As [`begin`](Self::begin).
+    /// 1., 2. As [`begin`](Self::begin).
     #[inline]
-    unsafe fn unregistered(&self, access: &Access) -> Result<Posted> {
+    unsafe fn begin_unregistered(&self, access: &Access) -> Result<Posted> {
         self.progress.tally.one(Count::Indirect);
-        // Nobody looks for the end of these in the call that posts them.
+        // The posting call does not look for the end of these operations.
         let access = Access {
             waits: false,
             ..*access
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: 1., 2. The caller's conditions 1 and 2.
         let posted = unsafe { self.progress.conduit().post(&access) };
         let posted = posted.map_err(|cause| self.progress.why_unsent(cause))?;
         if let Posted::Pending(ticket) = posted {
-            self.posted(ticket, Held::nothing(), false);
+            self.note_posted(ticket, OperationHolds::nothing(), false);
         }
         Ok(posted)
     }

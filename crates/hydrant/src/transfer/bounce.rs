@@ -1,11 +1,10 @@
-//! Bounce memory: where registering a buffer for one operation costs more than copying it, the
-//! data goes through a slot of memory that is registered for good (Firehose §3.3, ARMCI §3).
+//! Bounce memory: registered slots for the data of operations whose buffers cost less to copy
+//! than to register (Firehose §3.3, ARMCI §3).
 //!
-//! It is allocated once and registered as one extent, as a part of what may be registered beside
-//! M, so that a slot is a hit on the own side whichever it is. There are slots of a page and slots
-//! of the largest buffer that is worth copying.
+//! The memory is allocated once, and registered as one extent beside M. So every slot is a hit on
+//! the own side. Slots have two sizes: a page, and the largest buffer worth copying.
 
-#![allow(unsafe_code)] // hands borrowed memory to the conduit and keeps it until that is done
+#![allow(unsafe_code)] // copies between the slots and the buffers of operations
 
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc},
@@ -20,45 +19,47 @@ use parking_lot::Mutex;
 use super::Transfer;
 use crate::registration::Registration;
 
-/// Most bytes that are copied: a longer buffer is registered, so that no memory is taken that
-/// grows with what a program does.
+/// The limit of copied bytes. A longer buffer is registered, so that the slots' memory does not
+/// grow with the program's buffers.
 const MAX_COPIED_BYTES: usize = 64 << 10;
-/// Slots of each kind: a core's worth of operations under way, of the small ones more.
+/// The numbers of slots, enough for the operations that one core has in flight. Small slots are
+/// more frequent.
 const SMALL: usize = 64;
 const LARGE: usize = 12;
 
-/// The slots and who has none.
-pub(super) struct Bounce {
+/// The bounce memory and its free slots.
+pub(super) struct BounceMemory {
     memory: NonNull<u8>,
     layout: Layout,
-    kinds: [Kind; 2],
+    classes: [SlotClass; 2],
 }
 
-// SAFETY: the memory is owned, and each slot is used by whoever took it off a free list.
-unsafe impl Send for Bounce {}
-// SAFETY: as above.
-unsafe impl Sync for Bounce {}
+// SAFETY: The memory is owned, and each slot is used only by the taker that took it off a free
+// list.
+unsafe impl Send for BounceMemory {}
+// SAFETY: As above.
+unsafe impl Sync for BounceMemory {}
 
 /// Slots of one size.
-struct Kind {
-    /// Where they begin.
+struct SlotClass {
+    /// The offset of the first slot.
     start: usize,
-    /// Bytes of each.
+    /// The bytes of a slot.
     bytes: usize,
-    /// Offsets of those that are free, the one used last on top.
+    /// The offsets of free slots. The slot used last is on top.
     free: Mutex<Vec<u32>>,
 }
 
 /// A slot in use.
 #[derive(Clone, Copy)]
-pub(super) struct Bounced {
+pub(super) struct BounceSlot {
     offset: u32,
     len: u32,
-    /// Where data that is read goes; nowhere for a put.
+    /// The destination of the data of a get; `None` for a put.
     to: Option<NonZeroUsize>,
 }
 
-/// How the memory is divided.
+/// The division of the memory into slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Division {
     page: usize,
@@ -67,7 +68,8 @@ struct Division {
     large: usize,
 }
 
-/// Most bytes whose copy costs less than registering and deregistering them; whole pages.
+/// Returns the most bytes, in whole pages, whose copy costs less than registering and deregistering
+/// them.
 fn worth_copying(registration: &hydrant_conduit::Registration) -> usize {
     let page = registration.page;
     let pays = |pages: usize| {
@@ -80,18 +82,19 @@ fn worth_copying(registration: &hydrant_conduit::Registration) -> usize {
     pages.unwrap_or(0) * page
 }
 
-/// Slots within `room` bytes; none if that is too little to be of use.
+/// Divides `room` bytes into slots. Returns `None` if the room is too small to be of use.
 fn divide(most: usize, page: usize, room: usize) -> Option<Division> {
     if most == 0 {
         return None;
     }
     let small = SMALL.min(room / 2 / page);
     let rest = room - small * page;
-    // Fewer, and smaller if even that is too much.
+    // With little room there are fewer large slots, and smaller ones.
     let large_bytes = most.min(rest / 2 / page * page);
-    let large = match large_bytes > page {
-        true => LARGE.min(rest / large_bytes),
-        false => 0,
+    let large = if large_bytes > page {
+        LARGE.min(rest / large_bytes)
+    } else {
+        0
     };
     (small > 0).then_some(Division {
         page,
@@ -101,7 +104,7 @@ fn divide(most: usize, page: usize, room: usize) -> Option<Division> {
     })
 }
 
-impl Bounce {
+impl BounceMemory {
     fn new(division: Division, align: usize) -> Option<Self> {
         let Division {
             page,
@@ -110,14 +113,14 @@ impl Bounce {
             large,
         } = division;
         let bytes = small * page + large * large_bytes;
-        // Of a bucket that it has a part of it has all: nothing else is registered with it.
+        // The memory consists of whole buckets, so no other memory is registered with it.
         let layout = Layout::from_size_align(bytes.next_multiple_of(align), align).ok()?;
-        // SAFETY: there is at least one slot, of at least a page.
+        // SAFETY: The layout has at least one slot, of at least a page.
         let memory = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-        let kind = |start: usize, bytes: usize, count: usize| Kind {
+        let class = |start: usize, bytes: usize, count: usize| SlotClass {
             start,
             bytes,
-            // At most some hundred KiB.
+            // The list takes at most some hundred KiB.
             free: Mutex::new(
                 (0..count)
                     .rev()
@@ -125,40 +128,44 @@ impl Bounce {
                     .collect(),
             ),
         };
-        let kinds = [kind(0, page, small), kind(small * page, large_bytes, large)];
+        let classes = [
+            class(0, page, small),
+            class(small * page, large_bytes, large),
+        ];
         Some(Self {
             memory,
             layout,
-            kinds,
+            classes,
         })
     }
 
-    /// A slot for `len` bytes: for those at `from`, which are copied there, or to read into what
-    /// belongs at `to`. With its address.
+    /// Takes a slot for `len` bytes. For a put, copies the bytes at `local` into the slot. For a
+    /// get, their destination is `local`. Returns the address of the slot, too.
     ///
     /// # Safety
-    /// 1. `local` is readable for `len` bytes for a put.
-    /// 2. For a get it is writable for as many, by nobody else, until the slot is given back.
+    /// 1. For a put, `local` is readable for `len` bytes.
+    /// 2. For a get, `local` is writable for `len` bytes, and nobody else uses them, until the slot
+    ///    is given back.
     pub(super) unsafe fn take(
         &self,
         local: *mut u8,
         len: usize,
         direction: Direction,
-    ) -> Option<(*mut u8, Bounced)> {
-        let fits = self.kinds.iter().filter(|kind| len <= kind.bytes);
-        let offset = fits.filter_map(|kind| kind.free.lock().pop()).next()?;
-        // SAFETY: the offset of a slot, which lies in the memory.
+    ) -> Option<(*mut u8, BounceSlot)> {
+        let fits = self.classes.iter().filter(|class| len <= class.bytes);
+        let offset = fits.filter_map(|class| class.free.lock().pop()).next()?;
+        // SAFETY: The offset of a slot lies in the memory.
         let slot = unsafe { self.memory.as_ptr().add(offset as usize) };
         slot.expose_provenance();
         let to = match direction {
             Direction::Put => {
-                // SAFETY: 1., and the slot, which is another's until it is given back, has room.
+                // SAFETY: `local` is readable (1). The slot has room, and belongs to this call.
                 unsafe { slot.copy_from_nonoverlapping(local, len) };
                 None
             }
             Direction::Get => NonZeroUsize::new(local.expose_provenance()),
         };
-        let bounced = Bounced {
+        let bounced = BounceSlot {
             offset,
             len: len as u32,
             to,
@@ -166,40 +173,41 @@ impl Bounce {
         Some((slot, bounced))
     }
 
-    /// Takes a slot back whose operation is over, and copies what it read to where it belongs, if
-    /// it went well. How many bytes that were.
-    pub(super) fn give_back(&self, bounced: Bounced, fine: bool) -> usize {
-        let Bounced { offset, len, to } = bounced;
+    /// Takes back the slot of an operation that is over. If the get `succeeded`, copies its data to
+    /// the destination. Returns the bytes copied.
+    pub(super) fn give_back(&self, bounced: BounceSlot, succeeded: bool) -> usize {
+        let BounceSlot { offset, len, to } = bounced;
         let (at, len) = (offset as usize, len as usize);
-        let landed = to.filter(|_| fine);
+        let landed = to.filter(|_| succeeded);
         if let Some(to) = landed {
             let to = std::ptr::with_exposed_provenance_mut::<u8>(to.get());
-            // SAFETY: 2. of `take`: the operation is not told to be over yet; the slot has `len`
-            //         bytes and is nobody else's.
+            // SAFETY: The destination is writable (2. of `take`), because the end of the operation
+            // is not known yet. The slot has `len` bytes and belongs to this operation.
             unsafe { to.copy_from_nonoverlapping(self.memory.as_ptr().add(at), len) };
         }
-        let kind = usize::from(at >= self.kinds[1].start);
-        self.kinds[kind].free.lock().push(offset);
+        let class = usize::from(at >= self.classes[1].start);
+        self.classes[class].free.lock().push(offset);
         landed.map_or(0, |_| len)
     }
 }
 
-impl Bounced {
-    /// Whether it is of a get.
+impl BounceSlot {
+    /// Returns whether the slot is that of a get.
     pub(super) fn is_read(&self) -> bool {
         self.to.is_some()
     }
 }
 
-impl Drop for Bounce {
+impl Drop for BounceMemory {
     fn drop(&mut self) {
-        // SAFETY: allocated so. The conduit, which had it registered, was dropped before.
+        // SAFETY: It was allocated with this layout. The conduit, which had it registered, was
+        // dropped before.
         unsafe { dealloc(self.memory.as_ptr(), self.layout) };
     }
 }
 
 impl Transfer {
-    /// Sets the bounce memory up, if it is of use here: before anything else is registered.
+    /// Sets up the bounce memory, if it is of use here, before anything else is registered.
     pub(super) fn set_up_bounce(&self, registration: &Registration) {
         let Some(costs) = self.progress.conduit().caps().registration else {
             return;
@@ -215,10 +223,10 @@ impl Transfer {
             ..
         } = *registration.limits();
         let bucket = geometry.bucket() as usize;
-        // Most of what is beside M is left to victims and other operations.
+        // Most of the memory beside M is left to victims and other operations.
         let room = (victims / 4).min(max_extent) as usize * bucket;
         let Some(bounce) = divide(worth_copying(&costs), costs.page, room)
-            .and_then(|division| Bounce::new(division, bucket))
+            .and_then(|division| BounceMemory::new(division, bucket))
         else {
             return;
         };
@@ -227,7 +235,7 @@ impl Transfer {
         match registration.keep(Run { first, count }) {
             Ok(()) => {
                 let bounce = Arc::new(bounce);
-                // The conduit knows of it until it is gone itself.
+                // The conduit has the memory registered as long as it lives.
                 self.progress.keep(bounce.clone());
                 let _ = self.bounce.set(bounce);
             }
@@ -263,8 +271,8 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_less_to_copy_is_copied() {
-        // A call costs as much as copying 10,000 bytes.
+    fn a_buffer_is_copied_if_that_costs_less() {
+        // A registration costs as much as copying 10,000 bytes.
         assert_eq!(worth_copying(&costs((1000.0, 0.0), 0.1)), 2 * 4096);
         // A page costs more than its copy.
         assert_eq!(worth_copying(&costs((0.0, 500.0), 0.1)), MAX_COPIED_BYTES);
@@ -289,12 +297,12 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_somebody_s_until_it_is_given_back() {
+    fn a_taken_slot_is_not_taken_again_until_it_is_given_back() {
         let division = divide(8 << 10, 4096, 20 << 12).expect("room");
-        let bounce = Bounce::new(division, 4096).expect("memory");
+        let bounce = BounceMemory::new(division, 4096).expect("memory");
         let mut data = vec![7_u8; 5000];
         let mut taken = Vec::new();
-        // SAFETY: the buffer lives longer than the slots are in use.
+        // SAFETY: 1. The buffer has 5000 bytes, and outlives the slots' use.
         let mut put = || unsafe { bounce.take(data.as_mut_ptr(), 5000, Direction::Put) };
         while let Some((slot, bounced)) = put() {
             assert!(taken.iter().all(|(other, _)| *other != slot));
@@ -305,14 +313,14 @@ mod tests {
         for (_, bounced) in taken {
             assert_eq!(bounce.give_back(bounced, true), 0);
         }
-        // SAFETY: as above.
+        // SAFETY: 2. The buffer outlives the slot's use, and nobody else uses it.
         let (slot, bounced) =
             unsafe { bounce.take(data.as_mut_ptr(), 5000, Direction::Get) }.expect("free");
-        // SAFETY: a slot of 5000 bytes, which is this test's.
+        // SAFETY: The slot has at least 5000 bytes and is this test's.
         unsafe { slot.write_bytes(9, 5000) };
         assert_eq!(bounce.give_back(bounced, false), 0);
         assert_eq!(data[4999], 7);
-        // SAFETY: as above.
+        // SAFETY: 2. The buffer outlives the slot's use, and nobody else uses it.
         let (_, bounced) =
             unsafe { bounce.take(data.as_mut_ptr(), 5000, Direction::Get) }.expect("free");
         assert_eq!(bounce.give_back(bounced, true), 5000);

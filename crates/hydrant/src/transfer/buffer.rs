@@ -1,57 +1,59 @@
-//! A buffer that is registered for one transfer: either a peer is told where it lies and under which key, and
-//! writes to it; or it is written to a place that a peer has told.
+//! A buffer registered for one transfer. Either a peer learns its address and key and writes to it,
+//! or it is written to memory that a peer has named.
 //!
-//! That is how long messages go where both sides have agreed on them (ARMCI §3, zero-copy): nobody asks for a
-//! firehose, and nothing of it outlives the transfer.
+//! Long messages take this route where both sides have agreed on it (ARMCI §3, zero-copy). No
+//! firehose is needed, and no registration outlives the transfer.
 //!
-//! Of what a peer writes to, only buckets are registered that are the buffer's alone. So nobody else holds what is to be
-//! deregistered before somebody else may have the memory, and whoever gives a buffer up never waits for another's.
+//! A buffer that a peer writes to registers only buckets that lie wholly in it. So no other user
+//! holds these buckets, and their deregistration waits for no other user.
 
-#![allow(unsafe_code)] // hands borrowed memory to the conduit and keeps it until that is done
+#![allow(unsafe_code)] // lends borrowed memory to the conduit until the transfer is complete
 
 use std::{future::poll_fn, marker::PhantomData, ops::Range, slice, sync::Arc};
 
 use hydrant_conduit::{Access, Key, Local, Posted, Remote, Ticket};
 use hydrant_pinning::{Strategy, Use};
 
-use super::{Held, Transfer, under_way::Look};
+use super::{OperationHolds, Transfer, in_flight::OperationState};
 use crate::{Rank, Result, counters::Count, progress::On, registration::Extents};
 
-/// Bytes of a buffer that are registered at once, at most.
+/// The limit of bytes of a buffer registered at once.
 const REGISTERED: usize = 4 << 20;
 
-/// A buffer that may be registered. When this is dropped it is not, and no peer reaches it any more.
+/// A buffer that may be registered. After its drop it is not registered, and no peer reaches it.
 ///
-/// It is nobody's to [forget](std::mem::forget): who has one is a future that has the buffer as well, which runs to
-/// its end or is dropped.
-pub(crate) struct Buffer<'a> {
+/// It must not be [forgotten](std::mem::forget). Its owner is a future that also owns the memory,
+/// and either runs to its end or is dropped.
+pub(crate) struct TransferBuffer<'a> {
     transfer: Arc<Transfer>,
     at: *mut u8,
     len: usize,
     used: Use,
-    /// The bytes that are registered, if any are.
+    /// The registered bytes, empty if there are none.
     registered: Range<usize>,
-    /// The number of the hold on its registration, and its extents.
+    /// The id of the hold on the registration, and the extents.
     hold: Option<(u64, Extents)>,
-    /// Peers that were told the key may use it still.
+    /// Peers that know the key may still write.
     may_be_in_use: bool,
     memory: PhantomData<&'a mut [u8]>,
 }
 
-// SAFETY: it is a borrowed slice, which may go from thread to thread as `&mut [u8]` does.
-unsafe impl Send for Buffer<'_> {}
-// SAFETY: who shares it has a NIC read from it, and no more.
-unsafe impl Sync for Buffer<'_> {}
+// SAFETY: It is a borrowed slice, which may move between threads as `&mut [u8]` does.
+unsafe impl Send for TransferBuffer<'_> {}
+// SAFETY: A shared reference only allows the NIC to read from it.
+unsafe impl Sync for TransferBuffer<'_> {}
 
-/// A write from a buffer. Before it is over nobody is to be told of it; when this is dropped it is over.
+/// A write from a buffer. Its end must not be reported before it is over. Its drop waits until it
+/// is over.
 pub(crate) struct Write<'a> {
-    buffer: &'a Buffer<'a>,
+    buffer: &'a TransferBuffer<'a>,
     peer: Rank,
     ticket: Option<Ticket>,
 }
 
 impl Transfer {
-    /// Bytes of a buffer that are registered at once, at most: what it takes beside M is others' as well.
+    /// Returns the limit of bytes of a buffer registered at once. Other users share the memory
+    /// beside M.
     pub(crate) fn registered_at_once(&self) -> usize {
         let Some(registration) = &self.registration else {
             return 0;
@@ -61,28 +63,28 @@ impl Transfer {
         usize::try_from(room).unwrap_or(usize::MAX).min(REGISTERED)
     }
 
-    /// A buffer that a peer is to write to.
-    pub(crate) fn to_be_written<'a>(self: &Arc<Self>, memory: &'a mut [u8]) -> Buffer<'a> {
-        Buffer::new(self, memory.as_mut_ptr(), memory.len(), Use::Write)
+    /// Returns a buffer that a peer is to write to.
+    pub(crate) fn to_be_written<'a>(self: &Arc<Self>, memory: &'a mut [u8]) -> TransferBuffer<'a> {
+        TransferBuffer::new(self, memory.as_mut_ptr(), memory.len(), Use::Write)
     }
 
-    /// A buffer to be written to peers.
-    pub(crate) fn to_be_read<'a>(self: &Arc<Self>, memory: &'a [u8]) -> Buffer<'a> {
-        Buffer::new(self, memory.as_ptr().cast_mut(), memory.len(), Use::Read)
+    /// Returns a buffer to be written to peers.
+    pub(crate) fn to_be_read<'a>(self: &Arc<Self>, memory: &'a [u8]) -> TransferBuffer<'a> {
+        TransferBuffer::new(self, memory.as_ptr().cast_mut(), memory.len(), Use::Read)
     }
 
-    /// Whether nothing of an operation is to be waited for.
+    /// Returns whether an operation has ended.
     pub(crate) fn has_ended(&self, ticket: Ticket) -> bool {
-        self.under_way.has_ended(ticket)
+        self.in_flight.has_ended(ticket)
     }
 }
 
-impl<'a> Buffer<'a> {
+impl<'a> TransferBuffer<'a> {
     fn new(transfer: &Arc<Transfer>, at: *mut u8, len: usize, used: Use) -> Self {
         let addr = at.expose_provenance();
         let registered = match used {
             Use::Read => 0..len,
-            Use::Write => inside(addr, len, transfer.bucket()),
+            Use::Write => whole_buckets(addr, len, transfer.bucket()),
         };
         let registration =
             (transfer.registration.as_ref()).filter(|it| it.strategy() != Strategy::Bounce);
@@ -107,13 +109,15 @@ impl<'a> Buffer<'a> {
         }
     }
 
-    /// Bytes of it.
+    /// Returns the length of the buffer.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Where a peer that is told finds byte `at` of it, how many bytes at first it must not write there, and how many
-    /// follow that it may, until the buffer is [done](Self::is_done). None if there are no such.
+    /// Lends the buffer from byte `at` on to a peer. Returns the remote address of byte `at`, and
+    /// two numbers of bytes: those that the peer must skip, and those behind them that it may
+    /// write. It may write until the buffer is [unlent](Self::mark_unlent). Returns `None` if it
+    /// may write no byte.
     pub(crate) fn lend(&mut self, at: usize) -> Option<(Remote, usize, usize)> {
         let first = at.max(self.registered.start);
         let (key, len) = self.extent(first)?;
@@ -122,7 +126,8 @@ impl<'a> Buffer<'a> {
         Some((Remote { key, offset }, first - at, len))
     }
 
-    /// The key of byte `at`, if it is registered, and how many bytes from there on have it.
+    /// Returns the key of byte `at`, if it is registered, and the number of bytes from there under
+    /// that key.
     fn extent(&self, at: usize) -> Option<(Key, usize)> {
         let (_, extents) = self.hold.as_ref()?;
         let rest = self
@@ -135,27 +140,27 @@ impl<'a> Buffer<'a> {
         Some((*key, rest.min((end - addr) as usize)))
     }
 
-    /// Who was told of it has said that it uses it no more.
-    pub(crate) fn is_done(&mut self) {
+    /// Notes that the peer has reported that it uses the buffer no more.
+    pub(crate) fn mark_unlent(&mut self) {
         self.may_be_in_use = false;
     }
 
-    /// Some of its bytes, of which peers write none now.
+    /// Returns some bytes, which no peer writes at present.
     ///
     /// # Panics
-    /// If the range leaves it, or it is only to be read.
+    /// Panics if the range exceeds the buffer, or the buffer is only to be read.
     pub(crate) fn part(&mut self, range: Range<usize>) -> &mut [u8] {
         assert!(range.start <= range.end && range.end <= self.len && self.used == Use::Write);
-        // SAFETY: the range lies in the borrowed buffer, which was borrowed mutably if it is to be written; this
-        // borrows it anew.
+        // SAFETY: The range lies in the borrowed buffer. The buffer was borrowed mutably, because
+        // it is to be written, and this reborrows it.
         unsafe { slice::from_raw_parts_mut(self.at.add(range.start), range.len()) }
     }
 
-    /// Begins to write its bytes from `at` on to a place that a peer has told, `most` of them at most: how many go.
-    /// None if they are not registered.
+    /// Begins to write at most `most` bytes from `at` on to memory that a peer has named. Returns
+    /// the bytes of the write, or `None` if they are not registered.
     ///
     /// # Errors
-    /// What befalls the write at once.
+    /// The failure of the post.
     pub(crate) fn write(
         &self,
         at: usize,
@@ -172,14 +177,15 @@ impl<'a> Buffer<'a> {
         };
         let access = Access::put(peer, to, local, len);
         transfer.progress.tally.one(Count::Indirect);
-        // SAFETY: a put only reads its source. That lies in the buffer, which what is returned borrows, and stays
-        // registered as long as the buffer; the drop of what is returned waits for the end.
+        // SAFETY: A put only reads its source. The source lies in the buffer, which the returned
+        // write borrows, and stays registered as long as the buffer. The drop of the write waits
+        // for the end.
         let posted = unsafe { transfer.progress.conduit().post(&access) };
         let posted = posted.map_err(|cause| transfer.progress.why_unsent(cause))?;
         let ticket = match posted {
             Posted::Done => None,
             Posted::Pending(ticket) => {
-                transfer.posted(ticket, Held::nothing(), false);
+                transfer.note_posted(ticket, OperationHolds::nothing(), false);
                 Some(ticket)
             }
         };
@@ -192,17 +198,18 @@ impl<'a> Buffer<'a> {
     }
 }
 
-impl Buffer<'_> {
-    /// Waits until no peer writes to it any more, in a task, though who was told of it may have wanted to.
-    pub(crate) async fn until_taken_back(&mut self) {
-        if let Some((start, len)) = self.let_go() {
-            self.transfer.until_nobody_has(start, len).await;
+impl TransferBuffer<'_> {
+    /// Waits until no peer writes any more. To be called by a task, also if the peer has not
+    /// reported its last write.
+    pub(crate) async fn revoke(&mut self) {
+        if let Some((start, len)) = self.release_hold() {
+            self.transfer.until_deregistered(start, len).await;
             self.may_be_in_use = false;
         }
     }
 
-    /// Lets its registration go, and says what is to be taken back because a peer may write there yet.
-    fn let_go(&mut self) -> Option<(u64, u64)> {
+    /// Releases the registration. Returns the range to be revoked, if a peer may still write there.
+    fn release_hold(&mut self) -> Option<(u64, u64)> {
         if let (Some((id, _)), Some(registration)) =
             (self.hold.take(), self.transfer.registration.as_ref())
         {
@@ -213,53 +220,53 @@ impl Buffer<'_> {
     }
 }
 
-impl Drop for Buffer<'_> {
+impl Drop for TransferBuffer<'_> {
     fn drop(&mut self) {
         if self.transfer.progress.is_forked() {
             return;
         }
         if let (Some((start, len)), Some(registration)) =
-            (self.let_go(), &self.transfer.registration)
+            (self.release_hold(), &self.transfer.registration)
         {
-            // Nothing is registered there when this returns. Peers that have registered it as well, of symmetric
-            // memory, are waited for; nobody else has.
+            // The range is not registered when this returns. Of symmetric memory, peers may hold
+            // the same buckets, and this waits for them. There are no other holders.
             registration.take_back(start, len);
         }
     }
 }
 
-/// The bytes of a buffer in buckets of which it has all.
-fn inside(addr: usize, len: usize, bucket: usize) -> Range<usize> {
+/// Returns the bytes of a buffer that lie in whole buckets.
+fn whole_buckets(addr: usize, len: usize, bucket: usize) -> Range<usize> {
     let start = (addr.next_multiple_of(bucket) - addr).min(len);
     let end = len.saturating_sub((addr + len) % bucket);
     start..end.max(start)
 }
 
 impl Write<'_> {
-    /// The name of its end, if that is to come.
+    /// Returns the ticket of the write, if its end is still to come.
     pub(crate) fn ticket(&self) -> Option<Ticket> {
         self.ticket
     }
 
-    /// How it ended, if it has, once.
-    pub(crate) fn end(&mut self) -> Option<Result<()>> {
+    /// Takes the outcome of the write, if it has ended.
+    pub(crate) fn take_outcome(&mut self) -> Option<Result<()>> {
         let Some(ticket) = self.ticket else {
             return Some(Ok(()));
         };
         let end = match self.buffer.transfer.outcome(ticket) {
-            Look::Open => return None,
-            Look::Ended(end) => end,
-            Look::Gone => Ok(()),
+            OperationState::InFlight => return None,
+            OperationState::Ended(end) => end,
+            OperationState::Taken => Ok(()),
         };
         self.ticket = None;
         Some(end)
     }
 
-    /// Waits for its end, in a task.
+    /// Waits for the end of the write, in a task.
     ///
     /// # Errors
-    /// What befell it.
-    pub(crate) async fn until_over(mut self) -> Result<()> {
+    /// The failure of the write.
+    pub(crate) async fn until_end(mut self) -> Result<()> {
         let Some(ticket) = self.ticket else {
             return Ok(());
         };
@@ -268,10 +275,10 @@ impl Write<'_> {
         end
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the write.
     ///
     /// # Errors
-    /// What befell it.
+    /// The failure of the write.
     pub(crate) fn finish(&mut self) -> Result<()> {
         match self.ticket.take() {
             Some(ticket) => (self.buffer.transfer).finish_one(On::Served(self.peer), ticket),
@@ -282,7 +289,7 @@ impl Write<'_> {
 
 impl Drop for Write<'_> {
     fn drop(&mut self) {
-        // Whoever drops it has another error.
+        // The owner that drops a write has another error.
         let _ = self.finish();
     }
 }
@@ -292,21 +299,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_whole_buckets_are_a_buffer_s_own() {
-        assert_eq!(inside(0x1000, 0x3000, 0x1000), 0..0x3000);
-        assert_eq!(inside(0x1010, 0x3000, 0x1000), 0xff0..0x2ff0);
-        assert_eq!(inside(0x1010, 0x2ff0, 0x1000), 0xff0..0x2ff0);
-        // It has none.
-        assert!(inside(0x1010, 0x1fe0, 0x1000).is_empty());
-        assert!(inside(0x1010, 0x10, 0x1000).is_empty());
-        assert!(inside(0x1ff0, 0x20, 0x1000).is_empty());
-        // Where nothing is registered a bucket is a byte.
-        assert_eq!(inside(0x1010, 5, 1), 0..5);
+    fn only_whole_buckets_are_registered() {
+        assert_eq!(whole_buckets(0x1000, 0x3000, 0x1000), 0..0x3000);
+        assert_eq!(whole_buckets(0x1010, 0x3000, 0x1000), 0xff0..0x2ff0);
+        assert_eq!(whole_buckets(0x1010, 0x2ff0, 0x1000), 0xff0..0x2ff0);
+        // The buffer has no whole bucket.
+        assert!(whole_buckets(0x1010, 0x1fe0, 0x1000).is_empty());
+        assert!(whole_buckets(0x1010, 0x10, 0x1000).is_empty());
+        assert!(whole_buckets(0x1ff0, 0x20, 0x1000).is_empty());
+        // Without registration a bucket is a byte.
+        assert_eq!(whole_buckets(0x1010, 5, 1), 0..5);
         for (addr, len) in [(5, 0), (0x1001, 0xfff), (0x1000, 0x1000), (0x1fff, 0x2002)] {
-            let inside = inside(addr, len, 0x1000);
-            assert!(inside.start <= inside.end && inside.end <= len);
-            let ends = [addr + inside.start, addr + inside.end];
-            assert!(inside.is_empty() || ends.iter().all(|end| end % 0x1000 == 0));
+            let range = whole_buckets(addr, len, 0x1000);
+            assert!(range.start <= range.end && range.end <= len);
+            let ends = [addr + range.start, addr + range.end];
+            assert!(range.is_empty() || ends.iter().all(|end| end % 0x1000 == 0));
         }
     }
 }

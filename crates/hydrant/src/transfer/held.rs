@@ -1,85 +1,85 @@
-//! What is held for an operation, and given back at its end, before or after those who wait for it
-//! know of the end.
+//! Holds of operations: references and slots, which are given back at the end. Some are given back
+//! before waiters learn of the end, others after it.
 
 use hydrant_conduit::Ticket;
 use hydrant_pinning::{Hit, KeptHit};
 
 use super::{
     Transfer,
-    bounce::Bounced,
-    under_way::{Completed, End, Failure},
+    bounce::BounceSlot,
+    in_flight::{Completed, OperationFailure, OperationResult},
 };
 use crate::{
     Rank,
     registration::{Lease, Registration},
 };
 
-/// What is held for an operation that a ticket is the end of.
-pub(crate) struct Held {
-    what: What,
-    /// The loan that it accesses.
+/// The holds of an operation in flight.
+pub(crate) struct OperationHolds {
+    kind: HoldKind,
+    /// The lease on the loan that the operation accesses.
     lease: Option<Lease>,
 }
 
-/// What is held for an operation, or whose it is.
-enum What {
+/// The kind of holds.
+enum HoldKind {
     Nothing,
-    /// Both sides are registered and referenced, or the remote one.
+    /// References to both registered sides, or to the remote one.
     Hit(KeptHit),
-    /// A slot of the bounce memory holds the data.
-    Bounced(Bounced),
-    /// Both.
-    BouncedHit(KeptHit, Bounced),
-    /// A transfer of the engine's, by its number there, and with whom.
+    /// A slot of the bounce memory, with the data.
+    Slot(BounceSlot),
+    /// References and a slot.
+    SlotAndHit(KeptHit, BounceSlot),
+    /// A piece of the engine: its id there, and the peer.
     Piece(u64, Rank),
 }
 
-impl Held {
-    /// Nothing is held for it.
+impl OperationHolds {
+    /// Returns no holds.
     pub(super) fn nothing() -> Self {
         Self::new(None, None, None)
     }
 
-    /// A transfer of the engine's.
+    /// Returns the hold of a piece of the engine.
     pub(super) fn piece(id: u64, peer: Rank) -> Self {
         Self {
-            what: What::Piece(id, peer),
+            kind: HoldKind::Piece(id, peer),
             lease: None,
         }
     }
 
     pub(super) fn new(
         hit: Option<KeptHit>,
-        bounced: Option<Bounced>,
+        slot: Option<BounceSlot>,
         lease: Option<Lease>,
     ) -> Self {
-        let what = match (hit, bounced) {
-            (None, None) => What::Nothing,
-            (Some(hit), None) => What::Hit(hit),
-            (None, Some(bounced)) => What::Bounced(bounced),
-            (Some(hit), Some(bounced)) => What::BouncedHit(hit, bounced),
+        let kind = match (hit, slot) {
+            (None, None) => HoldKind::Nothing,
+            (Some(hit), None) => HoldKind::Hit(hit),
+            (None, Some(slot)) => HoldKind::Slot(slot),
+            (Some(hit), Some(slot)) => HoldKind::SlotAndHit(hit, slot),
         };
-        Self { what, lease }
+        Self { kind, lease }
     }
 
-    /// Whether what is to be done at its end comes before anybody knows of it: data that was read is
-    /// not where it belongs yet.
-    pub(super) fn comes_first(&self) -> bool {
-        match &self.what {
-            What::Bounced(bounced) | What::BouncedHit(_, bounced) => bounced.is_read(),
-            What::Piece(..) => true,
-            What::Nothing | What::Hit(_) => false,
+    /// Returns whether the holds are given back before the end is known: the data of a get is still
+    /// in a slot.
+    pub(super) fn precedes_end(&self) -> bool {
+        match &self.kind {
+            HoldKind::Slot(slot) | HoldKind::SlotAndHit(_, slot) => slot.is_read(),
+            HoldKind::Piece(..) => true,
+            HoldKind::Nothing | HoldKind::Hit(_) => false,
         }
     }
 
-    /// Whether it is a transfer of the engine's, which nobody waits for.
+    /// Returns whether this is a piece of the engine, which nobody waits for.
     pub(super) fn is_piece(&self) -> bool {
-        matches!(self.what, What::Piece(..))
+        matches!(self.kind, HoldKind::Piece(..))
     }
 
-    /// Whether a peer may wait until it is given back.
+    /// Returns whether a peer may wait until the holds are given back.
     pub(super) fn is_awaited(&self, registration: &Registration) -> bool {
-        let refers = matches!(self.what, What::Hit(_) | What::BouncedHit(..));
+        let refers = matches!(self.kind, HoldKind::Hit(_) | HoldKind::SlotAndHit(..));
         let lent = self.lease.as_ref();
         self.is_piece()
             || refers && registration.is_asked_back()
@@ -88,35 +88,39 @@ impl Held {
 }
 
 impl Transfer {
-    /// An operation was posted to the conduit, or begun at the engine. `left`: it needs its source
-    /// no longer.
-    pub(super) fn posted(&self, ticket: Ticket, held: Held, left: bool) {
-        if let Some((held, outcome)) = self.under_way.post(ticket, held, left) {
-            self.end_first(ticket, held, outcome);
+    /// Notes that an operation was posted to the conduit, or begun at the engine. `source_free`: it
+    /// needs its source no longer.
+    pub(super) fn note_posted(&self, ticket: Ticket, held: OperationHolds, source_free: bool) {
+        if let Some((held, outcome)) = self.in_flight.post(ticket, held, source_free) {
+            self.finish_before_end(ticket, held, outcome);
             self.progress.wake_sleepers();
         }
     }
 
-    /// The conduit, or the engine, ended an operation.
-    pub(super) fn completed(&self, ticket: Ticket, outcome: End) {
-        let Completed { first, rest, asked } = self.under_way.complete(ticket, outcome);
-        if let Some((held, outcome)) = first {
-            self.end_first(ticket, held, outcome);
+    /// Handles the end of an operation, as the conduit or the engine reports it.
+    pub(super) fn handle_end(&self, ticket: Ticket, outcome: OperationResult) {
+        let Completed {
+            before_end,
+            after_end,
+            notice,
+        } = self.in_flight.complete(ticket, outcome);
+        if let Some((held, outcome)) = before_end {
+            self.finish_before_end(ticket, held, outcome);
         }
-        if let Some(held) = rest {
+        if let Some(held) = after_end {
             self.give_back(held, true);
         }
-        self.tell(asked);
+        self.deliver(notice);
     }
 
-    fn end_first(&self, ticket: Ticket, held: Held, outcome: End) {
-        if let What::Piece(id, peer) = held.what {
-            // Nobody waits for it, and its place is free.
-            let _ = self.under_way.forget(ticket);
+    fn finish_before_end(&self, ticket: Ticket, held: OperationHolds, outcome: OperationResult) {
+        if let HoldKind::Piece(id, peer) = held.kind {
+            // Nobody waits for a piece, so its entry is removed.
+            let _ = self.in_flight.forget(ticket);
             let outcome = match outcome {
                 Ok(()) => Ok(()),
-                Err(Failure::Network(cause)) => Err(cause),
-                Err(Failure::Registration(cause)) => {
+                Err(OperationFailure::Network(cause)) => Err(cause),
+                Err(OperationFailure::Registration(cause)) => {
                     debug_assert!(false, "the engine ended a transfer: {cause}");
                     Err(hydrant_conduit::Error::PeerLost(peer))
                 }
@@ -127,48 +131,48 @@ impl Transfer {
             return;
         }
         self.give_back(held, outcome.is_ok());
-        let asked = self.under_way.end(ticket, outcome);
-        self.tell(asked);
+        let notice = self.in_flight.end(ticket, outcome);
+        self.deliver(notice);
     }
 
-    /// Gives back what was held for an operation; what it read goes where it belongs, if it went
-    /// well.
-    pub(super) fn give_back(&self, held: Held, fine: bool) {
-        // Nothing is held where nothing is registered.
+    /// Gives back the holds of an operation. The data of a get that succeeded is copied to its
+    /// destination.
+    pub(super) fn give_back(&self, held: OperationHolds, succeeded: bool) {
+        // Without registration there are no holds.
         let Some(registration) = &self.registration else {
             return;
         };
-        let Held { what, lease } = held;
-        match what {
-            What::Nothing | What::Piece(..) => {}
-            What::Hit(hit) => registration.release_kept(&hit),
-            What::Bounced(bounced) => self.give_back_slot(bounced, fine),
-            What::BouncedHit(hit, bounced) => {
-                self.give_back_slot(bounced, fine);
+        let OperationHolds { kind, lease } = held;
+        match kind {
+            HoldKind::Nothing | HoldKind::Piece(..) => {}
+            HoldKind::Hit(hit) => registration.release_kept(&hit),
+            HoldKind::Slot(slot) => self.give_back_slot(slot, succeeded),
+            HoldKind::SlotAndHit(hit, slot) => {
+                self.give_back_slot(slot, succeeded);
                 registration.release_kept(&hit);
             }
         }
         registration.let_go(lease);
     }
 
-    /// As [`give_back`](Self::give_back), for a hit that was over before anybody waited for it.
+    /// As [`give_back`](Self::give_back), for a hit that was complete at once.
     #[inline(always)]
     pub(super) fn give_back_hit(
         &self,
         registration: &Registration,
         hit: &Hit<'_>,
-        bounced: Option<Bounced>,
-        fine: bool,
+        slot: Option<BounceSlot>,
+        succeeded: bool,
     ) {
-        if let Some(bounced) = bounced {
-            self.give_back_slot(bounced, fine);
+        if let Some(slot) = slot {
+            self.give_back_slot(slot, succeeded);
         }
         registration.release(hit);
     }
 
-    fn give_back_slot(&self, bounced: Bounced, fine: bool) {
+    fn give_back_slot(&self, slot: BounceSlot, succeeded: bool) {
         if let Some(bounce) = self.bounce.get() {
-            (self.progress.conduit()).copied(bounce.give_back(bounced, fine));
+            (self.progress.conduit()).copied(bounce.give_back(slot, succeeded));
         }
     }
 }

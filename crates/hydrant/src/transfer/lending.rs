@@ -1,23 +1,23 @@
-//! Lending own memory to peers: by the registration room where memory must be registered, else as
-//! extents of the conduit.
+//! Loans of own memory to peers. The registration room makes them where memory must be registered,
+//! else the conduit does, as extents.
 
-#![allow(unsafe_code)] // hands borrowed memory to the conduit and keeps it until that is done
+#![allow(unsafe_code)] // lends memory to peers
 
 use std::sync::Arc;
 
 use hydrant_conduit::{Key, Permission};
 
 use super::Transfer;
-use crate::{Error, Rank, Result, registration::Record};
+use crate::{Error, Rank, Result, registration::GrantRecord};
 
 impl Transfer {
-    /// Bytes of which memory is registered together; 1 where it is not registered.
+    /// Returns the bytes of a bucket, or 1 where memory is not registered.
     pub(crate) fn bucket(&self) -> usize {
         let registration = self.registration.as_ref();
         registration.map_or(1, |it| it.limits().geometry.bucket() as usize)
     }
 
-    /// Lends a buffer to peers: the key by which they name it.
+    /// Lends a buffer to peers. Returns the key by which they name it.
     ///
     /// # Safety
     /// Until [`unlend`](Self::unlend) returns `true`:
@@ -28,57 +28,57 @@ impl Transfer {
     /// The conduit's.
     pub(crate) unsafe fn lend(&self, addr: *mut u8, len: usize) -> Result<Key> {
         match &self.registration {
-            // SAFETY: handed on.
+            // SAFETY: 1., 2. The caller's conditions 1 and 2.
             Some(registration) => unsafe { registration.lend(addr, len) },
             None => {
                 let conduit = self.progress.conduit();
-                // SAFETY: handed on.
+                // SAFETY: 1., 2. The caller's conditions 1 and 2.
                 let key = unsafe { conduit.register(addr, len, Permission::ReadWrite) };
                 Ok(key?)
             }
         }
     }
 
-    /// Ends a loan. `true`: nobody touches the buffer any more. `false`: that cannot be known
-    /// here, in a handler, and the buffer must never be freed.
+    /// Ends a loan. Returns `true` if nobody uses the buffer any more. Returns `false` in a
+    /// handler, where that cannot be known. Then the buffer must never be freed.
     #[must_use = "the buffer may still be in use"]
     pub(crate) fn unlend(&self, key: Key) -> bool {
         match &self.registration {
             Some(registration) => registration.unlend(key),
             None => {
-                // "Not in force" means that it was revoked before.
+                // An error means that the extent was revoked before.
                 let _ = self.progress.conduit().deregister(key);
                 true
             }
         }
     }
 
-    /// Makes memory ready to be lent [at once](Self::lend_at_once), by a task.
+    /// Prepares memory to be lent [at once](Self::lend_at_once), in a task.
     pub(crate) async fn make_ready(self: &Arc<Self>, addr: u64, len: u64) {
         let registration = self.registration.as_ref();
         if let Some(id) = registration.and_then(|it| it.make_ready(addr, len)) {
-            self.until_taken_back(id).await;
+            self.until_revoked(id).await;
         }
     }
 
-    /// As [`lend`](Self::lend), of memory that was [made ready](Self::make_ready).
+    /// As [`lend`](Self::lend), for [prepared](Self::make_ready) memory.
     ///
     /// # Safety
-    /// As there.
+    /// 1., 2. As [`lend`](Self::lend).
     ///
     /// # Errors
     /// The conduit's.
     pub(crate) unsafe fn lend_at_once(&self, addr: *mut u8, len: usize) -> Result<Key> {
         match &self.registration {
-            // SAFETY: handed on.
+            // SAFETY: 1., 2. The caller's conditions 1 and 2.
             Some(registration) => Ok(unsafe { registration.lend_at_once(addr, len) }),
-            // SAFETY: handed on.
+            // SAFETY: 1., 2. The caller's conditions 1 and 2.
             None => unsafe { self.lend(addr, len) },
         }
     }
 
-    /// Ends a loan where nobody may wait for that: `then` is called when nobody touches the buffer
-    /// any more. If the job ends before, it is dropped.
+    /// Ends a loan where the caller must not wait. Calls `then` once nobody uses the buffer any
+    /// more. If the job ends before, `then` is dropped.
     pub(crate) fn unlend_later(self: &Arc<Self>, key: Key, then: impl FnOnce() + Send + 'static) {
         let begun = match &self.registration {
             Some(registration) => registration.begin_to_unlend(key),
@@ -96,42 +96,43 @@ impl Transfer {
             let unlent = || (transfer.registration.as_ref()).is_none_or(|it| it.is_unlent(key));
             transfer.progress.until(unlent).await;
             let registration = transfer.registration.as_ref();
-            // Who was let use it has ended that. What lasts without the loan may stay registered, as it
-            // would have been before.
+            // All users of the loan have ended. Memory that lasts beyond the loan may stay
+            // registered.
             let registration = registration.filter(|it| !it.lasts(start, len));
             if registration.is_some() {
-                transfer.until_nobody_has(start, len).await;
+                transfer.until_deregistered(start, len).await;
             }
             then();
         });
     }
 
-    /// Waits for the end of a loan that began to end [later](Self::unlend_later), of memory that lies
-    /// there, when the tasks of the job were dropped: whether it has ended, as it has outside handlers.
+    /// Waits for the end of a loan that [`unlend_later`](Self::unlend_later) began to end, after
+    /// the job has dropped its tasks. `place` is its memory. Returns whether the loan has ended,
+    /// which holds outside handlers.
     #[must_use = "the buffer may still be in use"]
     pub(crate) fn finish_unlending(&self, key: Key, place: (u64, u64)) -> bool {
         (self.registration.as_ref())
             .is_none_or(|registration| registration.finish_unlending(key, place))
     }
 
-    /// Takes memory back: waits until nobody has it registered, in a task.
-    pub(super) async fn until_nobody_has(self: &Arc<Self>, start: u64, len: u64) {
+    /// Revokes all registrations of memory, and waits until it is deregistered, in a task.
+    pub(super) async fn until_deregistered(self: &Arc<Self>, start: u64, len: u64) {
         let registration = self.registration.as_ref();
         if let Some(id) = registration.and_then(|it| it.begin_to_take_back(start, len)) {
-            self.until_taken_back(id).await;
+            self.until_revoked(id).await;
         }
     }
 
-    async fn until_taken_back(self: &Arc<Self>, id: u64) {
+    async fn until_revoked(self: &Arc<Self>, id: u64) {
         let registration = self.registration.as_ref();
         let over = || registration.is_none_or(|it| it.is_taken_back(id));
         self.progress.until(over).await;
     }
 
-    /// Learns where an exposed buffer of a peer lies, so that its first use need not wait.
+    /// Learns the address of a peer's exposed buffer, so that its first use need not wait.
     ///
     /// # Errors
-    /// [`Error::Revoked`](crate::Error::Revoked), [`Error::PeerLost`](crate::Error::PeerLost).
+    /// [`Error::Revoked`], [`Error::PeerLost`].
     pub(crate) async fn learn_of(self: &Arc<Self>, rank: Rank, key: u64) -> Result<()> {
         let Some(registration) = &self.registration else {
             return Ok(());
@@ -152,7 +153,7 @@ impl Transfer {
         }
     }
 
-    /// Why it is not known any more where an exposed buffer of a peer lies.
+    /// Returns the reason why the address of a peer's exposed buffer is no longer known.
     pub(crate) fn why_unknown(&self, rank: Rank) -> Error {
         match &self.registration {
             Some(registration) => registration.why_unknown(rank),
@@ -160,8 +161,8 @@ impl Transfer {
         }
     }
 
-    /// Forgets where an exposed buffer of a peer lies, as soon as no access to it is under way. The peer is to be
-    /// told: it does not ask when the loan ends.
+    /// Forgets the address of a peer's exposed buffer, once no access to it is in flight. The
+    /// caller tells the peer, which then does not ask at the end of the loan.
     pub(crate) async fn forget(self: &Arc<Self>, rank: Rank, key: u64) {
         if let Some(registration) = &self.registration {
             (self.progress)
@@ -170,18 +171,18 @@ impl Transfer {
         }
     }
 
-    /// A peer has said that it uses a buffer no more that is lent to it.
-    pub(crate) fn is_forgotten_by(&self, peer: Rank, key: Key) {
+    /// Notes that a peer has reported that it uses a loan no more.
+    pub(crate) fn note_forgotten_by(&self, peer: Rank, key: Key) {
         if let Some(registration) = &self.registration {
             registration.is_forgotten_by(peer, key);
         }
     }
 
-    /// Lends memory to peers that name it by its address: it stays registered for them. Under no key
-    /// where nothing is registered.
+    /// Lends memory that peers name by its address, and keeps it registered for them. Returns
+    /// `None` where memory is not registered.
     ///
     /// # Errors
-    /// [`Error::InHandler`](crate::Error::InHandler).
+    /// [`Error::InHandler`].
     pub(crate) fn lend_steady(&self, addr: u64, len: u64) -> Result<Option<Key>> {
         let registration = self.registration.as_ref();
         registration
@@ -189,21 +190,22 @@ impl Transfer {
             .transpose()
     }
 
-    /// Ends what [`lend_steady`](Self::lend_steady) lent; `false` in a handler, where peers cannot
-    /// be waited for.
+    /// Ends a loan of [`lend_steady`](Self::lend_steady). Returns `false` in a handler, which
+    /// cannot wait for peers.
     #[must_use = "the memory may still be registered"]
     pub(crate) fn unlend_steady(&self, key: Key) -> bool {
         (self.registration.as_ref()).is_none_or(|registration| registration.unlend_steady(key))
     }
 
-    /// Registers the own part of an allocation for good and learns of the others', if memory is
-    /// registered at allocation. Collective: `exchange` gives what every rank gave, by rank.
+    /// Registers the own part of an allocation for good, and learns the addresses of the other
+    /// parts, if the strategy registers memory at allocation. Collective: `exchange` returns the
+    /// records of all ranks, by rank.
     ///
     /// # Errors
-    /// [`Error::Registration`](crate::Error::Registration) that names the limit, on every rank.
+    /// [`Error::Registration`] that names the limit, on every rank.
     pub(crate) fn register_block(
         &self,
-        exchange: &mut dyn FnMut(&Record) -> Result<Vec<Record>>,
+        exchange: &mut dyn FnMut(&GrantRecord) -> Result<Vec<GrantRecord>>,
         offset: usize,
         len: usize,
     ) -> Result<()> {
@@ -213,8 +215,8 @@ impl Transfer {
         }
     }
 
-    /// Makes sure that no peer has the own part of an allocation registered, nor this rank; the
-    /// peers that were told of it forget it.
+    /// Deregisters the own part of an allocation, at peers and here. Peers that know its address
+    /// forget it.
     ///
     /// # Errors
     /// The launcher's.

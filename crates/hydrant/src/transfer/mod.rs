@@ -1,27 +1,28 @@
-//! Everything one-sided that leaves the process, on every conduit: puts, gets and atomic operations
-//! of the NIC, from the [access](hydrant_conduit::Access) that the typed interface describes to its completion.
+//! All one-sided accesses to other ranks, on every conduit: puts, gets and atomic operations of the
+//! NIC. The typed interface describes an [access](hydrant_conduit::Access), and this room carries
+//! it to its completion.
 //!
-//! - Where the network needs no registered memory, an access goes to the conduit as it is
-//!   ([`begin`]).
-//! - Where it does, it is a [hit](registered) if both sides are registered, and is posted at once:
-//!   with the data in the work request itself if that is small ([inline](hydrant_pinning::Own::Inline)),
-//!   through a slot of the [bounce memory](bounce) if that costs less than to register the buffer.
-//!   Else it is a miss, which goes to the room of [registration](crate::registration), whose engine
-//!   says what is to be posted instead.
-//! - What is [under way](under_way) is one map: an operation is there from when it was posted until
-//!   its end was asked for. What is [held] for it is given back at its end.
+//! - Without registration, an access goes to the conduit as it is ([`begin`]).
+//! - With registration, an access is a [hit](registered) if both sides are registered, and is
+//!   posted at once. A small put is [inline](hydrant_pinning::OwnMemory::Inline) in the work
+//!   request. A buffer that costs less to copy than to register goes through a slot of the [bounce
+//!   memory](bounce).
+//! - Any other access is a miss. The engine of the [registration](crate::registration) room decides
+//!   which pieces are posted instead.
+//! - Operations [in flight](in_flight) are in one map, from the post until their outcomes are
+//!   taken. Their [holds](held) are given back at their ends.
 
-mod asked;
 mod begin;
 mod bounce;
 mod buffer;
 mod held;
+mod in_flight;
 mod lending;
 mod orphan;
+mod outcome;
 mod registered;
+mod run_routes;
 mod turns;
-mod under_way;
-mod ways;
 mod word;
 
 use std::sync::{Arc, OnceLock};
@@ -37,34 +38,34 @@ use crate::{
     registration::{Carrier, Piece, Registration, Setup},
 };
 pub(crate) use begin::{get, put};
-use bounce::Bounce;
-pub(crate) use buffer::{Buffer, Write};
-use held::Held;
-use turns::Turns;
-pub(crate) use under_way::Look;
-use under_way::{Failure, UnderWay};
-use ways::Ways;
-pub(crate) use ways::{Shape, Way};
+use bounce::BounceMemory;
+pub(crate) use buffer::{TransferBuffer, Write};
+use held::OperationHolds;
+pub(crate) use in_flight::OperationState;
+use in_flight::{InFlight, OperationFailure};
+use run_routes::RunRoutes;
+pub(crate) use run_routes::{RunRoute, RunShape};
+use turns::TaskTurns;
 
 /// One-sided operations of a rank.
 pub(crate) struct Transfer {
     pub(crate) progress: Arc<Progress>,
-    /// Where the network needs registered memory.
+    /// The registration room, where the network needs registered memory.
     registration: Option<Registration>,
-    /// Whether the NIC gets by itself: what the conduit says, without asking it for each get.
+    /// True if the NIC gets by itself. A copy of the conduit's capability, for the fast path.
     reads: bool,
-    under_way: UnderWay,
-    /// Registered memory through which data goes; set when the job is composed, where it is of use.
-    bounce: OnceLock<Arc<Bounce>>,
-    /// How calls of many runs go.
-    pub(crate) ways: Ways,
-    /// Of tasks that want a word of a peer registered, by rank; made when there is one.
-    words: OnceLock<Box<[Turns]>>,
+    in_flight: InFlight,
+    /// The bounce memory. Set when the job is composed, where it is of use.
+    bounce: OnceLock<Arc<BounceMemory>>,
+    /// The routes of calls with many runs.
+    pub(crate) run_routes: RunRoutes,
+    /// The turns of tasks that want a word of a peer registered, by rank. Made on first use.
+    words: OnceLock<Box<[TaskTurns]>>,
 }
 
 impl Transfer {
-    /// Composes the one-sided operations of a rank, and hands them in to the rooms below. `setup`: of
-    /// registration, where the network needs it.
+    /// Composes the one-sided operations of a rank, and registers their handlers. `setup` is that
+    /// of registration, where the network needs it.
     pub(crate) fn new(
         progress: &Arc<Progress>,
         setup: Option<Setup>,
@@ -76,9 +77,9 @@ impl Transfer {
             progress: Arc::clone(progress),
             registration,
             reads: progress.conduit().caps().reads,
-            under_way: UnderWay::default(),
+            in_flight: InFlight::default(),
             bounce: OnceLock::new(),
-            ways: Ways::default(),
+            run_routes: RunRoutes::default(),
             words: OnceLock::new(),
         });
         let operations: Arc<dyn Operations> = transfer.clone();
@@ -94,15 +95,15 @@ impl Transfer {
         transfer
     }
 
-    /// Whether a put to `peer` that is locally complete is there before anything that this rank does to
-    /// the same memory afterwards, but by a NIC's atomic operation: all of it goes by messages, which are
-    /// handled in order.
+    /// Returns whether a locally complete put to `peer` is done before all later accesses of this
+    /// rank to the same memory, other than atomic operations of a NIC. That holds where all data
+    /// goes by messages, which are handled in order.
     pub(crate) fn keeps_order(&self, peer: Rank) -> bool {
         let copies = |it: &Registration| it.strategy() == Strategy::Bounce;
         peer != self.progress.rank && self.registration.as_ref().is_some_and(copies)
     }
 
-    /// What the engine did, where memory is registered.
+    /// Returns the registration room, where memory is registered.
     pub(crate) fn registration(&self) -> Option<&Registration> {
         self.registration.as_ref()
     }
@@ -110,19 +111,19 @@ impl Transfer {
 
 impl Operations for Transfer {
     fn local(&self, ticket: Ticket) {
-        self.under_way.left(ticket);
+        self.in_flight.mark_source_free(ticket);
     }
 
     fn complete(&self, ticket: Ticket, outcome: Outcome) {
-        self.completed(ticket, outcome.map_err(Failure::Network));
+        self.handle_end(ticket, outcome.map_err(OperationFailure::Network));
     }
 
     fn is_awaited(&self, ticket: Ticket) -> bool {
-        self.under_way.is_awaited(ticket, self.registration())
+        self.in_flight.is_awaited(ticket, self.registration())
     }
 
     fn is_idle(&self) -> bool {
-        self.under_way.is_idle()
+        self.in_flight.is_idle()
     }
 
     fn flush(&self) {
@@ -131,39 +132,43 @@ impl Operations for Transfer {
         }
     }
 
-    fn look_for_ended(&self, changes: u64) {
+    fn handle_ended_peers(&self, changes: u64) {
         if let Some(registration) = &self.registration {
-            registration.look_for_ended(changes);
+            registration.handle_ended_peers(changes);
         }
     }
 }
 
-#[allow(unsafe_code)] // hands the promise of who has the piece on
+#[allow(unsafe_code)] // posts pieces of the engine
 impl Carrier for Transfer {
     unsafe fn post(&self, piece: &Piece) -> Option<Outcome> {
-        // SAFETY: the caller's promise.
+        // SAFETY: The caller's conditions, which are those of `Conduit::post`.
         match unsafe { self.progress.conduit().post(&piece.access) } {
             Ok(Posted::Pending(ticket)) => {
-                self.posted(ticket, Held::piece(piece.id, piece.access.peer), false);
+                self.note_posted(
+                    ticket,
+                    OperationHolds::piece(piece.id, piece.access.peer),
+                    false,
+                );
                 None
             }
             done => Some(done.map(drop)),
         }
     }
 
-    fn left(&self, ticket: Ticket) {
-        self.under_way.left_if_open(ticket);
+    fn locally_complete(&self, ticket: Ticket) {
+        self.in_flight.mark_source_free_if_open(ticket);
     }
 
     fn ended(&self, ticket: Ticket, outcome: Result<(), hydrant_pinning::Error>) {
-        self.completed(ticket, outcome.map_err(Failure::Registration));
+        self.handle_end(ticket, outcome.map_err(OperationFailure::Registration));
     }
 }
 
-/// Who gets the messages of peers' engines.
+/// The handler of messages of peers' engines.
 struct Moves(std::sync::Weak<Transfer>);
 
-/// Who gets messages about exposed buffers.
+/// The handler of messages about exposed buffers.
 struct Loans(std::sync::Weak<Transfer>);
 
 impl Route for Moves {

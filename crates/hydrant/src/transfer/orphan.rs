@@ -1,6 +1,6 @@
-//! Buffers whose owner is gone while an operation uses them.
+//! Buffers of abandoned operations.
 
-#![allow(unsafe_code)] // hands borrowed memory to the conduit and keeps it until that is done
+#![allow(unsafe_code)] // frees the memory of forgotten vectors
 
 use std::{
     alloc::{Layout, dealloc},
@@ -10,36 +10,37 @@ use std::{
 
 use bytemuck::Pod;
 
-/// The memory of a vector, which an operation under way uses. If it is dropped it is leaked: the
-/// network may still use it.
+/// The memory of a vector that an operation in flight uses. Its drop leaks the memory, which the
+/// network may still use.
 pub(crate) struct Orphan {
     at: NonNull<u8>,
     layout: Layout,
 }
 
-// SAFETY: it is memory that nobody else knows of, and nothing is read from it or written to it here.
+// SAFETY: Nobody else knows the memory, and this neither reads nor writes it.
 unsafe impl Send for Orphan {}
 
 impl Orphan {
-    /// The memory of `buffer`, whose elements are plain data and need not be dropped.
+    /// Returns the memory of `buffer`. Its elements are plain data and need no drop.
     pub(super) fn of<T: Pod>(buffer: Vec<T>) -> Self {
         let mut buffer = ManuallyDrop::new(buffer);
         let at = NonNull::from(buffer.as_mut_slice()).cast();
         let layout = Layout::array::<T>(buffer.capacity());
-        // There is such a vector.
+        // Such a vector exists, so its layout is valid.
         let layout = layout.unwrap_or(Layout::new::<()>());
         Self { at, layout }
     }
 
-    /// Frees it.
+    /// Frees the memory.
     ///
     /// # Safety
-    /// The network uses it no more.
+    /// 1. The network uses it no more.
     pub(super) unsafe fn free(self) {
         if self.layout.size() > 0 {
-            // SAFETY: 1. A vector allocated it by the global allocator, with this layout: that of an
-            // array of its capacity. 2. The vector was forgotten, and this is consumed, so that it
-            // is freed once. 3. The caller's promise.
+            // SAFETY: 1. The global allocator allocated the vector with this layout, that of an
+            // array of its capacity. 2. The vector was forgotten, and `self` is consumed, so the
+            // memory is freed once.
+            // 3. Nobody uses the memory: the caller's condition 1.
             unsafe { dealloc(self.at.as_ptr(), self.layout) }
         }
     }

@@ -1,14 +1,14 @@
-//! Puts and gets where memory must be registered: the hit, and the way to the engine.
+//! Puts and gets where memory must be registered: hits, and misses for the engine.
 
-#![allow(unsafe_code)] // hands borrowed memory to the conduit and keeps it until that is done
+#![allow(unsafe_code)] // lends borrowed memory to the conduit until the operation is complete
 
-use hydrant_conduit::{Access, Key, Local, Operation as Kind, Posted, Remote, Ticket};
+use hydrant_conduit::{Access, Key, Local, Operation, Posted, Remote, Ticket};
 use hydrant_pinning::{
     Advice, Attached, Direction, EngineOperation, Hit, KeptHit, OwnMemory, Region, Strategy,
     TimedHit,
 };
 
-use super::{Held, Transfer, begin::Begun, bounce::Bounced};
+use super::{OperationHolds, Transfer, begin::BeginOutcome, bounce::BounceSlot};
 use crate::{
     Error, Rank, Result,
     counters::Count,
@@ -17,68 +17,69 @@ use crate::{
     uses::{RemoteUse, Stood, Use, UseKind, are_untold, site_or},
 };
 
-/// The keys of memory that needs no registration.
+/// The keys of accesses that need no registration.
 const ANYWHERE: (u64, u64) = (Key::ANY.0, Key::ANY.0);
 
-/// Which way the data of a put or a get goes.
+/// Returns the direction of the data.
 #[inline(always)]
 fn direction(access: &Access) -> Direction {
     match access.operation {
-        Kind::Put => Direction::Put,
-        Kind::Get | Kind::Atomic(_) => Direction::Get,
+        Operation::Put => Direction::Put,
+        Operation::Get | Operation::Atomic(_) => Direction::Get,
     }
 }
 
-/// How the own side of an operation stands.
+/// The own side of an operation.
 struct OwnSide {
-    stands: OwnMemory,
-    /// Where its data is, or goes.
+    memory: OwnMemory,
+    /// The address of its data, in the buffer or in a slot.
     at: *mut u8,
-    bounced: Option<Bounced>,
+    bounced: Option<BounceSlot>,
 }
 
-/// What became of an access that was to go straight through. Small, for it is looked at after each.
-pub(super) enum Straight {
-    /// It is complete.
-    Over,
-    /// It is with the conduit.
+/// The result of the fast path. It is small, because every access checks it.
+pub(super) enum FastAttempt {
+    /// The access is complete.
+    Done,
+    /// The conduit has the access.
     Posted(Ticket),
-    /// It ended with this, or was refused at once.
+    /// The access failed, or was refused at once.
     Failed(Box<Error>),
-    /// It is none of those, and nothing was done.
-    No,
+    /// The fast path does not apply, and nothing was done.
+    NotTaken,
 }
 
 impl OwnSide {
-    /// Whether the source of a put that was posted is free: a slot has the data, or it went along.
-    fn is_taken(&self, access: &Access) -> bool {
+    /// Returns whether a posted put frees its source at once: the data is in a slot, or inline.
+    fn frees_source(&self, access: &Access) -> bool {
         direction(access) == Direction::Put
-            && (self.bounced.is_some() || self.stands == OwnMemory::Inline)
+            && (self.bounced.is_some() || self.memory == OwnMemory::Inline)
     }
 }
 
 impl Transfer {
-    /// Posts an access to symmetric memory of another rank if it is a hit whose own side is the caller's memory
-    /// itself: a put, if `PUTS`, else a get. Everything else is for [`registered`](Self::registered).
+    /// The fast path: posts an access to symmetric memory of another rank if it is a hit without a
+    /// bounce slot. The access is a put, if `PUTS`, else a get.
+    /// [`begin_registered`](Self::begin_registered) does all others.
     ///
     /// # Safety
-    /// As [`begin`](Self::begin).
+    /// 1., 2. As [`begin`](Self::begin).
     #[inline(always)] // little enough to keep what it needs in registers
-    pub(super) unsafe fn straight<const PUTS: bool>(&self, access: Access) -> Straight {
+    pub(super) unsafe fn post_fast<const PUTS: bool>(&self, access: Access) -> FastAttempt {
         let Some(registration) = &self.registration else {
-            return Straight::No;
+            return FastAttempt::NotTaken;
         };
         let Access { peer, len, .. } = access;
         if access.remote.key != Key::SEGMENT || len == 0 || peer == self.progress.rank {
-            return Straight::No;
+            return FastAttempt::NotTaken;
         }
         let Some(segment) = registration.segment(peer) else {
-            return Straight::No;
+            return FastAttempt::NotTaken;
         };
         let remote = segment + access.remote.offset;
         let at = access.local.addr;
         let (local, bytes) = (at.expose_provenance() as u64, len as u64);
-        let (stands, hit) = if PUTS && len <= registration.inline() {
+        let (memory, hit) = if PUTS && len <= registration.inline() {
             (
                 OwnMemory::Inline,
                 registration.hit_remote(peer, remote, bytes),
@@ -88,96 +89,98 @@ impl Transfer {
             let hit = registration.hit(peer, remote, local, bytes, direction);
             (OwnMemory::Persistent, hit)
         } else {
-            return Straight::No;
+            return FastAttempt::NotTaken;
         };
         let Some(hit) = hit else {
-            return Straight::No;
+            return FastAttempt::NotTaken;
         };
         let own = OwnSide {
-            stands,
+            memory,
             at,
             bounced: None,
         };
-        // SAFETY: the caller's promise.
-        match unsafe { self.hit(registration, &access, remote, &own, &hit, None) } {
-            Ok(Begun::Done) => Straight::Over,
-            Ok(Begun::Posted(ticket) | Begun::AtEngine(ticket)) => Straight::Posted(ticket),
-            Err(cause) => Straight::Failed(Box::new(cause.into())),
+        // SAFETY: 1., 2. The caller's conditions 1 and 2.
+        match unsafe { self.post_hit(registration, &access, remote, &own, &hit, None) } {
+            Ok(BeginOutcome::Done) => FastAttempt::Done,
+            Ok(BeginOutcome::Posted(ticket) | BeginOutcome::AtEngine(ticket)) => {
+                FastAttempt::Posted(ticket)
+            }
+            Err(cause) => FastAttempt::Failed(Box::new(cause.into())),
         }
     }
 
     /// Begins an access where the network needs registered memory.
     ///
     /// # Safety
-    /// As [`begin`](Self::begin).
-    pub(super) unsafe fn registered(
+    /// 1., 2. As [`begin`](Self::begin).
+    pub(super) unsafe fn begin_registered(
         &self,
         registration: &Registration,
         access: &Access,
-    ) -> Result<Begun> {
+    ) -> Result<BeginOutcome> {
         let progress = &*self.progress;
         let Access { peer, len, .. } = *access;
         let direction = direction(access);
         if len == 0 {
             progress.tally.one(Count::Indirect);
-            return Ok(Begun::Done);
+            return Ok(BeginOutcome::Done);
         }
-        // From here on a lease is held until the access is over: every way out gives it up, or
-        // hands it on.
+        // From here on a lease is held until the access is over: every path releases it or passes
+        // it on.
         let (remote, lease) = registration.address(peer, access.remote, len as u64)?;
         if peer == progress.rank {
             progress.poll_memory();
         }
         if peer == progress.rank
-            || (registration.strategy() == Strategy::Paging && self.moves(direction))
+            || (registration.strategy() == Strategy::Paging && self.nic_moves(direction))
         {
             progress.tally.one(Count::Indirect);
-            // SAFETY: the caller's promise.
-            let posted = unsafe { self.hand_over(access, remote, access.local.addr, ANYWHERE) };
+            // SAFETY: 1., 2. The caller's conditions 1 and 2.
+            let posted = unsafe { self.post(access, remote, access.local.addr, ANYWHERE) };
             if peer == progress.rank {
                 progress.conduit().copied(len);
             }
             return match posted {
                 Ok(Posted::Pending(ticket)) => {
                     let along = direction == Direction::Put && len <= registration.inline();
-                    self.posted(ticket, Held::new(None, None, lease), along);
-                    Ok(Begun::Posted(ticket))
+                    self.note_posted(ticket, OperationHolds::new(None, None, lease), along);
+                    Ok(BeginOutcome::Posted(ticket))
                 }
                 over => {
                     registration.let_go(lease);
-                    over.map(|_| Begun::Done).map_err(Error::from)
+                    over.map(|_| BeginOutcome::Done).map_err(Error::from)
                 }
             };
         }
-        // Of a bucket of several pages, some may be gone though others last.
+        // In a bucket of several pages, some pages may be unmapped while others last.
         let copied = (access.remote.key == Key::ANY) && registration.shares_buckets();
-        // SAFETY: the caller's promise, until what is held is given back.
+        // SAFETY: 1., 2. The caller's conditions 1 and 2, until the holds are given back.
         let own = unsafe { self.own_side(registration, access, copied) };
         let local = own.at.expose_provenance() as u64;
-        let hit = match own.stands {
-            _ if copied || !self.moves(direction) => None,
+        let hit = match own.memory {
+            _ if copied || !self.nic_moves(direction) => None,
             OwnMemory::Persistent => registration.hit(peer, remote, local, len as u64, direction),
             OwnMemory::Inline => registration.hit_remote(peer, remote, len as u64),
             OwnMemory::Transient => None,
         };
         if let Some(hit) = hit {
-            // SAFETY: the caller's promise; a slot is this operation's until what is held is given
-            // back.
-            let begun = unsafe { self.hit(registration, access, remote, &own, &hit, lease) };
+            // SAFETY: 1., 2. The caller's conditions 1 and 2. A slot belongs to this operation
+            // until its holds are given back.
+            let begun = unsafe { self.post_hit(registration, access, remote, &own, &hit, lease) };
             return begun.map_err(Error::from);
         }
-        let ask = match copied {
-            false if registration.strategy() == Strategy::Auto && self.moves(direction) => {
-                registration.ask(direction, len as u64)
-            }
-            _ => Advice::Engine,
+        let is_auto = registration.strategy() == Strategy::Auto;
+        let ask = if !copied && is_auto && self.nic_moves(direction) {
+            registration.ask(direction, len as u64)
+        } else {
+            Advice::Engine
         };
-        // Hits that nobody waits for are timed by the engine, which knows when they are over.
+        // The engine times hits without a waiter itself, because it knows when they are over.
         if (ask == Advice::Hit || ask == Advice::Time && access.waits)
             && let Some(hit) = registration.hit_unless_crowded(
                 peer,
                 remote,
-                (local, own.stands),
+                (local, own.memory),
                 len as u64,
                 direction,
             )
@@ -187,9 +190,10 @@ impl Transfer {
                 _ => None,
             };
             if ask == Advice::Hit || timed.is_some() {
-                // SAFETY: as above.
+                // SAFETY: 1., 2. The caller's conditions 1 and 2. A slot belongs to this operation,
+                // as above.
                 return unsafe {
-                    self.late_hit(registration, access, remote, &own, (&hit, timed), lease)
+                    self.post_advised_hit(registration, access, remote, &own, (&hit, timed), lease)
                 };
             }
             registration.release(&hit);
@@ -202,14 +206,14 @@ impl Transfer {
             region: Region(access.remote.key.0),
             remote,
             len: len as u64,
-            own: own.stands,
+            own: own.memory,
             copied: copied || ask == Advice::Copy,
         };
         match registration.uses().filter(|_| !are_untold()) {
             None => self.miss(registration, operation, own.bounced, lease),
             Some(uses) => {
-                let used = self.used(registration, access, &own);
-                let remote = uses.wants_reached() && self.moves(direction);
+                let used = self.own_use(registration, access, &own);
+                let remote = uses.wants_reached() && self.nic_moves(direction);
                 let remote = remote.then(|| self.remote_use(registration, &operation, access));
                 let begun = self.miss(registration, operation, own.bounced, lease);
                 uses.used(&used);
@@ -221,11 +225,11 @@ impl Transfer {
         }
     }
 
-    /// The use of own memory that an operation is.
+    /// Returns the use of own memory by an operation.
     #[cold]
-    fn used(&self, registration: &Registration, access: &Access, own: &OwnSide) -> Use {
+    fn own_use(&self, registration: &Registration, access: &Access, own: &OwnSide) -> Use {
         let (addr, len) = (access.local.addr.addr() as u64, access.len as u64);
-        let stays = own.stands == OwnMemory::Persistent && own.bounced.is_none();
+        let stays = own.memory == OwnMemory::Persistent && own.bounced.is_none();
         Use {
             kind: match direction(access) {
                 Direction::Put => UseKind::Put,
@@ -233,16 +237,18 @@ impl Transfer {
             },
             addr,
             len,
-            stood: match stays {
-                true => registration.stood(addr, len),
-                false => Stood::Elsewhere,
+            stood: if stays {
+                registration.stood(addr, len)
+            } else {
+                Stood::Elsewhere
             },
             begun: self.progress.conduit().now(),
             site: site_or(access.site),
         }
     }
 
-    /// The use of a peer's memory that an operation is; none of memory that may come and go.
+    /// Returns the use of a peer's memory by an operation, or `None` for memory that may come and
+    /// go.
     #[cold]
     fn remote_use(
         &self,
@@ -267,8 +273,8 @@ impl Transfer {
         })
     }
 
-    /// Whether all firehoses are there on some memory of a peer. What brings them may have come, and nobody have
-    /// looked.
+    /// Returns whether firehoses are attached to all of a peer's memory range. Polls once if the
+    /// grant may have arrived unnoticed.
     fn is_attached(&self, registration: &Registration, peer: Rank, place: (u64, u64)) -> bool {
         let attached = registration.attached(peer, place);
         if attached != Attached::Coming || may_wait("a look for firehoses").is_err() {
@@ -278,12 +284,12 @@ impl Transfer {
         registration.attached(peer, place) == Attached::All
     }
 
-    /// Posts an access whose both sides are there.
+    /// Posts an access with references to both sides.
     ///
     /// # Safety
-    /// As [`begin`](Self::begin), of the own side's memory.
-    #[inline(always)] // into the one function in which a hit goes straight through
-    unsafe fn hit(
+    /// 1., 2. As [`begin`](Self::begin), for the memory of the own side.
+    #[inline(always)] // into the fast path
+    unsafe fn post_hit(
         &self,
         registration: &Registration,
         access: &Access,
@@ -291,23 +297,23 @@ impl Transfer {
         own: &OwnSide,
         hit: &Hit<'_>,
         lease: Option<Lease>,
-    ) -> Result<Begun, hydrant_conduit::Error> {
+    ) -> Result<BeginOutcome, hydrant_conduit::Error> {
         let progress = &*self.progress;
         if progress.tally.hit() {
             registration.request_comparison();
         }
         let keys = (hit.remote_key, hit.local_key);
-        let taken = own.is_taken(access);
+        let taken = own.frees_source(access);
         let inside = progress.enter();
-        // SAFETY: the caller's promise.
-        let posted = unsafe { self.hand_over(access, remote, own.at, keys) };
+        // SAFETY: 1., 2. The caller's conditions 1 and 2.
+        let posted = unsafe { self.post(access, remote, own.at, keys) };
         let is_due =
             access.waits && matches!(posted, Ok(Posted::Done)) && inside.is_due(access.len);
         drop(inside);
         match posted {
             Ok(Posted::Pending(ticket)) => {
-                self.posted_hit(ticket, hit.keep(), own.bounced, lease, taken);
-                Ok(Begun::Posted(ticket))
+                self.keep_hit(ticket, hit.keep(), own.bounced, lease, taken);
+                Ok(BeginOutcome::Posted(ticket))
             }
             Ok(Posted::Done) => {
                 self.give_back_hit(registration, hit, own.bounced, true);
@@ -315,7 +321,7 @@ impl Transfer {
                 if is_due && !progress.virtual_time {
                     progress.look_round();
                 }
-                Ok(Begun::Done)
+                Ok(BeginOutcome::Done)
             }
             Err(cause) => {
                 self.give_back_hit(registration, hit, own.bounced, false);
@@ -325,26 +331,31 @@ impl Transfer {
         }
     }
 
-    /// What a hit holds is kept until its ticket ends. Apart from [`hit`](Self::hit), which most often knows of
-    /// the end at once.
+    /// Keeps the references of a posted hit until its ticket ends. Not inlined, because most hits
+    /// complete at once.
     #[inline(never)]
-    fn posted_hit(
+    fn keep_hit(
         &self,
         ticket: Ticket,
         hit: KeptHit,
-        bounced: Option<Bounced>,
+        bounced: Option<BounceSlot>,
         lease: Option<Lease>,
-        left: bool,
+        source_free: bool,
     ) {
-        self.posted(ticket, Held::new(Some(hit), bounced, lease), left);
+        self.note_posted(
+            ticket,
+            OperationHolds::new(Some(hit), bounced, lease),
+            source_free,
+        );
     }
 
-    /// As [`hit`](Self::hit), of an operation that had to ask first, and may be timed.
+    /// As [`post_hit`](Self::post_hit), for an operation that needed the engine's advice, and may
+    /// be timed.
     ///
     /// # Safety
-    /// As there.
+    /// 1., 2. As [`post_hit`](Self::post_hit).
     #[cold]
-    unsafe fn late_hit(
+    unsafe fn post_advised_hit(
         &self,
         registration: &Registration,
         access: &Access,
@@ -352,19 +363,19 @@ impl Transfer {
         own: &OwnSide,
         (hit, timed): (&Hit<'_>, Option<TimedHit>),
         lease: Option<Lease>,
-    ) -> Result<Begun> {
+    ) -> Result<BeginOutcome> {
         let now = || self.progress.conduit().now();
         let began = timed.map(|timed| (timed, now()));
-        // SAFETY: the caller's promise.
-        let begun = unsafe { self.hit(registration, access, remote, own, hit, lease)? };
+        // SAFETY: 1., 2. The caller's conditions 1 and 2.
+        let begun = unsafe { self.post_hit(registration, access, remote, own, hit, lease)? };
         let Some((timed, began)) = began else {
             return Ok(begun);
         };
         let begun = match begun {
-            // Whoever asked for it waits for it as well.
-            Begun::Posted(ticket) => {
+            // The caller of a timed operation waits for it in any case.
+            BeginOutcome::Posted(ticket) => {
                 self.finish(Posted::Pending(ticket))?;
-                Begun::Done
+                BeginOutcome::Done
             }
             begun => begun,
         };
@@ -372,33 +383,37 @@ impl Transfer {
         Ok(begun)
     }
 
-    /// Hands an operation to the engine. Its own memory bears it as that of
+    /// Hands an operation to the engine. The caller keeps its own memory as for
     /// [`begin`](Self::begin).
     #[cold]
     fn miss(
         &self,
         registration: &Registration,
         operation: EngineOperation,
-        bounced: Option<Bounced>,
+        bounced: Option<BounceSlot>,
         lease: Option<Lease>,
-    ) -> Result<Begun> {
+    ) -> Result<BeginOutcome> {
         (self.progress.tally).add_each([(Count::Indirect, 1), (Count::Misses, 1)]);
         let EngineOperation {
             peer, remote, len, ..
         } = operation;
         let ticket = Registration::ticket(operation.id);
-        let left = operation.direction == Direction::Put && bounced.is_some();
-        self.posted(ticket, Held::new(None, bounced, lease), left);
+        let source_free = operation.direction == Direction::Put && bounced.is_some();
+        self.note_posted(
+            ticket,
+            OperationHolds::new(None, bounced, lease),
+            source_free,
+        );
         let inside = self.progress.enter();
         let begun = registration.begin(operation);
         drop(inside);
-        self.take_answers(len as usize);
+        self.poll_for_answers(len as usize);
         if let Err(cause) = begun {
-            if let Some(held) = self.under_way.forget(ticket) {
+            if let Some(held) = self.in_flight.forget(ticket) {
                 self.give_back(held, false);
             }
             return Err(match cause {
-                // Beyond any address that memory has.
+                // The range exceeds the address space.
                 hydrant_pinning::Error::Overflow { addr, len } if addr == remote => {
                     Error::from(hydrant_conduit::Error::BadAddress {
                         peer: Rank(peer),
@@ -409,23 +424,23 @@ impl Transfer {
                 cause => cause.into(),
             });
         }
-        Ok(Begun::AtEngine(ticket))
+        Ok(BeginOutcome::AtEngine(ticket))
     }
 
-    /// Whoever begins one operation after the other takes the peers' answers meanwhile: they wait
-    /// for room there, and a peer that never takes any is put out of the job.
-    fn take_answers(&self, len: usize) {
+    /// Polls now and then for the peers' answers, on behalf of a caller that begins one operation
+    /// after the other. Answers wait for room here, and a rank that takes none is expelled.
+    fn poll_for_answers(&self, len: usize) {
         let takes = !self.progress.virtual_time && may_wait("taking answers").is_ok();
         if takes && self.progress.is_due(len) {
             self.progress.look_round();
         }
     }
 
-    /// How the own side of an operation stands, and where its data is: in a slot of the bounce
-    /// memory, if that costs less than registering the buffer for it.
+    /// Returns the own side of an operation. Its data goes through a bounce slot if that costs less
+    /// than registering the buffer.
     ///
     /// # Safety
-    /// As [`begin`](Self::begin), until the slot is given back.
+    /// 1., 2. As [`begin`](Self::begin), until the slot is given back.
     #[inline]
     unsafe fn own_side(
         &self,
@@ -433,8 +448,8 @@ impl Transfer {
         access: &Access,
         copied: bool,
     ) -> OwnSide {
-        let side = |stands, at, bounced| OwnSide {
-            stands,
+        let side = |memory, at, bounced| OwnSide {
+            memory,
             at,
             bounced,
         };
@@ -447,11 +462,11 @@ impl Transfer {
             return side(OwnMemory::Persistent, local, None);
         }
         if registration.strategy() == Strategy::Auto && registration.copies(direction, len as u64) {
-            // It is not to be copied twice.
+            // The data must not be copied twice.
             return side(OwnMemory::Transient, local, None);
         }
         let bounce = self.bounce.get();
-        // SAFETY: 1., 2. the caller's promise.
+        // SAFETY: 1., 2. The caller's condition 1, which holds until the slot is given back.
         match bounce.and_then(|bounce| unsafe { bounce.take(local, len, direction) }) {
             Some((slot, bounced)) => {
                 if direction == Direction::Put {
@@ -463,12 +478,12 @@ impl Transfer {
         }
     }
 
-    /// Hands an access to the conduit, of own memory at `local`, under the remote and the own key.
+    /// Posts an access to the conduit, with own memory at `addr`, under the remote and the own key.
     ///
     /// # Safety
-    /// As [`begin`](Self::begin).
+    /// 1., 2. As [`begin`](Self::begin).
     #[inline(always)]
-    unsafe fn hand_over(
+    unsafe fn post(
         &self,
         access: &Access,
         offset: u64,
@@ -486,12 +501,12 @@ impl Transfer {
             },
             ..*access
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: 1., 2. The caller's conditions 1 and 2.
         unsafe { self.progress.conduit().post(&access) }
     }
 
-    /// Whether the NIC moves data in that direction by itself.
-    fn moves(&self, direction: Direction) -> bool {
+    /// Returns whether the NIC moves data in this direction by itself.
+    fn nic_moves(&self, direction: Direction) -> bool {
         direction == Direction::Put || self.reads
     }
 }

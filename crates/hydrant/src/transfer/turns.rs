@@ -1,4 +1,4 @@
-//! Turns of tasks that would take from each other what each of them needs.
+//! Turns for tasks that would otherwise take from each other the memory that each needs.
 
 use std::{
     collections::BTreeMap,
@@ -8,29 +8,29 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// One task at a time has the turn; the others wait in the order in which they came.
+/// Grants a turn to one task at a time. Other tasks wait in the order of their arrival.
 #[derive(Default)]
-pub(super) struct Turns(Mutex<State>);
+pub(super) struct TaskTurns(Mutex<TurnState>);
 
 #[derive(Default)]
-struct State {
+struct TurnState {
     taken: bool,
     waiting: BTreeMap<u64, Waker>,
-    /// The number of the next that waits.
+    /// The number of the next waiter.
     next: u64,
 }
 
-/// The turn, until this is dropped.
-pub(super) struct Turn<'a>(&'a Turns);
+/// A turn, until this is dropped.
+pub(super) struct TaskTurn<'a>(&'a TaskTurns);
 
-/// A task that waits for the turn.
+/// A task that waits for its turn.
 pub(super) struct Take<'a> {
-    turns: &'a Turns,
-    /// Its number, once it has waited.
+    turns: &'a TaskTurns,
+    /// The number of the waiter, once the task has waited.
     number: Option<u64>,
 }
 
-impl Turns {
+impl TaskTurns {
     pub(super) fn take(&self) -> Take<'_> {
         Take {
             turns: self,
@@ -38,11 +38,12 @@ impl Turns {
         }
     }
 
-    /// Wakes who is next, if nobody has the turn.
-    fn pass(&self, mut state: parking_lot::MutexGuard<'_, State>) {
-        let next = match state.taken {
-            true => None,
-            false => state.waiting.pop_first(),
+    /// Wakes the next waiter, if no task has the turn.
+    fn pass(&self, mut state: parking_lot::MutexGuard<'_, TurnState>) {
+        let next = if state.taken {
+            None
+        } else {
+            state.waiting.pop_first()
         };
         drop(state);
         if let Some((_, waker)) = next {
@@ -52,9 +53,9 @@ impl Turns {
 }
 
 impl<'a> Future for Take<'a> {
-    type Output = Turn<'a>;
+    type Output = TaskTurn<'a>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Turn<'a>> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<TaskTurn<'a>> {
         let waker = context.waker().clone();
         let mut state = self.turns.0.lock();
         if !state.taken {
@@ -64,7 +65,7 @@ impl<'a> Future for Take<'a> {
             }
             drop(state);
             self.number = None;
-            return Poll::Ready(Turn(self.turns));
+            return Poll::Ready(TaskTurn(self.turns));
         }
         let number = self.number.unwrap_or(state.next);
         state.next = state.next.max(number + 1);
@@ -78,7 +79,7 @@ impl<'a> Future for Take<'a> {
 impl Drop for Take<'_> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            // It may have been woken for the turn.
+            // The task may have been woken for the turn.
             let mut state = self.turns.0.lock();
             state.waiting.remove(&number);
             self.turns.pass(state);
@@ -86,7 +87,7 @@ impl Drop for Take<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for TaskTurn<'_> {
     fn drop(&mut self) {
         let mut state = self.0.0.lock();
         state.taken = false;
@@ -108,18 +109,18 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Counts(AtomicUsize);
+    struct WakeCount(AtomicUsize);
 
-    impl Wake for Counts {
+    impl Wake for WakeCount {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, SeqCst);
         }
     }
 
     #[test]
-    fn one_after_the_other_in_order() {
-        let turns = Turns::default();
-        let counts = [(); 3].map(|()| Arc::new(Counts::default()));
+    fn tasks_take_turns_in_the_order_of_their_arrival() {
+        let turns = TaskTurns::default();
+        let counts = [(); 3].map(|()| Arc::new(WakeCount::default()));
         let wakers = counts
             .each_ref()
             .map(|count| Waker::from(Arc::clone(count)));
@@ -131,16 +132,16 @@ mod tests {
         };
         let held = match first.as_mut().poll(&mut Context::from_waker(&wakers[0])) {
             Poll::Ready(turn) => turn,
-            Poll::Pending => panic!("nobody has it"),
+            Poll::Pending => panic!("the turn is free"),
         };
-        // A task that is polled again waits no less long, and once.
+        // A second poll neither changes a waiter's place nor adds one.
         for _ in 0..2 {
             assert_eq!(poll(&mut second, 1), None);
             assert_eq!(poll(&mut third, 2), None);
         }
         drop(held);
         assert_eq!(woken(), [0, 1, 0]);
-        // Who was woken for it and is gone hands it on.
+        // A woken waiter that is dropped passes the turn on.
         drop(second);
         assert_eq!(woken(), [0, 1, 1]);
         assert_eq!(poll(&mut third, 2), Some(()));

@@ -1,18 +1,18 @@
-//! Words of symmetric memory that NICs change: the owner's alone, which wants them registered.
+//! Atomic operations of NICs on words of symmetric memory. Only the owner's NIC changes such a
+//! word, which must be registered.
 //!
-//! A word that cannot be registered is not changed by anybody else instead. A hit goes to the
-//! conduit at once. On a miss of a peer's word the eight bytes are read, which attaches a firehose
-//! to their bucket; if they came without one, because the peer was short of room or is still in
-//! the allocation, that is tried again. The own word is held by the engine as a part of what may
-//! be registered beside M.
+//! No other route changes a word that cannot be registered. A hit is posted to the conduit at once.
+//! On a miss, a read of the eight bytes attaches a firehose to their bucket. If the peer was short
+//! of room, or has not finished the allocation, the data comes without a firehose, and the read is
+//! repeated. The engine holds an own word as a part of the memory beside M.
 
-#![allow(unsafe_code)] // hands borrowed memory to the conduit and keeps it until that is done
+#![allow(unsafe_code)] // lends memory for the results to the conduit until the operations are complete
 
 use std::{future::poll_fn, sync::Arc, time::Instant};
 
 use hydrant_conduit::{Access, Atomic, Key, Posted, Remote, Ticket};
 
-use super::{Held, Transfer, begin, turns::Turns};
+use super::{OperationHolds, Transfer, begin, turns::TaskTurns};
 use crate::{
     Rank, Result,
     counters::Count,
@@ -23,11 +23,12 @@ use crate::{
 const WORD: u64 = size_of::<u64>() as u64;
 
 impl Transfer {
-    /// Has the NIC of `rank` change the word at `offset` of its segment: what it was. The own
-    /// word needs no peer, so handlers may change it.
+    /// Has the NIC of `rank` change the word at `offset` of its segment. Returns the old value. The
+    /// own word needs no peer, so handlers may change it.
     ///
     /// # Errors
-    /// [`Error::PeerLost`](crate::Error::PeerLost), [`Error::ResultLost`](crate::Error::ResultLost),
+    /// [`Error::PeerLost`](crate::Error::PeerLost),
+    /// [`Error::ResultLost`](crate::Error::ResultLost),
     /// [`Error::WordNotRegistered`](crate::Error::WordNotRegistered),
     /// [`Error::InHandler`](crate::Error::InHandler).
     pub(crate) fn atomic(&self, rank: Rank, offset: u64, operation: Atomic) -> Result<u64> {
@@ -40,7 +41,7 @@ impl Transfer {
             offset,
         };
         let Some(registration) = &self.registration else {
-            return self.change(rank, place, operation, Held::nothing());
+            return self.change(rank, place, operation, OperationHolds::nothing());
         };
         let (addr, _) = registration.address(rank, place, WORD)?;
         if rank == self.progress.rank {
@@ -55,11 +56,11 @@ impl Transfer {
                     rank,
                     place,
                     operation,
-                    Held::new(Some(hit.keep()), None, None),
+                    OperationHolds::new(Some(hit.keep()), None, None),
                 );
             }
-            let begun = since.get_or_insert_with(Instant::now);
-            if begun.elapsed() > PATIENCE {
+            let started = since.get_or_insert_with(Instant::now);
+            if started.elapsed() > PATIENCE {
                 return Err(not_registered(rank));
             }
             registration.want(rank, addr);
@@ -81,10 +82,10 @@ impl Transfer {
         Ok(u64::from_ne_bytes(word))
     }
 
-    /// As [`atomic`](Self::atomic), while the caller does something else.
+    /// As [`atomic`](Self::atomic), for tasks.
     ///
     /// # Errors
-    /// As there, but for handlers.
+    /// As [`atomic`](Self::atomic), except [`Error::InHandler`](crate::Error::InHandler).
     pub(crate) async fn atomic_later(
         self: &Arc<Self>,
         rank: Rank,
@@ -98,12 +99,12 @@ impl Transfer {
         };
         let Some(registration) = &self.registration else {
             return self
-                .change_later(rank, place, operation, Held::nothing())
+                .change_later(rank, place, operation, OperationHolds::nothing())
                 .await;
         };
         let (addr, _) = registration.address(rank, place, WORD)?;
         if rank == self.progress.rank {
-            // It is held no longer than the NIC of this rank takes.
+            // The wait is short: only this rank's NIC is involved.
             return self.change_own(registration, addr, operation);
         }
         let (mut turn, mut since) = (None, None);
@@ -111,15 +112,15 @@ impl Transfer {
             if let Some(hit) = registration.hit_remote_unless_crowded(rank, addr, WORD) {
                 let key = Key(hit.remote_key);
                 let place = Remote { key, offset: addr };
-                let held = Held::new(Some(hit.keep()), None, None);
+                let held = OperationHolds::new(Some(hit.keep()), None, None);
                 drop(turn);
                 return self.change_later(rank, place, operation, held).await;
             }
-            let begun = *since.get_or_insert_with(Instant::now);
-            // Of more tasks at once than there are firehoses none would find its own still there.
+            let started = *since.get_or_insert_with(Instant::now);
+            // With more tasks than firehoses, no task would still find its own firehose.
             if turn.is_none() {
                 turn = Some(self.turns_of(rank).take().await);
-            } else if begun.elapsed() > PATIENCE {
+            } else if started.elapsed() > PATIENCE {
                 return Err(not_registered(rank));
             }
             registration.want(rank, addr);
@@ -127,21 +128,21 @@ impl Transfer {
         }
     }
 
-    fn turns_of(&self, rank: Rank) -> &Turns {
+    fn turns_of(&self, rank: Rank) -> &TaskTurns {
         let ranks = 0..self.progress.size;
-        &(self.words).get_or_init(|| ranks.map(|_| Turns::default()).collect())[rank.index()]
+        &(self.words).get_or_init(|| ranks.map(|_| TaskTurns::default()).collect())[rank.index()]
     }
 
-    /// As [`word`](Self::word), while the caller does something else.
+    /// As [`word`](Self::word), for tasks.
     ///
     /// # Errors
-    /// As there.
+    /// As [`word`](Self::word).
     pub(crate) async fn word_later(self: &Arc<Self>, rank: Rank, offset: u64) -> Result<u64> {
         let place = Remote {
             key: Key::SEGMENT,
             offset,
         };
-        let mut word = Word::new(self);
+        let mut word = WordOperation::new(self);
         word.begin_to_read(rank, place)?;
         word.end().await
     }
@@ -151,24 +152,30 @@ impl Transfer {
         rank: Rank,
         place: Remote,
         operation: Atomic,
-        held: Held,
+        held: OperationHolds,
     ) -> Result<u64> {
-        let mut word = Word::new(self);
+        let mut word = WordOperation::new(self);
         word.begin_to_change(rank, place, operation, held)?;
         word.end().await
     }
 
-    fn change(&self, rank: Rank, place: Remote, operation: Atomic, held: Held) -> Result<u64> {
+    fn change(
+        &self,
+        rank: Rank,
+        place: Remote,
+        operation: Atomic,
+        held: OperationHolds,
+    ) -> Result<u64> {
         let conduit = self.progress.conduit();
         let mut was = 0;
         self.progress.to_the_end(|| {
             let access = Access::atomic(rank, place, operation, &raw mut was);
-            // SAFETY: `was` stays until `finish` returns, which it does only when the operation is
-            // complete.
+            // SAFETY: `was` stays until `finish` returns, and `finish` returns only when the
+            // operation is complete.
             let posted = unsafe { conduit.post(&access) };
             match posted {
                 Ok(Posted::Pending(ticket)) => {
-                    self.posted(ticket, held, false);
+                    self.note_posted(ticket, held, false);
                     self.finish(Posted::Pending(ticket))
                 }
                 done => {
@@ -186,22 +193,27 @@ impl Transfer {
             key: word.key(),
             offset: addr,
         };
-        let outcome = self.change(self.progress.rank, place, operation, Held::nothing());
+        let outcome = self.change(
+            self.progress.rank,
+            place,
+            operation,
+            OperationHolds::nothing(),
+        );
         registration.give_up_own(word);
         outcome
     }
 }
 
-/// A word that the network writes, and the operation that does.
-struct Word {
+/// A word that the network writes, and the operation that writes it.
+struct WordOperation {
     transfer: Arc<Transfer>,
-    /// Not known to be complete.
+    /// The ticket, until the operation is known to be complete.
     open: Option<Ticket>,
-    /// One word; left alone while the operation is open.
+    /// One word, untouched while the operation is open.
     value: Vec<u64>,
 }
 
-impl Word {
+impl WordOperation {
     fn new(transfer: &Arc<Transfer>) -> Self {
         Self {
             transfer: Arc::clone(transfer),
@@ -212,7 +224,8 @@ impl Word {
 
     fn begin_to_read(&mut self, rank: Rank, place: Remote) -> Result<()> {
         let access = begin::get(rank, place, bytemuck::cast_slice_mut(&mut self.value));
-        // SAFETY: the word goes to whoever completes the operation, if it is dropped before.
+        // SAFETY: 1. The drop abandons the operation together with the word, which stays until its
+        // end. 2. The key is that of the segment.
         self.open = match unsafe { self.transfer.begin(&access)? } {
             Posted::Pending(ticket) => Some(ticket),
             Posted::Done => None,
@@ -220,22 +233,23 @@ impl Word {
         Ok(())
     }
 
-    /// Has the NIC of `rank` change the word there.
+    /// Has the NIC of `rank` change the word at `place`.
     fn begin_to_change(
         &mut self,
         rank: Rank,
         place: Remote,
         operation: Atomic,
-        held: Held,
+        held: OperationHolds,
     ) -> Result<()> {
         let transfer = &self.transfer;
         transfer.progress.to_the_end(|| {
             let access = Access::atomic(rank, place, operation, self.value.as_mut_ptr());
-            // SAFETY: as in `begin_to_read`.
+            // SAFETY: The drop abandons the operation together with the word, which stays until its
+            // end.
             let posted = unsafe { transfer.progress.conduit().post(&access) };
             match posted {
                 Ok(Posted::Pending(ticket)) => {
-                    transfer.posted(ticket, held, false);
+                    transfer.note_posted(ticket, held, false);
                     self.open = Some(ticket);
                     Ok(())
                 }
@@ -247,7 +261,7 @@ impl Word {
         })
     }
 
-    /// What is there when the operation is complete.
+    /// Returns the value of the word when the operation is complete.
     async fn end(mut self) -> Result<u64> {
         if let Some(ticket) = self.open {
             let outcome = poll_fn(|context| self.transfer.poll_outcome(ticket, context)).await;
@@ -258,7 +272,7 @@ impl Word {
     }
 }
 
-impl Drop for Word {
+impl Drop for WordOperation {
     fn drop(&mut self) {
         if let Some(ticket) = self.open.take() {
             self.transfer

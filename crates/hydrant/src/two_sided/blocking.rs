@@ -1,6 +1,6 @@
-//! Sends and receives that are over when the call returns.
+//! Sends and receives that are complete when the call returns.
 
-#![allow(unsafe_code)] // lends buffers to requests, which are over before these calls return
+#![allow(unsafe_code)] // lends buffers to requests that end before the call returns
 
 use std::panic::Location;
 
@@ -8,14 +8,14 @@ use hydrant_conduit::Standing;
 
 use super::{
     Source, Status, Tag, TwoSided,
-    direct::Patience,
+    direct::PollCount,
     handles::{destination, source},
     pattern::Pattern,
 };
 use crate::{Error, Rank, Result, progress};
 
 impl TwoSided {
-    /// Sends a message; its source may be used again on return.
+    /// Sends a message. Its source is free on return.
     ///
     /// # Errors
     /// As [`Job::send`](crate::Job::send).
@@ -26,14 +26,14 @@ impl TwoSided {
         data: &[u8],
         site: &'static Location<'static>,
     ) -> Result<()> {
-        match self.send_at_once(to, tag, data)? {
-            true => Ok(()),
-            false => self.send_patiently(to, tag, data, site),
+        if self.send_at_once(to, tag, data)? {
+            return Ok(());
         }
+        self.send_with_request(to, tag, data, site)
     }
 
-    /// Sends a message that has a request.
-    fn send_patiently(
+    /// Sends a message that needs a request.
+    fn send_with_request(
         &self,
         to: Rank,
         tag: u64,
@@ -41,7 +41,7 @@ impl TwoSided {
         site: &'static Location<'static>,
     ) -> Result<()> {
         self.progress.to_the_end(|| {
-            // SAFETY: `data` is borrowed until the request is over.
+            // SAFETY: 1., 2. `data` is borrowed until `finish` has returned.
             let request = unsafe { self.begin_send(to, tag, source(data), false, site)? };
             self.finish(&request).map(drop)
         })
@@ -58,27 +58,27 @@ impl TwoSided {
         site: &'static Location<'static>,
     ) -> Result<Status> {
         let pattern = Pattern::new(from, tag);
-        match self.receive_at_once(pattern, data, Patience::Wait)? {
+        match self.receive_at_once(pattern, data, PollCount::Repeated)? {
             Some(status) => Ok(status),
-            None => self.receive_patiently(pattern, data, site),
+            None => self.receive_with_request(pattern, data, site),
         }
     }
 
-    /// Receives a message by a receive that is posted.
-    fn receive_patiently(
+    /// Receives a message by a posted receive.
+    fn receive_with_request(
         &self,
         pattern: Pattern,
         data: &mut [u8],
         site: &'static Location<'static>,
     ) -> Result<Status> {
         self.progress.to_the_end(|| {
-            // SAFETY: `data` is borrowed mutably until the request is over.
+            // SAFETY: 1., 2. `data` is borrowed mutably until `finish` has returned.
             let (request, _) = unsafe { self.begin_receive(pattern, destination(data), site)? };
             self.finish(&request)
         })
     }
 
-    /// Sends one message and receives another, both at once.
+    /// Sends one message and receives another at the same time.
     ///
     /// # Errors
     /// As [`Job::send_receive`](crate::Job::send_receive).
@@ -92,24 +92,24 @@ impl TwoSided {
         progress::may_wait("a send")?;
         self.check(Some(to.0), Some(tag))?;
         self.check(pattern.source, pattern.tag)?;
-        // In a look the end of a peer is noticed.
-        self.found_one(pattern);
-        // Before the receive takes a message.
+        // A poll notices the end of a peer.
+        self.note_found(pattern);
+        // This check comes before the receive takes a message.
         let standing = self.progress.conduit().standing(to);
         if to != self.progress.rank && standing != Standing::Present {
             return Err(self.progress.gone(to));
         }
         self.progress.to_the_end(|| {
             let send = || {
-                // SAFETY: `data` is borrowed until the request is over.
+                // SAFETY: 1., 2. `data` is borrowed until `finish` has returned.
                 let sent = unsafe { self.begin_send(to, tag, source(data), false, site)? };
                 self.finish(&sent).map(drop)
             };
-            // SAFETY: `room` is borrowed mutably until the request is over.
+            // SAFETY: 1., 2. `room` is borrowed mutably until `finish` has returned.
             let received = unsafe { self.take_or_post(pattern, destination(room), site) };
             let (received, at) = match received {
                 Ok(begun) => begun,
-                // The peer gets its message, as it would if the one that is too long came later.
+                // The peer gets its message, as it would if the too long message came later.
                 Err(cause @ Error::ReceiveTooShort { .. }) => return send().and(Err(cause)),
                 Err(cause) => return Err(cause),
             };
@@ -117,7 +117,7 @@ impl TwoSided {
             if sent.is_err()
                 && let Some(at) = at
             {
-                // Nobody may answer what was not sent.
+                // The peer may never answer a message that was not sent.
                 self.withdraw(at);
             }
             let received = self.finish(&received);

@@ -1,15 +1,18 @@
-//! The end of a rank's program: the program sends and receives no further message, and messages in flight are
-//! completed.
+//! The end of a rank's program: the program sends and receives no further message, and messages in
+//! flight are completed.
 //!
-//! From then on a rank keeps no message without a posted receive. It refuses messages whose senders wait for a
-//! receive, and drops the others. It tells each peer how many of its own messages wait for credit. The peer lends
-//! that credit, so that these messages arrive, or are announced, even if it receives nothing. Once all that the rank
-//! has sent was handled, it tells its peers of its [end](crate::progress::Progress). A receive from it fails once it
-//! owes no message. So the news overtakes no message.
+//! From then on a rank keeps no message without a posted receive. It refuses messages whose senders
+//! wait for a receive, and drops the others. It tells each peer how many of its own messages wait
+//! for credit. The peer lends that credit, so that these messages arrive, or are announced, even if
+//! it receives nothing. Once its peers have handled all that it sent, a rank tells them of its
+//! [end](crate::progress::Progress). A receive from it fails once it owes no message, so the news
+//! overtakes no message.
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Peer, Request, Said, Sending, TwoSided, Unexpected, pattern::Envelope};
+use super::{
+    MessageRequest, PeerTraffic, PendingSend, TwoSided, Unexpected, WireMessage, pattern::Envelope,
+};
 use crate::{
     Error, Rank, Result,
     progress::{For, On},
@@ -22,10 +25,10 @@ impl TwoSided {
     /// Ends sending and receiving by the program.
     ///
     /// # Errors
-    /// Only those of a wait.
+    /// The errors of a wait.
     pub(crate) fn come_to_end(&self) -> Result<()> {
         let mut gone = None;
-        // A thread that sends messages which waited for credit holds one of them for a moment.
+        // A thread that sends waiting messages holds one of them for a moment.
         (self.progress).wait(On::Nobody, For::Message, || {
             gone = self.refuse_from_now_on();
             gone.is_some()
@@ -34,13 +37,14 @@ impl TwoSided {
             return Ok(());
         };
         for (rank, messages) in owed {
-            self.say(rank, Said::Owed { messages }, &[]);
+            self.tell(rank, WireMessage::Owed { messages }, &[]);
             self.state.lock().peer(rank).tells_owed = true;
-            // From here on the sender of such a message announces how many are left. The list may be empty by now.
-            self.drain(rank);
+            // From here on the sender of a waiting message announces how many are left. The list
+            // may be empty by now.
+            self.send_waiting(rank);
         }
         for (rank, send) in held {
-            self.say(Rank(rank), Said::Refused { send }, &[]);
+            self.tell(Rank(rank), WireMessage::Refused { send }, &[]);
         }
         for (envelope, message) in unexpected {
             self.turn_away(envelope, message);
@@ -49,7 +53,8 @@ impl TwoSided {
         Ok(())
     }
 
-    /// Returns the kept messages, those taken out and not received, and the number still to be sent to each peer.
+    /// Refuses messages from now on. Returns the kept messages, those of matched probes, and the
+    /// number still to be sent to each peer. Returns `None` while a thread sends waiting messages.
     #[expect(clippy::type_complexity, reason = "three lists, for the one caller")]
     fn refuse_from_now_on(
         &self,
@@ -63,7 +68,7 @@ impl TwoSided {
             return None;
         }
         state.refuses = true;
-        // Receives look at the kept messages first, and so learn of the end.
+        // Receives look at the kept messages first, and so notice the end.
         self.keeps.store(true, Relaxed);
         let unexpected = state.matching.take_all_kept();
         let held = state.held.drain().collect();
@@ -78,60 +83,60 @@ impl TwoSided {
         Some((unexpected, held, owed))
     }
 
-    /// Ends the receives whose messages no rank sent, now that all programs have come to their ends. Functions of this
-    /// rank may wait for these.
-    pub(crate) fn all_have_come(&self) {
+    /// Ends the receives without a message, now that all programs have come to their ends.
+    /// Functions of this rank may still wait in such receives.
+    pub(crate) fn note_all_ended(&self) {
         self.all_refuse.store(true, Relaxed);
-        self.look_for_ends();
+        self.fail_vain_receives();
     }
 
-    /// Lets the program go on, where the end of the job failed.
+    /// Lets the program send and receive again, because the end of the job failed.
     pub(crate) fn go_on(&self) {
         self.all_refuse.store(false, Relaxed);
         let mut state = self.state.lock();
         state.refuses = state.closed;
     }
 
-    /// Waits until this rank's sends are complete, and its receives whose messages were sent.
+    /// Waits until this rank's sends are complete, and its receives whose messages have arrived.
     ///
     /// # Errors
     /// [`Error::PeerLost`].
     pub(crate) fn finish_all(&self) -> Result<()> {
-        (self.progress).wait(On::Anyone, For::Message, || self.under_way.are_none())
+        (self.progress).wait(On::Anyone, For::Message, || self.in_flight.are_none())
     }
 
-    /// Returns whether no send is in flight, and no receive whose message was sent.
+    /// Returns whether no send is in flight, and no receive whose message has arrived.
     pub(crate) fn is_idle(&self) -> bool {
-        self.under_way.are_none()
+        self.in_flight.are_none()
     }
 
-    /// As [`finish_all`](Self::finish_all), once all peers have done that. Some may have left since.
+    /// As [`finish_all`](Self::finish_all), after all peers have done so. Some may have left since.
     ///
     /// # Errors
-    /// Only those of a wait.
+    /// The errors of a wait.
     pub(crate) fn finish_received(&self) -> Result<()> {
-        (self.progress).wait(On::Nobody, For::Message, || self.under_way.are_none())
+        (self.progress).wait(On::Nobody, For::Message, || self.in_flight.are_none())
     }
 
-    /// Refuses or drops a message that arrived, or was kept, and that this rank does not receive any more.
+    /// Refuses or drops a message that arrived, or was kept, and will not be received.
     pub(super) fn turn_away(&self, envelope: Envelope, message: Unexpected) {
         let from = Rank(envelope.source);
         let (awaited, bytes) = (message.awaited(), message.held_bytes());
         if let Unexpected::Own { request, .. } = message {
             return request.end(&self.progress, Err(Error::JobOver));
         }
-        self.took_out(from, bytes, 0);
+        self.release_credit(from, bytes, 0);
         if let Some(send) = awaited {
-            self.say(from, Said::Refused { send }, &[]);
+            self.tell(from, WireMessage::Refused { send }, &[]);
         }
     }
 
-    /// Handles a peer's word that it will not receive a message.
-    pub(super) fn refused(&self, from: Rank, send: u64) -> Result<(), &'static str> {
+    /// Handles a peer's refusal of a message.
+    pub(super) fn handle_refused(&self, from: Rank, send: u64) -> Result<(), &'static str> {
         let mut state = self.state.lock();
-        let request: std::sync::Arc<Request> = match state.sends.remove(&send) {
-            Some(Sending::Sent(to, .., request)) if to == from => request,
-            Some(Sending::Announced(to, outgoing)) if to == from => outgoing.request,
+        let request: std::sync::Arc<MessageRequest> = match state.sends.remove(&send) {
+            Some(PendingSend::Sent(to, .., request)) if to == from => request,
+            Some(PendingSend::Announced(to, outgoing)) if to == from => outgoing.request,
             other => {
                 if let Some(other) = other {
                     state.sends.insert(send, other);
@@ -159,19 +164,20 @@ impl TwoSided {
             (std::mem::take(&mut state.refused), state.refuses)
         };
         for (request, rank) in refused {
-            let cause = match refuses {
-                true => Error::JobOver,
-                false => Error::PeerEnded {
+            let cause = if refuses {
+                Error::JobOver
+            } else {
+                Error::PeerEnded {
                     rank,
                     why: NONE_RECEIVED,
-                },
+                }
             };
             request.end(&self.progress, Err(cause));
         }
     }
 
-    /// Handles a peer's word that its program has come to its end, with `messages` still to send.
-    pub(super) fn owes(&self, from: Rank, messages: u64) {
+    /// Handles the news that a peer's program has come to its end, with `messages` still to send.
+    pub(super) fn note_owed(&self, from: Rank, messages: u64) {
         let lent = {
             let mut state = self.state.lock();
             let peer = state.peer(from);
@@ -179,23 +185,25 @@ impl TwoSided {
             peer.account.lend(messages)
         };
         if let Some(messages) = lent {
-            self.say(from, Said::Credit { messages, bytes: 0 }, &[]);
+            self.tell(from, WireMessage::Credit { messages, bytes: 0 }, &[]);
         }
         if messages == 0 {
-            self.look_for_ends();
-            self.tell_probing();
+            self.fail_vain_receives();
+            self.wake_probes();
         }
     }
 
-    /// The number of messages that this rank still has to send to a peer, if it announces that after its own end.
-    pub(super) fn still_owes(&self, peer: &mut Peer) -> Option<u64> {
+    /// Returns the number of messages that this rank still has to send to a peer, if it is due to
+    /// be announced.
+    pub(super) fn take_owed_update(&self, peer: &mut PeerTraffic) -> Option<u64> {
         let left = peer.waiting.len() as u64;
         let tells = peer.tells_owed;
         peer.tells_owed = tells && left != 0;
         tells.then_some(left)
     }
 
-    /// The reason why no message of that source, or of any source, can come any more; none if one may.
+    /// Returns the reason why no message of that source, or of any source, can come any more.
+    /// Returns `None` if one may come.
     pub(super) fn why_none_comes(&self, source: Option<u32>) -> Option<Error> {
         let all_refuse = self.all_refuse.load(Relaxed);
         if !all_refuse && !self.progress.any_has_come_to_end() {
@@ -213,7 +221,7 @@ impl TwoSided {
             };
             return (!any_owes).then_some(Error::JobOver);
         }
-        // This rank's own end ends the receive once all have come, with a better reason.
+        // Once all programs have ended, this rank's own end is the better reason.
         if state.refuses {
             return None;
         }
@@ -232,7 +240,7 @@ impl TwoSided {
     }
 
     /// Fails the receives that wait in vain for programs that have come to their ends.
-    pub(super) fn look_for_ends(&self) {
+    pub(super) fn fail_vain_receives(&self) {
         self.end_refused();
         let mut sources: Vec<Option<u32>> = (0..self.progress.size).map(Some).collect();
         sources.push(None);

@@ -1,12 +1,12 @@
-//! Receives that are not posted: one that finds its message kept, and one that takes it where it arrives, past
-//! the memory for unexpected ones. Neither needs a request, for its end is known when the call returns.
+//! Receives without a request: the receive finds its message kept, or takes it on arrival, past the
+//! memory for unexpected messages. Their end is known when the call returns.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use hydrant_conduit::Delivery;
 
 use super::{
-    Envelope, TwoSided, Unexpected, matching::Taken, pattern::Pattern, receive::status,
+    Envelope, TwoSided, Unexpected, matching::TakenMessage, pattern::Pattern, receive::status,
     request::Status,
 };
 use crate::{
@@ -14,141 +14,146 @@ use crate::{
     progress::{self, kind},
 };
 
-/// A receive that looks at what arrives.
+/// A receive that takes its message on arrival.
 pub(super) struct Direct<'a> {
     pub(super) pattern: Pattern,
     buffer: &'a mut [u8],
-    /// It is over, or another message is before what arrives.
-    stage: Stage,
+    /// The receive has ended, or another message comes before those that arrive.
+    stage: DirectStage,
 }
 
-/// How far a receive is that looks at what arrives.
+/// The stage of a direct receive.
 #[derive(Clone, Copy)]
-enum Stage {
+enum DirectStage {
     Open,
-    /// A message that fits was kept: the receive takes the first of those.
+    /// A message that fits is kept. The receive takes the first of those.
     Kept,
     Over(Status),
 }
 
-/// What a receive does for its message.
+/// The number of polls of a direct receive.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Patience {
-    /// It looks once at what has arrived.
-    Look,
-    /// It looks again for a moment, for it is to wait in any case.
-    Wait,
+pub(super) enum PollCount {
+    /// One poll.
+    Once,
+    /// Several polls, because the receive is to wait in any case.
+    Repeated,
 }
 
-/// Whether a message that fits is kept.
-enum Kept {
+/// The kept message for a receive.
+enum KeptMatch {
     None,
-    /// It is whole, and was received.
+    /// The message was whole, and was received.
     Received(Status),
-    /// It is at its sender, or longer than the buffer.
+    /// The message is still at its sender, or longer than the buffer.
     Other,
 }
 
 impl Direct<'_> {
-    /// Whether it would take a message, if that is the first that fits.
+    /// Returns whether the receive takes a message, if no message before it fits.
     #[inline]
     pub(super) fn fits(&self, envelope: Envelope, len: usize) -> bool {
-        matches!(self.stage, Stage::Open) && self.pattern.fits(envelope) && len <= self.buffer.len()
+        matches!(self.stage, DirectStage::Open)
+            && self.pattern.fits(envelope)
+            && len <= self.buffer.len()
     }
 
-    /// It gets a message that it fits.
+    /// Copies a message that fits into the buffer.
     #[inline]
     pub(super) fn land(&mut self, envelope: Envelope, data: &[u8]) {
         self.buffer[..data.len()].copy_from_slice(data);
-        self.stage = Stage::Over(status(envelope, data.len()));
+        self.stage = DirectStage::Over(status(envelope, data.len()));
     }
 
-    /// A message is kept, or goes to a receive before. If it fits, what comes later is not for this one.
+    /// Notes that a message is kept, or goes to an earlier receive. If it fits, later messages are
+    /// not for this receive.
     #[inline]
-    pub(super) fn is_kept(&mut self, envelope: Envelope) {
-        if matches!(self.stage, Stage::Open) && self.pattern.fits(envelope) {
-            self.stage = Stage::Kept;
+    pub(super) fn note_kept(&mut self, envelope: Envelope) {
+        if matches!(self.stage, DirectStage::Open) && self.pattern.fits(envelope) {
+            self.stage = DirectStage::Kept;
         }
     }
 }
 
 impl TwoSided {
-    /// Receives the first message that fits if all of it is here: what is known of it. Else the receive is to
-    /// [begin](Self::begin_receive).
+    /// Receives the first message that fits if all of it is here. Otherwise returns `None`, and the
+    /// caller [begins](Self::begin_receive) a receive.
     ///
     /// # Errors
-    /// As there.
+    /// As [`begin_receive`](Self::begin_receive).
     pub(super) fn receive_at_once(
         &self,
         pattern: Pattern,
         buffer: &mut [u8],
-        patience: Patience,
+        polls: PollCount,
     ) -> Result<Option<Status>> {
         progress::may_wait("a receive")?;
         self.check(pattern.source, pattern.tag)?;
-        if self.are_told() {
+        if self.records_uses() {
             return Ok(None);
         }
-        // Where none seems to be kept the ring is looked at first, and this once more with the message.
+        // If no message seems to be kept, the ring comes first. Its message is checked against the
+        // kept ones again.
         if self.keeps.load(Relaxed) {
             match self.receive_kept(pattern, buffer)? {
-                Kept::Received(status) => {
-                    self.found_one(pattern);
+                KeptMatch::Received(status) => {
+                    self.note_found(pattern);
                     return Ok(Some(status));
                 }
-                Kept::Other => return Ok(None),
-                Kept::None => {}
+                KeptMatch::Other => return Ok(None),
+                KeptMatch::None => {}
             }
         }
         if !self.progress.may_take() {
             return Ok(None);
         }
-        let looks = match patience {
-            Patience::Look => 1,
-            Patience::Wait => self.progress.looks(),
+        let looks = match polls {
+            PollCount::Once => 1,
+            PollCount::Repeated => self.progress.looks(),
         };
         let mut direct = Direct {
             pattern,
             buffer,
-            stage: Stage::Open,
+            stage: DirectStage::Open,
         };
         for _ in 0..looks {
-            let others = (self.progress).take(kind::TWO_SIDED, |it| self.shown(it, &mut direct));
+            let others = (self.progress).take(kind::TWO_SIDED, |it| self.offer(it, &mut direct));
             match direct.stage {
-                Stage::Over(status) => {
+                DirectStage::Over(status) => {
                     let is_due = others || self.progress.has_backlog();
-                    match is_due {
-                        true => _ = self.progress.look_round(),
-                        false => self.found_one(direct.pattern),
+                    if is_due {
+                        self.progress.look_round();
+                    } else {
+                        self.note_found(direct.pattern);
                     }
                     return Ok(Some(status));
                 }
-                Stage::Kept => {
+                DirectStage::Kept => {
                     let kept = self.receive_kept(pattern, direct.buffer)?;
                     return Ok(match kept {
-                        Kept::Received(status) => {
-                            self.found_one(pattern);
+                        KeptMatch::Received(status) => {
+                            self.note_found(pattern);
                             Some(status)
                         }
                         _ => None,
                     });
                 }
-                Stage::Open if others => return Ok(None),
-                Stage::Open => {}
+                DirectStage::Open if others => return Ok(None),
+                DirectStage::Open => {}
             }
         }
         Ok(None)
     }
 
-    /// A receive or a look by this pattern found its message, or may, without a look at what arrives.
+    /// Notes that a receive or a probe has found, or may have found, its message without a poll.
     #[inline]
-    pub(super) fn found_one(&self, pattern: Pattern) {
+    pub(super) fn note_found(&self, pattern: Pattern) {
         let of = pattern.source.map(Rank);
         self.progress.found_one(kind::TWO_SIDED, of);
     }
 
-    /// Receives the first message that fits among those that were kept.
-    fn receive_kept(&self, pattern: Pattern, buffer: &mut [u8]) -> Result<Kept> {
+    /// Receives the first kept message that fits.
+    fn receive_kept(&self, pattern: Pattern, buffer: &mut [u8]) -> Result<KeptMatch> {
         let mut state = self.state.lock();
         if state.refuses {
             return Err(Error::JobOver);
@@ -156,7 +161,7 @@ impl TwoSided {
         let taken = state.matching.take_if(pattern, |message| {
             matches!(message, Unexpected::Here { data, .. } if data.len() <= buffer.len())
         });
-        let Some(Taken {
+        let Some(TakenMessage {
             envelope,
             message: Unexpected::Here { data, send },
             ..
@@ -165,21 +170,22 @@ impl TwoSided {
             let keeps = state.refuses || !state.matching.has_kept_none();
             self.keeps.store(keeps, Relaxed);
             return Ok(match state.matching.first(pattern) {
-                None => Kept::None,
-                Some(_) => Kept::Other,
+                None => KeptMatch::None,
+                Some(_) => KeptMatch::Other,
             });
         };
         let from = Rank(envelope.source);
-        let credit = state.peer(from).account.took(data.len() as u64);
+        let credit = state.peer(from).account.release(data.len() as u64);
         drop(state);
         buffer[..data.len()].copy_from_slice(&data);
-        self.say_taken(from, credit, send);
-        Ok(Kept::Received(status(envelope, data.len())))
+        self.tell_taken(from, credit, send);
+        Ok(KeptMatch::Received(status(envelope, data.len())))
     }
 
-    /// Does what a message asks for, which is shown to a receive first: whether that looks on.
-    fn shown(&self, delivery: &Delivery<'_>, direct: &mut Direct<'_>) -> bool {
-        self.follow(&self.progress, delivery, Some(direct));
-        matches!(direct.stage, Stage::Open)
+    /// Handles a message of the ring, and offers it to a receive first. Returns whether the receive
+    /// goes on.
+    fn offer(&self, delivery: &Delivery<'_>, direct: &mut Direct<'_>) -> bool {
+        self.handle(&self.progress, delivery, Some(direct));
+        matches!(direct.stage, DirectStage::Open)
     }
 }

@@ -1,37 +1,42 @@
-//! Peers that have ended, and the end of the job: everything that waits for them ends.
+//! Peers that have ended, and the end of the job: all requests that wait for them end.
 
 use std::sync::atomic::Ordering::SeqCst;
 
 use hydrant_conduit::{Key, Standing};
 
-use super::{By, Posted, Receiving, Request, Sending, State, TwoSided, Unexpected, Unlending};
+use super::{
+    MessageRequest, PendingSend, PostedReceive, Receiving, Transport, TwoSided, TwoSidedState,
+    Unexpected, Unlending,
+};
 use crate::{Error, Rank};
 
-/// What ended, to be told when nothing is locked.
+/// Requests that are to end once the lock is released.
 #[derive(Default)]
-struct Gone {
-    requests: Vec<(std::sync::Arc<Request>, Rank)>,
+struct EndedRequests {
+    requests: Vec<(std::sync::Arc<MessageRequest>, Rank)>,
     receives: Vec<Receiving>,
-    /// By number: those to whose buffers their senders may write yet.
+    /// Receives by number, to whose buffers their senders may still write.
     landings: Vec<(u64, Rank)>,
 }
 
 impl TwoSided {
-    /// Has it looked whether a peer has ended, if any ever has: called when something was noted that waits, in the midst
-    /// of what a peer said. What is handled next may be what a rank sent before its end, so a task looks behind that.
-    pub(super) fn look_for_change(&self) {
+    /// Ends what waits for ended peers, if any peer has ever ended. It is called in a handler after
+    /// a new waiting request was noted. The next message may still be one that a peer sent before
+    /// its end, so a task checks after those.
+    pub(super) fn check_for_ended_peers(&self) {
         if self.has_any_ended()
             && let Some(this) = self.me.upgrade()
         {
-            // If the job is over, `close` has ended all.
-            self.progress.spawn(async move { this.look_after_drain() });
+            // After the end of the job `close` has ended all requests.
+            self.progress
+                .spawn(async move { this.end_for_ended_peers() });
         }
     }
 
-    /// As [`look_for_change`](Self::look_for_change), by a thread of the program.
-    pub(super) fn look_for_change_here(&self) {
+    /// As [`check_for_ended_peers`](Self::check_for_ended_peers), by a thread of the program.
+    pub(super) fn check_for_ended_peers_now(&self) {
         if self.has_any_ended() {
-            self.look_after_drain();
+            self.end_for_ended_peers();
         }
     }
 
@@ -41,9 +46,10 @@ impl TwoSided {
         conduit.changes() != conduit.endings()
     }
 
-    /// What ranks sent before their end still counts, and may not be handled yet. Of a rank that ends while that is
-    /// handled more may come, so it is not among those that end here: its end is looked for when it is noticed.
-    pub(super) fn look_after_drain(&self) {
+    /// Ends what waits for ended peers, after a drain of the messages that they sent before. A rank
+    /// that ends during the drain may have sent more. It is skipped here, and handled when its end
+    /// is noticed.
+    pub(super) fn end_for_ended_peers(&self) {
         let alone = self.progress.is_lost_itself();
         let has_ended = |rank: Rank| {
             rank != self.progress.rank
@@ -59,18 +65,21 @@ impl TwoSided {
         }
     }
 
-    /// Ends everything that waits for ranks that have ended, all of whose messages were handled. `alone`: this rank is
-    /// lost to the others.
+    /// Ends all requests that wait for ranks that have ended. All messages of these ranks were
+    /// handled. `alone`: the others have declared this rank lost.
     fn end_all_of(&self, ended: &[Rank], alone: bool) {
         let progress = &self.progress;
-        // Of many, the one lost first: the others may only have given up for its sake.
+        // The first lost rank is the cause: others may have ended only because of it.
         let first = (progress.conduit().first_lost()).filter(|rank| ended.contains(rank));
         let is_lost = |rank: Rank| alone || progress.conduit().standing(rank) == Standing::Lost;
         let lost = first.or_else(|| ended.iter().copied().find(|rank| is_lost(*rank)));
         let gone = self.state.lock().forget(ended, lost);
-        let why = |rank| match alone {
-            true => Error::Expelled(progress.rank),
-            false => progress.gone(rank),
+        let why = |rank| {
+            if alone {
+                Error::Expelled(progress.rank)
+            } else {
+                progress.gone(rank)
+            }
         };
         for (request, rank) in gone.requests {
             request.end(progress, Err(why(rank)));
@@ -80,18 +89,18 @@ impl TwoSided {
             self.end_receive(receiving, Err(cause));
         }
         for (receive, from) in gone.landings {
-            self.give_up(receive, why(from));
+            self.end_lost_receive(receive, why(from));
         }
     }
 
-    /// Whoever waits until a message comes looks again.
-    pub(super) fn tell_probing(&self) {
+    /// Wakes the threads that wait in a probe.
+    pub(super) fn wake_probes(&self) {
         if self.probing.load(SeqCst) != 0 {
             self.progress.wake_sleepers();
         }
     }
 
-    /// The job is over: so is all that is under way.
+    /// Ends all requests, because the job is over.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
@@ -111,7 +120,9 @@ impl TwoSided {
             }
         }
         let receives: Vec<u64> = state.receives.keys().copied().collect();
-        let receives = receives.into_iter().filter_map(|it| state.part_with(it));
+        let receives = receives
+            .into_iter()
+            .filter_map(|it| state.take_receiving(it));
         let receives: Vec<Receiving> = receives.collect();
         let unlending: Vec<_> = state.unlending.drain().collect();
         drop(state);
@@ -119,18 +130,18 @@ impl TwoSided {
             request.end(&self.progress, Err(Error::JobOver));
         }
         for receiving in receives {
-            match receiving.by {
-                // It is among those below.
-                By::Loan(_) => continue,
-                // This thread may wait: it is the one that leaves.
-                By::Landing(landing) => drop(landing),
-                By::Parts => {}
+            match receiving.transport {
+                // The entries of `unlending` end it.
+                Transport::Loan(_) => continue,
+                // This thread leaves the job, so it may wait.
+                Transport::Landing(landing) => drop(landing),
+                Transport::Parts => {}
             }
             (receiving.request).end(&self.progress, Err(Error::JobOver));
         }
         for (key, unlending) in unlending {
             let Unlending { place, request, .. } = unlending;
-            // Whoever was to end the loan may have begun.
+            // Another thread may have begun to end the loan.
             let key = Key(key);
             let over = self.transfer.unlend(key) && self.transfer.finish_unlending(key, place);
             debug_assert!(over, "a job is left outside handlers");
@@ -139,17 +150,17 @@ impl TwoSided {
     }
 }
 
-impl State {
-    /// Takes out what waits for ranks that have ended; `lost`: one that is lost, for which receives from
-    /// anybody wait in vain.
-    fn forget(&mut self, ended: &[Rank], lost: Option<Rank>) -> Gone {
-        let mut gone = Gone::default();
+impl TwoSidedState {
+    /// Takes out all requests that wait for ended ranks. `lost` is a lost rank, which makes
+    /// receives from any rank wait in vain.
+    fn forget(&mut self, ended: &[Rank], lost: Option<Rank>) -> EndedRequests {
+        let mut gone = EndedRequests::default();
         let sends = self.sends.extract_if(|_, sending| {
-            let (Sending::Sent(to, ..) | Sending::Announced(to, _)) = sending;
+            let (PendingSend::Sent(to, ..) | PendingSend::Announced(to, _)) = sending;
             ended.contains(to)
         });
         let sends = sends.map(|(_, sending)| {
-            let (Sending::Sent(to, ..) | Sending::Announced(to, _)) = &sending;
+            let (PendingSend::Sent(to, ..) | PendingSend::Announced(to, _)) = &sending;
             (*to, sending)
         });
         (gone.requests).extend(sends.map(|(to, sending)| (request_of(sending), to)));
@@ -165,19 +176,24 @@ impl State {
         }
         let receives = self.receives.iter_mut();
         let receives = receives.filter(|(_, it)| ended.contains(&it.from));
-        let receives = receives.filter_map(|(receive, it)| match &mut it.by {
-            By::Landing(landing) => {
-                // It stays here until that is done, where `close` finds it.
-                if landing.give_up() {
+        let receives = receives.filter_map(|(receive, it)| match &mut it.transport {
+            Transport::Landing(landing) => {
+                // The receive stays in the table until its landing is revoked, so that `close`
+                // finds it.
+                if landing.mark_lost() {
                     gone.landings.push((*receive, it.from));
                 }
                 None
             }
-            By::Parts | By::Loan(_) => Some(*receive),
+            Transport::Parts | Transport::Loan(_) => Some(*receive),
         });
         let receives: Vec<u64> = receives.collect();
-        (gone.receives).extend(receives.into_iter().filter_map(|it| self.part_with(it)));
-        let in_vain = |posted: &Posted| match posted.source {
+        (gone.receives).extend(
+            receives
+                .into_iter()
+                .filter_map(|it| self.take_receiving(it)),
+        );
+        let in_vain = |posted: &PostedReceive| match posted.source {
             Some(source) => ended.contains(&Rank(source)),
             None => lost.is_some(),
         };
@@ -185,7 +201,7 @@ impl State {
             let of = posted.source.map(Rank).or(lost).unwrap_or(Rank(0));
             gone.requests.push((posted.request, of));
         }
-        // What is here can still be received; what is not cannot.
+        // Messages that are here can still be received. Announced ones cannot.
         drop(self.matching.take_all(|envelope, message| {
             ended.contains(&Rank(envelope.source))
                 && matches!(message, Unexpected::Announced { .. })
@@ -194,9 +210,9 @@ impl State {
     }
 }
 
-fn request_of(sending: Sending) -> std::sync::Arc<Request> {
+fn request_of(sending: PendingSend) -> std::sync::Arc<MessageRequest> {
     match sending {
-        Sending::Sent(.., request) => request,
-        Sending::Announced(_, outgoing) => outgoing.request,
+        PendingSend::Sent(.., request) => request,
+        PendingSend::Announced(_, outgoing) => outgoing.request,
     }
 }

@@ -1,6 +1,6 @@
-//! Sends and receives as users hold them: those of a scope on borrowed buffers, and those that own their buffers.
+//! Sends and receives as users hold them: with borrowed buffers in a scope, and with owned buffers.
 
-#![allow(unsafe_code)] // lends buffers to requests, which are over before these go
+#![allow(unsafe_code)] // lends buffers to requests that end before the handles are dropped
 
 use std::{
     mem,
@@ -13,68 +13,71 @@ use std::{
 use bytemuck::Pod;
 
 use super::{
-    Buffer, Request, Source, Status, Tag, TwoSided, direct::Patience, matching::PostedAt,
-    pattern::Pattern,
+    MessageRequest, RawBuffer, Source, Status, Tag, TwoSided, direct::PollCount,
+    matching::PostedId, pattern::Pattern,
 };
 use crate::{
     Rank, Refused, Result,
     progress::{self, For, On, taken},
 };
 
-/// A send or a receive of a [scope](crate::Job::scope). It may be dropped: the scope completes it. What
-/// befell it is said once, here if it is asked for here, else by the scope.
+/// A send or a receive of a [scope](crate::Job::scope). It may be dropped, because the scope
+/// completes it. Its failure is returned once, here or by the scope.
 ///
-/// It is a future, on any executor, that ends when it is over: a receive when the message is there, a
-/// [send](crate::Scope::send) when its source may be used again, and a [synchronous
-/// one](crate::Scope::send_synchronous) when the message was received.
+/// It is a future of its end, on any executor. A receive ends when the message is there. A
+/// [send](crate::Scope::send) ends when its source may be used again, and a [synchronous
+/// send](crate::Scope::send_synchronous) when the message was received.
 pub struct Transit<'scope> {
     two_sided: &'scope TwoSided,
-    stage: Stage,
+    stage: TransitStage,
 }
 
-/// How far a send or a receive of a scope is.
-enum Stage {
-    /// It goes on.
-    Open(Arc<Request>),
-    /// It was over when the call returned, and went well. What is known of it, unless that was told.
+/// The stage of a send or a receive of a scope.
+enum TransitStage {
+    /// The request is open.
+    Open(Arc<MessageRequest>),
+    /// It was complete when the call returned. `None` once its status was returned.
     Over(Option<Status>),
 }
 
-/// A send under way, which owns its source. It is a future that gives the buffer back when the message was
-/// received, on any executor; [`test`](Self::test) and [`wait`](Self::wait) do so without one.
+/// A send in flight, which owns its source. It is a future, on any executor, that returns the
+/// buffer when the message was received. [`test`](Self::test) and [`wait`](Self::wait) do so
+/// without an executor.
 ///
-/// If it is dropped, the send goes on, and its buffer is freed at its end. Its result is given once:
-/// [`Error::OutOfTurn`](crate::Error::OutOfTurn) after that.
+/// If the handle is dropped, the send goes on, and its buffer is freed at its end. The result is
+/// returned once. Later attempts get [`Error::OutOfTurn`](crate::Error::OutOfTurn).
 #[must_use = "only the handle says whether the send failed"]
-pub struct SendHandle<T: Pod>(Owner<T>);
+pub struct SendHandle<T: Pod>(OwnedRequest<T>);
 
-/// A receive under way, which owns its buffer. It is a future that gives the buffer and what is known of
-/// the message, on any executor; [`test`](Self::test) and [`wait`](Self::wait) do so without one.
+/// A receive in flight, which owns its buffer. It is a future, on any executor, that returns the
+/// buffer and the status of the message. [`test`](Self::test) and [`wait`](Self::wait) do so
+/// without an executor.
 ///
-/// If it is dropped before a message was matched, the receive is taken back and gets none; after that the
-/// message is lost. Its result is given once: [`Error::OutOfTurn`](crate::Error::OutOfTurn) after that.
+/// If the handle is dropped before a message was matched, the receive is withdrawn and takes none.
+/// Later, the message is lost. The result is returned once. Later attempts get
+/// [`Error::OutOfTurn`](crate::Error::OutOfTurn).
 #[must_use = "only the handle gives the message"]
 pub struct ReceiveHandle<T: Pod> {
-    owner: Owner<T>,
-    at: Option<PostedAt>,
+    owner: OwnedRequest<T>,
+    at: Option<PostedId>,
 }
 
-/// What a scope keeps of a send or a receive until its end.
-pub(crate) struct Lent {
-    request: Arc<Request>,
-    at: Option<PostedAt>,
+/// A scope's part of a send or a receive, until the end of the scope.
+pub(crate) struct ScopedMessage {
+    request: Arc<MessageRequest>,
+    at: Option<PostedId>,
 }
 
 /// A request and the buffer that it uses.
-struct Owner<T: Pod> {
+struct OwnedRequest<T: Pod> {
     two_sided: Arc<TwoSided>,
-    request: Arc<Request>,
-    /// Left alone while the request is open.
+    request: Arc<MessageRequest>,
+    /// Untouched while the request is open.
     buffer: Vec<T>,
 }
 
 impl TwoSided {
-    /// Begins to send a buffer, which the handle owns.
+    /// Begins to send a buffer that the handle owns.
     ///
     /// # Errors
     /// As [`Job::send_nb`](crate::Job::send_nb).
@@ -86,9 +89,10 @@ impl TwoSided {
         site: &'static Location<'static>,
     ) -> Result<SendHandle<T>, Refused<Vec<T>>> {
         let buffer = source(bytemuck::cast_slice(&data));
-        // SAFETY: the buffer goes into the owner, which keeps it until the request is over.
+        // SAFETY: 1., 2. The handle owns the buffer, and does not touch it until the request is
+        // over.
         match unsafe { self.begin_send(to, tag, buffer, true, site) } {
-            Ok(request) => Ok(SendHandle(Owner {
+            Ok(request) => Ok(SendHandle(OwnedRequest {
                 two_sided: Arc::clone(self),
                 request,
                 buffer: data,
@@ -98,7 +102,7 @@ impl TwoSided {
         }
     }
 
-    /// Begins to receive into a buffer, which the handle owns.
+    /// Begins to receive into a buffer that the handle owns.
     ///
     /// # Errors
     /// As [`Job::receive_nb`](crate::Job::receive_nb).
@@ -110,13 +114,14 @@ impl TwoSided {
     ) -> Result<ReceiveHandle<T>, Refused<Vec<T>>> {
         let room = destination(bytemuck::cast_slice_mut(&mut buffer));
         let pattern = Pattern::new(from, tag);
-        // SAFETY: as in `send_owned`; nobody else has the buffer.
+        // SAFETY: 1., 2. The handle owns the buffer, and does not touch it until the request is
+        // over.
         let (request, at) = match unsafe { self.begin_receive(pattern, room, site) } {
             Ok(begun) => begun,
             // There is no request.
             Err(cause) => return Err(Refused::buffer(buffer, cause)),
         };
-        let owner = Owner {
+        let owner = OwnedRequest {
             two_sided: Arc::clone(self),
             request,
             buffer,
@@ -124,13 +129,13 @@ impl TwoSided {
         Ok(ReceiveHandle { owner, at })
     }
 
-    /// Begins to send a borrowed buffer. `synchronous`: the send is over when the message was received, not when
-    /// the buffer may be used again.
+    /// Begins to send a borrowed buffer. A `synchronous` send ends when the message was received,
+    /// another one when the buffer may be used again.
     ///
     /// # Safety
-    /// Until what is kept, if anything, was [completed](Self::complete):
-    /// 1. `data` is there.
-    /// 2. Nobody writes to it.
+    /// Until the returned [`ScopedMessage`], if any, was [completed](Self::complete):
+    /// 1. `data` stays allocated.
+    /// 2. Nobody writes to `data`.
     ///
     /// # Errors
     /// As [`Scope::send`](crate::Scope::send).
@@ -141,21 +146,24 @@ impl TwoSided {
         data: &[u8],
         synchronous: bool,
         site: &'static Location<'static>,
-    ) -> Result<(Transit<'_>, Option<Lent>)> {
+    ) -> Result<(Transit<'_>, Option<ScopedMessage>)> {
         if !synchronous && self.send_at_once(to, tag, data)? {
-            return Ok((self.over(self.sent(tag, data.len())), None));
+            return Ok((
+                self.complete_transit(self.status_of_sent(tag, data.len())),
+                None,
+            ));
         }
-        // SAFETY: 1., 2.
+        // SAFETY: 1., 2. The caller's conditions 1 and 2.
         let request = unsafe { self.begin_send(to, tag, source(data), synchronous, site)? };
-        Ok(self.lent_out(request, None))
+        Ok(self.open_transit(request, None))
     }
 
     /// Begins to receive into a borrowed buffer.
     ///
     /// # Safety
-    /// Until what is kept, if anything, was [completed](Self::complete):
-    /// 1. `data` is there.
-    /// 2. Nobody else uses it.
+    /// Until the returned [`ScopedMessage`], if any, was [completed](Self::complete):
+    /// 1. `data` stays allocated.
+    /// 2. Nobody else uses `data`.
     ///
     /// # Errors
     /// As [`Scope::receive`](crate::Scope::receive).
@@ -164,68 +172,72 @@ impl TwoSided {
         (from, tag): (Source, Tag),
         data: &mut [u8],
         site: &'static Location<'static>,
-    ) -> Result<(Transit<'_>, Option<Lent>)> {
+    ) -> Result<(Transit<'_>, Option<ScopedMessage>)> {
         let pattern = Pattern::new(from, tag);
-        if let Some(status) = self.receive_at_once(pattern, data, Patience::Look)? {
-            return Ok((self.over(status), None));
+        if let Some(status) = self.receive_at_once(pattern, data, PollCount::Once)? {
+            return Ok((self.complete_transit(status), None));
         }
-        // SAFETY: 1., 2.
+        // SAFETY: 1., 2. The caller's conditions 1 and 2.
         let (request, at) = unsafe { self.begin_receive(pattern, destination(data), site)? };
-        Ok(self.lent_out(request, at))
+        Ok(self.open_transit(request, at))
     }
 
-    fn lent_out(&self, request: Arc<Request>, at: Option<PostedAt>) -> (Transit<'_>, Option<Lent>) {
-        let lent = Lent {
+    fn open_transit(
+        &self,
+        request: Arc<MessageRequest>,
+        at: Option<PostedId>,
+    ) -> (Transit<'_>, Option<ScopedMessage>) {
+        let lent = ScopedMessage {
             request: Arc::clone(&request),
             at,
         };
         let transit = Transit {
             two_sided: self,
-            stage: Stage::Open(request),
+            stage: TransitStage::Open(request),
         };
         (transit, Some(lent))
     }
 
-    fn over(&self, status: Status) -> Transit<'_> {
+    fn complete_transit(&self, status: Status) -> Transit<'_> {
         Transit {
             two_sided: self,
-            stage: Stage::Over(Some(status)),
+            stage: TransitStage::Over(Some(status)),
         }
     }
 
-    /// Completes what a scope began. `failed`: its body did, so that nothing is waited for that others
-    /// may never do.
+    /// Completes a send or a receive of a scope. If the scope's body `failed`, this waits for
+    /// nothing that peers may never do.
     ///
     /// # Errors
-    /// What befell it, if that was not told.
-    pub(crate) fn complete(&self, lent: &Lent, failed: bool) -> Result<()> {
+    /// The failure of the send or receive, if it was not returned before.
+    pub(crate) fn complete(&self, lent: &ScopedMessage, failed: bool) -> Result<()> {
         if failed {
             match lent.at {
                 Some(at) => _ = self.withdraw(at),
                 None => self.detach(&lent.request),
             }
-            if lent.request.has_left() {
-                // What is still to come, if anything, is that the message is received.
+            if lent.request.is_source_free() {
+                // Only the receive by the peer is still to come.
                 return Ok(());
             }
         }
         self.wait_over(&lent.request);
-        lent.request.tell_if_untold()
+        lent.request.take_failure()
     }
 
-    /// Waits until a request is over, and tells how it ended.
-    pub(super) fn finish(&self, request: &Request) -> Result<Status> {
+    /// Waits until a request is over, and returns its result.
+    pub(super) fn finish(&self, request: &MessageRequest) -> Result<Status> {
         if !request.is_over() {
             self.progress.check_origin()?;
             self.wait_over(request);
         }
-        self.ends(request);
-        request.tell()
+        self.record_end(request);
+        request.take_result()
     }
 
-    /// Waits until a request is over, as it will be whatever becomes of the peers and the job. Does not
-    /// return before, nor unwind: its buffer is in use until then.
-    pub(super) fn wait_over(&self, request: &Request) {
+    /// Waits until a request is over. Every request ends, with lost peers and at the end of the
+    /// job. Neither returns nor unwinds before, because the buffer is in use until then.
+    pub(super) fn wait_over(&self, request: &MessageRequest) {
         self.progress.to_the_end(|| {
             while !request.is_over() && !self.progress.is_forked() {
                 let _ = (self.progress).wait(On::Nobody, For::Message, || request.is_over());
@@ -234,45 +246,47 @@ impl TwoSided {
     }
 
     /// Waits until the source of a send may be used again.
-    pub(super) fn wait_left(&self, request: &Request) -> Result<()> {
+    pub(super) fn wait_source_free(&self, request: &MessageRequest) -> Result<()> {
         self.progress.may_wait("wait_local")?;
-        (self.progress).wait(On::Nobody, For::Message, || request.has_left())
+        (self.progress).wait(On::Nobody, For::Message, || request.is_source_free())
     }
 
-    /// Whether a request is over. What befell it is said once.
-    pub(super) fn test(&self, request: &Request) -> Result<bool> {
+    /// Returns whether a request is over. Returns its failure once.
+    pub(super) fn test(&self, request: &MessageRequest) -> Result<bool> {
         self.progress.check_origin()?;
         if !request.is_over() && progress::may_wait("a look").is_ok() {
             self.progress.look_round();
         }
         if request.is_over() {
-            self.ends(request);
+            self.record_end(request);
         }
-        match request.is_over() {
-            true if request.is_good() || request.is_told() => Ok(true),
-            true => request.tell().map(|_| true),
-            false => Ok(false),
+        if !request.is_over() {
+            return Ok(false);
         }
+        if request.has_succeeded() || request.is_taken() {
+            return Ok(true);
+        }
+        request.take_result().map(|_| true)
     }
 
-    /// Leaves a request to itself, with its buffer, which is freed when it is over.
-    pub(super) fn leave_to<T: Pod>(&self, request: &Request, buffer: Vec<T>) {
+    /// Leaves a request its buffer, which is freed when the request is over.
+    pub(super) fn leave_buffer<T: Pod>(&self, request: &MessageRequest, buffer: Vec<T>) {
         if self.progress.is_forked() {
-            // Nothing uses it here.
+            // Nothing uses the buffer in the forked process.
             return;
         }
-        let buffer = Box::new(Leftover { _buffer: buffer });
-        request.keep(&self.progress, buffer);
+        let buffer = Box::new(BufferToFree { _buffer: buffer });
+        request.keep_buffer(&self.progress, buffer);
     }
 
-    fn poll(&self, request: &Request, context: &mut Context<'_>) -> Poll<Result<Status>> {
+    fn poll(&self, request: &MessageRequest, context: &mut Context<'_>) -> Poll<Result<Status>> {
         self.progress.check_origin()?;
         if !request.is_over() && progress::may_wait("a look").is_ok() {
             self.progress.look_round();
         }
         if !request.wake_at_end(&self.progress, context.waker()) {
-            self.ends(request);
-            return Poll::Ready(request.tell());
+            self.record_end(request);
+            return Poll::Ready(request.take_result());
         }
         self.progress.poll_again_unless_looked_after(context);
         Poll::Pending
@@ -280,38 +294,38 @@ impl TwoSided {
 }
 
 impl Transit<'_> {
-    /// Whether it is over.
+    /// Returns whether it is over.
     ///
     /// # Errors
-    /// What befell it.
+    /// The failure of the send or receive.
     pub fn test(&mut self) -> Result<bool> {
         match &self.stage {
-            Stage::Open(request) => self.two_sided.test(request),
-            Stage::Over(_) => Ok(true),
+            TransitStage::Open(request) => self.two_sided.test(request),
+            TransitStage::Over(_) => Ok(true),
         }
     }
 
-    /// Waits until it is over: what is known of the message.
+    /// Waits until it is over, and returns the status of the message.
     ///
     /// # Errors
-    /// What befell it; [`Error::OutOfTurn`](crate::Error::OutOfTurn) if that was said before;
-    /// [`Error::InHandler`](crate::Error::InHandler).
+    /// The failure of the send or receive; [`Error::OutOfTurn`](crate::Error::OutOfTurn) if the
+    /// result was returned before; [`Error::InHandler`](crate::Error::InHandler).
     pub fn wait(&mut self) -> Result<Status> {
         progress::may_wait("wait")?;
         match &mut self.stage {
-            Stage::Open(request) => self.two_sided.finish(request),
-            Stage::Over(status) => status.take().ok_or_else(taken),
+            TransitStage::Open(request) => self.two_sided.finish(request),
+            TransitStage::Over(status) => status.take().ok_or_else(taken),
         }
     }
 
-    /// Waits until the source of a send may be used again, once the scope's borrow allows it.
+    /// Waits until the source of a send may be used again, as far as the scope's borrow allows.
     ///
     /// # Errors
     /// [`Error::InHandler`](crate::Error::InHandler).
     pub fn wait_local(&self) -> Result<()> {
         match &self.stage {
-            Stage::Open(request) => self.two_sided.wait_left(request),
-            Stage::Over(_) => progress::may_wait("wait_local"),
+            TransitStage::Open(request) => self.two_sided.wait_source_free(request),
+            TransitStage::Over(_) => progress::may_wait("wait_local"),
         }
     }
 }
@@ -322,33 +336,33 @@ impl Future for Transit<'_> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         match &mut this.stage {
-            Stage::Open(request) => this.two_sided.poll(request, context),
-            Stage::Over(status) => Poll::Ready(status.take().ok_or_else(taken)),
+            TransitStage::Open(request) => this.two_sided.poll(request, context),
+            TransitStage::Over(status) => Poll::Ready(status.take().ok_or_else(taken)),
         }
     }
 }
 
 impl<T: Pod> SendHandle<T> {
-    /// Whether the message was received.
+    /// Returns whether the message was received.
     ///
     /// # Errors
-    /// What befell the send.
+    /// The failure of the send.
     pub fn test(&mut self) -> Result<bool> {
         self.0.two_sided.test(&self.0.request)
     }
 
-    /// Waits until the source is read no more, which may be long before the message is received.
+    /// Waits until the source is free, which may be long before the message is received.
     ///
     /// # Errors
     /// [`Error::InHandler`](crate::Error::InHandler).
     pub fn wait_local(&mut self) -> Result<()> {
-        self.0.two_sided.wait_left(&self.0.request)
+        self.0.two_sided.wait_source_free(&self.0.request)
     }
 
-    /// Waits until the message was received, and gives the buffer back.
+    /// Waits until the message was received, and returns the buffer.
     ///
     /// # Errors
-    /// What befell the send; [`Error::InHandler`](crate::Error::InHandler).
+    /// The failure of the send; [`Error::InHandler`](crate::Error::InHandler).
     pub fn wait(mut self) -> Result<Vec<T>> {
         progress::may_wait("wait")?;
         self.0.two_sided.finish(&self.0.request)?;
@@ -357,26 +371,26 @@ impl<T: Pod> SendHandle<T> {
 }
 
 impl<T: Pod> ReceiveHandle<T> {
-    /// Whether the message is there.
+    /// Returns whether the message is there.
     ///
     /// # Errors
-    /// What befell the receive.
+    /// The failure of the receive.
     pub fn test(&mut self) -> Result<bool> {
         self.owner.two_sided.test(&self.owner.request)
     }
 
-    /// Waits for the message: the buffer, the first bytes of which are the message, and what is known of
-    /// it.
+    /// Waits for the message. Returns the buffer, which begins with the message, and the status of
+    /// the message.
     ///
     /// # Errors
-    /// What befell the receive; [`Error::InHandler`](crate::Error::InHandler).
+    /// The failure of the receive; [`Error::InHandler`](crate::Error::InHandler).
     pub fn wait(mut self) -> Result<(Vec<T>, Status)> {
         progress::may_wait("wait")?;
         let status = self.owner.two_sided.finish(&self.owner.request)?;
         Ok((mem::take(&mut self.owner.buffer), status))
     }
 
-    /// Takes the receive back, if no message was matched: the buffer, or the handle again.
+    /// Withdraws the receive if no message was matched, and returns the buffer.
     ///
     /// # Errors
     /// The handle, if a message was matched.
@@ -408,7 +422,7 @@ impl<T: Pod> Future for ReceiveHandle<T> {
     }
 }
 
-// Nothing is pinned: the buffer of a vector stays where it is when the vector moves.
+// Nothing is pinned: the buffer of a vector stays in place when the vector moves.
 impl<T: Pod> Unpin for SendHandle<T> {}
 impl<T: Pod> Unpin for ReceiveHandle<T> {}
 
@@ -420,37 +434,37 @@ impl<T: Pod> Drop for ReceiveHandle<T> {
     }
 }
 
-impl<T: Pod> Drop for Owner<T> {
+impl<T: Pod> Drop for OwnedRequest<T> {
     fn drop(&mut self) {
         if self.request.is_over() {
-            // Nobody uses the buffer any more, and who was to be woken was.
+            // The request's end has freed the buffer and woken the waiter.
             return;
         }
         self.two_sided
-            .leave_to(&self.request, mem::take(&mut self.buffer));
+            .leave_buffer(&self.request, mem::take(&mut self.buffer));
     }
 }
 
-/// A buffer that is only to be freed.
-struct Leftover<T: Pod> {
+/// A buffer to be freed.
+struct BufferToFree<T: Pod> {
     _buffer: Vec<T>,
 }
 
-// SAFETY: its elements are plain data, of which nothing is read or dropped: only their memory is freed,
-// which any thread may do.
-unsafe impl<T: Pod> Send for Leftover<T> {}
+// SAFETY: The elements are plain data, and are neither read nor dropped. Any thread may free their
+// memory.
+unsafe impl<T: Pod> Send for BufferToFree<T> {}
 
-/// The source of a message: it is only read.
-pub(super) fn source(data: &[u8]) -> Buffer {
-    Buffer {
+/// The source of a message, which is only read.
+pub(super) fn source(data: &[u8]) -> RawBuffer {
+    RawBuffer {
         at: data.as_ptr().cast_mut(),
         len: data.len(),
     }
 }
 
 /// The destination of a message.
-pub(super) fn destination(data: &mut [u8]) -> Buffer {
-    Buffer {
+pub(super) fn destination(data: &mut [u8]) -> RawBuffer {
+    RawBuffer {
         at: data.as_mut_ptr(),
         len: data.len(),
     }

@@ -1,41 +1,42 @@
-//! Which receive gets which message: a state machine that knows no network, no buffer and no thread.
+//! Matches receives with messages: a state machine that knows no network, no buffer and no thread.
 //!
-//! Receives that were posted and messages that came unexpected are each kept in the order in which that
-//! happened. A message goes to the first posted receive that it fits, a receive takes the first message
-//! that fits it; so two messages of one rank that fit the same receives are received in the order sent.
-//! A posted receive is in the queue of its pattern, and a message looks at the first of four queues; an
-//! unexpected message is in the queues of all four patterns that it fits. So each step takes constant
-//! time, however many wait, but for two, which take time for those that wait: a message goes back to its place, and
-//! somebody receives by the first pattern of a kind. Most programs use patterns of one kind: queues of the others are
-//! neither kept nor looked at before somebody receives by such a pattern.
+//! Posted receives and unexpected messages are each kept in the order of their arrival. A message
+//! goes to the first posted receive that it fits. A receive takes the first message that fits it.
+//! So two messages of one rank that fit the same receives are received in the order sent.
+//!
+//! A posted receive is in the queue of its pattern, and a message checks the first of four queues.
+//! An unexpected message is in the queues of all four patterns that it fits. So a step takes
+//! constant time, however many wait. Two steps take longer: a message returns to its old position,
+//! and somebody uses a kind of patterns for the first time. Most programs use patterns of one kind,
+//! so queues of the other kinds are neither kept nor checked until then.
 
 use super::{
-    chains::{Chains, Place, Queued},
     pattern::{Envelope, Pattern},
+    pattern_queues::{PatternKeyed, PatternQueues, QueuedId},
 };
 
 /// Posted receives `P` and unexpected messages `U`.
 pub(super) struct Matching<P, U> {
-    posted: Chains<(Pattern, P), 1>,
-    unexpected: Chains<(Envelope, U), { Pattern::KINDS }>,
-    /// By kind, whether a receive by such a pattern was ever posted.
+    posted: PatternQueues<(Pattern, P), 1>,
+    unexpected: PatternQueues<(Envelope, U), { Pattern::KINDS }>,
+    /// True for each kind of patterns by which a receive was ever posted.
     was_posted: [bool; Pattern::KINDS],
     next: u64,
 }
 
-/// A posted receive, as long as it is.
+/// Names a posted receive until it is matched or withdrawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PostedAt(Place);
+pub(super) struct PostedId(QueuedId);
 
-/// An unexpected message that was taken, and its place among the others.
-pub(super) struct Taken<U> {
+/// An unexpected message that was taken, and its position among the others.
+pub(super) struct TakenMessage<U> {
     pub(super) envelope: Envelope,
     pub(super) message: U,
     sequence: u64,
 }
 
-impl<U> Taken<U> {
-    /// A message that came just now, and was not among others.
+impl<U> TakenMessage<U> {
+    /// Returns a message that arrived just now, and has no position.
     pub(super) fn new(envelope: Envelope, message: U) -> Self {
         Self {
             envelope,
@@ -45,14 +46,14 @@ impl<U> Taken<U> {
     }
 }
 
-/// It is in the queue of its pattern alone.
-impl<P> Queued<1> for (Pattern, P) {
+/// A posted receive is in the queue of its own pattern.
+impl<P> PatternKeyed<1> for (Pattern, P) {
     fn pattern(&self, _: usize) -> Pattern {
         self.0
     }
 }
 
-impl<U> Queued<{ Pattern::KINDS }> for (Envelope, U) {
+impl<U> PatternKeyed<{ Pattern::KINDS }> for (Envelope, U) {
     fn pattern(&self, kind: usize) -> Pattern {
         self.0.pattern(kind)
     }
@@ -60,23 +61,23 @@ impl<U> Queued<{ Pattern::KINDS }> for (Envelope, U) {
 
 impl<P, U> Matching<P, U> {
     pub(super) fn new() -> Self {
-        let mut posted = Chains::new();
+        let mut posted = PatternQueues::new();
         posted.use_kind(0);
         Self {
             posted,
-            unexpected: Chains::new(),
+            unexpected: PatternQueues::new(),
             was_posted: [false; Pattern::KINDS],
             next: 0,
         }
     }
 
-    /// Whether no message is kept.
+    /// Returns whether no message is kept.
     #[inline]
     pub(super) fn has_kept_none(&self) -> bool {
         self.unexpected.is_empty()
     }
 
-    /// The first unexpected message that fits.
+    /// Returns the first unexpected message that fits.
     #[inline]
     pub(super) fn first(&mut self, pattern: Pattern) -> Option<(Envelope, &U)> {
         if self.unexpected.is_empty() {
@@ -89,41 +90,41 @@ impl<P, U> Matching<P, U> {
 
     /// Takes the first unexpected message that fits.
     #[inline]
-    pub(super) fn take(&mut self, pattern: Pattern) -> Option<Taken<U>> {
+    pub(super) fn take(&mut self, pattern: Pattern) -> Option<TakenMessage<U>> {
         self.take_if(pattern, |_| true)
     }
 
-    /// Takes the first unexpected message that fits, if this is so of it.
+    /// Takes the first unexpected message that fits, if it fulfils a condition.
     #[inline]
     pub(super) fn take_if(
         &mut self,
         pattern: Pattern,
-        is_so: impl FnOnce(&U) -> bool,
-    ) -> Option<Taken<U>> {
+        fulfils: impl FnOnce(&U) -> bool,
+    ) -> Option<TakenMessage<U>> {
         self.unexpected.use_kind(pattern.kind());
-        let (place, _) =
-            (self.unexpected.first(pattern)).filter(|(_, (_, message))| is_so(message))?;
-        let (sequence, (envelope, message)) = self.unexpected.remove(place)?;
-        Some(Taken {
+        let (id, _) =
+            (self.unexpected.first(pattern)).filter(|(_, (_, message))| fulfils(message))?;
+        let (sequence, (envelope, message)) = self.unexpected.remove(id)?;
+        Some(TakenMessage {
             envelope,
             message,
             sequence,
         })
     }
 
-    /// Posts a receive, for which no unexpected message is there.
-    pub(super) fn post(&mut self, pattern: Pattern, receive: P) -> PostedAt {
-        let sequence = self.number();
+    /// Posts a receive. No unexpected message may fit it.
+    pub(super) fn post(&mut self, pattern: Pattern, receive: P) -> PostedId {
+        let sequence = self.next_number();
         self.was_posted[pattern.kind()] = true;
-        PostedAt(self.posted.insert(sequence, (pattern, receive)))
+        PostedId(self.posted.insert(sequence, (pattern, receive)))
     }
 
-    /// Takes a posted receive back, if it waits still.
-    pub(super) fn withdraw(&mut self, at: PostedAt) -> Option<P> {
+    /// Withdraws a posted receive, unless it was matched.
+    pub(super) fn withdraw(&mut self, at: PostedId) -> Option<P> {
         (self.posted.remove(at.0)).map(|(_, (_, receive))| receive)
     }
 
-    /// Whether no receive is posted.
+    /// Returns whether no receive is posted.
     #[inline]
     pub(super) fn has_posted_none(&self) -> bool {
         self.posted.is_empty()
@@ -132,13 +133,13 @@ impl<P, U> Matching<P, U> {
     /// Takes the first posted receive that a message fits.
     #[inline]
     pub(super) fn receive_for(&mut self, envelope: Envelope) -> Option<P> {
-        let mut first: Option<Place> = None;
+        let mut first: Option<QueuedId> = None;
         for (kind, was_posted) in self.was_posted.into_iter().enumerate() {
             if was_posted
-                && let Some((place, _)) = self.posted.first(envelope.pattern(kind))
-                && first.is_none_or(|first| place.order() < first.order())
+                && let Some((id, _)) = self.posted.first(envelope.pattern(kind))
+                && first.is_none_or(|first| id.order() < first.order())
             {
-                first = Some(place);
+                first = Some(id);
             }
         }
         (self.posted.remove(first?)).map(|(_, (_, receive))| receive)
@@ -147,13 +148,13 @@ impl<P, U> Matching<P, U> {
     /// Keeps a message that no posted receive fits.
     #[inline]
     pub(super) fn keep(&mut self, envelope: Envelope, message: U) {
-        let sequence = self.number();
+        let sequence = self.next_number();
         self.unexpected.insert(sequence, (envelope, message));
     }
 
-    /// Puts a message back that was taken, to its place among the others. No posted receive fits it.
-    pub(super) fn put_back(&mut self, taken: Taken<U>) {
-        let Taken {
+    /// Puts a taken message back to its old position. No posted receive may fit it.
+    pub(super) fn put_back(&mut self, taken: TakenMessage<U>) {
+        let TakenMessage {
             envelope,
             message,
             sequence,
@@ -161,32 +162,28 @@ impl<P, U> Matching<P, U> {
         self.unexpected.insert(sequence, (envelope, message));
     }
 
-    /// Takes all posted receives of which this is so.
-    pub(super) fn withdraw_all(&mut self, mut is_so: impl FnMut(&P) -> bool) -> Vec<P> {
-        let places = self.posted.places(|(_, receive)| is_so(receive));
-        let taken = places.into_iter().filter_map(|at| self.posted.remove(at));
+    /// Takes all posted receives that fulfil a condition.
+    pub(super) fn withdraw_all(&mut self, mut fulfils: impl FnMut(&P) -> bool) -> Vec<P> {
+        let ids = self.posted.ids(|(_, receive)| fulfils(receive));
+        let taken = ids.into_iter().filter_map(|at| self.posted.remove(at));
         taken.map(|(_, (_, receive))| receive).collect()
     }
 
-    /// Takes all unexpected messages of which this is so.
-    pub(super) fn take_all(&mut self, mut is_so: impl FnMut(Envelope, &U) -> bool) -> Vec<U> {
-        let places = (self.unexpected).places(|(envelope, message)| is_so(*envelope, message));
-        let taken = places
-            .into_iter()
-            .filter_map(|at| self.unexpected.remove(at));
+    /// Takes all unexpected messages that fulfil a condition.
+    pub(super) fn take_all(&mut self, mut fulfils: impl FnMut(Envelope, &U) -> bool) -> Vec<U> {
+        let ids = (self.unexpected).ids(|(envelope, message)| fulfils(*envelope, message));
+        let taken = ids.into_iter().filter_map(|at| self.unexpected.remove(at));
         taken.map(|(_, (_, message))| message).collect()
     }
 
     /// Takes all unexpected messages.
     pub(super) fn take_all_kept(&mut self) -> Vec<(Envelope, U)> {
-        let places = self.unexpected.places(|_| true);
-        let taken = places
-            .into_iter()
-            .filter_map(|at| self.unexpected.remove(at));
+        let ids = self.unexpected.ids(|_| true);
+        let taken = ids.into_iter().filter_map(|at| self.unexpected.remove(at));
         taken.map(|(_, kept)| kept).collect()
     }
 
-    fn number(&mut self) -> u64 {
+    fn next_number(&mut self) -> u64 {
         self.next += 1;
         self.next
     }
@@ -198,7 +195,7 @@ mod tests {
 
     use super::*;
 
-    /// Two lists, each in order, of which the first that fits is taken.
+    /// The naive model: two lists in order, of which the first fitting entry is taken.
     #[derive(Default)]
     struct Naive {
         posted: Vec<(Pattern, u32)>,
@@ -230,39 +227,39 @@ mod tests {
     }
 
     #[derive(Debug, Clone, Copy)]
-    enum Step {
+    enum MatchingStep {
         Arrive(u32, u64),
         Receive(Option<u32>, Option<u64>),
-        /// Takes the first that fits and puts it back.
+        /// Takes the first message that fits, and puts it back.
         Peek(Option<u32>, Option<u64>),
         /// Withdraws one of the receives posted so far.
         Withdraw(prop::sample::Index),
-        /// A rank is lost.
+        /// Loses a rank.
         Lose(u32),
     }
 
-    fn step() -> impl Strategy<Value = Step> {
+    fn step() -> impl Strategy<Value = MatchingStep> {
         let source = || prop::option::weighted(0.7, 0..3_u32);
         let tag = || prop::option::weighted(0.7, 0..3_u64);
         prop_oneof![
-            8 => (0..3_u32, 0..3_u64).prop_map(|(source, tag)| Step::Arrive(source, tag)),
-            8 => (source(), tag()).prop_map(|(source, tag)| Step::Receive(source, tag)),
-            3 => (source(), tag()).prop_map(|(source, tag)| Step::Peek(source, tag)),
-            2 => any::<prop::sample::Index>().prop_map(Step::Withdraw),
-            1 => (0..3_u32).prop_map(Step::Lose),
+            8 => (0..3_u32, 0..3_u64).prop_map(|(source, tag)| MatchingStep::Arrive(source, tag)),
+            8 => (source(), tag()).prop_map(|(source, tag)| MatchingStep::Receive(source, tag)),
+            3 => (source(), tag()).prop_map(|(source, tag)| MatchingStep::Peek(source, tag)),
+            2 => any::<prop::sample::Index>().prop_map(MatchingStep::Withdraw),
+            1 => (0..3_u32).prop_map(MatchingStep::Lose),
         ]
     }
 
     proptest! {
         #[test]
-        fn everything_is_matched_as_lists_match_it(steps in prop::collection::vec(step(), 1..200)) {
+        fn every_match_is_that_of_two_lists(steps in prop::collection::vec(step(), 1..200)) {
             let mut matching = Matching::<u32, u32>::new();
             let mut naive = Naive::default();
-            let mut places = Vec::new();
+            let mut ids = Vec::new();
             for (number, step) in steps.into_iter().enumerate() {
                 let number = number as u32;
                 match step {
-                    Step::Arrive(source, tag) => {
+                    MatchingStep::Arrive(source, tag) => {
                         let envelope = Envelope { source, tag };
                         let found = matching.receive_for(envelope);
                         if found.is_none() {
@@ -270,15 +267,15 @@ mod tests {
                         }
                         prop_assert_eq!(found, naive.arrive(envelope, number));
                     }
-                    Step::Receive(source, tag) => {
+                    MatchingStep::Receive(source, tag) => {
                         let pattern = Pattern { source, tag };
                         let found = matching.take(pattern).map(|taken| taken.message);
                         if found.is_none() {
-                            places.push((number, matching.post(pattern, number)));
+                            ids.push((number, matching.post(pattern, number)));
                         }
                         prop_assert_eq!(found, naive.receive(pattern, number));
                     }
-                    Step::Peek(source, tag) => {
+                    MatchingStep::Peek(source, tag) => {
                         let pattern = Pattern { source, tag };
                         let seen = matching.first(pattern).map(|(_, message)| *message);
                         let first = naive.unexpected.iter().find(|(it, _)| pattern.fits(*it));
@@ -288,16 +285,16 @@ mod tests {
                             matching.put_back(taken);
                         }
                     }
-                    Step::Withdraw(which) => {
-                        if places.is_empty() {
+                    MatchingStep::Withdraw(which) => {
+                        if ids.is_empty() {
                             continue;
                         }
-                        let (receive, place) = *which.get(&places);
+                        let (receive, id) = *which.get(&ids);
                         let waits = naive.posted.iter().position(|(_, it)| *it == receive);
-                        prop_assert_eq!(matching.withdraw(place), waits.map(|_| receive));
+                        prop_assert_eq!(matching.withdraw(id), waits.map(|_| receive));
                         waits.map(|at| naive.posted.remove(at));
                     }
-                    Step::Lose(rank) => {
+                    MatchingStep::Lose(rank) => {
                         let mut gone = matching.take_all(|envelope, _| envelope.source == rank);
                         gone.sort_unstable();
                         let all = naive.unexpected.iter();

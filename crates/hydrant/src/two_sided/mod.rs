@@ -1,32 +1,34 @@
-//! Two-sided messages: what one rank sends and another receives, matched by who sent it and by its tag.
+//! Two-sided messages: one rank sends, another receives. Source and tag match the two.
 //!
-//! - [`matching`] says which receive gets which message; it knows nothing else.
-//! - A short message goes [at once](send), as the payload of an active message, and is copied into the
-//!   receiver's buffer, or into memory that [`credit`] bounds if nobody has asked for it (PM's
-//!   asynchronous primitives, Tezuka §2).
-//! - A long one is announced. When a receive was matched, the receiver lends its buffer and tells its
-//!   key, and the sender [writes](carried) into it: each side registered by the strategy in force, whole or
-//!   chunk by chunk under the transfer (Li §2 and §6). Under firehoses each side [registers its own](landing)
-//!   instead, and the sender's NIC writes to the place that it is told. Where that fails, or
-//!   [takes longer](choice), it is copied in parts.
+//! - [`matching`] decides which receive gets which message, and knows nothing else.
+//! - A short message is [eager](send): it is the payload of an active message. The receiver copies
+//!   it into the buffer of a receive, or into memory for unexpected messages, which [`credit`]
+//!   bounds (PM's asynchronous primitives, Tezuka §2).
+//! - A long message is announced. Once it is matched, the receiver lends its buffer and sends the
+//!   key, and the sender [writes](long_send) into the buffer. The strategy in force registers each
+//!   side, as a whole or chunk by chunk during the transfer (Li §2 and §6).
+//! - Under firehoses the receiver [registers](landing) a part of its buffer and tells its address,
+//!   and the sender's NIC writes there. The message is copied in parts if registering fails, or if
+//!   copies are [faster](choice).
 //!
-//! All that is decided is decided behind one lock, which is not held while anything is sent. What is copied under it is
-//! a part of a long message, a short one that nobody has asked for or that waits for credit, and one whose scope failed.
+//! One lock guards all decisions, and nothing is sent under it. Three kinds of data are copied
+//! under it: parts of long messages, short messages without a receive or without credit, and
+//! messages whose scope failed.
 //!
 //! # Ends of requests
 //!
-//! A request ends once, and only when nobody uses its buffer any more. Its finisher has taken it out of its table
-//! under the one lock, and has copied the data or ended the loan. Lost peers and the end of the job end all requests
-//! that wait for them ([`ended`]). So a waiter needs no other way out.
+//! A request ends once, when nobody uses its buffer any more. The thread that ends it has taken it
+//! out of its table under the one lock, and has copied the data or ended the loan. Lost peers and
+//! the end of the job end all requests that wait for them ([`ended`]). So a waiter needs no other
+//! way out.
 //!
-//! A send or a receive that is over when the call returns has no request. Such a receive takes messages of its kind
-//! from the rings and runs no handler ([`direct`]). It leaves other messages in the rings, so it may do this only
-//! for a while. If a message of another kind is first in a ring, a receive that waits polls instead. After 64 such
-//! receives in a row, the thread looks at all that has arrived (`progress::taking`).
+//! A send or a receive that is complete when the call returns has no request. Such a receive takes
+//! messages of its kind from the rings and runs no handler ([`direct`]). It leaves other messages
+//! in the rings, so it may do this only for a while. If a message of another kind is first in a
+//! ring, a waiting receive polls instead. After 64 such receives in a row, the thread polls
+//! everything that has arrived (`progress::taking`).
 
 mod blocking;
-mod carried;
-mod chains;
 mod choice;
 mod come_to_end;
 mod credit;
@@ -35,16 +37,18 @@ mod ended;
 mod handles;
 mod incoming;
 mod landing;
-mod long;
+mod long_receive;
+mod long_send;
 mod matching;
 mod pattern;
+mod pattern_queues;
 mod persistent;
 mod probe;
 mod protocol;
 mod receive;
+mod record_use;
 mod request;
 mod send;
-mod told;
 mod wire;
 
 use std::{
@@ -60,30 +64,30 @@ use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-pub(crate) use handles::Lent;
+pub(crate) use handles::ScopedMessage;
 pub use handles::{ReceiveHandle, SendHandle, Transit};
 pub use pattern::{AnySource, AnyTag, Source, Tag};
 pub use persistent::{PersistentReceive, PersistentSend};
 pub use probe::MatchedMessage;
 pub use request::Status;
 #[cfg(feature = "fuzzing")]
-pub(crate) use wire::check_said;
+pub(crate) use wire::check_message;
 
 use crate::{
     Error, Rank, Result, Settings,
     progress::{Progress, kind},
     transfer::Transfer,
 };
-use choice::{Begun, Choice};
+use choice::{LongRouteChoice, TimedRoute};
 use credit::{Account, Allowance};
 use landing::Landing;
 use matching::Matching;
 use pattern::Envelope;
 use protocol::Protocols;
-use request::{Buffer, Request, UnderWay};
-use wire::Said;
+use request::{InFlightCount, MessageRequest, RawBuffer};
+use wire::WireMessage;
 
-/// The highest tag that programs may use: those above are Hydrant's own.
+/// The highest tag that programs may use. Higher tags are Hydrant's own.
 pub const MAX_TAG: u64 = (1 << 63) - 1;
 
 /// The two-sided messages of a rank.
@@ -91,57 +95,58 @@ pub(crate) struct TwoSided {
     progress: Arc<Progress>,
     transfer: Arc<Transfer>,
     protocols: Protocols,
-    /// Whether the way of long messages is [chosen](choice) for each.
+    /// True if the route of each long message is [chosen](choice) by measured times.
     chooses: bool,
-    /// Messages on their way at once up to which buffers are lent, where each takes a place of a table.
+    /// The limit of buffers lent at once, where each takes a slot of the conduit's table.
     most_lent: usize,
-    state: Mutex<State>,
-    /// Unexpected messages may be kept. Stored under the lock; who looks without it looks again before it relies on
-    /// that.
+    state: Mutex<TwoSidedState>,
+    /// True if unexpected messages may be kept. It is stored under the lock. A thread that reads it
+    /// without the lock looks again under the lock before it relies on the value.
     keeps: AtomicBool,
-    /// The programs of all ranks have [come to their ends](come_to_end), and no message is begun any more.
+    /// The programs of all ranks have [come to their ends](come_to_end). No message begins any
+    /// more.
     all_refuse: AtomicBool,
-    /// Threads that wait until a message comes that they do not receive.
+    /// The number of threads that wait in a probe.
     probing: AtomicU32,
     /// Sends, and receives whose messages have arrived.
-    under_way: UnderWay,
+    in_flight: InFlightCount,
     me: Weak<Self>,
 }
 
-/// What is under way.
-struct State {
-    matching: Matching<Posted, Unexpected>,
-    /// Sends that wait for what their receivers say, by number.
-    sends: FxHashMap<u64, Sending>,
-    /// Receives of announced messages that are on their way, by number.
+/// The state behind the lock: posted receives, kept messages, and requests in flight.
+struct TwoSidedState {
+    matching: Matching<PostedReceive, Unexpected>,
+    /// Sends that wait for a message of their receivers, by number.
+    sends: FxHashMap<u64, PendingSend>,
+    /// Receives of announced messages in flight, by number.
     receives: FxHashMap<u64, Receiving>,
-    /// Receives that end once nobody writes to their buffers any more, by the key of the loan.
+    /// Receives that end together with the loans of their buffers, by the key of the loan.
     unlending: FxHashMap<u64, Unlending>,
-    /// By rank; those that this one has exchanged messages with.
-    peers: Vec<Option<Box<Peer>>>,
-    /// The number of the last send or receive that has one.
+    /// By rank, for the peers that this rank has exchanged messages with.
+    peers: Vec<Option<Box<PeerTraffic>>>,
+    /// The last number given to a send or a receive.
     last: u64,
-    /// Which way long messages come, where that is chosen.
-    choice: Option<Choice>,
-    /// Messages that the program has taken out and not received, and whose senders wait for that: by sender and
-    /// number.
+    /// The chooser of routes for long messages, where routes are chosen.
+    choice: Option<LongRouteChoice>,
+    /// Messages taken out by a matched probe and not received yet, whose senders wait for the
+    /// receive: by sender and number.
     held: FxHashSet<(u32, u64)>,
-    /// Sends that were refused, until the news of their receivers' ends counts.
-    refused: Vec<(Arc<Request>, Rank)>,
-    /// The program has [come to its end](come_to_end): it sends and receives nothing more.
+    /// Refused sends, until the news of their receivers' ends counts.
+    refused: Vec<(Arc<MessageRequest>, Rank)>,
+    /// The program has [come to its end](come_to_end). It sends and receives nothing more.
     refuses: bool,
     /// The job is over.
     closed: bool,
 }
 
-/// How a rank stands with another.
+/// The messages between this rank and a peer.
 #[derive(Default)]
-struct Peer {
+struct PeerTraffic {
     allowance: Allowance,
     account: Account,
-    /// Sends for which there was no credit, in order.
+    /// Sends that wait for credit, in order.
     waiting: VecDeque<Outgoing>,
-    /// A thread sends these: nobody sends past it.
+    /// A thread sends messages of `waiting`. No other thread may send past them.
     draining: bool,
     /// Messages that the peer's program still has to send after its end.
     owed: u64,
@@ -152,85 +157,86 @@ struct Peer {
 /// A message to be sent.
 struct Outgoing {
     tag: u64,
-    buffer: Buffer,
-    /// Bytes that were brought to the receiver.
+    buffer: RawBuffer,
+    /// Bytes that the receiver has.
     sent: usize,
-    request: Arc<Request>,
-    /// Its end is that it was received, not that it has left.
+    request: Arc<MessageRequest>,
+    /// The request ends when the message was received, not when its source is free.
     delivered: bool,
 }
 
-/// A send that waits for what its receiver says.
-enum Sending {
-    /// It has left, and its sender wants to know that it was received.
-    Sent(Rank, u64, usize, Arc<Request>),
-    /// It was announced.
+/// A send that waits for a message of its receiver.
+enum PendingSend {
+    /// The message has left. Its sender wants to know that it was received.
+    Sent(Rank, u64, usize, Arc<MessageRequest>),
+    /// The message was announced.
     Announced(Rank, Outgoing),
 }
 
 /// A receive that waits for a message.
-struct Posted {
-    /// From whom, if not from anybody.
+struct PostedReceive {
+    /// The rank to receive from, or `None` for any rank.
     source: Option<u32>,
-    buffer: Buffer,
-    request: Arc<Request>,
+    buffer: RawBuffer,
+    request: Arc<MessageRequest>,
 }
 
-/// A message that nobody has asked for.
+/// A message without a posted receive.
 enum Unexpected {
-    /// It is here, without an allocation if it came in arguments. `send`: whom to tell that it was received.
+    /// The message is here. Data that came in arguments takes no allocation. `send` is the number
+    /// of a send that waits for the receive, or 0.
     Here {
         data: SmallVec<[u8; wire::FEW_BYTES]>,
         send: u64,
     },
-    /// It is at its sender.
+    /// The message is still at its sender.
     Announced { send: u64, len: u64, copied: bool },
     /// This rank sent it to itself.
     Own {
         data: Vec<u8>,
-        request: Arc<Request>,
+        request: Arc<MessageRequest>,
     },
 }
 
-/// A receive whose message is on its way.
+/// A receive whose message is in flight.
 struct Receiving {
     from: Rank,
     tag: u64,
     /// The message's number at its sender.
     send: u64,
-    buffer: Buffer,
-    /// Bytes of the message, which the buffer has.
+    buffer: RawBuffer,
+    /// Bytes of the message. The buffer has room for them.
     len: usize,
-    /// Of these, bytes that have come by what was cleared before.
+    /// Bytes that came by earlier clears.
     done: usize,
-    /// Bytes that were copied there since.
+    /// Bytes copied in parts since the last clear.
     landed: u64,
-    by: By,
-    /// Which way was chosen, and when.
-    begun: Option<Begun>,
-    request: Arc<Request>,
+    transport: Transport,
+    /// The chosen route and its start, where routes are chosen.
+    timed: Option<TimedRoute>,
+    request: Arc<MessageRequest>,
 }
 
-/// How that comes which was cleared of a message.
-enum By {
-    /// In parts.
+/// The route of the cleared part of a message.
+enum Transport {
+    /// Copied in parts.
     Parts,
     /// The sender writes to the buffer, which is lent under this key.
     Loan(Key),
-    /// The sender writes to a place in the buffer that it was told.
+    /// The sender writes to a registered part of the buffer.
     Landing(Landing),
 }
 
-/// A receive whose buffer is lent no more, but may still be written to.
+/// A receive whose loan is ending. The sender may still write to its buffer.
 struct Unlending {
-    /// Where the buffer is, and how much of it was lent.
+    /// The address and the length of the loan.
     place: (u64, u64),
-    begun: Option<Begun>,
-    request: Arc<Request>,
+    timed: Option<TimedRoute>,
+    request: Arc<MessageRequest>,
 }
 
 impl Unexpected {
-    /// The number of the message at its sender, if the send waits until the message is received.
+    /// Returns the number of the message at its sender, if the send waits for the receive.
     fn awaited(&self) -> Option<u64> {
         match self {
             Unexpected::Here { send: 0, .. } | Unexpected::Own { .. } => None,
@@ -238,7 +244,7 @@ impl Unexpected {
         }
     }
 
-    /// The bytes of it that lie in the memory for unexpected messages.
+    /// Returns the bytes that the message takes in the memory for unexpected messages.
     fn held_bytes(&self) -> usize {
         match self {
             Unexpected::Here { data, .. } => data.len(),
@@ -255,21 +261,21 @@ impl Unexpected {
     }
 }
 
-impl State {
-    fn number(&mut self) -> u64 {
+impl TwoSidedState {
+    fn next_number(&mut self) -> u64 {
         self.last += 1;
         self.last
     }
 
-    /// Takes out a receive that is to end. It is noted where [`close`](TwoSided::close) finds it, in the
-    /// same step, for as long as its buffer may still be written to.
-    fn part_with(&mut self, receive: u64) -> Option<Receiving> {
+    /// Takes out a receive that is to end. A lent buffer may still be written to. Then the same
+    /// step notes the loan, so that [`close`](TwoSided::close) finds it.
+    fn take_receiving(&mut self, receive: u64) -> Option<Receiving> {
         let receiving = self.receives.remove(&receive)?;
-        if let By::Loan(key) = receiving.by {
+        if let Transport::Loan(key) = receiving.transport {
             let start = receiving.buffer.at.expose_provenance() as u64;
             let unlending = Unlending {
                 place: (start, receiving.len as u64),
-                begun: receiving.begun,
+                timed: receiving.timed,
                 request: Arc::clone(&receiving.request),
             };
             self.unlending.insert(key.0, unlending);
@@ -278,25 +284,25 @@ impl State {
     }
 
     #[inline]
-    fn peer(&mut self, rank: Rank) -> &mut Peer {
+    fn peer(&mut self, rank: Rank) -> &mut PeerTraffic {
         self.peers[rank.index()].get_or_insert_default()
     }
 }
 
 impl TwoSided {
-    /// Composes the two-sided messages of a rank, and hands them in to the rooms below.
+    /// Composes the two-sided messages of a rank, and registers their handler with `progress`.
     pub(crate) fn new(transfer: &Arc<Transfer>, settings: &Settings) -> Arc<Self> {
         let progress = &transfer.progress;
         let caps = progress.conduit().caps();
         let protocols = Protocols::choose(settings, caps);
-        let choice = protocol::copied_first(settings, caps).map(Choice::new);
+        let choice = protocol::copied_first(settings, caps).map(LongRouteChoice::new);
         let this = Arc::new_cyclic(|me| Self {
             progress: Arc::clone(progress),
             transfer: Arc::clone(transfer),
             protocols,
             chooses: choice.is_some(),
             most_lent: settings.extents.unwrap_or(hydrant_smp::DEFAULT_EXTENTS) / 4,
-            state: Mutex::new(State {
+            state: Mutex::new(TwoSidedState {
                 matching: Matching::new(),
                 sends: FxHashMap::default(),
                 receives: FxHashMap::default(),
@@ -312,7 +318,7 @@ impl TwoSided {
             keeps: AtomicBool::new(false),
             all_refuse: AtomicBool::new(false),
             probing: AtomicU32::new(0),
-            under_way: UnderWay::default(),
+            in_flight: InFlightCount::default(),
             me: Weak::clone(me),
         });
         let route = incoming::Incoming(Arc::downgrade(&this));
@@ -320,13 +326,13 @@ impl TwoSided {
         this
     }
 
-    /// Says something to a peer, now or when there is room. What becomes of a peer that is lost is told
-    /// to [those that wait for it](ended).
-    fn say(&self, to: Rank, said: Said<'_>, payload: &[u8]) {
-        let encoded = said.encode();
+    /// Sends a control message to a peer, now or when there is room. Requests that wait for a lost
+    /// peer are [`ended`].
+    fn tell(&self, to: Rank, message: WireMessage<'_>, payload: &[u8]) {
+        let encoded = message.encode();
         if let Err(cause) = (self.progress).send_result(to, &encoded.message(payload)) {
-            tracing::debug!(%to, %cause, "a two-sided message found no way");
-            self.look_for_change();
+            tracing::debug!(%to, %cause, "a two-sided message could not be sent");
+            self.check_for_ended_peers();
         }
     }
 

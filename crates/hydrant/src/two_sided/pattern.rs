@@ -1,20 +1,20 @@
-//! Which messages a receive takes: of one rank or of any, with one tag or with any.
+//! Patterns: a receive takes messages of one rank or of any, with one tag or with any.
 
 use crate::Rank;
 
-/// Any rank may be the sender: for [`Job::receive`](crate::Job::receive) and the calls beside it.
+/// Matches every sender, in [`Job::receive`](crate::Job::receive) and similar calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AnySource;
 
-/// Any tag will do: for [`Job::receive`](crate::Job::receive) and the calls beside it.
+/// Matches every tag, in [`Job::receive`](crate::Job::receive) and similar calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AnyTag;
 
-/// Whose messages a receive takes: those of one [`Rank`], or of [`AnySource`].
+/// The senders that a receive matches: one [`Rank`], or [`AnySource`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Source(pub(super) Option<u32>);
 
-/// Messages of which tag a receive takes: of one number, or of [`AnyTag`].
+/// The tags that a receive matches: one number, or [`AnyTag`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tag(pub(super) Option<u64>);
 
@@ -42,7 +42,7 @@ impl From<AnyTag> for Tag {
     }
 }
 
-/// Both together. None stands for any.
+/// A source and a tag. `None` matches all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Pattern {
     pub(super) source: Option<u32>,
@@ -50,22 +50,22 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    /// Patterns of this many kinds there are.
+    /// The number of kinds of patterns.
     pub(super) const KINDS: usize = 4;
 
-    /// That which every message fits.
+    /// The pattern that every message fits.
     pub(super) const ANY: Self = Self {
         source: None,
         tag: None,
     };
 
-    /// Which of source and tag it says: the number of its kind.
+    /// Returns the kind of the pattern: bit 1 is set for any source, bit 0 for any tag.
     #[inline]
     pub(super) fn kind(self) -> usize {
         2 * usize::from(self.source.is_none()) + usize::from(self.tag.is_none())
     }
 
-    /// Whether it is the [pattern](Envelope::pattern) of its kind of an envelope.
+    /// Returns whether a message with this envelope fits.
     #[inline]
     pub(super) fn fits(self, envelope: Envelope) -> bool {
         self.source.is_none_or(|source| source == envelope.source)
@@ -80,7 +80,7 @@ impl Pattern {
     }
 }
 
-/// Who sent a message, and its tag.
+/// The sender and the tag of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Envelope {
     pub(super) source: u32,
@@ -88,7 +88,7 @@ pub(super) struct Envelope {
 }
 
 impl Envelope {
-    /// The pattern of a kind that it fits.
+    /// Returns the pattern of a kind that the envelope fits.
     #[inline]
     pub(super) fn pattern(self, kind: usize) -> Pattern {
         Pattern {

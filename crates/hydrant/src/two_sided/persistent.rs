@@ -1,34 +1,34 @@
-//! Sends and receives that are done again and again with the same buffer.
+//! Persistent sends and receives, which use the same buffer each time.
 
-#![allow(unsafe_code)] // lends a buffer that it owns to its requests
+#![allow(unsafe_code)] // lends its own buffer to requests
 
 use std::{panic::Location, sync::Arc};
 
 use bytemuck::Pod;
 
 use super::{
-    Request, Source, Status, Tag, TwoSided,
+    MessageRequest, Source, Status, Tag, TwoSided,
     handles::{destination, source},
-    matching::PostedAt,
+    matching::PostedId,
     pattern::Pattern,
 };
 use crate::{Error, Rank, Result, progress};
 
-/// A message that is sent whenever it is [started](Self::start), from a buffer that this owns.
+/// A send from an owned buffer, which each [start](Self::start) repeats.
 pub struct PersistentSend<T: Pod> {
     two_sided: Arc<TwoSided>,
     to: Rank,
     tag: u64,
     buffer: Vec<T>,
-    open: Option<Arc<Request>>,
+    open: Option<Arc<MessageRequest>>,
 }
 
-/// A message that is received whenever this is [started](Self::start), into a buffer that it owns.
+/// A receive into an owned buffer, which each [start](Self::start) repeats.
 pub struct PersistentReceive<T: Pod> {
     two_sided: Arc<TwoSided>,
     pattern: Pattern,
     buffer: Vec<T>,
-    open: Option<(Arc<Request>, Option<PostedAt>)>,
+    open: Option<(Arc<MessageRequest>, Option<PostedId>)>,
 }
 
 impl<T: Pod> PersistentSend<T> {
@@ -42,7 +42,7 @@ impl<T: Pod> PersistentSend<T> {
         }
     }
 
-    /// The buffer, to be filled before the next start.
+    /// Returns the buffer, to be filled before the next start.
     ///
     /// # Errors
     /// [`Error::OutOfTurn`] between a start and the [`wait`](Self::wait) for it.
@@ -53,10 +53,11 @@ impl<T: Pod> PersistentSend<T> {
         }
     }
 
-    /// Begins to send what the buffer holds.
+    /// Begins to send the content of the buffer.
     ///
     /// # Errors
-    /// [`Error::OutOfTurn`] if it was started and not waited for; as [`Job::send`](crate::Job::send).
+    /// [`Error::OutOfTurn`] if it was started and not waited for; as
+    /// [`Job::send`](crate::Job::send).
     #[track_caller]
     pub fn start(&mut self) -> Result<()> {
         if self.open.is_some() {
@@ -64,7 +65,8 @@ impl<T: Pod> PersistentSend<T> {
         }
         let buffer = source(bytemuck::cast_slice(&self.buffer));
         let site = Location::caller();
-        // SAFETY: this owns the buffer, and lends it out or drops it only when the request is over.
+        // SAFETY: 1., 2. This owns the buffer, and neither lends nor drops it until the request is
+        // over.
         let request =
             unsafe { (self.two_sided).begin_send(self.to, self.tag, buffer, false, site)? };
         self.open = Some(request);
@@ -74,7 +76,7 @@ impl<T: Pod> PersistentSend<T> {
     /// Waits until the buffer may be used again.
     ///
     /// # Errors
-    /// What befell the send; [`Error::OutOfTurn`] if it was not started; [`Error::InHandler`].
+    /// The failure of the send; [`Error::OutOfTurn`] if it was not started; [`Error::InHandler`].
     pub fn wait(&mut self) -> Result<()> {
         progress::may_wait("wait")?;
         let request = self
@@ -101,7 +103,7 @@ impl<T: Pod> PersistentReceive<T> {
         }
     }
 
-    /// The buffer, with the last message that was waited for.
+    /// Returns the buffer, with the last message that was waited for.
     ///
     /// # Errors
     /// [`Error::OutOfTurn`] between a start and the [`wait`](Self::wait) for it.
@@ -124,7 +126,8 @@ impl<T: Pod> PersistentReceive<T> {
         }
         let room = destination(bytemuck::cast_slice_mut(&mut self.buffer));
         let site = Location::caller();
-        // SAFETY: as in `PersistentSend::start`.
+        // SAFETY: 1., 2. This owns the buffer, and neither lends nor drops it until the request is
+        // over.
         let begun = unsafe { (self.two_sided).begin_receive(self.pattern, room, site)? };
         self.open = Some(begun);
         Ok(())
@@ -133,7 +136,8 @@ impl<T: Pod> PersistentReceive<T> {
     /// Waits for the message.
     ///
     /// # Errors
-    /// What befell the receive; [`Error::OutOfTurn`] if it was not started; [`Error::InHandler`].
+    /// The failure of the receive; [`Error::OutOfTurn`] if it was not started;
+    /// [`Error::InHandler`].
     pub fn wait(&mut self) -> Result<Status> {
         progress::may_wait("wait")?;
         let open = self.open.as_ref();
@@ -148,7 +152,7 @@ impl<T: Pod> Drop for PersistentSend<T> {
     fn drop(&mut self) {
         if let Some(request) = self.open.take() {
             self.two_sided
-                .leave_to(&request, std::mem::take(&mut self.buffer));
+                .leave_buffer(&request, std::mem::take(&mut self.buffer));
         }
     }
 }
@@ -160,7 +164,7 @@ impl<T: Pod> Drop for PersistentReceive<T> {
                 self.two_sided.withdraw(at);
             }
             self.two_sided
-                .leave_to(&request, std::mem::take(&mut self.buffer));
+                .leave_buffer(&request, std::mem::take(&mut self.buffer));
         }
     }
 }

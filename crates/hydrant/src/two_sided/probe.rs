@@ -1,4 +1,5 @@
-//! Looking at messages before they are received, and taking one out so that no other thread receives it.
+//! Probes: they show a message before it is received, or take it so that no other thread receives
+//! it.
 
 #![allow(unsafe_code)] // copies into a borrowed buffer
 
@@ -13,9 +14,9 @@ use std::{
 use bytemuck::Pod;
 
 use super::{
-    Posted, Request, Source, State, Status, Tag, TwoSided, Unexpected,
+    MessageRequest, PostedReceive, Source, Status, Tag, TwoSided, TwoSidedState, Unexpected,
     handles::destination,
-    matching::Taken,
+    matching::TakenMessage,
     pattern::Pattern,
     receive::{status, too_long},
 };
@@ -25,17 +26,17 @@ use crate::{
     uses::UseKind,
 };
 
-/// A message that was taken out and is to be received here: no other receive gets it. If this is dropped
-/// before, the message goes back to its place among the others.
+/// A message taken by a probe: no other receive gets it. If this is dropped before the receive, the
+/// message returns to its position among the others.
 #[must_use = "if it is dropped the message goes back"]
 pub struct MatchedMessage {
     two_sided: Arc<TwoSided>,
-    taken: Option<Taken<Unexpected>>,
+    taken: Option<TakenMessage<Unexpected>>,
     status: Status,
 }
 
 impl TwoSided {
-    /// What is known of the first message that fits, if there is one.
+    /// Returns the status of the first message that fits, if there is one.
     ///
     /// # Errors
     /// As [`Job::try_probe`](crate::Job::try_probe).
@@ -43,12 +44,12 @@ impl TwoSided {
         let pattern = Pattern::new(from, tag);
         self.check(pattern.source, pattern.tag)?;
         self.check_receives()?;
-        let found = self.seen(pattern);
-        if self.needs_no_look(found.is_some(), pattern) {
+        let found = self.peek(pattern);
+        if self.is_probe_over(found.is_some(), pattern) {
             return Ok(found);
         }
         self.progress.look_round();
-        self.found_or_in_vain(pattern, || self.seen(pattern))
+        self.last_look(pattern, || self.peek(pattern))
     }
 
     /// Waits for a message that fits.
@@ -56,7 +57,7 @@ impl TwoSided {
     /// # Errors
     /// As [`Job::probe`](crate::Job::probe).
     pub(crate) fn probe(&self, from: Source, tag: Tag) -> Result<Status> {
-        self.until_there(from, tag, |two_sided, pattern| two_sided.seen(pattern))
+        self.wait_for_match(from, tag, |two_sided, pattern| two_sided.peek(pattern))
     }
 
     /// Takes the first message that fits, if there is one.
@@ -71,32 +72,33 @@ impl TwoSided {
         let pattern = Pattern::new(from, tag);
         self.check(pattern.source, pattern.tag)?;
         self.check_receives()?;
-        let found = self.taken(pattern);
-        if self.needs_no_look(found.is_some(), pattern) {
+        let found = self.take_matched(pattern);
+        if self.is_probe_over(found.is_some(), pattern) {
             return Ok(found);
         }
         self.progress.look_round();
-        self.found_or_in_vain(pattern, || self.taken(pattern))
+        self.last_look(pattern, || self.take_matched(pattern))
     }
 
-    /// Whether a look without a wait is over before it looks at what arrives.
-    fn needs_no_look(&self, found: bool, pattern: Pattern) -> bool {
+    /// Returns whether a probe without a wait is over before it polls.
+    fn is_probe_over(&self, found: bool, pattern: Pattern) -> bool {
         if progress::may_wait("a look").is_err() {
             return true;
         }
         if found {
-            self.found_one(pattern);
+            self.note_found(pattern);
         }
         found
     }
 
-    /// The result of a last look, or the reason why no message that fits can come any more.
-    fn found_or_in_vain<R>(
+    /// Returns the result of a last look, or the reason why no message that fits can come any more.
+    fn last_look<R>(
         &self,
         pattern: Pattern,
         look: impl FnOnce() -> Option<R>,
     ) -> Result<Option<R>> {
-        // Read before the look at the messages: whatever was sent before the end has arrived by then.
+        // The reason is read before the look at the messages: all messages sent before the end have
+        // arrived by then.
         let in_vain = (self.why_none_comes(pattern.source))
             .or_else(|| (self.progress).why_looked_in_vain(self.awaits(pattern), For::Message));
         match (look(), in_vain) {
@@ -114,10 +116,10 @@ impl TwoSided {
         from: Source,
         tag: Tag,
     ) -> Result<MatchedMessage> {
-        self.until_there(from, tag, |_, pattern| self.taken(pattern))
+        self.wait_for_match(from, tag, |_, pattern| self.take_matched(pattern))
     }
 
-    fn until_there<R>(
+    fn wait_for_match<R>(
         &self,
         from: Source,
         tag: Tag,
@@ -127,12 +129,13 @@ impl TwoSided {
         let pattern = Pattern::new(from, tag);
         self.check(pattern.source, pattern.tag)?;
         self.check_receives()?;
-        self.found_one(pattern);
+        self.note_found(pattern);
         let on = self.awaits(pattern);
         self.probing.fetch_add(1, SeqCst);
         let (mut found, mut in_vain) = (None, None);
         let waited = self.progress.wait(on, For::Message, || {
-            // Read before the look at the messages: whatever was sent before the end has arrived by then.
+            // The reason is read before the look at the messages: all messages sent before the end
+            // have arrived by then.
             in_vain = self.why_none_comes(pattern.source);
             found = look(self, pattern);
             found.is_some() || in_vain.is_some()
@@ -154,19 +157,20 @@ impl TwoSided {
     /// # Errors
     /// [`Error::JobOver`] if the program has come to its end.
     fn check_receives(&self) -> Result<()> {
-        match self.state.lock().refuses {
-            true => Err(Error::JobOver),
-            false => Ok(()),
+        if self.state.lock().refuses {
+            Err(Error::JobOver)
+        } else {
+            Ok(())
         }
     }
 
-    fn seen(&self, pattern: Pattern) -> Option<Status> {
+    fn peek(&self, pattern: Pattern) -> Option<Status> {
         let mut state = self.state.lock();
         let (envelope, message) = state.matching.first(pattern)?;
         Some(status(envelope, message.len() as usize))
     }
 
-    fn taken(self: &Arc<Self>, pattern: Pattern) -> Option<MatchedMessage> {
+    fn take_matched(self: &Arc<Self>, pattern: Pattern) -> Option<MatchedMessage> {
         let mut state = self.state.lock();
         let taken = state.matching.take(pattern)?;
         if let Some(send) = taken.message.awaited() {
@@ -180,20 +184,20 @@ impl TwoSided {
         })
     }
 
-    /// Puts a message back that was taken, unless a receive waits for it by now.
-    fn put_back(&self, taken: Taken<Unexpected>) {
+    /// Puts a taken message back to its position, unless a posted receive takes it.
+    fn put_back(&self, taken: TakenMessage<Unexpected>) {
         let mut short = None;
         let mut state = self.state.lock();
-        state.is_held_no_more(&taken);
+        state.unhold(&taken);
         if state.refuses && !state.closed {
-            // Its sender was told before.
+            // The sender got its refusal before.
             let (from, bytes) = (Rank(taken.envelope.source), taken.message.held_bytes());
             drop(state);
             return match taken.message {
                 Unexpected::Own { request, .. } => {
                     request.end(&self.progress, Err(Error::JobOver));
                 }
-                _ => self.took_out(from, bytes, 0),
+                _ => self.release_credit(from, bytes, 0),
             };
         }
         if state.closed {
@@ -204,29 +208,29 @@ impl TwoSided {
             return;
         }
         let (envelope, len) = (taken.envelope, taken.message.len());
-        let found = state.matching.fitting(envelope, len, &mut short);
+        let found = state.matching.take_fitting(envelope, len, &mut short);
         match found {
             Some(posted) => {
                 drop(state);
-                // SAFETY: a receive that was posted, whose request is not over, with room, and in no table
-                // any more.
+                // SAFETY: 1., 2. The receive was posted, and its request is open. 3. The buffer has
+                // room, as was matched.
                 unsafe { self.deliver(taken, posted) };
             }
             None => {
                 state.matching.put_back(taken);
                 self.keeps.store(true, Relaxed);
                 drop(state);
-                self.tell_probing();
+                self.wake_probes();
             }
         }
-        self.refuse(envelope, len, short);
-        self.look_for_change();
+        self.fail_short(envelope, len, short);
+        self.check_for_ended_peers();
     }
 }
 
-impl State {
-    /// Receives a message that was taken out, or puts it back.
-    fn is_held_no_more(&mut self, taken: &Taken<Unexpected>) {
+impl TwoSidedState {
+    /// Notes that a taken message is received or put back.
+    fn unhold(&mut self, taken: &TakenMessage<Unexpected>) {
         if let Some(send) = taken.message.awaited() {
             self.held.remove(&(taken.envelope.source, send));
         }
@@ -234,16 +238,16 @@ impl State {
 }
 
 impl MatchedMessage {
-    /// What is known of it.
+    /// Returns the status of the message.
     pub fn status(&self) -> Status {
         self.status
     }
 
-    /// Receives it into `buffer`, which may be longer.
+    /// Receives the message into `buffer`, which may be longer.
     ///
     /// # Errors
-    /// [`Error::ReceiveTooShort`], and the message is still here; [`Error::OutOfTurn`] if it was received
-    /// before; [`Error::PeerLost`], [`Error::JobOver`], [`Error::InHandler`].
+    /// [`Error::ReceiveTooShort`], and the message can still be received; [`Error::OutOfTurn`] if
+    /// it was received before; [`Error::PeerLost`], [`Error::JobOver`], [`Error::InHandler`].
     #[track_caller]
     pub fn receive<T: Pod>(&mut self, buffer: &mut [T]) -> Result<Status> {
         self.two_sided.progress.may_wait("a receive")?;
@@ -255,8 +259,8 @@ impl MatchedMessage {
                 None => progress::taken(),
             });
         };
-        let request = Arc::new(Request::new());
-        let posted = Posted {
+        let request = Arc::new(MessageRequest::new());
+        let posted = PostedReceive {
             source: Some(taken.envelope.source),
             buffer: room,
             request: Arc::clone(&request),
@@ -268,21 +272,22 @@ impl MatchedMessage {
                 self.taken = Some(taken);
                 return Err(Error::JobOver);
             }
-            state.is_held_no_more(&taken);
+            state.unhold(&taken);
         }
-        two_sided.begins(UseKind::Received, room, &request, site);
+        two_sided.record_start(UseKind::Received, room, &request, site);
         two_sided.progress.to_the_end(|| {
-            // SAFETY: `buffer` is borrowed mutably until the request is over.
+            // SAFETY: 1., 2. `buffer` is borrowed mutably until `finish` has returned. 3. The
+            // message fits the buffer.
             unsafe { two_sided.deliver(taken, posted) };
             two_sided.finish(&request)
         })
     }
 
-    /// Receives it into a vector of its own.
+    /// Receives the message into a new vector.
     ///
     /// # Errors
-    /// [`Error::LengthMismatch`] if it is no whole number of elements, and it goes back; as
-    /// [`receive`](Self::receive).
+    /// [`Error::LengthMismatch`] if the message is no whole number of elements. The message then
+    /// returns to its position. Otherwise as [`receive`](Self::receive).
     #[track_caller]
     pub fn receive_vec<T: Pod>(mut self) -> Result<Vec<T>> {
         let Some(count) = self.status.count::<T>() else {

@@ -1,29 +1,30 @@
-//! How a message goes, by its size and what the network costs.
+//! Chooses the protocol of a message by its size and the costs of the network.
 
 use hydrant_conduit::{Caps, Registration};
 
 use crate::settings::{MessageProtocol, Settings};
 
-/// Bytes of a chunk of the pipeline protocol, which is registered while those before it go.
+/// The bytes of a chunk of the pipeline protocol. A chunk is registered while earlier ones are in
+/// flight.
 const CHUNK: usize = 128 << 10;
 
-/// How messages go.
+/// The protocols of a rank's messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Protocols {
-    /// Most bytes of a message that is sent at once.
+    /// The limit of bytes of an eager message.
     pub(super) eager: usize,
-    /// How longer ones go.
-    pub(super) long: Long,
-    /// Most bytes of a part that is copied.
+    /// The protocol of longer messages.
+    pub(super) long: LongProtocol,
+    /// The limit of bytes of a copied part.
     pub(super) part: usize,
 }
 
-/// How a message goes once its receiver has asked for it.
+/// The protocol of a message once its receiver has cleared it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Long {
-    /// In active messages, each of which is copied on both sides.
+pub(super) enum LongProtocol {
+    /// Sent in active messages, with a copy on both sides.
     Copied,
-    /// By writes into the receiver's buffer, of at most so many bytes.
+    /// Written into the receiver's buffer, by writes of at most this many bytes.
     Written(usize),
 }
 
@@ -31,9 +32,9 @@ impl Protocols {
     pub(super) fn choose(settings: &Settings, caps: &Caps) -> Self {
         let most = caps.max_payload;
         let (eager, long) = match settings.messages {
-            MessageProtocol::Eager => (most, Long::Copied),
-            MessageProtocol::Rendezvous => (0, Long::Written(usize::MAX)),
-            MessageProtocol::Pipeline => (0, Long::Written(CHUNK)),
+            MessageProtocol::Eager => (most, LongProtocol::Copied),
+            MessageProtocol::Rendezvous => (0, LongProtocol::Written(usize::MAX)),
+            MessageProtocol::Pipeline => (0, LongProtocol::Written(CHUNK)),
             MessageProtocol::Auto => by_costs(caps),
         };
         Self {
@@ -43,28 +44,30 @@ impl Protocols {
         }
     }
 
-    /// Whether a message is sent at once, if there is room for it.
+    /// Returns whether a message is sent at once, if there is room for it.
     pub(super) fn is_eager(&self, len: usize) -> bool {
         len <= self.eager
     }
 }
 
-/// Most bytes that are sent at once because their copies cost less than what they save, and how longer ones go unless
-/// they are copied.
-fn by_costs(caps: &Caps) -> (usize, Long) {
+/// Returns the limit of eager messages, whose copies cost less than they save, and the protocol of
+/// longer messages.
+fn by_costs(caps: &Caps) -> (usize, LongProtocol) {
     let eager = match &caps.registration {
         Some(registration) => worth_copying(registration, caps.max_payload),
         None => caps.max_payload,
     };
-    (eager, Long::Written(usize::MAX))
+    (eager, LongProtocol::Written(usize::MAX))
 }
 
-/// Most bytes of a long message that is copied first, if which way those go is [chosen](super::choice) by what they
-/// take. Both ranks copy at the same time, as both register at the same time.
+/// Returns the limit of long messages that are copied first, where routes are
+/// [chosen](super::choice) by measured times. Both ranks copy at the same time, as both register at
+/// the same time.
 ///
-/// Where nothing is registered, either way may take three times as long as the other: two copies through shared memory,
-/// made at both ranks at the same time, or the system's one, which looks up each page. It depends on whether the
-/// processors share a cache.
+/// Without registration, either route may take three times as long as the other. One route is two
+/// copies through shared memory, made at both ranks at the same time. The other route is the
+/// system's single copy, which looks up each page. The result depends on whether the processors
+/// share a cache.
 pub(super) fn copied_first(settings: &Settings, caps: &Caps) -> Option<usize> {
     let is_chosen = settings.messages == MessageProtocol::Auto;
     is_chosen.then(|| match &caps.registration {
@@ -73,8 +76,8 @@ pub(super) fn copied_first(settings: &Settings, caps: &Caps) -> Option<usize> {
     })
 }
 
-/// Bytes whose two copies cost less than registering and deregistering both buffers, doubled until
-/// they do not.
+/// Returns the bytes, in powers of two, whose two copies cost less than registering and
+/// deregistering both buffers. Returns `most` if its copies do, too.
 fn worth_copying(registration: &Registration, most: usize) -> usize {
     let pays = |bytes: &usize| {
         let pages = bytes.div_ceil(registration.page);
@@ -97,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_costs_less_to_copy_is_sent_at_once() {
+    fn a_message_is_eager_if_copying_it_costs_less() {
         let registration = |per_op_ns, per_page_ns, copy_ns_per_byte| Registration {
             page: 4096,
             register: Cost {
@@ -114,7 +117,7 @@ mod tests {
             follows_mapping: false,
             inline: 0,
         };
-        // A call costs as much as 10,000 bytes.
+        // A registration costs as much as copying 10,000 bytes.
         assert_eq!(
             worth_copying(&registration(1000.0, 0.0, 0.1), 1 << 16),
             8192

@@ -1,4 +1,4 @@
-//! Receiving: a message that is here already, or a posted receive that waits for one.
+//! Receives: of a message that is here already, or posted to wait for one.
 
 #![allow(unsafe_code)] // keeps the addresses of buffers until their requests end, and copies into them
 
@@ -9,54 +9,56 @@ use std::{
 };
 
 use super::{
-    Buffer, Envelope, Posted, Request, TwoSided, Unexpected,
-    matching::{PostedAt, Taken},
+    Envelope, MessageRequest, PostedReceive, RawBuffer, TwoSided, Unexpected,
+    matching::{PostedId, TakenMessage},
     pattern::Pattern,
     request::Status,
-    wire::Said,
+    wire::WireMessage,
 };
 use crate::{Error, Rank, Result, counters::Count, progress, uses::UseKind};
 
 impl TwoSided {
-    /// Begins to receive the first message that fits, and where the receive waits if it does.
+    /// Begins to receive the first message that fits. Also returns the id of the posted receive, if
+    /// it waits.
     ///
     /// # Safety
-    /// Until the request [is over](Request::is_over):
-    /// 1. The buffer is there.
-    /// 2. Nobody else uses it.
+    /// Until the request [is over](MessageRequest::is_over):
+    /// 1. The buffer stays allocated.
+    /// 2. Nobody else uses the buffer.
     ///
     /// # Errors
-    /// What is found at once: nothing is under way then, and a message that is too long stays where it is.
+    /// Errors found at once. Then no request is open, and a message that is too long stays kept.
     pub(super) unsafe fn begin_receive(
         &self,
         pattern: Pattern,
-        buffer: Buffer,
+        buffer: RawBuffer,
         site: &'static Location<'static>,
-    ) -> Result<(Arc<Request>, Option<PostedAt>)> {
+    ) -> Result<(Arc<MessageRequest>, Option<PostedId>)> {
         progress::may_wait("a receive")?;
         self.check(pattern.source, pattern.tag)?;
-        // It may find its message kept, or be taken back before it ever waits.
-        self.found_one(pattern);
-        // SAFETY: the caller's promise.
+        // The receive may find its message kept, or be withdrawn before it waits, so the poll is
+        // noted here.
+        self.note_found(pattern);
+        // SAFETY: 1., 2. The caller's conditions 1 and 2.
         unsafe { self.take_or_post(pattern, buffer, site) }
     }
 
-    /// As [`begin_receive`](Self::begin_receive), but looks at nothing that arrives before.
+    /// As [`begin_receive`](Self::begin_receive), without a poll before.
     ///
     /// # Safety
-    /// As there.
+    /// 1., 2. As [`begin_receive`](Self::begin_receive).
     ///
     /// # Errors
-    /// As there.
+    /// As [`begin_receive`](Self::begin_receive).
     pub(super) unsafe fn take_or_post(
         &self,
         pattern: Pattern,
-        buffer: Buffer,
+        buffer: RawBuffer,
         site: &'static Location<'static>,
-    ) -> Result<(Arc<Request>, Option<PostedAt>)> {
-        let request = Arc::new(Request::new());
-        self.begins(UseKind::Received, buffer, &request, site);
-        let posted = Posted {
+    ) -> Result<(Arc<MessageRequest>, Option<PostedId>)> {
+        let request = Arc::new(MessageRequest::new());
+        self.record_start(UseKind::Received, buffer, &request, site);
+        let posted = PostedReceive {
             source: pattern.source,
             buffer,
             request: Arc::clone(&request),
@@ -71,58 +73,63 @@ impl TwoSided {
             }
             if let Some(taken) = state.matching.take(pattern) {
                 drop(state);
-                // SAFETY: the caller's promise.
+                // SAFETY: 1., 2. The caller's conditions 1 and 2. 3. The buffer has room, as
+                // checked above.
                 unsafe { self.deliver(taken, posted) };
                 return Ok((request, None));
             }
         }
         let at = state.matching.post(pattern, posted);
         drop(state);
-        self.look_for_change_here();
+        self.check_for_ended_peers_now();
         // The receive may wait in vain from the start.
         if self.why_none_comes(pattern.source).is_some() {
-            self.look_for_ends();
+            self.fail_vain_receives();
         }
         Ok((request, Some(at)))
     }
 
-    /// Hands a message that was taken to a receive, whose buffer has room for it.
+    /// Hands a taken message to a receive.
     ///
     /// # Safety
-    /// As [`begin_receive`](Self::begin_receive), of the receive.
-    pub(super) unsafe fn deliver(&self, taken: Taken<Unexpected>, posted: Posted) {
-        let Taken {
+    /// 1., 2. As [`begin_receive`](Self::begin_receive), for the posted receive, which is in no
+    /// table any more.
+    /// 3. Its buffer has room for the message.
+    pub(super) unsafe fn deliver(&self, taken: TakenMessage<Unexpected>, posted: PostedReceive) {
+        let TakenMessage {
             envelope, message, ..
         } = taken;
         let from = Rank(envelope.source);
         match message {
             Unexpected::Here { data, send } => {
-                // SAFETY: 1. The caller's promise. 2. As it was matched. 3. The receive is in no table any more.
+                // SAFETY: 1. The caller's conditions 1 and 2. 2. The caller's condition 3. 3. The
+                // receive is in no table.
                 unsafe { self.land(envelope, &data, posted) };
-                self.took_out(from, data.len(), send);
+                self.release_credit(from, data.len(), send);
             }
             Unexpected::Own { data, request } => {
-                // SAFETY: as above.
+                // SAFETY: 1. The caller's conditions 1 and 2. 2. The caller's condition 3. 3. The
+                // receive is in no table.
                 unsafe { self.land(envelope, &data, posted) };
-                let status = self.sent(envelope.tag, data.len());
+                let status = self.status_of_sent(envelope.tag, data.len());
                 request.end(&self.progress, Ok(status));
             }
             Unexpected::Announced { send, len, copied } => {
-                self.took_out(from, 0, 0);
-                posted.request.is_under_way(&self.under_way);
+                self.release_credit(from, 0, 0);
+                posted.request.count_in(&self.in_flight);
                 self.clear(envelope, (send, len as usize, copied), posted);
             }
         }
     }
 
-    /// Copies a message into the buffer of a receive, which it ends.
+    /// Copies a message into the buffer of a receive, and ends the receive.
     ///
     /// # Safety
-    /// 1. The buffer is there and nobody else uses it.
-    /// 2. It has room.
+    /// 1. The buffer is allocated, and nobody else uses it.
+    /// 2. The buffer has room for the message.
     /// 3. Nobody else ends the request.
-    pub(super) unsafe fn land(&self, envelope: Envelope, data: &[u8], posted: Posted) {
-        // SAFETY: the caller's promise.
+    pub(super) unsafe fn land(&self, envelope: Envelope, data: &[u8], posted: PostedReceive) {
+        // SAFETY: 1., 2. The caller's conditions 1 and 2.
         unsafe { copy_into(posted.buffer, 0, data) };
         let status = status(envelope, data.len());
         posted.request.end(&self.progress, Ok(status));
@@ -135,7 +142,7 @@ impl TwoSided {
         let mut message = Some(message);
         let found = {
             let mut state = self.state.lock();
-            let found = state.matching.fitting(envelope, len, &mut short);
+            let found = state.matching.take_fitting(envelope, len, &mut short);
             if found.is_none()
                 && !state.refuses
                 && let Some(message) = message.take()
@@ -147,33 +154,34 @@ impl TwoSided {
         };
         match (found, message) {
             (Some(posted), Some(message)) => {
-                let taken = Taken::new(envelope, message);
-                // SAFETY: a receive that was posted, whose request is not over and which is in no table
-                // any more.
+                let taken = TakenMessage::new(envelope, message);
+                // SAFETY: 1., 2. The receive was posted, its request is open, and it was taken out
+                // of its table.
+                // 3. The buffer has room, as was matched.
                 unsafe { self.deliver(taken, posted) };
             }
             (None, Some(message)) => self.turn_away(envelope, message),
-            _ => self.is_unexpected(),
+            _ => self.note_unexpected(),
         }
-        self.refuse(envelope, len, short);
+        self.fail_short(envelope, len, short);
     }
 
-    /// A message came that nobody has asked for.
-    pub(super) fn is_unexpected(&self) {
+    /// Counts a message without a receive, and wakes probes.
+    pub(super) fn note_unexpected(&self) {
         self.progress.tally.one(Count::MessagesUnexpected);
-        self.tell_probing();
+        self.wake_probes();
     }
 
-    /// Ends receives whose buffers were too short for a message of so many bytes.
+    /// Ends receives whose buffers are too short for a message of `len` bytes.
     #[inline]
-    pub(super) fn refuse(&self, envelope: Envelope, len: u64, short: Option<Box<Short>>) {
+    pub(super) fn fail_short(&self, envelope: Envelope, len: u64, short: Option<Box<Short>>) {
         if let Some(short) = short {
-            self.refuse_each(envelope, len, short);
+            self.fail_each_short(envelope, len, short);
         }
     }
 
     #[cold]
-    fn refuse_each(&self, envelope: Envelope, len: u64, short: Box<Short>) {
+    fn fail_each_short(&self, envelope: Envelope, len: u64, short: Box<Short>) {
         let mut next = Some(short);
         while let Some(short) = next {
             let Short { posted, before } = *short;
@@ -183,27 +191,27 @@ impl TwoSided {
         }
     }
 
-    /// A message of a peer leaves the buffers for unexpected ones, or did not need them. `send`: its
-    /// number there, if its sender wants to know.
-    pub(super) fn took_out(&self, from: Rank, bytes: usize, send: u64) {
-        let credit = self.state.lock().peer(from).account.took(bytes as u64);
-        self.say_taken(from, credit, send);
+    /// Notes that a message has left the memory for unexpected messages, or did not need it.
+    /// `send`: its number at the sender, if the sender waits for the receive.
+    pub(super) fn release_credit(&self, from: Rank, bytes: usize, send: u64) {
+        let credit = self.state.lock().peer(from).account.release(bytes as u64);
+        self.tell_taken(from, credit, send);
     }
 
-    /// Tells a peer what it may know of a message of its own that was taken: that there is credit again, and the
-    /// number of the send, if it wants to know of its end.
+    /// Tells a peer about its message that was taken: the credit that is due, and the number of the
+    /// send, if the sender waits for the receive.
     #[inline]
-    pub(super) fn say_taken(&self, from: Rank, credit: Option<(u64, u64)>, send: u64) {
+    pub(super) fn tell_taken(&self, from: Rank, credit: Option<(u64, u64)>, send: u64) {
         if let Some((messages, bytes)) = credit {
-            self.say(from, Said::Credit { messages, bytes }, &[]);
+            self.tell(from, WireMessage::Credit { messages, bytes }, &[]);
         }
         if send != 0 {
-            self.say(from, Said::Received { send }, &[]);
+            self.tell(from, WireMessage::Received { send }, &[]);
         }
     }
 
-    /// Takes a receive back that waits: whether it did.
-    pub(super) fn withdraw(&self, at: PostedAt) -> bool {
+    /// Withdraws a waiting receive. Returns whether it was still waiting.
+    pub(super) fn withdraw(&self, at: PostedId) -> bool {
         if self.progress.is_forked() {
             return false;
         }
@@ -218,28 +226,29 @@ impl TwoSided {
     }
 }
 
-impl<U> super::Matching<Posted, U> {
-    /// Takes the first posted receive for a message that has room for it; those before it that have not
-    /// are taken out.
+impl<U> super::Matching<PostedReceive, U> {
+    /// Takes the first posted receive with room for a message. Also takes earlier ones without room
+    /// out, into `short`.
     #[inline]
-    pub(super) fn fitting(
+    pub(super) fn take_fitting(
         &mut self,
         envelope: Envelope,
         len: u64,
         short: &mut Option<Box<Short>>,
-    ) -> Option<Posted> {
-        match self.has_posted_none() {
-            true => None,
-            false => self.fitting_posted(envelope, len, short),
+    ) -> Option<PostedReceive> {
+        if self.has_posted_none() {
+            None
+        } else {
+            self.take_fitting_posted(envelope, len, short)
         }
     }
 
-    fn fitting_posted(
+    fn take_fitting_posted(
         &mut self,
         envelope: Envelope,
         len: u64,
         short: &mut Option<Box<Short>>,
-    ) -> Option<Posted> {
+    ) -> Option<PostedReceive> {
         loop {
             let posted = self.receive_for(envelope)?;
             if posted.buffer.len as u64 >= len {
@@ -251,13 +260,13 @@ impl<U> super::Matching<Posted, U> {
     }
 }
 
-/// A receive that was taken out, for its buffer is too short for a message, and those that were before it.
+/// A receive taken out because its buffer is too short for a message, and the earlier ones like it.
 pub(super) struct Short {
-    posted: Posted,
+    posted: PostedReceive,
     before: Option<Box<Short>>,
 }
 
-/// What is known of a message that was received.
+/// Returns the status of a received message.
 #[inline]
 pub(super) fn status(envelope: Envelope, bytes: usize) -> Status {
     Status {
@@ -267,7 +276,7 @@ pub(super) fn status(envelope: Envelope, bytes: usize) -> Status {
     }
 }
 
-/// The error of a receive whose buffer is too short.
+/// Returns the error of a receive whose buffer is too short.
 pub(super) fn too_long(envelope: Envelope, len: u64, room: usize) -> Error {
     Error::ReceiveTooShort {
         from: Rank(envelope.source),
@@ -277,17 +286,18 @@ pub(super) fn too_long(envelope: Envelope, len: u64, room: usize) -> Error {
     }
 }
 
-/// Copies bytes to a place in a buffer.
+/// Copies bytes into a buffer at an offset.
 ///
 /// # Safety
-/// 1. The buffer is there, and nobody else uses it.
-/// 2. It has room for them there.
-pub(super) unsafe fn copy_into(buffer: Buffer, offset: usize, data: &[u8]) {
+/// 1. The buffer is allocated, and nobody else uses it.
+/// 2. The buffer has room for the bytes at this offset.
+pub(super) unsafe fn copy_into(buffer: RawBuffer, offset: usize, data: &[u8]) {
     debug_assert!(offset + data.len() <= buffer.len);
     if !data.is_empty() {
-        // SAFETY: 2.
+        // SAFETY: The offset lies in the buffer (2).
         let to = unsafe { buffer.at.add(offset) };
-        // SAFETY: 1.; what came by a message, or was kept, lies elsewhere.
+        // SAFETY: The target may be written (1, 2). The data came by a message, or was kept, so it
+        // lies elsewhere.
         unsafe { ptr::copy_nonoverlapping(data.as_ptr(), to, data.len()) };
     }
 }

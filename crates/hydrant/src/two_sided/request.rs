@@ -1,6 +1,6 @@
-//! One send or receive under way, and its two ends: the source may be used again, and all is over.
+//! Requests: each is one send or receive in flight. Its source becomes free, and later it ends.
 
-#![allow(unsafe_code)] // hands the address of a buffer to other threads
+#![allow(unsafe_code)] // sends the address of a buffer to other threads
 
 use std::{
     any::Any,
@@ -23,7 +23,7 @@ use crate::{
     uses::Use,
 };
 
-/// What is known of a message: who sent it, its tag and its bytes.
+/// The status of a message: its sender, tag and length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
     pub(super) source: Rank,
@@ -32,22 +32,22 @@ pub struct Status {
 }
 
 impl Status {
-    /// Who sent it.
+    /// Returns the sender of the message.
     pub fn source(&self) -> Rank {
         self.source
     }
 
-    /// Its tag.
+    /// Returns the tag of the message.
     pub fn tag(&self) -> u64 {
         self.tag
     }
 
-    /// Its bytes.
+    /// Returns the bytes of the message.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Its elements, if it is so many of this type.
+    /// Returns the number of elements of type `T`, if the message is a whole number of them.
     pub fn count<T>(&self) -> Option<usize> {
         match size_of::<T>() {
             0 => None,
@@ -56,48 +56,48 @@ impl Status {
     }
 }
 
-/// Memory of a send or a receive, which is there until its [`Request`] has ended.
+/// Memory of a send or a receive, which stays until the [`MessageRequest`] has ended.
 #[derive(Clone, Copy)]
-pub(super) struct Buffer {
+pub(super) struct RawBuffer {
     pub(super) at: *mut u8,
     pub(super) len: usize,
 }
 
-// SAFETY: it is an address and a length; whoever uses the memory says why it may.
-unsafe impl Send for Buffer {}
+// SAFETY: A buffer is an address and a length. The code that uses the memory says why it may.
+unsafe impl Send for RawBuffer {}
 
-/// A send or a receive under way, shared by who asks for it and who does it.
-pub(super) struct Request {
-    /// It is over. Set once, with its state locked; who waits looks at that alone.
+/// A send or a receive in flight, shared by its owner and the threads that work on it.
+pub(super) struct MessageRequest {
+    /// The request is over. Set once, with the state locked. A waiter reads this alone.
     over: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<RequestState>,
 }
 
-struct State {
-    /// The source may be used again.
-    left: bool,
-    end: End,
-    /// A task to be woken at the end.
-    asker: Option<Waker>,
-    /// The buffer, if nobody else keeps it.
-    kept: Option<Box<dyn Any + Send>>,
-    /// The use of memory that it is, to be told at its end.
+struct RequestState {
+    /// The source is free.
+    source_free: bool,
+    end: RequestEnd,
+    /// The task to wake at the end.
+    waker: Option<Waker>,
+    /// The buffer, if its owner is gone.
+    buffer: Option<Box<dyn Any + Send>>,
+    /// The use of memory to record at the end.
     used: Option<Use>,
-    /// Counts the request among those in flight, until its end.
-    counted: Option<Counted>,
+    /// Counts the request as in flight, until its end.
+    counted: Option<CountedRequest>,
 }
 
 /// The number of sends in flight, and of receives whose messages have arrived.
 #[derive(Clone, Default)]
-pub(super) struct UnderWay(Arc<AtomicUsize>);
+pub(super) struct InFlightCount(Arc<AtomicUsize>);
 
-/// One of them, until this is dropped.
-struct Counted(UnderWay);
+/// One counted request, until this is dropped.
+struct CountedRequest(InFlightCount);
 
-impl UnderWay {
-    fn count(&self) -> Counted {
+impl InFlightCount {
+    fn count(&self) -> CountedRequest {
         self.0.fetch_add(1, Relaxed);
-        Counted(self.clone())
+        CountedRequest(self.clone())
     }
 
     pub(super) fn are_none(&self) -> bool {
@@ -105,79 +105,79 @@ impl UnderWay {
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedRequest {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Release);
     }
 }
 
-enum End {
+enum RequestEnd {
     Open,
     Ended(Result<Status>),
-    Told,
+    Taken,
 }
 
-impl Request {
+impl MessageRequest {
     pub(super) fn new() -> Self {
         Self {
             over: AtomicBool::new(false),
-            state: Mutex::new(State {
-                left: false,
-                end: End::Open,
-                asker: None,
-                kept: None,
+            state: Mutex::new(RequestState {
+                source_free: false,
+                end: RequestEnd::Open,
+                waker: None,
+                buffer: None,
                 used: None,
                 counted: None,
             }),
         }
     }
 
-    /// Counts the request among a rank's requests in flight from now on.
-    pub(super) fn is_under_way(&self, among: &UnderWay) {
+    /// Counts the request as in flight from now on.
+    pub(super) fn count_in(&self, among: &InFlightCount) {
         let mut state = self.state.lock();
-        if matches!(state.end, End::Open) && state.counted.is_none() {
+        if matches!(state.end, RequestEnd::Open) && state.counted.is_none() {
             state.counted = Some(among.count());
         }
     }
 
-    /// It is a use of memory that is told at its end.
-    pub(super) fn uses(&self, used: Use) {
+    /// Sets the use of memory to record at the end.
+    pub(super) fn set_use(&self, used: Use) {
         self.state.lock().used = Some(used);
     }
 
-    /// It is none after all: its data goes another way.
+    /// Drops the use, because the data takes another route.
     pub(super) fn forget_use(&self) {
         self.state.lock().used = None;
     }
 
-    /// The use of memory that it was, once, if it went well.
+    /// Takes the use of memory, if the request has succeeded.
     pub(super) fn take_use(&self) -> Option<Use> {
         let mut state = self.state.lock();
         let used = state.used.take();
-        used.filter(|_| matches!(state.end, End::Ended(Ok(_))))
+        used.filter(|_| matches!(state.end, RequestEnd::Ended(Ok(_))))
     }
 
-    /// The source of a send may be used again.
-    pub(super) fn leave(&self) {
-        self.state.lock().left = true;
+    /// Marks the source of a send as free.
+    pub(super) fn mark_source_free(&self) {
+        self.state.lock().source_free = true;
     }
 
-    /// It is over, and its buffer is its owner's again. The first end counts.
+    /// Ends the request, and returns the buffer to its owner. Later ends are ignored.
     pub(super) fn end(&self, progress: &Progress, end: Result<Status>) {
         let mut state = self.state.lock();
-        if !matches!(state.end, End::Open) {
+        if !matches!(state.end, RequestEnd::Open) {
             return;
         }
-        state.left = true;
-        state.end = End::Ended(end);
-        // What was done with the buffer was done before.
+        state.source_free = true;
+        state.end = RequestEnd::Ended(end);
+        // All accesses to the buffer come before this store.
         self.over.store(true, Release);
-        let (asker, kept) = (state.asker.take(), state.kept.take());
+        let (waker, buffer) = (state.waker.take(), state.buffer.take());
         let counted = state.counted.take();
-        // What wakers and buffers do is the program's affair.
+        // Wakers and buffers run code of the program, so no lock is held.
         drop(state);
-        drop(kept);
-        if let Some(waker) = asker {
+        drop(buffer);
+        if let Some(waker) = waker {
             progress.wake_task(waker);
         }
         // Other threads see the count at zero only after the request is over.
@@ -185,58 +185,58 @@ impl Request {
         progress.wake_sleepers();
     }
 
-    pub(super) fn has_left(&self) -> bool {
-        self.state.lock().left
+    pub(super) fn is_source_free(&self) -> bool {
+        self.state.lock().source_free
     }
 
     pub(super) fn is_over(&self) -> bool {
         self.over.load(Acquire)
     }
 
-    /// How it ended, if that is known and was not told.
-    pub(super) fn tell(&self) -> Result<Status> {
+    /// Takes the result, if the request has ended and the result was not taken.
+    pub(super) fn take_result(&self) -> Result<Status> {
         let mut state = self.state.lock();
-        match mem::replace(&mut state.end, End::Told) {
-            End::Ended(end) => end,
-            End::Told => Err(taken()),
-            End::Open => {
-                state.end = End::Open;
+        match mem::replace(&mut state.end, RequestEnd::Taken) {
+            RequestEnd::Ended(end) => end,
+            RequestEnd::Taken => Err(taken()),
+            RequestEnd::Open => {
+                state.end = RequestEnd::Open;
                 Err(taken())
             }
         }
     }
 
-    /// How it ended, unless that was told.
-    pub(super) fn tell_if_untold(&self) -> Result<()> {
+    /// Takes the failure, if the result was not taken.
+    pub(super) fn take_failure(&self) -> Result<()> {
         let mut state = self.state.lock();
-        match mem::replace(&mut state.end, End::Told) {
-            End::Ended(end) => end.map(drop),
-            End::Told => Ok(()),
-            End::Open => {
-                state.end = End::Open;
+        match mem::replace(&mut state.end, RequestEnd::Taken) {
+            RequestEnd::Ended(end) => end.map(drop),
+            RequestEnd::Taken => Ok(()),
+            RequestEnd::Open => {
+                state.end = RequestEnd::Open;
                 Err(taken())
             }
         }
     }
 
-    /// Whether its end was told.
-    pub(super) fn is_told(&self) -> bool {
-        matches!(self.state.lock().end, End::Told)
+    /// Returns whether the result was taken.
+    pub(super) fn is_taken(&self) -> bool {
+        matches!(self.state.lock().end, RequestEnd::Taken)
     }
 
-    /// Whether it went well, and nobody was told.
-    pub(super) fn is_good(&self) -> bool {
-        matches!(self.state.lock().end, End::Ended(Ok(_)))
+    /// Returns whether the request has succeeded and its result was not taken.
+    pub(super) fn has_succeeded(&self) -> bool {
+        matches!(self.state.lock().end, RequestEnd::Ended(Ok(_)))
     }
 
-    /// Has a task woken at the end: whether it will be.
+    /// Has the end wake a task. Returns `false` if the request is over.
     pub(super) fn wake_at_end(&self, progress: &Progress, waker: &Waker) -> bool {
         let waker = waker.clone();
         let mut state = self.state.lock();
-        if !matches!(state.end, End::Open) {
+        if !matches!(state.end, RequestEnd::Open) {
             return false;
         }
-        let before = state.asker.replace(waker);
+        let before = state.waker.replace(waker);
         drop(state);
         if before.is_none() {
             progress.task_begins();
@@ -244,42 +244,42 @@ impl Request {
         true
     }
 
-    /// Keeps the buffer until the end, because its owner is gone; and wakes nobody any more.
-    pub(super) fn keep(&self, progress: &Progress, buffer: Box<dyn Any + Send>) {
+    /// Keeps the buffer until the end, because its owner is gone. Wakes no task any more.
+    pub(super) fn keep_buffer(&self, progress: &Progress, buffer: Box<dyn Any + Send>) {
         let mut state = self.state.lock();
-        let asker = state.asker.take();
+        let waker = state.waker.take();
         let over = match state.end {
-            End::Open => {
-                state.kept = Some(buffer);
+            RequestEnd::Open => {
+                state.buffer = Some(buffer);
                 None
             }
-            End::Ended(_) | End::Told => Some(buffer),
+            RequestEnd::Ended(_) | RequestEnd::Taken => Some(buffer),
         };
         drop(state);
-        if asker.is_some() {
+        if waker.is_some() {
             progress.task_ends();
         }
-        drop((asker, over));
+        drop((waker, over));
     }
 }
 
-/// Ends a request, at the latest when it is dropped: then the job is over.
-pub(super) struct Ending {
-    request: Arc<Request>,
+/// Ends a request, at the latest when this is dropped because the job is over.
+pub(super) struct EndGuard {
+    request: Arc<MessageRequest>,
     progress: Arc<Progress>,
 }
 
-impl Ending {
-    pub(super) fn new(request: Arc<Request>, progress: &Arc<Progress>) -> Self {
+impl EndGuard {
+    pub(super) fn new(request: Arc<MessageRequest>, progress: &Arc<Progress>) -> Self {
         Self {
             request,
             progress: Arc::clone(progress),
         }
     }
 
-    /// Somebody else ends it.
+    /// Leaves the end to somebody else.
     pub(super) fn forget(mut self) {
-        self.request = Arc::new(Request::new());
+        self.request = Arc::new(MessageRequest::new());
     }
 
     pub(super) fn end(self, end: Result<Status>) {
@@ -287,9 +287,9 @@ impl Ending {
     }
 }
 
-impl Drop for Ending {
+impl Drop for EndGuard {
     fn drop(&mut self) {
-        // Nothing happens if it has ended.
+        // If the request has ended, this has no effect.
         self.request.end(&self.progress, Err(Error::JobOver));
     }
 }

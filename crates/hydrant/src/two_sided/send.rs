@@ -1,4 +1,4 @@
-//! Sending: at once, or by an announcement, or when there is credit for either.
+//! Sends: eager, or by an announcement, or after a wait for credit.
 
 #![allow(unsafe_code)] // keeps the addresses of buffers until their requests end, and reads them
 
@@ -7,41 +7,41 @@ use std::{mem, panic::Location, slice, sync::Arc};
 use hydrant_conduit::{Message, Standing};
 
 use super::{
-    Buffer, Envelope, Outgoing, Request, Sending, State, TwoSided, Unexpected,
-    protocol::Long,
+    Envelope, MessageRequest, Outgoing, PendingSend, RawBuffer, TwoSided, TwoSidedState,
+    Unexpected,
+    protocol::LongProtocol,
     request::Status,
-    wire::{self, Said},
+    wire::{self, WireMessage},
 };
 use crate::{Error, Rank, Result, counters::Count, progress, uses::UseKind};
 
-/// What is to be said to a receiver.
+/// A control message or a whole message that is ready to be sent.
 enum Ready {
-    /// The message. `send`: its number if its sender wants to know that it was received.
+    /// The whole message. `send` is its number if its sender waits for the receive, else 0.
     Eager(Outgoing, u64),
-    /// That there is one.
+    /// The announcement of a message.
     Announce { tag: u64, send: u64, len: u64 },
 }
 
-/// What a send waits for.
+/// The behaviour of a send without room in the network.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Patience {
-    /// Until the network has room for it.
-    Room,
-    /// For nothing: it is sent in the midst of a poll, and kept if there is no room.
-    None,
+enum WhenFull {
+    /// Waits for room.
+    Wait,
+    /// Keeps the message, because a handler must not wait.
+    Keep,
 }
 
 impl TwoSided {
-    /// Sends a message that may go at once, if that is all there is to it: whether it was sent. Nobody need
-    /// be told of its end, for it is over.
+    /// Sends an eager message without a request. Returns `false` if the message needs one.
     ///
     /// # Errors
-    /// As [`begin_send`](Self::begin_send), and that of the network.
+    /// As [`begin_send`](Self::begin_send), and the network's.
     #[inline(always)]
     pub(super) fn send_at_once(&self, to: Rank, tag: u64, data: &[u8]) -> Result<bool> {
         progress::may_wait("a send")?;
         self.check(Some(to.0), Some(tag))?;
-        let is_plain = self.protocols.is_eager(data.len()) && !self.are_told();
+        let is_plain = self.protocols.is_eager(data.len()) && !self.records_uses();
         if !is_plain || to == self.progress.rank {
             return Ok(false);
         }
@@ -56,26 +56,28 @@ impl TwoSided {
                 return Ok(false);
             }
         }
-        // That a peer has ended the network says.
-        let (encoded, payload) = match data.len() > wire::FEW_BYTES {
-            false => (wire::few(tag, 0, data), &[][..]),
-            true => (Said::Eager { tag, send: 0 }.encode(), data),
+        // The network reports a peer that has ended.
+        let (encoded, payload) = if data.len() > wire::FEW_BYTES {
+            (WireMessage::Eager { tag, send: 0 }.encode(), data)
+        } else {
+            (wire::encode_few(tag, 0, data), &[][..])
         };
         self.send_in_order(to, &encoded.message(payload))?;
         self.progress.tally.one(Count::MessagesEager);
         Ok(true)
     }
 
-    /// Sends a message, waiting for room, behind what was kept for want of it.
+    /// Waits for room and sends a message, behind messages that are kept because there was no room.
     #[inline(always)]
     fn send_in_order(&self, to: Rank, message: &Message<'_>) -> Result<()> {
-        match self.progress.has_onward_for(to) {
-            true => self.send_behind(to, message),
-            false => self.progress.send(to, message),
+        if self.progress.has_onward_for(to) {
+            self.send_behind(to, message)
+        } else {
+            self.progress.send(to, message)
         }
     }
 
-    /// Sends a message when what was kept for want of room was sent.
+    /// Sends a message behind the kept ones.
     #[cold]
     fn send_behind(&self, to: Rank, message: &Message<'_>) -> Result<()> {
         match self.progress.conduit().standing(to) {
@@ -84,33 +86,33 @@ impl TwoSided {
         }
     }
 
-    /// Begins to send a message. `delivered`: the request ends when the message was received, not when
-    /// its source may be used again.
+    /// Begins to send a message. If `delivered`, the request ends when the message was received,
+    /// else when its source is free.
     ///
     /// # Safety
-    /// Until the request [is over](Request::is_over):
+    /// Until the request [is over](MessageRequest::is_over):
     /// 1. The buffer can be read.
     /// 2. Nobody writes to it.
     ///
     /// # Errors
-    /// What is found at once: nothing is under way then.
+    /// Errors found at once. Then no request is open.
     pub(super) unsafe fn begin_send(
         &self,
         to: Rank,
         tag: u64,
-        buffer: Buffer,
+        buffer: RawBuffer,
         delivered: bool,
         site: &'static Location<'static>,
-    ) -> Result<Arc<Request>> {
+    ) -> Result<Arc<MessageRequest>> {
         progress::may_wait("a send")?;
         self.check(Some(to.0), Some(tag))?;
-        let request = Arc::new(Request::new());
-        self.begins(UseKind::Sent, buffer, &request, site);
+        let request = Arc::new(MessageRequest::new());
+        self.record_start(UseKind::Sent, buffer, &request, site);
         if to == self.progress.rank {
             if self.state.lock().refuses {
                 return Err(Error::JobOver);
             }
-            // SAFETY: the caller's promise.
+            // SAFETY: 1., 2. The caller's conditions 1 and 2.
             unsafe { self.send_to_itself(tag, buffer, &request, delivered) };
             return Ok(request);
         }
@@ -129,7 +131,7 @@ impl TwoSided {
             if state.refuses {
                 return Err(Error::JobOver);
             }
-            request.is_under_way(&self.under_way);
+            request.count_in(&self.in_flight);
             let peer = state.peer(to);
             if peer.draining || !peer.waiting.is_empty() || !peer.allowance.has_message() {
                 peer.waiting.push_back(outgoing);
@@ -139,33 +141,36 @@ impl TwoSided {
             }
         };
         match ready {
-            // SAFETY: the caller's promise; it is this call that reads the buffer.
-            Some(ready) => unsafe { self.transmit(to, ready, Patience::Room) },
+            // SAFETY: 1. The caller's conditions 1 and 2. This call reads the buffer.
+            Some(ready) => unsafe { self.transmit(to, ready, WhenFull::Wait) },
             None => self.progress.tally.one(Count::MessagesCreditWaits),
         }
-        self.look_for_change_here();
+        self.check_for_ended_peers_now();
         Ok(request)
     }
 
-    /// Decides how a message goes to a peer that may be sent one.
-    fn prepare(&self, state: &mut State, to: Rank, outgoing: Outgoing) -> Ready {
+    /// Decides how a message is sent. There must be credit for a message.
+    fn prepare(&self, state: &mut TwoSidedState, to: Rank, outgoing: Outgoing) -> Ready {
         let len = outgoing.buffer.len;
         let is_eager = self.protocols.is_eager(len);
         let allowance = &mut state.peer(to).allowance;
         let has_room = allowance.take(if is_eager { len as u64 } else { 0 });
         if is_eager && has_room || len == 0 {
-            let send = match outgoing.delivered {
-                true => state.number(),
-                false => 0,
+            let send = if outgoing.delivered {
+                state.next_number()
+            } else {
+                0
             };
             if outgoing.delivered {
-                let sent = Sending::Sent(to, outgoing.tag, len, Arc::clone(&outgoing.request));
+                let sent = PendingSend::Sent(to, outgoing.tag, len, Arc::clone(&outgoing.request));
                 state.sends.insert(send, sent);
             }
             return Ready::Eager(outgoing, send);
         }
-        let (send, tag) = (state.number(), outgoing.tag);
-        state.sends.insert(send, Sending::Announced(to, outgoing));
+        let (send, tag) = (state.next_number(), outgoing.tag);
+        state
+            .sends
+            .insert(send, PendingSend::Announced(to, outgoing));
         Ready::Announce {
             tag,
             send,
@@ -173,48 +178,48 @@ impl TwoSided {
         }
     }
 
-    /// Says what is ready. What becomes of it is told its request.
+    /// Sends a ready message, and ends its request if that fails.
     ///
     /// # Safety
-    /// The buffer of a message that goes at once can be read while this runs.
-    unsafe fn transmit(&self, to: Rank, ready: Ready, patience: Patience) {
-        let (said, payload, outgoing): (_, &[u8], _) = match ready {
+    /// 1. The buffer of an eager message can be read, and nobody writes to it, until this returns.
+    unsafe fn transmit(&self, to: Rank, ready: Ready, when_full: WhenFull) {
+        let (control, payload, outgoing): (_, &[u8], _) = match ready {
             Ready::Eager(outgoing, send) => {
                 let tag = outgoing.tag;
-                // SAFETY: the caller's promise.
+                // SAFETY: 1., 2. The caller's condition 1.
                 let data = unsafe { bytes_of(outgoing.buffer) };
-                let (said, payload) = Said::whole(tag, send, data);
-                (said, payload, Some((outgoing, send)))
+                let (control, payload) = WireMessage::whole(tag, send, data);
+                (control, payload, Some((outgoing, send)))
             }
             Ready::Announce { tag, send, len } => {
-                let copied = self.protocols.long == Long::Copied;
-                let said = Said::Announce {
+                let copied = self.protocols.long == LongProtocol::Copied;
+                let control = WireMessage::Announce {
                     tag,
                     send,
                     len,
                     copied,
                 };
-                (said, &[], None)
+                (control, &[], None)
             }
         };
-        let encoded = said.encode();
+        let encoded = control.encode();
         let message = encoded.message(payload);
-        let sent = match patience {
-            Patience::None => self.progress.send_result(to, &message),
-            Patience::Room => self.send_in_order(to, &message),
+        let sent = match when_full {
+            WhenFull::Keep => self.progress.send_result(to, &message),
+            WhenFull::Wait => self.send_in_order(to, &message),
         };
         if let Err(cause) = sent {
-            // Nobody else has the number: it was not sent.
-            let send = match said {
-                Said::Eager { send, .. } | Said::Few { send, .. } | Said::Announce { send, .. } => {
-                    send
-                }
+            // No peer knows this number, because the message was not sent.
+            let send = match control {
+                WireMessage::Eager { send, .. }
+                | WireMessage::Few { send, .. }
+                | WireMessage::Announce { send, .. } => send,
                 _ => 0,
             };
             let gone = self.state.lock().sends.remove(&send);
             let request = match gone {
-                Some(Sending::Announced(_, outgoing)) => Some(outgoing.request),
-                Some(Sending::Sent(.., request)) => Some(request),
+                Some(PendingSend::Announced(_, outgoing)) => Some(outgoing.request),
+                Some(PendingSend::Sent(.., request)) => Some(request),
                 None => outgoing.map(|(outgoing, _)| outgoing.request),
             };
             if let Some(request) = request {
@@ -224,18 +229,17 @@ impl TwoSided {
         }
         if let Some((outgoing, _)) = outgoing {
             self.progress.tally.one(Count::MessagesEager);
-            match outgoing.delivered {
-                true => outgoing.request.leave(),
-                false => {
-                    let status = self.sent(outgoing.tag, outgoing.buffer.len);
-                    outgoing.request.end(&self.progress, Ok(status));
-                }
+            if outgoing.delivered {
+                outgoing.request.mark_source_free();
+            } else {
+                let status = self.status_of_sent(outgoing.tag, outgoing.buffer.len);
+                outgoing.request.end(&self.progress, Ok(status));
             }
         }
     }
 
-    /// What is known of an own message.
-    pub(super) fn sent(&self, tag: u64, bytes: usize) -> Status {
+    /// Returns the status of a message that this rank has sent.
+    pub(super) fn status_of_sent(&self, tag: u64, bytes: usize) -> Status {
         Status {
             source: self.progress.rank,
             tag,
@@ -243,8 +247,8 @@ impl TwoSided {
         }
     }
 
-    /// Sends what waited for credit, as far as there is credit now. In the midst of a poll.
-    pub(super) fn drain(&self, to: Rank) {
+    /// Sends waiting messages as far as there is credit. It runs in a handler.
+    pub(super) fn send_waiting(&self, to: Rank) {
         loop {
             let (ready, data) = {
                 let mut state = self.state.lock();
@@ -252,41 +256,43 @@ impl TwoSided {
                 if peer.draining {
                     return;
                 }
-                let outgoing = match peer.allowance.has_message() {
-                    true => peer.waiting.pop_front(),
-                    false => None,
+                let outgoing = if peer.allowance.has_message() {
+                    peer.waiting.pop_front()
+                } else {
+                    None
                 };
                 let Some(outgoing) = outgoing else {
-                    let Some(messages) = self.still_owes(peer) else {
+                    let Some(messages) = self.take_owed_update(peer) else {
                         return;
                     };
-                    // Else a thread that sends the rest meanwhile would announce a newer number first.
+                    // Otherwise another thread could send more, and announce a newer number first.
                     peer.draining = true;
                     drop(state);
-                    self.say(to, Said::Owed { messages }, &[]);
+                    self.tell(to, WireMessage::Owed { messages }, &[]);
                     let mut state = self.state.lock();
                     let peer = state.peer(to);
                     peer.draining = false;
-                    match peer.allowance.has_message() && !peer.waiting.is_empty() {
-                        true => continue,
-                        false => return,
+                    if peer.allowance.has_message() && !peer.waiting.is_empty() {
+                        continue;
                     }
+                    return;
                 };
                 peer.draining = true;
-                let mut data = match self.protocols.is_eager(outgoing.buffer.len) {
-                    // SAFETY: its request is not over: before it is sent, it ends only after it was taken
-                    // out of where it waited, under this lock.
-                    true => unsafe { bytes_of(outgoing.buffer) }.to_vec(),
-                    false => Vec::new(),
+                let mut data = if self.protocols.is_eager(outgoing.buffer.len) {
+                    // SAFETY: 1., 2. The request is open: before the message is sent, its request
+                    // ends only after it was taken out of `waiting`, under this lock.
+                    unsafe { bytes_of(outgoing.buffer) }.to_vec()
+                } else {
+                    Vec::new()
                 };
                 let mut ready = self.prepare(&mut state, to, outgoing);
                 if let Ready::Eager(outgoing, _) = &mut ready {
                     // Another thread may find the peer lost, and end the request.
                     outgoing.buffer.at = data.as_mut_ptr();
-                    // The source was copied. A scope whose body fails finds the message nowhere from here on, and is
-                    // not to wait until it is received.
+                    // The source was copied, so it is free. A scope whose body fails no longer
+                    // finds the message from here on, and must not wait until it is received.
                     if outgoing.delivered {
-                        outgoing.request.leave();
+                        outgoing.request.mark_source_free();
                     }
                 }
                 (ready, data)
@@ -294,35 +300,34 @@ impl TwoSided {
             if matches!(&ready, Ready::Eager(outgoing, _) if outgoing.delivered) {
                 self.progress.wake_sleepers();
             }
-            // SAFETY: the data of a message that goes at once is here.
-            unsafe { self.transmit(to, ready, Patience::None) };
+            // SAFETY: 1. `data` is this call's own copy.
+            unsafe { self.transmit(to, ready, WhenFull::Keep) };
             drop(data);
             self.state.lock().peer(to).draining = false;
         }
     }
 
-    /// A message of this rank to itself: a copy, which is received or kept.
+    /// Sends a message of this rank to itself: a copy is received or kept.
     ///
     /// # Safety
-    /// As [`begin_send`](Self::begin_send).
+    /// 1., 2. As [`begin_send`](Self::begin_send).
     unsafe fn send_to_itself(
         &self,
         tag: u64,
-        buffer: Buffer,
-        request: &Arc<Request>,
+        buffer: RawBuffer,
+        request: &Arc<MessageRequest>,
         delivered: bool,
     ) {
-        // SAFETY: 1., 2.
+        // SAFETY: 1., 2. The caller's conditions 1 and 2.
         let data = unsafe { bytes_of(buffer) }.to_vec();
-        request.leave();
-        let status = self.sent(tag, buffer.len);
-        let theirs = match delivered {
-            true => Arc::clone(request),
-            false => {
-                request.end(&self.progress, Ok(status));
-                // Nobody asks for that one.
-                Arc::new(Request::new())
-            }
+        request.mark_source_free();
+        let status = self.status_of_sent(tag, buffer.len);
+        let receipt = if delivered {
+            Arc::clone(request)
+        } else {
+            request.end(&self.progress, Ok(status));
+            // Nobody waits for this request.
+            Arc::new(MessageRequest::new())
         };
         let envelope = Envelope {
             source: self.progress.rank.0,
@@ -330,51 +335,51 @@ impl TwoSided {
         };
         let message = Unexpected::Own {
             data,
-            request: theirs,
+            request: receipt,
         };
         self.match_message(envelope, message);
     }
 
-    /// A send whose scope ends before it was asked for: the data is copied, so that it may be sent all the
-    /// same when its source is gone.
-    pub(super) fn detach(&self, request: &Arc<Request>) {
+    /// Detaches a send whose scope ends before the message was cleared: copies the data, so that
+    /// the message can still be sent once its source is gone.
+    pub(super) fn detach(&self, request: &Arc<MessageRequest>) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         let announced = state
             .sends
             .values_mut()
             .filter_map(|sending| match sending {
-                Sending::Announced(_, outgoing) => Some(outgoing),
-                Sending::Sent(..) => None,
+                PendingSend::Announced(_, outgoing) => Some(outgoing),
+                PendingSend::Sent(..) => None,
             });
         let peers = state.peers.iter_mut().flatten();
         let waiting = peers.flat_map(|peer| peer.waiting.iter_mut());
         let found = (announced.chain(waiting)).find(|it| Arc::ptr_eq(&it.request, request));
         let Some(outgoing) = found else { return };
-        let own = Arc::new(Request::new());
-        own.is_under_way(&self.under_way);
-        // SAFETY: its request is not over: it ends with the entry that was found, under this lock.
+        let own = Arc::new(MessageRequest::new());
+        own.count_in(&self.in_flight);
+        // SAFETY: 1., 2. The request is open: it ends with the entry found, under this lock.
         let mut data = unsafe { bytes_of(outgoing.buffer) }.to_vec();
         outgoing.buffer.at = data.as_mut_ptr();
-        own.keep(&self.progress, Box::new(data));
+        own.keep_buffer(&self.progress, Box::new(data));
         let theirs = mem::replace(&mut outgoing.request, own);
-        let status = self.sent(outgoing.tag, outgoing.buffer.len);
-        // That wakes who waits, by the program's code.
+        let status = self.status_of_sent(outgoing.tag, outgoing.buffer.len);
+        // The end wakes a waiter, which is code of the program.
         drop(guard);
         theirs.end(&self.progress, Ok(status));
     }
 }
 
-/// The bytes of a buffer.
+/// Returns the bytes of a buffer.
 ///
 /// # Safety
 /// While they are used:
 /// 1. The buffer can be read.
 /// 2. Nobody writes to it.
-pub(super) unsafe fn bytes_of<'a>(buffer: Buffer) -> &'a [u8] {
+pub(super) unsafe fn bytes_of<'a>(buffer: RawBuffer) -> &'a [u8] {
     match buffer.len {
         0 => &[],
-        // SAFETY: 1., 2.
+        // SAFETY: 1., 2. The caller's conditions 1 and 2.
         len => unsafe { slice::from_raw_parts(buffer.at, len) },
     }
 }

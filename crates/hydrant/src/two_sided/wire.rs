@@ -1,15 +1,16 @@
-//! What ranks say to each other about two-sided messages, in the arguments of one active message each.
+//! The messages of ranks about two-sided messages, each in the arguments of one active message.
 
 use hydrant_conduit::{Delivery, Message};
 
 use crate::progress::kind;
 
-/// What a message of this kind is, by the tag of the active message.
+/// A message about two-sided messages. The tag of the active message names its kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Said<'a> {
-    /// A whole message, as the payload. `send`: who wants to know that it was received, if not 0.
+pub(super) enum WireMessage<'a> {
+    /// A whole message, as the payload. `send` is the number of a send that waits for the receive,
+    /// or 0.
     Eager { tag: u64, send: u64 },
-    /// The same, of so few bytes that they are arguments, too: they come on the line that says so.
+    /// A whole message of so few bytes that they are arguments, on the cache line of the header.
     Few { tag: u64, send: u64, data: &'a [u8] },
     /// A message of `len` bytes waits at its sender until it is asked for.
     Announce {
@@ -18,60 +19,66 @@ pub(super) enum Said<'a> {
         len: u64,
         copied: bool,
     },
-    /// An announced message was matched, and goes this way.
-    Clear { send: u64, receive: u64, way: Clear },
+    /// An announced message was matched, and is cleared for this route.
+    Clear {
+        send: u64,
+        receive: u64,
+        clear: Clear,
+    },
     /// A part of an announced message, as the payload.
     Part { receive: u64, offset: u64 },
-    /// What was cleared of an announced message was brought, all of it.
+    /// The cleared part of an announced message is complete.
     Written { receive: u64 },
-    /// A message that was sent at once was received.
+    /// An eager message was received.
     Received { send: u64 },
-    /// So many messages and bytes were taken out of the buffers for unexpected ones.
+    /// Messages and bytes that have left the memory for unexpected messages.
     Credit { messages: u64, bytes: u64 },
-    /// A message will not be received: the program has come to its end.
+    /// A message will not be received, because the program has come to its end.
     Refused { send: u64 },
     /// The program has come to its end, and this many of its messages are still to come.
     Owed { messages: u64 },
 }
 
-/// How a message goes that was asked for.
+/// The route for which a message is cleared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Clear {
-    /// In parts, what is left of it.
+    /// The rest of the message, copied in parts.
     Parts,
-    /// All of it under the key of a loan.
+    /// The whole message, written under the key of a loan.
     Loan(u64),
-    /// So much of it as this place takes.
-    Place(Place),
+    /// The next bytes of the message, as many as the landing takes.
+    Landing(LandingSpan),
 }
 
-/// A place for some bytes of a message that were not sent yet: `before` of them, which go in parts; then `len`, which
-/// are written; then `after`, which go in parts.
+/// The registered part of a receive's buffer, as its sender sees it. The next `before` bytes of the
+/// message are copied in parts, the following `len` bytes are written, and the `after` bytes behind
+/// are copied in parts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Place {
+pub(super) struct LandingSpan {
     /// The network's key.
     pub(super) key: u64,
-    /// Under that key, where the first of the `before` bytes would be.
+    /// The offset under the key of the first of the `before` bytes.
     pub(super) offset: u64,
     pub(super) before: u64,
     pub(super) len: u64,
     pub(super) after: u64,
 }
 
-impl Place {
-    /// Bytes that it is for, if there can be so many.
+impl LandingSpan {
+    /// Returns the bytes of the message that the landing takes. Returns `None` if the sum
+    /// overflows.
     pub(super) fn bytes(&self) -> Option<u64> {
         let written = self.before.checked_add(self.len)?;
         written.checked_add(self.after)
     }
 }
 
-/// Words of data that fit beside the others.
+/// Words of data that fit into the arguments.
 const WORDS: usize = MOST_ARGS - 2;
-/// Arguments of a message at most.
+/// The limit of arguments of a message.
 const MOST_ARGS: usize = 7;
 const WORD: usize = size_of::<u64>();
-/// Bytes of a message that goes as arguments, at most.
+/// The limit of bytes of a message in arguments.
 pub(super) const FEW_BYTES: usize = WORDS * WORD;
 
 const EAGER: u16 = 0;
@@ -83,10 +90,10 @@ const RECEIVED: u16 = 5;
 const CREDIT: u16 = 6;
 const REFUSED: u16 = 7;
 const OWED: u16 = 8;
-/// And up to the bytes of [`WORDS`] more, one for each length.
+/// The first of the tags for few bytes. The length is added.
 const FEW: u16 = 0x100;
 
-/// What is said, as the tag and the arguments of an active message, of which the first `count` are sent.
+/// The tag and the arguments of an active message. The first `count` arguments are sent.
 pub(super) struct Encoded {
     tag: u16,
     args: [u64; MOST_ARGS],
@@ -94,7 +101,7 @@ pub(super) struct Encoded {
 }
 
 impl Encoded {
-    /// The active message, with this payload.
+    /// Returns the active message, with this payload.
     #[inline]
     pub(super) fn message<'a>(&'a self, payload: &'a [u8]) -> Message<'a> {
         Message {
@@ -106,9 +113,9 @@ impl Encoded {
     }
 }
 
-/// A whole message of [few](FEW_BYTES) bytes.
+/// Encodes a whole message of [few](FEW_BYTES) bytes.
 #[inline]
-pub(super) fn few(tag: u64, send: u64, data: &[u8]) -> Encoded {
+pub(super) fn encode_few(tag: u64, send: u64, data: &[u8]) -> Encoded {
     let mut args = [tag, send, 0, 0, 0, 0, 0];
     bytemuck::cast_slice_mut(&mut args[2..])[..data.len()].copy_from_slice(data);
     Encoded {
@@ -118,17 +125,18 @@ pub(super) fn few(tag: u64, send: u64, data: &[u8]) -> Encoded {
     }
 }
 
-impl<'a> Said<'a> {
-    /// A whole message, and what of it is the payload.
+impl<'a> WireMessage<'a> {
+    /// Returns a whole message, and the payload.
     #[inline]
     pub(super) fn whole(tag: u64, send: u64, data: &'a [u8]) -> (Self, &'a [u8]) {
-        match data.len() > FEW_BYTES {
-            true => (Said::Eager { tag, send }, data),
-            false => (Said::Few { tag, send, data }, &[]),
+        if data.len() > FEW_BYTES {
+            (WireMessage::Eager { tag, send }, data)
+        } else {
+            (WireMessage::Few { tag, send, data }, &[])
         }
     }
 
-    /// The active message's tag and arguments.
+    /// Encodes the message.
     #[inline]
     pub(super) fn encode(self) -> Encoded {
         let of = |tag, some: &[u64]| {
@@ -141,18 +149,22 @@ impl<'a> Said<'a> {
             }
         };
         match self {
-            Said::Eager { tag, send } => of(EAGER, &[tag, send]),
-            Said::Few { tag, send, data } => few(tag, send, data),
-            Said::Announce {
+            WireMessage::Eager { tag, send } => of(EAGER, &[tag, send]),
+            WireMessage::Few { tag, send, data } => encode_few(tag, send, data),
+            WireMessage::Announce {
                 tag,
                 send,
                 len,
                 copied,
             } => of(ANNOUNCE, &[tag, send, len, u64::from(copied)]),
-            Said::Clear { send, receive, way } => match way {
+            WireMessage::Clear {
+                send,
+                receive,
+                clear,
+            } => match clear {
                 Clear::Parts => of(CLEAR, &[send, receive]),
                 Clear::Loan(key) => of(CLEAR, &[send, receive, key]),
-                Clear::Place(Place {
+                Clear::Landing(LandingSpan {
                     key,
                     offset,
                     before,
@@ -160,16 +172,16 @@ impl<'a> Said<'a> {
                     after,
                 }) => of(CLEAR, &[send, receive, key, offset, before, len, after]),
             },
-            Said::Part { receive, offset } => of(PART, &[receive, offset]),
-            Said::Written { receive } => of(WRITTEN, &[receive]),
-            Said::Received { send } => of(RECEIVED, &[send]),
-            Said::Credit { messages, bytes } => of(CREDIT, &[messages, bytes]),
-            Said::Refused { send } => of(REFUSED, &[send]),
-            Said::Owed { messages } => of(OWED, &[messages]),
+            WireMessage::Part { receive, offset } => of(PART, &[receive, offset]),
+            WireMessage::Written { receive } => of(WRITTEN, &[receive]),
+            WireMessage::Received { send } => of(RECEIVED, &[send]),
+            WireMessage::Credit { messages, bytes } => of(CREDIT, &[messages, bytes]),
+            WireMessage::Refused { send } => of(REFUSED, &[send]),
+            WireMessage::Owed { messages } => of(OWED, &[messages]),
         }
     }
 
-    /// What a peer said, if it is anything.
+    /// Decodes a message of a peer, if it is valid.
     #[inline(always)]
     pub(super) fn decode(delivery: &'a Delivery<'_>) -> Option<Self> {
         let bare = delivery.payload.is_empty();
@@ -177,20 +189,20 @@ impl<'a> Said<'a> {
             return Self::decode_few(delivery).filter(|_| bare);
         }
         Some(match (delivery.tag, delivery.args) {
-            (EAGER, &[tag, send]) => Said::Eager { tag, send },
-            (ANNOUNCE, &[tag, send, len, copied @ (0 | 1)]) if bare => Said::Announce {
+            (EAGER, &[tag, send]) => WireMessage::Eager { tag, send },
+            (ANNOUNCE, &[tag, send, len, copied @ (0 | 1)]) if bare => WireMessage::Announce {
                 tag,
                 send,
                 len,
                 copied: copied == 1,
             },
-            (CLEAR, &[send, receive, ref way @ ..]) if bare => Said::Clear {
+            (CLEAR, &[send, receive, ref clear @ ..]) if bare => WireMessage::Clear {
                 send,
                 receive,
-                way: match *way {
+                clear: match *clear {
                     [] => Clear::Parts,
                     [key] => Clear::Loan(key),
-                    [key, offset, before, len, after] => Clear::Place(Place {
+                    [key, offset, before, len, after] => Clear::Landing(LandingSpan {
                         key,
                         offset,
                         before,
@@ -200,17 +212,17 @@ impl<'a> Said<'a> {
                     _ => return None,
                 },
             },
-            (PART, &[receive, offset]) if !bare => Said::Part { receive, offset },
-            (WRITTEN, &[receive]) if bare => Said::Written { receive },
-            (RECEIVED, &[send]) if bare => Said::Received { send },
-            (CREDIT, &[messages, bytes]) if bare => Said::Credit { messages, bytes },
-            (REFUSED, &[send]) if bare => Said::Refused { send },
-            (OWED, &[messages]) if bare => Said::Owed { messages },
+            (PART, &[receive, offset]) if !bare => WireMessage::Part { receive, offset },
+            (WRITTEN, &[receive]) if bare => WireMessage::Written { receive },
+            (RECEIVED, &[send]) if bare => WireMessage::Received { send },
+            (CREDIT, &[messages, bytes]) if bare => WireMessage::Credit { messages, bytes },
+            (REFUSED, &[send]) if bare => WireMessage::Refused { send },
+            (OWED, &[messages]) if bare => WireMessage::Owed { messages },
             _ => return None,
         })
     }
 
-    /// What a peer said whose tag is that of a few bytes.
+    /// Decodes a whole message in arguments.
     #[inline]
     fn decode_few(delivery: &'a Delivery<'_>) -> Option<Self> {
         let [tag, send, words @ ..] = delivery.args else {
@@ -221,7 +233,7 @@ impl<'a> Said<'a> {
             return None;
         }
         let (data, rest) = bytemuck::cast_slice(words).split_at(len);
-        let few = Said::Few {
+        let few = WireMessage::Few {
             tag: *tag,
             send: *send,
             data,
@@ -230,12 +242,12 @@ impl<'a> Said<'a> {
     }
 }
 
-/// Reads what a peer may have said, and says it again.
+/// Decodes a message and encodes it again.
 ///
 /// # Panics
-/// If that differs.
+/// Panics if the result differs.
 #[cfg(feature = "fuzzing")]
-pub(crate) fn check_said(tag: u16, args: &[u64], payload: &[u8]) {
+pub(crate) fn check_message(tag: u16, args: &[u64], payload: &[u8]) {
     let delivery = Delivery {
         from: hydrant_conduit::Rank(0),
         kind: kind::TWO_SIDED,
@@ -243,10 +255,10 @@ pub(crate) fn check_said(tag: u16, args: &[u64], payload: &[u8]) {
         args,
         payload,
     };
-    if let Some(said) = Said::decode(&delivery) {
-        let again = said.encode();
+    if let Some(message) = WireMessage::decode(&delivery) {
+        let again = message.encode();
         let again = again.message(payload);
-        assert_eq!((again.tag, again.args), (tag, args), "{said:?}");
+        assert_eq!((again.tag, again.args), (tag, args), "{message:?}");
     }
 }
 
@@ -267,23 +279,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_understood_and_nothing_else() {
+    fn every_message_is_decoded_and_no_other() {
         let all = [
-            Said::Eager { tag: 7, send: 0 },
-            Said::whole(7, 3, &[]).0,
-            Said::whole(7, 3, &[1; 8]).0,
-            Said::whole(7, 3, &[1; 9]).0,
-            Said::whole(7, 3, &[1; FEW_BYTES]).0,
-            Said::Announce {
+            WireMessage::Eager { tag: 7, send: 0 },
+            WireMessage::whole(7, 3, &[]).0,
+            WireMessage::whole(7, 3, &[1; 8]).0,
+            WireMessage::whole(7, 3, &[1; 9]).0,
+            WireMessage::whole(7, 3, &[1; FEW_BYTES]).0,
+            WireMessage::Announce {
                 tag: 7,
                 send: 3,
                 len: 1 << 40,
                 copied: true,
             },
-            Said::Clear {
+            WireMessage::Clear {
                 send: 3,
                 receive: 4,
-                way: Clear::Place(Place {
+                clear: Clear::Landing(LandingSpan {
                     key: 1,
                     offset: u64::MAX,
                     before: 2,
@@ -291,50 +303,68 @@ mod tests {
                     after: 4,
                 }),
             },
-            Said::Written { receive: 4 },
-            Said::Received { send: 3 },
-            Said::Credit {
+            WireMessage::Written { receive: 4 },
+            WireMessage::Received { send: 3 },
+            WireMessage::Credit {
                 messages: 1,
                 bytes: 2,
             },
-            Said::Refused { send: 3 },
-            Said::Owed { messages: 5 },
+            WireMessage::Refused { send: 3 },
+            WireMessage::Owed { messages: 5 },
         ];
-        for said in all {
-            let Encoded { tag, args, count } = said.encode();
+        for message in all {
+            let Encoded { tag, args, count } = message.encode();
             assert_eq!(
-                Said::decode(&delivery(tag, &args[..count], &[])),
-                Some(said)
+                WireMessage::decode(&delivery(tag, &args[..count], &[])),
+                Some(message)
             );
-            assert_eq!(Said::decode(&delivery(tag, &args[..count - 1], &[])), None);
+            assert_eq!(
+                WireMessage::decode(&delivery(tag, &args[..count - 1], &[])),
+                None
+            );
             if tag != EAGER {
-                assert_eq!(Said::decode(&delivery(tag, &args[..count], &[1])), None);
+                assert_eq!(
+                    WireMessage::decode(&delivery(tag, &args[..count], &[1])),
+                    None
+                );
             }
         }
-        assert_eq!(Said::decode(&delivery(PART, &[1, 2], &[])), None);
-        assert_eq!(Said::decode(&delivery(ANNOUNCE, &[1, 2, 3, 2], &[])), None);
-        for (args, way) in [(&[3, 4][..], Clear::Parts), (&[3, 4, 0], Clear::Loan(0))] {
-            let said = Said::Clear {
+        assert_eq!(WireMessage::decode(&delivery(PART, &[1, 2], &[])), None);
+        assert_eq!(
+            WireMessage::decode(&delivery(ANNOUNCE, &[1, 2, 3, 2], &[])),
+            None
+        );
+        for (args, clear) in [(&[3, 4][..], Clear::Parts), (&[3, 4, 0], Clear::Loan(0))] {
+            let message = WireMessage::Clear {
                 send: 3,
                 receive: 4,
-                way,
+                clear,
             };
-            let Encoded { args: sent, .. } = said.encode();
+            let Encoded { args: sent, .. } = message.encode();
             assert_eq!(&sent[..args.len()], args);
-            assert_eq!(Said::decode(&delivery(CLEAR, args, &[])), Some(said));
-            assert_eq!(Said::decode(&delivery(CLEAR, args, &[1])), None);
+            assert_eq!(
+                WireMessage::decode(&delivery(CLEAR, args, &[])),
+                Some(message)
+            );
+            assert_eq!(WireMessage::decode(&delivery(CLEAR, args, &[1])), None);
         }
-        assert_eq!(Said::decode(&delivery(CLEAR, &[3], &[])), None);
-        assert_eq!(Said::decode(&delivery(CLEAR, &[3, 4, 1, 2], &[])), None);
-        assert_eq!(Said::decode(&delivery(CLEAR, &[1; 6], &[])), None);
-        assert_eq!(Said::decode(&delivery(99, &[], &[])), None);
+        assert_eq!(WireMessage::decode(&delivery(CLEAR, &[3], &[])), None);
+        assert_eq!(
+            WireMessage::decode(&delivery(CLEAR, &[3, 4, 1, 2], &[])),
+            None
+        );
+        assert_eq!(WireMessage::decode(&delivery(CLEAR, &[1; 6], &[])), None);
+        assert_eq!(WireMessage::decode(&delivery(99, &[], &[])), None);
         // One byte, and more in its word; two bytes in no word; more than there is room for.
-        assert_eq!(Said::decode(&delivery(FEW + 1, &[3, 4, 256], &[])), None);
-        assert_eq!(Said::decode(&delivery(FEW + 2, &[3, 4], &[])), None);
-        assert_eq!(Said::decode(&delivery(FEW + 48, &[0; 8], &[])), None);
-        assert_eq!(Said::decode(&delivery(u16::MAX, &[0; 7], &[])), None);
+        assert_eq!(
+            WireMessage::decode(&delivery(FEW + 1, &[3, 4, 256], &[])),
+            None
+        );
+        assert_eq!(WireMessage::decode(&delivery(FEW + 2, &[3, 4], &[])), None);
+        assert_eq!(WireMessage::decode(&delivery(FEW + 48, &[0; 8], &[])), None);
+        assert_eq!(WireMessage::decode(&delivery(u16::MAX, &[0; 7], &[])), None);
         let long = [1; FEW_BYTES + 1];
-        let said = Said::whole(7, 3, &long);
-        assert_eq!(said, (Said::Eager { tag: 7, send: 3 }, &long[..]));
+        let message = WireMessage::whole(7, 3, &long);
+        assert_eq!(message, (WireMessage::Eager { tag: 7, send: 3 }, &long[..]));
     }
 }

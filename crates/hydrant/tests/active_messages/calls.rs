@@ -1,4 +1,4 @@
-//! Calls under way: many at once, awaited or not, to many ranks, one way.
+//! Calls in flight: many at once, awaited or not, to many ranks, one-way.
 
 use std::{
     sync::{
@@ -15,7 +15,7 @@ use hydrant_testing::executor::block_on;
 use crate::support::{builder, good, local};
 
 #[test_on(every)]
-fn many_are_under_way_at_once() {
+fn many_calls_are_in_flight_at_once() {
     local(3, |job| {
         let square = job.function(|caller: Rank, n: u64| n * n + u64::from(caller.0))?;
         let own = u64::from(job.rank().0);
@@ -55,7 +55,7 @@ fn a_result_is_given_once() {
 }
 
 #[test_on(every)]
-fn calls_that_nobody_waits_for_run_all_the_same() {
+fn calls_without_a_waiter_run() {
     let count = Arc::new(AtomicU64::new(0));
     local(2, |job| {
         let theirs = Arc::clone(&count);
@@ -90,7 +90,7 @@ fn one_argument_goes_to_many() {
 }
 
 #[test_on(every)]
-fn one_way_calls_are_counted_and_their_panics_told() {
+fn one_way_calls_are_counted_and_their_panics_reported() {
     let count = Arc::new(AtomicU64::new(0));
     local(2, |job| {
         let theirs = Arc::clone(&count);
@@ -113,7 +113,7 @@ fn one_way_calls_are_counted_and_their_panics_told() {
 }
 
 #[test_on(every)]
-fn what_fails_is_said_by_the_handle() {
+fn the_handle_returns_the_failure() {
     local(2, |job| {
         let picky = job.function(|_, n: u64| {
             assert!(n != 7, "not seven");
@@ -142,9 +142,9 @@ fn lengths_are_those_of_postcard() -> Result<()> {
     Ok(())
 }
 
-/// Rank 1 looks after no messages, and gives up.
+/// Rank 1 does not poll, and ends.
 #[test_on(every)]
-fn a_call_of_a_rank_that_ends_ends() {
+fn a_call_to_a_rank_that_ends_ends() {
     let ends: Vec<Result<()>> = builder().service(false).run_local(3, |job| {
         let echo = job.function(|_, n: u64| n)?;
         job.barrier()?;
@@ -155,7 +155,7 @@ fn a_call_of_a_rank_that_ends_ends() {
             return Err(Error::other("enough"));
         }
         let begin = || job.call_nb(Rank(1), &echo, &0);
-        // One that comes before the rank has left the barrier is answered yet.
+        // A call that comes before the rank has left the barrier may still be answered.
         let awaited = loop {
             let ended = begin().and_then(block_on);
             if ended.is_err() {
@@ -182,7 +182,7 @@ fn a_call_of_a_rank_that_ends_ends() {
     assert!(ends.iter().all(Result::is_err));
 }
 
-/// With a service thread, which looks after the task, the end of a peer wakes it.
+/// The service thread polls for the task, and the end of a peer wakes it.
 #[test_on(every)]
 fn the_end_of_a_peer_wakes_a_task() {
     let ends: Vec<Result<()>> = builder().run_local(2, |job| {
@@ -195,7 +195,7 @@ fn the_end_of_a_peer_wakes_a_task() {
             return Err(Error::other("enough"));
         }
         loop {
-            // It is answered, or not, or refused at once, as it falls together.
+            // The call is answered, or fails, or is refused at once, depending on the moment.
             let ended = job.call_nb(Rank(1), &slow, &1).and_then(block_on);
             if ended.is_err() {
                 assert!(matches!(ended, Err(Error::PeerLost(Rank(1)))), "{ended:?}");

@@ -17,7 +17,7 @@ fn requests_are_answered_in_order() {
             let seen = Arc::clone(&seen);
             move |_, args, payload| {
                 assert_eq!(payload, vec![args[0] as u8; args[0] as usize % 100]);
-                // Replies of one peer come in the order of its requests.
+                // Replies of a peer arrive in the order of its requests.
                 assert_eq!(seen.fetch_add(1, SeqCst), args[0]);
             }
         })?;
@@ -34,7 +34,7 @@ fn requests_are_answered_in_order() {
     });
 }
 
-/// Every rank floods every other, each request answered, with payloads that fill the rings.
+/// Every rank floods every other with payloads that fill the rings. Each request is answered.
 #[test_on(every)]
 fn floods_neither_stop_nor_lose_anything() {
     const EACH: u64 = 2_000;
@@ -109,7 +109,7 @@ fn a_computing_rank_is_served() {
                 assert_eq!(job.call(Rank(1), &ping, &number)?, number + 1);
             }
         } else {
-            // Computes, and never looks at messages.
+            // This rank computes, and does not poll.
             std::thread::sleep(std::time::Duration::from_millis(300));
         }
         job.barrier()

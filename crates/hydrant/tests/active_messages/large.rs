@@ -1,4 +1,4 @@
-//! Calls whose arguments and results no message takes.
+//! Calls whose arguments and results exceed a message.
 
 use std::{
     sync::{
@@ -19,7 +19,7 @@ fn pattern(seed: u64, len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// What a rank makes of an argument: the same in both kinds of function.
+/// The result of a call, for both kinds of functions.
 fn reversed(caller: Rank, (bytes, copies): (Vec<u8>, usize)) -> Vec<u8> {
     let mut result = bytes.repeat(copies);
     result.reverse();
@@ -27,7 +27,7 @@ fn reversed(caller: Rank, (bytes, copies): (Vec<u8>, usize)) -> Vec<u8> {
     result
 }
 
-/// Lengths around what a message takes, of arguments and results.
+/// Calls with arguments and results of lengths around the limit of a message.
 fn there_and_back(job: &Job, function: &Function<(Vec<u8>, usize), Vec<u8>>) -> Result<()> {
     let most = job.limits().max_medium;
     for len in [
@@ -51,7 +51,7 @@ fn there_and_back(job: &Job, function: &Function<(Vec<u8>, usize), Vec<u8>>) -> 
 }
 
 #[test_on(every)]
-fn of_any_length() {
+fn arguments_and_results_of_any_length() {
     local(3, |job| {
         there_and_back(job, &job.function(reversed)?)?;
         let later =
@@ -62,7 +62,7 @@ fn of_any_length() {
 }
 
 #[test_on(every)]
-fn where_pages_share_a_bucket() {
+fn arguments_where_pages_share_a_bucket() {
     let builder = builder().bucket(16 << 10);
     good(builder.run_local(2, |job| {
         there_and_back(job, &job.function(reversed)?)?;
@@ -71,7 +71,7 @@ fn where_pages_share_a_bucket() {
 }
 
 #[test_on(every)]
-fn many_at_once_and_to_each() {
+fn many_large_calls_at_once_and_to_each_rank() {
     local(3, |job| {
         let function = job.function(reversed)?;
         let argument = (pattern(3, 100_000), 2);
@@ -81,7 +81,7 @@ fn many_at_once_and_to_each() {
             .into_iter()
             .enumerate()
             .partition::<Vec<_>, _>(|it| it.0 < 4);
-        // They run, and their buffers go when they have.
+        // These calls run, and their buffers are freed afterwards.
         drop(left);
         for result in job.wait_for(when_all(awaited.into_iter().map(|it| it.1)))? {
             assert!(result? == wanted);
@@ -90,9 +90,9 @@ fn many_at_once_and_to_each() {
     });
 }
 
-/// Handlers call onward with what no message takes.
+/// Handlers call onward with arguments that exceed a message.
 #[test_on(every)]
-fn onward_and_back() {
+fn large_calls_go_onward_and_back() {
     local(3, |job| {
         let own = Arc::new(OnceLock::<Function<(Vec<u8>, u32), Vec<u8>>>::new());
         let (here, next) = (job.downgrade(), Arc::clone(&own));
@@ -125,7 +125,7 @@ fn onward_and_back() {
 }
 
 #[test_on(every)]
-fn one_way_and_what_fails() {
+fn large_one_way_calls_and_their_failures() {
     let sum = Arc::new(AtomicU64::new(0));
     local(2, |job| {
         let total = Arc::clone(&sum);
@@ -148,16 +148,16 @@ fn one_way_and_what_fails() {
             panic!("{panicked:?}");
         };
         assert_eq!((rank, message.as_str()), (job.right(), "not seventy-seven"));
-        // Somebody decodes what was not encoded so.
+        // The function decodes another type than was encoded.
         let other: Function<Vec<u8>, ()> = add;
         job.call(job.right(), &other, &pattern(2, len))?;
         job.barrier()
     });
 }
 
-/// Buffers of calls under way do not keep a job from its end, whoever goes first.
+/// Buffers of calls in flight do not delay the end of a job, in any order of the ranks' ends.
 #[test_on(every)]
-fn ranks_that_end_meanwhile() {
+fn ranks_end_during_large_calls() {
     let ends = builder().run_local(3, |job| {
         let function = job.function(reversed)?;
         job.barrier()?;
@@ -175,16 +175,16 @@ fn ranks_that_end_meanwhile() {
     assert!(ends.iter().all(|end: &Result<()>| end.is_err()));
 }
 
-/// A rank that leaves takes back the results that callers are about to get. They are told that it is
-/// lost, and not of the buffer, which is no affair of theirs.
+/// A leaving rank revokes the results that callers are about to get. The callers hear that the rank
+/// is lost, and nothing about the buffer.
 #[test_on(every)]
-fn of_a_rank_that_leaves_in_the_midst() {
+fn a_result_of_a_rank_that_leaves_is_lost_with_the_rank() {
     for moment in 0..25 {
         let ended = builder().run_local(3, move |job| {
             let function = job.function(reversed)?;
             job.barrier()?;
             if job.rank() == Rank(0) {
-                // One of them takes time: virtual, or real.
+                // One of these takes time: the first in virtual time, the second in real time.
                 job.compute(40_000 * moment);
                 thread::sleep(Duration::from_micros(100 * moment));
                 return Err(Error::Freed);

@@ -1,5 +1,5 @@
-//! What is under way when a rank leaves, and what panics as it is dropped: nobody but that rank is to
-//! blame, and nobody waits for ever.
+//! Ranks that leave with operations in flight, and values that panic in their drops. No other rank
+//! is blamed, and none waits for ever.
 
 use std::{
     future::{Future, pending},
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::support::{builder, local};
 
-/// A future that a thread ends after so long.
+/// Returns a future that a thread completes after this time.
 fn after(time: Duration) -> impl Future<Output = ()> + Send {
     let state = Arc::new(Mutex::new((false, None::<Waker>)));
     let theirs = Arc::clone(&state);
@@ -40,8 +40,8 @@ fn after(time: Duration) -> impl Future<Output = ()> + Send {
     })
 }
 
-/// Runs three ranks, of which rank 0 fails: the others must hear that one is lost, this one or one that
-/// was told first and gave up, and not be put out of the job themselves.
+/// Runs three ranks, of which rank 0 fails. The others must hear that a rank is lost: rank 0, or
+/// one that gave up first. They must not be expelled themselves.
 fn rank_0_fails(body: impl Fn(&Job) -> Result<()> + Sync) {
     let ends = builder().run_local(3, body);
     for (rank, end) in ends.into_iter().enumerate().skip(1) {
@@ -51,10 +51,11 @@ fn rank_0_fails(body: impl Fn(&Job) -> Result<()> + Sync) {
     }
 }
 
-/// Rank 0 leaves while a function of its own awaits rank 1, and while rank 2 has an argument of its,
-/// the end of whose loan polls: rank 1 answers a call that rank 0 has forgotten, and did nothing wrong.
+/// Rank 0 leaves while a function of its own awaits rank 1, and while rank 2 holds a loan of its
+/// argument. The end of the loan polls. Rank 1 then answers a call that rank 0 has forgotten, which
+/// breaks no rule.
 #[test_on(every)]
-fn who_answers_a_rank_that_leaves_is_not_expelled() {
+fn a_rank_that_answers_a_leaving_rank_is_not_expelled() {
     rank_0_fails(|job| {
         let later = job.async_function(|_, milliseconds: u64| async move {
             after(Duration::from_millis(milliseconds)).await;
@@ -87,9 +88,9 @@ fn who_answers_a_rank_that_leaves_is_not_expelled() {
     });
 }
 
-/// Another thread of rank 0 gives its handles up, one by one, while rank 0 leaves.
+/// Another thread of rank 0 drops its handles one by one, while rank 0 leaves.
 #[test_on(every)]
-fn who_answers_handles_that_are_given_up_is_not_expelled() {
+fn a_rank_that_answers_a_dropped_handle_is_not_expelled() {
     struct Slow;
     impl Drop for Slow {
         fn drop(&mut self) {
@@ -172,7 +173,7 @@ impl Drop for PanicsAtItsEnd {
 }
 
 #[test_on(every)]
-fn callers_hear_of_results_and_futures_that_panic_as_they_are_dropped() {
+fn results_and_futures_that_panic_in_their_drops_are_reported() {
     local(2, |job| {
         let result =
             job.async_function(|_, number: u64| async move { PanicsAtItsEnd(number, true) })?;

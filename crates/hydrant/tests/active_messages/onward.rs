@@ -15,9 +15,9 @@ use parking_lot::Mutex;
 
 use crate::support::{builder, local};
 
-/// A token goes round the ring by requests that handlers send.
+/// A token goes round the ring by requests of handlers.
 #[test_on(every)]
-fn a_token_goes_round_and_round() {
+fn a_token_goes_round_the_ring() {
     local(4, |job| {
         let here = job.downgrade();
         let own = Arc::new(OnceLock::<Handler>::new());
@@ -38,7 +38,7 @@ fn a_token_goes_round_and_round() {
         })?;
         own.set(handler).expect("it is set once");
         job.barrier()?;
-        // Every rank's tokens end at itself.
+        // The tokens of a rank end at that rank.
         let hops = 4 * 30;
         for _ in 0..10 {
             job.request_medium(
@@ -53,9 +53,9 @@ fn a_token_goes_round_and_round() {
     });
 }
 
-/// Every handler sends to every rank, more than rings take: everything arrives, and nobody waits.
+/// Handlers send more than the rings hold to every rank. Everything arrives, and no handler waits.
 #[test_on(every)]
-fn handlers_that_flood_each_other() {
+fn handlers_flood_each_other() {
     let count = Arc::new(AtomicU64::new(0));
     let (ranks, levels, each) = (3, 2, 12_u64);
     local(ranks, |job| {
@@ -93,7 +93,7 @@ fn handlers_that_flood_each_other() {
     });
 }
 
-/// The sum over all ranks from one on, each asking the next.
+/// Sums the ranks from one rank on. Each rank calls the next.
 fn chain(job: &Job) -> Result<Function<u32, u64>> {
     let own = Arc::new(OnceLock::<Function<u32, u64>>::new());
     let (here, next) = (job.downgrade(), Arc::clone(&own));
@@ -128,7 +128,7 @@ fn calls_go_onward_and_back() {
             let serial: u32 = (0..=steps).map(|n| (first + n) % 4).sum();
             assert_eq!(job.call(job.right(), &sum, &steps)?, u64::from(serial));
         }
-        // Many chains cross each other; those who wait do so in any of the ways.
+        // Many chains cross each other, and their callers wait in different ways.
         let calls = |n: u32| job.call_nb(Rank(n % 4), &sum, &(n % 9));
         let calls = (0..60).map(calls).collect::<Result<Vec<_>>>()?;
         let sums = match job.rank().0 % 2 {
@@ -143,9 +143,9 @@ fn calls_go_onward_and_back() {
     });
 }
 
-/// A rank that only sleeps is served, and its tasks are.
+/// A rank that only sleeps is served, and so are its tasks.
 #[test_on(every)]
-fn tasks_of_a_rank_that_computes() {
+fn tasks_of_a_computing_rank_run() {
     local(3, |job| {
         let sum = chain(job)?;
         if job.settings().conduit.is_virtual() {
@@ -201,7 +201,7 @@ fn handlers_begin_operations_and_leave_them() {
 }
 
 #[test_on(every)]
-fn what_fails_in_a_task_is_said_to_the_caller() {
+fn a_failure_in_a_task_is_reported_to_the_caller() {
     local(2, |job| {
         let picky = job.async_function(|_, n: u64| {
             assert!(n != 1, "not one");
@@ -216,7 +216,7 @@ fn what_fails_in_a_task_is_said_to_the_caller() {
                 panic!("{refused:?}");
             };
             assert_eq!((rank, message.as_str()), (job.right(), said));
-            // Nobody is told, and nothing breaks.
+            // No caller hears of the failure, and the job goes on.
             job.call_one_way(job.right(), &picky, &n)?;
             let quiet = job.am_quiet();
             assert_eq!(quiet.is_err(), n == 1, "{quiet:?}");
@@ -226,9 +226,9 @@ fn what_fails_in_a_task_is_said_to_the_caller() {
     });
 }
 
-/// Functions wait for what another thread does, and those that nobody ends go with the job.
+/// Functions wait for another thread. Functions that never end are dropped with the job.
 #[test_on(every)]
-fn tasks_wait_for_anything_and_are_dropped_with_the_job() {
+fn tasks_wait_for_threads_and_are_dropped_with_the_job() {
     struct Dropped(Arc<AtomicU64>);
     impl Drop for Dropped {
         fn drop(&mut self) {
@@ -260,9 +260,10 @@ fn tasks_wait_for_anything_and_are_dropped_with_the_job() {
                 answer.send(10 * n).expect("it is awaited");
             }
         };
-        match job.settings().conduit.is_virtual() {
-            true => answer(),
-            false => drop(thread::spawn(answer)),
+        if job.settings().conduit.is_virtual() {
+            answer();
+        } else {
+            drop(thread::spawn(answer));
         }
         assert_eq!((first?.wait()?, second?.wait()?), (10, 20));
         drop(third?);
@@ -272,7 +273,7 @@ fn tasks_wait_for_anything_and_are_dropped_with_the_job() {
 }
 
 #[test_on(every)]
-fn ranks_that_register_something_else_are_told() {
+fn a_mismatch_of_registered_functions_is_reported() {
     fn twice(_: Rank, n: u64) -> u64 {
         2 * n
     }
@@ -285,17 +286,20 @@ fn ranks_that_register_something_else_are_told() {
     local(2, |job| {
         let first = job.rank() == Rank(0);
         let differ = [
-            match first {
-                true => job.function(twice).map(drop),
-                false => job.function(thrice).map(drop),
+            if first {
+                job.function(twice).map(drop)
+            } else {
+                job.function(thrice).map(drop)
             },
-            match first {
-                true => job.function(twice).map(drop),
-                false => job.function(narrow).map(drop),
+            if first {
+                job.function(twice).map(drop)
+            } else {
+                job.function(narrow).map(drop)
             },
-            match first {
-                true => job.function(twice).map(drop),
-                false => job.handler(|_, _, _| ()).map(drop),
+            if first {
+                job.function(twice).map(drop)
+            } else {
+                job.handler(|_, _, _| ()).map(drop)
             },
         ];
         for told in differ {
@@ -310,9 +314,9 @@ fn ranks_that_register_something_else_are_told() {
     });
 }
 
-/// A chain of calls that never ends does not keep the job from its end.
+/// An endless chain of calls does not delay the end of the job.
 #[test_on(every)]
-fn a_chain_that_never_ends_ends_with_the_job() {
+fn an_endless_chain_of_calls_ends_with_the_job() {
     local(3, |job| {
         let own = Arc::new(OnceLock::<Function<u64, ()>>::new());
         let (here, next) = (job.downgrade(), Arc::clone(&own));
@@ -321,7 +325,7 @@ fn a_chain_that_never_ends_ends_with_the_job() {
         let forever = job.function(move |_, n: u64| {
             links.fetch_add(1, SeqCst);
             if let (Some(job), Some(next)) = (here.upgrade(), next.get()) {
-                // It fails when the job ends.
+                // The call fails when the job ends.
                 let _ = job.call_one_way(job.right(), next, &(n + 1));
             }
         })?;
@@ -335,9 +339,9 @@ fn a_chain_that_never_ends_ends_with_the_job() {
     });
 }
 
-/// A handler whose peer takes nothing is told at some time, and what it sent before arrives.
+/// A handler that sends to a peer without end gets an error, and its earlier messages arrive.
 #[test_on(every)]
-fn handlers_may_not_send_without_end() {
+fn a_handler_cannot_send_without_end() {
     let (handled, full) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let ends = builder().service(false).run_local(2, |job| {
         if job.settings().conduit.is_virtual() {
@@ -363,12 +367,12 @@ fn handlers_may_not_send_without_end() {
         job.barrier()?;
         if job.rank() == Rank(0) {
             job.request_short(Rank(0), flood, &[])?;
-            // The handler has run, and then what it sent was handled.
+            // The first call waits for the handler, and the second one for its messages.
             job.am_quiet()?;
             job.am_quiet()?;
             assert_eq!(handled.load(SeqCst), full.load(SeqCst));
         } else {
-            // It takes nothing meanwhile.
+            // This rank does not poll meanwhile.
             while full.load(SeqCst) == 0 {
                 thread::sleep(Duration::from_millis(1));
             }

@@ -1,4 +1,4 @@
-//! Messages of several threads of a rank in virtual time, each of which has a clock of its own.
+//! Messages of several threads of a rank in virtual time. Each thread has its own clock.
 
 use std::{
     sync::{Arc, Mutex, mpsc},
@@ -11,9 +11,9 @@ use crate::{network::simulated::on, support::good};
 
 const MESSAGES: u64 = 8;
 
-/// A thread that did nothing for long, and whose clock is behind, sends after another one.
+/// A thread that was idle for long sends after another thread. Its clock is behind.
 #[test_on(simulated)]
-fn what_is_sent_later_arrives_later_whichever_thread_sends_it() {
+fn later_messages_arrive_later_from_any_thread() {
     for profile in ["connectx", "myrinet-gm", "ideal"] {
         let got = good(on(profile).run_local(2, |job| {
             let got: Arc<Mutex<Vec<u64>>> = Arc::default();

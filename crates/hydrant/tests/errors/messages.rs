@@ -1,4 +1,4 @@
-//! Active messages: limits, handlers that fail, replies that may not be.
+//! Active messages: limits, handlers that fail, replies that are refused.
 
 use std::sync::{
     Arc,
@@ -10,7 +10,7 @@ use hydrant::Error;
 use crate::{errors::fixture::Fixture, support::local};
 
 #[test_on(shared, veiled, pinned)]
-fn above_the_limits() {
+fn messages_above_the_limits_are_refused() {
     local(2, |job| {
         let f = Fixture::new(job)?;
         let handled = Arc::new(AtomicU64::new(0));
@@ -50,7 +50,7 @@ fn above_the_limits() {
         job.barrier()?;
         assert_eq!(handled.load(SeqCst), 0, "a refused message was sent");
         job.barrier()?;
-        // And what is at the limit is not above it.
+        // A message at the limit is accepted.
         job.request_medium(to, handler, &args[1..], &payload[1..])?;
         job.am_quiet()?;
         job.barrier()?;
@@ -63,7 +63,7 @@ fn above_the_limits() {
 }
 
 #[test_on(shared, veiled, pinned)]
-fn more_handlers_than_there_may_be() {
+fn a_handler_above_the_limit_is_refused() {
     local(2, |job| {
         let f = Fixture::new(job)?;
         let full = loop {
@@ -101,7 +101,7 @@ fn handlers_that_panic_in_a_call() {
             "Größe Größe"
         );
         assert_eq!(job.call(to, &divide, &(6, 3))?, 2);
-        // The other rank's calls ran here; it may be slower.
+        // The other rank's calls ran here, and that rank may be slower.
         job.barrier()?;
         assert_eq!(job.counters().panics, 2);
         f.check(job)
@@ -130,7 +130,7 @@ fn handlers_that_panic_in_a_plain_request() {
             "three is odd", format!("rank {to}"), format!("handler number {}", odd.number()),
             "handlers_that_panic_in_a_plain_request", "messages.rs:"
         );
-        // Told once; the requests before and after it were handled.
+        // The failure is reported once. The requests before and after it were handled.
         job.am_quiet()?;
         job.barrier()?;
         assert_eq!(seen.load(SeqCst), 4);
@@ -139,7 +139,7 @@ fn handlers_that_panic_in_a_plain_request() {
 }
 
 #[test_on(shared, veiled, pinned)]
-fn handlers_of_replies_that_panic() {
+fn a_panic_in_the_handler_of_a_reply_is_reported() {
     local(2, |job| {
         let f = Fixture::new(job)?;
         let reply = job.handler(|_, _, _| panic!("no answer wanted"))?;
@@ -156,7 +156,7 @@ fn handlers_of_replies_that_panic() {
 }
 
 #[test_on(shared, veiled, pinned)]
-fn replies_that_may_not_be() {
+fn invalid_replies_are_refused() {
     local(2, |job| {
         let f = Fixture::new(job)?;
         let (replies, checks) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
@@ -197,7 +197,7 @@ fn replies_that_may_not_be() {
                     Error::OutOfBounds { .. },
                     "index 16"
                 );
-                // None of these used the reply up.
+                // None of these refusals used up the reply.
                 context.reply_short(reply, &[5, 0]).unwrap();
                 refused!(
                     context.reply_short(reply, &[7, 0]),
@@ -221,15 +221,15 @@ fn replies_that_may_not_be() {
     });
 }
 
-/// A handler of no job that runs.
+/// Returns a handler of a job that is over.
 fn hydrant_handler(_: u64) -> hydrant::Handler {
     static STALE: std::sync::OnceLock<hydrant::Handler> = std::sync::OnceLock::new();
     *STALE.get_or_init(|| local(1, |job| job.handler(|_, _, _| {}))[0])
 }
 
-/// A reply to a reply: refused for that, not for what it names.
+/// A reply to a reply is refused for that, not for its handler.
 #[test_on(shared, veiled, pinned)]
-fn replies_to_replies() {
+fn a_reply_to_a_reply_is_refused() {
     local(2, |job| {
         let f = Fixture::new(job)?;
         let refusals = Arc::new(AtomicU64::new(0));
@@ -254,10 +254,10 @@ fn replies_to_replies() {
 }
 
 #[test_on(shared, veiled, pinned)]
-fn arguments_and_results_that_cannot_be_decoded() {
+fn undecodable_arguments_and_results_are_errors() {
     local(2, |job| {
         let f = Fixture::new(job)?;
-        // A decoder that fails, as one does when two ranks run different programs.
+        // The decoder fails, as with two ranks that run different programs.
         let strict = job.function(|_, small: Small| small.0)?;
         let to = job.right();
         refused!(

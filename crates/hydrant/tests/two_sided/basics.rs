@@ -1,10 +1,10 @@
-//! What is sent is received, in order, by whatever call and of whatever length.
+//! Messages of any length, by any call: each is received, and in order.
 
 use hydrant::{AnySource, AnyTag, Rank, Result};
 
 use super::{all, by_each, local, numbers, numbers_of};
 
-/// Elements of messages, from none to what no active message carries.
+/// Elements of messages, from none to more than an active message carries.
 const COUNTS: [usize; 8] = [0, 1, 15, 1000, 1024, 4097, 20_000, 50_000];
 
 #[test]
@@ -31,7 +31,7 @@ fn every_length_arrives_by_every_protocol() {
 }
 
 #[test]
-fn messages_stay_in_order_whoever_comes_first() {
+fn messages_stay_in_order_if_either_side_is_first() {
     by_each(all(), 2, |job| {
         for late in [false, true] {
             if late && job.rank() == Rank(0) {
@@ -100,7 +100,7 @@ fn borrowed_buffers_live_in_a_scope() {
             for (tag, buffer) in (0..).zip(&mut got) {
                 scope.receive(job.left(), tag, buffer)?;
             }
-            // In another order than they are received.
+            // In another order than the receives.
             for tag in (0..4).rev() {
                 let send = scope.send(job.right(), tag, &sent[tag as usize])?;
                 if tag == 2 {
@@ -164,12 +164,12 @@ fn synchronous_sends_of_a_scope_end_when_they_are_received() {
 fn short_sends_of_a_scope_wait_for_no_receiver() {
     local(2, |job| {
         let data = numbers(job, 1, 10);
-        // All of them before any is received.
+        // All sends come before the first receive.
         job.scope(|scope| (0..9).try_for_each(|_| scope.send(job.right(), 1, &data).map(drop)))?;
         job.barrier()?;
         let mut got = [0; 10];
         for _ in 0..9 {
-            // They are here: nothing is left for the scope to wait for.
+            // The messages are here, so the scope waits for nothing.
             job.scope(|scope| scope.receive(job.left(), 1, &mut got)?.wait().map(drop))?;
             assert_eq!(got[..], numbers_of(job.left(), 1, 10));
         }
@@ -178,7 +178,7 @@ fn short_sends_of_a_scope_wait_for_no_receiver() {
 }
 
 #[test]
-fn a_scope_that_fails_waits_for_nothing_that_may_never_come() {
+fn a_failed_scope_waits_for_no_message() {
     by_each(all(), 2, |job| {
         let data = numbers(job, 1, 30_000);
         let mut room = vec![0; 10];
@@ -188,7 +188,7 @@ fn a_scope_that_fails_waits_for_nothing_that_may_never_come() {
             Err::<(), _>(hydrant::Error::other("no more"))
         });
         assert_eq!(failed.expect_err("it fails").to_string(), "no more");
-        // What was sent arrives all the same, from a copy.
+        // The message still arrives, from a copy.
         drop(data);
         let mut got = vec![0; 30_000];
         job.receive(job.left(), 1, &mut got)?;
@@ -205,7 +205,7 @@ fn handles_are_futures_and_may_be_dropped() {
         let (got, status) = job.wait_for(receive)??;
         assert_eq!(got, numbers_of(job.left(), 1, 30_000));
         assert_eq!(status.bytes(), 120_000);
-        // A receive that is taken back gets nothing, and neither does one that is dropped.
+        // A withdrawn receive gets nothing, and neither does a dropped one.
         let receive = job.receive_nb(job.left(), 2, vec![7; 3])?;
         assert_eq!(receive.cancel().ok(), Some(vec![7; 3]));
         drop(job.receive_nb(job.left(), 2, vec![0; 3])?);
@@ -220,7 +220,7 @@ fn handles_are_futures_and_may_be_dropped() {
 }
 
 #[test]
-fn persistent_messages_go_again_and_again() {
+fn persistent_sends_and_receives_are_repeated() {
     by_each(all(), 2, |job| {
         let mut send = job.persistent_send(job.right(), 3, vec![0_u32; 5000])?;
         let mut receive = job.persistent_receive(job.left(), 3, vec![0_u32; 5000])?;
@@ -242,7 +242,7 @@ fn persistent_messages_go_again_and_again() {
 }
 
 #[test]
-fn delivered_is_more_than_left() {
+fn a_send_is_delivered_later_than_its_source_is_free() {
     local(2, |job| {
         if job.rank() == Rank(0) {
             let mut send = job.send_nb(Rank(1), 1, vec![1_u8; 10])?;

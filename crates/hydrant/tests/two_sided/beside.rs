@@ -1,4 +1,4 @@
-//! Messages beside what else a rank does: exposed buffers, handlers, tasks.
+//! Messages beside other work of a rank: exposed buffers, handlers, tasks.
 
 use std::{
     sync::{
@@ -18,7 +18,7 @@ fn long_messages_leave_room_for_exposed_buffers() {
     const EXTENTS: usize = 16;
     const MESSAGES: u64 = 8;
     let network = builder().messages(MessageProtocol::Rendezvous);
-    // The sender looks at nothing before that: what was lent to it stays lent.
+    // The sender polls only after that, so its loans last until then.
     let exposed = Barrier::new(2);
     good(network.extents(EXTENTS).service(false).run_local(2, |job| {
         let other = Rank(1);
@@ -51,7 +51,7 @@ fn long_messages_leave_room_for_exposed_buffers() {
 #[test]
 fn a_call_ends_when_its_task_has_its_message() {
     for conduit in [ConduitKind::Smp, ConduitKind::Pinned] {
-        // Who waits sleeps at once, and has to be woken by what the task does.
+        // A waiter sleeps at once, so the task must wake it.
         let network = builder().conduit(conduit).spin(Duration::ZERO);
         good(network.run_local(2, |job| {
             let posted = Arc::new(Mutex::new(None::<ReceiveHandle<u32>>));
@@ -80,7 +80,7 @@ fn a_call_ends_when_its_task_has_its_message() {
 }
 
 #[test]
-fn nothing_is_delivered_in_the_midst_of_a_handler() {
+fn no_message_is_delivered_inside_a_handler() {
     good(builder().run_local(2, |job| {
         let here = job.downgrade();
         let looks = job.function(move |caller: Rank, tag: u64| {
@@ -94,7 +94,7 @@ fn nothing_is_delivered_in_the_midst_of_a_handler() {
             job.send(job.right(), tag, &[tag])?;
             assert!(job.call(job.right(), &looks, &tag)?);
         }
-        // Who is done before the other would receive what that has yet to see.
+        // A rank that is done first must not receive a message that its peer has yet to see.
         job.barrier()?;
         for tag in 0..50 {
             let mut got = [u64::MAX];
@@ -114,20 +114,20 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Credit that comes back lets sends go that waited for it, from whichever thread hears of it, just when the scope fails
-/// that began them.
+/// Returned credit sends the waiting messages, on any thread that polls, just when their scope
+/// fails.
 #[test]
-fn a_scope_that_fails_waits_for_no_receive_while_its_sends_go() {
+fn a_failed_scope_waits_for_no_receive_while_its_sends_leave() {
     const ROUNDS: u64 = 60;
     const SENDS: usize = 1800;
-    /// Those that are received while the scope ends: what credit lets go.
+    /// Messages received before the scope ends. Their credit lets others leave.
     const BEFORE: usize = 512;
     let ended = AtomicU64::new(0);
     good(builder().run_local(2, |job| {
         let other = job.right();
         let over = AtomicBool::new(false);
         thread::scope(|threads| {
-            // Also when something in here fails: the others would poll for ever.
+            // The threads must also stop after a failure, or they would poll for ever.
             let _ends = Ends(&over);
             for _ in 0..2 * usize::from(job.rank() == Rank(0)) {
                 threads.spawn(|| {
@@ -154,7 +154,7 @@ fn a_scope_that_fails_waits_for_no_receive_while_its_sends_go() {
                 for _ in 0..BEFORE {
                     job.receive(other, 1, &mut got)?;
                 }
-                // The others are not received before the scope has ended.
+                // The other messages are not received before the scope has ended.
                 while ended.load(SeqCst) != number {
                     job.poll();
                 }
@@ -169,7 +169,7 @@ fn a_scope_that_fails_waits_for_no_receive_while_its_sends_go() {
     }));
 }
 
-/// In virtual time, where nobody answers who computes.
+/// In virtual time, where a computing rank does not answer.
 #[test]
 fn a_copied_message_waits_for_no_other_rank() {
     const LEN: usize = 1 << 17;
@@ -192,7 +192,7 @@ fn a_copied_message_waits_for_no_other_rank() {
             }
             _ => {
                 let posted = job.receive_nb(Rank(0), 1, vec![0; LEN])?;
-                // It asks for the message, and then looks at nothing.
+                // This rank clears the message, and then does not poll any more.
                 for _ in 0..50 {
                     job.poll();
                     job.compute(1000);

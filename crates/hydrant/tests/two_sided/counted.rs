@@ -1,4 +1,4 @@
-//! How messages went, by the counters.
+//! The routes of messages, as the counters tell them.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use hydrant::{Counters, Job, JobBuilder, MessageProtocol, Rank, Result, Strategy
 
 use super::{pinned, simulated};
 
-/// A short message and a long one, each looked at before it is received; what both ranks counted.
+/// Sends a short and a long message, each probed before the receive. Returns the counters of both
+/// ranks.
 fn two(protocol: MessageProtocol) -> [Counters; 2] {
     let network = pinned(Strategy::PinDown).messages(protocol);
     let ends = network.run_local(2, |job| {
@@ -51,7 +52,7 @@ fn each_protocol_has_its_counter() {
 }
 
 #[test]
-fn who_waits_for_room_at_a_receiver_is_counted() {
+fn waits_for_credit_are_counted() {
     const MESSAGES: usize = 2000;
     let ends = simulated("connectx").run_local(2, |job| {
         if job.rank() == Rank(0) {
@@ -80,7 +81,8 @@ fn who_waits_for_room_at_a_receiver_is_counted() {
     assert!(receiver.messages_unexpected >= 1024, "{receiver:?}");
 }
 
-/// Messages there and back in virtual time, after some that warm up; what that took, and what was counted.
+/// Sends messages there and back in virtual time, after some to warm up. Returns the time and the
+/// counters.
 fn there_and_back(network: JobBuilder, bytes: usize) -> (Duration, Counters) {
     const WARM: u32 = 20;
     const TIMES: u32 = 100;
@@ -106,7 +108,7 @@ fn there_and_back(network: JobBuilder, bytes: usize) -> (Duration, Counters) {
 }
 
 #[test]
-fn auto_goes_the_way_that_takes_less() {
+fn auto_takes_the_faster_route() {
     for leave_pinned in [false, true] {
         let strategy = Strategy::OnDemand { leave_pinned };
         let by = |protocol, bytes| {
@@ -121,7 +123,7 @@ fn auto_goes_the_way_that_takes_less() {
             let told = format!("{strategy}, {bytes} bytes: {copied:?} {written:?} {ways:?}");
             let [copies, writes] = ways;
             assert_eq!(copies + writes, 120, "{told}");
-            // Where both take about the same, either will do.
+            // If both take about the same time, either is right.
             if copied * 21 < written * 20 {
                 assert!(copies > 100, "{told}");
             } else if written * 21 < copied * 20 {

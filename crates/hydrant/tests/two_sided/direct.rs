@@ -1,5 +1,5 @@
-//! Short messages that a receive takes where they arrive: in order with those that were posted or kept, and not at the
-//! expense of anybody else.
+//! Short messages that a receive takes on arrival: they keep their order with posted receives and
+//! kept messages, and no other rank waits because of them.
 
 use std::{
     sync::{
@@ -16,10 +16,10 @@ use super::{all, builder, by_each, good, local};
 
 const ROUNDS: u64 = 2000;
 
-/// A way to receive a number of rank 1.
+/// A kind of receive for a number of rank 1.
 type Receive = fn(&Job, &mut [u64]) -> Result<()>;
 
-/// Has rank 1 send the numbers up to `ROUNDS`, and rank 0 receive them.
+/// Rank 1 sends the numbers up to `ROUNDS`, and rank 0 receives them.
 fn stream(receive: impl Fn(&hydrant::Job, u64) -> hydrant::Result<u64> + Sync) {
     by_each(all(), 2, |job| {
         for number in 0..ROUNDS / 20 {
@@ -33,7 +33,7 @@ fn stream(receive: impl Fn(&hydrant::Job, u64) -> hydrant::Result<u64> + Sync) {
 }
 
 #[test]
-fn receives_that_wait_and_those_that_do_not_get_messages_in_order() {
+fn receives_of_all_kinds_get_messages_in_order() {
     stream(|job, number| {
         let mut got = [u64::MAX];
         match number % 4 {
@@ -47,11 +47,11 @@ fn receives_that_wait_and_those_that_do_not_get_messages_in_order() {
 }
 
 #[test]
-fn messages_that_were_kept_come_before_those_that_arrive() {
+fn kept_messages_come_before_arriving_ones() {
     stream(|job, number| {
         let mut got = [u64::MAX];
         if number.is_multiple_of(3) {
-            // It and what follows may be kept now, or not.
+            // This message and the next ones may be kept by now.
             job.probe(AnySource, 3)?;
         }
         job.receive(Rank(1), 3, &mut got)?;
@@ -60,7 +60,7 @@ fn messages_that_were_kept_come_before_those_that_arrive() {
 }
 
 #[test]
-fn receives_that_were_posted_come_before_those_that_look() {
+fn posted_receives_come_before_direct_ones() {
     local(2, |job| {
         for number in 0..ROUNDS {
             if job.rank() == Rank(0) {
@@ -78,7 +78,7 @@ fn receives_that_were_posted_come_before_those_that_look() {
 }
 
 #[test]
-fn messages_that_do_not_fit_are_kept_for_others() {
+fn messages_that_do_not_fit_are_kept_for_other_receives() {
     local(2, |job| {
         for number in 0..ROUNDS {
             if job.rank() == Rank(0) {
@@ -106,7 +106,7 @@ fn messages_that_do_not_fit_are_kept_for_others() {
 }
 
 #[test]
-fn who_only_receives_answers_others() {
+fn a_rank_that_only_receives_answers_calls() {
     const LAST: u64 = u64::MAX;
     let calls = Arc::new(AtomicU64::new(0));
     let ends = builder().service(false).run_local(3, |job| {
@@ -120,7 +120,7 @@ fn who_only_receives_answers_others() {
                     job.receive(Rank(1), 3, &mut got)?;
                 }
             }
-            // As long as rank 2 calls, there is always another message of this rank.
+            // While rank 2 calls, there is always another message of this rank.
             Rank(1) => {
                 while job.try_probe(Rank(2), 4)?.is_none() {
                     job.send(Rank(0), 3, &[0_u64])?;
@@ -141,7 +141,7 @@ fn who_only_receives_answers_others() {
 }
 
 #[test]
-fn who_receives_what_is_kept_answers_others() {
+fn a_rank_that_receives_kept_messages_answers_calls() {
     const MESSAGES: u64 = 600;
     let at_once = |job: &Job, got: &mut [u64]| job.receive(Rank(1), 3, got).map(drop);
     let in_scope =
@@ -186,7 +186,7 @@ fn who_receives_what_is_kept_answers_others() {
             job.barrier()?;
             match job.rank() {
                 Rank(0) => {
-                    // All that rank 1 sends is kept here.
+                    // All messages of rank 1 are kept here.
                     job.receive(Rank(1), 4, &mut [0_u8])?;
                     job.send(Rank(2), 5, &[0_u8])?;
                     while !is_asking.load(SeqCst) {
@@ -218,13 +218,13 @@ fn who_receives_what_is_kept_answers_others() {
     }
 }
 
-/// Kept messages of those who send something else between come as fast as they are received, and who sends nothing else
-/// is not forgotten for that.
+/// Ranks that send other requests in between keep the receiver busy with kept messages. A rank that
+/// sends nothing else must still be answered.
 #[test]
-fn who_receives_of_many_answers_all() {
+fn a_rank_that_receives_from_many_answers_all() {
     const CALLS: u64 = 20;
     const LAST: u64 = u64::MAX;
-    /// Far more than it takes.
+    /// Far more messages than the calls need.
     const MOST: u32 = 40_000;
     let is_over = AtomicBool::new(false);
     let ends = builder().service(false).run_local(5, |job| {
@@ -241,12 +241,12 @@ fn who_receives_of_many_answers_all() {
                     if !is_over.load(SeqCst) {
                         received += 1;
                         assert!(received < MOST, "rank 1 calls in vain");
-                        // The others always have sent more.
+                        // The other ranks have always sent more by then.
                         thread::sleep(Duration::from_micros(20));
                     }
                 }
             }
-            // A message is always before its call.
+            // A message comes before each call.
             Rank(1) => {
                 for number in 0..CALLS {
                     job.send(Rank(0), 3, &[number])?;

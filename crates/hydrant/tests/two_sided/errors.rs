@@ -1,4 +1,4 @@
-//! What cannot be done, and what becomes of the messages meanwhile.
+//! Messages and calls that fail, and the messages around them.
 
 use std::sync::Mutex;
 
@@ -11,7 +11,7 @@ fn a_receive_that_is_too_short_loses_nothing() {
     by_each(all(), 2, |job| {
         let (to, from) = (job.right(), job.left());
         for count in [100, 30_000] {
-            // Posted before the message comes.
+            // The receives are posted before the message comes.
             let short = job.receive_nb(from, 1, vec![0_u32; count - 1])?;
             let enough = job.receive_nb(from, 1, vec![0_u32; count])?;
             job.barrier()?;
@@ -30,7 +30,7 @@ fn a_receive_that_is_too_short_loses_nothing() {
             );
             assert_eq!(enough.wait()?.0, numbers_of(from, 1, count));
             send.wait()?;
-            // Asked for when it is there.
+            // The receive comes after the message.
             let send = job.send_nb(to, 2, numbers(job, 2, count))?;
             job.probe(from, 2)?;
             let mut short = vec![0_u32; count / 2];
@@ -48,14 +48,14 @@ fn a_receive_that_is_too_short_loses_nothing() {
     });
 }
 
-/// Returns the cause; the buffer comes back.
+/// Returns the cause of a refusal. The buffer must come back.
 fn given_back(refused: Refused<Vec<u8>>) -> Error {
     assert_eq!(refused.memory.as_deref(), Some(&[0][..]));
     refused.into()
 }
 
 #[test]
-fn ranks_and_tags_that_are_not() {
+fn ranks_and_tags_out_of_range_are_refused() {
     local(2, |job| {
         let beyond = Rank(2);
         let mut buffer = [0_u8; 4];
@@ -90,7 +90,7 @@ fn ranks_and_tags_that_are_not() {
 }
 
 #[test]
-fn handlers_do_not_send() {
+fn handlers_cannot_send_or_receive() {
     local(1, |job| {
         let weak = job.downgrade();
         let refusals = job.function(move |_, ()| {
@@ -109,13 +109,13 @@ fn handlers_do_not_send() {
 }
 
 #[test]
-fn what_waits_for_a_rank_that_failed_ends() {
+fn requests_that_wait_for_a_failed_rank_end() {
     for protocol in hydrant::MessageProtocol::ALL {
         let causes = Mutex::new(Vec::new());
         let builder = builder().messages(protocol).messages_eager(16);
         let ends = builder.run_local(3, |job| {
             if job.rank() == Rank(1) {
-                // It comes before the loss, and is here for good.
+                // It comes before the loss, and is kept here.
                 job.send(Rank(0), 9, &[9_u8])?;
                 job.barrier()?;
                 return Err(Error::other("it fails"));
@@ -145,7 +145,7 @@ fn what_waits_for_a_rank_that_failed_ends() {
             Ok(())
         });
         assert!(ends[1].is_err());
-        // Nor can the others end in good order.
+        // The other ranks cannot end well either.
         assert!(ends[0].is_err() && ends[2].is_err());
         let causes = causes.into_inner().expect("no panic");
         assert_eq!(causes.len(), 17, "{protocol}: {ends:?}");
@@ -156,7 +156,7 @@ fn what_waits_for_a_rank_that_failed_ends() {
 }
 
 #[test]
-fn what_nobody_answered_ends_with_the_job() {
+fn unanswered_requests_end_with_the_job() {
     by_each(all(), 2, |job| {
         let mut send = job.send_nb(job.right(), 1, vec![1_u8; 200_000])?;
         let mut receive = job.receive_nb(job.left(), 2, vec![1_u8; 200_000])?;
@@ -178,7 +178,7 @@ fn what_nobody_answered_ends_with_the_job() {
 fn a_scope_that_fails_waits_for_no_receiver() {
     by_each(all(), 2, |job| {
         let (short, long) = (vec![1_u8; 8], vec![2_u8; 200_000]);
-        // To this rank itself, too, which cannot receive meanwhile.
+        // Also to this rank itself, which cannot receive meanwhile.
         for to in job.ranks() {
             let end: hydrant::Result<()> = job.scope(|scope| {
                 scope.send(to, 1, &short)?;
@@ -202,14 +202,14 @@ fn a_scope_that_fails_waits_for_no_receiver() {
 }
 
 #[test]
-fn what_was_matched_is_not_received_once_the_job_is_over() {
+fn a_matched_message_is_not_received_after_the_end_of_the_job() {
     by_each(all(), 2, |job| {
         let send = job.send_nb(job.right(), 1, vec![1_u8; 200_000])?;
         let mut matched = job.probe_matched(job.left(), 1)?;
         job.barrier()?;
         job.finalize()?;
         let mut buffer = vec![0_u8; 200_000];
-        // What went at once is here, as far as anybody may know.
+        // An eager message may be here.
         match matched.receive(&mut buffer) {
             Err(cause) => assert!(is_end(&cause), "{cause}"),
             Ok(status) => assert_eq!(status.bytes(), 200_000),
@@ -231,7 +231,7 @@ fn a_job_ends_amid_messages() {
             receives.push(job.receive_nb(from, tag, vec![0_u32; 100_000])?);
             sends.push(job.send_nb(to, tag, numbers(job, tag, 100_000))?);
         }
-        // Some of them nobody waits for, and of some not even the end is seen.
+        // Some handles are dropped, and some are forgotten.
         drop((sends.pop(), receives.pop()));
         std::mem::forget((sends.pop(), receives.pop()));
         job.finalize()?;
@@ -250,19 +250,19 @@ fn a_job_ends_amid_messages() {
     });
 }
 
-/// Of the job, or of a peer that has left before this rank did.
+/// Returns whether the cause is the end of the job, or a peer that left before this rank.
 fn is_end(cause: &Error) -> bool {
     matches!(cause, Error::JobOver | Error::PeerLost(_))
 }
 
 #[test]
-fn who_receives_too_little_at_once_sends_all_the_same() {
+fn send_receive_sends_even_if_its_buffer_is_too_short() {
     for is_here in [false, true] {
         local(2, |job| {
             let (one, other) = (Rank(0), Rank(1));
             if job.rank() == other {
                 if !is_here {
-                    // Sent only when the receive was posted.
+                    // The message is sent only after the receive was posted.
                     job.receive(one, 3, &mut [0_u8; 1])?;
                 }
                 job.send(one, 1, &[1_u8; 3])?;
@@ -282,7 +282,7 @@ fn who_receives_too_little_at_once_sends_all_the_same() {
 }
 
 #[test]
-fn a_send_that_is_refused_leaves_the_message_that_its_receive_would_take() {
+fn a_refused_send_receive_takes_no_message() {
     local(2, |job| {
         let other = Rank(1);
         if job.rank() == other {

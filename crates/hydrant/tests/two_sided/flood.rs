@@ -1,10 +1,10 @@
-//! More messages than anybody has asked for: none is lost, and memory is bounded.
+//! Floods of messages without receives: none is lost, and memory is bounded.
 
 use hydrant::{AnySource, JobBuilder, Rank, Result, Strategy};
 
 use super::{builder, by_each, pinned, simulated};
 
-/// More than a receiver keeps of a peer.
+/// More messages than a receiver keeps of a peer.
 const MESSAGES: u64 = 1500;
 
 /// One network of each kind.

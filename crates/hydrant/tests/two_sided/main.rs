@@ -1,5 +1,5 @@
-//! Two-sided messages, on every network that ranks of one process can have, by every protocol and by the
-//! strategies of registration that differ in what they do for these.
+//! Two-sided messages on every network that ranks of one process can have, with every protocol, and
+//! with the registration strategies that treat message buffers differently.
 
 mod basics;
 mod beside;
@@ -7,13 +7,13 @@ mod counted;
 mod direct;
 mod errors;
 mod flood;
+mod landings;
 mod model;
-mod placed;
 mod probes;
 
 use hydrant::{ConduitKind, Job, JobBuilder, MessageProtocol, Rank, Result, Strategy};
 
-/// Strategies by which the buffers of long messages are registered, where the network needs that.
+/// Strategies that register the buffers of long messages, where the network needs that.
 const STRATEGIES: [Strategy; 5] = [
     Strategy::Auto,
     Strategy::Firehose,
@@ -30,7 +30,7 @@ fn builder() -> JobBuilder {
     builder.heap(16 << 20).conduit(ConduitKind::Smp)
 }
 
-/// A job on played NICs, with little that may be registered.
+/// A job on simulated NICs, with little memory to register.
 fn pinned(strategy: Strategy) -> JobBuilder {
     let builder = builder().conduit(ConduitKind::Pinned);
     builder
@@ -56,7 +56,7 @@ fn all() -> Vec<JobBuilder> {
     real().into_iter().chain(played).collect()
 }
 
-/// Runs `n` ranks on each of these networks by each protocol; every one must succeed.
+/// Runs `n` ranks on each network with each protocol. Every rank must succeed.
 fn by_each(networks: Vec<JobBuilder>, n: u32, body: impl Fn(&Job) -> Result<()> + Sync) {
     for network in networks {
         for protocol in MessageProtocol::ALL {
@@ -65,24 +65,24 @@ fn by_each(networks: Vec<JobBuilder>, n: u32, body: impl Fn(&Job) -> Result<()> 
     }
 }
 
-/// Runs `n` ranks on shared memory; every one must succeed.
+/// Runs `n` ranks on shared memory. Every rank must succeed.
 fn local(n: u32, body: impl Fn(&Job) -> Result<()> + Sync) {
     good(builder().run_local(n, body));
 }
 
-/// All ranks ended in good order.
+/// Panics unless all ranks have succeeded.
 fn good(ends: Vec<Result<()>>) {
     for (rank, end) in ends.into_iter().enumerate() {
         end.unwrap_or_else(|error| panic!("rank {rank}: {error}"));
     }
 }
 
-/// Numbers that say who sent them, under which tag.
+/// Returns numbers that tell their sender and tag.
 fn numbers(job: &Job, tag: u64, count: usize) -> Vec<u32> {
     numbers_of(job.rank(), tag, count)
 }
 
-/// As [`numbers`], of another rank.
+/// As [`numbers`], for another rank.
 fn numbers_of(rank: Rank, tag: u64, count: usize) -> Vec<u32> {
     let first = rank.0 * 1_000_003 + tag as u32 * 7919;
     (0..count as u32)

@@ -1,5 +1,5 @@
-//! Random messages from several threads of each rank, some received by wildcards, against what they must
-//! be: each is received once, whole, and those of one thread under one tag in the order sent.
+//! Random messages from several threads of each rank, with wildcards and without, against a model.
+//! Each message is received once and whole. The messages of a thread with one tag arrive in order.
 
 use std::collections::HashMap;
 
@@ -8,12 +8,12 @@ use hydrant::{AnySource, AnyTag, Error, Rank, Result};
 use super::{by_each, real};
 
 const RANKS: u32 = 3;
-/// Threads that send and as many that receive, at each rank.
+/// Sending threads of a rank, and as many receiving ones.
 const THREADS: u64 = 2;
 /// Messages from one thread to each rank.
 const MESSAGES: u64 = 60;
 
-/// A generator of numbers that look random: what differs each time is the order of threads.
+/// A generator of pseudo-random numbers. Only the order of the threads differs between runs.
 fn next(seed: &mut u64) -> u64 {
     *seed ^= *seed << 13;
     *seed ^= *seed >> 7;
@@ -21,13 +21,13 @@ fn next(seed: &mut u64) -> u64 {
     *seed
 }
 
-/// Elements of a message: mostly few.
+/// Returns the elements of a message. Most messages are short.
 fn count(seed: &mut u64) -> usize {
     let most = [4, 64, 1500, 6000, 30_000][(next(seed) % 5) as usize];
     3 + (next(seed) as usize) % most
 }
 
-/// What a message says of itself: by whom, how many-th, and what the rest of it is.
+/// Returns a message that tells its rank, thread and number. The rest follows from these.
 fn message(rank: Rank, thread: u64, number: u64, count: usize) -> Vec<u64> {
     let mut data = vec![u64::from(rank.0), thread, number];
     data.extend((3..count as u64).map(|index| index * 7 + number));
@@ -41,7 +41,7 @@ fn messages_of_many_threads_arrive_once_and_in_order() {
             let senders: Vec<_> = (0..THREADS)
                 .map(|thread| threads.spawn(move || send_all(job, thread)))
                 .collect();
-            // One by a wildcard of the source, the other by one of the tag, each for its own tags.
+            // One receives by any source, the other by any tag. Each has its own tags.
             let receivers: Vec<_> = (0..THREADS)
                 .map(|thread| threads.spawn(move || receive_all(job, thread)))
                 .collect();

@@ -1,4 +1,4 @@
-//! Looking at messages, and taking them out.
+//! Probes, and messages taken by them.
 
 use hydrant::{AnySource, AnyTag, Error, Rank};
 
@@ -32,7 +32,7 @@ fn a_probe_sees_the_message_that_a_receive_would_get() {
 }
 
 #[test]
-fn a_message_that_was_taken_is_received_by_nobody_else_and_goes_back_to_its_place() {
+fn a_matched_message_is_received_by_no_other_call_and_can_be_put_back() {
     by_each(all(), 2, |job| {
         if job.rank() == Rank(1) {
             let sent = [100, 20_000].map(|count| job.send_nb(Rank(0), 4, numbers(job, 4, count)));
@@ -61,7 +61,7 @@ fn a_message_that_was_taken_is_received_by_nobody_else_and_goes_back_to_its_plac
                 first.receive(&mut [0_u64; 0]),
                 Err(Error::ReceiveTooShort { .. })
             ));
-            // In another order than they came; they are received in that all the same.
+            // They are put back in another order, and keep their own.
             drop(second);
             drop(first);
             let mut got = vec![0; 100];

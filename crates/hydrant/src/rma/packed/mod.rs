@@ -1,35 +1,36 @@
-//! Runs packed into messages, which the owner of the memory unpacks, adds to it, or packs for a get.
+//! Runs packed into messages. The owner of the memory unpacks them, adds them to the memory, or
+//! packs the answer to a get.
 //!
 //! ```text
 //! request  tag PUT      args number, allocation, runs   payload bytes of the runs, a word for each
 //!          tag GET      args number, allocation, runs   payload a word for each run
-//!          tag ADD | what elements are << 8, args besides: two words of a factor; payload as PUT
-//!              EXPOSED beside it                        of an exposed buffer, by its key
+//!          tag ADD | type of number << 8                args also: two words of a factor; payload as PUT
+//!              EXPOSED beside it                        for an exposed buffer, by its key
 //! reply    tag DONE     args number                     payload of a get: bytes of the runs
-//!          tag UNKNOWN  args number: no such allocation lives there
-//!          tag REVOKED  args number: no such buffer is exposed
-//!          tag BROKEN   args number, rank: that one ended while it added, too
+//!          tag UNKNOWN  args number: the allocation does not exist there
+//!          tag REVOKED  args number: the buffer is not exposed
+//!          tag BROKEN   args number, rank: that rank ended while it added to the same memory
 //! word     offset in the memory × 65536 + bytes of the run
 //! ```
 
-mod asked;
 mod parts;
+mod requests;
 mod unpacker;
 mod words;
 
 use hydrant_conduit::memory::Factor;
 
-use super::unmapped::{Run, Unmapped};
+use super::unmapped::{ByteRun, Unmapped};
 use crate::Result;
-use asked::{Asked, Packed};
 use parts::split;
+use requests::{PackedRuns, SentRequests};
 
 pub(crate) use unpacker::Unpacker;
 
 pub(super) const PUT: u16 = 0;
 pub(super) const GET: u16 = 1;
 pub(super) const ADD: u16 = 2;
-/// Beside these: the memory is an exposed buffer, and not an allocation.
+/// Flag beside these: the memory is an exposed buffer and not an allocation.
 const EXPOSED: u16 = 0x8000;
 
 const DONE: u16 = 0;
@@ -37,41 +38,41 @@ const UNKNOWN: u16 = 1;
 const REVOKED: u16 = 2;
 const BROKEN: u16 = 3;
 
-/// Messages of a call that are not answered, at most.
+/// The most requests of a call without an answer.
 pub(super) const MANY: usize = 8;
 pub(super) const WORD: usize = size_of::<u64>();
-/// A word has so much room for a length, and the rest for an offset.
+/// The bits of a word that hold a length; the others hold an offset.
 pub(super) const LENGTH_BITS: u32 = 16;
 pub(super) const LONGEST: usize = (1 << LENGTH_BITS) - 1;
 
-/// Puts runs. `data` gives the bytes of each.
+/// Puts runs. `data` returns the bytes of each.
 ///
 /// # Errors
 /// As [`Unmapped::put`].
 pub(super) fn put<'d>(
     unmapped: &Unmapped<'_>,
-    data: impl Fn(&Run) -> &'d [u8],
-    runs: impl Iterator<Item = Run>,
+    data: impl Fn(&ByteRun) -> &'d [u8],
+    runs: impl Iterator<Item = ByteRun>,
 ) -> Result<()> {
-    send(unmapped, data, runs, Asked::new(unmapped, PUT), 1)
+    send(unmapped, data, runs, SentRequests::new(unmapped, PUT), 1)
 }
 
-/// Adds multiples of the elements of runs. `data` gives the elements of each.
+/// Adds multiples of the elements of runs. `data` returns the elements of each.
 ///
 /// # Errors
 /// As [`Unmapped::put`].
 pub(super) fn add<'d>(
     unmapped: &Unmapped<'_>,
-    data: impl Fn(&Run) -> &'d [u8],
-    runs: impl Iterator<Item = Run>,
+    data: impl Fn(&ByteRun) -> &'d [u8],
+    runs: impl Iterator<Item = ByteRun>,
     factor: &Factor,
 ) -> Result<()> {
-    let mut asked = Asked::new(unmapped, ADD | (factor.number() as u16) << 8);
-    asked.factor = Some(words_of(factor));
-    send(unmapped, data, runs, asked, factor.number().size())
+    let mut requests = SentRequests::new(unmapped, ADD | (factor.number() as u16) << 8);
+    requests.factor = Some(words_of(factor));
+    send(unmapped, data, runs, requests, factor.number().size())
 }
 
-/// A factor, for a message.
+/// Encodes a factor for a message.
 pub(super) fn words_of(factor: &Factor) -> [u64; 2] {
     let mut words = [0; 2 * WORD];
     words[..factor.bytes().len()].copy_from_slice(factor.bytes());
@@ -79,25 +80,25 @@ pub(super) fn words_of(factor: &Factor) -> [u64; 2] {
     [low, high].map(|word| word.try_into().map_or(0, u64::from_le_bytes))
 }
 
-/// Sends runs of elements of `element` bytes. `data` gives the bytes of each.
+/// Sends runs of elements of `element` bytes. `data` returns the bytes of each.
 fn send<'d>(
     unmapped: &Unmapped<'_>,
-    data: impl Fn(&Run) -> &'d [u8],
-    runs: impl Iterator<Item = Run>,
-    mut asked: Asked<'_>,
+    data: impl Fn(&ByteRun) -> &'d [u8],
+    runs: impl Iterator<Item = ByteRun>,
+    mut requests: SentRequests<'_>,
     element: usize,
 ) -> Result<()> {
     let limit = unmapped.transfer.progress.conduit().caps().max_payload;
-    let mut message = Packed::default();
+    let mut message = PackedRuns::default();
     for run in runs.flat_map(split(limit, element)) {
         if message.bytes.len() + (message.runs.len() + 1) * WORD + run.len > limit {
-            asked.send(&mut message, |_, _| Ok(()))?;
+            requests.send(&mut message, |_, _| Ok(()))?;
         }
         message.bytes.extend_from_slice(data(&run));
         message.runs.push(run);
     }
-    asked.send(&mut message, |_, _| Ok(()))?;
-    asked.end(|_, _| Ok(()))
+    requests.send(&mut message, |_, _| Ok(()))?;
+    requests.end(|_, _| Ok(()))
 }
 
 /// Gets runs. `keep` takes the bytes of each.
@@ -106,11 +107,11 @@ fn send<'d>(
 /// As [`Unmapped::get`].
 pub(super) fn get(
     unmapped: &Unmapped<'_>,
-    runs: impl Iterator<Item = Run>,
-    mut keep: impl FnMut(&Run, &[u8]),
+    runs: impl Iterator<Item = ByteRun>,
+    mut keep: impl FnMut(&ByteRun, &[u8]),
 ) -> Result<()> {
     let limit = unmapped.transfer.progress.conduit().caps().max_payload;
-    let mut unpack = |runs: &[Run], mut answer: &[u8]| {
+    let mut unpack = |runs: &[ByteRun], mut answer: &[u8]| {
         for run in runs {
             let (piece, rest) = answer.split_at_checked(run.len).ok_or(())?;
             keep(run, piece);
@@ -118,17 +119,17 @@ pub(super) fn get(
         }
         if answer.is_empty() { Ok(()) } else { Err(()) }
     };
-    let mut asked = Asked::new(unmapped, GET);
-    let mut message = Packed::default();
+    let mut requests = SentRequests::new(unmapped, GET);
+    let mut message = PackedRuns::default();
     let mut answer = 0;
     for run in runs.flat_map(split(limit, 1)) {
         if (message.runs.len() + 1) * WORD > limit || answer + run.len > limit {
-            asked.send(&mut message, &mut unpack)?;
+            requests.send(&mut message, &mut unpack)?;
             answer = 0;
         }
         answer += run.len;
         message.runs.push(run);
     }
-    asked.send(&mut message, &mut unpack)?;
-    asked.end(unpack)
+    requests.send(&mut message, &mut unpack)?;
+    requests.end(unpack)
 }

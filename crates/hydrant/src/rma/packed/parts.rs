@@ -1,28 +1,29 @@
-//! Long runs in parts that fit messages.
+//! Splits long runs into parts that fit messages.
 
 use super::{LONGEST, WORD};
-use crate::rma::unmapped::Run;
+use crate::rma::unmapped::ByteRun;
 
-/// Parts of a run that fit a message, of whole elements of so many bytes.
-pub(super) fn split(limit: usize, element: usize) -> impl Fn(Run) -> Parts {
+/// Returns a function that splits a run into parts that fit a message. Each part has whole elements
+/// of `element` bytes.
+pub(super) fn split(limit: usize, element: usize) -> impl Fn(ByteRun) -> RunParts {
     let most = (limit.saturating_sub(WORD)).clamp(1, LONGEST);
     let most = (most / element * element).max(element);
-    move |rest| Parts { rest, most }
+    move |rest| RunParts { rest, most }
 }
 
-/// Parts of a run, one after the other.
-pub(super) struct Parts {
-    rest: Run,
+/// The parts of a run, in order.
+pub(super) struct RunParts {
+    rest: ByteRun,
     most: usize,
 }
 
-impl Iterator for Parts {
-    type Item = Run;
+impl Iterator for RunParts {
+    type Item = ByteRun;
 
-    fn next(&mut self) -> Option<Run> {
+    fn next(&mut self) -> Option<ByteRun> {
         let len = self.rest.len.min(self.most);
-        let part = Run { len, ..self.rest };
-        self.rest = Run {
+        let part = ByteRun { len, ..self.rest };
+        self.rest = ByteRun {
             there: part.there + len,
             here: part.here + len,
             len: self.rest.len - len,
@@ -37,16 +38,16 @@ mod tests {
 
     #[test]
     fn long_runs_are_split() {
-        let run = Run {
+        let run = ByteRun {
             there: 100,
             here: 5,
             len: 25,
         };
-        let parts: Vec<Run> = split(10 + WORD, 1)(run).collect();
+        let parts: Vec<ByteRun> = split(10 + WORD, 1)(run).collect();
         let parts: Vec<_> = parts.iter().map(|it| (it.there, it.here, it.len)).collect();
         assert_eq!(parts, [(100, 5, 10), (110, 15, 10), (120, 25, 5)]);
         assert_eq!(split(100, 1)(run).count(), 1);
-        // A message of less than a word would hold nothing: no endless loop at least.
+        // A message shorter than a word could hold no byte. The split still ends.
         assert_eq!(split(1, 1)(run).count(), 25);
         // Elements stay whole.
         let parts: Vec<usize> = split(10 + WORD, 4)(run).map(|it| it.len).collect();

@@ -1,4 +1,5 @@
-//! What the owner of the memory does with the runs of a message, and says of them.
+//! Handles requests with packed runs at the owner of the memory, and the answers at the rank that
+//! asked.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use hydrant_conduit::{
 
 use super::{
     ADD, BROKEN, DONE, EXPOSED, GET, PUT, REVOKED, UNKNOWN, WORD,
-    words::{named_exactly, pack, unpack},
+    words::{pack, parse_exactly, unpack},
 };
 use crate::{
     Error, Rank,
@@ -18,11 +19,11 @@ use crate::{
     progress::{Progress, Route, kind},
 };
 
-/// Who unpacks for peers, and hears what they unpacked.
+/// Unpacks runs for peers, and passes their answers to the waiters here.
 pub(crate) struct Unpacker {
-    /// Where memory is looked up.
+    /// Finds memory by its name.
     memory: Arc<Registry>,
-    /// Who waits for answers.
+    /// Holds the waiters for answers.
     calls: Arc<Calls>,
 }
 
@@ -34,8 +35,8 @@ impl Unpacker {
         }
     }
 
-    /// Does what a request says to memory of this rank: how that went, or nothing if the request
-    /// follows no rule.
+    /// Does the work of a request on memory of this rank. Returns the outcome, or `None` if the
+    /// request is malformed.
     fn act(&self, progress: &Progress, delivery: &Delivery<'_>) -> Option<Acted> {
         let (&[_, name, runs], factor) = delivery.args.split_first_chunk()?;
         let factor = match (delivery.tag & !EXPOSED).to_le_bytes() {
@@ -66,7 +67,7 @@ impl Unpacker {
         };
         if delivery.tag & EXPOSED != 0 {
             let done = self.memory.on_exposed(name, unpack);
-            // If another thread sleeps while this one polls, no message wakes it.
+            // No message wakes another thread that sleeps while this one polls.
             progress.conduit().notify(progress.rank);
             return done.unwrap_or(Some(Acted::Not(REVOKED)));
         }
@@ -80,8 +81,8 @@ impl Unpacker {
         done
     }
 
-    /// Adds multiples of bytes where words say. Nothing is added if a run lies outside, or is not of
-    /// whole elements.
+    /// Adds multiples of `bytes` to the runs that the words name. Nothing is added if a run lies
+    /// outside the window or has no whole elements.
     fn add(
         &self,
         progress: &Progress,
@@ -91,7 +92,7 @@ impl Unpacker {
         factor: &Factor,
     ) -> Option<Acted> {
         let size = factor.number().size();
-        let runs = named_exactly(window, words, bytes)?;
+        let runs = parse_exactly(window, words, bytes)?;
         if runs.iter().any(|(_, len)| len % size != 0) {
             return None;
         }
@@ -108,13 +109,13 @@ impl Unpacker {
     }
 }
 
-/// What became of a request.
+/// The outcome of a request.
 enum Acted {
-    /// And what was got.
+    /// The request was done; with the bytes of a get.
     Done(Vec<u8>),
-    /// Nothing was done, for a reason that is a status.
+    /// Nothing was done, for the reason in this status.
     Not(u16),
-    /// That rank ended while it added to the same memory.
+    /// This rank ended while it added to the same memory.
     Broken(Rank),
 }
 

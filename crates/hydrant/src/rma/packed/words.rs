@@ -1,11 +1,11 @@
-//! Runs that the words of a message name, in and out of the memory.
+//! Copies runs into and out of a window, as the words of a message name them.
 
 use hydrant_conduit::Window;
 
 use super::{LENGTH_BITS, LONGEST, WORD};
 
-/// The runs that words name, if they lie in the window and have so many bytes at most.
-fn named(window: &Window, words: &[u8], most: usize) -> Option<Vec<(usize, usize)>> {
+/// Returns the runs that the words name, if they lie in the window and have at most `most` bytes.
+fn parse(window: &Window, words: &[u8], most: usize) -> Option<Vec<(usize, usize)>> {
     let mut bytes = 0;
     let runs = words.chunks_exact(WORD).map(|word| {
         let word = u64::from_le_bytes(word.try_into().ok()?);
@@ -16,20 +16,22 @@ fn named(window: &Window, words: &[u8], most: usize) -> Option<Vec<(usize, usize
     runs.collect()
 }
 
-/// The runs that words name, if they lie in the window and have these bytes.
-pub(super) fn named_exactly(
+/// Returns the runs that the words name, if they lie in the window and have as many bytes as
+/// `bytes`.
+pub(super) fn parse_exactly(
     window: &Window,
     words: &[u8],
     bytes: &[u8],
 ) -> Option<Vec<(usize, usize)>> {
-    let runs = named(window, words, bytes.len())?;
+    let runs = parse(window, words, bytes.len())?;
     let all = runs.iter().map(|(_, len)| len).sum::<usize>();
     (all == bytes.len()).then_some(runs)
 }
 
-/// Puts the bytes of runs where words say. Nothing is put if one lies outside.
+/// Writes the bytes of the runs that the words name. Nothing is written if a run lies outside the
+/// window.
 pub(super) fn unpack(window: &Window, words: &[u8], mut bytes: &[u8]) -> Option<()> {
-    let runs = named_exactly(window, words, bytes)?;
+    let runs = parse_exactly(window, words, bytes)?;
     for (at, len) in runs {
         let (run, rest) = bytes.split_at(len);
         window.write(at, run).ok()?;
@@ -38,9 +40,9 @@ pub(super) fn unpack(window: &Window, words: &[u8], mut bytes: &[u8]) -> Option<
     Some(())
 }
 
-/// The bytes of the runs that words name.
+/// Returns the bytes of the runs that the words name.
 pub(super) fn pack(window: &Window, words: &[u8], most: usize) -> Option<Vec<u8>> {
-    let runs = named(window, words, most)?;
+    let runs = parse(window, words, most)?;
     let mut bytes = vec![0; runs.iter().map(|(_, len)| len).sum()];
     let mut rest = bytes.as_mut_slice();
     for (at, len) in runs {
@@ -61,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_come_back_as_they_were_put() {
+    fn runs_are_read_back_as_they_were_written() {
         let window = Window::private(64);
         let runs = words(&[(60, 4), (0, 1), (8, 0), (10, 3)]);
         assert_eq!(unpack(&window, &runs, b"abcdefgh"), Some(()));
@@ -73,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_changes_nothing() {
+    fn runs_that_do_not_fit_change_nothing() {
         let window = Window::private(64);
         for (runs, bytes) in [
             (&[(0, 4), (61, 4)][..], 8),
@@ -88,7 +90,7 @@ mod tests {
         let mut all = [0; 64];
         window.read(0, &mut all).unwrap();
         assert_eq!(all, [0; 64]);
-        // Nor is room made for more than a message takes.
+        // Nor is memory allocated for more than a message holds.
         assert_eq!(pack(&window, &words(&[(0, 40); 3]), 100), None);
         assert_eq!(pack(&window, &words(&[(30, 40)]), 100), None);
     }

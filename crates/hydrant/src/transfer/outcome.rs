@@ -1,6 +1,6 @@
-//! Operations whose end is asked for by tasks, or by nobody any more.
+//! Outcomes of operations: taken by tasks, or dropped with abandoned operations.
 
-#![allow(unsafe_code)] // hands borrowed memory to the conduit and keeps it until that is done
+#![allow(unsafe_code)] // frees the buffers of abandoned operations
 
 use std::task::{Context, Poll};
 
@@ -9,8 +9,8 @@ use hydrant_conduit::Ticket;
 
 use super::{
     Transfer,
+    in_flight::{EndNotice, OperationState},
     orphan::Orphan,
-    under_way::{Asked, Look},
 };
 use crate::{
     Error, Result,
@@ -18,23 +18,23 @@ use crate::{
 };
 
 impl Transfer {
-    /// The outcome of an operation, once; the task is woken when it has ended.
+    /// Takes the outcome of an operation once it has ended. Until then the end wakes the task.
     pub(crate) fn poll_outcome(
         &self,
         ticket: Ticket,
         context: &mut Context<'_>,
     ) -> Poll<Result<()>> {
-        // Who is in a handler, as a waker is, looks at what is known and no more.
+        // A handler, and a waker that runs in one, must not poll.
         if progress::may_wait("a look").is_ok() {
             self.progress.look_round();
         }
         loop {
-            match self.under_way.take(ticket) {
-                Look::Ended(outcome) => return Poll::Ready(outcome),
-                Look::Gone => return Poll::Ready(Err(taken())),
-                Look::Open => {}
+            match self.in_flight.take(ticket) {
+                OperationState::Ended(outcome) => return Poll::Ready(outcome),
+                OperationState::Taken => return Poll::Ready(Err(taken())),
+                OperationState::InFlight => {}
             }
-            let (will_be, before) = self.under_way.wake_at_end(ticket, context.waker());
+            let (will_be, before) = self.in_flight.wake_at_end(ticket, context.waker());
             if will_be && before.is_none() {
                 self.progress.task_begins();
             }
@@ -47,35 +47,35 @@ impl Transfer {
         Poll::Pending
     }
 
-    /// Leaves an operation to itself, with the buffer that it uses.
+    /// Abandons an operation. Its buffer is freed at its end.
     pub(crate) fn abandon<T: Pod>(&self, ticket: Ticket, buffer: Vec<T>) {
         if self.progress.is_forked() {
             // The network uses the parent's memory.
             return;
         }
-        let (asked, before) = self.under_way.abandon(ticket, Orphan::of(buffer));
+        let (notice, before) = self.in_flight.abandon(ticket, Orphan::of(buffer));
         if before.is_some() {
             self.progress.task_ends();
         }
         drop(before);
-        self.tell(asked);
+        self.deliver(notice);
     }
 
-    /// Wakes the tasks that wait, for nobody looks after their operations any more.
+    /// Wakes all waiting tasks, because nobody polls for their operations any more.
     pub(crate) fn wake_tasks(&self) {
-        for waker in self.under_way.askers() {
+        for waker in self.in_flight.take_wakers() {
             self.progress.wake_task(waker);
         }
     }
 
-    /// Tells who asked for the end of an operation that has ended, if somebody did.
+    /// Delivers the notice of an operation that has ended.
     #[inline]
-    pub(super) fn tell(&self, asked: Asked) {
-        match asked {
-            Asked::Not => {}
-            Asked::ByTask(waker) => self.progress.wake_task(waker),
-            Asked::Never(orphan, end) => {
-                // SAFETY: the operation has ended.
+    pub(super) fn deliver(&self, notice: EndNotice) {
+        match notice {
+            EndNotice::None => {}
+            EndNotice::Wake(waker) => self.progress.wake_task(waker),
+            EndNotice::Free(orphan, end) => {
+                // SAFETY: The operation has ended, so the network uses the buffer no more.
                 unsafe { orphan.free() };
                 if let Err(cause) = end.map_err(Error::from) {
                     tracing::warn!(%cause, "a transfer whose handle was dropped failed");

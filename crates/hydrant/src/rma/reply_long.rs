@@ -1,4 +1,4 @@
-//! Replies of active messages with data that goes into symmetric memory first.
+//! Replies of active messages whose data goes to symmetric memory first.
 
 use crate::{
     Error, Handler, HandlerContext, Pod, Result, Symmetric,
@@ -6,8 +6,8 @@ use crate::{
 };
 
 impl HandlerContext<'_> {
-    /// Puts `data` into symmetric memory of the source, then replies with arguments: they are
-    /// followed by the index of the first element put and their number.
+    /// Puts `data` into symmetric memory of the source, then replies with `args`. The index of the
+    /// first element and the number of elements follow the arguments.
     ///
     /// # Errors
     /// As [`reply_short`](Self::reply_short) and
@@ -24,7 +24,7 @@ impl HandlerContext<'_> {
             return Err(Error::NoReply);
         }
         let args = long_args(args, index, data.len(), self.progress())?;
-        // The message is to go before its data does.
+        // Checked before the data is put, because the reply must not fail afterwards.
         check_handler(handler, self.progress())?;
         memory.block().check_job(self.progress().id)?;
         memory.put(self.source(), index, data)?;

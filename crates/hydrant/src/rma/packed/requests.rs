@@ -1,4 +1,4 @@
-//! The messages of a call that were sent, and the wait for their answers.
+//! The requests of a call that were sent, and the wait for their answers.
 
 use std::{collections::VecDeque, thread};
 
@@ -9,38 +9,38 @@ use crate::{
     Error, Result,
     counters::Count,
     progress::kind,
-    rma::unmapped::{Name, Run, Unmapped},
+    rma::unmapped::{ByteRun, MemoryName, Unmapped},
 };
 
-/// A message to be.
+/// The content of a request.
 #[derive(Default)]
-pub(super) struct Packed {
-    /// What is put.
+pub(super) struct PackedRuns {
+    /// The bytes to put.
     pub(super) bytes: Vec<u8>,
-    pub(super) runs: Vec<Run>,
+    pub(super) runs: Vec<ByteRun>,
 }
 
-/// Messages of a call that were sent.
-pub(super) struct Asked<'a> {
+/// The requests of a call that were sent.
+pub(super) struct SentRequests<'a> {
     unmapped: &'a Unmapped<'a>,
     tag: u16,
-    /// The words of a factor, for those that add.
+    /// The words of the factor of an accumulate.
     pub(super) factor: Option<[u64; 2]>,
-    open: VecDeque<Question>,
+    open: VecDeque<OpenRequest>,
 }
 
-struct Question {
+struct OpenRequest {
     id: u64,
-    /// It is sent again if the peer does not know its memory yet.
+    /// Kept because the request is sent again if the peer does not know its memory yet.
     payload: Vec<u8>,
-    runs: Vec<Run>,
+    runs: Vec<ByteRun>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> SentRequests<'a> {
     pub(super) fn new(unmapped: &'a Unmapped<'a>, tag: u16) -> Self {
         let tag = match unmapped.name {
-            Name::Allocation(_) => tag,
-            Name::Exposed(_) => tag | EXPOSED,
+            MemoryName::Allocation(_) => tag,
+            MemoryName::Exposed(_) => tag | EXPOSED,
         };
         Self {
             unmapped,
@@ -50,20 +50,20 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// Sends a message, and begins another. `unpack` takes the answer to an earlier one, unless that
-    /// is not what was asked for.
+    /// Sends a request, and clears `message` for the next. `unpack` takes the answer to an earlier
+    /// request, and fails if the length of the answer is wrong.
     pub(super) fn send(
         &mut self,
-        message: &mut Packed,
-        unpack: impl FnMut(&[Run], &[u8]) -> Result<(), ()>,
+        message: &mut PackedRuns,
+        unpack: impl FnMut(&[ByteRun], &[u8]) -> Result<(), ()>,
     ) -> Result<()> {
-        let Packed { bytes, runs } = std::mem::take(message);
+        let PackedRuns { bytes, runs } = std::mem::take(message);
         if runs.is_empty() {
             return Ok(());
         }
         let start = match self.unmapped.name {
-            Name::Allocation(_) => 0,
-            Name::Exposed(_) => self.unmapped.at.offset,
+            MemoryName::Allocation(_) => 0,
+            MemoryName::Exposed(_) => self.unmapped.at.offset,
         };
         let mut payload = bytes;
         payload.reserve_exact(runs.len() * WORD);
@@ -75,7 +75,7 @@ impl<'a> Asked<'a> {
             self.end_first(unpack)?;
         }
         let id = self.ask(&payload, runs.len())?;
-        self.open.push_back(Question { id, payload, runs });
+        self.open.push_back(OpenRequest { id, payload, runs });
         Ok(())
     }
 
@@ -84,8 +84,8 @@ impl<'a> Asked<'a> {
         let progress = &self.unmapped.transfer.progress;
         progress.tally.add_each([(Count::Packed, runs as u64)]);
         let name = match self.unmapped.name {
-            Name::Allocation(block) => block.number,
-            Name::Exposed(key) => key,
+            MemoryName::Allocation(block) => block.number,
+            MemoryName::Exposed(key) => key,
         };
         self.unmapped.calls.begin(rank, None, |id| {
             let [low, high] = self.factor.unwrap_or_default();
@@ -107,7 +107,7 @@ impl<'a> Asked<'a> {
     /// Waits for all answers.
     pub(super) fn end(
         mut self,
-        mut unpack: impl FnMut(&[Run], &[u8]) -> Result<(), ()>,
+        mut unpack: impl FnMut(&[ByteRun], &[u8]) -> Result<(), ()>,
     ) -> Result<()> {
         while !self.open.is_empty() {
             self.end_first(&mut unpack)?;
@@ -115,7 +115,10 @@ impl<'a> Asked<'a> {
         Ok(())
     }
 
-    fn end_first(&mut self, mut unpack: impl FnMut(&[Run], &[u8]) -> Result<(), ()>) -> Result<()> {
+    fn end_first(
+        &mut self,
+        mut unpack: impl FnMut(&[ByteRun], &[u8]) -> Result<(), ()>,
+    ) -> Result<()> {
         let Unmapped { rank, calls, .. } = *self.unmapped;
         let progress = &self.unmapped.transfer.progress;
         let Some(mut first) = self.open.pop_front() else {
@@ -130,9 +133,10 @@ impl<'a> Asked<'a> {
                         Error::PeerLost(rank)
                     });
                 }
-                // It lives here: it is not known there yet, or about to be freed here too.
+                // The allocation exists here. The peer does not know it yet, or it is about to be
+                // freed here too.
                 Err(Error::Freed) => {
-                    if let Name::Allocation(block) = self.unmapped.name {
+                    if let MemoryName::Allocation(block) = self.unmapped.name {
                         block.check()?;
                     }
                     thread::yield_now();
@@ -144,13 +148,13 @@ impl<'a> Asked<'a> {
     }
 }
 
-impl Drop for Asked<'_> {
-    /// What was asked in vain is nobody's any more.
+impl Drop for SentRequests<'_> {
+    /// Drops the waiters for requests without an answer.
     fn drop(&mut self) {
         let Unmapped { calls, rank, .. } = *self.unmapped;
         for question in &self.open {
             // No task waits for it.
-            drop(calls.let_be(&self.unmapped.transfer.progress, rank, question.id));
+            drop(calls.stop_waiting(&self.unmapped.transfer.progress, rank, question.id));
         }
     }
 }

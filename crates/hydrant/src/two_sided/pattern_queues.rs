@@ -1,6 +1,7 @@
-//! Entries in order, each in one queue or in several, which are found by pattern: what is first in a
-//! queue is found, added and taken out in constant time, from all its queues at once. Queues of a kind that nobody
-//! has [asked for](Chains::use_kind) are not kept.
+//! Entries in order of arrival, each in one or several queues, which are found by pattern. The
+//! first entry of a queue is found in constant time. An insertion or a removal changes all queues
+//! of an entry and takes constant time, too. A kind of queues is kept once somebody has
+//! [used](PatternQueues::use_kind) it.
 
 use std::mem;
 
@@ -11,87 +12,88 @@ use super::pattern::Pattern;
 /// No entry.
 const NONE: u32 = u32::MAX;
 
-/// What is in up to `N` queues.
-pub(super) trait Queued<const N: usize> {
-    /// The pattern of one of its queues, by kind; those of an entry differ.
+/// An entry of up to `N` queues.
+pub(super) trait PatternKeyed<const N: usize> {
+    /// Returns the pattern of the entry's queue of this kind. The patterns of an entry differ.
     fn pattern(&self, kind: usize) -> Pattern;
 }
 
-/// Entries that are each in up to `N` queues, one of each kind that is in use, in the order of their sequence numbers.
-pub(super) struct Chains<T, const N: usize> {
-    /// Which kinds are in use, by their number: for good, once they are.
+/// Entries in the order of their sequence numbers, each in one queue of each kind in use.
+pub(super) struct PatternQueues<T, const N: usize> {
+    /// The kinds in use, by number. A kind stays in use.
     in_use: [bool; N],
-    nodes: Vec<Option<Node<T, N>>>,
-    /// Places of `nodes` that are free.
+    nodes: Vec<Option<QueueNode<T, N>>>,
+    /// Free slots of `nodes`.
     free: Vec<u32>,
-    /// Of each kind, the queue that was changed last: programs use the same ones again and again. It may be empty.
-    last: [(Pattern, Ends); Pattern::KINDS],
-    /// The others, none of which is empty.
-    queues: FxHashMap<Pattern, Ends>,
+    /// The last changed queue of each kind, which may be empty. Programs use the same queue again
+    /// and again.
+    last: [(Pattern, QueueEnds); Pattern::KINDS],
+    /// The other queues. None of them is empty.
+    queues: FxHashMap<Pattern, QueueEnds>,
 }
 
-struct Node<T, const N: usize> {
+struct QueueNode<T, const N: usize> {
     value: T,
     sequence: u64,
-    links: [Links; N],
+    links: [EntryLinks; N],
 }
 
 /// The first and the last entry of a queue.
 #[derive(Clone, Copy)]
-struct Ends {
+struct QueueEnds {
     first: u32,
     last: u32,
 }
 
-/// The entries before and after one in a queue.
+/// The neighbours of an entry in a queue.
 #[derive(Clone, Copy)]
-struct Links {
+struct EntryLinks {
     previous: u32,
     next: u32,
 }
 
-impl Ends {
+impl QueueEnds {
     const EMPTY: Self = Self {
         first: NONE,
         last: NONE,
     };
 }
 
-/// An entry, as long as it is there.
+/// Names an entry until the entry is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct QueuedId {
     index: u32,
     sequence: u64,
 }
 
-impl Place {
-    /// By what entries are in order.
+impl QueuedId {
+    /// Returns the sequence number, which orders the entries.
     pub(super) fn order(self) -> u64 {
         self.sequence
     }
 }
 
-impl<T: Queued<N>, const N: usize> Chains<T, N> {
+impl<T: PatternKeyed<N>, const N: usize> PatternQueues<T, N> {
     pub(super) fn new() -> Self {
         Self {
             in_use: [false; N],
             nodes: Vec::new(),
             free: Vec::new(),
-            last: [(Pattern::ANY, Ends::EMPTY); Pattern::KINDS],
+            last: [(Pattern::ANY, QueueEnds::EMPTY); Pattern::KINDS],
             queues: FxHashMap::default(),
         }
     }
 
-    /// Keeps queues of a kind from now on. The first time that takes time for each entry.
+    /// Keeps queues of a kind from now on. The first call takes time for each entry.
     #[inline]
     pub(super) fn use_kind(&mut self, kind: usize) {
         if !self.in_use[kind] {
-            self.begin_to_use(kind);
+            self.start_using(kind);
         }
     }
 
     #[cold]
-    fn begin_to_use(&mut self, kind: usize) {
+    fn start_using(&mut self, kind: usize) {
         self.in_use[kind] = true;
         let mut all: Vec<(u64, u32)> = (self.nodes.iter().zip(0..))
             .filter_map(|(node, index)| Some((node.as_ref()?.sequence, index)))
@@ -104,15 +106,15 @@ impl<T: Queued<N>, const N: usize> Chains<T, N> {
         }
     }
 
-    /// Adds an entry to its queues: behind all with a lower number. What has the highest number goes to the end in
-    /// constant time.
+    /// Adds an entry to its queues, behind all entries with a lower number. An entry with the
+    /// highest number is appended in constant time.
     #[inline]
-    pub(super) fn insert(&mut self, sequence: u64, value: T) -> Place {
-        let nowhere = Links {
+    pub(super) fn insert(&mut self, sequence: u64, value: T) -> QueuedId {
+        let nowhere = EntryLinks {
             previous: NONE,
             next: NONE,
         };
-        let node = Some(Node {
+        let node = Some(QueueNode {
             value,
             sequence,
             links: [nowhere; N],
@@ -134,50 +136,51 @@ impl<T: Queued<N>, const N: usize> Chains<T, N> {
                 self.link(kind, node.value.pattern(kind), index, sequence);
             }
         }
-        Place { index, sequence }
+        QueuedId { index, sequence }
     }
 
-    /// Whether there are no entries.
+    /// Returns whether there are no entries.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.free.len() == self.nodes.len()
     }
 
-    /// The first entry of a queue.
+    /// Returns the first entry of a queue.
     #[inline]
-    pub(super) fn first(&self, pattern: Pattern) -> Option<(Place, &T)> {
+    pub(super) fn first(&self, pattern: Pattern) -> Option<(QueuedId, &T)> {
         let (last, ends) = &self.last[pattern.kind()];
-        let index = match *last == pattern {
-            true => ends.first,
-            false => self.queues.get(&pattern)?.first,
+        let index = if *last == pattern {
+            ends.first
+        } else {
+            self.queues.get(&pattern)?.first
         };
         let node = self.node(index)?;
         let sequence = node.sequence;
-        Some((Place { index, sequence }, &node.value))
+        Some((QueuedId { index, sequence }, &node.value))
     }
 
-    /// Takes an entry out, with its number.
+    /// Removes an entry. Returns it with its number.
     #[inline]
-    pub(super) fn remove(&mut self, place: Place) -> Option<(u64, T)> {
-        let node = (self.nodes.get_mut(place.index as usize)?)
-            .take_if(|node| node.sequence == place.sequence)?;
+    pub(super) fn remove(&mut self, id: QueuedId) -> Option<(u64, T)> {
+        let node = (self.nodes.get_mut(id.index as usize)?)
+            .take_if(|node| node.sequence == id.sequence)?;
         for (kind, links) in node.links.into_iter().enumerate() {
             if self.in_use[kind] {
                 let between = (links.next, links.previous);
                 self.join(kind, node.value.pattern(kind), links, between);
             }
         }
-        self.free.push(place.index);
+        self.free.push(id.index);
         Some((node.sequence, node.value))
     }
 
-    /// The places of the entries of which this is so, in no order.
-    pub(super) fn places(&self, mut is_so: impl FnMut(&T) -> bool) -> Vec<Place> {
+    /// Returns the ids of the entries that fulfil a condition, in no order.
+    pub(super) fn ids(&self, mut fulfils: impl FnMut(&T) -> bool) -> Vec<QueuedId> {
         let nodes = self.nodes.iter().enumerate();
         nodes
             .filter_map(|(index, node)| Some((index as u32, node.as_ref()?)))
-            .filter(|(_, node)| is_so(&node.value))
-            .map(|(index, node)| Place {
+            .filter(|(_, node)| fulfils(&node.value))
+            .map(|(index, node)| QueuedId {
                 index,
                 sequence: node.sequence,
             })
@@ -185,13 +188,13 @@ impl<T: Queued<N>, const N: usize> Chains<T, N> {
     }
 
     #[inline]
-    fn node(&self, index: u32) -> Option<&Node<T, N>> {
+    fn node(&self, index: u32) -> Option<&QueueNode<T, N>> {
         self.nodes.get(index as usize)?.as_ref()
     }
 
-    /// The queue of a pattern, to be changed.
+    /// Returns the queue of a pattern, to be changed.
     #[inline]
-    fn queue(&mut self, pattern: Pattern) -> &mut Ends {
+    fn queue(&mut self, pattern: Pattern) -> &mut QueueEnds {
         let kind = pattern.kind();
         if self.last[kind].0 != pattern {
             self.change_to(pattern);
@@ -199,9 +202,9 @@ impl<T: Queued<N>, const N: usize> Chains<T, N> {
         &mut self.last[kind].1
     }
 
-    /// Another queue of its kind is changed than was changed last.
+    /// Makes the queue of `pattern` the last changed one of its kind.
     fn change_to(&mut self, pattern: Pattern) {
-        let ends = self.queues.remove(&pattern).unwrap_or(Ends::EMPTY);
+        let ends = self.queues.remove(&pattern).unwrap_or(QueueEnds::EMPTY);
         let last = &mut self.last[pattern.kind()];
         let (before, ends) = mem::replace(last, (pattern, ends));
         if ends.first != NONE {
@@ -209,9 +212,9 @@ impl<T: Queued<N>, const N: usize> Chains<T, N> {
         }
     }
 
-    /// The queue of a kind that was changed last.
+    /// Returns the last changed queue of the pattern's kind.
     #[inline]
-    fn ends(&mut self, pattern: Pattern) -> &mut Ends {
+    fn last_changed(&mut self, pattern: Pattern) -> &mut QueueEnds {
         &mut self.last[pattern.kind()].1
     }
 
@@ -220,13 +223,13 @@ impl<T: Queued<N>, const N: usize> Chains<T, N> {
         let last = self.queue(pattern).last;
         match self.node(last).map(|node| node.sequence < sequence) {
             None => {
-                *self.ends(pattern) = Ends {
+                *self.last_changed(pattern) = QueueEnds {
                     first: index,
                     last: index,
                 };
             }
             Some(true) => {
-                self.ends(pattern).last = index;
+                self.last_changed(pattern).last = index;
                 self.set(kind, last, |links| links.next = index);
                 self.set(kind, index, |links| links.previous = last);
             }
@@ -234,28 +237,28 @@ impl<T: Queued<N>, const N: usize> Chains<T, N> {
         }
     }
 
-    /// What was taken out for a moment goes back to where it was.
+    /// Inserts an entry that was removed for a moment at its old position.
     #[cold]
     fn link_within(&mut self, kind: usize, pattern: Pattern, index: u32, sequence: u64) {
-        let (mut previous, mut next) = (self.ends(pattern).last, NONE);
+        let (mut previous, mut next) = (self.last_changed(pattern).last, NONE);
         while let Some(node) = self.node(previous)
             && node.sequence > sequence
         {
             (previous, next) = (node.links[kind].previous, previous);
         }
-        let links = Links { previous, next };
+        let links = EntryLinks { previous, next };
         self.set(kind, index, |it| *it = links);
         self.join(kind, pattern, links, (index, index));
     }
 
-    /// Says what follows on the entry, or the beginning of the queue, before a place, and what precedes the one, or
-    /// the end, behind it.
+    /// Sets the successor of `previous` and the predecessor of `next`. Without such an entry it
+    /// sets the first or the last entry of the queue instead.
     #[inline]
     fn join(
         &mut self,
         kind: usize,
         pattern: Pattern,
-        Links { previous, next }: Links,
+        EntryLinks { previous, next }: EntryLinks,
         (follows, precedes): (u32, u32),
     ) {
         if previous == NONE || next == NONE {
@@ -271,9 +274,9 @@ impl<T: Queued<N>, const N: usize> Chains<T, N> {
         self.set(kind, next, |links| links.previous = precedes);
     }
 
-    /// Changes the links of an entry, if there is one.
+    /// Changes the links of an entry, if it exists.
     #[inline]
-    fn set(&mut self, kind: usize, index: u32, change: impl FnOnce(&mut Links)) {
+    fn set(&mut self, kind: usize, index: u32, change: impl FnOnce(&mut EntryLinks)) {
         if let Some(Some(node)) = self.nodes.get_mut(index as usize) {
             change(&mut node.links[kind]);
         }

@@ -1,5 +1,5 @@
-//! Announced messages that were asked for, at their senders: each is written to the receiver's buffer, or copied in
-//! parts, and the receiver is told when all that it asked for is there.
+//! Announced messages at their senders. The receiver clears a part. The sender writes it to the
+//! receiver's buffer, or copies it in parts, and tells the receiver once all of it is there.
 
 #![allow(unsafe_code)] // writes from the buffers of sends
 
@@ -8,11 +8,11 @@ use std::{collections::VecDeque, future::poll_fn, ops::Range, sync::Arc};
 use hydrant_conduit::{Key, Posted, Remote, Standing};
 
 use super::{
-    Outgoing, Sending, TwoSided,
-    protocol::Long,
-    request::Ending,
+    Outgoing, PendingSend, TwoSided,
+    protocol::LongProtocol,
+    request::EndGuard,
     send::bytes_of,
-    wire::{Clear, Place, Said},
+    wire::{Clear, LandingSpan, WireMessage},
 };
 use crate::{
     Error, Rank, Result,
@@ -21,34 +21,35 @@ use crate::{
     uses,
 };
 
-/// Chunks of the pipeline protocol that are under way at once.
+/// Chunks of the pipeline protocol in flight at once.
 const CHUNKS: usize = 4;
 
-/// A message on its way. What is written of it is over before this is dropped, and its request ends after that.
-struct Carried {
+/// An announced message in flight. All writes are over before this is dropped, and its request ends
+/// later.
+struct LongSend {
     two_sided: Arc<TwoSided>,
     to: Rank,
-    /// Its number here, and that of its receive there.
+    /// The number of the send here, and of the receive at the peer.
     send: u64,
     receive: u64,
     outgoing: Outgoing,
-    ending: Ending,
+    ending: EndGuard,
 }
 
 impl TwoSided {
-    /// A message was asked for: it goes this way, or as much of it as that takes.
+    /// Starts a task that brings the cleared part of a message.
     pub(super) fn carry(
         &self,
         to: Rank,
         (send, outgoing): (u64, Outgoing),
         receive: u64,
-        way: Clear,
+        clear: Clear,
     ) {
         let Some(this) = self.me.upgrade() else {
             return;
         };
-        let ending = Ending::new(Arc::clone(&outgoing.request), &self.progress);
-        let work = Carried {
+        let ending = EndGuard::new(Arc::clone(&outgoing.request), &self.progress);
+        let work = LongSend {
             two_sided: this,
             to,
             send,
@@ -56,16 +57,16 @@ impl TwoSided {
             outgoing,
             ending,
         };
-        self.progress.spawn(work.run(way));
+        self.progress.spawn(work.run(clear));
     }
 }
 
-impl Carried {
-    async fn run(mut self, way: Clear) {
-        let brought = match way {
+impl LongSend {
+    async fn run(mut self, clear: Clear) {
+        let brought = match clear {
             Clear::Parts => self.copy_rest().await,
             Clear::Loan(key) => self.write_all(key).await,
-            Clear::Place(place) => self.fill(place).await,
+            Clear::Landing(place) => self.fill_landing(place).await,
         };
         let Self {
             two_sided,
@@ -81,22 +82,24 @@ impl Carried {
         let (tag, len) = (outgoing.tag, outgoing.buffer.len);
         let is_whole = outgoing.sent == len;
         if !is_whole {
-            // The receiver asks for the rest once it is told.
+            // The receiver clears the rest once it knows of this part.
             let mut state = two_sided.state.lock();
             if state.closed {
                 return;
             }
-            state.sends.insert(send, Sending::Announced(to, outgoing));
+            state
+                .sends
+                .insert(send, PendingSend::Announced(to, outgoing));
             ending.forget();
             drop(state);
-            two_sided.say(to, Said::Written { receive }, &[]);
-            return two_sided.look_for_change();
+            two_sided.tell(to, WireMessage::Written { receive }, &[]);
+            return two_sided.check_for_ended_peers();
         }
-        two_sided.say(to, Said::Written { receive }, &[]);
-        ending.end(Ok(two_sided.sent(tag, len)));
+        two_sided.tell(to, WireMessage::Written { receive }, &[]);
+        ending.end(Ok(two_sided.status_of_sent(tag, len)));
     }
 
-    /// Copies what is left.
+    /// Copies the rest of the message.
     async fn copy_rest(&mut self) -> Result<()> {
         self.outgoing.request.forget_use();
         let len = self.outgoing.buffer.len;
@@ -105,13 +108,13 @@ impl Carried {
             0 => Count::MessagesCopied,
             _ => Count::MessagesRendezvous,
         };
-        self.is_brought(len, count);
+        self.note_sent(len, count);
         Ok(())
     }
 
-    /// Writes all of it into a buffer that is lent.
+    /// Writes the whole message into a lent buffer.
     async fn write_all(&mut self, key: u64) -> Result<()> {
-        let Long::Written(chunk) = self.two_sided.protocols.long else {
+        let LongProtocol::Written(chunk) = self.two_sided.protocols.long else {
             return self.copy_rest().await;
         };
         match self.write(Key(key), chunk).await {
@@ -122,43 +125,46 @@ impl Carried {
                 return self.copy_rest().await;
             }
         }
-        // What is said next says that as well: else the receive would wait for an answer, which a sender that
-        // computes is slow to give.
+        // The next message tells the receiver, too. Otherwise the receive would wait for an answer,
+        // for which a computing sender takes its time.
         self.two_sided.transfer.forget(self.to, key).await;
         let len = self.outgoing.buffer.len;
-        let count = match chunk < len {
-            true => Count::MessagesPipeline,
-            false => Count::MessagesRendezvous,
+        let count = if chunk < len {
+            Count::MessagesPipeline
+        } else {
+            Count::MessagesRendezvous
         };
-        self.is_brought(len, count);
+        self.note_sent(len, count);
         Ok(())
     }
 
     async fn write(&mut self, key: Key, chunk: usize) -> Result<()> {
         let transfer = &self.two_sided.transfer;
         transfer.learn_of(self.to, key.0).await?;
-        // SAFETY: the request is not over before this is, nor before all writes are, which are dropped before.
+        // SAFETY: 1., 2. The request ends after this future. The writes are dropped, and so over,
+        // before it.
         let data = unsafe { bytes_of(self.outgoing.buffer) };
         let mut writes = Writes::of(transfer);
         let chunk = chunk.min(data.len()).max(1);
         for (number, part) in data.chunks(chunk).enumerate() {
             let offset = (number * chunk) as u64;
-            // SAFETY: as above: the source stays until the write is over.
+            // SAFETY: 1. The source stays until the write is over, as above.
             unsafe { writes.begin(self.to, Remote { key, offset }, part)? };
-            if writes.under_way.len() >= CHUNKS {
+            if writes.in_flight.len() >= CHUNKS {
                 writes.end_one().await?;
             }
         }
-        while !writes.under_way.is_empty() {
+        while !writes.in_flight.is_empty() {
             writes.end_one().await?;
         }
         Ok(())
     }
 
-    /// Brings what a place takes of it.
-    async fn fill(&mut self, place: Place) -> Result<()> {
+    /// Brings the part of the message that a landing takes.
+    async fn fill_landing(&mut self, place: LandingSpan) -> Result<()> {
         let transfer = Arc::clone(&self.two_sided.transfer);
-        // SAFETY: the request is not over before this is, nor before the writes are, which are dropped before.
+        // SAFETY: 1., 2. The request ends after this future. The writes are dropped, and so over,
+        // before it.
         let data = unsafe { bytes_of(self.outgoing.buffer) };
         let start = self.outgoing.sent + place.before as usize;
         let end = start + place.len as usize;
@@ -170,12 +176,12 @@ impl Carried {
         };
         let mut next = start;
         let mut write = source.write(0, (self.to, at(next)), end - next);
-        // While that is under way.
+        // Copied while the write is in flight.
         self.copy(self.outgoing.sent..start).await?;
         self.copy(end..all).await?;
         let written = loop {
             let written = match write {
-                Ok(Some((write, len))) => write.until_over().await.map(|()| len),
+                Ok(Some((write, len))) => write.until_end().await.map(|()| len),
                 Ok(None) => break Ok(()),
                 Err(cause) => Err(cause),
             };
@@ -195,47 +201,48 @@ impl Carried {
             }
             Ok(()) => {}
         }
-        // What could not be registered here, or not be written.
+        // These bytes could not be registered here, or not be written.
         self.copy(next..end).await?;
-        self.is_brought(all, Count::MessagesRendezvous);
+        self.note_sent(all, Count::MessagesRendezvous);
         Ok(())
     }
 
-    /// So much of it was brought; if that is all, it is counted.
-    fn is_brought(&mut self, sent: usize, count: Count) {
+    /// Notes that the receiver has the first `sent` bytes. Counts the message if that is all of it.
+    fn note_sent(&mut self, sent: usize, count: Count) {
         self.outgoing.sent = sent;
         if sent == self.outgoing.buffer.len {
             self.two_sided.progress.tally.one(count);
         }
     }
 
-    /// Sends some bytes of it in parts, each when there is room for it.
+    /// Sends some bytes of the message in parts, each when there is room for it.
     async fn copy(&mut self, range: Range<usize>) -> Result<()> {
         if range.is_empty() {
             return Ok(());
         }
         let (two_sided, to) = (&self.two_sided, self.to);
         let progress = &two_sided.progress;
-        // SAFETY: the request is not over before this is.
+        // SAFETY: 1., 2. The request ends after this future.
         let data = unsafe { bytes_of(self.outgoing.buffer) };
         let mut offset = range.start as u64;
         for part in data[range].chunks(two_sided.protocols.part) {
             progress.until(|| !progress.has_onward_for(to)).await;
             let receive = self.receive;
-            two_sided.say(to, Said::Part { receive, offset }, part);
+            two_sided.tell(to, WireMessage::Part { receive, offset }, part);
             offset += part.len() as u64;
         }
-        // A part that waits for room yet would wait for the next call, if the program computes and nobody else looks
-        // after messages: the receiver with it.
+        // A part that still waits for room would wait for the program's next call if the program
+        // computes, and so would the receiver.
         progress.until(|| !progress.has_onward_for(to)).await;
-        match progress.conduit().standing(to) == Standing::Present {
-            true => Ok(()),
-            false => Err(progress.gone(to)),
+        if progress.conduit().standing(to) == Standing::Present {
+            Ok(())
+        } else {
+            Err(progress.gone(to))
         }
     }
 }
 
-/// Whether there is nobody to copy to either.
+/// Returns whether copies would fail, too.
 fn is_final(cause: &Error) -> bool {
     matches!(
         cause,
@@ -243,50 +250,50 @@ fn is_final(cause: &Error) -> bool {
     )
 }
 
-/// Writes to a lent buffer. When this is dropped they are over.
+/// Writes to a lent buffer. The drop waits until all are over.
 struct Writes {
     transfer: Arc<Transfer>,
-    under_way: VecDeque<Posted>,
+    in_flight: VecDeque<Posted>,
 }
 
 impl Writes {
     fn of(transfer: &Arc<Transfer>) -> Self {
         Self {
             transfer: Arc::clone(transfer),
-            under_way: VecDeque::new(),
+            in_flight: VecDeque::new(),
         }
     }
 
-    /// Begins one.
+    /// Begins a write.
     ///
     /// # Safety
-    /// Its source stays as it is until it is over.
+    /// 1. `data` stays as it is until the write is over.
     unsafe fn begin(&mut self, to: Rank, place: Remote, data: &[u8]) -> Result<()> {
         let access = transfer::put(to, place, data);
-        // SAFETY: the caller's promise.
+        // SAFETY: 1. The caller's condition 1. 2. The peer owns the memory, and sent the key.
         match uses::untold(|| unsafe { self.transfer.begin(&access) })? {
             Posted::Done => {}
-            posted => self.under_way.push_back(posted),
+            posted => self.in_flight.push_back(posted),
         }
         Ok(())
     }
 
-    /// Waits for the first.
+    /// Waits for the first write.
     async fn end_one(&mut self) -> Result<()> {
-        let Some(Posted::Pending(ticket)) = self.under_way.front().copied() else {
-            self.under_way.pop_front();
+        let Some(Posted::Pending(ticket)) = self.in_flight.front().copied() else {
+            self.in_flight.pop_front();
             return Ok(());
         };
         let end = poll_fn(|context| self.transfer.poll_outcome(ticket, context)).await;
-        self.under_way.pop_front();
+        self.in_flight.pop_front();
         end
     }
 }
 
 impl Drop for Writes {
     fn drop(&mut self) {
-        for posted in self.under_way.drain(..) {
-            // How it failed is known, or of no interest.
+        for posted in self.in_flight.drain(..) {
+            // The failure is known, or of no interest.
             let _ = self.transfer.finish(posted);
         }
     }

@@ -1,4 +1,4 @@
-//! Sections of memory that is in view: ghost cells, tiles and columns of what is one's own.
+//! Reads and writes of sections of memory in view: ghost cells, tiles and columns of own memory.
 
 use bytemuck::Pod;
 use hydrant_conduit::memory::Runs;
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl<T: Pod> View<'_, T> {
-    /// Copies a section out, to neighbouring elements in its order.
+    /// Copies the elements of a section into `into`, in the section's order.
     ///
     /// ```
     /// # fn main() -> hydrant::Result<()> {
@@ -30,8 +30,8 @@ impl<T: Pod> View<'_, T> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`] if the section leaves what is in view, [`Error::LengthMismatch`] if it
-    /// has not as many elements as `into`, [`Error::Overlap`].
+    /// [`Error::OutOfBounds`] if the section leaves the view, [`Error::LengthMismatch`] if `into`
+    /// has another number of elements, [`Error::Overlap`].
     pub fn read_section(&self, from: &Section, into: &mut [T]) -> Result<()> {
         let mut runs = Runs::new(0);
         let Some(offset) = self.fill_runs(&mut runs, from, into)? else {
@@ -43,7 +43,7 @@ impl<T: Pod> View<'_, T> {
             .map_err(|_| self.outside(from.start(), from.span()))
     }
 
-    /// Copies neighbouring elements into a section, in its order.
+    /// Copies the elements of `from` into a section, in the section's order.
     ///
     /// # Errors
     /// As [`read_section`](Self::read_section); [`Error::SectionOverlap`] if the section names an
@@ -59,12 +59,12 @@ impl<T: Pod> View<'_, T> {
         let (window, _) = self.place();
         (window.write_runs(offset, bytemuck::cast_slice(from), 0, &runs))
             .map_err(|_| self.outside(to.start(), to.span()))?;
-        self.touched();
+        self.wake_watchers();
         Ok(())
     }
 
-    /// Checks a section against a buffer, and makes `runs` those of both: its first byte in the window.
-    /// None if there are no elements.
+    /// Checks a section against a buffer, and sets `runs` to their common runs. Returns the
+    /// section's first byte in the window, or `None` if there are no elements.
     fn fill_runs(&self, runs: &mut Runs, section: &Section, buffer: &[T]) -> Result<Option<usize>> {
         check_range(section.start(), section.span(), self.len())?;
         if section.len() != buffer.len() {
@@ -83,7 +83,7 @@ impl<T: Pod> View<'_, T> {
         if window.overlaps(first * size, section.span() * size, bytes) {
             return Err(overlap(bytes));
         }
-        // Against neighbours alone the loops of a section come out even.
+        // The loops of a section always divide consecutive elements.
         let buffer = Section::run(0, section.len())?;
         match nest::loops(runs, section, &buffer, size) {
             Some(()) => Ok(Some(first * size)),

@@ -1,5 +1,5 @@
-//! Long messages that are written to a place in the receiver's buffer: where memory is registered, and peers do
-//! not map each other's.
+//! Long messages written to landings in the receiver's buffer: memory is registered, and peers do
+//! not map each other's memory.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use hydrant::{Error, InterNodeKind, Job, JobBuilder, MessageProtocol, Rank, Resu
 
 use super::{good, simulated};
 
-/// Two hosts of which one rank each is on, and virtual time, with little, more and much to register.
+/// Two hosts with one rank each, and virtual time, with little, more and much memory to register.
 fn networks() -> Vec<JobBuilder> {
     let hosts = Job::builder().expect("the settings are valid");
     let hosts = hosts.heap(16 << 20).inter_node(InterNodeKind::Pinned);
@@ -25,7 +25,7 @@ fn byte(tag: u64, index: usize) -> u8 {
     ((index as u64).wrapping_mul(2_654_435_761) + tag * 77).to_le_bytes()[2]
 }
 
-/// Sends a message from and into the midst of other memory, which stays as it is.
+/// Sends a message from and into the middle of other memory, which must not change.
 fn bring(job: &Job, tag: u64, len: usize, [from, to]: [usize; 2]) -> Result<()> {
     const AROUND: usize = 9000;
     if job.rank() == Rank(0) {
@@ -52,7 +52,7 @@ fn bring(job: &Job, tag: u64, len: usize, [from, to]: [usize; 2]) -> Result<()> 
 }
 
 #[test]
-fn they_come_whole_wherever_they_start() {
+fn messages_arrive_whole_at_any_offset() {
     for network in networks() {
         good(network.run_local(2, |job| {
             let lens = [
@@ -77,7 +77,7 @@ fn they_come_whole_wherever_they_start() {
 }
 
 #[test]
-fn nobody_is_asked_for_a_registration() {
+fn no_message_about_registration_is_sent() {
     for network in networks().into_iter().skip(2).step_by(3) {
         let ends = network.run_local(2, |job| {
             job.barrier()?;
@@ -99,7 +99,7 @@ fn nobody_is_asked_for_a_registration() {
 }
 
 #[test]
-fn many_at_once_with_little_to_register() {
+fn many_messages_share_little_memory_to_register() {
     const MESSAGES: u64 = 24;
     const LEN: usize = 300_000;
     for network in networks() {
@@ -127,14 +127,14 @@ fn many_at_once_with_little_to_register() {
 }
 
 #[test]
-fn one_after_the_other_into_the_same_memory_and_beside_it() {
+fn messages_reuse_the_same_memory_and_its_neighbours() {
     for network in networks() {
         good(network.run_local(2, |job| {
             let peer = job.right();
             let (mut sent, mut received) = (vec![0_u8; 3 << 20], vec![0_u8; 3 << 20]);
             for round in 0..20 {
                 sent.fill(round);
-                // Their ends share pages.
+                // Neighbouring messages share pages.
                 let lens = [700_001, 1_000_003, 400_000 + usize::from(round)];
                 let (mut to_send, mut to_receive) = (&sent[..], &mut received[..]);
                 job.scope(|scope| {
@@ -158,8 +158,8 @@ fn one_after_the_other_into_the_same_memory_and_beside_it() {
     }
 }
 
-/// How the rank ended that another one left: what it checked, it passed.
-fn was_left(end: &Result<()>) {
+/// Checks the end of a rank whose peer left. Its own checks have passed.
+fn check_survivor(end: &Result<()>) {
     assert!(
         matches!(end, Ok(()) | Err(Error::PeerLost(_) | Error::JobOver)),
         "{end:?}"
@@ -167,12 +167,12 @@ fn was_left(end: &Result<()>) {
 }
 
 #[test]
-fn nobody_writes_for_a_sender_that_left_in_between() {
+fn a_sender_that_left_during_the_message_writes_no_more() {
     for network in networks() {
         let ends = network.run_local(2, |job| {
             let mut received = vec![0_u8; 8 << 20];
             if job.rank() == Rank(0) {
-                // It was matched, and this rank goes while it is brought, or before.
+                // The message is matched, and this rank leaves during or before the transfer.
                 let send = job.send_nb(Rank(1), 1, vec![1_u8; 8 << 20])?;
                 job.receive(Rank(1), 2, &mut [0_u8])?;
                 drop(send);
@@ -198,12 +198,12 @@ fn nobody_writes_for_a_sender_that_left_in_between() {
             Ok(())
         });
         assert!(ends[0].is_err());
-        was_left(&ends[1]);
+        check_survivor(&ends[1]);
     }
 }
 
 #[test]
-fn who_sends_to_a_receiver_that_left_in_between_is_told() {
+fn a_sender_hears_that_its_receiver_left_during_the_message() {
     for network in networks() {
         let ends = network.run_local(2, |job| {
             if job.rank() == Rank(1) {
@@ -220,12 +220,12 @@ fn who_sends_to_a_receiver_that_left_in_between_is_told() {
             }
         });
         assert!(ends[1].is_err());
-        was_left(&ends[0]);
+        check_survivor(&ends[0]);
     }
 }
 
 #[test]
-fn a_failed_scope_leaves_what_comes_alone() {
+fn a_failed_scope_receives_a_message_wholly_or_not_at_all() {
     for network in networks() {
         good(network.run_local(2, |job| {
             let peer = job.right();
@@ -236,7 +236,8 @@ fn a_failed_scope_leaves_what_comes_alone() {
                 Err::<(), _>(Error::other("enough"))
             });
             assert!(end.is_err());
-            // Where the receive was matched the message came; else it was taken back, and the message waits.
+            // A matched message has arrived. Otherwise the receive was withdrawn, and the message
+            // waits.
             let came = received.iter().filter(|it| **it == 3).count();
             assert!([0, received.len()].contains(&came), "{came}");
             if came == 0 {
@@ -249,14 +250,14 @@ fn a_failed_scope_leaves_what_comes_alone() {
 }
 
 #[test]
-fn the_heap_of_a_job_is_received_into() {
+fn messages_are_received_into_symmetric_memory() {
     for network in networks() {
         good(network.registration(Strategy::Auto).run_local(2, |job| {
             let peer = job.right();
             let mut memory = job.alloc::<u64>(400_000)?;
             let message: Vec<u64> = (0..300_000).collect();
             for round in 0..5 {
-                // The peer has a part of it registered.
+                // The peer has registered a part of it.
                 memory.put(peer, 250_000, &vec![round; 100_000])?;
                 job.barrier()?;
                 let send = job.send_nb(peer, 1, message.clone())?;
@@ -273,9 +274,9 @@ fn the_heap_of_a_job_is_received_into() {
     }
 }
 
-/// Every other page of either buffer is registered by itself before, as far as that lasts.
+/// Every other page of both buffers is registered by itself before, as far as that lasts.
 #[test]
-fn buffers_that_are_registered_in_pieces() {
+fn buffers_registered_in_pieces_receive_messages() {
     const LEN: usize = 600_000;
     for network in networks() {
         good(network.run_local(2, |job| {
@@ -300,10 +301,10 @@ fn buffers_that_are_registered_in_pieces() {
     }
 }
 
-/// A rank that ends when all it sent was brought, while others' messages are matched at its receiver, in many jobs:
-/// what it said last may be handled after its end is seen.
+/// A rank ends once all its messages have arrived, while its receiver matches messages of others.
+/// In some of many jobs, the receiver sees the end before it handles the last report.
 #[test]
-fn what_was_brought_before_a_rank_ended_is_received() {
+fn messages_completed_before_a_rank_ended_are_received() {
     const LEN: usize = 60_000;
     const OTHER: usize = 3_000_000;
     let hosts = Job::builder().expect("the settings are valid");
@@ -343,6 +344,6 @@ fn what_was_brought_before_a_rank_ended_is_received() {
             }
             Ok(())
         });
-        was_left(&ends[2]);
+        check_survivor(&ends[2]);
     }
 }

@@ -1,20 +1,19 @@
-//! What is told of messages for who foresees when their buffers are needed again.
+//! Records the uses of message buffers, for the prediction of later uses.
 
 use std::panic::Location;
 
-use super::{Buffer, Request, TwoSided};
+use super::{MessageRequest, RawBuffer, TwoSided};
 use crate::uses::{Stood, Use, UseKind, site_or};
 
 impl TwoSided {
-    /// A message is to be sent or received. Where that is foreseen, it is told twice: that it begins, which says
-    /// what comes next, and at its end what it used, if the network reached that by itself. Ends are told
-    /// in the order in which the program asks for them, which is the same in every round, as that
-    /// of the messages themselves is not.
-    pub(super) fn begins(
+    /// Records the start of a send or a receive. If the network may use the buffer by itself,
+    /// prepares the record of its end. Ends are recorded in the order in which the program asks for
+    /// them. That order is the same in every round, unlike the order of the messages.
+    pub(super) fn record_start(
         &self,
         kind: UseKind,
-        buffer: Buffer,
-        request: &Request,
+        buffer: RawBuffer,
+        request: &MessageRequest,
         site: &'static Location<'static>,
     ) {
         let Some(registration) = self.transfer.registration() else {
@@ -34,7 +33,7 @@ impl TwoSided {
         };
         foresight.used(&begins);
         if !self.protocols.is_eager(buffer.len) && registration.lasts(addr, len) {
-            request.uses(Use {
+            request.set_use(Use {
                 kind: match kind {
                     UseKind::Sent => UseKind::Put,
                     _ => UseKind::Written,
@@ -45,13 +44,13 @@ impl TwoSided {
         }
     }
 
-    /// Whether uses are told to anybody.
-    pub(super) fn are_told(&self) -> bool {
+    /// Returns whether uses are recorded.
+    pub(super) fn records_uses(&self) -> bool {
         (self.transfer.registration()).is_some_and(|registration| registration.uses().is_some())
     }
 
-    /// The end of a send or a receive was asked for.
-    pub(super) fn ends(&self, request: &Request) {
+    /// Records the end of a send or a receive, when the program asks for it.
+    pub(super) fn record_end(&self, request: &MessageRequest) {
         let foresight = self.transfer.registration().and_then(|it| it.uses());
         if let Some(foresight) = foresight
             && let Some(used) = request.take_use()
