@@ -105,7 +105,7 @@ impl Job {
             // A poll holds its messages until the handler returns.
             return 0;
         }
-        let delivered = core.progress.look_round();
+        let delivered = core.progress.make_progress();
         if delivered == 0 && core.progress.is_crowded() {
             thread::yield_now();
         }

@@ -133,7 +133,7 @@ impl<'env> Scope<'_, 'env> {
             }
             outcome => outcome,
         };
-        let completed = transfer.progress.to_the_end(|| {
+        let completed = transfer.progress.abort_on_unwind(|| {
             let failed = !matches!(outcome, Ok(Ok(_)));
             scope.end(failed)
         });
