@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// An operation and the room that completes it. Its result is given once.
-pub(super) struct Pending<P>(PendingState<P>);
+pub(super) struct PendingOperation<P>(PendingState<P>);
 
 enum PendingState<P> {
     /// The operation is not known to be complete.
@@ -25,7 +25,7 @@ enum PendingState<P> {
     Taken,
 }
 
-impl<P: Deref<Target = Transfer>> Pending<P> {
+impl<P: Deref<Target = Transfer>> PendingOperation<P> {
     pub(super) const DONE: Self = Self(PendingState::Done);
 
     pub(super) fn new(transfer: P, posted: Posted) -> Self {
