@@ -29,7 +29,7 @@ pub(crate) enum UseKind {
 
 /// The state of the memory when its use began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stood {
+pub(crate) enum MemoryState {
     /// It is not registered for this use: its data takes another route, or the memory is transient.
     Elsewhere,
     /// It was registered.
@@ -46,7 +46,7 @@ pub(crate) struct Use {
     pub(crate) addr: u64,
     /// The number of bytes.
     pub(crate) len: u64,
-    pub(crate) stood: Stood,
+    pub(crate) state: MemoryState,
     /// The time when it began, on the conduit's clock.
     pub(crate) begun: Duration,
     /// The number of the site that asked for the use.
@@ -110,17 +110,17 @@ pub fn at_site<R>(site: u64, body: impl FnOnce() -> R) -> R {
 
 /// Runs `body` without reports of the uses of own memory that it begins, because other code reports
 /// them.
-pub(crate) fn untold<R>(body: impl FnOnce() -> R) -> R {
-    at_site(UNTOLD, body)
+pub(crate) fn without_reports<R>(body: impl FnOnce() -> R) -> R {
+    at_site(UNREPORTED, body)
 }
 
 /// Returns whether the uses that this thread begins go unreported.
-pub(crate) fn are_untold() -> bool {
-    SITE.get() == UNTOLD
+pub(crate) fn is_unreported() -> bool {
+    SITE.get() == UNREPORTED
 }
 
 /// The number of a site whose uses are not reported.
-const UNTOLD: u64 = u64::MAX;
+const UNREPORTED: u64 = u64::MAX;
 
 /// Returns the number of this thread's site, or the number of a location in the program.
 pub(crate) fn site_or(location: &'static Location<'static>) -> u64 {
@@ -134,7 +134,7 @@ pub(crate) fn site_or(location: &'static Location<'static>) -> u64 {
 pub(crate) fn site_or_peer(peer: Rank) -> u64 {
     match SITE.get() {
         // No location in a program has such an address.
-        0 => UNTOLD - 1 - u64::from(peer.0),
+        0 => UNREPORTED - 1 - u64::from(peer.0),
         site => site,
     }
 }

@@ -330,7 +330,7 @@ impl Team {
     #[cold]
     fn not_agreed_error(&self) -> Error {
         (self.progress)
-            .in_vain(On::Ranks(&self.members), For::Flag)
+            .wait_failure(On::Ranks(&self.members), For::Flag)
             .unwrap_or_else(|| Error::other("an earlier collective of the team did not end"))
     }
 

@@ -55,7 +55,7 @@ impl Team {
                 return Poll::Ready(Ok(()));
             }
             let changes = self.progress.conduit().changes();
-            match self.progress.in_vain(on, For::Flag) {
+            match self.progress.wait_failure(on, For::Flag) {
                 None => {
                     self.queue.set_awaited(awaited, changes);
                     Poll::Pending
@@ -114,7 +114,7 @@ impl Team {
     #[cold]
     pub(super) async fn poll_between_copies(&self) {
         if self.state() != QUEUED {
-            self.progress.look_round();
+            self.progress.make_progress();
             return;
         }
         let mut is_first = true;

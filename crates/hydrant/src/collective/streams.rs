@@ -570,7 +570,9 @@ impl Team {
         if !board.is_withdrawn(from) {
             return Ok(());
         }
-        let why = self.progress.in_vain(On::Ranks(&self.members), For::Flag);
+        let why = self
+            .progress
+            .wait_failure(On::Ranks(&self.members), For::Flag);
         Err(why.unwrap_or(Error::PeerLost(self.members[from])))
     }
 

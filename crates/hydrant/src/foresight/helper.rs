@@ -374,7 +374,7 @@ impl Helper {
         };
         match it.kind {
             UnfinishedKind::Moving(_) => debug_assert!(false, "only firehoses to peers move"),
-            UnfinishedKind::Registering(number) => match registration.is_foreseen(number) {
+            UnfinishedKind::Registering(number) => match registration.take_foreseen(number) {
                 Some(true) => plan.registered(it.region),
                 Some(false) => plan.not_registered(it.region),
                 None => self.unfinished.put_back(it, now),

@@ -23,7 +23,7 @@ use super::{SHORTEST_RECORDED, remote};
 use crate::{
     progress::Progress,
     stripe::Striped,
-    uses::{RemoteUse, Stood, Use, Uses},
+    uses::{MemoryState, RemoteUse, Use, Uses},
 };
 
 /// The longest that the helper sleeps without a check. A thread that writes while the helper falls
@@ -288,11 +288,11 @@ impl Uses for Recorder {
     fn used(&self, it: &Use) {
         let mut stack = [0; FRAMES];
         stack[0] = it.site;
-        let way = match it.stood {
+        let way = match it.state {
             _ if it.len < SHORTEST_RECORDED => Way::Copied,
-            Stood::Elsewhere => Way::Copied,
-            Stood::Registered => Way::Found,
-            Stood::Absent => Way::OnDemand,
+            MemoryState::Elsewhere => Way::Copied,
+            MemoryState::Registered => Way::Found,
+            MemoryState::Absent => Way::OnDemand,
         };
         let communication = Communication {
             begun: Time(u64::try_from(it.begun.as_nanos()).unwrap_or(u64::MAX)),

@@ -24,7 +24,7 @@ use crate::{
     memory::{Locks, Reach, Registry},
     message::Messages,
     progress::{Progress, Resting, kind},
-    registration::Setup,
+    registration::RegistrationSetup,
     rma::{Buffers, Unpacker},
     stripe::{StripedArc, StripedWeak},
     transfer::Transfer,
@@ -71,7 +71,8 @@ impl Core {
         settings: Settings,
     ) -> Result<Arc<Self>> {
         let atomics = AtomicsExecutor::choose(&settings, conduit.caps())?;
-        let setup = Setup::new(&*conduit, &settings, atomics != AtomicsExecutor::Processors)?;
+        let setup =
+            RegistrationSetup::new(&*conduit, &settings, atomics != AtomicsExecutor::Processors)?;
         if let Some(setup) = &setup {
             setup.publish_segment(&mut *bootstrap)?;
         }

@@ -105,7 +105,7 @@ impl Job {
             // A poll holds its messages until the handler returns.
             return 0;
         }
-        let delivered = core.progress.look_round();
+        let delivered = core.progress.make_progress();
         if delivered == 0 && core.progress.is_crowded() {
             thread::yield_now();
         }
@@ -136,10 +136,10 @@ impl Job {
         let site = Location::caller();
         progress::may_wait("handler")?;
         let core = self.core();
-        let affair = self.world().begin_collective(CollectiveKind::Handler)?;
+        let collective = self.world().begin_collective(CollectiveKind::Handler)?;
         let number = core.messages.next_number()?;
         let ours = HandlerSignature::new(number, said);
-        for (rank, theirs) in self.ranks().zip(affair.all_gather(&ours)?) {
+        for (rank, theirs) in self.ranks().zip(collective.all_gather(&ours)?) {
             if theirs != ours {
                 return Err(Error::CollectiveMismatch {
                     operation: "handler",
@@ -153,7 +153,7 @@ impl Job {
         core.messages
             .register(number, HandlerName { called, site }, handler)?;
         // A peer may send to the handler from here on.
-        affair.barrier()?;
+        collective.barrier()?;
         Ok(Handler {
             number,
             job: core.progress.id,
@@ -320,7 +320,7 @@ impl Job {
             let tag = self.handler_of(function)?.number;
             self.progress().check_rank(rank)?;
             return self
-                .begin_large_call(rank, tag, argument, Ways::One)
+                .begin_large_call(rank, tag, argument, CallAnswer::Report)
                 .map(drop);
         }
         self.request_medium(rank, self.handler_of(function)?, &[], &argument)
@@ -349,7 +349,7 @@ impl Job {
         progress.check_rank(rank)?;
         progress.check_running()?;
         if argument.len() > progress.conduit().caps().max_payload {
-            return self.begin_large_call(rank, tag, argument, Ways::Both);
+            return self.begin_large_call(rank, tag, argument, CallAnswer::Result);
         }
         self.core().messages.calls().begin(rank, None, |id| {
             let message = Message {
@@ -364,7 +364,13 @@ impl Job {
 
     /// Lends an argument, and sends a call with the key of the loan. Returns the number of the
     /// call. In a handler, a task does this.
-    fn begin_large_call(&self, rank: Rank, tag: u16, argument: Vec<u8>, ways: Ways) -> Result<u64> {
+    fn begin_large_call(
+        &self,
+        rank: Rank,
+        tag: u16,
+        argument: Vec<u8>,
+        answer: CallAnswer,
+    ) -> Result<u64> {
         let core = self.active()?;
         let (progress, calls) = (self.progress(), core.messages.calls());
         let len = argument.len() as u64;
@@ -374,9 +380,9 @@ impl Job {
             let message = Message {
                 kind: kind::CALL,
                 tag,
-                args: match ways {
-                    Ways::One => &args,
-                    Ways::Both => &args[..3],
+                args: match answer {
+                    CallAnswer::Report => &args,
+                    CallAnswer::Result => &args[..3],
                 },
                 payload: &[],
             };
@@ -385,14 +391,14 @@ impl Job {
         if progress::may_wait("lending").is_ok() {
             let (key, lent) = progress::wait_for(progress, lending)??;
             return calls.begin(rank, Some(lent), |id| {
-                if let Ways::One = ways {
+                if let CallAnswer::Report = answer {
                     calls.make_one_way(id);
                 }
                 send(progress, id, key)
             });
         }
         let id = calls.begin(rank, None, |_| Ok(()))?;
-        if let Ways::One = ways {
+        if let CallAnswer::Report = answer {
             calls.make_one_way(id);
         }
         let (messages, here) = (Arc::clone(&core.messages), progress.weak());
@@ -425,9 +431,9 @@ impl Job {
 
 /// The answer that a call brings back.
 #[derive(Clone, Copy)]
-enum Ways {
+enum CallAnswer {
     /// Only the report that the function was run or begun.
-    One,
+    Report,
     /// The function's result.
-    Both,
+    Result,
 }

@@ -407,7 +407,7 @@ impl Job {
         {
             let progress = &core.progress;
             (progress.conduit()).compute(operations, &mut progress.arrivals());
-            progress.wake_hopeful();
+            progress.wake_condition_waiters();
         }
     }
 

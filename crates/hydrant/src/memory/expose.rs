@@ -44,7 +44,7 @@ impl Loan {
         }
         self.memory.withdraw(self.key.0);
         let progress = &self.transfer.progress;
-        progress.to_the_end(|| self.transfer.unlend(self.key))
+        progress.abort_on_unwind(|| self.transfer.unlend(self.key))
     }
 }
 

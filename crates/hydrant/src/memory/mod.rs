@@ -14,8 +14,8 @@
 //!
 //! A lent buffer is owned by the guard, so that a leaked guard leaks the buffer. Or it is lent for
 //! a [scope](crate::Scope), which ends the loan even if the guard was leaked. Symmetric memory is
-//! given out as a slice ([`Exclusive`]) while no rank can reach it: each has given up its only
-//! handle, has completed its operations, and resolves no pointer into the memory.
+//! given out as a slice ([`Exclusive`]) while no rank can reach it. By then each rank has given up
+//! its only handle, has completed its operations, and resolves no pointer into the memory.
 //!
 //! A handle that outlives its memory or its job is an error at its next use. The mapping lives as
 //! long as any handle.

@@ -14,9 +14,8 @@ static EMPTY: LazyLock<Window> = LazyLock::new(|| Window::private(0));
 /// Elements of this rank's part, or of a part that is mapped here, for reads and writes while peers
 /// do the same.
 ///
-/// A read that races with a write of the same element may return a mixture of old and new bytes,
-/// unless the element is one aligned word of 4 or 8 bytes. Barriers, signals and messages order
-/// accesses.
+/// A read that races with a write of the same element may return a mixture of old and new bytes.
+/// An aligned word of 4 or 8 bytes is never mixed. Barriers, signals and messages order accesses.
 /// barriers, signals and messages.
 pub struct View<'a, T> {
     window: &'a Window,

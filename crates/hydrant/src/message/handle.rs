@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use super::{Calls, call};
 use crate::{
     Error, Rank, Result,
-    progress::{self, For, On, Progress, taken},
+    progress::{self, For, On, Progress, already_taken},
 };
 
 /// A call in flight. It is a future of the function's result, on any executor. [`test`](Self::test)
@@ -50,7 +50,7 @@ impl<R: DeserializeOwned> CallHandle<R> {
     /// # Errors
     /// As [`Job::call`](crate::Job::call).
     pub fn test(&mut self) -> Result<Option<R>> {
-        let call = self.call.as_ref().ok_or_else(taken)?;
+        let call = self.call.as_ref().ok_or_else(already_taken)?;
         match call.try_answer() {
             None => Ok(None),
             Some(answer) => self.give(answer).map(Some),
@@ -63,7 +63,7 @@ impl<R: DeserializeOwned> CallHandle<R> {
     /// As [`Job::call`](crate::Job::call).
     pub fn wait(mut self) -> Result<R> {
         progress::may_wait("wait")?;
-        let call = self.call.as_ref().ok_or_else(taken)?;
+        let call = self.call.as_ref().ok_or_else(already_taken)?;
         call.progress.check_origin()?;
         let answer = call.calls.wait(&call.progress, call.rank, call.id);
         self.give(answer)
@@ -82,7 +82,7 @@ impl<R: DeserializeOwned> Future for CallHandle<R> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let Some(call) = &this.call else {
-            return Poll::Ready(Err(taken()));
+            return Poll::Ready(Err(already_taken()));
         };
         let polled = call.poll_answer(context);
         polled.map(|answer| this.give(answer))
@@ -124,7 +124,7 @@ impl CallFuture {
                 break;
             }
         }
-        self.progress.poll_again_unless_looked_after(context);
+        self.progress.poll_again_unless_served(context);
         Poll::Pending
     }
 
@@ -135,7 +135,7 @@ impl CallFuture {
         }
         // A handler, and a waker that runs in one, must not poll.
         if progress::may_wait("a look").is_ok() {
-            self.progress.look_round();
+            self.progress.make_progress();
         }
         if let Some(answer) = self.calls.take(self.id) {
             return Some(answer);
@@ -151,7 +151,8 @@ impl CallFuture {
 
     /// Returns the reason why no answer will come.
     fn in_vain(&self) -> Option<Error> {
-        self.progress.in_vain(On::Rank(self.rank), For::Message)
+        self.progress
+            .wait_failure(On::Rank(self.rank), For::Message)
     }
 }
 

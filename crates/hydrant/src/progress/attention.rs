@@ -136,7 +136,7 @@ impl Progress {
 
     /// Wakes sleeping application threads, because something changed that no conduit reports.
     pub(crate) fn wake_sleepers(&self) {
-        self.wake_hopeful();
+        self.wake_condition_waiters();
         if self.has_sleepers() {
             self.conduit.notify(self.rank);
         }

@@ -12,7 +12,7 @@
 //! also be room before the thread asks to be told. So:
 //!
 //! - A thread that finds no room, where there was room before,
-//!   [wakes](Progress::look_after_backlog) the threads of the rank that sleep for something else.
+//!   [wakes](Progress::wake_for_backlog) the threads of the rank that sleep for something else.
 //! - A thread that is about to sleep, and can be woken by then, checks [once
 //!   more](Progress::would_sleep_past_room). It does not sleep if messages have begun to wait, or
 //!   if waiting messages can be sent.
@@ -70,7 +70,7 @@ impl Drop for PollScope<'_> {
                 // sleeping thread is woken to run the task.
                 progress.flush_backlog();
                 if progress.has_backlog_of(Backlog::Tasks) {
-                    progress.look_after_backlog();
+                    progress.wake_for_backlog();
                 }
             } else {
                 progress.flush_woken();
@@ -173,9 +173,9 @@ impl Progress {
 
     /// Sees to it that a woken task runs. A thread that polls now, perhaps this one, runs it before
     /// its poll ends. Then no thread is woken, which would take longer than most tasks do.
-    pub(super) fn look_after_task(&self) {
+    pub(super) fn wake_for_task(&self) {
         if !self.is_polled_here() {
-            self.look_after_backlog();
+            self.wake_for_backlog();
         }
     }
 
@@ -188,11 +188,11 @@ impl Progress {
                 return;
             }
         }
-        self.look_after_backlog();
+        self.wake_for_backlog();
     }
 
     /// Wakes threads that sleep for something else, because work has become due.
-    pub(crate) fn look_after_backlog(&self) {
+    pub(crate) fn wake_for_backlog(&self) {
         if self.has_sleepers() || self.service_rests.load(Relaxed) {
             self.conduit.wake(self.rank);
         }

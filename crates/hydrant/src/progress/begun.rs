@@ -13,7 +13,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{For, On, Progress, may_wait, taken, wake};
+use super::{For, On, Progress, already_taken, may_wait, wake};
 use crate::{Error, Result};
 
 /// The result of an operation, or the panic of a function that the program passed to it.
@@ -112,7 +112,7 @@ impl<R> Begun<R> {
     /// Polls, unless this thread is in a handler or a waker.
     fn look(&self) {
         if self.slot.is_open() && may_wait("a look").is_ok() {
-            self.progress.look_round();
+            self.progress.make_progress();
         }
     }
 }
@@ -133,7 +133,7 @@ impl<R> Future for Begun<R> {
         }
         // Wakers are user code, so they are dropped and woken without the lock.
         drop(before);
-        self.progress.poll_again_unless_looked_after(context);
+        self.progress.poll_again_unless_served(context);
         Poll::Pending
     }
 }
@@ -162,7 +162,7 @@ impl<R> ResultSlot<R> {
         match before {
             SlotState::Ended(Ok(result)) => result,
             SlotState::Ended(Err(cause)) => resume_unwind(cause),
-            SlotState::Open(_) | SlotState::Taken => Err(taken()),
+            SlotState::Open(_) | SlotState::Taken => Err(already_taken()),
         }
     }
 }

@@ -41,7 +41,7 @@ impl Progress {
     /// Returns the error for an operation on a rank that has ended. A rank leaves in good order
     /// only when all ranks, this one included, have come to the end of the job.
     #[cold]
-    pub(crate) fn gone(&self, rank: Rank) -> Error {
+    pub(crate) fn why_gone(&self, rank: Rank) -> Error {
         match self.conduit.standing(rank) {
             Standing::Left => Error::JobOver,
             Standing::Present | Standing::Lost => Error::PeerLost(rank),
@@ -67,7 +67,7 @@ impl Progress {
     pub(crate) fn check_present(&self, rank: Rank, why: &'static str) -> Result<()> {
         match self.conduit.standing(rank) {
             _ if rank == self.rank => Ok(()),
-            Standing::Left | Standing::Lost => Err(self.gone(rank)),
+            Standing::Left | Standing::Lost => Err(self.why_gone(rank)),
             Standing::Present
                 if self.any_has_come_to_end() && self.conduit.has_come_to_end(rank) =>
             {

@@ -20,7 +20,7 @@ impl Progress {
     /// waits for one. It returns only when the network uses none of the memory, or when another
     /// owner is responsible for that memory.
     #[inline(always)]
-    pub(crate) fn to_the_end<R>(&self, act: impl FnOnce() -> R) -> R {
+    pub(crate) fn abort_on_unwind<R>(&self, act: impl FnOnce() -> R) -> R {
         let guard = AbortOnUnwind(self);
         let result = act();
         mem::forget(guard);
@@ -78,7 +78,7 @@ mod tests {
             job.heap(1 << 20).conduit(conduit).run_local(1, |job| {
                 let progress = &job.core().progress;
                 let _ = panic::catch_unwind(AssertUnwindSafe(|| {
-                    progress.to_the_end(|| panic!("while memory is lent"));
+                    progress.abort_on_unwind(|| panic!("while memory is lent"));
                 }));
                 Ok(())
             });

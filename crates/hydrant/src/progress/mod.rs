@@ -100,7 +100,7 @@ pub(crate) use handler::in_handler;
 pub use handler::may_wait;
 pub(crate) use rest::Resting;
 pub(crate) use service::start_service;
-pub(crate) use tasks::{taken, wait_for, wake};
+pub(crate) use tasks::{already_taken, wait_for, wake};
 pub(crate) use wait::{For, On};
 
 use crate::{Error, Rank, Result, Settings, counters::Tally, stripe::Striped};

@@ -101,7 +101,7 @@ impl Progress {
         let began = self.set_backlog(Backlog::Onward, true);
         drop(onward);
         if began {
-            self.look_after_backlog();
+            self.wake_for_backlog();
         }
         Ok(())
     }
@@ -135,7 +135,7 @@ impl Progress {
         drop(onward);
         if some {
             // A task may wait for the queue to be empty.
-            self.wake_hopeful();
+            self.wake_condition_waiters();
         }
     }
 

@@ -51,7 +51,7 @@ impl Progress {
     #[cold]
     pub(crate) fn why_unsent(&self, cause: hydrant_conduit::Error) -> Error {
         match cause {
-            hydrant_conduit::Error::PeerLost(rank) => self.gone(rank),
+            hydrant_conduit::Error::PeerLost(rank) => self.why_gone(rank),
             other => other.into(),
         }
     }

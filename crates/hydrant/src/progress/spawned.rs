@@ -65,7 +65,7 @@ impl Wake for SpawnedTask {
         // Set with the lock held, so that the bit matches the queue.
         progress.set_backlog(Backlog::Tasks, true);
         drop(spawned);
-        progress.look_after_task();
+        progress.wake_for_task();
     }
 }
 

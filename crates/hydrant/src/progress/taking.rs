@@ -48,7 +48,7 @@ impl Progress {
     /// Polls now and then. Most of those polls skip further messages of the kind, from one peer or
     /// from all, because the thread takes these itself.
     #[inline]
-    pub(crate) fn found_one(&self, kind: u8, of: Option<Rank>) {
+    pub(crate) fn note_taken(&self, kind: u8, of: Option<Rank>) {
         if self.virtual_time {
             return;
         }
@@ -57,16 +57,16 @@ impl Progress {
         let is_due = |every: u32| passed_over & (every - 1) == 0;
         if is_due(in_a_row) {
             if is_due(PAST * in_a_row) {
-                _ = self.look_round();
+                _ = self.make_progress();
             } else {
-                _ = self.look_round_past(kind, of);
+                _ = self.make_progress_past(kind, of);
             }
         }
     }
 
     /// Returns how many times a waiting thread tries to receive messages of one kind alone.
     #[inline]
-    pub(crate) fn looks(&self) -> u32 {
+    pub(crate) fn takes_before_wait(&self) -> u32 {
         if self.crowded { CROWDED_LOOKS } else { LOOKS }
     }
 
@@ -80,7 +80,7 @@ impl Progress {
             take(delivery)
         });
         if delivered {
-            self.wake_hopeful();
+            self.wake_condition_waiters();
         }
         others
     }

@@ -86,7 +86,7 @@ impl Progress {
     /// Called in the poll of a task that is still pending. Wakes the task again, unless messages
     /// are handled without it. The service thread does that, and so does the thread that polls the
     /// task, as one of the [job's own](super::spawned) or by [`wait_for`].
-    pub(crate) fn poll_again_unless_looked_after(&self, context: &Context<'_>) {
+    pub(crate) fn poll_again_unless_served(&self, context: &Context<'_>) {
         let waker = context.waker();
         let is_looked_after = self.served && !self.is_stopped()
             || may_wait("a look").is_err()
@@ -173,7 +173,7 @@ pub(crate) fn wait_for<F: Future>(progress: &Arc<Progress>, future: F) -> Result
         if woken() {
             // A future that wakes itself in each poll would otherwise keep this thread from ever
             // polling.
-            progress.look_round();
+            progress.make_progress();
             continue;
         }
         let mut is_over = false;
@@ -192,7 +192,7 @@ pub(crate) fn wait_for<F: Future>(progress: &Arc<Progress>, future: F) -> Result
 }
 
 /// Returns the error for a result that is asked for twice.
-pub(crate) fn taken() -> Error {
+pub(crate) fn already_taken() -> Error {
     Error::OutOfTurn {
         what: "the end of an operation",
         why: "its result was taken before",

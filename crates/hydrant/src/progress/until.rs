@@ -29,7 +29,7 @@ impl Progress {
 
     /// Wakes the tasks that wait for a condition, because something has arrived or changed.
     #[inline]
-    pub(crate) fn wake_hopeful(&self) {
+    pub(crate) fn wake_condition_waiters(&self) {
         if self.has_condition_waiters.load(SeqCst) {
             self.wake_each_condition_waiter();
         }

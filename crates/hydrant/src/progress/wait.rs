@@ -82,7 +82,7 @@ impl Progress {
             delivered += self.poll_on(poll);
         }
         if delivered > 0 {
-            self.wake_hopeful();
+            self.wake_condition_waiters();
         }
         delivered
     }
@@ -105,24 +105,24 @@ impl Progress {
     pub(crate) fn drain(&self) {
         let _scope = self.begin_poll();
         self.conduit.drain(&mut self.arrivals());
-        self.wake_hopeful();
+        self.wake_condition_waiters();
     }
 
     /// As [`poll`](Self::poll), by an application thread that does not wait. The thread counts as
     /// inside a call: if it loses its core meanwhile, the service thread does not take over.
     #[inline]
-    pub(crate) fn look_round(&self) -> usize {
-        self.look_round_by(|conduit, arrivals| conduit.poll(arrivals))
+    pub(crate) fn make_progress(&self) -> usize {
+        self.make_progress_by(|conduit, arrivals| conduit.poll(arrivals))
     }
 
-    /// As [`look_round`](Self::look_round), but skips requests of one kind, from one peer or from
+    /// As [`make_progress`](Self::make_progress), but skips requests of one kind, from one peer or from
     /// all. This thread takes these itself.
-    pub(super) fn look_round_past(&self, kind: u8, of: Option<Rank>) -> usize {
-        self.look_round_by(|conduit, arrivals| conduit.poll_past(kind, of, arrivals))
+    pub(super) fn make_progress_past(&self, kind: u8, of: Option<Rank>) -> usize {
+        self.make_progress_by(|conduit, arrivals| conduit.poll_past(kind, of, arrivals))
     }
 
     #[inline]
-    fn look_round_by(&self, poll: impl Fn(&dyn Conduit, &mut Arrivals<'_>) -> usize) -> usize {
+    fn make_progress_by(&self, poll: impl Fn(&dyn Conduit, &mut Arrivals<'_>) -> usize) -> usize {
         let _inside = self.attention().attend_inside();
         let delivered = self.poll_by(poll);
         self.notice_ended();
@@ -148,7 +148,7 @@ impl Progress {
             let routes = self.routes.iter().filter_map(|route| route.get());
             routes.for_each(|route| route.peers_ended());
             self.wake_watchers();
-            self.wake_hopeful();
+            self.wake_condition_waiters();
         }
     }
 
@@ -158,7 +158,7 @@ impl Progress {
     pub(crate) fn poll_memory(&self) {
         if self.virtual_time {
             match super::may_wait("a look") {
-                Ok(()) => _ = self.look_round(),
+                Ok(()) => _ = self.make_progress(),
                 Err(_) => self.conduit.poll_memory(),
             }
         }
@@ -245,7 +245,7 @@ impl Progress {
             if changes != Some(now) || self.is_over(on) || self.has_fresh_news() {
                 changes = Some(now);
                 self.notice_ended();
-                if let Some(cause) = self.in_vain(on, what) {
+                if let Some(cause) = self.wait_failure(on, what) {
                     // An event before the end still counts, even if another thread is just handling
                     // it.
                     self.drain();
@@ -326,7 +326,7 @@ impl Progress {
     }
 
     /// Returns the reason why the awaited event will not happen, if there is one.
-    pub(crate) fn in_vain(&self, on: On<'_>, what: For) -> Option<Error> {
+    pub(crate) fn wait_failure(&self, on: On<'_>, what: For) -> Option<Error> {
         if on.is_nobody() {
             return None;
         }
@@ -337,7 +337,7 @@ impl Progress {
         if self.is_lost_itself() {
             return Some(Error::Expelled(self.rank));
         }
-        let lost = self.lost(on, what).map(|rank| self.gone(rank));
+        let lost = self.lost(on, what).map(|rank| self.why_gone(rank));
         match (lost, on) {
             (None, On::RanksOr(_, why)) => why(),
             (lost, _) => lost,

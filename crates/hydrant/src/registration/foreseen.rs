@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::Registration;
 use crate::{
     Rank,
-    uses::{Stood, Use, UseKind, Uses, site_or_peer},
+    uses::{MemoryState, Use, UseKind, Uses, site_or_peer},
 };
 
 /// The outcome of a registration ahead of use.
@@ -21,7 +21,7 @@ pub(crate) enum Foreseen {
     Registered,
     /// There is no room, or the memory cannot be registered.
     Refused,
-    /// Another thread registers it. [`is_foreseen`](Registration::is_foreseen) tells the outcome by
+    /// Another thread registers it. [`take_foreseen`](Registration::take_foreseen) tells the outcome by
     /// this number.
     InFlight(u64),
 }
@@ -44,11 +44,11 @@ impl Registration {
     }
 
     /// Returns the state of own memory that an operation is about to use.
-    pub(crate) fn stood(&self, addr: u64, len: u64) -> Stood {
+    pub(crate) fn state_of_own(&self, addr: u64, len: u64) -> MemoryState {
         if self.hot.is_registered(addr, len) {
-            Stood::Registered
+            MemoryState::Registered
         } else {
-            Stood::Absent
+            MemoryState::Absent
         }
     }
 
@@ -88,15 +88,15 @@ impl Registration {
             }
             _ => return None,
         };
-        let stood = match verdict {
-            AccessVerdict::Fine => self.stood(addr, len),
-            AccessVerdict::Copy | AccessVerdict::Refused(_) => Stood::Elsewhere,
+        let state = match verdict {
+            AccessVerdict::Fine => self.state_of_own(addr, len),
+            AccessVerdict::Copy | AccessVerdict::Refused(_) => MemoryState::Elsewhere,
         };
         Some(Use {
             kind,
             addr,
             len,
-            stood,
+            state,
             begun: self.progress.conduit().now(),
             site: site_or_peer(peer),
         })
@@ -129,7 +129,7 @@ impl Registration {
         if !begun {
             return Foreseen::Refused;
         }
-        match self.is_foreseen(id) {
+        match self.take_foreseen(id) {
             Some(true) => Foreseen::Registered,
             Some(false) => Foreseen::Refused,
             None => Foreseen::InFlight(id),
@@ -138,7 +138,7 @@ impl Registration {
 
     /// Takes the outcome of a registration in flight, once it is known: `true` if the memory was
     /// registered.
-    pub(crate) fn is_foreseen(&self, id: u64) -> Option<bool> {
+    pub(crate) fn take_foreseen(&self, id: u64) -> Option<bool> {
         self.pinned.lock().remove(&id).map(|it| it.is_ok())
     }
 

@@ -180,7 +180,7 @@ impl Registration {
     }
 
     /// Begins the revocation that must come before memory is lent, if there is any to do. The
-    /// memory is ready once the revocation [is done](Self::is_taken_back).
+    /// memory is ready once the revocation [is done](Self::take_revoked).
     pub(crate) fn make_ready(&self, addr: u64, len: u64) -> Option<u64> {
         if self.shares_buckets() {
             self.begin_to_take_back(addr, len)
@@ -274,11 +274,11 @@ impl Registration {
         let Some(id) = self.begin_to_take_back(addr, len) else {
             return true;
         };
-        let over = || self.is_taken_back(id);
+        let over = || self.take_revoked(id);
         self.progress.wait(On::Nobody, For::Message, over).is_ok()
     }
 
-    /// Begins to revoke own memory. The revocation is done once it [says so](Self::is_taken_back).
+    /// Begins to revoke own memory. The revocation is done once it [says so](Self::take_revoked).
     /// Returns `None` if there is nothing to revoke.
     pub(crate) fn begin_to_take_back(&self, addr: u64, len: u64) -> Option<u64> {
         let id = self.name();
@@ -291,7 +291,7 @@ impl Registration {
     }
 
     /// Takes the report that a revocation is done. Returns `true` once.
-    pub(crate) fn is_taken_back(&self, id: u64) -> bool {
+    pub(crate) fn take_revoked(&self, id: u64) -> bool {
         self.revoked.lock().remove(&id).is_some()
     }
 
@@ -375,14 +375,14 @@ impl Registration {
     }
 
     /// Forgets the address of a peer's buffer, unless an access to it is in flight. Returns whether
-    /// it did. The caller then tells the owner, which [expects no answer](Self::is_forgotten_by)
+    /// it did. The caller then tells the owner, which [expects no answer](Self::note_forgotten_by)
     /// about the buffer.
     pub(crate) fn forget(&self, rank: Rank, key: u64) -> bool {
         self.change_known(|known| known.forget((rank, key)))
     }
 
     /// Notes that a peer no longer uses an own loan. The peer is not told when the loan ends.
-    pub(crate) fn is_forgotten_by(&self, peer: Rank, key: Key) {
+    pub(crate) fn note_forgotten_by(&self, peer: Rank, key: Key) {
         self.lent.forgotten_by(peer, key.0);
     }
 
@@ -392,7 +392,7 @@ impl Registration {
             _ if self.progress.is_lost_itself() => Error::Expelled(self.progress.rank),
             Standing::Present => Error::Revoked { rank },
             // Questions to a rank are forgotten when it ends.
-            Standing::Left | Standing::Lost => self.progress.gone(rank),
+            Standing::Left | Standing::Lost => self.progress.why_gone(rank),
         }
     }
 

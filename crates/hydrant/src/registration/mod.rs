@@ -127,7 +127,7 @@ pub(crate) struct Registration {
 }
 
 /// An engine with valid limits, made before the ranks agree on the job.
-pub(crate) struct Setup {
+pub(crate) struct RegistrationSetup {
     engine: Engine,
     reserve: bool,
     strategy: Strategy,
@@ -139,7 +139,7 @@ pub(crate) struct Setup {
     inline: usize,
 }
 
-impl Setup {
+impl RegistrationSetup {
     /// Makes the engine, if the conduit needs registered memory. `words`: NICs change words here,
     /// for which room is reserved.
     ///
@@ -184,7 +184,7 @@ impl Registration {
     /// Makes the registration of a rank of the job. `bootstrap` knows the addresses of the peers'
     /// segments.
     pub(crate) fn new(
-        setup: Setup,
+        setup: RegistrationSetup,
         progress: &Arc<Progress>,
         bootstrap: Arc<parking_lot::Mutex<Box<dyn Bootstrap>>>,
     ) -> Self {

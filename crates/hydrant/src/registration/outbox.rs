@@ -242,11 +242,11 @@ impl Outbox {
 impl Registration {
     /// Sends the messages for which there is room. A caller that finds no room need not retry:
     /// another thread of the rank does, by
-    /// [`Progress::look_after_backlog`](crate::progress::Progress).
+    /// [`Progress::wake_for_backlog`](crate::progress::Progress).
     pub(crate) fn flush(&self) {
         if self.send_waiting() {
             self.progress.tally.one(Count::RegistrationStalls);
-            self.progress.look_after_backlog();
+            self.progress.wake_for_backlog();
         }
     }
 

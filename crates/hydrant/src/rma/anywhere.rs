@@ -78,7 +78,7 @@ impl Drop for AnywhereLoan {
     fn drop(&mut self) {
         if let Some(key) = self.key
             && !self.transfer.progress.is_forked()
-            && !(self.transfer.progress).to_the_end(|| self.transfer.unlend_steady(key))
+            && !(self.transfer.progress).abort_on_unwind(|| self.transfer.unlend_steady(key))
         {
             let cause = Error::InHandler {
                 what: "the end of a loan",

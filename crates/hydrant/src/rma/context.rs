@@ -228,7 +228,7 @@ impl Context {
         if are_many {
             // The poll may run code that uses this context, so no lock is held.
             if may_wait("a look").is_ok() {
-                self.transfer.progress.look_round();
+                self.transfer.progress.make_progress();
             }
             self.open.lock().drop_complete();
         }

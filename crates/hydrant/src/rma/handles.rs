@@ -13,7 +13,7 @@ use bytemuck::Pod;
 
 use super::{
     contiguous::place,
-    pending::Pending,
+    pending::PendingOperation,
     pointed::{Resolved, in_elements, notify_if_done, resolve},
 };
 use crate::{
@@ -43,8 +43,8 @@ pub struct GetHandle<T: Pod>(OwnedOperation<T>);
 
 /// An operation and the buffer that it uses.
 struct OwnedOperation<T: Pod> {
-    pending: Pending<Arc<Transfer>>,
-    /// Unused while the operation is [open](Pending::open).
+    pending: PendingOperation<Arc<Transfer>>,
+    /// Unused while the operation is [open](PendingOperation::open).
     buffer: Vec<T>,
 }
 
@@ -73,10 +73,10 @@ impl<T: Pod> Symmetric<T> {
         rank: Rank,
         index: usize,
         data: &[T],
-    ) -> Result<Pending<Arc<Transfer>>> {
+    ) -> Result<PendingOperation<Arc<Transfer>>> {
         let block = self.block();
         if block.part(rank)?.mapped.is_some() {
-            return self.put(rank, index, data).map(|()| Pending::DONE);
+            return self.put(rank, index, data).map(|()| PendingOperation::DONE);
         }
         let offset = self.offset(index, data.len())?;
         let transfer = block.transfer()?;
@@ -84,7 +84,7 @@ impl<T: Pod> Symmetric<T> {
         (block.tally).add_each([(Count::Puts, 1), (Count::PutBytes, bytes.len() as u64)]);
         // SAFETY: 1. The caller's condition 1. 2. The memory is not named by its address.
         let posted = unsafe { transfer.begin(&transfer::put(rank, place(block, offset), bytes))? };
-        Ok(Pending::new(Arc::clone(&transfer), posted))
+        Ok(PendingOperation::new(Arc::clone(&transfer), posted))
     }
 
     /// Begins to get `count` elements of `rank`, from element `index` on.
@@ -124,10 +124,12 @@ impl<T: Pod> Symmetric<T> {
         rank: Rank,
         index: usize,
         buffer: &mut [T],
-    ) -> Result<Pending<Arc<Transfer>>> {
+    ) -> Result<PendingOperation<Arc<Transfer>>> {
         let block = self.block();
         if block.part(rank)?.mapped.is_some() {
-            return self.get(rank, index, buffer).map(|()| Pending::DONE);
+            return self
+                .get(rank, index, buffer)
+                .map(|()| PendingOperation::DONE);
         }
         let offset = self.offset(index, buffer.len())?;
         let transfer = block.transfer()?;
@@ -136,7 +138,7 @@ impl<T: Pod> Symmetric<T> {
         let access = transfer::get(rank, place(block, offset), bytes);
         // SAFETY: 1. The caller's condition 1. 2. The memory is not named by its address.
         let posted = unsafe { transfer.begin(&access)? };
-        Ok(Pending::new(Arc::clone(&transfer), posted))
+        Ok(PendingOperation::new(Arc::clone(&transfer), posted))
     }
 }
 
@@ -162,7 +164,7 @@ pub(crate) fn put_to<T: Pod>(
     let posted = unsafe { transfer.begin(&transfer::put(to.rank(), remote, bytes)) };
     let begun = posted.map_err(in_elements::<T>(data.len())).map(|posted| {
         notify_if_done(transfer, to.rank(), posted);
-        Pending::new(Arc::clone(transfer), posted)
+        PendingOperation::new(Arc::clone(transfer), posted)
     });
     OwnedOperation::new(begun, data).map(PutHandle)
 }
@@ -190,7 +192,7 @@ pub(crate) fn get_from<T: Pod>(
     // SAFETY: 1. As in `Symmetric::get_nb_into`. 2. `resolve` refuses memory named by its address.
     let posted = unsafe { transfer.begin(&transfer::get(from.rank(), remote, bytes)) };
     let begun = (posted.map_err(in_elements::<T>(buffer.len())))
-        .map(|posted| Pending::new(Arc::clone(transfer), posted));
+        .map(|posted| PendingOperation::new(Arc::clone(transfer), posted));
     OwnedOperation::new(begun, buffer).map(GetHandle)
 }
 
@@ -281,7 +283,10 @@ impl<T: Pod> Unpin for GetHandle<T> {}
 impl<T: Pod> OwnedOperation<T> {
     /// Pairs an operation that has begun with its buffer. If it was refused, the error gives the
     /// buffer back.
-    fn new(begun: Result<Pending<Arc<Transfer>>>, buffer: Vec<T>) -> Result<Self, Refused<Vec<T>>> {
+    fn new(
+        begun: Result<PendingOperation<Arc<Transfer>>>,
+        buffer: Vec<T>,
+    ) -> Result<Self, Refused<Vec<T>>> {
         match begun {
             Ok(pending) => Ok(Self { pending, buffer }),
             Err(cause) => Err(Refused::buffer(buffer, cause)),

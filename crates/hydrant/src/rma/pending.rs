@@ -9,12 +9,12 @@ use hydrant_conduit::{Posted, Ticket};
 
 use crate::{
     Result,
-    progress::{self, taken},
+    progress::{self, already_taken},
     transfer::{OperationState, Transfer},
 };
 
 /// An operation and the room that completes it. Its result is given once.
-pub(super) struct Pending<P>(PendingState<P>);
+pub(super) struct PendingOperation<P>(PendingState<P>);
 
 enum PendingState<P> {
     /// The operation is not known to be complete.
@@ -25,7 +25,7 @@ enum PendingState<P> {
     Taken,
 }
 
-impl<P: Deref<Target = Transfer>> Pending<P> {
+impl<P: Deref<Target = Transfer>> PendingOperation<P> {
     pub(super) const DONE: Self = Self(PendingState::Done);
 
     pub(super) fn new(transfer: P, posted: Posted) -> Self {
@@ -49,7 +49,7 @@ impl<P: Deref<Target = Transfer>> Pending<P> {
         if let Some((transfer, _)) = self.open() {
             transfer.progress.check_origin()?;
             if progress::may_wait("a look").is_ok() {
-                transfer.progress.look_round();
+                transfer.progress.make_progress();
             }
         }
         self.known()
@@ -94,7 +94,7 @@ impl<P: Deref<Target = Transfer>> Pending<P> {
         let outcome = match &self.0 {
             PendingState::Open(transfer, ticket) => transfer.finish(Posted::Pending(*ticket)),
             PendingState::Done => Ok(()),
-            PendingState::Taken => Err(taken()),
+            PendingState::Taken => Err(already_taken()),
         };
         // Only after the wait: a dropped owner treats the buffer as free from then on.
         self.set_taken(outcome)
@@ -107,7 +107,7 @@ impl<P: Deref<Target = Transfer>> Pending<P> {
         let outcome = match &self.0 {
             PendingState::Open(transfer, ticket) => transfer.poll_outcome(*ticket, context),
             PendingState::Done => Poll::Ready(Ok(())),
-            PendingState::Taken => Poll::Ready(Err(taken())),
+            PendingState::Taken => Poll::Ready(Err(already_taken())),
         };
         outcome.map(|outcome| self.set_taken(outcome))
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use super::{contiguous::place, pending::Pending};
+use super::{contiguous::place, pending::PendingOperation};
 use crate::{
     Rank, Result,
     counters::Count,
@@ -20,13 +20,13 @@ use crate::{
 /// it.
 #[must_use = "only this says when the memory is free, and whether the operation failed"]
 pub struct RawOperation {
-    pending: Pending<Arc<Transfer>>,
+    pending: PendingOperation<Arc<Transfer>>,
     keeps_order: bool,
 }
 
 impl RawOperation {
     const DONE: Self = Self {
-        pending: Pending::DONE,
+        pending: PendingOperation::DONE,
         keeps_order: false,
     };
 
@@ -104,7 +104,7 @@ impl<T: Pod> Symmetric<T> {
         let posted = unsafe { transfer.begin(&transfer::put(rank, place(block, offset), bytes))? };
         Ok(RawOperation {
             keeps_order: transfer.keeps_order(rank),
-            pending: Pending::new(Arc::clone(&transfer), posted),
+            pending: PendingOperation::new(Arc::clone(&transfer), posted),
         })
     }
 
@@ -140,7 +140,7 @@ impl<T: Pod> Symmetric<T> {
         let posted = unsafe { transfer.begin(&transfer::get(rank, place(block, offset), bytes))? };
         Ok(RawOperation {
             keeps_order: false,
-            pending: Pending::new(Arc::clone(&transfer), posted),
+            pending: PendingOperation::new(Arc::clone(&transfer), posted),
         })
     }
 }

@@ -80,16 +80,16 @@ impl Symmetric<u8> {
         }
         (progress.tally).add_each([(Count::Gets, count), (Count::GetBytes, bytes)]);
         let limit = progress.conduit().caps().max_payload;
-        let mut parcels = Parcels::new(limit, 1);
+        let mut packer = RunPacker::new(limit, 1);
         for (at, len) in runs {
-            parcels.ask(at, len);
+            packer.ask(at, len);
         }
-        let mut sending = Sending::new(&progress, block, rank, (GET, None), parcels.end());
+        let mut sending = RunSender::new(&progress, block, rank, (GET, None), packer.end());
         sending.fill()?;
         Ok(progress.begin(async move {
-            while let Some((parcel, answer)) = sending.next().await {
+            while let Some((message, answer)) = sending.next().await {
                 let answer = answer?;
-                if answer.len() != parcel.answers {
+                if answer.len() != message.answers {
                     let what = "an answer of another length than was asked for";
                     sending.progress.malformed(rank, what);
                     return Err(Error::PeerLost(rank));
@@ -177,11 +177,11 @@ impl Symmetric<u8> {
         progress.tally.add_each(calls);
         let limit = progress.conduit().caps().max_payload;
         // For the largest element, so that any element stays whole.
-        let mut parcels = Parcels::new(limit, 16);
+        let mut packer = RunPacker::new(limit, 16);
         for (at, run) in runs {
-            parcels.send(at, run);
+            packer.send(at, run);
         }
-        let mut sending = Sending::new(&progress, block, rank, what, parcels.end());
+        let mut sending = RunSender::new(&progress, block, rank, what, packer.end());
         sending.fill()?;
         Ok(progress.begin(async move {
             while let Some((_, answer)) = sending.next().await {
@@ -194,7 +194,7 @@ impl Symmetric<u8> {
 
 /// One message: the bytes to put, then a word for each run.
 #[derive(Default)]
-struct Parcel {
+struct RunMessage {
     payload: Vec<u8>,
     words: Vec<u64>,
     /// The bytes of the expected answer.
@@ -202,22 +202,22 @@ struct Parcel {
 }
 
 /// Packs runs into messages.
-struct Parcels {
+struct RunPacker {
     /// The most bytes of a message, and of a part of a run.
     limit: usize,
     most: usize,
-    full: VecDeque<Parcel>,
-    last: Parcel,
+    full: VecDeque<RunMessage>,
+    last: RunMessage,
 }
 
-impl Parcels {
+impl RunPacker {
     fn new(limit: usize, element: usize) -> Self {
         let most = limit.saturating_sub(WORD).clamp(element, LONGEST);
         Self {
             limit,
             most: most / element * element,
             full: VecDeque::new(),
-            last: Parcel::default(),
+            last: RunMessage::default(),
         }
     }
 
@@ -266,30 +266,30 @@ impl Parcels {
         }
     }
 
-    fn end(mut self) -> VecDeque<Parcel> {
+    fn end(mut self) -> VecDeque<RunMessage> {
         self.next();
         self.full
     }
 }
 
 /// The messages of a call, of which some were sent.
-struct Sending {
+struct RunSender {
     progress: Arc<Progress>,
     block: Arc<Block>,
     rank: Rank,
     tag: u16,
     factor: Option<[u64; 2]>,
-    waiting: VecDeque<Parcel>,
-    open: VecDeque<(Parcel, CallFuture)>,
+    waiting: VecDeque<RunMessage>,
+    open: VecDeque<(RunMessage, CallFuture)>,
 }
 
-impl Sending {
+impl RunSender {
     fn new(
         progress: &Arc<Progress>,
         block: &Arc<Block>,
         rank: Rank,
         (tag, factor): (u16, Option<[u64; 2]>),
-        waiting: VecDeque<Parcel>,
+        waiting: VecDeque<RunMessage>,
     ) -> Self {
         Self {
             progress: Arc::clone(progress),
@@ -305,38 +305,38 @@ impl Sending {
     /// Sends messages until the most that may be unanswered are in flight.
     fn fill(&mut self) -> Result<()> {
         while self.open.len() < MANY
-            && let Some(parcel) = self.waiting.pop_front()
+            && let Some(message) = self.waiting.pop_front()
         {
-            let call = self.ask(&parcel)?;
-            self.open.push_back((parcel, call));
+            let call = self.ask(&message)?;
+            self.open.push_back((message, call));
         }
         Ok(())
     }
 
     /// Waits for the answer to the first message in flight. Returns `None` if all were answered.
-    async fn next(&mut self) -> Option<(Parcel, Result<Vec<u8>>)> {
-        let (parcel, mut call) = self.open.pop_front()?;
+    async fn next(&mut self) -> Option<(RunMessage, Result<Vec<u8>>)> {
+        let (message, mut call) = self.open.pop_front()?;
         loop {
             let answer = (&mut call).await;
             let again = match answer {
                 // The allocation exists here. The peer does not know it yet, or it is about to be
                 // freed here too.
-                Err(Error::Freed) => self.block.check().and_then(|()| self.ask(&parcel)),
+                Err(Error::Freed) => self.block.check().and_then(|()| self.ask(&message)),
                 Ok(answer) => {
-                    return Some((parcel, self.fill().map(|()| answer)));
+                    return Some((message, self.fill().map(|()| answer)));
                 }
                 Err(cause) => Err(cause),
             };
             match again {
                 Ok(asked) => call = asked,
-                Err(cause) => return Some((parcel, Err(cause))),
+                Err(cause) => return Some((message, Err(cause))),
             }
         }
     }
 
-    fn ask(&self, parcel: &Parcel) -> Result<CallFuture> {
+    fn ask(&self, message: &RunMessage) -> Result<CallFuture> {
         let (progress, calls) = (&self.progress, &self.block.calls);
-        let runs = parcel.words.len() as u64;
+        let runs = message.words.len() as u64;
         progress.tally.add_each([(Count::Packed, runs)]);
         let id = calls.begin(self.rank, None, |id| {
             let [low, high] = self.factor.unwrap_or_default();
@@ -348,7 +348,7 @@ impl Sending {
                     Some(_) => &args,
                     None => &args[..3],
                 },
-                payload: &parcel.payload,
+                payload: &message.payload,
             };
             progress.send(self.rank, &message)
         })?;
@@ -362,11 +362,11 @@ mod tests {
 
     #[test]
     fn runs_fill_messages_and_are_split_where_they_are_long() {
-        let mut parcels = Parcels::new(40, 4);
+        let mut packer = RunPacker::new(40, 4);
         let run: Vec<u8> = (0..70).collect();
-        parcels.send(100, &run);
-        parcels.send(7, &[9; 2]);
-        let all = parcels.end();
+        packer.send(100, &run);
+        packer.send(7, &[9; 2]);
+        let all = packer.end();
         let words: Vec<_> = all.iter().map(|it| it.words.clone()).collect();
         let word = |at: u64, len: u64| at << LENGTH_BITS | len;
         let right = [
@@ -377,8 +377,8 @@ mod tests {
         assert_eq!(words, right);
         assert!(all.iter().all(|it| it.payload.len() <= 40));
         assert_eq!(all[2].payload[..8], [64, 65, 66, 67, 68, 69, 9, 9]);
-        assert!(Parcels::new(40, 4).end().is_empty());
-        let mut asked = Parcels::new(40, 1);
+        assert!(RunPacker::new(40, 4).end().is_empty());
+        let mut asked = RunPacker::new(40, 1);
         asked.ask(0, 50);
         asked.ask(60, 0);
         let answers: Vec<_> = asked.end().iter().map(|it| it.answers).collect();

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 
 use super::{
     contiguous::place,
-    pending::Pending,
+    pending::PendingOperation,
     pointed::{check_apart, in_elements, notify_if_done, resolve_remote},
 };
 use crate::{
@@ -54,7 +54,7 @@ pub struct Scope<'scope, 'env: 'scope> {
 ///
 /// It is a future for any executor, ready when the operation is complete.
 pub struct Operation<'scope> {
-    pending: Pending<&'scope Transfer>,
+    pending: PendingOperation<&'scope Transfer>,
     immediate: bool,
 }
 
@@ -133,7 +133,7 @@ impl<'env> Scope<'_, 'env> {
             }
             outcome => outcome,
         };
-        let completed = transfer.progress.to_the_end(|| {
+        let completed = transfer.progress.abort_on_unwind(|| {
             let failed = !matches!(outcome, Ok(Ok(_)));
             scope.end(failed)
         });
@@ -355,7 +355,7 @@ impl<'scope> Scope<'scope, '_> {
     #[inline(always)]
     fn done(&self) -> Operation<'scope> {
         Operation {
-            pending: Pending::DONE,
+            pending: PendingOperation::DONE,
             immediate: true,
         }
     }
@@ -367,7 +367,7 @@ impl<'scope> Scope<'scope, '_> {
         self.has_pending.store(true, Relaxed);
         self.posted.lock().push(posted);
         Operation {
-            pending: Pending::new(self.transfer, posted),
+            pending: PendingOperation::new(self.transfer, posted),
             immediate: false,
         }
     }

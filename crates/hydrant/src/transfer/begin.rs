@@ -136,7 +136,7 @@ impl Transfer {
     /// 1., 2. As [`begin`](Self::begin), for each access, until this returns.
     unsafe fn complete_all(&self, accesses: impl Iterator<Item = Access>) -> Result<()> {
         progress::may_wait("a put or a get that goes through the network")?;
-        self.progress.to_the_end(|| {
+        self.progress.abort_on_unwind(|| {
             let mut open = VecDeque::with_capacity(MANY);
             let mut outcome = Ok(());
             for access in accesses {
@@ -172,7 +172,7 @@ impl Transfer {
     /// # Errors
     /// Errors found at once. Then nothing is in flight.
     pub(crate) unsafe fn begin(&self, access: &Access) -> Result<Posted> {
-        self.progress.to_the_end(|| {
+        self.progress.abort_on_unwind(|| {
             let Some(registration) = &self.registration else {
                 // SAFETY: 1., 2. The caller's conditions 1 and 2.
                 return unsafe { self.begin_unregistered(access) };
@@ -197,7 +197,7 @@ impl Transfer {
     #[inline(always)]
     unsafe fn complete_one<const PUTS: bool>(&self, access: Access) -> Result<()> {
         debug_assert_eq!(access.operation == Operation::Put, PUTS);
-        self.progress.to_the_end(move || {
+        self.progress.abort_on_unwind(move || {
             // SAFETY: 1., 2. The caller's conditions 1 and 2.
             match unsafe { self.post_fast::<PUTS>(access) } {
                 FastAttempt::Done => Ok(()),

@@ -358,7 +358,7 @@ impl Transfer {
     }
 
     /// Waits until the operation is complete. Neither returns nor
-    /// [unwinds](crate::progress::Progress::to_the_end) before, because its memory is in use until
+    /// [unwinds](crate::progress::Progress::abort_on_unwind) before, because its memory is in use until
     /// then. Conduits end the operations with a lost peer.
     pub(crate) fn finish(&self, posted: Posted) -> Result<()> {
         match posted {
@@ -370,7 +370,7 @@ impl Transfer {
     /// As [`finish`](Self::finish). `on` names the ranks whose actions the operation may need.
     pub(crate) fn finish_one(&self, on: On<'_>, ticket: Ticket) -> Result<()> {
         let mut state = OperationState::InFlight;
-        self.progress.to_the_end(|| {
+        self.progress.abort_on_unwind(|| {
             self.progress.wait(on, For::Message, || {
                 state = self.in_flight.take(ticket);
                 !matches!(state, OperationState::InFlight)
@@ -387,7 +387,7 @@ impl Transfer {
     #[cold]
     fn why_ended(&self, cause: crate::Error) -> crate::Error {
         match cause {
-            crate::Error::PeerLost(rank) => self.progress.gone(rank),
+            crate::Error::PeerLost(rank) => self.progress.why_gone(rank),
             other => other,
         }
     }

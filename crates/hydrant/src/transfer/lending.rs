@@ -125,7 +125,7 @@ impl Transfer {
 
     async fn until_revoked(self: &Arc<Self>, id: u64) {
         let registration = self.registration.as_ref();
-        let over = || registration.is_none_or(|it| it.is_taken_back(id));
+        let over = || registration.is_none_or(|it| it.take_revoked(id));
         self.progress.until(over).await;
     }
 
@@ -174,7 +174,7 @@ impl Transfer {
     /// Notes that a peer has reported that it uses a loan no more.
     pub(crate) fn note_forgotten_by(&self, peer: Rank, key: Key) {
         if let Some(registration) = &self.registration {
-            registration.is_forgotten_by(peer, key);
+            registration.note_forgotten_by(peer, key);
         }
     }
 

@@ -35,7 +35,7 @@ use parking_lot::Mutex;
 use crate::{
     Rank,
     progress::{Operations, Outcome, Progress, Route, kind},
-    registration::{Carrier, Piece, Registration, Setup},
+    registration::{Carrier, Piece, Registration, RegistrationSetup},
 };
 pub(crate) use begin::{get, put};
 use bounce::BounceMemory;
@@ -68,7 +68,7 @@ impl Transfer {
     /// of registration, where the network needs it.
     pub(crate) fn new(
         progress: &Arc<Progress>,
-        setup: Option<Setup>,
+        setup: Option<RegistrationSetup>,
         bootstrap: &Arc<Mutex<Box<dyn Bootstrap>>>,
     ) -> Arc<Self> {
         let registration =

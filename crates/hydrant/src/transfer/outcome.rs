@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    progress::{self, taken},
+    progress::{self, already_taken},
 };
 
 impl Transfer {
@@ -26,12 +26,12 @@ impl Transfer {
     ) -> Poll<Result<()>> {
         // A handler, and a waker that runs in one, must not poll.
         if progress::may_wait("a look").is_ok() {
-            self.progress.look_round();
+            self.progress.make_progress();
         }
         loop {
             match self.in_flight.take(ticket) {
                 OperationState::Ended(outcome) => return Poll::Ready(outcome),
-                OperationState::Taken => return Poll::Ready(Err(taken())),
+                OperationState::Taken => return Poll::Ready(Err(already_taken())),
                 OperationState::InFlight => {}
             }
             let (will_be, before) = self.in_flight.wake_at_end(ticket, context.waker());
@@ -43,7 +43,7 @@ impl Transfer {
                 break;
             }
         }
-        self.progress.poll_again_unless_looked_after(context);
+        self.progress.poll_again_unless_served(context);
         Poll::Pending
     }
 

@@ -14,7 +14,7 @@ use crate::{
     counters::Count,
     progress::may_wait,
     registration::{Lease, Registration},
-    uses::{RemoteUse, Stood, Use, UseKind, are_untold, site_or},
+    uses::{MemoryState, RemoteUse, Use, UseKind, is_unreported, site_or},
 };
 
 /// The keys of accesses that need no registration.
@@ -209,7 +209,7 @@ impl Transfer {
             own: own.memory,
             copied: copied || ask == Advice::Copy,
         };
-        match registration.uses().filter(|_| !are_untold()) {
+        match registration.uses().filter(|_| !is_unreported()) {
             None => self.miss(registration, operation, own.bounced, lease),
             Some(uses) => {
                 let used = self.own_use(registration, access, &own);
@@ -237,10 +237,10 @@ impl Transfer {
             },
             addr,
             len,
-            stood: if stays {
-                registration.stood(addr, len)
+            state: if stays {
+                registration.state_of_own(addr, len)
             } else {
-                Stood::Elsewhere
+                MemoryState::Elsewhere
             },
             begun: self.progress.conduit().now(),
             site: site_or(access.site),
@@ -280,7 +280,7 @@ impl Transfer {
         if attached != Attached::Coming || may_wait("a look for firehoses").is_err() {
             return attached == Attached::All;
         }
-        self.progress.look_round();
+        self.progress.make_progress();
         registration.attached(peer, place) == Attached::All
     }
 
@@ -319,7 +319,7 @@ impl Transfer {
                 self.give_back_hit(registration, hit, own.bounced, true);
                 registration.let_go(lease);
                 if is_due && !progress.virtual_time {
-                    progress.look_round();
+                    progress.make_progress();
                 }
                 Ok(BeginOutcome::Done)
             }
@@ -432,7 +432,7 @@ impl Transfer {
     fn poll_for_answers(&self, len: usize) {
         let takes = !self.progress.virtual_time && may_wait("taking answers").is_ok();
         if takes && self.progress.is_due(len) {
-            self.progress.look_round();
+            self.progress.make_progress();
         }
     }
 

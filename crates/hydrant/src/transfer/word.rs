@@ -168,7 +168,7 @@ impl Transfer {
     ) -> Result<u64> {
         let conduit = self.progress.conduit();
         let mut was = 0;
-        self.progress.to_the_end(|| {
+        self.progress.abort_on_unwind(|| {
             let access = Access::atomic(rank, place, operation, &raw mut was);
             // SAFETY: `was` stays until `finish` returns, and `finish` returns only when the
             // operation is complete.
@@ -242,7 +242,7 @@ impl WordOperation {
         held: OperationHolds,
     ) -> Result<()> {
         let transfer = &self.transfer;
-        transfer.progress.to_the_end(|| {
+        transfer.progress.abort_on_unwind(|| {
             let access = Access::atomic(rank, place, operation, self.value.as_mut_ptr());
             // SAFETY: The drop abandons the operation together with the word, which stays until its
             // end.

@@ -40,7 +40,7 @@ impl TwoSided {
         data: &[u8],
         site: &'static Location<'static>,
     ) -> Result<()> {
-        self.progress.to_the_end(|| {
+        self.progress.abort_on_unwind(|| {
             // SAFETY: 1., 2. `data` is borrowed until `finish` has returned.
             let request = unsafe { self.begin_send(to, tag, source(data), false, site)? };
             self.finish(&request).map(drop)
@@ -71,7 +71,7 @@ impl TwoSided {
         data: &mut [u8],
         site: &'static Location<'static>,
     ) -> Result<Status> {
-        self.progress.to_the_end(|| {
+        self.progress.abort_on_unwind(|| {
             // SAFETY: 1., 2. `data` is borrowed mutably until `finish` has returned.
             let (request, _) = unsafe { self.begin_receive(pattern, destination(data), site)? };
             self.finish(&request)
@@ -97,9 +97,9 @@ impl TwoSided {
         // This check comes before the receive takes a message.
         let standing = self.progress.conduit().standing(to);
         if to != self.progress.rank && standing != Standing::Present {
-            return Err(self.progress.gone(to));
+            return Err(self.progress.why_gone(to));
         }
-        self.progress.to_the_end(|| {
+        self.progress.abort_on_unwind(|| {
             let send = || {
                 // SAFETY: 1., 2. `data` is borrowed until `finish` has returned.
                 let sent = unsafe { self.begin_send(to, tag, source(data), false, site)? };

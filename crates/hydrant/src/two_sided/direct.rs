@@ -109,7 +109,7 @@ impl TwoSided {
         }
         let looks = match polls {
             PollCount::Once => 1,
-            PollCount::Repeated => self.progress.looks(),
+            PollCount::Repeated => self.progress.takes_before_wait(),
         };
         let mut direct = Direct {
             pattern,
@@ -122,7 +122,7 @@ impl TwoSided {
                 DirectStage::Over(status) => {
                     let is_due = others || self.progress.has_backlog();
                     if is_due {
-                        self.progress.look_round();
+                        self.progress.make_progress();
                     } else {
                         self.note_found(direct.pattern);
                     }
@@ -149,7 +149,7 @@ impl TwoSided {
     #[inline]
     pub(super) fn note_found(&self, pattern: Pattern) {
         let of = pattern.source.map(Rank);
-        self.progress.found_one(kind::TWO_SIDED, of);
+        self.progress.note_taken(kind::TWO_SIDED, of);
     }
 
     /// Receives the first kept message that fits.

@@ -78,7 +78,7 @@ impl TwoSided {
             if alone {
                 Error::Expelled(progress.rank)
             } else {
-                progress.gone(rank)
+                progress.why_gone(rank)
             }
         };
         for (request, rank) in gone.requests {

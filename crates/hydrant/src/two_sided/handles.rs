@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Rank, Refused, Result,
-    progress::{self, For, On, taken},
+    progress::{self, For, On, already_taken},
 };
 
 /// A send or a receive of a [scope](crate::Job::scope). It may be dropped, because the scope
@@ -238,7 +238,7 @@ impl TwoSided {
     /// Waits until a request is over. Every request ends, with lost peers and at the end of the
     /// job. Neither returns nor unwinds before, because the buffer is in use until then.
     pub(super) fn wait_over(&self, request: &MessageRequest) {
-        self.progress.to_the_end(|| {
+        self.progress.abort_on_unwind(|| {
             while !request.is_over() && !self.progress.is_forked() {
                 let _ = (self.progress).wait(On::Nobody, For::Message, || request.is_over());
             }
@@ -255,7 +255,7 @@ impl TwoSided {
     pub(super) fn test(&self, request: &MessageRequest) -> Result<bool> {
         self.progress.check_origin()?;
         if !request.is_over() && progress::may_wait("a look").is_ok() {
-            self.progress.look_round();
+            self.progress.make_progress();
         }
         if request.is_over() {
             self.record_end(request);
@@ -282,13 +282,13 @@ impl TwoSided {
     fn poll(&self, request: &MessageRequest, context: &mut Context<'_>) -> Poll<Result<Status>> {
         self.progress.check_origin()?;
         if !request.is_over() && progress::may_wait("a look").is_ok() {
-            self.progress.look_round();
+            self.progress.make_progress();
         }
         if !request.wake_at_end(&self.progress, context.waker()) {
             self.record_end(request);
             return Poll::Ready(request.take_result());
         }
-        self.progress.poll_again_unless_looked_after(context);
+        self.progress.poll_again_unless_served(context);
         Poll::Pending
     }
 }
@@ -314,7 +314,7 @@ impl Transit<'_> {
         progress::may_wait("wait")?;
         match &mut self.stage {
             TransitStage::Open(request) => self.two_sided.finish(request),
-            TransitStage::Over(status) => status.take().ok_or_else(taken),
+            TransitStage::Over(status) => status.take().ok_or_else(already_taken),
         }
     }
 
@@ -337,7 +337,7 @@ impl Future for Transit<'_> {
         let this = self.get_mut();
         match &mut this.stage {
             TransitStage::Open(request) => this.two_sided.poll(request, context),
-            TransitStage::Over(status) => Poll::Ready(status.take().ok_or_else(taken)),
+            TransitStage::Over(status) => Poll::Ready(status.take().ok_or_else(already_taken)),
         }
     }
 }

@@ -237,7 +237,7 @@ impl LongSend {
         if progress.conduit().standing(to) == Standing::Present {
             Ok(())
         } else {
-            Err(progress.gone(to))
+            Err(progress.why_gone(to))
         }
     }
 }
@@ -271,7 +271,7 @@ impl Writes {
     unsafe fn begin(&mut self, to: Rank, place: Remote, data: &[u8]) -> Result<()> {
         let access = transfer::put(to, place, data);
         // SAFETY: 1. The caller's condition 1. 2. The peer owns the memory, and sent the key.
-        match uses::untold(|| unsafe { self.transfer.begin(&access) })? {
+        match uses::without_reports(|| unsafe { self.transfer.begin(&access) })? {
             Posted::Done => {}
             posted => self.in_flight.push_back(posted),
         }

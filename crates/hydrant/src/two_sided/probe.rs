@@ -48,7 +48,7 @@ impl TwoSided {
         if self.is_probe_over(found.is_some(), pattern) {
             return Ok(found);
         }
-        self.progress.look_round();
+        self.progress.make_progress();
         self.last_look(pattern, || self.peek(pattern))
     }
 
@@ -76,7 +76,7 @@ impl TwoSided {
         if self.is_probe_over(found.is_some(), pattern) {
             return Ok(found);
         }
-        self.progress.look_round();
+        self.progress.make_progress();
         self.last_look(pattern, || self.take_matched(pattern))
     }
 
@@ -256,7 +256,7 @@ impl MatchedMessage {
         let Some(taken) = self.taken.take_if(|it| it.message.len() <= room.len as u64) else {
             return Err(match &self.taken {
                 Some(taken) => too_long(taken.envelope, taken.message.len(), room.len),
-                None => progress::taken(),
+                None => progress::already_taken(),
             });
         };
         let request = Arc::new(MessageRequest::new());
@@ -275,7 +275,7 @@ impl MatchedMessage {
             state.unhold(&taken);
         }
         two_sided.record_start(UseKind::Received, room, &request, site);
-        two_sided.progress.to_the_end(|| {
+        two_sided.progress.abort_on_unwind(|| {
             // SAFETY: 1., 2. `buffer` is borrowed mutably until `finish` has returned. 3. The
             // message fits the buffer.
             unsafe { two_sided.deliver(taken, posted) };

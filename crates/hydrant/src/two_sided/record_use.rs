@@ -3,7 +3,7 @@
 use std::panic::Location;
 
 use super::{MessageRequest, RawBuffer, TwoSided};
-use crate::uses::{Stood, Use, UseKind, site_or};
+use crate::uses::{MemoryState, Use, UseKind, site_or};
 
 impl TwoSided {
     /// Records the start of a send or a receive. If the network may use the buffer by itself,
@@ -27,7 +27,7 @@ impl TwoSided {
             kind,
             addr,
             len,
-            stood: Stood::Elsewhere,
+            state: MemoryState::Elsewhere,
             begun: self.progress.conduit().now(),
             site: site_or(site),
         };
@@ -38,7 +38,7 @@ impl TwoSided {
                     UseKind::Sent => UseKind::Put,
                     _ => UseKind::Written,
                 },
-                stood: registration.stood(addr, len),
+                state: registration.state_of_own(addr, len),
                 ..begins
             });
         }

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 use crate::{
     Error, Rank, Result,
-    progress::{Progress, taken},
+    progress::{Progress, already_taken},
     uses::Use,
 };
 
@@ -198,10 +198,10 @@ impl MessageRequest {
         let mut state = self.state.lock();
         match mem::replace(&mut state.end, RequestEnd::Taken) {
             RequestEnd::Ended(end) => end,
-            RequestEnd::Taken => Err(taken()),
+            RequestEnd::Taken => Err(already_taken()),
             RequestEnd::Open => {
                 state.end = RequestEnd::Open;
-                Err(taken())
+                Err(already_taken())
             }
         }
     }
@@ -214,7 +214,7 @@ impl MessageRequest {
             RequestEnd::Taken => Ok(()),
             RequestEnd::Open => {
                 state.end = RequestEnd::Open;
-                Err(taken())
+                Err(already_taken())
             }
         }
     }

@@ -82,7 +82,7 @@ impl TwoSided {
     fn send_behind(&self, to: Rank, message: &Message<'_>) -> Result<()> {
         match self.progress.conduit().standing(to) {
             Standing::Present => self.progress.send_result(to, message),
-            _ => Err(self.progress.gone(to)),
+            _ => Err(self.progress.why_gone(to)),
         }
     }
 
@@ -117,7 +117,7 @@ impl TwoSided {
             return Ok(request);
         }
         if self.progress.conduit().standing(to) != Standing::Present {
-            return Err(self.progress.gone(to));
+            return Err(self.progress.why_gone(to));
         }
         let outgoing = Outgoing {
             tag,
