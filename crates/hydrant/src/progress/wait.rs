@@ -344,29 +344,30 @@ impl Progress {
         }
     }
 
-    /// The reason why a thread that looks again and again, and never waits, does so in vain. The thread has looked at
-    /// what arrived. Costs a load or two as long as no rank is lost.
-    pub(crate) fn why_looked_in_vain(&self, on: On<'_>, what: For) -> Option<Error> {
+    /// Returns the error of a thread that polls and never waits, if no poll can succeed any more. The caller has made
+    /// progress before. Costs a load or two as long as no rank is lost.
+    pub(crate) fn poll_failure(&self, on: On<'_>, what: For) -> Option<Error> {
         self.conduit.first_lost()?;
-        let cause = self.in_vain(on, what)?;
+        let cause = self.wait_failure(on, what)?;
         // What was done before the end still counts, also if another thread is just handling it.
         self.drain();
         Some(cause)
     }
 
-    /// The reason why a thread looks at its memory in vain, again and again. It takes part in finding that out, so this
-    /// looks at what arrived. None in a handler. Costs a few loads as long as no rank is at its end or lost.
-    pub(crate) fn why_memory_looked_at_in_vain(&self) -> Option<Error> {
+    /// Returns the error of a thread that polls its memory, if nothing can change that memory any more. The search for
+    /// that error needs this thread, so the call makes progress. None in a handler. Costs a few loads as long as no
+    /// rank is at its end or lost.
+    pub(crate) fn memory_poll_failure(&self) -> Option<Error> {
         let conduit = self.conduit();
         let may_be = conduit.endings() != 0 || conduit.first_lost().is_some();
         if !may_be || super::may_wait("a look").is_err() {
             return None;
         }
-        // In virtual time the look at the memory has done that.
+        // In virtual time the poll of the memory has made progress already.
         if !self.virtual_time {
-            self.look_round();
+            self.make_progress();
         }
-        if let Some(cause) = self.why_looked_in_vain(On::Anyone, For::Memory) {
+        if let Some(cause) = self.poll_failure(On::Anyone, For::Memory) {
             return Some(cause);
         }
         let cause = self.why_nothing_changes()?;

@@ -319,7 +319,7 @@ impl<'a, W: AsRef<[&'a AtomicU64]>> SignalWords<'a, W> {
         if found.is_some() {
             return Ok(found);
         }
-        match self.progress.why_memory_looked_at_in_vain() {
+        match self.progress.memory_poll_failure() {
             None => Ok(None),
             Some(cause) => self.find_match(&mut enough).map(Some).ok_or(cause),
         }

@@ -100,7 +100,7 @@ impl TwoSided {
         // The reason is read before the look at the messages: all messages sent before the end have
         // arrived by then.
         let in_vain = (self.why_none_comes(pattern.source))
-            .or_else(|| (self.progress).why_looked_in_vain(self.awaits(pattern), For::Message));
+            .or_else(|| (self.progress).poll_failure(self.awaits(pattern), For::Message));
         match (look(), in_vain) {
             (None, Some(cause)) => Err(cause),
             (found, _) => Ok(found),
