@@ -272,7 +272,7 @@ impl Settings {
     pub fn warn_unknown(&self) {
         for name in &self.unknown {
             let near = (TABLE.iter())
-                .map(|setting| (table::distance(setting.name, name), setting.name))
+                .map(|setting| (strsim::levenshtein(setting.name, name), setting.name))
                 .min()
                 .filter(|(distance, _)| *distance <= 2.max((name.len() - "HYDRANT_".len()) / 3));
             let hint = match near {

@@ -200,10 +200,10 @@ pub(super) const TABLE: &[Setting] = &[
     },
     Setting {
         name: "HYDRANT_BOOTSTRAP",
-        meaning: "how ranks find each other: auto, alone, pmi1 or pmix",
+        meaning: "how ranks find each other: auto, alone, pmi1, pmix or mpi",
         unit: None,
         set: |s, text| {
-            let kind = text.parse().map_err(|_| "auto, alone, pmi1 or pmix")?;
+            let kind = text.parse().map_err(|_| "auto, alone, pmi1, pmix or mpi")?;
             s.bootstrap = kind;
             Ok(())
         },
@@ -484,19 +484,4 @@ fn auto_or(bytes: Option<u64>) -> String {
 
 fn shown(on: bool) -> String {
     if on { "on" } else { "off" }.to_owned()
-}
-
-/// Returns the edit distance of two names (Levenshtein), for "did you mean".
-pub(super) fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut corner = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let cost = corner + usize::from(x != y);
-            corner = row[j + 1];
-            row[j + 1] = cost.min(row[j] + 1).min(row[j + 1] + 1);
-        }
-    }
-    row[b.len()]
 }

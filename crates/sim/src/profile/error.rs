@@ -77,24 +77,8 @@ fn did_you_mean(near: &Option<impl std::fmt::Display>) -> String {
 /// The candidate that differs from `name` in the fewest letters, if few enough.
 pub(super) fn nearest<T: AsRef<str>>(name: &str, candidates: impl Iterator<Item = T>) -> Option<T> {
     candidates
-        .map(|candidate| (distance(name, candidate.as_ref()), candidate))
+        .map(|candidate| (strsim::levenshtein(name, candidate.as_ref()), candidate))
         .min_by_key(|(distance, _)| *distance)
         .filter(|(distance, candidate)| *distance <= candidate.as_ref().len().div_ceil(3))
         .map(|(_, candidate)| candidate)
-}
-
-/// Levenshtein's distance.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let change = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
