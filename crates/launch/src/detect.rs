@@ -1,10 +1,10 @@
-//! Which service the environment offers.
+//! Detection of the bootstrap service that the environment offers.
 
 use std::env;
 
 use crate::{Error, Kind};
 
-/// A service found in the environment, with what is needed to reach it.
+/// A service found in the environment, with the data needed to reach it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// Nobody launched this process.
@@ -18,18 +18,18 @@ pub(crate) enum Found {
         /// The size of the job.
         size: u32,
     },
-    /// PMI-1 over TCP; the server tells rank and size.
+    /// PMI-1 over TCP. The server sends the rank and the size.
     Pmi1Port {
-        /// Where the server listens, as `host:port`.
+        /// The server's address, as `host:port`.
         address: String,
-        /// Who this process is to the server.
+        /// This process's id at the server.
         id: u32,
     },
-    /// PMIx; libpmix reads what it needs from the environment by itself.
+    /// PMIx. Libpmix reads its own variables from the environment.
     Pmix,
 }
 
-/// The process's environment, an empty variable being none.
+/// Reads a variable of the process's environment. An empty variable counts as unset.
 pub(crate) fn process_environment(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
@@ -49,7 +49,7 @@ pub(crate) fn detect(kind: Kind, lookup: impl Fn(&str) -> Option<String>) -> Res
             why: "PMIX_NAMESPACE and PMIX_RANK are not both set".into(),
             fix: "start the job with `mpirun` of Open MPI or `srun --mpi=pmix`".into(),
         }),
-        // Not seen in the environment, but in the process.
+        // The program's MPI is found in the process, not in the environment.
         Kind::Auto | Kind::Mpi => match pmi1(&lookup)? {
             Some(found) => Ok(found),
             None if has_pmix(&lookup) => Ok(Found::Pmix),
@@ -92,17 +92,17 @@ fn has_pmix(lookup: &impl Fn(&str) -> Option<String>) -> bool {
 /// The libraries of MPI whose ABI is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Library {
-    /// MPICH, or one of its kin: Intel MPI, MVAPICH, Cray MPICH.
+    /// MPICH, or one of its derivatives: Intel MPI, MVAPICH, Cray MPICH.
     Mpich,
     OpenMpi,
 }
 
-/// The user must ask for a job of one rank.
+/// The last part of each fix: the user must ask for a job of one rank.
 const ALONE: &str = "a job of one must be asked for (HYDRANT_BOOTSTRAP=alone)";
 
-/// The launchers that announce how many ranks they started: the variables, their names, and how they serve ranks.
+/// The launchers that announce a number of ranks: the variable, the launcher's name, and the fix.
 const LAUNCHERS: [(&str, &str, &str); 7] = [
-    // Within a step, the step's count is the valid one for this process.
+    // Within a step, the step's count is the valid one.
     ("SLURM_STEP_NUM_TASKS", "Slurm", SRUN),
     ("SLURM_NTASKS", "Slurm", SRUN),
     (
@@ -134,7 +134,8 @@ const LAUNCHERS: [(&str, &str, &str); 7] = [
 
 const SRUN: &str = "start it with `srun --mpi=pmi2` or `srun --mpi=pmix`";
 
-/// Errs when somebody started several of us without a way to find each other.
+/// Returns an error if a launcher started several ranks and gave them no service to find each
+/// other.
 fn refuse_silent_launchers(lookup: &impl Fn(&str) -> Option<String>) -> Result<(), Error> {
     let Some((seen, fix)) = several(lookup)? else {
         return Ok(());
@@ -147,7 +148,8 @@ fn refuse_silent_launchers(lookup: &impl Fn(&str) -> Option<String>) -> Result<(
     })
 }
 
-/// Returns an error if a launcher started several ranks, and the program's MPI found itself alone and did not notice.
+/// Returns an error if a launcher started several ranks and the program's MPI did not notice. Each
+/// process is then an MPI job of its own.
 pub(crate) fn refuse_stranger(
     library: Library,
     lookup: impl Fn(&str) -> Option<String>,
@@ -171,8 +173,11 @@ pub(crate) fn refuse_stranger(
     })
 }
 
-/// Finds a launcher that announces several ranks, in words, with the way it serves them. A launcher that announces
-/// one rank is the innermost, even if outer ones left other counts in the environment. Slurm is the outermost.
+/// Finds a launcher that announces several ranks. Returns a description of the launcher, and the
+/// fix.
+///
+/// A launcher that announces one rank is the innermost. Outer launchers may have left other counts
+/// in the environment. Slurm is the outermost.
 fn several(
     lookup: &impl Fn(&str) -> Option<String>,
 ) -> Result<Option<(String, &'static str)>, Error> {
@@ -231,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_fd_then_port_then_pmix_then_alone() {
+    fn detection_tries_fd_then_port_then_pmix_then_alone() {
         let fd = [("PMI_FD", "5"), ("PMI_RANK", "1"), ("PMI_SIZE", "3")];
         let port = [("PMI_PORT", "host:99"), ("PMI_ID", "2")];
         let pmix = [
@@ -288,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn an_mpi_that_does_not_know_the_launcher_is_an_error_that_names_its_own() {
+    fn an_mpi_that_does_not_know_the_launcher_is_an_error_that_names_the_right_launcher() {
         let pmi = [("PMI_FD", "5"), ("PMI_RANK", "0"), ("PMI_SIZE", "2")];
         let ompi = [
             ("PMIX_NAMESPACE", "job"),
@@ -304,7 +309,7 @@ mod tests {
             assert!(error.to_string().contains(launcher), "{error}");
         }
         assert!(refuse_stranger(Library::Mpich, with(&[])).is_ok());
-        // A rank that the inner launcher started alone.
+        // A rank that the inner launcher started as a job of one.
         let inner = [("SLURM_NTASKS", "8"), ("OMPI_COMM_WORLD_SIZE", "1")];
         assert!(refuse_stranger(Library::OpenMpi, with(&inner)).is_ok());
         // An allocation of one task, in which another launcher starts several.
@@ -340,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_is_asked_for_and_not_there_is_an_error() {
+    fn a_requested_service_that_is_absent_is_an_error() {
         assert!(matches!(
             detect(Kind::Pmi1, with(&[])),
             Err(Error::LauncherUnusable { .. })

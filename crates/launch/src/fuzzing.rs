@@ -1,10 +1,10 @@
-//! What the fuzzer calls: the code that reads what others sent, as it ships.
+//! Entry points for the fuzzer. They call the parsers that read input of other processes.
 
 use crate::pmi1::{value, wire};
 
 pub use crate::launcher::fuzzing::{frames, server};
 
-/// Reads the bytes as lines of PMI-1 and as a value, and hands them to a server.
+/// Parses the bytes as lines of PMI-1 and as a value, and feeds them to a server.
 pub fn pmi1(bytes: &[u8]) {
     server(bytes);
     let text = String::from_utf8_lossy(bytes);

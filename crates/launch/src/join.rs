@@ -7,7 +7,7 @@ use crate::pmi1::Pmi1;
 use crate::pmix::Pmix;
 use crate::{Bootstrap, Error, JoinOptions, Kind};
 
-/// Joins the job through `kind`, with the defaults for the rest.
+/// Joins the job through `kind`, with the other options at their defaults.
 pub fn join(kind: Kind) -> Result<Box<dyn Bootstrap>, Error> {
     join_with(&JoinOptions {
         kind,
@@ -21,7 +21,8 @@ pub fn join_with(options: &JoinOptions) -> Result<Box<dyn Bootstrap>, Error> {
         return Ok(Box::new(Mpi::init(options.mpi_communicator)?));
     }
     if options.kind == Kind::Auto && mpi::is_initialized() {
-        // Even for a job of one, MPI has joined, and ends the conversation on its descriptor.
+        // MPI has joined already, even for a job of one. It also ends the session on its
+        // descriptor.
         let mpi = Mpi::init(None)?;
         if mpi.size() == 1 {
             refuse_stranger(mpi.library(), process_environment)?;

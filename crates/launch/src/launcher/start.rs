@@ -1,4 +1,4 @@
-//! Starting all ranks of a job, or none.
+//! Starts all ranks of a job, or none.
 
 use std::io::{self, PipeReader};
 use std::os::fd::OwnedFd;
@@ -24,29 +24,29 @@ use crate::HOST_CPUS;
 /// Descriptors that the launcher needs beside those for ranks, with room to spare.
 const OWN_FILES: u64 = 64;
 
-/// Which ranks of the job are started here, and what they are given.
+/// The part of the job's ranks that this process starts, and their streams.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
-    /// The number of the first.
+    /// The number of the first rank.
     pub(super) first: u32,
-    /// The ranks of the whole job.
+    /// The number of ranks in the whole job.
     pub(super) size: u32,
     pub(super) streams: Streams,
 }
 
-/// What ranks print to and read from.
+/// The streams of ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Streams {
-    /// This process's own.
+    /// The launcher's own streams.
     Inherited,
-    /// Pipes for what they print; rank 0 reads what this process would.
+    /// Pipes for output. Rank 0 reads the launcher's input.
     Printing,
-    /// Pipes, for input too.
+    /// Pipes for output and input.
     Piped,
 }
 
-/// Ranks that have begun.
-pub(super) struct Begun {
+/// Ranks that have started, and the launcher's resources for them.
+pub(super) struct StartedRanks {
     pub(super) ranks: Vec<Rank>,
     pub(super) signals: Signals,
     pub(super) guard: Guard,
@@ -60,35 +60,35 @@ pub(super) struct Begun {
 pub(super) struct Rank {
     pub(super) pid: Pid,
     pub(super) running: bool,
-    /// Its socket, until either side closes it.
+    /// The rank's socket, until either side closes it.
     pub(super) connection: Option<Connection>,
-    /// Its process group, which may have other members when the leader has ended.
+    /// The rank's process group. It may have other members after the leader has ended.
     leader: Option<Leader>,
 }
 
 impl Rank {
-    /// Returns whether this is its process, not reaped yet.
+    /// Returns true if `process` is the rank's process, not reaped yet.
     pub(super) fn is(&self, process: Process) -> bool {
         self.running && process.pid() == self.pid
     }
 
-    /// Sends a signal, or none, to its process group. Returns whether the group has a process.
+    /// Sends a signal, or 0, to the rank's process group. Returns true if the group has a process.
     pub(super) fn signal_group(&self, signal: i32) -> bool {
         (self.leader.as_ref()).is_some_and(|leader| leader.signal_group(signal))
     }
 }
 
-/// Starts [`Spec::ranks`] ranks of `program`; if one cannot be started, the others are killed.
+/// Starts [`Spec::ranks`] ranks of `program`. If one cannot be started, the others are killed.
 pub(super) fn start(
     spec: &Spec,
     program: &Path,
     part: Part,
     name: &str,
     ends: &Ends,
-) -> Result<Begun, LaunchError> {
+) -> Result<StartedRanks, LaunchError> {
     let kin = Kin::of(name);
     let files = allow_files(spec.ranks)?;
-    // What ranks leave behind becomes our child, and can be found.
+    // Processes that ranks leave behind become children of the launcher and can be found.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(LaunchError::system("adopting what ranks leave behind"))?;
     let signals = Signals::hear(ends).map_err(LaunchError::system("listening for signals"))?;
@@ -113,7 +113,7 @@ pub(super) fn start(
             Some(cpus) => command.env(HOST_CPUS, cpus),
             None => command.env_remove(HOST_CPUS),
         };
-        let begun = Begin {
+        let begun = RankStart {
             command,
             cpus,
             tie: tie.clone(),
@@ -133,7 +133,7 @@ pub(super) fn start(
             }
         }
     }
-    Ok(Begun {
+    Ok(StartedRanks {
         ranks,
         signals,
         guard,
@@ -143,7 +143,7 @@ pub(super) fn start(
     })
 }
 
-/// Ends the ranks that have begun, of a job that will not.
+/// Ends the started ranks of a job that cannot start.
 pub(super) fn give_up(ranks: &[Rank], kin: &Kin, guard: Guard, group: Option<&Group>) {
     sweep::kill_all(ranks, guard.pid(), kin);
     if group.is_none_or(|group| group.end(BRIEFLY)) {
@@ -151,17 +151,17 @@ pub(super) fn give_up(ranks: &[Rank], kin: &Kin, guard: Guard, group: Option<&Gr
     }
 }
 
-/// The other ends of the pipes of ranks.
+/// The launcher's ends of the ranks' pipes.
 #[derive(Default)]
 pub(super) struct Pipes {
-    /// What they print, in the order of ranks.
+    /// The ranks' output, in the order of ranks.
     pub(super) out: Vec<PipeReader>,
     pub(super) err: Vec<PipeReader>,
-    /// What rank 0 reads.
+    /// The input of rank 0.
     pub(super) input: Option<ChildStdin>,
 }
 
-struct Begin {
+struct RankStart {
     command: Command,
     cpus: Option<CpuSet>,
     tie: Tie,
@@ -169,7 +169,7 @@ struct Begin {
     group: Option<Arc<Group>>,
 }
 
-impl Begin {
+impl RankStart {
     fn begin(self, pipes: &mut Pipes) -> io::Result<Rank> {
         let (ours, theirs) = UnixStream::pair()?;
         let connection = Connection::new(ours)?;
@@ -228,7 +228,7 @@ fn command(spec: &Spec, program: &Path, rank: u32, part: Part, job: &str) -> Com
     command
 }
 
-/// A name that no other job has, for the key-value space and the processes' mark.
+/// Returns a unique name of the job, for the key-value space and the processes' mark.
 pub(super) fn job_name() -> io::Result<String> {
     let mut random = [0; 8];
     crate::fill_random(&mut random)?;
@@ -239,7 +239,7 @@ pub(super) fn job_name() -> io::Result<String> {
     ))
 }
 
-/// Raises the limit on open files for the launcher, and gives the one that ranks get.
+/// Raises the launcher's limit on open files. Returns the limit before, which ranks get.
 fn allow_files(ranks: u32) -> Result<Rlimit, LaunchError> {
     let before = getrlimit(Resource::Nofile);
     let need = 4 * u64::from(ranks) + OWN_FILES;

@@ -1,4 +1,4 @@
-//! Ending what descends from the launcher, whatever it did to get away.
+//! Ends all descendants of the launcher, even those that left their session.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,15 +13,15 @@ use super::local::reap_children;
 use super::processes::Process;
 use super::start::Rank;
 
-/// How long what ranks left behind may take to heed SIGTERM.
+/// The time for processes left behind to end after SIGTERM.
 const LEFT_GRACE: Duration = Duration::from_millis(500);
 
-/// How long a process may take to die of SIGKILL before it is left to itself: one that is stuck
-/// in the kernel never does.
+/// The time for a process to die after SIGKILL before it is given up. A process that is stuck in
+/// the kernel never dies.
 pub(super) const GIVE_UP: Duration = Duration::from_secs(5);
 
-/// How often the launcher looks for what is left behind, once all ranks have ended.
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// The pause between two checks for processes left behind, after all ranks have ended.
+const POLL_PAUSE: Duration = Duration::from_millis(2);
 
 /// A process that could not be ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,9 +32,9 @@ pub(super) struct Stray {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Why {
-    /// It belongs to another user.
+    /// The process belongs to another user.
     Refused(Option<u32>),
-    /// It was killed and does not die.
+    /// The process survived SIGKILL.
     Stuck,
 }
 
@@ -43,7 +43,7 @@ impl Stray {
         self.process.pid()
     }
 
-    /// Whether it still goes on.
+    /// Returns true if the process is still alive.
     pub(super) fn is_alive(&self) -> bool {
         self.process.is_alive()
     }
@@ -73,16 +73,16 @@ impl fmt::Display for Stray {
     }
 }
 
-/// What became of the processes that descend from this one.
+/// The result of ending the descendants of this process.
 #[derive(Debug, Default)]
 pub(super) struct Swept {
-    /// How many have ended.
+    /// The number of processes that have ended.
     pub(super) ended: usize,
-    /// Those that go on.
+    /// The processes that are still alive.
     pub(super) strays: Vec<Stray>,
 }
 
-/// Kills the ranks that run and everything they started.
+/// Kills the running ranks and everything they started.
 pub(super) fn kill_all(ranks: &[Rank], guard: Pid, kin: &Kin) -> Swept {
     for rank in ranks {
         if rank.running {
@@ -103,12 +103,12 @@ pub(super) fn end_left(ranks: &[Rank], guard: Pid, kin: &Kin, gently: bool) -> S
     swept
 }
 
-/// Ends the process groups that ranks led. Returns how many still had a process.
+/// Ends the process groups that ranks led. Returns the number of groups that still had a process.
 fn end_groups(ranks: &[Rank], gently: bool) -> usize {
     let begun = Instant::now();
     let mut ended = None;
     loop {
-        // A leader that is dead and not reaped still belongs to its group.
+        // A dead leader that is not reaped still belongs to its group.
         reap_children();
         let left: Vec<&Rank> = (ranks.iter()).filter(|rank| rank.signal_group(0)).collect();
         let new = ended.is_none();
@@ -125,17 +125,17 @@ fn end_groups(ranks: &[Rank], gently: bool) -> usize {
                 rank.signal_group(libc::SIGCONT);
             }
         }
-        thread::sleep(LOOK_AGAIN);
+        thread::sleep(POLL_PAUSE);
     }
 }
 
-/// Ends every visible process of the job that descends from this one, except the guard.
+/// Ends every visible process of the job that descends from this process, except the guard.
 fn end_descendants(ranks: &[Rank], guard: Pid, kin: &Kin, gently: bool) -> Swept {
     let begun = Instant::now();
-    // Each that was seen, and why it may not be ended.
+    // Every process seen, and the reason why it cannot be ended.
     let mut seen: HashMap<Process, Option<Stray>> = HashMap::new();
     loop {
-        // Ranks that are killed here are reaped by the loop, which reads their endings.
+        // The loop reaps ranks that are killed here, and reads their endings.
         let left = kin.living(guard, |child| {
             seen.contains_key(&child) || ranks.iter().any(|rank| rank.is(child))
         });
@@ -170,6 +170,6 @@ fn end_descendants(ranks: &[Rank], guard: Pid, kin: &Kin, gently: bool) -> Swept
             let ended = all - strays.len();
             return Swept { ended, strays };
         }
-        thread::sleep(LOOK_AGAIN);
+        thread::sleep(POLL_PAUSE);
     }
 }

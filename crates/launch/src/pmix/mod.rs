@@ -1,9 +1,8 @@
-//! A rank's side of PMIx, by way of the launcher's own libpmix.
+//! The rank's side of PMIx, through the launcher's own libpmix.
 //!
-//! PMIx has no wire protocol to speak: its library is the interface. It is
-//! opened at run time, so that Hydrant builds and starts where it is not
-//! installed. Its calls block without a bound of their own, so a thread makes
-//! them and the rank waits for the thread as long as it is willing to.
+//! PMIx has no wire protocol: its library is the interface. Hydrant opens the library at run time,
+//! so that it builds and starts where libpmix is not installed. The library's calls block without a
+//! bound, so a separate thread makes them. The rank waits for that thread with a time limit.
 
 mod ffi;
 
@@ -18,7 +17,7 @@ use crate::{Bootstrap, Error, JoinOptions, check_key, check_rank, check_value};
 
 const SERVICE: &str = "PMIx";
 
-/// How long the launcher may take to hear of an abort.
+/// The time limit for an abort to reach the launcher.
 const ABORT_WITHIN: Duration = Duration::from_secs(5);
 
 /// A call for the thread to make.
@@ -68,7 +67,7 @@ impl Pmix {
         })
     }
 
-    /// Has the thread make a call, and waits for what comes of it.
+    /// Has the thread make a call, and waits for the result.
     fn call<R: Send + 'static>(
         &self,
         within: Duration,
@@ -135,7 +134,7 @@ impl Bootstrap for Pmix {
 
     fn abort(&mut self, status: i32, why: &str) {
         let why = c_text(why);
-        // There is nobody left to tell if this fails, and the caller exits anyway.
+        // Nobody is left to report a failure to, and the caller exits anyway.
         let _ = self.call(ABORT_WITHIN, &|| "aborting".into(), move |pmix| {
             pmix.abort(status, &why)
         });
@@ -151,7 +150,7 @@ impl Bootstrap for Pmix {
     }
 }
 
-/// PMIx has keys of its own, which begin with `pmix`.
+/// Prefixes the key, because PMIx's own keys begin with `pmix`.
 fn scoped(key: &str) -> String {
     format!("hydrant.{key}")
 }
@@ -163,7 +162,7 @@ fn ask<R: Send + 'static>(
     call: impl FnOnce(&ffi::Pmix) -> R + Send + 'static,
 ) -> Result<R, Error> {
     let (answer, answered) = mpsc::sync_channel(1);
-    // A thread that is gone drops the call, and with it the sender of the answer.
+    // A thread that ended drops the call, and with it the sender of the answer.
     let _ = calls.send(Box::new(move |pmix| {
         let _ = answer.send(call(pmix));
     }));

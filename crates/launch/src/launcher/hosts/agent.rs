@@ -1,4 +1,4 @@
-//! An agent: the ranks of its host, and the way to the launcher.
+//! An agent: starts the ranks of its host and reports them to the launcher.
 
 use std::env;
 use std::ffi::OsString;
@@ -12,27 +12,27 @@ use rustix::io::Errno;
 use rustix::process::Signal;
 
 use super::frame::{GREETING, Order, PIECE, Report, Start, Stream, WINDOW};
-use super::link::{Came, Link};
+use super::link::{FramesRead, Link};
 use crate::launcher::local::Local;
 use crate::launcher::output;
 use crate::launcher::signals::{Ends, Signals};
-use crate::launcher::start::{self, Begun, Part, Pipes, Streams};
+use crate::launcher::start::{self, Part, Pipes, StartedRanks, Streams};
 use crate::launcher::supervise::{Hands, Heard, Left, Whom};
 use crate::launcher::{LaunchError, Spec, find, processes};
 
-/// How long a launcher may take to say what to start.
+/// The time limit for the launcher's first order.
 const FIRST_WORD: Duration = Duration::from_secs(120);
 
-/// What may wait for the launcher before ranks are heard again.
+/// The most bytes that may wait for the launcher. With more, the agent does not read from ranks.
 const MAX_UNSENT: usize = 1 << 20;
 
 /// The status of an agent that lost its launcher.
 const ABANDONED: u8 = 1;
 
-/// Runs this process as the agent of its host, for the launcher at the other end of its
-/// standard input and output; gives the status to exit with.
+/// Runs this process as the agent of its host. The launcher is at the other end of its standard
+/// input and output. Returns the exit status.
 ///
-/// Like [`run`](super::super::run), it takes the process over.
+/// Like [`run`](super::super::run), it takes over the process.
 pub fn agent() -> u8 {
     let streams = (
         io::stdin().as_fd().try_clone_to_owned(),
@@ -72,20 +72,20 @@ pub fn agent() -> u8 {
     }
 }
 
-/// Says what is wrong to whoever reads it, if anybody does.
+/// Writes an error to standard error, if anybody reads it.
 fn complain(why: &str) {
     let _ = io::stderr().write_all(format!("hydrant agent: {why}\n").as_bytes());
 }
 
-/// What to start, from a launcher that lasts so long.
+/// Waits for the launcher's first order, the ranks to start.
 fn first_order(link: &mut Link) -> Option<Start> {
     let until = Instant::now() + FIRST_WORD;
     let mut orders = Vec::new();
     loop {
         link.flush();
         match link.receive(&mut orders) {
-            Ok(Came::All) => {}
-            Ok(Came::End) => return None,
+            Ok(FramesRead::All) => {}
+            Ok(FramesRead::End) => return None,
             Err(why) => {
                 complain(&format!("the launcher broke the protocol: {why}"));
                 return None;
@@ -127,9 +127,9 @@ fn begin(start: Start, ends: &Ends) -> Result<(Local, Signals, Pipes), LaunchErr
         size: start.size,
         streams: Streams::Piped,
     };
-    // Several agents of one job may be on one host, and each looks after its own.
+    // Several agents of one job may be on one host, and each ends only its own processes.
     let mark = format!("{}.{}", start.name, start.first);
-    let Begun {
+    let StartedRanks {
         ranks,
         signals,
         guard,
@@ -147,18 +147,18 @@ struct Agent {
     signals: Signals,
     outputs: Vec<Output>,
     input: Option<OwnedFd>,
-    /// Input that rank 0 has not taken.
+    /// Input that rank 0 has not read yet.
     unread: Vec<u8>,
-    /// Bytes of output that the launcher has not written.
+    /// Bytes of output that the launcher has not written yet.
     unwritten: usize,
-    /// When the launcher last said something.
+    /// The time of the launcher's last message.
     heard: Instant,
     silence: Duration,
     /// The launcher is stopped, and may be silent.
     stopped: bool,
 }
 
-/// A stream of a rank.
+/// An output stream of a rank.
 struct Output {
     rank: u32,
     stream: Stream,
@@ -166,11 +166,11 @@ struct Output {
     ready: bool,
 }
 
-/// Why the loop ended.
+/// The reason why the loop ended.
 enum End {
-    /// The launcher said so.
+    /// The launcher ordered the end.
     Finish(Left),
-    /// The launcher is gone.
+    /// The launcher is lost.
     Abandoned,
 }
 
@@ -188,7 +188,7 @@ impl Agent {
         let out = (first..).zip(pipes.out).map(of(Stream::Out));
         let err = (first..).zip(pipes.err).map(of(Stream::Err));
         let outputs: Vec<Output> = out.chain(err).collect();
-        // Pipes that cannot be told not to wait are not read when they have nothing.
+        // A pipe that cannot be made non-blocking is not read.
         let cannot_wait = |output: &Output| rustix::io::ioctl_fionbio(&output.pipe, true).is_ok();
         Agent {
             link,
@@ -244,11 +244,11 @@ impl Agent {
         }
     }
 
-    /// Sleeps until a rank, the launcher or a signal wants something.
+    /// Sleeps until a rank or the launcher writes, or a signal arrives.
     fn wait(&mut self) {
-        // Ranks are not heard while the launcher has not taken what they said before.
-        let may_speak = self.link.unsent() < MAX_UNSENT;
-        let sources = self.local.sources().filter(|_| may_speak);
+        // The agent does not read from ranks while the launcher is behind.
+        let may_read = self.link.unsent() < MAX_UNSENT;
+        let sources = self.local.sources().filter(|_| may_read);
         let (ranks, mut fds): (Vec<usize>, Vec<_>) = sources.unzip();
         let may_print = self.unwritten < WINDOW;
         if may_print {
@@ -280,7 +280,7 @@ impl Agent {
         self.local.speaking(speaking);
     }
 
-    /// Does what the launcher says, and hears whether it is there.
+    /// Carries out the launcher's orders, and notices when the launcher is gone.
     fn obey(&mut self) -> Option<End> {
         self.link.flush();
         let mut orders = Vec::new();
@@ -304,7 +304,7 @@ impl Agent {
                     self.unwritten = self.unwritten.saturating_sub(bytes as usize);
                 }
                 Order::Deaf(stream) => {
-                    // Ranks that go on printing get SIGPIPE.
+                    // Ranks that continue to print get SIGPIPE.
                     self.outputs.retain(|output| output.stream != stream);
                     self.unwritten = 0;
                 }
@@ -315,8 +315,8 @@ impl Agent {
             }
         }
         match came {
-            Ok(Came::All) => None,
-            Ok(Came::End) | Err(_) => Some(End::Abandoned),
+            Ok(FramesRead::All) => None,
+            Ok(FramesRead::End) | Err(_) => Some(End::Abandoned),
         }
     }
 
@@ -328,12 +328,12 @@ impl Agent {
         self.local.signal(signal);
     }
 
-    /// Tells the launcher what ranks said, and how they ended.
+    /// Reports the ranks' lines and ends to the launcher.
     fn report(&mut self) {
         self.pass_on(Whom::Ready);
         let ended = self.local.ended();
         if !ended.is_empty() {
-            // What a rank said before it ended comes before its end.
+            // A rank's last lines come before its end.
             self.pass_on(Whom::All);
         }
         for (rank, ending) in ended {
@@ -358,7 +358,7 @@ impl Agent {
         }
     }
 
-    /// Passes on a piece of what each rank printed, as long as the launcher keeps up.
+    /// Passes on a piece of each rank's output, as long as the launcher keeps up.
     fn print(&mut self) {
         let (link, unwritten) = (&mut self.link, &mut self.unwritten);
         self.outputs.retain_mut(|output| {
@@ -373,7 +373,7 @@ impl Agent {
         });
     }
 
-    /// Gives rank 0 its input.
+    /// Writes input to rank 0.
     fn feed(&mut self) {
         if self.unread.is_empty() {
             return;
@@ -385,7 +385,7 @@ impl Agent {
         match written {
             Ok(count) => drop(self.unread.drain(..count)),
             Err(Errno::AGAIN | Errno::INTR) => return,
-            // It does not read: what comes goes nowhere.
+            // Rank 0 does not read. Its input is dropped.
             Err(_) => {
                 self.input = None;
                 self.unread.clear();
@@ -396,7 +396,7 @@ impl Agent {
         }
     }
 
-    /// Whether the launcher was silent too long, or the host wants this process gone.
+    /// Returns true if the launcher was silent for too long, or a signal asks this process to end.
     fn is_to_end(&self) -> bool {
         let fatal = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
         let signalled =
@@ -406,7 +406,7 @@ impl Agent {
 }
 
 impl Output {
-    /// Passes on a piece of it: how many bytes, if there were any.
+    /// Passes on a piece of the stream. Returns its length, or `None` if there was nothing.
     fn print(&mut self, link: &mut Link) -> Option<usize> {
         let mut bytes = vec![0; PIECE];
         let count = loop {
@@ -431,8 +431,8 @@ impl Output {
         Some(count)
     }
 
-    /// Passes on what the pipe holds, and no more: a process that ranks left behind and nobody
-    /// could end may print for ever.
+    /// Passes on the bytes in the pipe, and no more. A process that ranks left behind may print for
+    /// ever.
     fn print_rest(&mut self, link: &mut Link) {
         let mut held = output::capacity(&self.pipe);
         while let Some(count) = self.print(link)
@@ -442,13 +442,13 @@ impl Output {
         }
     }
 
-    /// Whether it only had nothing when it was last read, and not its end.
+    /// Returns true if the last read found the pipe empty, false if it found its end.
     fn is_open(&self) -> bool {
         !self.ready
     }
 }
 
-/// Sends what waits, to a launcher that takes it in time.
+/// Sends all waiting bytes, within a time limit.
 fn say_all(link: &mut Link, silence: Duration) {
     let until = Instant::now() + silence;
     while link.wants_to_send() && Instant::now() < until {

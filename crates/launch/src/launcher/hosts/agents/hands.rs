@@ -1,4 +1,4 @@
-//! What the supervisor asks of agents.
+//! The supervisor's interface to the agents.
 
 use std::io;
 use std::mem;
@@ -14,7 +14,7 @@ use crate::launcher::supervise::{Behind, Finished, Hands, Heard, HostFailure, Le
 
 impl Hands for Agents {
     fn wait(&mut self, signals: &Signals, until: Option<Instant>) {
-        // Whoever asked for ends may have heard other things.
+        // A caller that asked for ends may have received other reports too.
         let news = !(self.heard.is_empty() && self.ended.is_empty() && self.failed.is_empty());
         let now = || Some(Instant::now());
         self.turn(Some(signals), if news { now() } else { until });
@@ -54,7 +54,7 @@ impl Hands for Agents {
     }
 
     fn signal(&mut self, signal: Signal) {
-        // Where no rank has begun there is none to heed it.
+        // A host whose ranks have not begun has none to receive the signal.
         for index in 0..self.agents.len() {
             if self.agents[index].begun {
                 self.agents[index].tell(&Order::Signal(signal.as_raw()));
@@ -71,7 +71,7 @@ impl Hands for Agents {
     }
 
     fn give_up(&mut self) -> Vec<(u32, String)> {
-        // Hosts whose agents do not end their ranks fail.
+        // A host fails if its agent does not end its ranks.
         Vec::new()
     }
 
@@ -90,7 +90,7 @@ impl Hands for Agents {
         });
         while self.agents.iter().any(Agent::is_live) {
             self.turn(None, None);
-            // Nobody answers any more.
+            // The supervisor takes no more lines or ends.
             self.heard.clear();
             self.ended.clear();
         }
@@ -124,7 +124,7 @@ impl Hands for Agents {
 }
 
 impl Agents {
-    /// Waits until the remote shells have ended, and ends those that will not.
+    /// Waits until the remote shells have ended, and kills those that remain.
     fn end_shells(&mut self) {
         let until = Instant::now() + PATIENCE;
         for agent in &mut self.agents {

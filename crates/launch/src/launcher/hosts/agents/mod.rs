@@ -1,4 +1,4 @@
-//! The launcher's side: ranks in the hands of agents.
+//! The launcher's side of agents.
 
 mod hands;
 
@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::frame::{Framed, Order, PIECE, Report, Start, WINDOW};
-use super::link::{Came, Link};
+use super::link::{FramesRead, Link};
 use super::place;
 use super::printer::{Printer, Written};
 use super::shell::{self, Input};
@@ -23,74 +23,76 @@ use crate::launcher::signals::{Ends, Signals};
 use crate::launcher::supervise::{Behind, Heard, HostFailure};
 use crate::launcher::{Ending, LaunchError, Prefix, Spec};
 
-/// How long a host may take to answer at all.
+/// The time limit for a host's first answer.
 const ANSWER: Duration = Duration::from_secs(60);
 
-/// How long agents may take to end ranks that are killed, and remote shells to end after all.
+/// The time limit for agents to kill their ranks, and for remote shells to end.
 const PATIENCE: Duration = Duration::from_secs(7);
 
-/// How long after the end of what it says a remote shell may take to end itself.
+/// The time limit for a remote shell to end after it closed its output.
 const AFTERWARDS: Duration = Duration::from_secs(1);
 
-/// What may wait to be told to an agent: what to start, and all that its ranks can ask before
-/// they have their answers. One for whom more waits does not read.
+/// The most bytes that may wait for an agent: the start order, and all that its ranks can request
+/// before they have their answers. An agent with more does not read.
 const MAX_UNSENT: usize = Order::LONGEST + (4 << 20);
 
-/// What an agent may have passed on of what ranks print and is not written. It keeps to [`WINDOW`],
-/// until it says all that is left at the end; more is read of it when some of that is written.
+/// The most bytes of output that an agent may have sent and that are not written. It keeps to
+/// [`WINDOW`] until it sends the rest at the end. The launcher reads more from it after some of
+/// them are written.
 const MAX_UNPRINTED: u64 = (2 * WINDOW) as u64;
 
 /// The agents of a job.
 pub(in crate::launcher) struct Agents {
     agents: Vec<Agent>,
-    /// Ends the remote shells where this process is killed.
+    /// Ends the remote shells if this process is killed.
     guard: Guard,
     printer: Printer,
-    /// Streams that nobody reads any more.
+    /// True for a stream that has no reader any more.
     deaf: [bool; 2],
     prefix: Prefix,
-    /// What rank 0 is to read, until its end.
+    /// The input of rank 0, until its end.
     input: Option<Input>,
-    /// Rank 0 has taken all input so far.
+    /// True if rank 0 has read all input so far.
     hungry: bool,
     silence: Duration,
     next_beat: Instant,
-    /// Ranks that were killed have until then.
+    /// The time limit for killed ranks to end.
     killed: Option<Instant>,
     heard: VecDeque<(u32, Heard)>,
     ended: Vec<(u32, Ending)>,
     failed: Vec<HostFailure>,
 }
 
-/// One host.
+/// The agent of one host.
 #[derive(Debug)]
 struct Agent {
     host: String,
     ranks: Range<u32>,
     running: Vec<bool>,
-    /// What a rank printed of a line, on both streams.
+    /// Incomplete output lines of each rank, for both streams.
     lines: [Vec<Lines>; 2],
     /// The remote shell, which leads a process group.
     shell: Pid,
-    /// How the shell ended.
+    /// The shell's end.
     exit: Option<Ending>,
-    /// Until either side closes it.
+    /// The link, until either side closes it.
     link: Option<Link>,
-    /// Until it is sent.
+    /// The start order, until it is sent.
     start: Option<Start>,
     begun: bool,
     /// Bytes of output that are not written.
     unprinted: u64,
-    /// When it last said something.
+    /// The time of the agent's last message.
     heard: Instant,
-    /// When it closed the link.
+    /// The time at which the agent closed the link.
     closed: Option<Instant>,
-    /// It has said its last word: what became of what was left behind.
+    /// The agent's last report: the processes that were left behind.
     done: Option<Behind>,
 }
 
 impl Agents {
-    /// Starts an agent on every host that gets ranks; their ranks begin once all have answered.
+    /// Starts an agent on every host that gets ranks. The ranks begin after all agents have
+    /// answered.
     pub(in crate::launcher) fn start(
         spec: &Spec,
         program: &Path,
@@ -159,15 +161,14 @@ impl Agents {
         Ok((all, signals))
     }
 
-    /// How many ranks each host has.
+    /// Returns the number of ranks of each host.
     pub(in crate::launcher) fn ranks_by_host(&self) -> Vec<u32> {
         (self.agents.iter())
             .map(|agent| agent.ranks.len() as u32)
             .collect()
     }
 
-    /// Waits until an agent or the user says something, a signal comes or it is `until`; then
-    /// takes what was said.
+    /// Waits for an agent, the user, a signal, or the time `until`. Then takes the agents' reports.
     fn turn(&mut self, signals: Option<&Signals>, until: Option<Instant>) {
         self.sleep(signals, until);
         self.print();
@@ -204,7 +205,7 @@ impl Agents {
         }
         let open = self.agents.iter().filter(|agent| agent.closed.is_none());
         for (agent, link) in open.filter_map(|agent| Some((agent, agent.link.as_ref()?))) {
-            if agent.may_speak() {
+            if agent.may_read() {
                 fds.push(PollFd::from_borrowed_fd(link.from(), PollFlags::IN));
             }
             if link.wants_to_send() {
@@ -213,11 +214,11 @@ impl Agents {
         }
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
-        // An interrupted or refused wait only makes the loop go round.
+        // After an interrupted or refused wait, the loop only runs once more.
         let _ = poll(&mut fds, left.as_ref());
     }
 
-    /// Tells agents what was written of what they sent.
+    /// Acknowledges written output to its agents.
     fn print(&mut self) {
         for written in self.printer.written() {
             match written {
@@ -227,7 +228,7 @@ impl Agents {
                     agent.tell(&Order::Written(bytes));
                 }
                 Written::Deaf(stream) => {
-                    // What is still to be written to it never will be.
+                    // Bytes that wait for this stream will never be written.
                     self.deaf[stream as usize] = true;
                     self.agents.iter_mut().for_each(|agent| agent.unprinted = 0);
                     self.tell_all(&Order::Deaf(stream));
@@ -236,7 +237,7 @@ impl Agents {
         }
     }
 
-    /// Carries input to rank 0, a piece at a time.
+    /// Sends input to rank 0, a piece at a time.
     fn read_input(&mut self) {
         if !self.hungry {
             return;
@@ -253,16 +254,16 @@ impl Agents {
         }
     }
 
-    /// Takes what an agent has said.
+    /// Takes an agent's reports.
     fn hear(&mut self, index: usize) {
         let agent = &mut self.agents[index];
-        let may_speak = agent.may_speak();
+        let may_read = agent.may_read();
         let Some(link) = &mut agent.link else {
             return;
         };
         link.flush();
-        if !may_speak {
-            // It is not silent, but not listened to.
+        if !may_read {
+            // The agent counts as heard, because the launcher does not read from it.
             agent.heard = Instant::now();
             return;
         }
@@ -275,8 +276,8 @@ impl Agents {
             self.take(index, report);
         }
         match came {
-            Ok(Came::All) => {}
-            Ok(Came::End) => {
+            Ok(FramesRead::All) => {}
+            Ok(FramesRead::End) => {
                 let agent = &mut self.agents[index];
                 agent.closed.get_or_insert_with(Instant::now);
                 if agent.done.is_some() {
@@ -343,8 +344,8 @@ impl Agents {
         }
     }
 
-    /// Starts the ranks of all hosts; one that failed before that has no link, and no rank of the
-    /// job begins.
+    /// Starts the ranks of all hosts. After an earlier failure no rank of the job begins, because
+    /// the failed agent has no link.
     fn start_if_all_answered(&mut self) {
         let answered = |agent: &Agent| (agent.link.as_ref()).is_some_and(Link::is_greeted);
         if self.agents.iter().all(answered) {
@@ -392,7 +393,7 @@ impl Agents {
         }
     }
 
-    /// The remote shell of a host ended, or closed its output, too early.
+    /// Fails a host whose remote shell ended, or closed its output, too early.
     fn fail_by_end(&mut self, index: usize, greeted: bool) {
         let agent = &self.agents[index];
         let how = match agent.exit {
@@ -426,11 +427,11 @@ impl Agents {
         let ranks = agent.running_ranks();
         agent.running.fill(false);
         agent.start = None;
-        // Where an agent is, it ends its ranks upon this.
+        // A live agent ends its ranks when the link closes.
         agent.link = None;
         if agent.exit.is_none() {
             let _ = kill_process_group(agent.shell, Signal::TERM);
-            // One that is stopped hears of it only when it goes on.
+            // A stopped shell handles SIGTERM only after it continues.
             let _ = kill_process_group(agent.shell, Signal::CONT);
         }
         agent.done = Some(Behind::default());
@@ -465,13 +466,13 @@ impl Agents {
 }
 
 impl Agent {
-    /// Neither failed nor at its end.
+    /// Returns true if the agent has neither failed nor ended.
     fn is_live(&self) -> bool {
         self.done.is_none()
     }
 
-    /// Whether what it says is taken.
-    fn may_speak(&self) -> bool {
+    /// Returns true if the launcher may read from the agent.
+    fn may_read(&self) -> bool {
         self.unprinted <= MAX_UNPRINTED
     }
 
