@@ -1,4 +1,4 @@
-//! One-sided writes and reads that find what they ask for.
+//! One-sided writes and reads that succeed.
 
 use crate::{Access, Key, Local, Permission, Rank, Remote};
 
@@ -46,7 +46,7 @@ pub(super) const CHECKS: &[Check] = &[
     ),
     Check::new(
         "many_to_one",
-        "writes of all ranks to one land side by side",
+        "writes of all ranks to one rank arrive side by side",
         many_to_one,
     ),
     Check::new(
@@ -59,7 +59,7 @@ pub(super) const CHECKS: &[Check] = &[
 const STRIPE: usize = 256;
 const STRIPES: usize = 8;
 
-/// The pieces of one round: where each begins; no two share a byte.
+/// Returns the start of each piece of one round. No two pieces share a byte.
 fn pieces() -> impl Iterator<Item = usize> {
     (0..STRIPES).map(|stripe| stripe * STRIPE + (stripe * 5 + 1) % 8 + stripe / 7 * 40)
 }
@@ -227,7 +227,7 @@ fn source(fixture: &dyn Fixture) {
         let (from, len) = (CONSTANT.as_ptr(), CONSTANT.len());
         let registers = me.conduit.caps().registration.is_some();
         let key = if registers {
-            // SAFETY: a constant lives for ever, and no peer is told the key.
+            // SAFETY: 1. and 2. a constant lives for ever, and no peer knows the key.
             unsafe { me.conduit.register(from.cast_mut(), len, Permission::Read) }
                 .expect("constants can be registered for reading")
         } else {
@@ -235,7 +235,7 @@ fn source(fixture: &dyn Fixture) {
         };
         let addr = from.cast_mut();
         let access = Access::put(me.right(), to, Local { addr, key }, len);
-        // SAFETY: 1. A constant is readable for ever. 2. The arena is memory of the test.
+        // SAFETY: 1. a constant is readable for ever. 2. The arena is memory of the test.
         let posted = unsafe { me.conduit.post(&access) };
         if let crate::Posted::Pending(ticket) = posted.expect("within the extent") {
             me.until(log, "a write", |log| log.outcome(ticket).is_some());

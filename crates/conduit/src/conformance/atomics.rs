@@ -1,4 +1,4 @@
-//! Atomic operations that the network does by itself.
+//! Atomic operations of the network.
 
 use std::thread;
 
@@ -14,7 +14,7 @@ use super::{
 pub(super) const CHECKS: &[Check] = &[
     Check::new(
         "atomic_results",
-        "an atomic operation changes one word and says what it was",
+        "an atomic operation changes one word and returns its old value",
         results,
     )
     .atomic(),
@@ -26,7 +26,7 @@ pub(super) const CHECKS: &[Check] = &[
     .atomic(),
     Check::new(
         "atomic_winner",
-        "of all that swap what they expect, one finds it",
+        "of all ranks that swap the expected value, one succeeds",
         winner,
     )
     .atomic(),
@@ -38,13 +38,13 @@ pub(super) const CHECKS: &[Check] = &[
     .atomic(),
     Check::new(
         "atomic_refused",
-        "an atomic operation that cannot be is refused, and what came with it is done once",
+        "an invalid atomic operation is refused, and valid ones beside it are done once",
         refused,
     )
     .atomic(),
     Check::new(
         "atomic_misaligned",
-        "a word that is not aligned is refused and left alone",
+        "a word that is not aligned is refused and not changed",
         misaligned,
     )
     .atomic(),
@@ -56,7 +56,7 @@ pub(super) const CHECKS: &[Check] = &[
     .atomic(),
 ];
 
-/// An operation under way, and the word of its result, which is lost if that is not waited for.
+/// An operation in flight, and the word of its result. The word is leaked if nobody waits for it.
 struct Transfer {
     posted: Posted,
     was: &'static mut u64,
@@ -65,7 +65,7 @@ struct Transfer {
 impl Transfer {
     fn begin(me: &Member<'_>, peer: Rank, word: Remote, operation: Atomic) -> Result<Self, Error> {
         let was = Box::leak(Box::new(0xdead));
-        // SAFETY: the word of the result is never given back.
+        // SAFETY: 1. the word of the result is never freed. 2. This is no put.
         let posted = unsafe { (me.conduit).post(&Access::atomic(peer, word, operation, was))? };
         Ok(Self { posted, was })
     }
@@ -88,7 +88,7 @@ impl Transfer {
     }
 }
 
-/// One operation to its end.
+/// Posts one operation and waits for its end.
 fn change(
     me: &Member<'_>,
     log: &mut Log<'_>,
@@ -152,7 +152,7 @@ fn sums(fixture: &dyn Fixture) {
             seen.push(change(me, log, Rank(0), words[0], Atomic::Add(1)).expect("in bounds"));
         }
         assert!(seen.is_sorted(), "numbers are drawn in order");
-        // All numbers were drawn, each by one.
+        // All numbers were drawn, each by one rank.
         let drawn = me.gather(log, seen.iter().sum()).iter().sum::<u64>();
         let all = ranks * rounds;
         assert_eq!(drawn, all * (all - 1) / 2);
@@ -221,7 +221,7 @@ fn refused(fixture: &dyn Fixture) {
         let gone_places = me.exchange(log, gone.remote());
         gone.revoke();
         let window = Window::private(64);
-        // SAFETY: the window outlives the key.
+        // SAFETY: 1. and 2. the window outlives the key.
         let key = unsafe { (me.conduit).register(window.as_ptr(), 64, Permission::Read) };
         let key = key.expect("room for an extent");
         let offset = window.addr() as u64;
@@ -249,7 +249,7 @@ fn refused(fixture: &dyn Fixture) {
                 segment,
             ];
             for (number, place) in places.into_iter().enumerate() {
-                // Some before, some after, all under way at once.
+                // Valid operations before and after, all in flight at once.
                 let begin = |at| Transfer::begin(me, peer, at, Atomic::Add(1));
                 let before = [begin(word), begin(word)];
                 let bad = begin(place);
@@ -334,7 +334,7 @@ fn lost(fixture: &dyn Fixture) {
             Err(Error::PeerLost(Rank(1))) => {}
             other => panic!("on a word of a lost rank: {other:?}"),
         }
-        // Own words are still there.
+        // This rank's own words are still valid.
         let own = change(me, log, Rank(0), words[0], Atomic::Add(2)).expect("in bounds");
         assert_eq!(own, 0);
     });

@@ -1,4 +1,4 @@
-//! Who is there, what they can do, what time it is.
+//! The ranks of a job, their capabilities, and the clock.
 
 use std::collections::HashSet;
 
@@ -26,24 +26,18 @@ pub(super) const CHECKS: &[Check] = &[
     Check::new("ranks_8", "eight ranks speak, each to each", |f| {
         every_pair(f, 8)
     }),
-    Check::new(
-        "ranks_70",
-        "as many ranks as fit no single word of bits",
-        |f| every_pair(f, 70),
-    ),
+    Check::new("ranks_70", "more ranks than the bits of a word", |f| {
+        every_pair(f, 70)
+    }),
     Check::new(
         "caps_agree",
-        "all ranks have the same capabilities and limits, but for the ranks of their hosts",
+        "all ranks have the same capabilities and limits, except the ranks of their hosts",
         caps_agree,
     ),
-    Check::new(
-        "clock",
-        "the clock never goes back, and goes forward",
-        clock,
-    ),
+    Check::new("clock", "the clock never goes back, and advances", clock),
     Check::new(
         "published",
-        "what a rank publishes is seen by the ranks that share memory with it, and no other number",
+        "the ranks that share memory with a rank see the number that it published, and no other",
         published,
     ),
     Check::new(
@@ -57,7 +51,7 @@ fn published(fixture: &dyn Fixture) {
     each(fixture, 3.min(fixture.most_ranks()), |me| {
         let seen = |peer: Rank| me.conduit.published(peer);
         let ranks = (0..me.conduit.size()).map(Rank);
-        // Others may be faster.
+        // Other ranks may have published already.
         let own = seen(me.rank());
         assert!(own.is_none_or(|it| it == 0), "{own:?}");
         me.conduit.publish(u64::from(me.rank().0) + 7);

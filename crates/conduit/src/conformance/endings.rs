@@ -35,7 +35,7 @@ pub(super) const CHECKS: &[Check] = &[
     ),
     Check::new(
         "comes_to_its_end",
-        "a peer that says that its program has come to its end still takes part, and wakes who waits for it",
+        "a peer whose program has come to its end still takes part, and its announcement wakes waiters",
         comes_to_its_end,
     ),
     Check::new(
@@ -45,12 +45,12 @@ pub(super) const CHECKS: &[Check] = &[
     ),
     Check::new(
         "ended_pending",
-        "operations under way with a peer that ends are ended",
+        "operations in flight with a peer that ends are ended",
         pending,
     ),
     Check::new(
         "sent_before_the_end",
-        "what a peer sent before it left is delivered",
+        "messages that a peer sent before it left are delivered",
         before,
     ),
     Check::new(
@@ -58,7 +58,11 @@ pub(super) const CHECKS: &[Check] = &[
         "requests of a peer that left before it took the replies are delivered",
         stuck,
     ),
-    Check::new("life_goes_on", "the others go on when one is lost", goes_on),
+    Check::new(
+        "others_continue",
+        "the others continue when one is lost",
+        others_continue,
+    ),
 ];
 
 fn standings(fixture: &dyn Fixture) {
@@ -81,7 +85,7 @@ fn standings(fixture: &dyn Fixture) {
     seen(&conduits, [Present, Left, Lost, Present], before + 2);
     assert_eq!(conduits.pop().map(|gone| gone.rank()), Some(dropped));
     seen(&conduits, [Present, Left, Lost, Lost], before + 3);
-    // Who has ended cannot end again, in another way neither.
+    // A rank that has ended cannot end again in another way.
     conduits[left.index()].leave(false);
     conduits[lost.index()].leave(true);
     conduits.truncate(1);
@@ -99,7 +103,7 @@ fn wakes(fixture: &dyn Fixture, sleeper: Sleeper) {
                     while asleep.load(SeqCst) < 2 {
                         me.breathe();
                     }
-                    // Sometimes they sleep by then, sometimes they are about to.
+                    // The others sometimes sleep by then, and are sometimes about to.
                     thread::sleep(std::time::Duration::from_micros(50 * round));
                     me.conduit.leave(orderly);
                 } else {
@@ -132,7 +136,7 @@ fn comes_to_its_end(fixture: &dyn Fixture) {
                     me.breathe();
                 }
                 me.conduit.come_to_end(come);
-                // The same word again is no news.
+                // The same announcement again has no effect.
                 me.conduit.come_to_end(come);
             } else {
                 asleep.fetch_add(1, SeqCst);
@@ -145,7 +149,7 @@ fn comes_to_its_end(fixture: &dyn Fixture) {
                 }
             }
             assert_eq!(me.conduit.standing(Rank(2)), Standing::Present);
-            // It answers as before.
+            // The rank answers as before.
             if me.rank() != Rank(2) {
                 let message = Message {
                     kind: 0,
@@ -175,7 +179,7 @@ fn is_lost<T>(outcome: Result<T, Error>, peer: Rank) {
 fn refuses(fixture: &dyn Fixture) {
     each(fixture, 3, |me| {
         let log = &mut Log::new();
-        // The memory outlives the rank's part, as a process that hangs would keep it.
+        // The memory outlives the rank's part, as in a process that hangs.
         let lent = Lent::new(me.conduit, Window::private(64)).expect("room for an extent");
         let arenas: Vec<Arena<'_>> = (Place::of(me.conduit)
             .filter(|place| *place != Place::Anywhere))
@@ -205,7 +209,7 @@ fn refuses(fixture: &dyn Fixture) {
                     }
                 }
             }
-            // Nobody waits for the dead when a key is revoked.
+            // A revocation does not wait for dead ranks.
             lent.revoke();
         }
         me.meet(log);
@@ -219,7 +223,7 @@ fn pending(fixture: &dyn Fixture) {
             let arena = Arena::new(me.conduit, Place::Extent, 1 << 16);
             let to = arena.publish(me, log)[1];
             if me.rank() == Rank(1) {
-                // Does not look after what comes.
+                // This rank does not poll.
                 me.meet_deaf();
                 me.conduit.leave(orderly);
                 me.meet_deaf();
@@ -255,7 +259,7 @@ fn pending(fixture: &dyn Fixture) {
     }
 }
 
-/// Sends until there is no more room, without looking after what comes: how many.
+/// Sends until there is no more room, without polling. Returns the number of messages.
 fn send_all(me: &Member<'_>, peer: Rank) -> u64 {
     let mut sent = 0;
     while sent < 2000 {
@@ -348,11 +352,11 @@ fn stuck(fixture: &dyn Fixture) {
     });
 }
 
-fn goes_on(fixture: &dyn Fixture) {
+fn others_continue(fixture: &dyn Fixture) {
     let mut conduits = start(fixture, 4);
     drop(conduits.pop());
     each_of(fixture, &conduits, |me| {
-        // Meetings are among those that are left.
+        // Only the remaining ranks meet.
         let log = &mut Log::echoing();
         me.until(log, "the news", |_| {
             me.conduit.standing(Rank(3)) == Standing::Lost

@@ -1,4 +1,4 @@
-//! Peers that follow no rules.
+//! Peers that break the rules.
 
 use crate::{Error, Message, Rank};
 
@@ -11,7 +11,7 @@ use super::{
 
 pub(super) const CHECKS: &[Check] = &[Check::new(
     "malformed",
-    "a malformed message is reported with its sender, not delivered, and hurts nobody else",
+    "a malformed message is reported with its sender, not delivered, and harms no other rank",
     malformed,
 )];
 

@@ -1,4 +1,4 @@
-//! Memory to write to, and one-sided operations that keep their buffers.
+//! Memory to access, and one-sided operations that keep their buffers.
 
 use std::{
     mem,
@@ -9,7 +9,7 @@ use crate::{Access, Conduit, Error, Key, Local, Permission, Posted, Rank, Remote
 
 use super::{log::Log, team::Member};
 
-/// Memory under a key; revoked when dropped.
+/// Memory under a key, which is revoked when this is dropped.
 pub(super) struct Lent<'a> {
     conduit: &'a dyn Conduit,
     pub(super) window: Window,
@@ -19,8 +19,8 @@ pub(super) struct Lent<'a> {
 
 impl<'a> Lent<'a> {
     pub(super) fn new(conduit: &'a dyn Conduit, window: Window) -> Result<Self, Error> {
-        // SAFETY: the window keeps the memory, until `drop` deregistered it; windows are only
-        // accessed as shared memory.
+        // SAFETY: 1. the window keeps the memory until `drop` has deregistered it. 2. Windows only
+        // make shared-memory accesses.
         let key =
             unsafe { conduit.register(window.as_ptr(), window.len(), Permission::ReadWrite)? };
         Ok(Self {
@@ -31,7 +31,7 @@ impl<'a> Lent<'a> {
         })
     }
 
-    /// How peers name the memory.
+    /// Returns the peers' name of the memory.
     pub(super) fn remote(&self) -> Remote {
         let registers = self.conduit.caps().registration.is_some();
         Remote {
@@ -44,7 +44,7 @@ impl<'a> Lent<'a> {
         }
     }
 
-    /// Revokes the key; the memory is the owner's again.
+    /// Revokes the key. The memory is the owner's again.
     pub(super) fn revoke(mut self) -> Window {
         self.revoked = true;
         self.conduit.deregister(self.key).expect("a key in force");
@@ -55,13 +55,13 @@ impl<'a> Lent<'a> {
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
         if !self.revoked && self.conduit.deregister(self.key).is_err() {
-            // Nobody knows whether peers are done with it.
+            // Peers may still use the memory.
             mem::forget(self.window.clone());
         }
     }
 }
 
-/// The ways to name memory of a peer.
+/// The kinds of names for a peer's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
     Segment,
@@ -72,7 +72,7 @@ pub(super) enum Place {
 impl Place {
     pub(super) const ALL: [Place; 3] = [Place::Segment, Place::Extent, Place::Anywhere];
 
-    /// Those that a conduit has.
+    /// Returns the kinds that a conduit has.
     pub(super) fn of(conduit: &dyn Conduit) -> impl Iterator<Item = Place> + use<> {
         let any_address = conduit.caps().any_address;
         let segment = conduit.caps().registration.is_none();
@@ -84,7 +84,7 @@ impl Place {
     }
 }
 
-/// Own memory that peers reach.
+/// Local memory that peers access.
 pub(super) struct Arena<'a> {
     pub(super) window: Window,
     pub(super) remote: Remote,
@@ -92,7 +92,7 @@ pub(super) struct Arena<'a> {
 }
 
 impl<'a> Arena<'a> {
-    /// `len` zeroed bytes.
+    /// Makes an arena of `len` zeroed bytes.
     pub(super) fn new(conduit: &'a dyn Conduit, place: Place, len: usize) -> Self {
         if place == Place::Segment {
             let mine = conduit
@@ -130,25 +130,25 @@ impl<'a> Arena<'a> {
         }
     }
 
-    /// Tells all ranks where it is; collective. What they said, by rank.
+    /// Publishes the arena to all ranks. Collective. Returns the arenas of all ranks.
     pub(super) fn publish(&self, member: &Member<'_>, log: &mut Log<'_>) -> Vec<Remote> {
         member.exchange(log, self.remote)
     }
 
-    /// A copy of all of it.
+    /// Returns a copy of all its bytes.
     pub(super) fn bytes(&self) -> Vec<u8> {
         bytes_of(&self.window)
     }
 }
 
-/// A copy of all of a window.
+/// Returns a copy of all bytes of a window.
 pub(super) fn bytes_of(window: &Window) -> Vec<u8> {
     let mut bytes = vec![0; window.len()];
     window.read(0, &mut bytes).expect("in bounds");
     bytes
 }
 
-/// A place further on.
+/// Returns the memory `bytes` further.
 pub(super) fn beyond(remote: Remote, bytes: usize) -> Remote {
     let offset = remote.offset + bytes as u64;
     Remote { offset, ..remote }
@@ -158,15 +158,16 @@ pub(super) fn beyond(remote: Remote, bytes: usize) -> Remote {
 pub(super) struct Transfer<'a> {
     conduit: &'a dyn Conduit,
     buffer: Vec<u8>,
-    /// Where in the buffer the data begins: odd places are tried too.
+    /// The offset of the data in the buffer. Odd offsets are tried, too.
     lead: usize,
-    /// The buffer's registration, where the NIC wants one.
+    /// The buffer's key, if the NIC needs one.
     key: Option<Key>,
     posted: Option<Posted>,
 }
 
 impl<'a> Transfer<'a> {
-    /// For an operation under `remote`: where that is an extent, so is the buffer.
+    /// Makes the buffer of an operation under `remote`. The buffer is registered if the remote
+    /// memory is.
     fn new(
         conduit: &'a dyn Conduit,
         remote: Key,
@@ -183,7 +184,8 @@ impl<'a> Transfer<'a> {
         };
         if conduit.caps().registration.is_some() && remote != Key::ANY {
             let local = &mut transfer.buffer[lead..];
-            // SAFETY: no peer is told the key; the transfer deregisters it before its buffer goes.
+            // SAFETY: 1. and 2. no peer knows the key, and the transfer deregisters it before it
+            // frees the buffer.
             let key = unsafe { conduit.register(local.as_mut_ptr(), local.len(), permission)? };
             transfer.key = Some(key);
         }
@@ -201,7 +203,7 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    /// Overwrites the data, which the conduit said it needs no more.
+    /// Overwrites the data, which the conduit does not need any more.
     pub(super) fn scribble(&mut self) {
         self.buffer.fill(0xdb);
     }
@@ -222,18 +224,18 @@ impl Drop for Transfer<'_> {
         if let Some(key) = self.key.take()
             && self.conduit.deregister(key).is_err()
         {
-            // Its rank has left, and with it the registration; or nobody knows.
+            // The rank has left, and its registration is gone or unknown.
             mem::forget(mem::take(&mut self.buffer));
         }
         if self.ticket().is_some() {
-            // The conduit may still use it: better lost than wrong.
+            // The conduit may still use the buffer, so it is leaked.
             mem::forget(mem::take(&mut self.buffer));
         }
     }
 }
 
 impl<'a> Member<'a> {
-    /// Tells all ranks of a place; collective. What they said, by rank.
+    /// Publishes a memory's name to all ranks. Collective. Returns the names of all ranks.
     pub(super) fn exchange(&self, log: &mut Log<'_>, place: Remote) -> Vec<Remote> {
         let keys = self.gather(log, place.key.0);
         let offsets = self.gather(log, place.offset);
@@ -245,7 +247,7 @@ impl<'a> Member<'a> {
             .collect()
     }
 
-    /// Begins a write of a copy of `data`.
+    /// Posts a write of a copy of `data`.
     pub(super) fn post_write(
         &self,
         peer: Rank,
@@ -255,7 +257,7 @@ impl<'a> Member<'a> {
         self.post_write_as(peer, to, data, false)
     }
 
-    /// As [`post_write`](Self::post_write), by a thread that waits for its end or not.
+    /// Like [`post_write`](Self::post_write). `waits` is that of [`Access`].
     pub(super) fn post_write_as(
         &self,
         peer: Rank,
@@ -274,14 +276,13 @@ impl<'a> Member<'a> {
             waits,
             ..Access::put(peer, to, from, data.len())
         };
-        // SAFETY: 1. a transfer keeps its buffer until it landed, or for ever.
-        //         2. The memory at an address of a peer is a window of a test, or such that cannot
-        //            be written to.
+        // SAFETY: 1. a transfer keeps its buffer until the operation has ended, or for ever.
+        // 2. The peer's memory is a window of a test, or cannot be written.
         transfer.posted = Some(unsafe { self.conduit.post(&access)? });
         Ok(transfer)
     }
 
-    /// Begins a write of data that goes along with it, and overwrites that at once.
+    /// Posts an inline write, and overwrites its source at once.
     pub(super) fn post_inline(
         &self,
         peer: Rank,
@@ -295,13 +296,14 @@ impl<'a> Member<'a> {
             waits,
             ..Access::put(peer, to, from, data.len())
         };
-        // SAFETY: 1. the buffer lives longer than this call; it goes along. 2. The peer lends the memory.
+        // SAFETY: 1. the buffer outlives the call, and the write is inline. 2. The peer lends the
+        // memory.
         let posted = unsafe { self.conduit.post(&access) };
         buffer.fill(0xdb);
         posted
     }
 
-    /// Begins a read of `len` bytes.
+    /// Posts a read of `len` bytes.
     pub(super) fn post_read(
         &self,
         peer: Rank,
@@ -311,7 +313,7 @@ impl<'a> Member<'a> {
         self.post_read_as(peer, from, len, false)
     }
 
-    /// As [`post_read`](Self::post_read), by a thread that waits for its end or not.
+    /// Like [`post_read`](Self::post_read). `waits` is that of [`Access`].
     pub(super) fn post_read_as(
         &self,
         peer: Rank,
@@ -330,12 +332,12 @@ impl<'a> Member<'a> {
             waits,
             ..Access::get(peer, from, to, len)
         };
-        // SAFETY: 1. as above; nobody else uses the buffer. 2. It is no put.
+        // SAFETY: 1. as above, and nothing else uses the buffer. 2. This is no put.
         transfer.posted = Some(unsafe { self.conduit.post(&access)? });
         Ok(transfer)
     }
 
-    /// Waits for the end of an operation: what was written or read.
+    /// Waits for the end of an operation. Returns the data written or read.
     pub(super) fn land(&self, log: &mut Log<'_>, transfer: Transfer<'_>) -> Result<Vec<u8>, Error> {
         if let Some(ticket) = transfer.ticket() {
             self.until(log, "a one-sided operation", |log| {
@@ -369,7 +371,7 @@ impl<'a> Member<'a> {
     }
 }
 
-/// 0 to 7, in turn.
+/// Returns 0 to 7, in turn.
 fn lead() -> usize {
     static TURN: AtomicU64 = AtomicU64::new(0);
     (TURN.fetch_add(1, Relaxed) % 8) as usize

@@ -1,4 +1,4 @@
-//! Operations that go on after their call returned.
+//! Operations that continue after their call returned.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use super::{
 pub(super) const CHECKS: &[Check] = &[
     Check::new(
         "tickets_unique",
-        "no two operations under way have one ticket",
+        "no two operations in flight have the same ticket",
         tickets,
     ),
     Check::new(
@@ -25,28 +25,28 @@ pub(super) const CHECKS: &[Check] = &[
     ),
     Check::new(
         "watched_once",
-        "an end that was watched is told by nothing else, and every other end by a poll",
+        "a watched end is not reported again, and a poll reports every other end",
         |fixture| once(fixture, true),
     ),
     Check::new(
         "watched_behind_messages",
-        "a write that is watched ends once, and takes no message that it follows along",
+        "a watched write ends once, and does not swallow messages before it",
         behind_messages,
     ),
     Check::new(
         "local_frees",
-        "after local completion the source is not looked at again",
+        "after local completion the source is not read again",
         frees,
     ),
     Check::new(
         "inline_frees",
-        "a source that goes along with its write is not looked at again when the call has returned",
+        "the source of an inline write is not read after the call has returned",
         |fixture| inline(fixture, false),
     )
     .inline(),
     Check::new(
         "inline_frees_behind_refusals",
-        "nor if the write has to be repeated because one before it was refused",
+        "nor if an inline write is repeated because an earlier one was refused",
         |fixture| inline(fixture, true),
     )
     .inline(),
@@ -54,8 +54,8 @@ pub(super) const CHECKS: &[Check] = &[
 
 const TRANSFERS: usize = 24;
 
-/// Begins writes to and reads from all peers without polling: the places that were read
-/// hold `old`. `watched`: some of them are watched for their end.
+/// Posts writes to and reads from all peers without polling. The memory that is read holds a
+/// constant. With `watched`, the caller waits for some of their ends.
 fn launch<'a>(
     me: &Member<'a>,
     log: &mut Log<'_>,
@@ -88,8 +88,8 @@ fn seed(from: Rank, to: Rank, number: usize) -> u64 {
     (u64::from(from.0) << 40) + (u64::from(to.0) << 20) + number as u64
 }
 
-/// An arena for [`launch`] among three ranks, and how long its pieces are: some of several
-/// messages, where there are any.
+/// Makes an arena for [`launch`] among three ranks. Returns it with the length of a piece, which is
+/// several messages if messages carry it.
 fn arena<'a>(me: &Member<'a>, place: Place) -> (Arena<'a>, usize) {
     let len = (2 * me.conduit.caps().max_payload + 3).min(5000);
     let arena = Arena::new(me.conduit, place, (TRANSFERS * 3 + 1) * len);
@@ -97,7 +97,7 @@ fn arena<'a>(me: &Member<'a>, place: Place) -> (Arena<'a>, usize) {
     (arena, len)
 }
 
-/// Fails unless what all ranks launched is in the arena.
+/// Fails unless the writes of all ranks are in the arena.
 fn check(me: &Member<'_>, arena: &Arena<'_>, len: usize) {
     let bytes = arena.bytes();
     for number in 0..TRANSFERS {
@@ -166,7 +166,7 @@ fn once(fixture: &dyn Fixture, watched: bool) {
             assert_eq!(
                 local.len(),
                 log.local.len(),
-                "{place:?}: told twice of one local completion"
+                "{place:?}: a local completion was reported twice"
             );
             assert!(
                 local.is_subset(&written.iter().copied().collect()),
@@ -192,7 +192,7 @@ fn once(fixture: &dyn Fixture, watched: bool) {
     });
 }
 
-/// Messages and writes that are watched, in turns: some, none, many before each.
+/// Sends messages and watched writes in turns: no, some or many messages before each write.
 fn behind_messages(fixture: &dyn Fixture) {
     const KIND: u8 = 2;
     each(fixture, 3, |me| {
@@ -233,7 +233,10 @@ fn behind_messages(fixture: &dyn Fixture) {
             me.linger(log);
             me.meet(log);
             let ended: HashSet<Ticket> = log.ended.iter().map(|(ticket, _)| *ticket).collect();
-            assert_eq!(ended, pending, "{place:?}: an end that was not to be told");
+            assert_eq!(
+                ended, pending,
+                "{place:?}: an end that must not be reported"
+            );
             assert_eq!(ended.len(), log.ended.len(), "{place:?}: ended twice");
             for from in me.ranks() {
                 let came = log.requests.iter().filter(|it| it.from == from);
@@ -255,7 +258,7 @@ struct Order {
 }
 
 impl Order {
-    /// As a log of the same completions.
+    /// Returns a log of the same completions.
     fn landed(&self) -> Log<'static> {
         let mut log = Log::new();
         log.ended = self
@@ -325,9 +328,9 @@ fn frees(fixture: &dyn Fixture) {
     });
 }
 
-/// Writes to all peers whose data goes along, more than may be with a NIC at once, from one place that is
-/// overwritten at once: the first ones before there is a connection. `refused`: the peers refuse other
-/// writes among them.
+/// Posts inline writes to all peers, more than a NIC takes at once, from memory that is overwritten
+/// at once. The first writes precede the connection. With `refused`, the peers refuse other writes
+/// among them.
 fn inline(fixture: &dyn Fixture, refused: bool) {
     const WRITES: usize = 300;
     each(fixture, 3, |me| {

@@ -1,4 +1,4 @@
-//! NICs that touch registered memory only, on both sides.
+//! NICs that only access registered memory, on both sides.
 
 use crate::{Access, Error, Key, Local, Permission, Rank, Remote, Window};
 
@@ -18,30 +18,30 @@ pub(super) const CHECKS: &[Check] = &[
     .registering(),
     Check::new(
         "segment_is_memory",
-        "the segment is memory like any other: registered or not reached",
+        "the segment is ordinary memory: it must be registered",
         segment,
     )
     .registering(),
     Check::new(
         "access_kept",
-        "an extent registered for reading is not written to",
+        "a write to an extent registered for reading is refused",
         access,
     )
     .registering(),
     Check::new(
         "register_what_is_there",
-        "memory that is not mapped, or not so, is not registered",
+        "memory that is not mapped, or lacks the permission, cannot be registered",
         mapped,
     )
     .registering(),
     Check::new(
         "reads_if_told",
-        "a conduit reads one-sidedly if its capabilities say so, and else says so itself",
+        "a conduit reads one-sidedly if its capabilities say so, and otherwise refuses a read",
         reads,
     ),
 ];
 
-/// A write of own memory under a local key, to its end.
+/// Writes local memory under a local key, and waits for the end.
 fn write(
     me: &Member<'_>,
     log: &mut Log<'_>,
@@ -52,8 +52,8 @@ fn write(
 ) -> Result<(), Error> {
     let addr = from.as_ptr();
     let access = Access::put(me.right(), to, Local { addr, key }, len);
-    // SAFETY: 1. The window is borrowed until the operation is complete.
-    //         2. What is written to is an extent of a test, or nothing.
+    // SAFETY: 1. the window is borrowed until the operation has ended.
+    // 2. The target is an extent of a test, or nothing.
     let posted = unsafe { me.conduit.post(&access)? };
     if let crate::Posted::Pending(ticket) = posted {
         me.until(log, "a write", |log| log.outcome(ticket).is_some());
@@ -126,7 +126,7 @@ fn access(fixture: &dyn Fixture) {
     each(fixture, 2, |me| {
         let log = &mut Log::new();
         let window = Window::private(64);
-        // SAFETY: the window outlives the key.
+        // SAFETY: 1. and 2. the window outlives the key.
         let key = unsafe { (me.conduit).register(window.as_ptr(), 64, Permission::Read) };
         let key = key.expect("room for an extent");
         let offset = window.addr() as u64;
@@ -156,7 +156,7 @@ fn mapped(fixture: &dyn Fixture) {
             (nowhere, Permission::Read, false),
             (nowhere, Permission::ReadWrite, false),
         ] {
-            // SAFETY: no peer is told the key.
+            // SAFETY: 1. and 2. no peer knows the key.
             match unsafe { me.conduit.register(addr, 64, permission) } {
                 Ok(key) if there => me.conduit.deregister(key).expect("a key in force"),
                 Err(Error::BadAddress {

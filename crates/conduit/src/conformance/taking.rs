@@ -1,4 +1,5 @@
-//! Taking messages of one kind: those alone, no more than is wanted, and in order with what polls deliver.
+//! Taking messages of one kind: only those, no more than wanted, and in order with the deliveries
+//! of polls.
 
 use crate::{OwnedMessage, Rank};
 
@@ -12,13 +13,13 @@ use super::{
 
 pub(super) const CHECKS: &[Check] = &[Check::new(
     "takes_one_kind",
-    "what is taken by its kind and what polls deliver arrives once, and in order",
+    "messages taken by their kind and messages delivered by polls arrive once, and in order",
     takes,
 )];
 
-/// Messages of each sender.
+/// The number of messages of each sender.
 const MESSAGES: u64 = 600;
-/// What is taken.
+/// The kind that is taken.
 const KIND: u8 = 9;
 
 fn message(me: &Member<'_>, rank: Rank, n: u64) -> OwnedMessage {

@@ -1,4 +1,4 @@
-//! Waking sleepers by name.
+//! Wakes of sleeping ranks.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering::SeqCst},
@@ -28,14 +28,14 @@ pub(super) const CHECKS: &[Check] = &[
     ),
     Check::new(
         "wake_before_sleep",
-        "a wake that comes while a sleeper is asked whether it is ready is not lost",
+        "a wake during a sleeper's call of `ready` is not lost",
         before_sleep,
     ),
     Check::new("wake_all", "one wake ends every sleep, of every kind", all),
     Check::new("wake_oneself", "a rank wakes its own sleepers", oneself),
 ];
 
-/// Sleeps once; `asked` counts when the others can know of it.
+/// Sleeps once. `asked` grows when the others may know of the sleep.
 fn sleep_once(me: &Member<'_>, sleeper: Sleeper, asked: &AtomicU32) {
     let mut first = true;
     me.sleep(sleeper, || {
@@ -45,7 +45,7 @@ fn sleep_once(me: &Member<'_>, sleeper: Sleeper, asked: &AtomicU32) {
         first = false;
         false
     });
-    // A sleep may end before it begins: something woke the rank, and nobody was asked.
+    // A sleep may end before it begins: something woke the rank, and `ready` was not called.
     if first {
         asked.fetch_add(1, SeqCst);
     }
@@ -60,7 +60,7 @@ fn reach(me: &Member<'_>, count: &AtomicU32, least: u32) {
     }
 }
 
-/// Wakes a rank while it is asked whether it is ready: it must not sleep then.
+/// Wakes a rank while its `ready` is called. The rank must not sleep then.
 fn before_sleep(fixture: &dyn Fixture) {
     let (asked, woken) = (AtomicU32::new(0), AtomicU32::new(0));
     each(fixture, 2, |me| {
@@ -100,7 +100,7 @@ fn one(fixture: &dyn Fixture, sleeper: Sleeper) {
         for round in 1..=rounds {
             if me.rank() == Rank(0) {
                 sleep_once(me, sleeper, &asked);
-                // A sleep may end early: the one wake is for this round all the same.
+                // A sleep may end early. The one wake is still for this round.
                 woken.fetch_add(1, SeqCst);
                 reach(me, &woken, round * 2);
             } else {
