@@ -6,7 +6,7 @@ use crate::{Error, Kind};
 
 /// A service found in the environment, with the data needed to reach it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum FoundService {
     /// Nobody launched this process.
     Alone,
     /// PMI-1 on an inherited file descriptor.
@@ -35,15 +35,18 @@ pub(crate) fn process_environment(name: &str) -> Option<String> {
 }
 
 /// Chooses the service for `kind` from the variables that `lookup` gives.
-pub(crate) fn detect(kind: Kind, lookup: impl Fn(&str) -> Option<String>) -> Result<Found, Error> {
+pub(crate) fn detect(
+    kind: Kind,
+    lookup: impl Fn(&str) -> Option<String>,
+) -> Result<FoundService, Error> {
     match kind {
-        Kind::Alone => Ok(Found::Alone),
+        Kind::Alone => Ok(FoundService::Alone),
         Kind::Pmi1 => pmi1(&lookup)?.ok_or_else(|| Error::LauncherUnusable {
             seen: "PMI-1 was asked for".into(),
             why: "neither PMI_FD nor PMI_PORT with PMI_ID is set".into(),
             fix: "start the job with `hydrant run`, `mpiexec.hydra` or `srun --mpi=pmi2`".into(),
         }),
-        Kind::Pmix if has_pmix(&lookup) => Ok(Found::Pmix),
+        Kind::Pmix if has_pmix(&lookup) => Ok(FoundService::Pmix),
         Kind::Pmix => Err(Error::LauncherUnusable {
             seen: "PMIx was asked for".into(),
             why: "PMIX_NAMESPACE and PMIX_RANK are not both set".into(),
@@ -52,13 +55,13 @@ pub(crate) fn detect(kind: Kind, lookup: impl Fn(&str) -> Option<String>) -> Res
         // The program's MPI is found in the process, not in the environment.
         Kind::Auto | Kind::Mpi => match pmi1(&lookup)? {
             Some(found) => Ok(found),
-            None if has_pmix(&lookup) => Ok(Found::Pmix),
-            None => refuse_silent_launchers(&lookup).map(|()| Found::Alone),
+            None if has_pmix(&lookup) => Ok(FoundService::Pmix),
+            None => refuse_silent_launchers(&lookup).map(|()| FoundService::Alone),
         },
     }
 }
 
-fn pmi1(lookup: &impl Fn(&str) -> Option<String>) -> Result<Option<Found>, Error> {
+fn pmi1(lookup: &impl Fn(&str) -> Option<String>) -> Result<Option<FoundService>, Error> {
     if let Some(fd) = number(lookup, "PMI_FD", "the number of a file descriptor")? {
         let required = |name| {
             number(lookup, name, "a number")?.ok_or_else(|| Error::LauncherUnusable {
@@ -77,10 +80,10 @@ fn pmi1(lookup: &impl Fn(&str) -> Option<String>) -> Result<Option<Found>, Error
             value: fd.to_string(),
             expected: "the number of a file descriptor",
         })?;
-        return Ok(Some(Found::Pmi1Fd { fd, rank, size }));
+        return Ok(Some(FoundService::Pmi1Fd { fd, rank, size }));
     }
     match (lookup("PMI_PORT"), number(lookup, "PMI_ID", "a number")?) {
-        (Some(address), Some(id)) => Ok(Some(Found::Pmi1Port { address, id })),
+        (Some(address), Some(id)) => Ok(Some(FoundService::Pmi1Port { address, id })),
         _ => Ok(None),
     }
 }
@@ -231,7 +234,7 @@ mod tests {
         }
     }
 
-    fn auto(variables: &[(&str, &str)]) -> Result<Found, Error> {
+    fn auto(variables: &[(&str, &str)]) -> Result<FoundService, Error> {
         detect(Kind::Auto, with(variables))
     }
 
@@ -247,7 +250,7 @@ mod tests {
         let all = [&fd[..], &port[..], &pmix[..]].concat();
         assert_eq!(
             auto(&all).unwrap(),
-            Found::Pmi1Fd {
+            FoundService::Pmi1Fd {
                 fd: 5,
                 rank: 1,
                 size: 3
@@ -256,17 +259,17 @@ mod tests {
         let all = [&port[..], &pmix[..]].concat();
         assert_eq!(
             auto(&all).unwrap(),
-            Found::Pmi1Port {
+            FoundService::Pmi1Port {
                 address: "host:99".into(),
                 id: 2
             }
         );
-        assert_eq!(auto(&pmix).unwrap(), Found::Pmix);
-        assert_eq!(auto(&[]).unwrap(), Found::Alone);
-        assert_eq!(detect(Kind::Alone, with(&fd)).unwrap(), Found::Alone);
+        assert_eq!(auto(&pmix).unwrap(), FoundService::Pmix);
+        assert_eq!(auto(&[]).unwrap(), FoundService::Alone);
+        assert_eq!(detect(Kind::Alone, with(&fd)).unwrap(), FoundService::Alone);
         assert_eq!(
             detect(Kind::Pmix, with(&[&fd[..], &pmix[..]].concat())).unwrap(),
-            Found::Pmix
+            FoundService::Pmix
         );
     }
 
@@ -288,7 +291,7 @@ mod tests {
                 text.contains(fix) && text.contains(&format!("{variable}=4")),
                 "{text}"
             );
-            assert_eq!(auto(&[(variable, "1")]).unwrap(), Found::Alone);
+            assert_eq!(auto(&[(variable, "1")]).unwrap(), FoundService::Alone);
         }
     }
 
@@ -320,7 +323,7 @@ mod tests {
     #[test]
     fn a_step_of_one_in_a_larger_allocation_is_alone() {
         let step = [("SLURM_NTASKS", "8"), ("SLURM_STEP_NUM_TASKS", "1")];
-        assert_eq!(auto(&step).unwrap(), Found::Alone);
+        assert_eq!(auto(&step).unwrap(), FoundService::Alone);
     }
 
     #[test]

@@ -9,7 +9,7 @@ pub fn pmi1(bytes: &[u8]) {
     server(bytes);
     let text = String::from_utf8_lossy(bytes);
     for line in text.lines() {
-        if let Ok(line) = wire::Line::parse(line) {
+        if let Ok(line) = wire::PmiLine::parse(line) {
             let _ = line.number::<u32>("rc");
             let _ = line.field("value").map(wire::unescape);
         }

@@ -1,7 +1,7 @@
 //! Joining the job that this process belongs to.
 
 use crate::alone::Alone;
-use crate::detect::{Found, detect, process_environment, refuse_stranger};
+use crate::detect::{FoundService, detect, process_environment, refuse_stranger};
 use crate::mpi::{self, Mpi};
 use crate::pmi1::Pmi1;
 use crate::pmix::Pmix;
@@ -32,9 +32,11 @@ pub fn join_with(options: &JoinOptions) -> Result<Box<dyn Bootstrap>, Error> {
     let found = detect(options.kind, process_environment)?;
     tracing::debug!(?found, "joining");
     Ok(match found {
-        Found::Alone => Box::new(Alone::default()),
-        Found::Pmi1Fd { fd, rank, size } => Box::new(Pmi1::inherited(fd, rank, size, options)?),
-        Found::Pmi1Port { address, id } => Box::new(Pmi1::connect(&address, id, options)?),
-        Found::Pmix => Box::new(Pmix::init(options)?),
+        FoundService::Alone => Box::new(Alone::default()),
+        FoundService::Pmi1Fd { fd, rank, size } => {
+            Box::new(Pmi1::inherited(fd, rank, size, options)?)
+        }
+        FoundService::Pmi1Port { address, id } => Box::new(Pmi1::connect(&address, id, options)?),
+        FoundService::Pmix => Box::new(Pmix::init(options)?),
     })
 }

@@ -12,7 +12,7 @@ use crate::{Bootstrap, Error, check_key, check_rank, check_value};
 /// When a bootstrap is dropped or aborts, the current and later fences of the others return an
 /// error, because such a fence can never be complete.
 pub fn local(n: u32) -> Vec<LocalBootstrap> {
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(LocalJob {
         state: Mutex::default(),
         changed: Condvar::new(),
     });
@@ -30,11 +30,11 @@ pub fn local(n: u32) -> Vec<LocalBootstrap> {
 pub struct LocalBootstrap {
     rank: u32,
     size: u32,
-    shared: Arc<Shared>,
+    shared: Arc<LocalJob>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct LocalJob {
     state: Mutex<LocalState>,
     changed: Condvar,
 }
@@ -47,20 +47,20 @@ struct LocalState {
     /// The number of ranks in the current fence.
     arrived: u32,
     /// The first rank that left, and its reason.
-    left: Option<Left>,
+    left: Option<Departure>,
 }
 
 #[derive(Clone, Debug)]
-enum Left {
+enum Departure {
     Ended(u32),
     Aborted { rank: u32, status: i32, why: String },
 }
 
-impl Left {
+impl Departure {
     fn to_error(&self) -> Error {
         match self.clone() {
-            Left::Ended(rank) => Error::RankEnded { rank },
-            Left::Aborted { rank, status, why } => Error::Aborted { rank, status, why },
+            Departure::Ended(rank) => Error::RankEnded { rank },
+            Departure::Aborted { rank, status, why } => Error::Aborted { rank, status, why },
         }
     }
 }
@@ -70,7 +70,7 @@ impl LocalBootstrap {
         self.shared.state.lock()
     }
 
-    fn leave(&self, how: Left) {
+    fn leave(&self, how: Departure) {
         self.state().left.get_or_insert(how);
         self.shared.changed.notify_all();
     }
@@ -134,7 +134,7 @@ impl Bootstrap for LocalBootstrap {
     }
 
     fn abort(&mut self, status: i32, why: &str) {
-        self.leave(Left::Aborted {
+        self.leave(Departure::Aborted {
             rank: self.rank,
             status,
             why: why.into(),
@@ -142,14 +142,14 @@ impl Bootstrap for LocalBootstrap {
     }
 
     fn finalize(&mut self) -> Result<(), Error> {
-        self.leave(Left::Ended(self.rank));
+        self.leave(Departure::Ended(self.rank));
         Ok(())
     }
 }
 
 impl Drop for LocalBootstrap {
     fn drop(&mut self) {
-        self.leave(Left::Ended(self.rank));
+        self.leave(Departure::Ended(self.rank));
     }
 }
 

@@ -20,13 +20,13 @@ use crate::{Bootstrap, Error, check_key, check_rank, check_value, detect::Librar
 const SERVICE: &str = "MPI";
 
 /// `MPI_COMM_WORLD` and `MPI_BYTE` of MPICH's ABI.
-const MPICH: Handles = Handles {
+const MPICH: MpiHandles = MpiHandles {
     world: 0x4400_0000,
     byte: 0x4c00_010d,
 };
 
 #[derive(Clone, Copy)]
-struct Handles {
+struct MpiHandles {
     /// The communicator of the job's ranks.
     world: usize,
     byte: usize,
@@ -42,7 +42,7 @@ type Abort = unsafe extern "C" fn(usize, c_int) -> c_int;
 pub(crate) struct Mpi {
     rank: u32,
     size: u32,
-    handles: Handles,
+    handles: MpiHandles,
     all_gather: AllGather,
     abort: Abort,
     put: HashSet<String>,
@@ -108,13 +108,13 @@ impl Mpi {
             found.map(|it| it.as_raw_ptr()).map_err(|_| lacks(name))
         };
         let handles = match (find("ompi_mpi_comm_world\0"), find("ompi_mpi_byte\0")) {
-            (Ok(world), Ok(byte)) => Handles {
+            (Ok(world), Ok(byte)) => MpiHandles {
                 world: world.addr(),
                 byte: byte.addr(),
             },
             _ => MPICH,
         };
-        let handles = Handles {
+        let handles = MpiHandles {
             world: communicator.unwrap_or(handles.world),
             ..handles
         };
@@ -168,7 +168,7 @@ impl Mpi {
             got: format!("{} bytes of one rank", mine.len()),
         })?;
         let mut all = vec![0_u8; mine.len() * self.size as usize];
-        let Handles { world, byte } = self.handles;
+        let MpiHandles { world, byte } = self.handles;
         // SAFETY: MPI is initialized. Each rank passes `len` bytes, and `all` has room for `len`
         // bytes of each rank.
         let code = unsafe {

@@ -26,7 +26,7 @@ use crate::{
     notify::{self, SleepKind},
     shared::{SharedState, standing},
     transfer,
-    watch::PeerWatch,
+    watch::ProcessWatch,
 };
 
 /// The number of checks of a hazard, each followed by a yield, before the first sleep.
@@ -43,7 +43,7 @@ pub struct Smp {
     /// This rank's free entries for extents.
     free: Mutex<FreePlaces>,
     /// The last field: its thread stops before the rest is dropped.
-    _watch: PeerWatch,
+    _watch: ProcessWatch,
 }
 
 impl Smp {
@@ -54,7 +54,7 @@ impl Smp {
             .map(|rank| (Rank(rank), shared.pid(Rank(rank))))
             .filter(|(_, pid)| *pid != own)
             .collect();
-        let watch = PeerWatch::start(peers, {
+        let watch = ProcessWatch::start(peers, {
             let shared = Arc::clone(&shared);
             move |peer| shared.gone(peer)
         })?;

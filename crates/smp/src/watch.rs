@@ -19,14 +19,14 @@ use rustix::{
 };
 
 /// The watch of all peers, until this is dropped.
-pub(crate) struct PeerWatch {
+pub(crate) struct ProcessWatch {
     /// An eventfd that is written to end the thread.
     stop: Arc<OwnedFd>,
     /// The thread, which is joined when this is dropped.
     thread: Option<JoinHandle<()>>,
 }
 
-impl PeerWatch {
+impl ProcessWatch {
     /// Starts a thread that calls `gone` once for each of `peers` whose process ends.
     pub(crate) fn start(
         peers: Vec<(Rank, u32)>,
@@ -87,7 +87,7 @@ fn watch(stop: &OwnedFd, mut watched: Vec<(Rank, OwnedFd)>, gone: impl Fn(Rank))
     }
 }
 
-impl Drop for PeerWatch {
+impl Drop for ProcessWatch {
     fn drop(&mut self) {
         let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {

@@ -7,40 +7,40 @@ use parking_lot::Mutex;
 use crate::{Message, Rank, Standing};
 
 use super::{
-    Check, Fixture,
+    ContractCheck, Fixture,
     log::{Got, Log},
     pattern,
-    team::{Member, each},
+    team::{TeamMember, each},
 };
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new("ranks_1", "a job of one speaks to itself", |f| {
+pub(super) const CHECKS: &[ContractCheck] = &[
+    ContractCheck::new("ranks_1", "a job of one speaks to itself", |f| {
         every_pair(f, 1)
     }),
-    Check::new("ranks_2", "two ranks speak, each to each", |f| {
+    ContractCheck::new("ranks_2", "two ranks speak, each to each", |f| {
         every_pair(f, 2)
     }),
-    Check::new("ranks_3", "three ranks speak, each to each", |f| {
+    ContractCheck::new("ranks_3", "three ranks speak, each to each", |f| {
         every_pair(f, 3)
     }),
-    Check::new("ranks_8", "eight ranks speak, each to each", |f| {
+    ContractCheck::new("ranks_8", "eight ranks speak, each to each", |f| {
         every_pair(f, 8)
     }),
-    Check::new("ranks_70", "more ranks than the bits of a word", |f| {
+    ContractCheck::new("ranks_70", "more ranks than the bits of a word", |f| {
         every_pair(f, 70)
     }),
-    Check::new(
+    ContractCheck::new(
         "caps_agree",
         "all ranks have the same capabilities and limits, except the ranks of their hosts",
         caps_agree,
     ),
-    Check::new("clock", "the clock never goes back, and advances", clock),
-    Check::new(
+    ContractCheck::new("clock", "the clock never goes back, and advances", clock),
+    ContractCheck::new(
         "published",
         "the ranks that share memory with a rank see the number that it published, and no other",
         published,
     ),
-    Check::new(
+    ContractCheck::new(
         "all_present",
         "all ranks take part from the start",
         all_present,
@@ -148,7 +148,7 @@ fn caps_agree(fixture: &dyn Fixture) {
 }
 
 fn clock(fixture: &dyn Fixture) {
-    each(fixture, 2, |me: &Member<'_>| {
+    each(fixture, 2, |me: &TeamMember<'_>| {
         let first = me.conduit.now();
         let mut last = first;
         me.until(&mut Log::new(), "the clock to go on", |_| {

@@ -11,54 +11,54 @@ use std::{
 use crate::{Conduit, Error, Message, Rank, Sent, Sleeper, Standing, Window};
 
 use super::{
-    Check, Fixture,
+    ContractCheck, Fixture,
     log::{Got, Log},
-    memory::{Arena, Lent, Place},
-    team::{Member, each, each_of, start},
+    memory::{AddressKind, Arena, LentWindow},
+    team::{TeamMember, each, each_of, start},
 };
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new(
+pub(super) const CHECKS: &[ContractCheck] = &[
+    ContractCheck::new(
         "standings",
         "a peer that ends has left or is lost, and each change is counted once",
         standings,
     ),
-    Check::new(
+    ContractCheck::new(
         "end_wakes_service",
         "a peer's end wakes the service thread",
         |f| wakes(f, Sleeper::Service),
     ),
-    Check::new(
+    ContractCheck::new(
         "end_wakes_application",
         "a peer's end wakes an application",
         |f| wakes(f, Sleeper::Application),
     ),
-    Check::new(
+    ContractCheck::new(
         "comes_to_its_end",
         "a peer whose program has come to its end still takes part, and its announcement wakes waiters",
         comes_to_its_end,
     ),
-    Check::new(
+    ContractCheck::new(
         "ended_refuses",
         "nothing can be sent to, written to or read from an ended peer",
         refuses,
     ),
-    Check::new(
+    ContractCheck::new(
         "ended_pending",
         "operations in flight with a peer that ends are ended",
         pending,
     ),
-    Check::new(
+    ContractCheck::new(
         "sent_before_the_end",
         "messages that a peer sent before it left are delivered",
         before,
     ),
-    Check::new(
+    ContractCheck::new(
         "stuck_at_the_end",
         "requests of a peer that left before it took the replies are delivered",
         stuck,
     ),
-    Check::new(
+    ContractCheck::new(
         "others_continue",
         "the others continue when one is lost",
         others_continue,
@@ -180,9 +180,9 @@ fn refuses(fixture: &dyn Fixture) {
     each(fixture, 3, |me| {
         let log = &mut Log::new();
         // The memory outlives the rank's part, as in a process that hangs.
-        let lent = Lent::new(me.conduit, Window::private(64)).expect("room for an extent");
-        let arenas: Vec<Arena<'_>> = (Place::of(me.conduit)
-            .filter(|place| *place != Place::Anywhere))
+        let lent = LentWindow::new(me.conduit, Window::private(64)).expect("room for an extent");
+        let arenas: Vec<Arena<'_>> = (AddressKind::of(me.conduit)
+            .filter(|place| *place != AddressKind::Anywhere))
         .map(|place| Arena::new(me.conduit, place, 64))
         .collect();
         let places: Vec<_> = arenas.iter().map(|arena| arena.publish(me, log)).collect();
@@ -220,7 +220,7 @@ fn pending(fixture: &dyn Fixture) {
     for orderly in [true, false] {
         each(fixture, 2, |me| {
             let log = &mut Log::new();
-            let arena = Arena::new(me.conduit, Place::Extent, 1 << 16);
+            let arena = Arena::new(me.conduit, AddressKind::Extent, 1 << 16);
             let to = arena.publish(me, log)[1];
             if me.rank() == Rank(1) {
                 // This rank does not poll.
@@ -260,7 +260,7 @@ fn pending(fixture: &dyn Fixture) {
 }
 
 /// Sends until there is no more room, without polling. Returns the number of messages.
-fn send_all(me: &Member<'_>, peer: Rank) -> u64 {
+fn send_all(me: &TeamMember<'_>, peer: Rank) -> u64 {
     let mut sent = 0;
     while sent < 2000 {
         let message = Message {
@@ -283,7 +283,7 @@ fn send_all(me: &Member<'_>, peer: Rank) -> u64 {
 }
 
 /// Fails unless these are the requests of [`send_all`].
-fn expect_all(me: &Member<'_>, log: &mut Log<'_>, from: Rank, sent: u64) {
+fn expect_all(me: &TeamMember<'_>, log: &mut Log<'_>, from: Rank, sent: u64) {
     me.until(log, "what was sent before the end", |log| {
         log.requests.len() as u64 >= sent
     });
@@ -361,7 +361,7 @@ fn others_continue(fixture: &dyn Fixture) {
         me.until(log, "the news", |_| {
             me.conduit.standing(Rank(3)) == Standing::Lost
         });
-        for place in Place::of(me.conduit) {
+        for place in AddressKind::of(me.conduit) {
             let arena = Arena::new(me.conduit, place, 64);
             let remotes = arena.publish(me, log);
             let right = Rank((me.rank().0 + 1) % 3);
@@ -383,7 +383,7 @@ fn others_continue(fixture: &dyn Fixture) {
             }
             me.meet(log);
         }
-        let all = 300 * Place::of(me.conduit).count();
+        let all = 300 * AddressKind::of(me.conduit).count();
         me.until(log, "replies", |log| {
             log.replies.len() >= all && log.requests.len() >= all
         });

@@ -11,47 +11,47 @@ use parking_lot::Mutex;
 use crate::{Error, Key, Rank, Remote, Standing, Window};
 
 use super::{
-    Check, Fixture,
+    ContractCheck, Fixture,
     log::Log,
-    memory::{Arena, Lent, Place, bytes_of},
+    memory::{AddressKind, Arena, LentWindow, bytes_of},
     pattern::assert_same,
-    team::{Member, each},
+    team::{TeamMember, each},
 };
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new(
+pub(super) const CHECKS: &[ContractCheck] = &[
+    ContractCheck::new(
         "out_of_extent",
         "an access that leaves its extent is refused, and the error has the limits",
         outside,
     ),
-    Check::new(
+    ContractCheck::new(
         "bad_address",
         "an address that is not mapped, or read-only, is refused",
         bad_address,
     )
     .any_address(),
-    Check::new(
+    ContractCheck::new(
         "revoked",
         "a revoked key permits no access any more",
         revoked,
     ),
-    Check::new(
+    ContractCheck::new(
         "forged",
         "a key that was never granted permits no access",
         forged,
     ),
-    Check::new("deregister_twice", "a key is revoked once", twice),
-    Check::new(
+    ContractCheck::new("deregister_twice", "a key is revoked once", twice),
+    ContractCheck::new(
         "exhausted",
         "the last extent is an error, and revoked ones can be granted again",
         exhausted,
     ),
-    Check::new(
+    ContractCheck::new(
         "nothing_lands_late",
         "no peer accesses memory after deregister returned",
         hammer,
     ),
-    Check::new(
+    ContractCheck::new(
         "nothing_of_the_lost_lands_late",
         "a lost rank whose threads live accesses nothing after deregister returned",
         lost_at_work,
@@ -65,7 +65,7 @@ fn outside(fixture: &dyn Fixture) {
         let log = &mut Log::new();
         let whole = Window::private(2 * BEFORE + LEN);
         let part = whole.part(BEFORE, LEN).expect("a part");
-        let lent = Lent::new(me.conduit, part).expect("room for an extent");
+        let lent = LentWindow::new(me.conduit, part).expect("room for an extent");
         let Remote { key, offset: start } = me.exchange(log, lent.remote())[me.right().index()];
         let segment = me.conduit.caps().segment;
         let end = start + LEN as u64;
@@ -167,7 +167,7 @@ fn bad_address(fixture: &dyn Fixture) {
             }
         }
         // Later operations succeed as before.
-        let arena = Arena::new(me.conduit, Place::Anywhere, 64);
+        let arena = Arena::new(me.conduit, AddressKind::Anywhere, 64);
         let to = arena.publish(me, log)[me.right().index()];
         me.put(log, me.right(), to, &[5; 64])
             .expect("within the arena");
@@ -178,7 +178,7 @@ fn bad_address(fixture: &dyn Fixture) {
 }
 
 /// Fails unless a write and a read under `key` are refused.
-fn refused(me: &Member<'_>, log: &mut Log<'_>, peer: Rank, key: Key) {
+fn refused(me: &TeamMember<'_>, log: &mut Log<'_>, peer: Rank, key: Key) {
     let remote = Remote { key, offset: 0 };
     let wrote = me.put(log, peer, remote, &[0xee; 100]);
     let read = || me.get(log, peer, remote, 100).map(drop);
@@ -198,7 +198,8 @@ fn revoked(fixture: &dyn Fixture) {
         let log = &mut Log::new();
         let mut old = Vec::new();
         for round in 0..20 {
-            let lent = Lent::new(me.conduit, Window::private(128)).expect("room for an extent");
+            let lent =
+                LentWindow::new(me.conduit, Window::private(128)).expect("room for an extent");
             assert!(
                 ![Key::SEGMENT, Key::ANY].contains(&lent.key),
                 "{:?} has a meaning",
@@ -238,7 +239,7 @@ fn revoked(fixture: &dyn Fixture) {
 fn forged(fixture: &dyn Fixture) {
     each(fixture, 2, |me| {
         let log = &mut Log::new();
-        let lent = Lent::new(me.conduit, Window::private(128)).expect("room for an extent");
+        let lent = LentWindow::new(me.conduit, Window::private(128)).expect("room for an extent");
         let key = me.gather(log, lent.key.0)[me.right().index()];
         let forgeries = [
             key ^ 1,
@@ -267,10 +268,10 @@ fn forged(fixture: &dyn Fixture) {
 
 fn twice(fixture: &dyn Fixture) {
     each(fixture, 2, |me| {
-        let lent = Lent::new(me.conduit, Window::private(64)).expect("room for an extent");
+        let lent = LentWindow::new(me.conduit, Window::private(64)).expect("room for an extent");
         let key = lent.key;
         lent.revoke();
-        let again = Lent::new(me.conduit, Window::private(64)).expect("room for an extent");
+        let again = LentWindow::new(me.conduit, Window::private(64)).expect("room for an extent");
         for key in [
             key,
             Key::SEGMENT,
@@ -296,7 +297,7 @@ fn exhausted(fixture: &dyn Fixture) {
         let log = &mut Log::new();
         let mut held = Vec::new();
         let limit = loop {
-            match Lent::new(me.conduit, Window::private(64)) {
+            match LentWindow::new(me.conduit, Window::private(64)) {
                 Ok(lent) if held.len() < MANY => held.push(lent),
                 Ok(_) => break None,
                 Err(Error::Exhausted { limit, .. }) => break Some(limit),
@@ -315,9 +316,11 @@ fn exhausted(fixture: &dyn Fixture) {
         // An extent can be granted for each one that is revoked, again and again.
         for _ in 0..10 {
             held.swap_remove(held.len() / 2).revoke();
-            held.push(Lent::new(me.conduit, Window::private(64)).expect("one was given back"));
+            held.push(
+                LentWindow::new(me.conduit, Window::private(64)).expect("one was given back"),
+            );
             if limit.is_some() {
-                let error = Lent::new(me.conduit, Window::private(64)).err();
+                let error = LentWindow::new(me.conduit, Window::private(64)).err();
                 assert!(matches!(error, Some(Error::Exhausted { .. })), "{error:?}");
             }
         }
@@ -347,7 +350,7 @@ fn hammer(fixture: &dyn Fixture) {
         if me.rank() == Rank(0) {
             for round in 0..rounds {
                 let window = Window::private(LEN);
-                let lent = Lent::new(me.conduit, window).expect("room for an extent");
+                let lent = LentWindow::new(me.conduit, window).expect("room for an extent");
                 let before = landed.load(SeqCst);
                 *published.lock() = Some(lent.remote());
                 me.until(log, "the others to touch the extent", |_| {
@@ -412,13 +415,14 @@ fn lost_at_work(fixture: &dyn Fixture) {
         let (landing, over) = (AtomicBool::new(false), AtomicBool::new(false));
         each(fixture, 2, |me| {
             let log = &mut Log::new();
-            let lent = (me.rank() == Rank(0))
-                .then(|| Lent::new(me.conduit, Window::private(LEN)).expect("room for an extent"));
+            let lent = (me.rank() == Rank(0)).then(|| {
+                LentWindow::new(me.conduit, Window::private(LEN)).expect("room for an extent")
+            });
             let nowhere = Remote {
                 key: Key::ANY,
                 offset: 0,
             };
-            let to = me.exchange(log, lent.as_ref().map_or(nowhere, Lent::remote))[0];
+            let to = me.exchange(log, lent.as_ref().map_or(nowhere, LentWindow::remote))[0];
             let Some(lent) = lent else {
                 thread::scope(|scope| {
                     let over = &over;
@@ -464,7 +468,7 @@ fn lost_at_work(fixture: &dyn Fixture) {
 /// Makes a few long writes, one after the other, until one is refused or `over` is set. The conduit
 /// need not report the ends of a lost rank's operations. Nobody waits for the buffers, because the
 /// rank's registrations may have gone with it.
-fn write_until_refused(me: &Member<'_>, to: Remote, len: usize, over: &AtomicBool) {
+fn write_until_refused(me: &TeamMember<'_>, to: Remote, len: usize, over: &AtomicBool) {
     let log = &mut Log::new();
     let data = vec![1; len];
     for _ in 0..4 {

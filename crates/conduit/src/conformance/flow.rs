@@ -5,30 +5,30 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use crate::{Message, OwnedMessage, Rank, Sent};
 
 use super::{
-    Check, Fixture,
+    ContractCheck, Fixture,
     log::{Got, Log},
     messages::numbered,
     pattern,
-    team::{Member, each},
+    team::{TeamMember, each},
 };
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new(
+pub(super) const CHECKS: &[ContractCheck] = &[
+    ContractCheck::new(
         "full_and_on",
         "a flood to a rank that does not poll gets Full, and continues when it polls",
         full,
     ),
-    Check::new(
+    ContractCheck::new(
         "replies_bounded",
         "requests of a peer that takes no replies are handled only up to a bound",
         bounded,
     ),
-    Check::new(
+    ContractCheck::new(
         "flood_of_replies",
         "four ranks flood each other, with the longest replies",
         flood,
     ),
-    Check::new(
+    ContractCheck::new(
         "flood_all_sizes",
         "a long flood of messages of all sizes arrives in order",
         long,
@@ -234,9 +234,9 @@ fn flood(fixture: &dyn Fixture) {
 /// Enough messages to fill every ring many times, and more than 2^16.
 fn long(fixture: &dyn Fixture) {
     const MANY: u64 = 100_000;
-    each(fixture, 2, |me: &Member<'_>| {
+    each(fixture, 2, |me: &TeamMember<'_>| {
         struct Compare<'a, 'b> {
-            me: &'a Member<'b>,
+            me: &'a TeamMember<'b>,
             next: u64,
         }
         impl crate::Sink for Compare<'_, '_> {

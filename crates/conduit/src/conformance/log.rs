@@ -50,7 +50,7 @@ impl From<&Delivery<'_>> for Got {
 }
 
 /// An additional action for each request.
-type Handler<'a> = Box<dyn FnMut(&Delivery<'_>, &mut dyn ReplyPort) + 'a>;
+type RequestHandler<'a> = Box<dyn FnMut(&Delivery<'_>, &mut dyn ReplyPort) + 'a>;
 
 /// The deliveries to a rank, in order.
 #[derive(Default)]
@@ -66,7 +66,7 @@ pub struct Log<'a> {
     /// Messages that broke a rule.
     pub malformed: Vec<Error>,
     /// An additional action for each request.
-    handler: Option<Handler<'a>>,
+    handler: Option<RequestHandler<'a>>,
 }
 
 impl<'a> Log<'a> {

@@ -7,17 +7,17 @@ use std::{
 
 use crate::{Access, Conduit, Error, Key, Local, Permission, Posted, Rank, Remote, Ticket, Window};
 
-use super::{log::Log, team::Member};
+use super::{log::Log, team::TeamMember};
 
 /// Memory under a key, which is revoked when this is dropped.
-pub(super) struct Lent<'a> {
+pub(super) struct LentWindow<'a> {
     conduit: &'a dyn Conduit,
     pub(super) window: Window,
     pub(super) key: Key,
     revoked: bool,
 }
 
-impl<'a> Lent<'a> {
+impl<'a> LentWindow<'a> {
     pub(super) fn new(conduit: &'a dyn Conduit, window: Window) -> Result<Self, Error> {
         // SAFETY: 1. the window keeps the memory until `drop` has deregistered it. 2. Windows only
         // make shared-memory accesses.
@@ -52,7 +52,7 @@ impl<'a> Lent<'a> {
     }
 }
 
-impl Drop for Lent<'_> {
+impl Drop for LentWindow<'_> {
     fn drop(&mut self) {
         if !self.revoked && self.conduit.deregister(self.key).is_err() {
             // Peers may still use the memory.
@@ -63,23 +63,27 @@ impl Drop for Lent<'_> {
 
 /// The kinds of names for a peer's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
+pub(super) enum AddressKind {
     Segment,
     Extent,
     Anywhere,
 }
 
-impl Place {
-    pub(super) const ALL: [Place; 3] = [Place::Segment, Place::Extent, Place::Anywhere];
+impl AddressKind {
+    pub(super) const ALL: [AddressKind; 3] = [
+        AddressKind::Segment,
+        AddressKind::Extent,
+        AddressKind::Anywhere,
+    ];
 
     /// Returns the kinds that a conduit has.
-    pub(super) fn of(conduit: &dyn Conduit) -> impl Iterator<Item = Place> + use<> {
+    pub(super) fn of(conduit: &dyn Conduit) -> impl Iterator<Item = AddressKind> + use<> {
         let any_address = conduit.caps().any_address;
         let segment = conduit.caps().registration.is_none();
         (Self::ALL.into_iter()).filter(move |place| match place {
-            Place::Segment => segment,
-            Place::Extent => true,
-            Place::Anywhere => any_address,
+            AddressKind::Segment => segment,
+            AddressKind::Extent => true,
+            AddressKind::Anywhere => any_address,
         })
     }
 }
@@ -88,13 +92,13 @@ impl Place {
 pub(super) struct Arena<'a> {
     pub(super) window: Window,
     pub(super) remote: Remote,
-    _lent: Option<Lent<'a>>,
+    _lent: Option<LentWindow<'a>>,
 }
 
 impl<'a> Arena<'a> {
     /// Makes an arena of `len` zeroed bytes.
-    pub(super) fn new(conduit: &'a dyn Conduit, place: Place, len: usize) -> Self {
-        if place == Place::Segment {
+    pub(super) fn new(conduit: &'a dyn Conduit, place: AddressKind, len: usize) -> Self {
+        if place == AddressKind::Segment {
             let mine = conduit
                 .window(conduit.rank())
                 .expect("the own segment is mapped");
@@ -112,7 +116,7 @@ impl<'a> Arena<'a> {
             };
         }
         let window = Window::private(len);
-        if place == Place::Anywhere {
+        if place == AddressKind::Anywhere {
             let (key, offset) = (Key::ANY, window.addr() as u64);
             let remote = Remote { key, offset };
             return Self {
@@ -121,7 +125,7 @@ impl<'a> Arena<'a> {
                 _lent: None,
             };
         }
-        let lent = Lent::new(conduit, window.clone()).expect("room for an extent");
+        let lent = LentWindow::new(conduit, window.clone()).expect("room for an extent");
         let remote = lent.remote();
         Self {
             window,
@@ -131,7 +135,7 @@ impl<'a> Arena<'a> {
     }
 
     /// Publishes the arena to all ranks. Collective. Returns the arenas of all ranks.
-    pub(super) fn publish(&self, member: &Member<'_>, log: &mut Log<'_>) -> Vec<Remote> {
+    pub(super) fn publish(&self, member: &TeamMember<'_>, log: &mut Log<'_>) -> Vec<Remote> {
         member.exchange(log, self.remote)
     }
 
@@ -155,7 +159,7 @@ pub(super) fn beyond(remote: Remote, bytes: usize) -> Remote {
 }
 
 /// A one-sided operation and its buffer.
-pub(super) struct Transfer<'a> {
+pub(super) struct BufferedTransfer<'a> {
     conduit: &'a dyn Conduit,
     buffer: Vec<u8>,
     /// The offset of the data in the buffer. Odd offsets are tried, too.
@@ -165,7 +169,7 @@ pub(super) struct Transfer<'a> {
     posted: Option<Posted>,
 }
 
-impl<'a> Transfer<'a> {
+impl<'a> BufferedTransfer<'a> {
     /// Makes the buffer of an operation under `remote`. The buffer is registered if the remote
     /// memory is.
     fn new(
@@ -219,7 +223,7 @@ impl<'a> Transfer<'a> {
     }
 }
 
-impl Drop for Transfer<'_> {
+impl Drop for BufferedTransfer<'_> {
     fn drop(&mut self) {
         if let Some(key) = self.key.take()
             && self.conduit.deregister(key).is_err()
@@ -234,7 +238,7 @@ impl Drop for Transfer<'_> {
     }
 }
 
-impl<'a> Member<'a> {
+impl<'a> TeamMember<'a> {
     /// Publishes a memory's name to all ranks. Collective. Returns the names of all ranks.
     pub(super) fn exchange(&self, log: &mut Log<'_>, place: Remote) -> Vec<Remote> {
         let keys = self.gather(log, place.key.0);
@@ -253,7 +257,7 @@ impl<'a> Member<'a> {
         peer: Rank,
         to: Remote,
         data: &[u8],
-    ) -> Result<Transfer<'a>, Error> {
+    ) -> Result<BufferedTransfer<'a>, Error> {
         self.post_write_as(peer, to, data, false)
     }
 
@@ -264,11 +268,12 @@ impl<'a> Member<'a> {
         to: Remote,
         data: &[u8],
         waits: bool,
-    ) -> Result<Transfer<'a>, Error> {
+    ) -> Result<BufferedTransfer<'a>, Error> {
         let lead = lead();
         let mut buffer = vec![0; lead];
         buffer.extend_from_slice(data);
-        let mut transfer = Transfer::new(self.conduit, to.key, buffer, lead, Permission::Read)?;
+        let mut transfer =
+            BufferedTransfer::new(self.conduit, to.key, buffer, lead, Permission::Read)?;
         let key = transfer.local_key();
         let addr = transfer.buffer[lead..].as_mut_ptr();
         let from = Local { addr, key };
@@ -309,7 +314,7 @@ impl<'a> Member<'a> {
         peer: Rank,
         from: Remote,
         len: usize,
-    ) -> Result<Transfer<'a>, Error> {
+    ) -> Result<BufferedTransfer<'a>, Error> {
         self.post_read_as(peer, from, len, false)
     }
 
@@ -320,11 +325,11 @@ impl<'a> Member<'a> {
         from: Remote,
         len: usize,
         waits: bool,
-    ) -> Result<Transfer<'a>, Error> {
+    ) -> Result<BufferedTransfer<'a>, Error> {
         let lead = lead();
         let buffer = vec![0x77; lead + len];
         let mut transfer =
-            Transfer::new(self.conduit, from.key, buffer, lead, Permission::ReadWrite)?;
+            BufferedTransfer::new(self.conduit, from.key, buffer, lead, Permission::ReadWrite)?;
         let key = transfer.local_key();
         let addr = transfer.buffer[lead..].as_mut_ptr();
         let to = Local { addr, key };
@@ -338,7 +343,11 @@ impl<'a> Member<'a> {
     }
 
     /// Waits for the end of an operation. Returns the data written or read.
-    pub(super) fn land(&self, log: &mut Log<'_>, transfer: Transfer<'_>) -> Result<Vec<u8>, Error> {
+    pub(super) fn land(
+        &self,
+        log: &mut Log<'_>,
+        transfer: BufferedTransfer<'_>,
+    ) -> Result<Vec<u8>, Error> {
         if let Some(ticket) = transfer.ticket() {
             self.until(log, "a one-sided operation", |log| {
                 log.outcome(ticket).is_some()

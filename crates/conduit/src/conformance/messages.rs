@@ -5,40 +5,40 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use crate::{Error, Message, OwnedMessage, Rank, ReplyPort, Sink};
 
 use super::{
-    Check, Fixture,
+    ContractCheck, Fixture,
     log::{Got, Log},
     pattern,
-    team::{Member, each},
+    team::{TeamMember, each},
 };
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new(
+pub(super) const CHECKS: &[ContractCheck] = &[
+    ContractCheck::new(
         "every_size",
         "every count of arguments and length of payload arrives as sent",
         sizes,
     ),
-    Check::new("every_kind", "every kind and tag arrives as sent", kinds),
-    Check::new(
+    ContractCheck::new("every_kind", "every kind and tag arrives as sent", kinds),
+    ContractCheck::new(
         "too_big",
         "a request or reply above a limit is refused, with the limit",
         too_big,
     ),
-    Check::new(
+    ContractCheck::new(
         "replies_in_order",
         "replies arrive as sent, in the order of the requests",
         replies,
     ),
-    Check::new(
+    ContractCheck::new(
         "handled_counts",
         "requests count as handled after their replies were sent",
         handled,
     ),
-    Check::new(
+    ContractCheck::new(
         "handled_when_polled",
         "if messages arrive at once, those that a poll handled are counted when it returns",
         handled_when_polled,
     ),
-    Check::new(
+    ContractCheck::new(
         "drain_delivers",
         "drain delivers everything that had arrived",
         drain,
@@ -46,7 +46,7 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 /// Makes message number `n` of `rank`, of a size that follows from both.
-pub(super) fn numbered(me: &Member<'_>, rank: Rank, n: u64) -> OwnedMessage {
+pub(super) fn numbered(me: &TeamMember<'_>, rank: Rank, n: u64) -> OwnedMessage {
     let caps = me.conduit.caps();
     let word = pattern::mix(u64::from(rank.0) << 32 | n);
     let most = if word.is_multiple_of(11) {
@@ -70,7 +70,7 @@ fn sized(seed: u64, args: usize, payload: usize) -> OwnedMessage {
 }
 
 /// Sends messages to the right, and compares those from the left.
-fn pass(fixture: &dyn Fixture, messages: impl Fn(&Member<'_>) -> Vec<OwnedMessage> + Sync) {
+fn pass(fixture: &dyn Fixture, messages: impl Fn(&TeamMember<'_>) -> Vec<OwnedMessage> + Sync) {
     for ranks in [1, 2] {
         each(fixture, ranks, |me| {
             let log = &mut Log::new();

@@ -1,6 +1,6 @@
 //! The one suite that every conduit passes.
 //!
-//! A [`Check`] tests one promise of the [contract](crate::Conduit). A [`Fixture`] starts connected
+//! A [`ContractCheck`] tests one promise of the [contract](crate::Conduit). A [`Fixture`] starts connected
 //! conduits as ranks of this process, and a thread drives each rank. Each side computes the
 //! expected data itself. The `main` of a test target without harness in the conduit's crate is one
 //! call of [`main`]:
@@ -80,7 +80,7 @@ pub trait Fixture: Send + Sync {
 
 /// A test of one promise of the contract.
 #[derive(Clone, Copy)]
-pub struct Check {
+pub struct ContractCheck {
     /// The name of the test.
     pub name: &'static str,
     /// The promise.
@@ -91,7 +91,7 @@ pub struct Check {
     pub run: fn(&dyn Fixture),
 }
 
-impl Check {
+impl ContractCheck {
     const fn new(name: &'static str, description: &'static str, run: fn(&dyn Fixture)) -> Self {
         Self {
             name,
@@ -150,7 +150,7 @@ pub fn send_unknown_kinds(from: &dyn Conduit, to: Rank) -> bool {
 }
 
 /// Returns all checks.
-pub fn checks() -> Vec<Check> {
+pub fn checks() -> Vec<ContractCheck> {
     [
         basics::CHECKS,
         segment::CHECKS,

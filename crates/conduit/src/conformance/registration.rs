@@ -3,38 +3,38 @@
 use crate::{Access, Error, Key, Local, Permission, Rank, Remote, Window};
 
 use super::{
-    Check, Fixture,
+    ContractCheck, Fixture,
     log::Log,
-    memory::{Arena, Lent, Place, beyond, bytes_of},
-    team::{Member, each},
+    memory::{AddressKind, Arena, LentWindow, beyond, bytes_of},
+    team::{TeamMember, each},
 };
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new(
+pub(super) const CHECKS: &[ContractCheck] = &[
+    ContractCheck::new(
         "local_key",
         "a write whose local key does not cover its source is refused",
         local,
     )
     .registering(),
-    Check::new(
+    ContractCheck::new(
         "segment_is_memory",
         "the segment is ordinary memory: it must be registered",
         segment,
     )
     .registering(),
-    Check::new(
+    ContractCheck::new(
         "access_kept",
         "a write to an extent registered for reading is refused",
         access,
     )
     .registering(),
-    Check::new(
+    ContractCheck::new(
         "register_what_is_there",
         "memory that is not mapped, or lacks the permission, cannot be registered",
         mapped,
     )
     .registering(),
-    Check::new(
+    ContractCheck::new(
         "reads_if_told",
         "a conduit reads one-sidedly if its capabilities say so, and otherwise refuses a read",
         reads,
@@ -43,7 +43,7 @@ pub(super) const CHECKS: &[Check] = &[
 
 /// Writes local memory under a local key, and waits for the end.
 fn write(
-    me: &Member<'_>,
+    me: &TeamMember<'_>,
     log: &mut Log<'_>,
     to: Remote,
     from: &Window,
@@ -65,12 +65,12 @@ fn write(
 fn local(fixture: &dyn Fixture) {
     each(fixture, 2, |me| {
         let log = &mut Log::new();
-        let arena = Arena::new(me.conduit, Place::Extent, 256);
+        let arena = Arena::new(me.conduit, AddressKind::Extent, 256);
         let to = arena.publish(me, log)[me.right().index()];
         let source = Window::private(128);
         source.fill(0, 128, 7).expect("in bounds");
         let part = source.part(0, 64).expect("a part");
-        let lent = Lent::new(me.conduit, part).expect("room for an extent");
+        let lent = LentWindow::new(me.conduit, part).expect("room for an extent");
         write(me, log, to, &source, 64, lent.key).expect("both sides are registered");
         match write(me, log, to, &source, 65, lent.key) {
             Err(Error::OutOfExtent {
@@ -101,7 +101,7 @@ fn segment(fixture: &dyn Fixture) {
         me.conduit.commit(0, 4096).expect("memory for a test");
         let mine = me.conduit.window(me.rank()).expect("the own segment");
         let part = mine.part(0, 4096).expect("a part");
-        let lent = Lent::new(me.conduit, part).expect("room for an extent");
+        let lent = LentWindow::new(me.conduit, part).expect("room for an extent");
         let to = me.exchange(log, lent.remote())[me.right().index()];
         let unregistered = Remote {
             key: Key::SEGMENT,
@@ -173,7 +173,7 @@ fn mapped(fixture: &dyn Fixture) {
 fn reads(fixture: &dyn Fixture) {
     each(fixture, 2, |me| {
         let log = &mut Log::new();
-        let arena = Arena::new(me.conduit, Place::Extent, 64);
+        let arena = Arena::new(me.conduit, AddressKind::Extent, 64);
         let from = arena.publish(me, log)[me.right().index()];
         let outcome = me.get(log, me.right(), from, 8);
         assert_eq!(outcome.is_ok(), me.reads(), "{outcome:?}");

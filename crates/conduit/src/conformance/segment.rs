@@ -3,39 +3,39 @@
 use crate::{Error, Rank, memory::Fault};
 
 use super::{
-    Check, Fixture,
+    ContractCheck, Fixture,
     log::Log,
     pattern::{self, assert_same},
     team::each,
 };
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new(
+pub(super) const CHECKS: &[ContractCheck] = &[
+    ContractCheck::new(
         "window_bounds",
         "a mapped segment is as long as the capabilities say",
         bounds,
     ),
-    Check::new(
+    ContractCheck::new(
         "window_shared",
         "other ranks load what a rank stores in a mapped segment",
         shared,
     ),
-    Check::new(
+    ContractCheck::new(
         "commit_zeroed",
         "committed memory is zero, and zero again after decommit",
         zeroed,
     ),
-    Check::new(
+    ContractCheck::new(
         "commit_huge_zeroed",
         "memory committed in huge pages is like any other",
         huge,
     ),
-    Check::new(
+    ContractCheck::new(
         "commit_range",
         "committing outside the segment is refused",
         range,
     ),
-    Check::new(
+    ContractCheck::new(
         "read_attached",
         "private memory arrives unchanged if the system lets a rank read it, and is an error otherwise",
         attached,

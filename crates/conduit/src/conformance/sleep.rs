@@ -13,60 +13,60 @@ use std::{
 use crate::{Message, Rank, Sent, Sleeper, WakeWord};
 
 use super::{
-    Check, Fixture,
+    ContractCheck, Fixture,
     log::Log,
     pattern,
-    team::{GUARD, Member, each},
+    team::{GUARD, TeamMember, each},
 };
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new(
+pub(super) const CHECKS: &[ContractCheck] = &[
+    ContractCheck::new(
         "sleep_for_messages_application",
         "no message is missed by a sleeping application",
         |f| messages(f, Sleeper::Application),
     ),
-    Check::new(
+    ContractCheck::new(
         "sleep_for_messages_service",
         "no message is missed by a sleeping service thread",
         |f| messages(f, Sleeper::Service),
     ),
-    Check::new(
+    ContractCheck::new(
         "sleep_for_memory",
         "no store is missed by an application that sleeps for memory",
         memory,
     ),
-    Check::new(
+    ContractCheck::new(
         "sleep_side_by_side",
         "no store is missed by several threads that sleep side by side",
         side_by_side,
     ),
-    Check::new(
+    ContractCheck::new(
         "sleep_for_room",
         "no room is missed by a sleeper that waits to send",
         room,
     ),
-    Check::new(
+    ContractCheck::new(
         "sleep_for_reply_room_service",
         "a reply that waits for room leaves although the service thread sleeps",
         |f| room_for_reply(f, Sleeper::Service),
     ),
-    Check::new(
+    ContractCheck::new(
         "sleep_for_reply_room_application",
         "a reply that waits for room leaves although the application sleeps",
         |f| room_for_reply(f, Sleeper::Application),
     ),
-    Check::new(
+    ContractCheck::new(
         "sleep_after_work",
         "a thread that went back to work keeps no other asleep",
         after_work,
     ),
-    Check::new(
+    ContractCheck::new(
         "sleep_not_if_ready",
         "a thread that is ready or has a message does not sleep",
         ready,
     ),
-    Check::new("sleep_timeout", "sleeps end in time", timeout),
-    Check::new(
+    ContractCheck::new("sleep_timeout", "sleeps end in time", timeout),
+    ContractCheck::new(
         "sleep_is_idle",
         "a thread that waits for nothing sleeps instead of spinning",
         idle,
@@ -112,7 +112,7 @@ fn messages(fixture: &dyn Fixture, sleeper: Sleeper) {
 }
 
 /// Hands numbers back and forth through words of the segments, one word for each pair of threads.
-fn ping_pong(me: &Member<'_>, word: usize, rounds: u32) {
+fn ping_pong(me: &TeamMember<'_>, word: usize, rounds: u32) {
     let (Some(mine), Some(theirs)) = (me.conduit.window(me.rank()), me.conduit.window(me.right()))
     else {
         return;

@@ -4,14 +4,14 @@
 use crate::{OwnedMessage, Rank};
 
 use super::{
-    Check, Fixture,
+    ContractCheck, Fixture,
     log::{Got, Log},
     messages::numbered,
     pattern,
-    team::{Member, each},
+    team::{TeamMember, each},
 };
 
-pub(super) const CHECKS: &[Check] = &[Check::new(
+pub(super) const CHECKS: &[ContractCheck] = &[ContractCheck::new(
     "takes_one_kind",
     "messages taken by their kind and messages delivered by polls arrive once, and in order",
     takes,
@@ -22,7 +22,7 @@ const MESSAGES: u64 = 600;
 /// The kind that is taken.
 const KIND: u8 = 9;
 
-fn message(me: &Member<'_>, rank: Rank, n: u64) -> OwnedMessage {
+fn message(me: &TeamMember<'_>, rank: Rank, n: u64) -> OwnedMessage {
     OwnedMessage {
         kind: match pattern::mix(n) % 3 {
             0 => KIND - 1,

@@ -34,7 +34,7 @@ pub(super) fn start(fixture: &dyn Fixture, ranks: u32) -> Vec<Arc<dyn Conduit>> 
 }
 
 /// Runs `work` on every rank of a new job, each in its thread.
-pub(super) fn each(fixture: &dyn Fixture, ranks: u32, work: impl Fn(&Member<'_>) + Sync) {
+pub(super) fn each(fixture: &dyn Fixture, ranks: u32, work: impl Fn(&TeamMember<'_>) + Sync) {
     let conduits = start(fixture, ranks);
     each_of(fixture, &conduits, work);
     for conduit in &conduits {
@@ -46,12 +46,12 @@ pub(super) fn each(fixture: &dyn Fixture, ranks: u32, work: impl Fn(&Member<'_>)
 pub(super) fn each_of(
     fixture: &dyn Fixture,
     conduits: &[Arc<dyn Conduit>],
-    work: impl Fn(&Member<'_>) + Sync,
+    work: impl Fn(&TeamMember<'_>) + Sync,
 ) {
-    let team = Team {
+    let team = RankTeam {
         size: conduits.len(),
         takes_turns: fixture.takes_turns(),
-        ..Team::default()
+        ..RankTeam::default()
     };
     let (team, work) = (&team, &work);
     let causes: Vec<Box<dyn Any + Send>> = thread::scope(|scope| {
@@ -61,7 +61,7 @@ pub(super) fn each_of(
                 scope.spawn(move || {
                     let _alarm = Alarm(&team.failed);
                     let conduit = &**conduit;
-                    work(&Member { conduit, team });
+                    work(&TeamMember { conduit, team });
                 })
             })
             .collect();
@@ -96,7 +96,7 @@ impl Drop for Alarm<'_> {
 }
 
 #[derive(Default)]
-pub(super) struct Team {
+pub(super) struct RankTeam {
     size: usize,
     takes_turns: bool,
     failed: AtomicBool,
@@ -113,12 +113,12 @@ struct Meeting {
 
 /// A rank of the job under test.
 #[derive(Clone, Copy)]
-pub(super) struct Member<'a> {
+pub(super) struct TeamMember<'a> {
     pub(super) conduit: &'a dyn Conduit,
-    team: &'a Team,
+    team: &'a RankTeam,
 }
 
-impl<'a> Member<'a> {
+impl<'a> TeamMember<'a> {
     pub(super) fn rank(&self) -> Rank {
         self.conduit.rank()
     }
@@ -279,6 +279,6 @@ impl<'a> Member<'a> {
 }
 
 /// Polls until `done`, and drops the deliveries.
-pub(super) fn poll_until(member: &Member<'_>, what: &str, mut done: impl FnMut() -> bool) {
+pub(super) fn poll_until(member: &TeamMember<'_>, what: &str, mut done: impl FnMut() -> bool) {
     member.until(&mut Log::new(), what, |_| done());
 }

@@ -11,31 +11,31 @@ use parking_lot::Mutex;
 use crate::{Delivery, Error, Message, Rank, ReplyPort, Sink, Sleeper, Ticket};
 
 use super::{
-    Check, Fixture,
+    ContractCheck, Fixture,
     log::Log,
-    memory::{Arena, Place, beyond},
+    memory::{AddressKind, Arena, beyond},
     pattern::{self, assert_same},
-    team::{Member, each, poll_until},
+    team::{TeamMember, each, poll_until},
 };
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new(
+pub(super) const CHECKS: &[ContractCheck] = &[
+    ContractCheck::new(
         "threads_send",
         "threads that send to one peer each keep their order",
         send,
     ),
-    Check::new(
+    ContractCheck::new(
         "threads_access",
         "more threads than a rank has slots write and read at once",
         access,
     ),
-    Check::new(
+    ContractCheck::new(
         "threads_poll",
         "poll returns at once if another polls, drain waits for its turn",
         poll,
     ),
-    Check::new("threads_wait", "a thread polls while another waits", wait),
-    Check::new(
+    ContractCheck::new("threads_wait", "a thread polls while another waits", wait),
+    ContractCheck::new(
         "threads_hand_over",
         "no thread misses a delivery that another thread is making",
         hand_over,
@@ -62,7 +62,7 @@ impl Sink for Common<'_> {
 }
 
 /// Sends a message that has its number twice.
-fn numbered(me: &Member<'_>, peer: Rank, thread: u64, n: u64) {
+fn numbered(me: &TeamMember<'_>, peer: Rank, thread: u64, n: u64) {
     let payload = n.to_le_bytes();
     let message = Message {
         kind: 0,
@@ -114,7 +114,7 @@ fn access(fixture: &dyn Fixture) {
     let done = AtomicUsize::new(0);
     each(fixture, 2, |me| {
         let log = &mut Log::new();
-        let arena = Arena::new(me.conduit, Place::Extent, THREADS * PART);
+        let arena = Arena::new(me.conduit, AddressKind::Extent, THREADS * PART);
         let to = arena.publish(me, log)[me.right().index()];
         let seed = |writer: Rank, number: usize, round| {
             (number * 100 + round) as u64 * 2 + u64::from(writer.0)
@@ -303,7 +303,7 @@ fn hand_over(fixture: &dyn Fixture) {
     const ROUNDS: usize = 10;
     each(fixture, 2, |me| {
         let log = &mut Log::new();
-        let arena = Arena::new(me.conduit, Place::Extent, 64);
+        let arena = Arena::new(me.conduit, AddressKind::Extent, 64);
         let to = arena.publish(me, log)[me.right().index()];
         // No thread counts messages that arrive while another still polls for the meeting.
         me.meet_deaf();

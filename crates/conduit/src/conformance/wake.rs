@@ -9,34 +9,34 @@ use std::{
 use crate::{Rank, Sleeper};
 
 use super::{
-    Check, Fixture,
+    ContractCheck, Fixture,
     log::Log,
-    team::{Member, each},
+    team::{TeamMember, each},
 };
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new(
+pub(super) const CHECKS: &[ContractCheck] = &[
+    ContractCheck::new(
         "wake_service",
         "wake ends the service thread's sleep",
         |f| one(f, Sleeper::Service),
     ),
-    Check::new("wake_nap", "wake ends a nap", |f| one(f, Sleeper::Nap)),
-    Check::new(
+    ContractCheck::new("wake_nap", "wake ends a nap", |f| one(f, Sleeper::Nap)),
+    ContractCheck::new(
         "wake_application",
         "wake ends an application's sleep",
         |f| one(f, Sleeper::Application),
     ),
-    Check::new(
+    ContractCheck::new(
         "wake_before_sleep",
         "a wake during a sleeper's call of `ready` is not lost",
         before_sleep,
     ),
-    Check::new("wake_all", "one wake ends every sleep, of every kind", all),
-    Check::new("wake_oneself", "a rank wakes its own sleepers", oneself),
+    ContractCheck::new("wake_all", "one wake ends every sleep, of every kind", all),
+    ContractCheck::new("wake_oneself", "a rank wakes its own sleepers", oneself),
 ];
 
 /// Sleeps once. `asked` grows when the others may know of the sleep.
-fn sleep_once(me: &Member<'_>, sleeper: Sleeper, asked: &AtomicU32) {
+fn sleep_once(me: &TeamMember<'_>, sleeper: Sleeper, asked: &AtomicU32) {
     let mut first = true;
     me.sleep(sleeper, || {
         if first {
@@ -52,7 +52,7 @@ fn sleep_once(me: &Member<'_>, sleeper: Sleeper, asked: &AtomicU32) {
 }
 
 /// Waits for a count without polling, which might take long.
-fn reach(me: &Member<'_>, count: &AtomicU32, least: u32) {
+fn reach(me: &TeamMember<'_>, count: &AtomicU32, least: u32) {
     let since = Instant::now();
     while count.load(SeqCst) < least {
         me.hope("a sleeper", since);

@@ -9,7 +9,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::copy::{self, Direction, Each};
+use super::copy::{self, Each, WindowDirection};
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use super::sums;
 
@@ -58,7 +58,7 @@ impl Number {
 pub struct Factor {
     number: Number,
     /// The value, from the first byte on.
-    value: Value,
+    value: FactorBytes,
 }
 
 /// The most bytes of an element.
@@ -66,7 +66,7 @@ const WIDEST: usize = 16;
 
 #[derive(Clone, Copy, PartialEq, Debug, Pod, Zeroable)]
 #[repr(C, align(16))]
-struct Value([u8; WIDEST]);
+struct FactorBytes([u8; WIDEST]);
 
 impl Factor {
     /// Makes a factor of these bytes. Returns `None` if their number is not that of an element.
@@ -75,7 +75,7 @@ impl Factor {
         if bytes.len() != number.size() {
             return None;
         }
-        let mut value = Value([0; WIDEST]);
+        let mut value = FactorBytes([0; WIDEST]);
         // The lengths are constants, so that no function is called.
         match bytes.len() {
             4 => value.0[..4].copy_from_slice(bytes),
@@ -180,13 +180,18 @@ pub(super) unsafe fn one_by_one(len: usize, factor: &Factor, runs: impl Each) {
 /// # Safety
 /// The conditions 1, 2 and 3 of [`add`].
 #[inline(always)]
-pub(super) unsafe fn rest<T: Element>(dst: *mut u8, src: *const u8, len: usize, factor: T) {
+pub(super) unsafe fn rest<T: AccumulateElement>(
+    dst: *mut u8,
+    src: *const u8,
+    len: usize,
+    factor: T,
+) {
     for at in (0..len).step_by(size_of::<T>()) {
         let (mut sum, dst) = (T::zeroed(), dst.wrapping_add(at));
         // SAFETY: 1., 2., 3.; an element is left on both sides, and the sum is this function's own.
         unsafe {
             copy::element(
-                Direction::OutOfWindow,
+                WindowDirection::OutOfWindow,
                 (&raw mut sum).cast(),
                 dst,
                 size_of::<T>(),
@@ -194,7 +199,7 @@ pub(super) unsafe fn rest<T: Element>(dst: *mut u8, src: *const u8, len: usize, 
             let more = src.wrapping_add(at).cast::<T>().read_unaligned();
             sum = sum.plus(factor, more);
             copy::element(
-                Direction::IntoWindow,
+                WindowDirection::IntoWindow,
                 dst,
                 (&raw const sum).cast(),
                 size_of::<T>(),
@@ -203,14 +208,14 @@ pub(super) unsafe fn rest<T: Element>(dst: *mut u8, src: *const u8, len: usize, 
     }
 }
 
-pub(super) trait Element: Pod {
+pub(super) trait AccumulateElement: Pod {
     /// `self + factor × more`.
     fn plus(self, factor: Self, more: Self) -> Self;
 }
 
 macro_rules! integers {
     ($($type:ty),+) => {$(
-        impl Element for $type {
+        impl AccumulateElement for $type {
             #[inline]
             fn plus(self, factor: Self, more: Self) -> Self {
                 self.wrapping_add(factor.wrapping_mul(more))
@@ -221,13 +226,13 @@ macro_rules! integers {
 
 macro_rules! floats {
     ($($type:ty),+) => {$(
-        impl Element for $type {
+        impl AccumulateElement for $type {
             #[inline]
             fn plus(self, factor: Self, more: Self) -> Self {
                 self + factor * more
             }
         }
-        impl Element for [$type; 2] {
+        impl AccumulateElement for [$type; 2] {
             #[inline]
             fn plus(self, [re, im]: Self, more: Self) -> Self {
                 [
@@ -251,7 +256,7 @@ mod tests {
 
     /// Adds to the elements at `at` of a window with other elements around them, and compares with
     /// a plain loop.
-    fn check<T: Element + PartialEq + std::fmt::Debug>(
+    fn check<T: AccumulateElement + PartialEq + std::fmt::Debug>(
         number: Number,
         at: usize,
         [factor, start, step]: [T; 3],

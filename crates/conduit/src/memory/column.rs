@@ -2,7 +2,7 @@
 //! programs are such columns. One loop over elements of one size needs fewer checks than general
 //! [runs](super::Runs).
 
-use super::copy::{self, Direction};
+use super::copy::{self, WindowDirection};
 
 /// Elements at equal steps, in a window and in private memory.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +59,7 @@ impl Column {
     /// 2. All concurrent accesses to the window's side are as in [`copy::store`].
     /// 3. The two sides do not overlap.
     #[inline(always)]
-    pub(super) unsafe fn copy(&self, direction: Direction, dst: *mut u8, src: *const u8) {
+    pub(super) unsafe fn copy(&self, direction: WindowDirection, dst: *mut u8, src: *const u8) {
         let steps = direction.order(self.steps);
         // SAFETY: 1., 2. and 3. the conditions of this function. `new` has checked that there is an
         // element, and its size.

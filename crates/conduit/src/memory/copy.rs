@@ -136,18 +136,18 @@ pub(super) unsafe fn load(dst: *mut u8, src: *const u8, len: usize) {
 
 /// The direction of a copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Direction {
+pub(super) enum WindowDirection {
     IntoWindow,
     OutOfWindow,
 }
 
-impl Direction {
+impl WindowDirection {
     /// Orders a pair of the window's and the private side as written side, read side.
     #[inline]
     pub(super) fn order<T>(self, [window, private]: [T; 2]) -> [T; 2] {
         match self {
-            Direction::IntoWindow => [window, private],
-            Direction::OutOfWindow => [private, window],
+            WindowDirection::IntoWindow => [window, private],
+            WindowDirection::OutOfWindow => [private, window],
         }
     }
 }
@@ -164,7 +164,7 @@ pub(super) trait Each {
 /// The conditions of [`store`] for copies into a window, else of [`load`], for each run.
 #[inline]
 #[cfg_attr(all(target_arch = "x86_64", not(miri)), allow(unused_variables))] // the moves work in either direction
-pub(super) unsafe fn each(run: usize, direction: Direction, runs: impl Each) {
+pub(super) unsafe fn each(run: usize, direction: WindowDirection, runs: impl Each) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     match run {
         // SAFETY: 1. the condition of this function; the length was matched.
@@ -175,9 +175,9 @@ pub(super) unsafe fn each(run: usize, direction: Direction, runs: impl Each) {
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     match direction {
         // SAFETY: 1., 2. and 3. the conditions of this function, for one run.
-        Direction::IntoWindow => runs.each(|dst, src| unsafe { store(dst, src, run) }),
+        WindowDirection::IntoWindow => runs.each(|dst, src| unsafe { store(dst, src, run) }),
         // SAFETY: 1., 2. and 3. the conditions of this function, for one run.
-        Direction::OutOfWindow => runs.each(|dst, src| unsafe { load(dst, src, run) }),
+        WindowDirection::OutOfWindow => runs.each(|dst, src| unsafe { load(dst, src, run) }),
     }
 }
 
@@ -186,7 +186,7 @@ pub(super) unsafe fn each(run: usize, direction: Direction, runs: impl Each) {
 /// # Safety
 /// The conditions of [`store`] for a copy into a window, else of [`load`].
 #[inline(always)]
-pub(super) unsafe fn element(direction: Direction, dst: *mut u8, src: *const u8, len: usize) {
+pub(super) unsafe fn element(direction: WindowDirection, dst: *mut u8, src: *const u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: the conditions of this function. The length was matched.
     unsafe {
@@ -199,9 +199,9 @@ pub(super) unsafe fn element(direction: Direction, dst: *mut u8, src: *const u8,
     }
     match direction {
         // SAFETY: 1., 2. and 3. the conditions of this function.
-        Direction::IntoWindow => unsafe { store(dst, src, len) },
+        WindowDirection::IntoWindow => unsafe { store(dst, src, len) },
         // SAFETY: 1., 2. and 3. the conditions of this function.
-        Direction::OutOfWindow => unsafe { load(dst, src, len) },
+        WindowDirection::OutOfWindow => unsafe { load(dst, src, len) },
     }
 }
 
@@ -213,7 +213,7 @@ pub(super) unsafe fn element(direction: Direction, dst: *mut u8, src: *const u8,
 #[inline(always)]
 #[cfg_attr(all(target_arch = "x86_64", not(miri)), allow(unused_variables))] // the moves work in either direction
 pub(super) unsafe fn column(
-    direction: Direction,
+    direction: WindowDirection,
     (dst, src): (*mut u8, *const u8),
     steps: [usize; 2],
     element: usize,

@@ -14,7 +14,7 @@ use bytemuck::Pod;
 
 use super::{
     Column, Window,
-    copy::{self, Direction},
+    copy::{self, WindowDirection},
 };
 
 /// Bytes of a word.
@@ -107,7 +107,7 @@ impl Gate {
         first();
         // SAFETY: 1. conditions 1 and 2 of this function, and the window has the span. 2. The
         // window's conditions. 3. `apart_from_column` checked it.
-        unsafe { column.copy(Direction::IntoWindow, dst, src) };
+        unsafe { column.copy(WindowDirection::IntoWindow, dst, src) };
         true
     }
 
@@ -130,7 +130,7 @@ impl Gate {
         };
         first();
         // SAFETY: 1., 2. and 3. as in `put_column`.
-        unsafe { column.copy(Direction::OutOfWindow, dst, src) };
+        unsafe { column.copy(WindowDirection::OutOfWindow, dst, src) };
         true
     }
 

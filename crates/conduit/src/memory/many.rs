@@ -4,8 +4,8 @@
 use super::{
     Window,
     accumulate::{self, Factor},
-    copy::{self, Direction, Each},
-    runs::{Part, Runs},
+    copy::{self, Each, WindowDirection},
+    runs::{Runs, RunsPart},
     window::Fault,
 };
 
@@ -27,7 +27,7 @@ impl Window {
         let src = data.ok_or(Fault::OutOfBounds)?.as_ptr();
         // SAFETY: 1. both spans were checked, and `data` is borrowed. 2. The window's conditions.
         // 3. Nobody holds a reference into the window.
-        unsafe { runs.copy(Direction::IntoWindow, dst.as_ptr(), src) };
+        unsafe { runs.copy(WindowDirection::IntoWindow, dst.as_ptr(), src) };
         Ok(())
     }
 
@@ -47,7 +47,7 @@ impl Window {
         let data = data.get_mut(to..).filter(|rest| there <= rest.len());
         let dst = data.ok_or(Fault::OutOfBounds)?.as_mut_ptr();
         // SAFETY: 1., 2. and 3. as in `write_runs`; `data` is borrowed mutably.
-        unsafe { runs.copy(Direction::OutOfWindow, dst, src.as_ptr()) };
+        unsafe { runs.copy(WindowDirection::OutOfWindow, dst, src.as_ptr()) };
         Ok(())
     }
 
@@ -71,7 +71,7 @@ impl Window {
         let dst = self.at(offset, here)?;
         // SAFETY: 1. the window's span was checked; conditions 1 and 3 of this function. 2. The
         // window's conditions. 3. Condition 2 of this function.
-        unsafe { runs.copy(Direction::IntoWindow, dst.as_ptr(), src) };
+        unsafe { runs.copy(WindowDirection::IntoWindow, dst.as_ptr(), src) };
         Ok(())
     }
 
@@ -94,7 +94,7 @@ impl Window {
         let [here, _] = runs.spans();
         let src = self.at(offset, here)?;
         // SAFETY: 1., 2. and 3. as in `write_runs_from`.
-        unsafe { runs.copy(Direction::OutOfWindow, dst, src.as_ptr()) };
+        unsafe { runs.copy(WindowDirection::OutOfWindow, dst, src.as_ptr()) };
         Ok(())
     }
 
@@ -117,7 +117,7 @@ impl Window {
         });
         // SAFETY: 1. and 2. both sides of each run are checked, and `data` is borrowed. 3. Nobody
         // holds a reference into the window.
-        unsafe { copy_list(run, Direction::IntoWindow, list) }
+        unsafe { copy_list(run, WindowDirection::IntoWindow, list) }
     }
 
     /// Copies runs of `run` bytes each out. The list has the offset of each in the window and in
@@ -138,7 +138,7 @@ impl Window {
             Some((dst, self.at(offset, run).ok()?.as_ptr().cast_const()))
         });
         // SAFETY: 1., 2. and 3. as in `write_list`; `data` is borrowed mutably.
-        unsafe { copy_list(run, Direction::OutOfWindow, list) }
+        unsafe { copy_list(run, WindowDirection::OutOfWindow, list) }
     }
 
     /// Like [`write_list`](Self::write_list), from any memory.
@@ -159,7 +159,7 @@ impl Window {
         let list = list.map(|(offset, src)| Some((self.at(offset, run).ok()?.as_ptr(), src)));
         // SAFETY: `at` checks that each run is in the window. The other side is as conditions 1, 2
         // and 3 of this function demand.
-        unsafe { copy_list(run, Direction::IntoWindow, list) }
+        unsafe { copy_list(run, WindowDirection::IntoWindow, list) }
     }
 
     /// Like [`read_list`](Self::read_list), to any memory.
@@ -180,7 +180,7 @@ impl Window {
         let list =
             list.map(|(offset, dst)| Some((dst, self.at(offset, run).ok()?.as_ptr().cast_const())));
         // SAFETY: as in `write_list_from`.
-        unsafe { copy_list(run, Direction::OutOfWindow, list) }
+        unsafe { copy_list(run, WindowDirection::OutOfWindow, list) }
     }
 
     /// Like [`accumulate`](Self::accumulate), for a part of some runs in any memory. `src` is the
@@ -198,13 +198,13 @@ impl Window {
         &self,
         offset: usize,
         src: *const u8,
-        part: Part<'_>,
+        part: RunsPart<'_>,
         factor: &Factor,
     ) -> Result<(), Fault> {
         let [first, _] = part.start();
         self.at(offset.wrapping_add(first), part.span())?;
         let dst = self.as_ptr().wrapping_add(offset);
-        let nest = part.nest(Direction::IntoWindow, dst, src);
+        let nest = part.nest(WindowDirection::IntoWindow, dst, src);
         // SAFETY: the window's span was checked. The other side is as conditions 1, 2 and 3 of this
         // function demand.
         unsafe { accumulate::each(part.run(), factor, nest) };
@@ -232,7 +232,7 @@ impl Window {
         let list = list.map(|(offset, src)| Some((self.at(offset, run).ok()?.as_ptr(), src)));
         // SAFETY: `at` checks that each run is in the window. The other side is as conditions 1, 2
         // and 3 of this function demand.
-        unsafe { accumulate::each(run, factor, List(list, &mut outcome)) };
+        unsafe { accumulate::each(run, factor, RunList(list, &mut outcome)) };
         outcome
     }
 }
@@ -244,21 +244,21 @@ impl Window {
 #[inline(always)]
 unsafe fn copy_list(
     run: usize,
-    direction: Direction,
+    direction: WindowDirection,
     list: impl Iterator<Item = Option<(*mut u8, *const u8)>>,
 ) -> Result<(), Fault> {
     let mut outcome = Ok(());
     if run != 0 {
         // SAFETY: the conditions of this function. A run has bytes.
-        unsafe { copy::each(run, direction, List(list, &mut outcome)) }
+        unsafe { copy::each(run, direction, RunList(list, &mut outcome)) }
     }
     outcome
 }
 
 /// Runs up to the first `None`, and the result.
-struct List<'a, I>(I, &'a mut Result<(), Fault>);
+struct RunList<'a, I>(I, &'a mut Result<(), Fault>);
 
-impl<I: Iterator<Item = Option<(*mut u8, *const u8)>>> Each for List<'_, I> {
+impl<I: Iterator<Item = Option<(*mut u8, *const u8)>>> Each for RunList<'_, I> {
     #[inline(always)]
     fn each(self, act: impl Fn(*mut u8, *const u8)) {
         for place in self.0 {

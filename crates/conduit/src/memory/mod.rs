@@ -32,7 +32,7 @@ pub use column::Column;
 pub use gate::Gate;
 pub use limits::{memlock, pinnable, remedy};
 pub use place::{Place, take};
-pub use runs::{MOST_LOOPS, Part, Runs};
+pub use runs::{MOST_LOOPS, Runs, RunsPart};
 pub use segment::Segment;
 pub use stores::Stores;
 pub use window::{Fault, Line, Window, Word32};

@@ -5,7 +5,7 @@
 use std::{array, mem::MaybeUninit, slice};
 
 use super::{
-    copy::{self, Direction, Each},
+    copy::{self, Each, WindowDirection},
     window::Fault,
 };
 
@@ -139,12 +139,12 @@ impl Runs {
 
     /// Returns all runs as one part.
     #[inline]
-    fn whole(&self) -> Part<'_> {
+    fn whole(&self) -> RunsPart<'_> {
         let (outmost, within) = match self.filled() {
             [] => (&ONCE, &[][..]),
             [within @ .., outmost] => (outmost, within),
         };
-        Part {
+        RunsPart {
             run: self.run,
             outmost,
             within,
@@ -163,7 +163,7 @@ impl Runs {
     pub fn try_parts<E>(
         &self,
         room: impl Fn(usize) -> usize,
-        mut each: impl FnMut(Part<'_>) -> Result<(), E>,
+        mut each: impl FnMut(RunsPart<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         if self.count == 0 || self.run == 0 {
             return Ok(());
@@ -183,7 +183,7 @@ impl Runs {
     /// 2. All concurrent accesses to the window's side are as in [`copy::store`].
     /// 3. The two sides do not overlap.
     #[inline]
-    pub(super) unsafe fn copy(&self, direction: Direction, dst: *mut u8, src: *const u8) {
+    pub(super) unsafe fn copy(&self, direction: WindowDirection, dst: *mut u8, src: *const u8) {
         if self.count == 0 || self.run == 0 {
             return;
         }
@@ -201,7 +201,7 @@ const ONCE: Loop = Loop {
 
 /// A part of the [`Runs`]: some turns of one loop, and everything within it.
 #[derive(Clone, Copy, Debug)]
-pub struct Part<'a> {
+pub struct RunsPart<'a> {
     run: usize,
     /// A reference, like all loops. A value that was just written word by word is slow to read at
     /// once.
@@ -213,7 +213,7 @@ pub struct Part<'a> {
     span: usize,
 }
 
-impl<'a> Part<'a> {
+impl<'a> RunsPart<'a> {
     /// Returns the start, counted from the first run: in the window, and in private memory.
     #[inline]
     pub fn start(&self) -> [usize; 2] {
@@ -236,7 +236,7 @@ impl<'a> Part<'a> {
     fn try_parts<E>(
         self,
         room: &impl Fn(usize) -> usize,
-        each: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+        each: &mut impl FnMut(RunsPart<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let Loop { count, steps } = *self.outmost;
         let span = self.span - steps[0] * (count - 1);
@@ -249,7 +249,7 @@ impl<'a> Part<'a> {
             });
             match (turns, self.within) {
                 (None, [within @ .., outmost]) => {
-                    let one = Part {
+                    let one = RunsPart {
                         outmost,
                         within,
                         start,
@@ -260,7 +260,7 @@ impl<'a> Part<'a> {
                 }
                 (turns, within) => {
                     let count = turns.unwrap_or(1);
-                    each(Part {
+                    each(RunsPart {
                         outmost: &Loop { count, steps },
                         within,
                         start,
@@ -280,7 +280,7 @@ impl<'a> Part<'a> {
 
     /// Returns the part's runs. `dst` and `src` are those of the first of all runs.
     #[inline]
-    pub(super) fn nest(self, direction: Direction, dst: *mut u8, src: *const u8) -> Nest<'a> {
+    pub(super) fn nest(self, direction: WindowDirection, dst: *mut u8, src: *const u8) -> Nest<'a> {
         let [to, from] = direction.order(self.start);
         Nest {
             outmost: self.outmost,
@@ -305,7 +305,7 @@ impl Loop {
 pub(super) struct Nest<'a> {
     outmost: &'a Loop,
     within: &'a [Loop],
-    direction: Direction,
+    direction: WindowDirection,
     dst: *mut u8,
     src: *const u8,
 }
@@ -328,7 +328,7 @@ impl Each for Nest<'_> {
 fn turns<A: Fn(*mut u8, *const u8)>(
     outmost: &Loop,
     within: &[Loop],
-    direction: Direction,
+    direction: WindowDirection,
     (mut dst, mut src): (*mut u8, *const u8),
     act: &A,
 ) {
@@ -356,7 +356,7 @@ fn turns<A: Fn(*mut u8, *const u8)>(
 fn deep<A: Fn(*mut u8, *const u8)>(
     outmost: &Loop,
     within: &[Loop],
-    direction: Direction,
+    direction: WindowDirection,
     at: (*mut u8, *const u8),
     act: &A,
 ) {

@@ -12,9 +12,9 @@ use rustix::io::FdFlags;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use rustix::thread::CpuSet;
 
-use super::group::Group;
+use super::group::JobGroup;
 use super::guard::Care;
-use super::image::Image;
+use super::image::ProgramImage;
 use super::signals::Before;
 
 /// The ties between a process and the launcher.
@@ -29,7 +29,7 @@ pub(super) struct Tie {
 }
 
 /// The setup of a rank's process, applied before its program begins.
-pub(super) struct Setup {
+pub(super) struct RankSetup {
     pub(super) tie: Tie,
     /// The rank's end of the PMI-1 socket.
     pub(super) pmi: OwnedFd,
@@ -38,7 +38,7 @@ pub(super) struct Setup {
     /// The rank's limit on open files: the launcher's limit before the job.
     pub(super) files: Rlimit,
     /// The job's control group, if there is one.
-    pub(super) group: Option<Arc<Group>>,
+    pub(super) group: Option<Arc<JobGroup>>,
 }
 
 /// Prefixes of variables that other launchers set.
@@ -60,8 +60,8 @@ pub(super) fn forget_other_launchers(command: &mut Command) {
 ///
 /// The kernel kills the rank when the calling thread ends. The thread that supervises the job must
 /// therefore make the call.
-pub(super) fn spawn(mut command: Command, setup: Setup) -> io::Result<Child> {
-    let Setup {
+pub(super) fn spawn(mut command: Command, setup: RankSetup) -> io::Result<Child> {
+    let RankSetup {
         tie,
         pmi,
         cpus,
@@ -69,7 +69,7 @@ pub(super) fn spawn(mut command: Command, setup: Setup) -> io::Result<Child> {
         group,
     } = setup;
     command.env("PMI_FD", pmi.as_raw_fd().to_string());
-    let mut run = Image::of(&command)?.ready();
+    let mut run = ProgramImage::of(&command)?.ready();
     tie_to(&mut command, tie);
     let before_exec = move || {
         if let Some(group) = &group {

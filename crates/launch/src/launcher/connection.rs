@@ -19,7 +19,7 @@ const MAX_UNSENT: usize = 1 << 20;
 
 /// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Received {
+pub(super) enum ReadOutcome {
     /// Some bytes. There may be more.
     Something,
     /// No new bytes.
@@ -30,16 +30,16 @@ pub(super) enum Received {
 
 /// A socket to a rank, with the part of a line read so far and the answers not yet sent.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct RankConnection {
     stream: UnixStream,
     unread: Vec<u8>,
     unsent: Vec<u8>,
 }
 
-impl Connection {
-    pub(super) fn new(stream: UnixStream) -> io::Result<Connection> {
+impl RankConnection {
+    pub(super) fn new(stream: UnixStream) -> io::Result<RankConnection> {
         stream.set_nonblocking(true)?;
-        Ok(Connection {
+        Ok(RankConnection {
             stream,
             unread: Vec::new(),
             unsent: Vec::new(),
@@ -64,16 +64,16 @@ impl Connection {
     /// no more memory than one read, and delays no other rank.
     ///
     /// The error describes the rank's violation.
-    pub(super) fn receive(&mut self, lines: &mut Vec<Vec<u8>>) -> Result<Received, String> {
+    pub(super) fn receive(&mut self, lines: &mut Vec<Vec<u8>>) -> Result<ReadOutcome, String> {
         let mut buffer = [0; READ];
         let count = loop {
             match self.stream.read(&mut buffer) {
-                Ok(0) => return Ok(Received::End),
+                Ok(0) => return Ok(ReadOutcome::End),
                 Ok(count) => break count,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Received::Nothing),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(ReadOutcome::Nothing),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 // A reset is the end of a rank that left answers unread.
-                Err(_) => return Ok(Received::End),
+                Err(_) => return Ok(ReadOutcome::End),
             }
         };
         for piece in buffer[..count].split_inclusive(|&b| b == b'\n') {
@@ -88,7 +88,7 @@ impl Connection {
         if self.unread.len() > MAX_UNREAD {
             return Err(format!("{} bytes without a newline", self.unread.len()));
         }
-        Ok(Received::Something)
+        Ok(ReadOutcome::Something)
     }
 
     /// Sends a line, or keeps the part that does not fit for later.
@@ -125,24 +125,24 @@ mod tests {
     #[test]
     fn lines_are_complete_however_they_are_split() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let mut connection = Connection::new(ours).unwrap();
+        let mut connection = RankConnection::new(ours).unwrap();
         let mut lines = Vec::new();
         theirs.write_all(b"one\ntw").unwrap();
-        assert_eq!(connection.receive(&mut lines), Ok(Received::Something));
+        assert_eq!(connection.receive(&mut lines), Ok(ReadOutcome::Something));
         assert_eq!(lines, [b"one"]);
-        assert_eq!(connection.receive(&mut lines), Ok(Received::Nothing));
+        assert_eq!(connection.receive(&mut lines), Ok(ReadOutcome::Nothing));
         theirs.write_all(b"o\n\nthree").unwrap();
         drop(theirs);
         lines.clear();
-        assert_eq!(connection.receive(&mut lines), Ok(Received::Something));
+        assert_eq!(connection.receive(&mut lines), Ok(ReadOutcome::Something));
         assert_eq!(lines, [&b"two"[..], b""]);
-        assert_eq!(connection.receive(&mut lines), Ok(Received::End));
+        assert_eq!(connection.receive(&mut lines), Ok(ReadOutcome::End));
     }
 
     #[test]
     fn a_rank_that_writes_without_pause_is_read_in_pieces() {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let mut connection = Connection::new(ours).unwrap();
+        let mut connection = RankConnection::new(ours).unwrap();
         theirs.set_nonblocking(true).unwrap();
         let mut written = 0;
         while let Ok(count) = (&theirs).write(&[b'\n'; 4096]) {
@@ -151,7 +151,7 @@ mod tests {
         let mut read = 0;
         loop {
             let mut lines = Vec::new();
-            if connection.receive(&mut lines) == Ok(Received::Nothing) {
+            if connection.receive(&mut lines) == Ok(ReadOutcome::Nothing) {
                 break;
             }
             assert!(lines.len() <= READ, "{} lines at once", lines.len());
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn an_endless_line_is_an_error() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let mut connection = Connection::new(ours).unwrap();
+        let mut connection = RankConnection::new(ours).unwrap();
         let writer = std::thread::spawn(move || theirs.write_all(&vec![b'x'; 2 * MAX_UNREAD]));
         let error = loop {
             if let Err(error) = connection.receive(&mut Vec::new()) {
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn answers_wait_for_room_up_to_a_limit() {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let mut connection = Connection::new(ours).unwrap();
+        let mut connection = RankConnection::new(ours).unwrap();
         let line = "x".repeat(1 << 16);
         let error = (0..1000)
             .find_map(|_| connection.send(&line).err())

@@ -25,21 +25,21 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// A control group that this process makes.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct JobGroup {
     path: PathBuf,
     /// The group's `cgroup.procs`, once the group exists. A process that writes to it moves into
     /// the group.
     procs: OnceLock<OwnedFd>,
 }
 
-impl Group {
+impl JobGroup {
     /// Plans the group of `job`. `None` if this process has no control group of version 2.
-    pub(super) fn plan(job: &str) -> Option<Group> {
+    pub(super) fn plan(job: &str) -> Option<JobGroup> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
         let path = own(&mounts, &groups)?.join(job);
         let procs = OnceLock::new();
-        Some(Group { path, procs })
+        Some(JobGroup { path, procs })
     }
 
     /// Makes the group if this user may. The guard runs by then, and will remove the group.

@@ -28,7 +28,7 @@ use rustix::net::{
 };
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open};
 
-use super::group::{Group, PATIENTLY};
+use super::group::{JobGroup, PATIENTLY};
 use super::leader::Leader;
 use super::processes;
 
@@ -48,9 +48,9 @@ const ROUNDS: u32 = 20;
 const POLL_PAUSE: Duration = Duration::from_millis(5);
 
 /// The processes that a guard ends.
-pub(super) enum Charge {
+pub(super) enum GuardCharge {
     /// The ranks of this job and all that they started, at once.
-    Ranks(String, Option<Arc<Group>>),
+    Ranks(String, Option<Arc<JobGroup>>),
     /// Remote shells. Their agents have ranks to end, so the shells get this long to end by
     /// themselves.
     Shells(Duration),
@@ -98,7 +98,7 @@ impl Care {
 impl Guard {
     /// Starts a guard, and waits until it has left the launcher's process group. Resources made for
     /// a job before that would outlive both, if somebody killed the launcher's process group.
-    pub(super) fn start(charge: Charge) -> io::Result<Guard> {
+    pub(super) fn start(charge: GuardCharge) -> io::Result<Guard> {
         let (theirs, ours) = socketpair(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
@@ -149,7 +149,7 @@ impl Guard {
     }
 }
 
-fn keep_watch(launcher: &OwnedFd, charge: &Charge) {
+fn keep_watch(launcher: &OwnedFd, charge: &GuardCharge) {
     // The guard gets none of the terminal's signals, and holds none of the launcher's streams open.
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"hydrant-guard");
@@ -172,8 +172,8 @@ fn keep_watch(launcher: &OwnedFd, charge: &Charge) {
         }
     }
     match charge {
-        Charge::Shells(grace) => end_shells(&leaders, *grace),
-        Charge::Ranks(job, group) => end_ranks(&leaders, job, group.as_deref()),
+        GuardCharge::Shells(grace) => end_shells(&leaders, *grace),
+        GuardCharge::Ranks(job, group) => end_ranks(&leaders, job, group.as_deref()),
     }
 }
 
@@ -210,7 +210,7 @@ fn end_shells(leaders: &[Leader], grace: Duration) {
     signal(libc::SIGKILL);
 }
 
-fn end_ranks(leaders: &[Leader], job: &str, group: Option<&Group>) {
+fn end_ranks(leaders: &[Leader], job: &str, group: Option<&JobGroup>) {
     for leader in leaders {
         leader.signal_group(libc::SIGKILL);
     }

@@ -17,16 +17,16 @@ use std::ptr;
 /// [`Command`] runs programs like the C library's `execvp`, which gives a file that the kernel
 /// cannot run to `/bin/sh`. The shell would then execute the bytes of a corrupt program as
 /// commands.
-pub(super) struct Image {
+pub(super) struct ProgramImage {
     path: CString,
     arguments: Vec<CString>,
     environment: Vec<CString>,
 }
 
-impl Image {
+impl ProgramImage {
     /// Returns the image that `command` would run if it were spawned now. Its program must be a
     /// path.
-    pub(super) fn of(command: &Command) -> io::Result<Image> {
+    pub(super) fn of(command: &Command) -> io::Result<ProgramImage> {
         let words = std::iter::once(command.get_program()).chain(command.get_args());
         let mut variables: BTreeMap<OsString, OsString> = env::vars_os().collect();
         for (name, value) in command.get_envs() {
@@ -41,7 +41,7 @@ impl Image {
             variable.extend(value.into_vec());
             c_string(OsStr::from_bytes(&variable))
         });
-        Ok(Image {
+        Ok(ProgramImage {
             path: c_string(command.get_program())?,
             arguments: words.map(c_string).collect::<io::Result<_>>()?,
             environment: variables.collect::<io::Result<_>>()?,
@@ -72,7 +72,7 @@ unsafe impl Send for Pointers {}
 unsafe impl Sync for Pointers {}
 
 impl Pointers {
-    fn run(&self, image: &Image) -> io::Error {
+    fn run(&self, image: &ProgramImage) -> io::Error {
         // SAFETY: the path is a C string. Both arrays hold pointers to C strings of `image` and end
         // in a null pointer.
         unsafe {

@@ -7,13 +7,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process_group, wait};
 
 use super::Ending;
-use super::connection::{READ, Received};
-use super::group::{BRIEFLY, Group};
+use super::connection::{READ, ReadOutcome};
+use super::group::{BRIEFLY, JobGroup};
 use super::guard::Guard;
 use super::kin::Kin;
-use super::output::Output;
+use super::output::OutputThreads;
 use super::signals::Signals;
-use super::start::Rank;
+use super::start::RankProcess;
 use super::supervise::{Behind, Finished, Hands, Heard, HostFailure, Left, Whom};
 use super::sweep::{Stray, end_left, kill_all};
 
@@ -21,14 +21,14 @@ use super::sweep::{Stray, end_left, kill_all};
 const SOCKET: usize = 256 * 1024;
 
 /// The ranks of this host.
-pub(super) struct Local {
-    ranks: Vec<Rank>,
+pub(super) struct LocalRanks {
+    ranks: Vec<RankProcess>,
     /// The number of the first rank.
     first: u32,
     guard: Guard,
-    group: Option<Arc<Group>>,
+    group: Option<Arc<JobGroup>>,
     kin: Kin,
-    output: Option<Output>,
+    output: Option<OutputThreads>,
     /// Indices of the ranks with something to read.
     ready: Vec<usize>,
     /// The processes that could not be killed.
@@ -37,14 +37,14 @@ pub(super) struct Local {
     given_up: Vec<Pid>,
 }
 
-impl Local {
+impl LocalRanks {
     pub(super) fn new(
-        ranks: Vec<Rank>,
+        ranks: Vec<RankProcess>,
         first: u32,
-        (guard, group, kin): (Guard, Option<Arc<Group>>, Kin),
-        output: Option<Output>,
-    ) -> Local {
-        Local {
+        (guard, group, kin): (Guard, Option<Arc<JobGroup>>, Kin),
+        output: Option<OutputThreads>,
+    ) -> LocalRanks {
+        LocalRanks {
             ranks,
             first,
             guard,
@@ -76,7 +76,7 @@ impl Local {
     }
 
     /// Ends the processes that the ranks left behind.
-    pub(super) fn sweep(self, left: Left) -> (Behind, Option<Output>) {
+    pub(super) fn sweep(self, left: Left) -> (Behind, Option<OutputThreads>) {
         let gently = left == Left::Ended;
         let swept = end_left(&self.ranks, self.guard.pid(), &self.kin, gently);
         let (mut ended, mut strays) = (swept.ended, swept.strays);
@@ -96,12 +96,12 @@ impl Local {
         (Behind { ended, strays }, self.output)
     }
 
-    fn at(&mut self, rank: u32) -> Option<&mut Rank> {
+    fn at(&mut self, rank: u32) -> Option<&mut RankProcess> {
         self.ranks.get_mut(rank.checked_sub(self.first)? as usize)
     }
 }
 
-impl Hands for Local {
+impl Hands for LocalRanks {
     fn wait(&mut self, signals: &Signals, until: Option<Instant>) {
         let (indices, mut fds): (Vec<usize>, Vec<_>) = self.sources().unzip();
         fds.push(PollFd::from_borrowed_fd(signals.fd(), PollFlags::IN));
@@ -133,11 +133,11 @@ impl Hands for Local {
             let reads = if connection.may_read() { reads } else { 0 };
             let received = (0..reads)
                 .map(|_| connection.receive(&mut lines))
-                .find(|received| *received != Ok(Received::Something));
+                .find(|received| *received != Ok(ReadOutcome::Something));
             heard.extend(lines.into_iter().map(|line| (rank, Heard::Line(line))));
             match received {
-                None | Some(Ok(Received::Something | Received::Nothing)) => {}
-                Some(Ok(Received::End)) => heard.push((rank, Heard::Closed)),
+                None | Some(Ok(ReadOutcome::Something | ReadOutcome::Nothing)) => {}
+                Some(Ok(ReadOutcome::End)) => heard.push((rank, Heard::Closed)),
                 Some(Err(why)) => heard.push((rank, Heard::Wrong(why))),
             }
         }
@@ -222,7 +222,7 @@ impl Hands for Local {
         drop(signals);
         Finished {
             behind,
-            written: output.map_or(Ok(()), Output::finish),
+            written: output.map_or(Ok(()), OutputThreads::finish),
         }
     }
 }

@@ -59,11 +59,11 @@ pub use hosts::{DEFAULT_SHELL, Host, agent};
 pub use spec::{Bind, MAX_RANKS, Prefix, Remote, Spec};
 
 use hosts::Agents;
-use local::Local;
-use output::Output;
+use local::LocalRanks;
+use output::OutputThreads;
 use server::Server;
-use signals::Ends;
-use start::{Part, Streams};
+use signals::ChildEnds;
+use start::{JobPart, Streams};
 
 /// The status of a job that exceeded [`Spec::timeout`], as with `timeout(1)`.
 pub const TIMED_OUT: u8 = 124;
@@ -80,7 +80,7 @@ pub fn run(spec: &Spec, report: &mut dyn FnMut(Event)) -> Result<u8, LaunchError
     if processes::begin_elsewhere() {
         return Err(LaunchError::OtherNamespace);
     }
-    let ends = Ends::hear().map_err(LaunchError::system("asking for the ends of children"))?;
+    let ends = ChildEnds::hear().map_err(LaunchError::system("asking for the ends of children"))?;
     let program = find::program(spec, report)?;
     let name = start::job_name().map_err(LaunchError::system("drawing a name for the job"))?;
     if !spec.remote.hosts.is_empty() {
@@ -88,7 +88,7 @@ pub fn run(spec: &Spec, report: &mut dyn FnMut(Event)) -> Result<u8, LaunchError
         let server = Server::new(name, spec.ranks, &agents.ranks_by_host());
         return Ok(supervise::supervise(agents, server, signals, spec, report));
     }
-    let part = Part {
+    let part = JobPart {
         first: 0,
         size: spec.ranks,
         streams: match spec.prefix {
@@ -101,7 +101,7 @@ pub fn run(spec: &Spec, report: &mut dyn FnMut(Event)) -> Result<u8, LaunchError
     let carried = (pipes.input)
         .map_or(Ok(()), |to| stdin::carry(to.into()))
         .and_then(|()| match spec.prefix {
-            Prefix::Rank => Output::carry(pipes.out, pipes.err).map(Some),
+            Prefix::Rank => OutputThreads::carry(pipes.out, pipes.err).map(Some),
             Prefix::None => Ok(None),
         });
     let output = match carried {
@@ -118,7 +118,7 @@ pub fn run(spec: &Spec, report: &mut dyn FnMut(Event)) -> Result<u8, LaunchError
         }
     };
     let care = (begun.guard, begun.group, begun.kin);
-    let local = Local::new(begun.ranks, 0, care, output);
+    let local = LocalRanks::new(begun.ranks, 0, care, output);
     let server = Server::new(name, spec.ranks, &[spec.ranks]);
     Ok(supervise::supervise(
         local,

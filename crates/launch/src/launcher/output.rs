@@ -12,24 +12,24 @@ const MAX_LINE: usize = 1 << 20;
 
 /// One of the launcher's own streams.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Stream {
+pub(super) enum LauncherStream {
     Out,
     Err,
 }
 
 /// The threads that copy the ranks' output, one for each stream.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(super) struct OutputThreads {
     closing: PipeWriter,
     threads: Vec<JoinHandle<io::Result<()>>>,
 }
 
-impl Output {
+impl OutputThreads {
     /// Starts to copy the standard output and standard error of each rank.
-    pub(super) fn carry(out: Vec<PipeReader>, err: Vec<PipeReader>) -> io::Result<Output> {
+    pub(super) fn carry(out: Vec<PipeReader>, err: Vec<PipeReader>) -> io::Result<OutputThreads> {
         let (closed, closing) = io::pipe()?;
         let mut threads = Vec::new();
-        for (stream, pipes) in [(Stream::Out, out), (Stream::Err, err)] {
+        for (stream, pipes) in [(LauncherStream::Out, out), (LauncherStream::Err, err)] {
             let copier = StreamCopier::new(stream, pipes, closed.try_clone()?)?;
             let name = format!("hydrant-{stream:?}").to_lowercase();
             threads.push(
@@ -38,7 +38,7 @@ impl Output {
                     .spawn(move || copier.run())?,
             );
         }
-        Ok(Output { closing, threads })
+        Ok(OutputThreads { closing, threads })
     }
 
     /// Waits until all output is written. Every rank has ended before.
@@ -70,7 +70,7 @@ pub(super) fn join(threads: Vec<JoinHandle<io::Result<()>>>) -> io::Result<()> {
 
 /// Copies one stream of all ranks.
 struct StreamCopier {
-    stream: Stream,
+    stream: LauncherStream,
     sources: Vec<RankPipe>,
     closing: PipeReader,
 }
@@ -82,7 +82,7 @@ struct RankPipe {
 
 impl StreamCopier {
     fn new(
-        stream: Stream,
+        stream: LauncherStream,
         pipes: Vec<PipeReader>,
         closing: PipeReader,
     ) -> io::Result<StreamCopier> {
@@ -209,11 +209,11 @@ impl Lines {
     }
 }
 
-pub(super) fn write_all(stream: Stream, mut text: &[u8]) -> io::Result<()> {
+pub(super) fn write_all(stream: LauncherStream, mut text: &[u8]) -> io::Result<()> {
     let (out, err) = (io::stdout(), io::stderr());
     let fd = match stream {
-        Stream::Out => out.as_fd(),
-        Stream::Err => err.as_fd(),
+        LauncherStream::Out => out.as_fd(),
+        LauncherStream::Err => err.as_fd(),
     };
     while !text.is_empty() {
         match rustix::io::write(fd, text) {

@@ -3,7 +3,7 @@
 use crate::{BEREFT, FAILING};
 use std::collections::HashMap;
 
-use crate::pmi1::wire::{Line, VERSION, shorten, unescape};
+use crate::pmi1::wire::{PmiLine, VERSION, shorten, unescape};
 
 /// The limits that `get_maxes` reports. Each counts the zero that ends a C string. They are the
 /// limits of MPICH and Slurm, which clients accept.
@@ -99,7 +99,7 @@ impl Server {
         if let Some(length) = self.ranks[rank as usize].in_multiple {
             return self.within_multiple(rank, text, length);
         }
-        match Line::parse(text) {
+        match PmiLine::parse(text) {
             Ok(line) if line.multiple => {
                 self.ranks[rank as usize].in_multiple = Some(text.len());
                 Vec::new()
@@ -129,7 +129,7 @@ impl Server {
         Vec::new()
     }
 
-    fn command(&mut self, rank: u32, line: &Line<'_>) -> Vec<Effect> {
+    fn command(&mut self, rank: u32, line: &PmiLine<'_>) -> Vec<Effect> {
         let size = self.ranks.len();
         let answer = match line.command {
             "init" => {
@@ -203,7 +203,7 @@ impl Server {
         }
     }
 
-    fn put(&mut self, rank: u32, line: &Line<'_>) -> Result<(), &'static str> {
+    fn put(&mut self, rank: u32, line: &PmiLine<'_>) -> Result<(), &'static str> {
         self.check_name(line)?;
         let key = line.field("key").ok_or("no_key")?;
         // An empty value is written as `value=`.
@@ -235,7 +235,7 @@ impl Server {
         Ok(())
     }
 
-    fn get(&self, line: &Line<'_>) -> Result<&str, &'static str> {
+    fn get(&self, line: &PmiLine<'_>) -> Result<&str, &'static str> {
         self.check_name(line)?;
         let key = line.field("key").ok_or("no_key")?;
         self.space
@@ -244,7 +244,7 @@ impl Server {
             .ok_or("key_not_found")
     }
 
-    fn check_name(&self, line: &Line<'_>) -> Result<(), &'static str> {
+    fn check_name(&self, line: &PmiLine<'_>) -> Result<(), &'static str> {
         if line.field("kvsname") == Some(&self.name) {
             Ok(())
         } else {

@@ -69,13 +69,13 @@ fn block_all(more: &Mask) -> io::Result<Mask> {
 ///
 /// A process may inherit an ignored SIGCHLD from its parent. The kernel then reaps its children
 /// without notice. A launcher would wait for ranks that ended long ago.
-pub(super) struct Ends {
+pub(super) struct ChildEnds {
     before: libc::sigaction,
 }
 
-impl Ends {
+impl ChildEnds {
     /// Starts the notification, whatever the disposition of SIGCHLD was before.
-    pub(super) fn hear() -> io::Result<Ends> {
+    pub(super) fn hear() -> io::Result<ChildEnds> {
         // The default action without flags: children become zombies until they are reaped.
         let default = MaybeUninit::<libc::sigaction>::zeroed();
         // SAFETY: all zeros are a value of the structure.
@@ -87,7 +87,7 @@ impl Ends {
         // SAFETY: the new action is initialized, and `before` has room for the old one.
         match unsafe { libc::sigaction(libc::SIGCHLD, &default, before.as_mut_ptr()) } {
             // SAFETY: on success the call has written the old action.
-            0 => Ok(Ends {
+            0 => Ok(ChildEnds {
                 before: unsafe { before.assume_init() },
             }),
             _ => Err(io::Error::last_os_error()),
@@ -95,7 +95,7 @@ impl Ends {
     }
 }
 
-impl Drop for Ends {
+impl Drop for ChildEnds {
     fn drop(&mut self) {
         // SAFETY: the action was in force before, and the null pointer asks for no old action.
         unsafe { libc::sigaction(libc::SIGCHLD, &self.before, ptr::null_mut()) };
@@ -140,7 +140,7 @@ impl Signals {
     ///
     /// An ignored signal, such as SIGHUP under `nohup`, is not read: a blocked signal would arrive
     /// even if it is ignored.
-    pub(super) fn hear(ends: &Ends) -> io::Result<Signals> {
+    pub(super) fn hear(ends: &ChildEnds) -> io::Result<Signals> {
         let heard = HEARD.into_iter().filter(|signal| !is_ignored(*signal));
         let heard = Mask::of(&heard.collect::<Vec<_>>());
         let mask = block_all(&heard)?;
@@ -199,7 +199,7 @@ mod tests {
     fn a_signal_is_read_and_does_not_act() {
         // The signal goes to a thread. The process's other threads do not block it.
         std::thread::spawn(|| {
-            let ends = Ends::hear().unwrap();
+            let ends = ChildEnds::hear().unwrap();
             let signals = Signals::hear(&ends).unwrap();
             assert_eq!(signals.next(), None);
             // SAFETY: the calling thread exists.

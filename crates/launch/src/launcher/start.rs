@@ -10,14 +10,14 @@ use std::sync::Arc;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, setrlimit};
 use rustix::thread::CpuSet;
 
-use super::child::{self, Setup, Tie};
-use super::connection::Connection;
-use super::group::{BRIEFLY, Group};
-use super::guard::{Charge, Guard, MARK};
+use super::child::{self, RankSetup, Tie};
+use super::connection::RankConnection;
+use super::group::{BRIEFLY, JobGroup};
+use super::guard::{Guard, GuardCharge, MARK};
 use super::kin::Kin;
 use super::leader::Leader;
 use super::processes::Process;
-use super::signals::{Ends, Signals};
+use super::signals::{ChildEnds, Signals};
 use super::{LaunchError, Spec, bind, stdin, sweep};
 use crate::HOST_CPUS;
 
@@ -26,7 +26,7 @@ const OWN_FILES: u64 = 64;
 
 /// The part of the job's ranks that this process starts, and their streams.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
+pub(super) struct JobPart {
     /// The number of the first rank.
     pub(super) first: u32,
     /// The number of ranks in the whole job.
@@ -47,26 +47,26 @@ pub(super) enum Streams {
 
 /// Ranks that have started, and the launcher's resources for them.
 pub(super) struct StartedRanks {
-    pub(super) ranks: Vec<Rank>,
+    pub(super) ranks: Vec<RankProcess>,
     pub(super) signals: Signals,
     pub(super) guard: Guard,
-    pub(super) group: Option<Arc<Group>>,
+    pub(super) group: Option<Arc<JobGroup>>,
     pub(super) kin: Kin,
     pub(super) pipes: Pipes,
 }
 
 /// A rank's process.
 #[derive(Debug)]
-pub(super) struct Rank {
+pub(super) struct RankProcess {
     pub(super) pid: Pid,
     pub(super) running: bool,
     /// The rank's socket, until either side closes it.
-    pub(super) connection: Option<Connection>,
+    pub(super) connection: Option<RankConnection>,
     /// The rank's process group. It may have other members after the leader has ended.
     leader: Option<Leader>,
 }
 
-impl Rank {
+impl RankProcess {
     /// Returns true if `process` is the rank's process, not reaped yet.
     pub(super) fn is(&self, process: Process) -> bool {
         self.running && process.pid() == self.pid
@@ -82,9 +82,9 @@ impl Rank {
 pub(super) fn start(
     spec: &Spec,
     program: &Path,
-    part: Part,
+    part: JobPart,
     name: &str,
-    ends: &Ends,
+    ends: &ChildEnds,
 ) -> Result<StartedRanks, LaunchError> {
     let kin = Kin::of(name);
     let files = allow_files(spec.ranks)?;
@@ -92,8 +92,8 @@ pub(super) fn start(
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(LaunchError::system("adopting what ranks leave behind"))?;
     let signals = Signals::hear(ends).map_err(LaunchError::system("listening for signals"))?;
-    let group = Group::plan(name).map(Arc::new);
-    let charge = Charge::Ranks(name.to_owned(), group.clone());
+    let group = JobGroup::plan(name).map(Arc::new);
+    let charge = GuardCharge::Ranks(name.to_owned(), group.clone());
     let guard = Guard::start(charge).map_err(LaunchError::system("starting the job's guard"))?;
     if let Some(group) = &group {
         group.make();
@@ -144,7 +144,7 @@ pub(super) fn start(
 }
 
 /// Ends the started ranks of a job that cannot start.
-pub(super) fn give_up(ranks: &[Rank], kin: &Kin, guard: Guard, group: Option<&Group>) {
+pub(super) fn give_up(ranks: &[RankProcess], kin: &Kin, guard: Guard, group: Option<&JobGroup>) {
     sweep::kill_all(ranks, guard.pid(), kin);
     if group.is_none_or(|group| group.end(BRIEFLY)) {
         guard.dismiss();
@@ -166,14 +166,14 @@ struct RankStart {
     cpus: Option<CpuSet>,
     tie: Tie,
     files: Rlimit,
-    group: Option<Arc<Group>>,
+    group: Option<Arc<JobGroup>>,
 }
 
 impl RankStart {
-    fn begin(self, pipes: &mut Pipes) -> io::Result<Rank> {
+    fn begin(self, pipes: &mut Pipes) -> io::Result<RankProcess> {
         let (ours, theirs) = UnixStream::pair()?;
-        let connection = Connection::new(ours)?;
-        let setup = Setup {
+        let connection = RankConnection::new(ours)?;
+        let setup = RankSetup {
             tie: self.tie,
             pmi: OwnedFd::from(theirs),
             cpus: self.cpus,
@@ -195,7 +195,7 @@ impl RankStart {
         );
         let pid = pid_of(&child)?;
         pipes.input = pipes.input.take().or(child.stdin.take());
-        Ok(Rank {
+        Ok(RankProcess {
             pid,
             running: true,
             connection: Some(connection),
@@ -209,7 +209,7 @@ pub(super) fn pid_of(child: &Child) -> io::Result<Pid> {
     pid.ok_or_else(|| io::Error::other(format!("the system gave it the process id {}", child.id())))
 }
 
-fn command(spec: &Spec, program: &Path, rank: u32, part: Part, job: &str) -> Command {
+fn command(spec: &Spec, program: &Path, rank: u32, part: JobPart, job: &str) -> Command {
     let mut command = Command::new(program);
     command.args(&spec.arguments);
     child::forget_other_launchers(&mut command);

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::kin::Kin;
 use super::local::reap_children;
 use super::processes::Process;
-use super::start::Rank;
+use super::start::RankProcess;
 
 /// The time for processes left behind to end after SIGTERM.
 const LEFT_GRACE: Duration = Duration::from_millis(500);
@@ -75,7 +75,7 @@ impl fmt::Display for Stray {
 
 /// The result of ending the descendants of this process.
 #[derive(Debug, Default)]
-pub(super) struct Swept {
+pub(super) struct SweepOutcome {
     /// The number of processes that have ended.
     pub(super) ended: usize,
     /// The processes that are still alive.
@@ -83,7 +83,7 @@ pub(super) struct Swept {
 }
 
 /// Kills the running ranks and everything they started.
-pub(super) fn kill_all(ranks: &[Rank], guard: Pid, kin: &Kin) -> Swept {
+pub(super) fn kill_all(ranks: &[RankProcess], guard: Pid, kin: &Kin) -> SweepOutcome {
     for rank in ranks {
         if rank.running {
             let _ = kill_process_group(rank.pid, Signal::KILL);
@@ -95,7 +95,7 @@ pub(super) fn kill_all(ranks: &[Rank], guard: Pid, kin: &Kin) -> Swept {
 }
 
 /// Ends all processes that the ended ranks left behind.
-pub(super) fn end_left(ranks: &[Rank], guard: Pid, kin: &Kin, gently: bool) -> Swept {
+pub(super) fn end_left(ranks: &[RankProcess], guard: Pid, kin: &Kin, gently: bool) -> SweepOutcome {
     let mut swept = end_descendants(ranks, guard, kin, gently);
     if kin.may_be_hidden() {
         swept.ended += end_groups(ranks, gently);
@@ -104,13 +104,13 @@ pub(super) fn end_left(ranks: &[Rank], guard: Pid, kin: &Kin, gently: bool) -> S
 }
 
 /// Ends the process groups that ranks led. Returns the number of groups that still had a process.
-fn end_groups(ranks: &[Rank], gently: bool) -> usize {
+fn end_groups(ranks: &[RankProcess], gently: bool) -> usize {
     let begun = Instant::now();
     let mut ended = None;
     loop {
         // A dead leader that is not reaped still belongs to its group.
         reap_children();
-        let left: Vec<&Rank> = (ranks.iter()).filter(|rank| rank.signal_group(0)).collect();
+        let left: Vec<&RankProcess> = (ranks.iter()).filter(|rank| rank.signal_group(0)).collect();
         let new = ended.is_none();
         let ended = *ended.get_or_insert(left.len());
         if left.is_empty() || begun.elapsed() > GIVE_UP {
@@ -130,7 +130,7 @@ fn end_groups(ranks: &[Rank], gently: bool) -> usize {
 }
 
 /// Ends every visible process of the job that descends from this process, except the guard.
-fn end_descendants(ranks: &[Rank], guard: Pid, kin: &Kin, gently: bool) -> Swept {
+fn end_descendants(ranks: &[RankProcess], guard: Pid, kin: &Kin, gently: bool) -> SweepOutcome {
     let begun = Instant::now();
     // Every process seen, and the reason why it cannot be ended.
     let mut seen: HashMap<Process, Option<Stray>> = HashMap::new();
@@ -168,7 +168,7 @@ fn end_descendants(ranks: &[Rank], guard: Pid, kin: &Kin, gently: bool) -> Swept
             seen.retain(|process, _| left.contains(process));
             let strays: Vec<Stray> = seen.into_values().flatten().collect();
             let ended = all - strays.len();
-            return Swept { ended, strays };
+            return SweepOutcome { ended, strays };
         }
         thread::sleep(POLL_PAUSE);
     }

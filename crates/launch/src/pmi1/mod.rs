@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use channel::{Channel, SERVICE, broken};
-use wire::{Line, MAX_LINE, VERSION, escape, shorten};
+use wire::{MAX_LINE, PmiLine, VERSION, escape, shorten};
 
 use crate::{Bootstrap, Error, JoinOptions, check_key, check_rank, check_value, mpi};
 
@@ -144,7 +144,7 @@ impl Pmi1 {
         command: &str,
         answer: &str,
         doing: &dyn Fn() -> String,
-        read: impl FnOnce(&Line<'_>) -> Result<R, Error>,
+        read: impl FnOnce(&PmiLine<'_>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         self.channel.send(command, doing)?;
         let within = if answer == "barrier_out" {
@@ -300,10 +300,10 @@ fn receive<R>(
     answer: &str,
     within: Duration,
     doing: &dyn Fn() -> String,
-    read: impl FnOnce(&Line<'_>) -> Result<R, Error>,
+    read: impl FnOnce(&PmiLine<'_>) -> Result<R, Error>,
 ) -> Result<R, Error> {
     let text = channel.receive(within, doing)?;
-    let line = Line::parse(&text).map_err(|got| broken(got, doing))?;
+    let line = PmiLine::parse(&text).map_err(|got| broken(got, doing))?;
     if line.command != answer {
         return Err(broken(
             format!("`{}` where cmd={answer} was expected", shorten(&text)),
@@ -313,7 +313,7 @@ fn receive<R>(
     read(&line)
 }
 
-fn check_code(line: &Line<'_>, doing: &dyn Fn() -> String) -> Result<(), Error> {
+fn check_code(line: &PmiLine<'_>, doing: &dyn Fn() -> String) -> Result<(), Error> {
     match line.number::<i32>("rc") {
         Some(0) => Ok(()),
         _ => Err(Error::Refused {

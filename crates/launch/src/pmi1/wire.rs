@@ -16,7 +16,7 @@ pub(crate) const MAX_LINE: usize = 1024;
 
 /// A parsed command or answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Line<'a> {
+pub(crate) struct PmiLine<'a> {
     /// The value of `cmd`.
     pub(crate) command: &'a str,
     /// True for the first line of a command of several lines (`mcmd`).
@@ -24,9 +24,9 @@ pub(crate) struct Line<'a> {
     fields: Vec<(&'a str, &'a str)>,
 }
 
-impl<'a> Line<'a> {
+impl<'a> PmiLine<'a> {
     /// Parses a line. The error says which part is wrong.
-    pub(crate) fn parse(text: &'a str) -> Result<Line<'a>, String> {
+    pub(crate) fn parse(text: &'a str) -> Result<PmiLine<'a>, String> {
         let mut fields = Vec::new();
         for word in text.split_ascii_whitespace() {
             match word.split_once('=') {
@@ -35,12 +35,12 @@ impl<'a> Line<'a> {
             }
         }
         match fields.first() {
-            Some(&("cmd", command)) => Ok(Line {
+            Some(&("cmd", command)) => Ok(PmiLine {
                 command,
                 multiple: false,
                 fields,
             }),
-            Some(&("mcmd", command)) => Ok(Line {
+            Some(&("mcmd", command)) => Ok(PmiLine {
                 command,
                 multiple: true,
                 fields,
@@ -121,12 +121,12 @@ mod tests {
 
     #[test]
     fn lines_are_split_into_fields() {
-        let line = Line::parse("cmd=put kvsname=job key=a value=x=y rc=-1\n").unwrap();
+        let line = PmiLine::parse("cmd=put kvsname=job key=a value=x=y rc=-1\n").unwrap();
         assert_eq!((line.command, line.multiple), ("put", false));
         assert_eq!(line.field("value"), Some("x=y"));
         assert_eq!(line.number::<i32>("rc"), Some(-1));
         assert_eq!(line.field("none"), None);
-        assert!(Line::parse("mcmd=spawn\n").unwrap().multiple);
+        assert!(PmiLine::parse("mcmd=spawn\n").unwrap().multiple);
     }
 
     #[test]
@@ -137,10 +137,10 @@ mod tests {
             ("key=a cmd=put", "does not begin"),
             ("cmd=put =x", "not name=value"),
         ] {
-            let error = Line::parse(text).unwrap_err();
+            let error = PmiLine::parse(text).unwrap_err();
             assert!(error.contains(reason), "{text}: {error}");
         }
-        let error = Line::parse(&"x".repeat(4000)).unwrap_err();
+        let error = PmiLine::parse(&"x".repeat(4000)).unwrap_err();
         assert!(error.len() < 200 && error.contains('…'));
     }
 

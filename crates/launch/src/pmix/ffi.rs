@@ -33,15 +33,15 @@ const IMMEDIATE: &CStr = c"pmix.immediate";
 /// `pmix_proc_t`
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct Proc {
+pub(super) struct PmixProc {
     nspace: [u8; MAX_NSPACE + 1],
     pub(super) rank: u32,
 }
 
-impl Proc {
+impl PmixProc {
     /// Another process of the same job.
-    pub(super) fn with_rank(&self, rank: u32) -> Proc {
-        Proc { rank, ..*self }
+    pub(super) fn with_rank(&self, rank: u32) -> PmixProc {
+        PmixProc { rank, ..*self }
     }
 }
 
@@ -55,7 +55,7 @@ struct ByteObject {
 
 /// The union in `pmix_value_t`, with the members that this module uses.
 #[repr(C)]
-union Data {
+union PmixData {
     flag: bool,
     uint32: u32,
     object: ByteObject,
@@ -65,9 +65,9 @@ union Data {
 
 /// `pmix_value_t`
 #[repr(C)]
-struct Value {
+struct PmixValue {
     kind: u16,
-    data: Data,
+    data: PmixData,
 }
 
 /// `pmix_info_t`
@@ -75,14 +75,14 @@ struct Value {
 struct Info {
     key: [u8; MAX_KEY + 1],
     flags: u32,
-    value: Value,
+    value: PmixValue,
 }
 
 const _: () = {
-    assert!(size_of::<Proc>() == 260);
-    assert!(size_of::<Value>() == 32);
+    assert!(size_of::<PmixProc>() == 260);
+    assert!(size_of::<PmixValue>() == 32);
     assert!(size_of::<Info>() == 552);
-    assert!(mem::offset_of!(Value, data) == 8);
+    assert!(mem::offset_of!(PmixValue, data) == 8);
     assert!(mem::offset_of!(Info, flags) == 512);
     assert!(mem::offset_of!(Info, value) == 520);
 };
@@ -92,12 +92,12 @@ impl Info {
     fn directive(name: &CStr) -> Info {
         let mut key = [0; MAX_KEY + 1];
         key[..name.count_bytes()].copy_from_slice(name.to_bytes());
-        let mut data = Data { all: [0; 3] };
+        let mut data = PmixData { all: [0; 3] };
         data.flag = true;
         Info {
             key,
             flags: 0,
-            value: Value {
+            value: PmixValue {
                 kind: TYPE_BOOL,
                 data,
             },
@@ -107,32 +107,32 @@ impl Info {
 
 /// A PMIx status other than success, with libpmix's text for it.
 #[derive(Debug)]
-pub(super) struct Status {
+pub(super) struct PmixStatus {
     pub(super) code: c_int,
     pub(super) text: String,
 }
 
 /// Libpmix, open for the life of the process.
-pub(super) struct Pmix {
-    init: unsafe extern "C" fn(*mut Proc, *mut Info, usize) -> c_int,
-    put: unsafe extern "C" fn(u8, *const c_char, *mut Value) -> c_int,
+pub(super) struct Libpmix {
+    init: unsafe extern "C" fn(*mut PmixProc, *mut Info, usize) -> c_int,
+    put: unsafe extern "C" fn(u8, *const c_char, *mut PmixValue) -> c_int,
     commit: unsafe extern "C" fn() -> c_int,
-    fence: unsafe extern "C" fn(*const Proc, usize, *const Info, usize) -> c_int,
+    fence: unsafe extern "C" fn(*const PmixProc, usize, *const Info, usize) -> c_int,
     get: unsafe extern "C" fn(
-        *const Proc,
+        *const PmixProc,
         *const c_char,
         *const Info,
         usize,
-        *mut *mut Value,
+        *mut *mut PmixValue,
     ) -> c_int,
-    abort: unsafe extern "C" fn(c_int, *const c_char, *mut Proc, usize) -> c_int,
+    abort: unsafe extern "C" fn(c_int, *const c_char, *mut PmixProc, usize) -> c_int,
     finalize: unsafe extern "C" fn(*const Info, usize) -> c_int,
     error_string: unsafe extern "C" fn(c_int) -> *const c_char,
 }
 
-impl Pmix {
+impl Libpmix {
     /// Opens `path`, or the first of the usual names that the loader finds.
-    pub(super) fn open(path: Option<&Path>) -> Result<Pmix, Error> {
+    pub(super) fn open(path: Option<&Path>) -> Result<Libpmix, Error> {
         let tried: Vec<PathBuf> = match path {
             Some(path) => vec![path.to_owned()],
             None => vec!["libpmix.so.2".into(), "libpmix.so".into()],
@@ -141,7 +141,7 @@ impl Pmix {
         for name in &tried {
             // SAFETY: opening runs the library's initializers, which have no requirements. The
             // library is the system's libpmix or the path of the user.
-            match unsafe { Library::new(name) }.and_then(Pmix::symbols) {
+            match unsafe { Library::new(name) }.and_then(Libpmix::symbols) {
                 Ok(pmix) => return Ok(pmix),
                 Err(e) => {
                     // The loader's own text is in the source.
@@ -154,7 +154,7 @@ impl Pmix {
         Err(Error::NoLibpmix { tried, why })
     }
 
-    fn symbols(library: Library) -> Result<Pmix, libloading::Error> {
+    fn symbols(library: Library) -> Result<Libpmix, libloading::Error> {
         /// The function `name` of libpmix.
         ///
         /// # Safety
@@ -164,7 +164,7 @@ impl Pmix {
             // SAFETY: conditions 1 and 2.
             unsafe { library.get(name) }.map(|function| *function)
         }
-        let pmix = Pmix {
+        let pmix = Libpmix {
             // SAFETY: 1. as in `pmix.h`. 2. the library is never closed (below).
             init: unsafe { find(&library, c"PMIx_Init") }?,
             // SAFETY: as for `init`.
@@ -188,8 +188,8 @@ impl Pmix {
     }
 
     /// Joins, and returns this process's name, which holds its rank.
-    pub(super) fn init(&self) -> Result<Proc, Status> {
-        let mut me = Proc {
+    pub(super) fn init(&self) -> Result<PmixProc, PmixStatus> {
+        let mut me = PmixProc {
             nspace: [0; MAX_NSPACE + 1],
             rank: 0,
         };
@@ -200,7 +200,7 @@ impl Pmix {
     }
 
     /// Returns the number of ranks in the job of `me`.
-    pub(super) fn job_size(&self, me: &Proc) -> Result<u32, Status> {
+    pub(super) fn job_size(&self, me: &PmixProc) -> Result<u32, PmixStatus> {
         let whole_job = me.with_rank(RANK_WILDCARD);
         self.get_with(&whole_job, JOB_SIZE, &[], |value| {
             if value.kind != TYPE_UINT32 {
@@ -212,14 +212,14 @@ impl Pmix {
     }
 
     /// Puts bytes that every rank of the job can get after a commit and a fence.
-    pub(super) fn put(&self, key: &CStr, value: &[u8]) -> Result<(), Status> {
+    pub(super) fn put(&self, key: &CStr, value: &[u8]) -> Result<(), PmixStatus> {
         let object = ByteObject {
             bytes: value.as_ptr().cast_mut(),
             size: value.len(),
         };
-        let mut value = Value {
+        let mut value = PmixValue {
             kind: TYPE_BYTE_OBJECT,
-            data: Data { object },
+            data: PmixData { object },
         };
         // SAFETY: the key ends in a zero. The value is a byte object whose bytes outlive the call.
         // Libpmix copies the bytes and does not write to them.
@@ -227,7 +227,7 @@ impl Pmix {
     }
 
     /// Waits for every rank of the job and collects their values.
-    pub(super) fn fence(&self) -> Result<(), Status> {
+    pub(super) fn fence(&self) -> Result<(), PmixStatus> {
         // SAFETY: the function takes no arguments.
         self.check(unsafe { (self.commit)() })?;
         let collect = [Info::directive(COLLECT_DATA)];
@@ -237,7 +237,7 @@ impl Pmix {
     }
 
     /// Returns the bytes that `from` put, or a status. Does not wait for a later put.
-    pub(super) fn get(&self, from: &Proc, key: &CStr) -> Result<Vec<u8>, Status> {
+    pub(super) fn get(&self, from: &PmixProc, key: &CStr) -> Result<Vec<u8>, PmixStatus> {
         self.get_with(from, key, &[Info::directive(IMMEDIATE)], |value| {
             if value.kind != TYPE_BYTE_OBJECT {
                 return None;
@@ -258,12 +258,12 @@ impl Pmix {
     /// Gets a value, passes it to `read`, and frees it.
     fn get_with<R>(
         &self,
-        from: &Proc,
+        from: &PmixProc,
         key: &CStr,
         infos: &[Info],
-        read: impl FnOnce(&Value) -> Option<R>,
-    ) -> Result<R, Status> {
-        let mut value: *mut Value = ptr::null_mut();
+        read: impl FnOnce(&PmixValue) -> Option<R>,
+    ) -> Result<R, PmixStatus> {
+        let mut value: *mut PmixValue = ptr::null_mut();
         // SAFETY: the key ends in a zero, `infos` is an array of `infos.len()` pmix_info_t, and the
         // call may write the pointer `value`.
         self.check(unsafe {
@@ -275,25 +275,25 @@ impl Pmix {
         // SAFETY: libpmix allocated the value with malloc, and nothing uses it afterwards. `read`
         // frees the bytes that it points to. `free` accepts a null pointer.
         unsafe { libc::free(value.cast::<c_void>()) };
-        read.ok_or_else(|| Status {
+        read.ok_or_else(|| PmixStatus {
             code: SUCCESS,
             text: "a value of an unexpected type".into(),
         })
     }
 
     /// Ends the job.
-    pub(super) fn abort(&self, status: i32, why: &CStr) -> Result<(), Status> {
+    pub(super) fn abort(&self, status: i32, why: &CStr) -> Result<(), PmixStatus> {
         // SAFETY: the text ends in a zero; no processes mean the whole job.
         self.check(unsafe { (self.abort)(status, why.as_ptr(), ptr::null_mut(), 0) })
     }
 
     /// Leaves the job.
-    pub(super) fn finalize(&self) -> Result<(), Status> {
+    pub(super) fn finalize(&self) -> Result<(), PmixStatus> {
         // SAFETY: a null pointer with 0 infos is allowed.
         self.check(unsafe { (self.finalize)(ptr::null(), 0) })
     }
 
-    fn check(&self, code: c_int) -> Result<(), Status> {
+    fn check(&self, code: c_int) -> Result<(), PmixStatus> {
         if code == SUCCESS {
             return Ok(());
         }
@@ -305,7 +305,7 @@ impl Pmix {
             // SAFETY: the string ends in a zero, and libpmix owns it and never frees it.
             unsafe { CStr::from_ptr(text) }
         };
-        Err(Status {
+        Err(PmixStatus {
             code,
             text: text.to_string_lossy().into_owned(),
         })

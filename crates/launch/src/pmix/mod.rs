@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use ffi::{Proc, Status, c_text};
+use ffi::{PmixProc, PmixStatus, c_text};
 
 use crate::{Bootstrap, Error, JoinOptions, check_key, check_rank, check_value};
 
@@ -21,13 +21,13 @@ const SERVICE: &str = "PMIx";
 const ABORT_WITHIN: Duration = Duration::from_secs(5);
 
 /// A call for the thread to make.
-type Call = Box<dyn FnOnce(&ffi::Pmix) + Send>;
+type PmixCall = Box<dyn FnOnce(&ffi::Libpmix) + Send>;
 
 /// A rank that PMIx serves.
 pub(crate) struct Pmix {
-    me: Proc,
+    me: PmixProc,
     size: u32,
-    calls: mpsc::Sender<Call>,
+    calls: mpsc::Sender<PmixCall>,
     put: HashSet<String>,
     answer_within: Duration,
     fence_within: Duration,
@@ -36,14 +36,14 @@ pub(crate) struct Pmix {
 impl Pmix {
     /// Joins through libpmix.
     pub(crate) fn init(options: &JoinOptions) -> Result<Pmix, Error> {
-        let library = ffi::Pmix::open(options.libpmix.as_deref())?;
-        let (calls, requests) = mpsc::channel::<Call>();
+        let library = ffi::Libpmix::open(options.libpmix.as_deref())?;
+        let (calls, requests) = mpsc::channel::<PmixCall>();
         thread::Builder::new()
             .name("hydrant-pmix".into())
             .spawn(move || requests.into_iter().for_each(|call| call(&library)))
             .map_err(Error::Thread)?;
         let joining = || "joining".to_owned();
-        let me = ask(&calls, options.answer_within, &joining, ffi::Pmix::init)?.map_err(|status| {
+        let me = ask(&calls, options.answer_within, &joining, ffi::Libpmix::init)?.map_err(|status| {
             Error::LauncherUnusable {
                 seen: "PMIX_NAMESPACE says that a PMIx launcher started this process".into(),
                 why: format!("libpmix cannot reach it ({}, {})", status.text, status.code),
@@ -72,7 +72,7 @@ impl Pmix {
         &self,
         within: Duration,
         doing: &dyn Fn() -> String,
-        call: impl FnOnce(&ffi::Pmix) -> Result<R, Status> + Send + 'static,
+        call: impl FnOnce(&ffi::Libpmix) -> Result<R, PmixStatus> + Send + 'static,
     ) -> Result<R, Error> {
         ask(&self.calls, within, doing, call)?.map_err(|status| refused(&status, doing))
     }
@@ -111,7 +111,7 @@ impl Bootstrap for Pmix {
         self.call(
             self.fence_within,
             &|| format!("rank {rank} was in a fence"),
-            ffi::Pmix::fence,
+            ffi::Libpmix::fence,
         )
     }
 
@@ -145,7 +145,7 @@ impl Bootstrap for Pmix {
         self.call(
             self.answer_within,
             &|| format!("rank {rank} was leaving"),
-            ffi::Pmix::finalize,
+            ffi::Libpmix::finalize,
         )
     }
 }
@@ -156,10 +156,10 @@ fn scoped(key: &str) -> String {
 }
 
 fn ask<R: Send + 'static>(
-    calls: &mpsc::Sender<Call>,
+    calls: &mpsc::Sender<PmixCall>,
     within: Duration,
     doing: &dyn Fn() -> String,
-    call: impl FnOnce(&ffi::Pmix) -> R + Send + 'static,
+    call: impl FnOnce(&ffi::Libpmix) -> R + Send + 'static,
 ) -> Result<R, Error> {
     let (answer, answered) = mpsc::sync_channel(1);
     // A thread that ended drops the call, and with it the sender of the answer.
@@ -180,7 +180,7 @@ fn ask<R: Send + 'static>(
     })
 }
 
-fn refused(status: &Status, doing: &dyn Fn() -> String) -> Error {
+fn refused(status: &PmixStatus, doing: &dyn Fn() -> String) -> Error {
     Error::Refused {
         service: SERVICE,
         doing: doing(),

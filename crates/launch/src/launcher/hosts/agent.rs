@@ -11,12 +11,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use super::frame::{GREETING, Order, PIECE, Report, Start, Stream, WINDOW};
-use super::link::{FramesRead, Link};
-use crate::launcher::local::Local;
+use super::frame::{AgentOrder, AgentReport, GREETING, PIECE, RankStream, Start, WINDOW};
+use super::link::{AgentLink, FramesRead};
+use crate::launcher::local::LocalRanks;
 use crate::launcher::output;
-use crate::launcher::signals::{Ends, Signals};
-use crate::launcher::start::{self, Part, Pipes, StartedRanks, Streams};
+use crate::launcher::signals::{ChildEnds, Signals};
+use crate::launcher::start::{self, JobPart, Pipes, StartedRanks, Streams};
 use crate::launcher::supervise::{Hands, Heard, Left, Whom};
 use crate::launcher::{LaunchError, Spec, find, processes};
 
@@ -39,7 +39,7 @@ pub fn agent() -> u8 {
         io::stdout().as_fd().try_clone_to_owned(),
     );
     let link = match streams {
-        (Ok(from), Ok(to)) => Link::new(from, to, None),
+        (Ok(from), Ok(to)) => AgentLink::new(from, to, None),
         (Err(cause), _) | (_, Err(cause)) => Err(cause),
     };
     let mut link = match link {
@@ -54,18 +54,18 @@ pub fn agent() -> u8 {
         return ABANDONED;
     };
     let silence = Duration::from_millis(start.silence);
-    let begun = Ends::hear()
+    let begun = ChildEnds::hear()
         .map_err(LaunchError::system("asking for the ends of children"))
         .and_then(|ends| begin(start, &ends).map(|begun| (begun, ends)));
     match begun {
         Ok(((local, signals, pipes), _ends)) => {
-            link.send(&Report::Begun);
-            Agent::new(link, local, signals, pipes, silence).run()
+            link.send(&AgentReport::Begun);
+            HostAgent::new(link, local, signals, pipes, silence).run()
         }
         Err(error) => {
             let status = error.status();
             let why = error.to_string();
-            link.send(&Report::Refused { status, why });
+            link.send(&AgentReport::Refused { status, why });
             say_all(&mut link, silence);
             status
         }
@@ -78,7 +78,7 @@ fn complain(why: &str) {
 }
 
 /// Waits for the launcher's first order, the ranks to start.
-fn first_order(link: &mut Link) -> Option<Start> {
+fn first_order(link: &mut AgentLink) -> Option<Start> {
     let until = Instant::now() + FIRST_WORD;
     let mut orders = Vec::new();
     loop {
@@ -92,7 +92,7 @@ fn first_order(link: &mut Link) -> Option<Start> {
             }
         }
         match orders.pop() {
-            Some(Order::Start(start)) => return Some(*start),
+            Some(AgentOrder::Start(start)) => return Some(*start),
             _ if Instant::now() > until => return None,
             _ => {}
         }
@@ -106,7 +106,7 @@ fn first_order(link: &mut Link) -> Option<Start> {
 }
 
 /// Starts the ranks.
-fn begin(start: Start, ends: &Ends) -> Result<(Local, Signals, Pipes), LaunchError> {
+fn begin(start: Start, ends: &ChildEnds) -> Result<(LocalRanks, Signals, Pipes), LaunchError> {
     if processes::begin_elsewhere() {
         return Err(LaunchError::OtherNamespace);
     }
@@ -122,7 +122,7 @@ fn begin(start: Start, ends: &Ends) -> Result<(Local, Signals, Pipes), LaunchErr
     spec.prefix = start.prefix;
     spec.bind = start.bind;
     let program = find::program(&spec, &mut |_| {})?;
-    let part = Part {
+    let part = JobPart {
         first: start.first,
         size: start.size,
         streams: Streams::Piped,
@@ -137,15 +137,15 @@ fn begin(start: Start, ends: &Ends) -> Result<(Local, Signals, Pipes), LaunchErr
         kin,
         pipes,
     } = start::start(&spec, &program, part, &mark, ends)?;
-    let local = Local::new(ranks, start.first, (guard, group, kin), None);
+    let local = LocalRanks::new(ranks, start.first, (guard, group, kin), None);
     Ok((local, signals, pipes))
 }
 
-struct Agent {
-    link: Link,
-    local: Local,
+struct HostAgent {
+    link: AgentLink,
+    local: LocalRanks,
     signals: Signals,
-    outputs: Vec<Output>,
+    outputs: Vec<RankOutput>,
     input: Option<OwnedFd>,
     /// Input that rank 0 has not read yet.
     unread: Vec<u8>,
@@ -159,38 +159,45 @@ struct Agent {
 }
 
 /// An output stream of a rank.
-struct Output {
+struct RankOutput {
     rank: u32,
-    stream: Stream,
+    stream: RankStream,
     pipe: PipeReader,
     ready: bool,
 }
 
 /// The reason why the loop ended.
-enum End {
+enum AgentEnd {
     /// The launcher ordered the end.
     Finish(Left),
     /// The launcher is lost.
     Abandoned,
 }
 
-impl Agent {
-    fn new(link: Link, local: Local, signals: Signals, pipes: Pipes, silence: Duration) -> Agent {
+impl HostAgent {
+    fn new(
+        link: AgentLink,
+        local: LocalRanks,
+        signals: Signals,
+        pipes: Pipes,
+        silence: Duration,
+    ) -> HostAgent {
         let first = local.running().first().copied().unwrap_or(0);
         let of = |stream| {
-            move |(rank, pipe)| Output {
+            move |(rank, pipe)| RankOutput {
                 rank,
                 stream,
                 pipe,
                 ready: false,
             }
         };
-        let out = (first..).zip(pipes.out).map(of(Stream::Out));
-        let err = (first..).zip(pipes.err).map(of(Stream::Err));
-        let outputs: Vec<Output> = out.chain(err).collect();
+        let out = (first..).zip(pipes.out).map(of(RankStream::Out));
+        let err = (first..).zip(pipes.err).map(of(RankStream::Err));
+        let outputs: Vec<RankOutput> = out.chain(err).collect();
         // A pipe that cannot be made non-blocking is not read.
-        let cannot_wait = |output: &Output| rustix::io::ioctl_fionbio(&output.pipe, true).is_ok();
-        Agent {
+        let cannot_wait =
+            |output: &RankOutput| rustix::io::ioctl_fionbio(&output.pipe, true).is_ok();
+        HostAgent {
             link,
             local,
             signals,
@@ -217,10 +224,10 @@ impl Agent {
             self.print();
             self.feed();
             if self.is_to_end() {
-                break End::Abandoned;
+                break AgentEnd::Abandoned;
             }
         };
-        let Agent {
+        let HostAgent {
             mut link,
             local,
             outputs,
@@ -228,16 +235,16 @@ impl Agent {
             ..
         } = self;
         match end {
-            End::Abandoned => {
+            AgentEnd::Abandoned => {
                 local.sweep(Left::Killed);
                 ABANDONED
             }
-            End::Finish(left) => {
+            AgentEnd::Finish(left) => {
                 let (behind, _) = local.sweep(left);
                 for mut output in outputs {
                     output.print_rest(&mut link);
                 }
-                link.send(&Report::Done(behind));
+                link.send(&AgentReport::Done(behind));
                 say_all(&mut link, silence);
                 0
             }
@@ -281,7 +288,7 @@ impl Agent {
     }
 
     /// Carries out the launcher's orders, and notices when the launcher is gone.
-    fn obey(&mut self) -> Option<End> {
+    fn obey(&mut self) -> Option<AgentEnd> {
         self.link.flush();
         let mut orders = Vec::new();
         let came = self.link.receive(&mut orders);
@@ -290,33 +297,35 @@ impl Agent {
         }
         for order in orders {
             match order {
-                Order::Line { rank, line } => {
+                AgentOrder::Line { rank, line } => {
                     if let Err(why) = self.local.send(rank, &line) {
-                        self.link.send(&Report::Wrong { rank, why });
+                        self.link.send(&AgentReport::Wrong { rank, why });
                     }
                 }
-                Order::HangUp { rank } => self.local.hang_up(rank),
-                Order::Signal(number) => self.signal(number),
-                Order::Kill => self.local.kill(),
-                Order::Input(bytes) if bytes.is_empty() => self.input = None,
-                Order::Input(bytes) => self.unread = bytes,
-                Order::Written(bytes) => {
+                AgentOrder::HangUp { rank } => self.local.hang_up(rank),
+                AgentOrder::Signal(number) => self.signal(number),
+                AgentOrder::Kill => self.local.kill(),
+                AgentOrder::Input(bytes) if bytes.is_empty() => self.input = None,
+                AgentOrder::Input(bytes) => self.unread = bytes,
+                AgentOrder::Written(bytes) => {
                     self.unwritten = self.unwritten.saturating_sub(bytes as usize);
                 }
-                Order::Deaf(stream) => {
+                AgentOrder::Deaf(stream) => {
                     // Ranks that continue to print get SIGPIPE.
                     self.outputs.retain(|output| output.stream != stream);
                     self.unwritten = 0;
                 }
-                Order::Beat => self.link.send(&Report::Beat),
-                Order::Finish { gently: true } => return Some(End::Finish(Left::Ended)),
-                Order::Finish { gently: false } => return Some(End::Finish(Left::Killed)),
-                Order::Start(_) => return Some(End::Abandoned),
+                AgentOrder::Beat => self.link.send(&AgentReport::Beat),
+                AgentOrder::Finish { gently: true } => return Some(AgentEnd::Finish(Left::Ended)),
+                AgentOrder::Finish { gently: false } => {
+                    return Some(AgentEnd::Finish(Left::Killed));
+                }
+                AgentOrder::Start(_) => return Some(AgentEnd::Abandoned),
             }
         }
         match came {
             Ok(FramesRead::All) => None,
-            Ok(FramesRead::End) | Err(_) => Some(End::Abandoned),
+            Ok(FramesRead::End) | Err(_) => Some(AgentEnd::Abandoned),
         }
     }
 
@@ -337,21 +346,21 @@ impl Agent {
             self.pass_on(Whom::All);
         }
         for (rank, ending) in ended {
-            self.link.send(&Report::Ended { rank, ending });
+            self.link.send(&AgentReport::Ended { rank, ending });
         }
     }
 
     fn pass_on(&mut self, whom: Whom) {
         for (rank, heard) in self.local.heard(whom) {
             let report = match heard {
-                Heard::Line(line) => Report::Line { rank, line },
+                Heard::Line(line) => AgentReport::Line { rank, line },
                 Heard::Closed => {
                     self.local.hang_up(rank);
-                    Report::Closed { rank }
+                    AgentReport::Closed { rank }
                 }
                 Heard::Wrong(why) => {
                     self.local.hang_up(rank);
-                    Report::Wrong { rank, why }
+                    AgentReport::Wrong { rank, why }
                 }
             };
             self.link.send(&report);
@@ -392,7 +401,7 @@ impl Agent {
             }
         }
         if self.unread.is_empty() {
-            self.link.send(&Report::Taken);
+            self.link.send(&AgentReport::Taken);
         }
     }
 
@@ -405,9 +414,9 @@ impl Agent {
     }
 }
 
-impl Output {
+impl RankOutput {
     /// Passes on a piece of the stream. Returns its length, or `None` if there was nothing.
-    fn print(&mut self, link: &mut Link) -> Option<usize> {
+    fn print(&mut self, link: &mut AgentLink) -> Option<usize> {
         let mut bytes = vec![0; PIECE];
         let count = loop {
             match self.pipe.read(&mut bytes) {
@@ -423,7 +432,7 @@ impl Output {
             return None;
         }
         bytes.truncate(count);
-        link.send(&Report::Printed {
+        link.send(&AgentReport::Printed {
             rank: self.rank,
             stream: self.stream,
             bytes,
@@ -433,7 +442,7 @@ impl Output {
 
     /// Passes on the bytes in the pipe, and no more. A process that ranks left behind may print for
     /// ever.
-    fn print_rest(&mut self, link: &mut Link) {
+    fn print_rest(&mut self, link: &mut AgentLink) {
         let mut held = output::capacity(&self.pipe);
         while let Some(count) = self.print(link)
             && held > count
@@ -449,7 +458,7 @@ impl Output {
 }
 
 /// Sends all waiting bytes, within a time limit.
-fn say_all(link: &mut Link, silence: Duration) {
+fn say_all(link: &mut AgentLink, silence: Duration) {
     let until = Instant::now() + silence;
     while link.wants_to_send() && Instant::now() < until {
         let left = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();

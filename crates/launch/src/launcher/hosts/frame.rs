@@ -19,12 +19,12 @@ pub(super) trait Framed: DeserializeOwned {
     const LONGEST: usize;
 }
 
-impl Framed for Order {
+impl Framed for AgentOrder {
     // A start order carries arguments and an environment.
     const LONGEST: usize = 16 << 20;
 }
 
-impl Framed for Report {
+impl Framed for AgentReport {
     // A rank's line is the longest report.
     const LONGEST: usize = 1 << 20;
 }
@@ -37,7 +37,7 @@ pub(super) const WINDOW: usize = 256 << 10;
 
 /// A message from the launcher to an agent.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum Order {
+pub(super) enum AgentOrder {
     /// Start these ranks.
     Start(Box<Start>),
     /// Send a line to a rank.
@@ -53,7 +53,7 @@ pub(super) enum Order {
     /// The launcher has written this many bytes of output.
     Written(u64),
     /// The stream has no reader any more.
-    Deaf(Stream),
+    Deaf(RankStream),
     /// Every rank of the job has ended. End the processes left behind, send the rest, and exit.
     Finish { gently: bool },
     /// A heartbeat.
@@ -62,7 +62,7 @@ pub(super) enum Order {
 
 /// A message from an agent to the launcher.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum Report {
+pub(super) enum AgentReport {
     /// The ranks have begun.
     Begun,
     /// The ranks could not be started. The status is the one the launcher would exit with.
@@ -78,7 +78,7 @@ pub(super) enum Report {
     /// A rank printed bytes.
     Printed {
         rank: u32,
-        stream: Stream,
+        stream: RankStream,
         bytes: Vec<u8>,
     },
     /// Rank 0 read its input.
@@ -113,7 +113,7 @@ pub(super) struct Start {
 
 /// A stream that ranks print to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Stream {
+pub(super) enum RankStream {
     Out,
     Err,
 }
@@ -155,36 +155,36 @@ mod tests {
     #[test]
     fn frames_decode_to_their_values() {
         let orders = [
-            Order::Line {
+            AgentOrder::Line {
                 rank: 3,
                 line: "cmd=barrier_out rc=0\n".into(),
             },
-            Order::Input(vec![0xa5; PIECE]),
-            Order::Finish { gently: true },
-            Order::Beat,
+            AgentOrder::Input(vec![0xa5; PIECE]),
+            AgentOrder::Finish { gently: true },
+            AgentOrder::Beat,
         ];
         let bytes: Vec<u8> = orders.iter().flat_map(encode).collect();
         let mut at = 0;
         for order in orders {
             let last = bytes.len() - encode(&order).len() - at == 0;
             let cut = &bytes[at..bytes.len() - usize::from(last)];
-            let whole = decode::<Order>(cut).unwrap();
+            let whole = decode::<AgentOrder>(cut).unwrap();
             assert_eq!(whole.is_none(), last);
-            let (got, taken) = decode::<Order>(&bytes[at..]).unwrap().unwrap();
+            let (got, taken) = decode::<AgentOrder>(&bytes[at..]).unwrap().unwrap();
             assert_eq!(got, order);
             at += taken;
         }
-        assert_eq!(decode::<Order>(&bytes[at..]).unwrap(), None);
+        assert_eq!(decode::<AgentOrder>(&bytes[at..]).unwrap(), None);
     }
 
     proptest! {
         #[test]
         fn arbitrary_bytes_are_refused_or_incomplete(bytes: Vec<u8>) {
             let mut rest = &bytes[..];
-            while let Ok(Some((_, taken))) = decode::<Report>(rest) {
+            while let Ok(Some((_, taken))) = decode::<AgentReport>(rest) {
                 rest = &rest[taken..];
             }
-            prop_assert!(decode::<Order>(&[0xff; 8]).is_err());
+            prop_assert!(decode::<AgentOrder>(&[0xff; 8]).is_err());
         }
     }
 }

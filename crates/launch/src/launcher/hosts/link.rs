@@ -10,7 +10,7 @@ use super::frame::{self, Framed};
 
 /// One end of the connection between the launcher and an agent.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct AgentLink {
     from: OwnedFd,
     to: OwnedFd,
     unread: Vec<u8>,
@@ -28,16 +28,16 @@ pub(super) enum FramesRead {
     End,
 }
 
-impl Link {
+impl AgentLink {
     /// Makes a link whose other end sends `greeting` before its first frame.
     pub(super) fn new(
         from: OwnedFd,
         to: OwnedFd,
         greeting: Option<&'static [u8]>,
-    ) -> io::Result<Link> {
+    ) -> io::Result<AgentLink> {
         rustix::io::ioctl_fionbio(&from, true)?;
         rustix::io::ioctl_fionbio(&to, true)?;
-        Ok(Link {
+        Ok(AgentLink {
             from,
             to,
             unread: Vec::new(),
@@ -140,13 +140,13 @@ const NOISE: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {
-    use super::super::frame::{GREETING, Order, Report};
+    use super::super::frame::{AgentOrder, AgentReport, GREETING};
     use super::*;
 
-    fn pair() -> (Link, Link) {
+    fn pair() -> (AgentLink, AgentLink) {
         let (a, b) = (io::pipe().unwrap(), io::pipe().unwrap());
-        let launcher = Link::new(a.0.into(), b.1.into(), Some(GREETING)).unwrap();
-        let agent = Link::new(b.0.into(), a.1.into(), None).unwrap();
+        let launcher = AgentLink::new(a.0.into(), b.1.into(), Some(GREETING)).unwrap();
+        let agent = AgentLink::new(b.0.into(), a.1.into(), None).unwrap();
         (launcher, agent)
     }
 
@@ -155,13 +155,16 @@ mod tests {
         let (mut launcher, mut agent) = pair();
         agent.greet(b"Welcome!\nhydrant agent 0\n");
         let mut got = Vec::new();
-        assert_eq!(launcher.receive::<Report>(&mut got), Ok(FramesRead::All));
+        assert_eq!(
+            launcher.receive::<AgentReport>(&mut got),
+            Ok(FramesRead::All)
+        );
         assert_eq!(launcher.noise().as_deref(), Some("hydrant agent 0"));
         agent.greet(GREETING);
-        agent.send(&Report::Begun);
+        agent.send(&AgentReport::Begun);
         assert_eq!(launcher.receive(&mut got), Ok(FramesRead::All));
         assert!(launcher.is_greeted() && launcher.noise().is_none());
-        assert_eq!(got, [Report::Begun]);
+        assert_eq!(got, [AgentReport::Begun]);
         drop(agent);
         assert_eq!(launcher.receive(&mut got), Ok(FramesRead::End));
     }
@@ -169,22 +172,22 @@ mod tests {
     #[test]
     fn bytes_that_do_not_fit_wait() {
         let (mut launcher, mut agent) = pair();
-        let many = Order::Input(vec![7; 300_000]);
+        let many = AgentOrder::Input(vec![7; 300_000]);
         launcher.send(&many);
-        launcher.send(&Order::Beat);
+        launcher.send(&AgentOrder::Beat);
         assert!(launcher.wants_to_send());
-        let mut got: Vec<Order> = Vec::new();
+        let mut got: Vec<AgentOrder> = Vec::new();
         while got.len() < 2 {
             launcher.flush();
             assert_eq!(agent.receive(&mut got), Ok(FramesRead::All));
         }
-        assert_eq!(got, [many, Order::Beat]);
+        assert_eq!(got, [many, AgentOrder::Beat]);
     }
 
     #[test]
     fn endless_noise_is_an_error() {
         let (mut launcher, mut agent) = pair();
-        let mut got = Vec::<Report>::new();
+        let mut got = Vec::<AgentReport>::new();
         let error = loop {
             agent.greet(&[b'x'; 4096]);
             match launcher.receive(&mut got) {

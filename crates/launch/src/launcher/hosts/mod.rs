@@ -107,8 +107,8 @@ pub(super) fn read_frames(bytes: &[u8]) {
             bytes = &bytes[taken..];
         }
     }
-    all::<frame::Order>(bytes);
-    all::<frame::Report>(bytes);
+    all::<frame::AgentOrder>(bytes);
+    all::<frame::AgentReport>(bytes);
 }
 
 #[cfg(test)]

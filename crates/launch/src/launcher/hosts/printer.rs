@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 
-use super::frame::Stream;
+use super::frame::RankStream;
 use crate::launcher::output;
 
 /// The threads that write, one for each stream.
@@ -32,7 +32,7 @@ pub(super) enum Written {
     /// This many bytes of an agent are handled.
     Bytes { agent: usize, bytes: u64 },
     /// The stream has no reader any more, or writing to it fails.
-    Deaf(Stream),
+    Deaf(RankStream),
 }
 
 impl Printer {
@@ -42,7 +42,7 @@ impl Printer {
         rustix::io::ioctl_fionbio(&ringer, true)?;
         let (report, written) = mpsc::channel();
         let mut threads = Vec::new();
-        let mut begin = |stream: Stream| {
+        let mut begin = |stream: RankStream| {
             let (queue, jobs) = mpsc::channel();
             let (report, ringer) = (report.clone(), ringer.try_clone()?);
             let thread = thread::Builder::new()
@@ -52,7 +52,7 @@ impl Printer {
             io::Result::Ok(queue)
         };
         Ok(Printer {
-            queues: [begin(Stream::Out)?, begin(Stream::Err)?],
+            queues: [begin(RankStream::Out)?, begin(RankStream::Err)?],
             written,
             bell,
             threads,
@@ -65,7 +65,7 @@ impl Printer {
     }
 
     /// Queues `text` for writing. `printed` counts the bytes that the agent's ranks printed for it.
-    pub(super) fn print(&self, stream: Stream, agent: usize, printed: u64, text: Vec<u8>) {
+    pub(super) fn print(&self, stream: RankStream, agent: usize, printed: u64, text: Vec<u8>) {
         let job = PrintJob {
             agent,
             printed,
@@ -89,14 +89,14 @@ impl Printer {
 }
 
 fn write_all(
-    stream: Stream,
+    stream: RankStream,
     jobs: &Receiver<PrintJob>,
     report: &Sender<Written>,
     mut bell: PipeWriter,
 ) -> io::Result<()> {
     let to = match stream {
-        Stream::Out => output::Stream::Out,
-        Stream::Err => output::Stream::Err,
+        RankStream::Out => output::LauncherStream::Out,
+        RankStream::Err => output::LauncherStream::Err,
     };
     for job in jobs {
         let done = output::write_all(to, &job.text);

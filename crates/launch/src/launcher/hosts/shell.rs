@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Pid;
 
 use super::frame::{GREETING, Start};
-use super::link::Link;
+use super::link::AgentLink;
 use crate::launcher::child::{Tie, tie_to};
 use crate::launcher::start::pid_of;
 use crate::launcher::{Remote, Spec, stdin};
@@ -23,7 +23,7 @@ use crate::launcher::{Remote, Spec, stdin};
 const OF_THIS_HOST: [&str; 3] = [crate::HOST_ID, crate::HOST_CPUS, "HYDRANT_RSH"];
 
 /// Starts the agent of a host. Returns the remote shell's process and the link to the agent.
-pub(super) fn start(remote: &Remote, host: &str, tie: Tie) -> io::Result<(Pid, Link)> {
+pub(super) fn start(remote: &Remote, host: &str, tie: Tie) -> io::Result<(Pid, AgentLink)> {
     let agent: Vec<OsString> = remote.agent.iter().map(|word| quote(word)).collect();
     // A local shell splits the setting into words, so the setting may contain quotes and variables.
     let mut script = OsString::from("exec ");
@@ -45,7 +45,7 @@ pub(super) fn start(remote: &Remote, host: &str, tie: Tie) -> io::Result<(Pid, L
     let missing = || io::Error::other("the remote shell has no pipes");
     let to = child.stdin.take().ok_or_else(missing)?;
     let from = child.stdout.take().ok_or_else(missing)?;
-    let link = Link::new(from.into(), to.into(), Some(GREETING))?;
+    let link = AgentLink::new(from.into(), to.into(), Some(GREETING))?;
     Ok((pid_of(&child)?, link))
 }
 

@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::frame::{Framed, Order, PIECE, Report, Start, WINDOW};
-use super::link::{FramesRead, Link};
+use super::frame::{AgentOrder, AgentReport, Framed, PIECE, Start, WINDOW};
+use super::link::{AgentLink, FramesRead};
 use super::place;
 use super::printer::{Printer, Written};
 use super::shell::{self, Input};
 use crate::launcher::child::Tie;
-use crate::launcher::guard::{Charge, Guard};
+use crate::launcher::guard::{Guard, GuardCharge};
 use crate::launcher::local::{ending, reap_children};
 use crate::launcher::output::Lines;
-use crate::launcher::signals::{Ends, Signals};
+use crate::launcher::signals::{ChildEnds, Signals};
 use crate::launcher::supervise::{Behind, Heard, HostFailure};
 use crate::launcher::{Ending, LaunchError, Prefix, Spec};
 
@@ -34,7 +34,7 @@ const AFTERWARDS: Duration = Duration::from_secs(1);
 
 /// The most bytes that may wait for an agent: the start order, and all that its ranks can request
 /// before they have their answers. An agent with more does not read.
-const MAX_UNSENT: usize = Order::LONGEST + (4 << 20);
+const MAX_UNSENT: usize = AgentOrder::LONGEST + (4 << 20);
 
 /// The most bytes of output that an agent may have sent and that are not written. It keeps to
 /// [`WINDOW`] until it sends the rest at the end. The launcher reads more from it after some of
@@ -43,7 +43,7 @@ const MAX_UNPRINTED: u64 = (2 * WINDOW) as u64;
 
 /// The agents of a job.
 pub(in crate::launcher) struct Agents {
-    agents: Vec<Agent>,
+    agents: Vec<RemoteAgent>,
     /// Ends the remote shells if this process is killed.
     guard: Guard,
     printer: Printer,
@@ -65,7 +65,7 @@ pub(in crate::launcher) struct Agents {
 
 /// The agent of one host.
 #[derive(Debug)]
-struct Agent {
+struct RemoteAgent {
     host: String,
     ranks: Range<u32>,
     running: Vec<bool>,
@@ -76,7 +76,7 @@ struct Agent {
     /// The shell's end.
     exit: Option<Ending>,
     /// The link, until either side closes it.
-    link: Option<Link>,
+    link: Option<AgentLink>,
     /// The start order, until it is sent.
     start: Option<Start>,
     begun: bool,
@@ -97,11 +97,11 @@ impl Agents {
         spec: &Spec,
         program: &Path,
         name: &str,
-        ends: &Ends,
+        ends: &ChildEnds,
     ) -> Result<(Agents, Signals), LaunchError> {
         let counts = place(spec.ranks, &spec.remote.hosts)?;
         let signals = Signals::hear(ends).map_err(LaunchError::system("listening for signals"))?;
-        let guard = Guard::start(Charge::Shells(PATIENCE))
+        let guard = Guard::start(GuardCharge::Shells(PATIENCE))
             .map_err(LaunchError::system("starting the job's guard"))?;
         let printer = Printer::start().map_err(LaunchError::system("starting to carry output"))?;
         let input = Input::open().map_err(LaunchError::system("opening the input"))?;
@@ -142,7 +142,7 @@ impl Agents {
                     .map(|rank| Lines::new(rank as usize))
                     .collect()
             };
-            all.agents.push(Agent {
+            all.agents.push(RemoteAgent {
                 host: host.name.clone(),
                 running: vec![true; count as usize],
                 lines: [lines(), lines()],
@@ -225,13 +225,13 @@ impl Agents {
                 Written::Bytes { agent, bytes } => {
                     let agent = &mut self.agents[agent];
                     agent.unprinted = agent.unprinted.saturating_sub(bytes);
-                    agent.tell(&Order::Written(bytes));
+                    agent.tell(&AgentOrder::Written(bytes));
                 }
                 Written::Deaf(stream) => {
                     // Bytes that wait for this stream will never be written.
                     self.deaf[stream as usize] = true;
                     self.agents.iter_mut().for_each(|agent| agent.unprinted = 0);
-                    self.tell_all(&Order::Deaf(stream));
+                    self.tell_all(&AgentOrder::Deaf(stream));
                 }
             }
         }
@@ -250,7 +250,7 @@ impl Agents {
             self.input = None;
         }
         if let Some(agent) = self.agents.first_mut() {
-            agent.tell(&Order::Input(piece));
+            agent.tell(&AgentOrder::Input(piece));
         }
     }
 
@@ -288,31 +288,33 @@ impl Agents {
         }
     }
 
-    fn take(&mut self, index: usize, report: Report) {
+    fn take(&mut self, index: usize, report: AgentReport) {
         let agent = &mut self.agents[index];
         let of_its_own = |rank: u32| agent.ranks.contains(&rank);
         match report {
-            Report::Begun => {
+            AgentReport::Begun => {
                 agent.begun = true;
                 self.hungry |= index == 0;
             }
-            Report::Refused { status, why } => self.fail(index, status, format!("refused: {why}")),
-            Report::Line { rank, line } if of_its_own(rank) => {
+            AgentReport::Refused { status, why } => {
+                self.fail(index, status, format!("refused: {why}"))
+            }
+            AgentReport::Line { rank, line } if of_its_own(rank) => {
                 self.heard.push_back((rank, Heard::Line(line)));
             }
-            Report::Closed { rank } if of_its_own(rank) => {
+            AgentReport::Closed { rank } if of_its_own(rank) => {
                 self.heard.push_back((rank, Heard::Closed));
             }
-            Report::Wrong { rank, why } if of_its_own(rank) => {
+            AgentReport::Wrong { rank, why } if of_its_own(rank) => {
                 self.heard.push_back((rank, Heard::Wrong(why)));
             }
-            Report::Ended { rank, ending } if of_its_own(rank) => {
+            AgentReport::Ended { rank, ending } if of_its_own(rank) => {
                 let running = &mut agent.running[(rank - agent.ranks.start) as usize];
                 if std::mem::take(running) {
                     self.ended.push((rank, ending));
                 }
             }
-            Report::Printed {
+            AgentReport::Printed {
                 rank,
                 stream,
                 bytes,
@@ -330,14 +332,14 @@ impl Agents {
                 }
                 self.printer.print(stream, index, printed, text);
             }
-            Report::Taken => self.hungry = index == 0,
-            Report::Done(behind) => agent.done = Some(behind),
-            Report::Beat => {}
-            Report::Line { rank, .. }
-            | Report::Closed { rank }
-            | Report::Wrong { rank, .. }
-            | Report::Ended { rank, .. }
-            | Report::Printed { rank, .. } => {
+            AgentReport::Taken => self.hungry = index == 0,
+            AgentReport::Done(behind) => agent.done = Some(behind),
+            AgentReport::Beat => {}
+            AgentReport::Line { rank, .. }
+            | AgentReport::Closed { rank }
+            | AgentReport::Wrong { rank, .. }
+            | AgentReport::Ended { rank, .. }
+            | AgentReport::Printed { rank, .. } => {
                 let why = format!("broke the protocol: it spoke of rank {rank}, which it has not");
                 self.fail(index, 125, why);
             }
@@ -347,11 +349,12 @@ impl Agents {
     /// Starts the ranks of all hosts. After an earlier failure no rank of the job begins, because
     /// the failed agent has no link.
     fn start_if_all_answered(&mut self) {
-        let answered = |agent: &Agent| (agent.link.as_ref()).is_some_and(Link::is_greeted);
+        let answered =
+            |agent: &RemoteAgent| (agent.link.as_ref()).is_some_and(AgentLink::is_greeted);
         if self.agents.iter().all(answered) {
             for agent in &mut self.agents {
                 if let Some(start) = agent.start.take() {
-                    agent.tell(&Order::Start(Box::new(start)));
+                    agent.tell(&AgentOrder::Start(Box::new(start)));
                 }
             }
         }
@@ -365,12 +368,12 @@ impl Agents {
             if !agent.is_live() {
                 continue;
             }
-            let greeted = agent.link.as_ref().is_some_and(Link::is_greeted);
+            let greeted = agent.link.as_ref().is_some_and(AgentLink::is_greeted);
             let ended = (agent.closed).is_some_and(|closed| {
                 agent.exit.is_some() || now.duration_since(closed) >= AFTERWARDS
             });
             let silent = now.duration_since(agent.heard);
-            let unread = agent.link.as_ref().map_or(0, Link::unsent);
+            let unread = agent.link.as_ref().map_or(0, AgentLink::unsent);
             if unread > MAX_UNSENT {
                 let why = format!("broke the protocol: it left {unread} bytes unread");
                 self.fail(index, 125, why);
@@ -404,7 +407,7 @@ impl Agents {
             let status = Ending::Killed(9).status();
             return self.fail(index, status, format!("was lost: {how}"));
         }
-        let noise = agent.link.as_ref().and_then(Link::noise);
+        let noise = agent.link.as_ref().and_then(AgentLink::noise);
         let noise = noise.map_or_else(String::new, |noise| format!("; the last it said: {noise}"));
         let hint = match agent.exit {
             Some(Ending::Exited(126 | 127)) => {
@@ -449,23 +452,23 @@ impl Agents {
         if now >= self.next_beat {
             self.next_beat = now + self.silence / 4;
             for agent in self.agents.iter_mut().filter(|agent| agent.begun) {
-                agent.tell(&Order::Beat);
+                agent.tell(&AgentOrder::Beat);
             }
         }
     }
 
-    fn tell_all(&mut self, order: &Order) {
+    fn tell_all(&mut self, order: &AgentOrder) {
         for agent in &mut self.agents {
             agent.tell(order);
         }
     }
 
-    fn of_rank(&mut self, rank: u32) -> Option<&mut Agent> {
+    fn of_rank(&mut self, rank: u32) -> Option<&mut RemoteAgent> {
         (self.agents.iter_mut()).find(|agent| agent.ranks.contains(&rank))
     }
 }
 
-impl Agent {
+impl RemoteAgent {
     /// Returns true if the agent has neither failed nor ended.
     fn is_live(&self) -> bool {
         self.done.is_none()
@@ -488,7 +491,7 @@ impl Agent {
             .collect()
     }
 
-    fn tell(&mut self, order: &Order) {
+    fn tell(&mut self, order: &AgentOrder) {
         if let Some(link) = &mut self.link {
             link.send(order);
         }
