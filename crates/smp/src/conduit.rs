@@ -112,9 +112,10 @@ impl Smp {
         let window = &self.shared.windows[peer.index()];
         let offset = usize::try_from(remote.offset).unwrap_or(usize::MAX);
         let copied = match way {
-            // SAFETY: by the conditions of `post`, `local` is readable for `len` bytes.
             CopyDirection::Out => {
-                window.write(offset, unsafe { std::slice::from_raw_parts(local, len) })
+                // SAFETY: by the conditions of `post`, `local` is readable for `len` bytes.
+                let from = unsafe { std::slice::from_raw_parts(local, len) };
+                window.write(offset, from)
             }
             CopyDirection::In => {
                 // SAFETY: by the conditions of `post`, `local` is writable for `len` bytes, and

@@ -86,10 +86,11 @@ impl ChildEnds {
         let mut before = MaybeUninit::uninit();
         // SAFETY: the new action is initialized, and `before` has room for the old one.
         match unsafe { libc::sigaction(libc::SIGCHLD, &default, before.as_mut_ptr()) } {
-            // SAFETY: on success the call has written the old action.
-            0 => Ok(ChildEnds {
-                before: unsafe { before.assume_init() },
-            }),
+            0 => {
+                // SAFETY: on success the call has written the old action.
+                let before = unsafe { before.assume_init() };
+                Ok(ChildEnds { before })
+            }
             _ => Err(io::Error::last_os_error()),
         }
     }

@@ -65,7 +65,7 @@ pub(super) enum AgentOrder {
 pub(super) enum AgentReport {
     /// The ranks have begun.
     Begun,
-    /// The ranks could not be started. The status is the one the launcher would exit with.
+    /// The ranks could not be started. The launcher would exit with the same status.
     Refused { status: u8, why: String },
     /// A rank sent a line.
     Line { rank: u32, line: Vec<u8> },
