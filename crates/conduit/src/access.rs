@@ -1,4 +1,4 @@
-//! One-sided operations: what is accessed, where, and how far that came.
+//! One-sided operations: their description, and their progress.
 
 use std::panic::Location;
 
@@ -6,44 +6,46 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::Rank;
 
-/// One access to a peer's memory, without any part of its processors in it: what a work request
-/// is to a NIC.
+/// One access to a peer's memory, without any part of the peer's processors: the equivalent of a
+/// NIC's work request.
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
-    /// Whose memory it is about.
+    /// The rank whose memory is accessed.
     pub peer: Rank,
-    /// Where in that memory.
+    /// The remote memory.
     pub remote: Remote,
-    /// The own memory that is read by a put and written by a get or an atomic operation.
+    /// The local memory that a put reads. A get or an atomic operation writes it.
     pub local: Local,
-    /// Bytes; with [`Operation::Atomic`] those of the word, 8.
+    /// Length in bytes. With [`Operation::Atomic`], the 8 bytes of the word.
     pub len: usize,
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
-    /// The calling thread has nothing else to do until the end. Where that helps, the conduit looks
-    /// a moment whether it has come: [`Posted::Done`] or an error is the end then, which nothing
-    /// else tells.
+    /// True if the calling thread has nothing else to do until the end. Where that helps, the
+    /// conduit polls a moment for the end. [`Posted::Done`] or an error is then the end, and is not
+    /// reported again.
     pub waits: bool,
-    /// Where the program asked for it, for who predicts what it asks for next. Conduits do not look.
+    /// The place in the program that asked for the access, for predictors. Conduits ignore it.
     pub site: &'static Location<'static>,
 }
 
 impl Access {
-    /// Writes `len` bytes of own memory, which are only read, to the peer's.
+    /// Describes a write of `len` bytes of local memory to the peer's. The local memory is only
+    /// read.
     #[inline]
     #[track_caller]
     pub fn put(peer: Rank, remote: Remote, local: Local, len: usize) -> Self {
         Self::new(peer, remote, local, len, Operation::Put)
     }
 
-    /// Reads `len` bytes of the peer's memory into own.
+    /// Describes a read of `len` bytes of the peer's memory into local memory.
     #[inline]
     #[track_caller]
     pub fn get(peer: Rank, remote: Remote, local: Local, len: usize) -> Self {
         Self::new(peer, remote, local, len, Operation::Get)
     }
 
-    /// Changes a word of the peer and leaves what it was in `was`, which needs no registration.
+    /// Describes a change of a peer's word. The old value goes to `was`, which needs no
+    /// registration.
     #[inline]
     #[track_caller]
     pub fn atomic(peer: Rank, word: Remote, operation: Atomic, was: *mut u64) -> Self {
@@ -52,7 +54,7 @@ impl Access {
         Self::new(peer, word, local, size_of::<u64>(), operation)
     }
 
-    /// The same, for a thread that waits for the end; see [`waits`](Self::waits).
+    /// Returns the same access, for a thread that waits for the end; see [`waits`](Self::waits).
     #[inline]
     #[must_use]
     pub fn waiting(self) -> Self {
@@ -76,46 +78,46 @@ impl Access {
     }
 }
 
-/// What an [`Access`] does.
+/// The operation of an [`Access`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
-    /// Writes own memory to the peer's.
+    /// Writes local memory to the peer's.
     Put,
-    /// Reads the peer's memory into own.
+    /// Reads the peer's memory into local memory.
     Get,
     /// Changes an aligned 64-bit word of the peer, in memory that the peer registered for reading
-    /// and writing. A word that is changed so is, unless [`Caps::atomics`](crate::Caps::atomics)
-    /// says [`Everything`](crate::Atomicity::Everything), changed in no other way meanwhile: by
-    /// its owner neither, who can do the same to itself.
+    /// and writing. Unless [`Caps::atomics`](crate::Caps::atomics) is
+    /// [`Everything`](crate::Atomicity::Everything), only such operations may change the word
+    /// meanwhile. That binds its owner, too, which can post the operation to itself.
     Atomic(Atomic),
 }
 
-/// What an atomic operation of the network does to a 64-bit word, in the owner's byte order.
+/// An atomic operation of the network on a 64-bit word, in the owner's byte order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Atomic {
-    /// Adds to it; sums wrap.
+    /// Adds to the word. Sums wrap.
     Add(u64),
-    /// Sets it if it is what was expected.
+    /// Sets the word if it has the expected value.
     CompareSwap {
-        /// What it is expected to be.
+        /// The expected value.
         expected: u64,
-        /// What it is then.
+        /// The new value.
         value: u64,
     },
 }
 
-/// A place in own memory.
+/// Local memory of an access.
 #[derive(Clone, Copy, Debug)]
 pub struct Local {
     /// The first byte.
     pub addr: *mut u8,
-    /// With [`Caps::registration`](crate::Caps::registration), the own extent that covers the
-    /// bytes. Otherwise it is [`Key::ANY`] and not looked at.
+    /// With [`Caps::registration`](crate::Caps::registration), the key of the local extent that
+    /// covers the bytes. Otherwise it is [`Key::ANY`] and ignored.
     pub key: Key,
 }
 
 impl Local {
-    /// Memory that needs no registration: see [`Key::ANY`].
+    /// Names memory that needs no registration: see [`Key::ANY`].
     #[inline]
     pub fn unregistered(addr: *mut u8) -> Self {
         let key = Key::ANY;
@@ -129,42 +131,43 @@ impl Local {
 pub struct Key(pub u64);
 
 impl Key {
-    /// The segment that every rank owns from the start; offsets count from its first byte.
+    /// The segment that every rank owns from the start. Offsets count from its first byte.
     pub const SEGMENT: Key = Key(0);
-    /// The whole address space of the peer; offsets are addresses.
+    /// The whole address space of the peer. Offsets are addresses.
     pub const ANY: Key = Key(u64::MAX);
 }
 
-/// A place in the memory of a peer.
+/// Memory of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Remote {
     /// The extent.
     pub key: Key,
-    /// Bytes from the start of the extent; the address at its owner with [`Key::ANY`] and on
-    /// conduits with [`Caps::registration`](crate::Caps::registration), whose NICs count so.
+    /// Bytes from the start of the extent. With [`Key::ANY`], and on conduits with
+    /// [`Caps::registration`](crate::Caps::registration), it is the address at the owner, as NICs
+    /// count.
     pub offset: u64,
 }
 
-/// What peers and the NIC may do with an extent.
+/// The permitted access of peers and the NIC to an extent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Permission {
-    /// Read it.
+    /// Peers may read.
     Read,
-    /// Read and write it.
+    /// Peers may read and write.
     ReadWrite,
 }
 
-/// Names an operation that is not complete yet.
+/// The name of an operation that is not complete yet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Ticket(pub u64);
 
-/// How far a one-sided operation came when its call returned.
+/// The progress of a one-sided operation when its call returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum Posted {
-    /// Remotely complete: the data is where it was to go.
+    /// Remotely complete: the data is in the target's memory.
     Done,
-    /// Under way; [`Sink::complete`](crate::Sink::complete) will name the ticket. Until then the local memory is
-    /// in use.
+    /// In flight. [`Sink::complete`](crate::Sink::complete) will name the ticket. Until then the
+    /// local memory is in use.
     Pending(Ticket),
 }

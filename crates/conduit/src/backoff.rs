@@ -1,35 +1,34 @@
-//! Waiting by hand for something that another thread or process is about to do: spin, then give
-//! the core away, then sleep.
+//! Backoff while a thread polls for another thread or process: spin, then yield, then sleep.
 //!
-//! A spin takes a few nanoseconds and keeps the core. A yield is a system call, about a
-//! microsecond where nobody wants the core, and a time slice where somebody does. A sleep takes
-//! its time and some fifty microseconds of the timer's. Whoever waits in such a way is not woken,
-//! so this is for short waits, and for those where nobody could wake.
+//! A spin takes a few nanoseconds and keeps the core. A yield is a system call. It takes about a
+//! microsecond if no thread wants the core, and a time slice otherwise. A sleep takes its time and
+//! some fifty microseconds of the timer's. Nobody wakes a thread that waits like this. It suits
+//! short waits, and waits in which nobody could wake the thread.
 
 use std::{hint, thread, time::Duration};
 
-/// How to rest before the next look at what is waited for.
+/// The rest before the next check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rest {
-    /// Look again at once.
+    /// Check again at once.
     Spin,
-    /// Give the core away once.
+    /// Yield the core once.
     Yield,
     /// Sleep: the wait is long.
     Sleep,
 }
 
-/// What to do between one look in vain and the next: so many spins, so many yields, then sleeps.
+/// The rests between failed checks: a number of spins, then a number of yields, then sleeps.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     spins: u32,
     yields: u32,
-    /// Looks in vain since it was made or [renewed](Self::renew).
+    /// Failed checks since the start or the last [renewal](Self::renew).
     looks: u32,
 }
 
 impl Backoff {
-    /// So many spins, then so many yields.
+    /// Makes a backoff of `spins` spins, then `yields` yields.
     #[inline]
     pub const fn new(spins: u32, yields: u32) -> Self {
         Self {
@@ -39,19 +38,19 @@ impl Backoff {
         }
     }
 
-    /// Begins anew with spins: something has happened.
+    /// Begins again with spins, because something has happened.
     #[inline]
     pub fn renew(&mut self) {
         self.looks = 0;
     }
 
-    /// Looks in vain since it was made or renewed.
+    /// Returns the failed checks since the start or the last renewal.
     #[inline]
     pub fn looks(&self) -> u32 {
         self.looks
     }
 
-    /// How to rest after one more look in vain.
+    /// Counts a failed check and returns the rest after it.
     #[inline]
     pub fn rest(&mut self) -> Rest {
         self.looks = self.looks.saturating_add(1);
@@ -64,7 +63,7 @@ impl Backoff {
         }
     }
 
-    /// Spins or yields; `false`, at once, if it is time to sleep.
+    /// Spins or yields. Returns `false` at once if it is time to sleep.
     #[inline]
     pub fn pause(&mut self) -> bool {
         match self.rest() {
@@ -75,7 +74,7 @@ impl Backoff {
         true
     }
 
-    /// Spins or yields, and begins anew when it would be time to sleep: for what takes moments.
+    /// Spins or yields, and begins again when it would be time to sleep. For waits of moments.
     #[inline]
     pub fn pause_awake(&mut self) {
         if !self.pause() {
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stays_awake_begins_anew() {
+    fn a_pause_without_sleeps_begins_again() {
         let mut backoff = Backoff::new(1, 1);
         let looks: [u32; 5] = std::array::from_fn(|_| {
             backoff.pause_awake();
@@ -126,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn one_without_spins_yields_and_one_without_either_sleeps() {
+    fn without_spins_it_yields_and_without_yields_it_sleeps() {
         assert_eq!(Backoff::new(0, 1).rest(), Rest::Yield);
         assert_eq!(Backoff::new(0, 0).rest(), Rest::Sleep);
     }

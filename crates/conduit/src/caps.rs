@@ -1,78 +1,78 @@
-//! What a conduit can do, and how much of it.
+//! The capabilities and limits of a conduit.
 
 use crate::{Error, Message};
 #[cfg(doc)]
 use crate::{Key, Operation, Sleeper};
 
-/// What a conduit can do and how much of it.
+/// The capabilities and limits of a conduit.
 #[derive(Debug, Clone)]
 pub struct Caps {
     /// The conduit's name, as in `HYDRANT_CONDUIT`.
     pub name: &'static str,
-    /// What registering memory costs and allows, if the network can only touch memory that
-    /// was registered; see [`Registration`].
+    /// The costs and limits of registration, if the network can only access registered memory; see
+    /// [`Registration`].
     pub registration: Option<Registration>,
-    /// Whether [`Operation::Get`](crate::Operation::Get) is one-sided. Where it is not, it is an error: a get is a
-    /// message that asks the peer for a write (GM, Firehose §7; cLAN, ARMCI §3).
+    /// True if [`Operation::Get`](crate::Operation::Get) is one-sided. Otherwise it is an error: a
+    /// get is then a message that asks the peer for a write (GM, Firehose §7; cLAN, ARMCI §3).
     pub reads: bool,
-    /// Whether [`Key::ANY`] reaches the whole address space of a peer. With registration:
-    /// whether the NIC pages, so that [`Key::ANY`] needs none.
+    /// True if [`Key::ANY`] reaches the whole address space of a peer. With registration: true if
+    /// the NIC pages, so that [`Key::ANY`] needs no registration.
     pub any_address: bool,
-    /// The number of the job's ranks on this host, this one included, with memory mapped here or not. They share its
-    /// cores. In virtual time each rank has a host of its own.
+    /// The number of the job's ranks on this host, including this rank, with memory mapped here or
+    /// not. They share its cores. In virtual time each rank has a host of its own.
     pub host_ranks: u32,
-    /// Whether what a peer stores wakes who sleeps until [memory](Sleeper::Memory) changes. Where
-    /// not, a NIC stores it and nobody hears of it.
+    /// True if a peer's store wakes a thread that sleeps until [memory](Sleeper::Memory) changes.
+    /// Otherwise a NIC stores, and the store wakes no thread.
     pub stores_wake: bool,
-    /// What the atomic operations of the network, [`Operation::Atomic`](crate::Operation::Atomic), are atomic among, if it
-    /// has any.
+    /// The atomicity of the network's operations, [`Operation::Atomic`](crate::Operation::Atomic),
+    /// if it has any.
     pub atomics: Option<Atomicity>,
-    /// Most 64-bit arguments of a message.
+    /// The most 64-bit arguments of a message.
     pub max_args: usize,
-    /// Most bytes of payload of a message.
+    /// The most bytes of payload of a message.
     pub max_payload: usize,
-    /// Bytes of the segment each rank owns.
+    /// The bytes of each rank's segment.
     pub segment: usize,
 }
 
-/// What memory a conduit takes for itself.
+/// The memory that a conduit takes for itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Footprint {
-    /// Bytes of memory that a rank costs before it has spoken to anyone.
+    /// Bytes of memory that a rank costs before it has sent or received anything.
     pub per_rank: usize,
-    /// Bytes of address space that a pair of ranks costs, half of them at each; memory follows use.
+    /// Bytes of address space that a pair of ranks costs, half of them at each. Memory follows use.
     pub per_pair: usize,
 }
 
-/// A network whose NIC can only touch registered memory, on both sides.
+/// A network whose NIC can only access registered memory, on both sides.
 ///
-/// There, the segment is memory like any other: [`Key::SEGMENT`] reaches nothing.
+/// On such a network the segment is ordinary memory: [`Key::SEGMENT`] reaches nothing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Registration {
-    /// Bytes of a page: extents begin and end at multiples of it.
+    /// Bytes of a page. Extents begin and end at multiples of it.
     pub page: usize,
     /// The cost of registering an extent.
     pub register: Cost,
-    /// The cost of deregistering it.
+    /// The cost of deregistering an extent.
     pub deregister: Cost,
     /// The cost of copying a byte in memory, for comparison, in nanoseconds.
     pub copy_ns_per_byte: f64,
-    /// Most bytes of an extent.
+    /// The most bytes of an extent.
     pub max_extent: usize,
-    /// Most bytes that may be registered at once.
+    /// The most bytes that may be registered at once.
     pub max_bytes: usize,
-    /// Whether a registration stays true when its addresses are unmapped and mapped anew. If
-    /// not, memory that may come and go unseen is not kept registered after its use.
+    /// True if a registration stays valid when its addresses are unmapped and mapped anew.
+    /// Otherwise memory that may be unmapped unseen is not kept registered after its use.
     pub follows_mapping: bool,
-    /// Most bytes of a write whose source need not be registered, because the NIC takes them
-    /// with the operation itself: its local key is then [`Key::ANY`]. The source may be used again
-    /// as soon as the operation was posted, also if it has to wait for its turn or to be repeated: that
-    /// is its local completion, and no [`Sink::local`](crate::Sink::local) need tell it.
+    /// The most bytes of an inline write, whose source needs no registration: its local key is
+    /// [`Key::ANY`]. The NIC takes the bytes with the request. The caller may reuse the source as
+    /// soon as the operation was posted, even if the request has to wait or to be repeated. That is
+    /// its local completion, and [`Sink::local`](crate::Sink::local) need not report it.
     pub inline: usize,
 }
 
 impl Caps {
-    /// Whether a message is within the limits.
+    /// Checks that a message is within the limits.
     ///
     /// # Errors
     /// [`Error::TooManyArgs`], [`Error::MessageTooLong`].
@@ -93,7 +93,7 @@ impl Caps {
         Ok(())
     }
 
-    /// Why a conduit without [`atomics`](Self::atomics) refuses an atomic operation.
+    /// Makes the error of a conduit without [`atomics`](Self::atomics) for an atomic operation.
     #[cold]
     pub fn no_atomics(&self) -> Error {
         let cause = format!("the conduit {} has none", self.name);
@@ -102,28 +102,28 @@ impl Caps {
     }
 }
 
-/// What an operation on so many pages costs: `per_op + per_page × pages`, in nanoseconds.
+/// The cost of an operation on pages: `per_op + per_page × pages`, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cost {
-    /// For each operation.
+    /// The cost of each operation.
     pub per_op_ns: f64,
-    /// For each page.
+    /// The cost of each page.
     pub per_page_ns: f64,
 }
 
 impl Cost {
-    /// The cost of an operation on so many pages, in nanoseconds.
+    /// Returns the cost of an operation on this many pages, in nanoseconds.
     pub fn of(self, pages: usize) -> f64 {
         self.per_op_ns + self.per_page_ns * pages as f64
     }
 }
 
-/// Among what an atomic operation of the network is one step.
+/// The accesses among which an atomic operation of the network is one step.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Atomicity {
-    /// The operations of the network on words of the same owner, the owner's own among them, but
-    /// not what processors change.
+    /// The network's operations on words of the same owner, including the owner's own. Changes by
+    /// processors are not among them.
     Network,
-    /// Those, and the atomic operations of processors.
+    /// The network's operations, and the atomic operations of processors.
     Everything,
 }

@@ -4,35 +4,35 @@ use std::time::Duration;
 
 use crate::Sink;
 
-/// The clock of a conduit. In real time it does nothing but tell the time. In virtual time what the
-/// application does has to be told to it, for that is what takes time there.
+/// The clock of a conduit. In real time it only tells the time. In virtual time the application
+/// must report its work, because only reported work takes time there.
 pub trait Clock {
-    /// Time since the job started, on the clock of the conduit.
+    /// Returns the time since the job started, on the conduit's clock.
     fn now(&self) -> Duration;
 
-    /// The application computes so many operations. In real time that takes what it takes
-    /// and this does nothing; in virtual time it is what computing costs, and messages that
-    /// arrive meanwhile, and the ends of operations that others
-    /// [wait for](Sink::is_awaited), are delivered as the host attends to them. What would end after
-    /// all time that the clock has ends before.
+    /// Reports that the application computes this many operations. Does nothing in real time, where
+    /// the computation itself takes time. In virtual time the clock advances by the cost of the
+    /// computation. Messages that arrive meanwhile are delivered as the host attends to them. So
+    /// are the ends of operations that others [wait for](Sink::is_awaited). The computation ends at
+    /// the latest when the clock does.
     fn compute(&self, operations: u64, sink: &mut dyn Sink) {
         let _ = (operations, sink);
     }
 
-    /// The caller polls memory that others change. In virtual time that takes a moment, and what
-    /// is earlier happens first; nothing is delivered. Does nothing in real time, where memory
-    /// changes by itself.
+    /// Reports that the caller polls memory that others change. Does nothing in real time, where
+    /// memory changes by itself. In virtual time the poll takes a moment, and earlier events happen
+    /// first. Nothing is delivered.
     fn poll_memory(&self) {}
 
-    /// The calling thread takes part in what this rank does from now on. In virtual time it has a clock
-    /// from then on, which shows what the rank's shows, and its first turn comes at that time, whenever
-    /// it makes its first call: what others do later waits for that. To be called while another
-    /// thread of the rank is about something and waits for it. Does nothing in real time.
+    /// Registers the calling thread as a part of this rank. Does nothing in real time. In virtual
+    /// time the thread then has a clock, which begins at the rank's time. Its first turn comes at
+    /// that time, whenever its first call is made, and later actions of others wait for that. Call
+    /// this while another thread of the rank is active and waits for it.
     fn take_part(&self) {}
 
-    /// The layer above copied so many bytes in memory, beside what messages carry: those are
-    /// copied once where they are sent and once where they are received, and that is counted
-    /// already. Does nothing in real time, as [`compute`](Self::compute).
+    /// Reports that the layer above copied this many bytes in memory. Payloads of messages are not
+    /// reported: their copies at both ends are counted already. Does nothing in real time, like
+    /// [`compute`](Self::compute).
     fn copied(&self, bytes: usize) {
         let _ = bytes;
     }

@@ -1,14 +1,15 @@
-//! The contract every network keeps.
+//! The contract that every network keeps.
 //!
-//! [`Segments`], [`Membership`], [`Sleep`] and [`Clock`] are supertraits of [`Conduit`], so that a call through
-//! `dyn Conduit` is one jump. One [`Access`] holds all of a one-sided operation: peer, remote place, local
-//! place with its key, length, operation, and whether the caller waits. The NIC takes inline data along with the
-//! request, and keeps a copy in case the request waits or is repeated. So its source is the caller's again when
-//! [`post`](Conduit::post) returns.
+//! [`Segments`], [`Membership`], [`Sleep`] and [`Clock`] are supertraits of [`Conduit`], so that a
+//! call through `dyn Conduit` is one jump. One [`Access`] describes a one-sided operation
+//! completely: peer, remote memory, local memory with its key, length, operation, and whether the
+//! caller waits. The NIC takes inline data with the request, and keeps a copy in case the request
+//! waits or is repeated. The caller may therefore reuse the source when [`post`](Conduit::post)
+//! returns.
 //!
-//! Code that conduits share is written once: [`Standings`](crate::Standings), [`FreePlaces`](crate::FreePlaces),
-//! [`Segment::check`](crate::memory::Segment::check), [`Caps::check`]. [`Forward`](crate::Forward) wraps another
-//! conduit, for tests.
+//! Code that conduits share is written once: [`Standings`](crate::Standings),
+//! [`FreePlaces`](crate::FreePlaces), [`Segment::check`](crate::memory::Segment::check),
+//! [`Caps::check`]. [`Forward`](crate::Forward) wraps another conduit, for tests.
 
 #![allow(unsafe_code)] // declares an unsafe trait
 
@@ -21,59 +22,60 @@ use crate::{Operation, Standing};
 
 /// A network as Hydrant sees it.
 ///
-/// All calls may come from any thread. A conduit never calls back into its caller but
-/// through the [`Sink`] given to [`poll`](Self::poll) and what is given to [`take`](Self::take).
+/// All calls may come from any thread. A conduit calls back into its caller only through the
+/// [`Sink`] passed to [`poll`](Self::poll) and the function passed to [`take`](Self::take).
 ///
 /// # Safety
-/// What safe code of the layer above may do with memory rests on safe methods, too, those of the
-/// traits above this one among them. An implementor promises:
+/// Safe code of the layer above relies on the safe methods, too, including those of the
+/// supertraits. An implementor promises:
 ///
-/// 1. **The end of an operation.** Once [`post`](Self::post) gave [`Posted::Done`] or an error, or
-///    the [`Sink`] was told that its ticket is [complete](Sink::complete), the conduit touches the
-///    local memory of the operation no more, nor that of a put whose data goes
-///    [along](crate::Registration::inline) once `post` has returned: whoever posted it may rely on
-///    that to use the memory again, or to free it. No two operations under way have the same ticket,
-///    and no ticket is complete that was not given. The same holds of all operations of a rank that lives in virtual
-///    time once its own [`standing`](Membership::standing) is not [`Present`](Standing::Present).
-/// 2. **Extents.** Peers reach own memory outside the segment only under a [`Key`] in force, within
-///    the extent that it names and as the [`Permission`] it was registered with allows, or under
-///    [`Key::ANY`]. A key names one extent and, once [`deregister`](Self::deregister) has returned,
-///    nothing: nothing is touched under it then, nor under its like.
-/// 3. **The segment.** Under [`Key::SEGMENT`] nothing but the segment of the peer is reached, whose
-///    length [`Caps::segment`] says. [`window`](Segments::window) gives that memory, the same one in
-///    each call, and [`decommit`](Segments::decommit) changes nothing but what lies in the part named.
-/// 4. **Who is who.** [`rank`](Self::rank), [`size`](Self::size) and [`caps`](Self::caps) say the
+/// 1. **The end of an operation.** An operation has ended when [`post`](Self::post) returned
+///    [`Posted::Done`] or an error, or when the [`Sink`] heard that its ticket is
+///    [complete](Sink::complete). From then on the conduit does not access the operation's local
+///    memory. The local memory of an [inline](crate::Registration::inline) put is not accessed
+///    after `post` has returned. The poster may rely on that to reuse or free the memory. No two
+///    operations in flight have the same ticket, and no ticket is complete that was not returned.
+///    For a rank in virtual time, all its operations have also ended once its own
+///    [`standing`](Membership::standing) is not [`Present`](Standing::Present).
+/// 2. **Extents.** Peers access local memory outside the segment only under a [`Key`] in force or
+///    under [`Key::ANY`]. Under a key they stay within its extent and its [`Permission`]. A key
+///    names one extent. Once [`deregister`](Self::deregister) has returned, it names nothing.
+///    Nothing is accessed then under it or under a copy of it.
+/// 3. **The segment.** [`Key::SEGMENT`] reaches only the peer's segment, whose length is
+///    [`Caps::segment`]. [`window`](Segments::window) returns that memory, the same in each call.
+///    [`decommit`](Segments::decommit) changes only the named part.
+/// 4. **Identity.** [`rank`](Self::rank), [`size`](Self::size) and [`caps`](Self::caps) return the
 ///    same in each call, and `rank` is below `size`.
 ///
-/// A conduit that hands every call on to another keeps what that one promises.
+/// A conduit that forwards every call to another keeps that conduit's promises.
 pub unsafe trait Conduit: Segments + Membership + Sleep + Clock + Send + Sync {
-    /// This process.
+    /// Returns this process's rank.
     fn rank(&self) -> Rank;
 
-    /// Processes in the job.
+    /// Returns the number of ranks in the job.
     fn size(&self) -> u32;
 
-    /// What the conduit can do.
+    /// Returns the conduit's capabilities.
     fn caps(&self) -> &Caps;
 
-    /// What memory it takes for itself. For people and measurements: nothing depends on it.
+    /// Returns the memory that the conduit takes for itself. For people and measurements: nothing
+    /// depends on it.
     fn footprint(&self) -> Footprint;
 
-    /// Makes own memory usable by peers, and by the NIC, under the key returned.
+    /// Makes local memory usable by peers, and by the NIC, under the returned key.
     ///
     /// # Safety
-    /// Until [`deregister`](Self::deregister) returned:
+    /// Until [`deregister`](Self::deregister) has returned:
     ///
     /// 1. The memory stays allocated.
-    /// 2. Nothing but this conduit touches it other than through shared-memory accesses.
+    /// 2. Only this conduit and shared-memory accesses touch the memory.
     ///
-    /// With [`Caps::registration`], memory that no peer was told the key of may be used
-    /// freely; it need not even be mapped: that is an error.
+    /// With [`Caps::registration`], memory may be used freely while no peer knows its key. It need
+    /// not even be mapped: that is an error.
     ///
     /// # Errors
-    /// [`Error::Exhausted`] when there are too many extents or bytes; with
-    /// [`Caps::registration`] also [`Error::BadAddress`] for memory that is not mapped or
-    /// does not permit the access.
+    /// [`Error::Exhausted`] for too many extents or bytes. With [`Caps::registration`] also
+    /// [`Error::BadAddress`] for memory that is not mapped or does not permit the access.
     unsafe fn register(
         &self,
         addr: *mut u8,
@@ -81,35 +83,39 @@ pub unsafe trait Conduit: Segments + Membership + Sleep + Clock + Send + Sync {
         permission: Permission,
     ) -> Result<Key, Error>;
 
-    /// Revokes a key. When it returns no peer touches the memory any more.
+    /// Revokes a key. When it returns, no peer accesses the memory any more.
     ///
     /// # Errors
     /// [`Error::Revoked`] if the key is not in force.
     fn deregister(&self, key: Key) -> Result<(), Error>;
 
-    /// Hands an access to the network, which carries it out without the peer's processors.
+    /// Posts an access to the network, which carries it out without the peer's processors.
     ///
-    /// The own rank may be the peer. A transfer to or from it under [`Key::ANY`] is a copy by the
-    /// processor: done on return, and an error where memory is not mapped. An atomic operation on
-    /// its words is done on return, and delivers nothing meanwhile: it may be posted from a
-    /// [`Sink`].
+    /// The peer may be this rank itself. A transfer to or from it under [`Key::ANY`] is a copy by
+    /// the processor. It is done on return, and unmapped memory is an error. An atomic operation on
+    /// this rank's words is done on return and delivers nothing meanwhile, so it may be posted from
+    /// a [`Sink`].
     ///
     /// # Safety
-    /// Until the operation is complete (see the promises of an implementor, 1):
+    /// Until the operation has ended (see promise 1 of an implementor):
     ///
-    /// 1. [`Access::local`] is readable for [`Access::len`] bytes with [`Operation::Put`](crate::Operation::Put), and
-    ///    writable, by nobody else, with [`Operation::Get`](crate::Operation::Get); with [`Operation::Atomic`](crate::Operation::Atomic) it is
-    ///    writable, by nobody else, for an aligned `u64`. That of a put whose data goes
-    ///    [along](crate::Registration::inline) is so until this returns.
-    /// 2. With [`Operation::Put`](crate::Operation::Put) and [`Key::ANY`] as the remote key, the peer can bear the change
-    ///    of its memory. Under any other key it lent the memory for that, and the conduit checks.
+    /// 1. [`Access::local`] is valid for [`Access::len`] bytes. With
+    ///    [`Operation::Put`](crate::Operation::Put) it is readable. With
+    ///    [`Operation::Get`](crate::Operation::Get) it is writable and nothing else uses it. With
+    ///    [`Operation::Atomic`](crate::Operation::Atomic) it is an aligned `u64`, writable, and
+    ///    nothing else uses it. For an [inline](crate::Registration::inline) put this holds until
+    ///    the call returns.
+    /// 2. With [`Operation::Put`](crate::Operation::Put) and [`Key::ANY`] as the remote key, the
+    ///    peer tolerates the change of its memory. Under any other key the peer lent the memory for
+    ///    that, and the conduit checks it.
     ///
     /// # Errors
-    /// What the access itself finds: [`Error::Revoked`], [`Error::OutOfExtent`],
-    /// [`Error::BadAddress`], [`Error::PeerLost`]. With [`Operation::Atomic`](crate::Operation::Atomic) also
-    /// [`Error::Misaligned`], when nothing was done; [`Error::ResultLost`], when it was done,
-    /// once, and what the word was is not known; and [`Error::System`] where [`Caps::atomics`]
-    /// says that there are none.
+    /// The access's own errors: [`Error::Revoked`], [`Error::OutOfExtent`], [`Error::BadAddress`],
+    /// [`Error::PeerLost`]. With [`Operation::Atomic`](crate::Operation::Atomic) also these:
+    ///
+    /// - [`Error::Misaligned`]: nothing was done.
+    /// - [`Error::ResultLost`]: it was done, once, and the old value is unknown.
+    /// - [`Error::System`]: [`Caps::atomics`] says that the network has none.
     unsafe fn post(&self, access: &Access) -> Result<Posted, Error>;
 
     /// Sends a request.
@@ -118,30 +124,34 @@ pub unsafe trait Conduit: Segments + Membership + Sleep + Clock + Send + Sync {
     /// [`Error::PeerLost`], [`Error::MessageTooLong`], [`Error::TooManyArgs`].
     fn send(&self, peer: Rank, message: &Message<'_>) -> Result<Sent, Error>;
 
-    /// Requests sent to `peer` that its handlers have finished with, and sent at all.
+    /// Returns the number of requests to `peer` that its handlers have finished, and the number
+    /// sent.
     fn handled(&self, peer: Rank) -> (u64, u64);
 
-    /// Delivers what has arrived, or some of it from each peer; how many things that were. Who polls until that is 0 has
-    /// all, unless another thread polls. Returns at once, or soon, if another thread is polling.
+    /// Delivers messages that have arrived, at least some from each peer, and returns their number.
+    /// After a poll that returns 0 all are delivered, unless another thread polls. Returns at once,
+    /// or soon, if another thread is polling.
     fn poll(&self, sink: &mut dyn Sink) -> usize;
 
-    /// As [`poll`](Self::poll), but may leave requests of one kind where they are, and those behind them: of one peer,
-    /// or of all. For who [takes](Self::take) these itself.
+    /// Like [`poll`](Self::poll), but may leave requests of one kind in place, and those behind
+    /// them: those of one peer, or of all. For a caller that [takes](Self::take) these itself.
     fn poll_past(&self, kind: u8, of: Option<Rank>, sink: &mut dyn Sink) -> usize {
         let _ = (kind, of);
         self.poll(sink)
     }
 
-    /// As [`poll`](Self::poll), but waits for its turn: when it returns, everything that had
-    /// arrived before the call was delivered. Not to be called from a [`Sink`].
+    /// Like [`poll`](Self::poll), but waits for its turn. When it returns, everything that had
+    /// arrived before the call was delivered. Must not be called from a [`Sink`].
     fn drain(&self, sink: &mut dyn Sink) -> usize;
 
-    /// Hands over requests of one kind that have arrived, until `take` says that it wants no more, and nothing else:
-    /// only those that no other request of their peer, and no reply that waits for room, is to go before. They count
-    /// as handled then, and as delivered. For who waits for one and would handle it itself; `take` answers none.
+    /// Passes `take` the requests of one kind that have arrived, until it returns `false`. It
+    /// delivers nothing else. A request is skipped if another request of its peer comes first, or
+    /// if a reply waits for room. The passed requests count as handled and delivered, and `take`
+    /// must not answer them. For a caller that waits for such a request and handles it itself.
     ///
-    /// Whether something else may have arrived, for [`poll`](Self::poll) to deliver. Returns at once if another thread
-    /// is polling, and may leave everything to `poll`, which is what it does unless a conduit does better.
+    /// Returns true if other messages may have arrived, for [`poll`](Self::poll) to deliver.
+    /// Returns at once if another thread is polling. An implementation may leave everything to
+    /// `poll`, as the default does.
     fn take(&self, kind: u8, take: &mut dyn FnMut(&Delivery<'_>) -> bool) -> bool {
         let _ = (kind, take);
         true

@@ -1,4 +1,4 @@
-//! What can go wrong in a conduit.
+//! Errors of a conduit.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use hydrant_pinning::Size;
 
 use crate::{Rank, memory::remedy};
 
-/// Why a conduit could not do what was asked.
+/// The reason why a conduit could not carry out a request.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -19,7 +19,7 @@ pub enum Error {
     /// The key names no extent, or one that was deregistered.
     #[error("rank {peer} holds no registration under key {key:#x} (revoked, or never made)")]
     Revoked {
-        /// Whose memory was asked for.
+        /// The owner of the memory.
         peer: Rank,
         /// The key that was used.
         key: u64,
@@ -28,58 +28,58 @@ pub enum Error {
     /// The access leaves the extent.
     #[error("{} at offset {offset} leave an extent of {} of rank {peer}", Size(*len), Size(*extent))]
     OutOfExtent {
-        /// Whose memory was asked for.
+        /// The owner of the memory.
         peer: Rank,
-        /// First byte asked for.
+        /// The first byte of the access.
         offset: u64,
-        /// Bytes asked for.
+        /// The bytes of the access.
         len: u64,
-        /// Bytes in the extent.
+        /// The bytes of the extent.
         extent: u64,
     },
 
-    /// Memory that is not mapped, or not with the rights the access needs.
+    /// The memory is not mapped, or lacks the permission for the access.
     #[error("{} at address {addr:#x} of rank {peer} are not mapped or not permitted", Size(*len))]
     BadAddress {
-        /// Whose memory was asked for.
+        /// The owner of the memory.
         peer: Rank,
-        /// First address.
+        /// The first address.
         addr: u64,
-        /// Bytes asked for.
+        /// The bytes of the access.
         len: u64,
     },
 
-    /// A word for an atomic operation that does not lie as it must.
+    /// The word of an atomic operation is not aligned.
     #[error("address {addr:#x} of rank {peer} is not a multiple of 8, as a word must be")]
     Misaligned {
-        /// Whose memory was asked for.
+        /// The owner of the memory.
         peer: Rank,
         /// The address.
         addr: u64,
     },
 
-    /// An atomic operation was done, but its result did not come back.
+    /// An atomic operation was done, but its result was lost.
     #[error(
         "an atomic operation on a word of rank {peer} was done, but the connection broke before \
          its result came back"
     )]
     ResultLost {
-        /// Whose memory was changed.
+        /// The owner of the changed word.
         peer: Rank,
     },
 
     /// A table or a limit is used up.
     #[error("no more {what}: the limit is {limit} ({remedy})")]
     Exhausted {
-        /// What ran out.
+        /// The exhausted resource.
         what: &'static str,
-        /// How many there may be.
+        /// The limit.
         limit: u64,
-        /// How to raise it.
+        /// The way to raise the limit.
         remedy: &'static str,
     },
 
-    /// No memory left for the segment.
+    /// No memory is left for the segment.
     #[error("no memory for {}: {} are available", Size(*wanted), Size(*available))]
     OutOfMemory {
         /// Bytes wanted.
@@ -91,46 +91,46 @@ pub enum Error {
     /// A message is longer than the conduit carries.
     #[error("a message of {} is above the limit of {}", Size(*len as u64), Size(*limit as u64))]
     MessageTooLong {
-        /// Bytes of payload.
+        /// The bytes of payload.
         len: usize,
-        /// Most bytes a message carries.
+        /// The most bytes of a message.
         limit: usize,
     },
 
     /// A message has more arguments than the conduit carries.
     #[error("{count} arguments are above the limit of {limit}")]
     TooManyArgs {
-        /// Arguments given.
+        /// The number of arguments.
         count: usize,
-        /// Most arguments a message carries.
+        /// The most arguments of a message.
         limit: usize,
     },
 
-    /// A peer sent something that follows no rule.
+    /// A peer sent a message that follows no rule.
     #[error("rank {peer} sent a malformed message: {what}")]
     Malformed {
-        /// Who sent it.
+        /// The sender.
         peer: Rank,
-        /// What was wrong.
+        /// The violation.
         what: &'static str,
     },
 
-    /// The ranks cannot be joined by this conduit.
+    /// This conduit cannot join the ranks.
     #[error("{0}")]
     Unreachable(String),
 
-    /// The system refused.
+    /// The system refused a request.
     #[error("{what}: {cause}")]
     System {
-        /// What was tried.
+        /// The request.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         cause: String,
     },
 }
 
 impl Error {
-    /// The system refused `what`.
+    /// Makes the error for a refusal by the system.
     pub fn system(what: &'static str, cause: impl Into<io::Error>) -> Self {
         let cause = cause.into();
         if cause.raw_os_error() == Some(libc::EMFILE) {
@@ -144,7 +144,7 @@ impl Error {
         }
     }
 
-    /// A process has as many descriptors as it may have.
+    /// Makes the error for a process that has used up its descriptors.
     pub fn no_descriptors(what: &'static str, limit: u64) -> Self {
         Self::Exhausted {
             what,

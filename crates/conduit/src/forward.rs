@@ -1,4 +1,4 @@
-//! A conduit around another one, which it hands on to whatever it does not do itself.
+//! A wrapper around a conduit that forwards every method it does not define.
 
 #![allow(unsafe_code)] // implements the contract's unsafe methods, by handing them on
 
@@ -9,22 +9,23 @@ use crate::{
     Posted, Rank, Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord, Window,
 };
 
-/// Takes the safe methods of a conduit, trait by trait, and makes two things of them: [`Forward`],
-/// where each hands its call on to the inner conduit, and these traits for everything that is a
-/// [`Forward`].
+/// Takes the safe methods of a conduit, trait by trait, and makes two things of them. The first is
+/// [`Forward`], whose methods forward to the inner conduit. The second is an implementation of
+/// these traits for every [`Forward`].
 macro_rules! forward {
     ($($trait:ident {
         $(fn $name:ident(&self $(, $argument:ident: $type:ty)*) $(-> $answer:ty)?;)*
     })*) => {
-        /// A conduit around another: what is not written out is handed on to [`inner`](Self::inner).
+        /// A wrapper around another conduit. A method that is not defined forwards to
+        /// [`inner`](Self::inner).
         ///
         /// # Safety
-        /// An implementor promises what that of a [`Conduit`] does. Methods that hand every call
-        /// on keep what the inner conduit promises.
+        /// An implementor makes the promises of a [`Conduit`]. Methods that forward every call keep
+        /// the promises of the inner conduit.
         #[allow(missing_docs, reason = "each method is that of the conduit")]
         #[allow(clippy::missing_errors_doc, clippy::missing_safety_doc, reason = "as above")]
         pub unsafe trait Forward: Send + Sync {
-            /// The conduit within.
+            /// Returns the inner conduit.
             fn inner(&self) -> &dyn Conduit;
 
             $($(
@@ -40,12 +41,12 @@ macro_rules! forward {
                 len: usize,
                 permission: Permission,
             ) -> Result<Key, Error> {
-                // SAFETY: the same contract.
+                // SAFETY: 1. and 2. the method has the conditions of `Conduit::register`.
                 unsafe { self.inner().register(addr, len, permission) }
             }
 
             unsafe fn post(&self, access: &Access) -> Result<Posted, Error> {
-                // SAFETY: the same contract.
+                // SAFETY: 1. and 2. the method has the conditions of `Conduit::post`.
                 unsafe { self.inner().post(access) }
             }
         }
@@ -60,7 +61,7 @@ macro_rules! forward {
         });)*
     };
     (@ Conduit { $($methods:item)* }) => {
-        // SAFETY: who implements `Forward` promises what a conduit does.
+        // SAFETY: an implementor of `Forward` makes the promises of a `Conduit`.
         unsafe impl<T: Forward> Conduit for T {
             $($methods)*
 
@@ -70,12 +71,12 @@ macro_rules! forward {
                 len: usize,
                 permission: Permission,
             ) -> Result<Key, Error> {
-                // SAFETY: the same contract.
+                // SAFETY: 1. and 2. the methods have the same conditions.
                 unsafe { Forward::register(self, addr, len, permission) }
             }
 
             unsafe fn post(&self, access: &Access) -> Result<Posted, Error> {
-                // SAFETY: the same contract.
+                // SAFETY: 1. and 2. the methods have the same conditions.
                 unsafe { Forward::post(self, access) }
             }
         }

@@ -1,20 +1,20 @@
-//! Which places of a table are free.
+//! The free entries of a table.
 
 use std::collections::VecDeque;
 
-/// The free ones of so many places, by number.
+/// The free entries of a table, by number.
 #[derive(Debug)]
 pub struct FreePlaces {
-    /// Those given back, in order.
+    /// The entries given back, in order.
     back: VecDeque<u32>,
-    /// The first one that was never taken; so is every one after it.
+    /// The first entry that was never taken. All later ones were not taken either.
     fresh: u32,
-    /// How many places there are.
+    /// The number of entries.
     limit: u32,
 }
 
 impl FreePlaces {
-    /// So many places, all of them free.
+    /// Makes a table of `limit` entries, all of them free.
     pub fn new(limit: u32) -> Self {
         Self {
             back: VecDeque::new(),
@@ -23,18 +23,18 @@ impl FreePlaces {
         }
     }
 
-    /// Takes the place given back last, so that little of the table is ever touched.
+    /// Takes the entry given back last, so that little of the table is ever touched.
     pub fn take(&mut self) -> Option<u32> {
         self.back.pop_back().or_else(|| self.take_fresh())
     }
 
-    /// Takes a place that was never taken, or else the one given back first: what still names it
-    /// from before stays wrong for long.
+    /// Takes an entry that was never taken, or else the entry given back first. Stale names of an
+    /// entry thereby stay invalid for long.
     pub fn take_oldest(&mut self) -> Option<u32> {
         self.take_fresh().or_else(|| self.back.pop_front())
     }
 
-    /// A place is free again. It was taken, and is given back once.
+    /// Frees an entry. It must have been taken, and is given back once.
     pub fn give_back(&mut self, place: u32) {
         self.back.push_back(place);
     }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_place_is_taken_once() {
+    fn every_entry_is_taken_once() {
         let mut free = FreePlaces::new(3);
         let taken: Vec<_> = (0..4).map(|_| free.take()).collect();
         assert_eq!(taken, [Some(0), Some(1), Some(2), None]);

@@ -1,13 +1,14 @@
 //! The contract that every network keeps, and its conformance tests.
 //!
-//! A *conduit* is a network as Hydrant sees it: one-sided [`Access`]es between an own and a
-//! remote extent, [posted](Conduit::post) to it, small ordered reliable messages on which active messages ride, [`register`](Conduit::register) and
-//! [`deregister`](Conduit::deregister), [`poll`](Conduit::poll), a blocking
-//! [`wait`](Sleep::wait) and a [clock](Clock). Everything else is built above it, once for all networks.
+//! A *conduit* is a network as Hydrant sees it. It [posts](Conduit::post) one-sided [`Access`]es
+//! between a local and a remote extent. It sends small, ordered, reliable messages, which carry
+//! active messages. It [registers](Conduit::register) and [deregisters](Conduit::deregister)
+//! memory. It [polls](Conduit::poll), [waits](Sleep::wait), and has a [clock](Clock). Everything
+//! else is built above it, once for all networks.
 //!
-//! The [`memory`] module has views of memory that other processes change at the same
-//! time. The `conformance` module, under the feature of that name, is the one suite that
-//! every implementation passes.
+//! The [`memory`] module has views of memory that other processes change at the same time. The
+//! `conformance` module, under the feature of that name, is the one suite that every implementation
+//! passes.
 
 mod access;
 mod backoff;

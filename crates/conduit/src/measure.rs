@@ -1,23 +1,23 @@
-//! What registering costs, measured where it is done.
+//! The cost of registration, measured on this machine.
 
 use std::time::{Duration, Instant};
 
 use crate::{Cost, Error, memory::PAGE};
 
-/// Numbers of pages that are tried, and how often each.
+/// The numbers of pages to try, and the number of tries of each.
 const PAGES: [usize; 4] = [1, 16, 64, 256];
 const TIMES: usize = 7;
-/// Bytes that are copied at once: about as many as are ever copied instead of being registered. A longer
-/// copy may go by other instructions, which a processor, or what emulates one, does at another rate.
+/// The bytes of one copy: about as many as are ever copied instead of being registered. A longer
+/// copy may use other instructions, whose rate differs on some processors and emulators.
 const COPIED: usize = 64 << 10;
 
-/// The costs of registering and deregistering, fitted to measurements on a scratch area.
+/// Measures the costs of registering and deregistering, and fits a line to each.
 ///
-/// `once` registers and deregisters so many bytes at an address and says how long each took.
+/// `once` registers and deregisters this many bytes at an address, and returns the time of each.
 ///
 /// # Errors
-/// What `once` says of a single page. Where more than that may not be registered, the line goes
-/// through what could be tried.
+/// The error of `once` for a single page. If more pages may not be registered, the line goes
+/// through the measured points.
 pub fn registration_costs(
     mut once: impl FnMut(*mut u8, usize) -> Result<[Duration; 2], Error>,
 ) -> Result<[Cost; 2], Error> {
@@ -31,7 +31,7 @@ pub fn registration_costs(
         for _ in 0..TIMES {
             let took = match once(start, pages * PAGE) {
                 Ok(took) => took,
-                // So much may not be registered, but less may.
+                // This many pages may not be registered, but fewer may.
                 Err(_) if pages > PAGES[0] => break 'sizes,
                 Err(cause) => return Err(cause),
             };
@@ -47,7 +47,7 @@ pub fn registration_costs(
     Ok(points.map(|points| fit(&points)))
 }
 
-/// The cost of copying a byte, in nanoseconds.
+/// Returns the cost of copying a byte, in nanoseconds.
 pub fn copy_cost() -> f64 {
     let (from, mut to) = (vec![1_u8; 1 << 20], vec![0_u8; 1 << 20]);
     let mut best = f64::INFINITY;
@@ -62,8 +62,8 @@ pub fn copy_cost() -> f64 {
     best / (1 << 20) as f64
 }
 
-/// A line through points, each counting by its relative error: a few pages are what most
-/// registrations are.
+/// Fits a line to points, each weighted by its relative error, because most registrations have few
+/// pages.
 pub fn fit(points: &[(f64, f64)]) -> Cost {
     let [mut w, mut x, mut y, mut xx, mut xy] = [0.0; 5];
     for (pages, time) in points {
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_not_be_registered_is_left_out() {
+    fn sizes_that_may_not_be_registered_are_left_out() {
         let refused = || Error::Unreachable("too much".to_owned());
         let costs = registration_costs(|_, len| {
             let time = Duration::from_nanos(500 + 10 * (len / PAGE) as u64);

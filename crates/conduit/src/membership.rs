@@ -1,4 +1,4 @@
-//! Who takes part in the job.
+//! The ranks' membership in the job.
 
 use std::sync::atomic::{
     AtomicU8, AtomicU32, AtomicU64,
@@ -9,81 +9,84 @@ use parking_lot::Mutex;
 
 use crate::{Error, Rank};
 
-/// What a conduit knows of the ranks of the job, and tells them of its own end.
+/// The conduit's knowledge about the ranks of the job, and its announcements of this rank's end.
 pub trait Membership {
-    /// How `peer` stands to the job. Costs a load.
+    /// Returns the standing of `peer`. Costs a load.
     fn standing(&self, peer: Rank) -> Standing;
 
-    /// The rank that was [lost](Standing::Lost) before all others: those lost later may only
-    /// have given up for its sake. Costs a load.
+    /// Returns the rank that was [lost](Standing::Lost) first. Ranks lost later may only have given
+    /// up in consequence. Costs a load.
     fn first_lost(&self) -> Option<Rank>;
 
-    /// Counts up whenever some rank's standing changes, and with [`endings`](Self::endings). Costs a load or two.
+    /// Returns a number that grows whenever the standing of some rank changes, and with
+    /// [`endings`](Self::endings). Costs a load or two.
     fn changes(&self) -> u64;
 
-    /// Shows a number to the ranks of the same host, in memory that they share; nothing where they share none.
-    /// Costs a store.
+    /// Publishes a number to the ranks of the same host, in shared memory. Does nothing without
+    /// shared memory. Costs a store.
     fn publish(&self, number: u64) {
         let _ = number;
     }
 
-    /// What a peer [published](Self::publish) last, 0 if it never did; none of a rank with which no memory is shared.
-    /// Costs a load.
+    /// Returns the number that a peer [published](Self::publish) last, or 0 before that. `None` for
+    /// a rank without shared memory. Costs a load.
     fn published(&self, peer: Rank) -> Option<u64> {
         let _ = peer;
         None
     }
 
-    /// Tells the peers that this rank's program has come to its end, or that it goes on after all. The rank still
-    /// takes part, and answers. [`leave`](Self::leave) follows when no peer needs it any more. The news may overtake
-    /// messages that were sent before.
+    /// Tells the peers that this rank's program has come to its end, or that it continues after
+    /// all. The rank is still present, and answers. [`leave`](Self::leave) follows when no peer
+    /// needs it any more. The announcement may overtake messages that were sent before.
     fn come_to_end(&self, come: bool);
 
-    /// Returns whether a peer's program has [come to its end](Self::come_to_end). Costs a load.
+    /// Returns true if a peer's program has [come to its end](Self::come_to_end). Costs a load.
     fn has_come_to_end(&self, peer: Rank) -> bool;
 
-    /// Counts up whenever some rank announces that it [has come](Self::come_to_end) to its end, or goes on after all.
-    /// Costs a load or two.
+    /// Returns a number that grows whenever some rank announces that its program [has
+    /// come](Self::come_to_end) to its end, or continues after all. Costs a load or two.
     fn endings(&self) -> u64;
 
-    /// Tells the peers that this rank ends: in good order, or not.
+    /// Tells the peers that this rank ends, in good order or not.
     fn leave(&self, orderly: bool);
 
-    /// Puts a peer out of the job, because a message of it follows no rule of the layer above: it is
-    /// [lost](Standing::Lost) to all from now on, to itself as well, as if its process had ended.
+    /// Puts a peer out of the job, because one of its messages follows no rule of the layer above.
+    /// From now on it is [lost](Standing::Lost) to all ranks, and to itself, as if its process had
+    /// ended.
     ///
-    /// Where ranks are threads of one program in virtual time this does nothing: the message was
-    /// thrown away, and the program is to be mended.
+    /// Does nothing where ranks are threads of one program in virtual time. There the message was
+    /// dropped, and the program has a bug.
     fn expel(&self, peer: Rank) {
         let _ = peer;
     }
 }
 
-/// How a peer stands to the job.
+/// The standing of a rank in the job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
-    /// Taking part.
+    /// The rank takes part.
     Present,
-    /// Ended in good order.
+    /// The rank ended in good order.
     Left,
-    /// Ended otherwise.
+    /// The rank ended otherwise.
     Lost,
 }
 
-/// How every rank stands to the job, as this one knows: for conduits whose ranks hear of each
+/// The standings of all ranks as this rank knows them, for conduits whose ranks hear of each
 /// other's ends. Ends are final.
 #[derive(Debug)]
 pub struct Standings {
-    /// One of the constants below for each rank; changed by [`end`](Self::end), once.
+    /// One of the constants below for each rank. [`end`](Self::end) changes it, once.
     ranks: Box<[AtomicU8]>,
-    /// Twice the changes; odd while one is made, so that who sees a change counts it, too.
+    /// Twice the number of changes. It is odd during a change, so that a thread that sees the
+    /// change counts it, too.
     changes: AtomicU64,
-    /// Held by who makes a change.
+    /// Held during a change.
     changing: Mutex<()>,
-    /// One more than the rank that was lost before all others; 0 while none is.
+    /// The rank that was lost first, plus one. 0 if none is lost.
     first_lost: AtomicU64,
-    /// For each rank, the number of its announcements that its program has come to its end or goes on after all. It
-    /// is odd while the program has come to its end.
+    /// For each rank, the number of its announcements that its program has come to its end or
+    /// continues after all. It is odd while the program has come to its end.
     words: Box<[AtomicU32]>,
     /// The number of announcements noted.
     endings: AtomicU64,
@@ -94,7 +97,7 @@ const LEFT: u8 = 1;
 const LOST: u8 = 2;
 
 impl Standings {
-    /// So many ranks, all of which take part.
+    /// Makes the standings of `ranks` ranks, all of them present.
     pub fn new(ranks: u32) -> Self {
         Self {
             ranks: (0..ranks).map(|_| AtomicU8::new(PRESENT)).collect(),
@@ -106,7 +109,7 @@ impl Standings {
         }
     }
 
-    /// How a rank stands to the job; one that there is not counts as lost.
+    /// Returns the standing of a rank. A rank outside the job counts as lost.
     #[inline]
     pub fn of(&self, rank: Rank) -> Standing {
         match self.ranks.get(rank.index()).map(|it| it.load(Acquire)) {
@@ -117,7 +120,7 @@ impl Standings {
     }
 
     /// # Errors
-    /// [`Error::PeerLost`] if it does not take part any more.
+    /// [`Error::PeerLost`] if the rank is not present any more.
     #[inline]
     pub fn present(&self, rank: Rank) -> Result<(), Error> {
         match self.of(rank) {
@@ -126,13 +129,13 @@ impl Standings {
         }
     }
 
-    /// A rank ends, in good order or not: whether it had not before.
+    /// Notes that a rank ended, in good order or not. Returns true if it was present before.
     pub fn end(&self, rank: Rank, orderly: bool) -> bool {
         self.change(rank, if orderly { LEFT } else { LOST }, rank)
     }
 
-    /// A rank is lost: whether it had not ended before. If it is the first of which this is known,
-    /// it is `first` that was lost before all others.
+    /// Notes that a rank was lost. Returns true if it was present before. If this is the first
+    /// known loss, `first` becomes the rank that was lost before all others.
     pub fn lose(&self, rank: Rank, first: Rank) -> bool {
         self.change(rank, LOST, first)
     }
@@ -147,7 +150,8 @@ impl Standings {
         }
         self.changes.fetch_add(1, SeqCst);
         if end == LOST {
-            // Before anybody can see the loss and give up, too.
+            // The first loss is stored before any thread can see the loss and give up in
+            // consequence.
             let first = u64::from(first.0) + 1;
             let _ = self.first_lost.compare_exchange(0, first, SeqCst, SeqCst);
         }
@@ -156,7 +160,7 @@ impl Standings {
         true
     }
 
-    /// The number of changes of standing, and of announcements about ends, so far.
+    /// Returns the number of changes of standing and of announcements about ends.
     #[inline]
     pub fn changes(&self) -> u64 {
         loop {
@@ -168,9 +172,10 @@ impl Standings {
         }
     }
 
-    /// Notes that this rank has come to its end, or goes on after all. Returns the number of the announcement, for
-    /// the peers to [note](Self::note), unless it was made before.
-    pub fn say(&self, rank: Rank, come: bool) -> Option<u32> {
+    /// Notes that this rank's program has come to its end, or continues after all. Returns the
+    /// number of the announcement, which the peers [note](Self::note_end), unless it was made
+    /// before.
+    pub fn announce_end(&self, rank: Rank, come: bool) -> Option<u32> {
         let word = self.words.get(rank.index())?;
         let next = |number: u32| (has_come(number) != come).then_some(number + 1);
         let before = word.fetch_update(SeqCst, SeqCst, next).ok()?;
@@ -178,8 +183,9 @@ impl Standings {
         Some(before + 1)
     }
 
-    /// Notes a rank's announcement with this number. An older one that arrives late changes nothing.
-    pub fn note(&self, rank: Rank, number: u32) {
+    /// Notes a rank's announcement with this number. An older announcement that arrives late
+    /// changes nothing.
+    pub fn note_end(&self, rank: Rank, number: u32) {
         let Some(word) = self.words.get(rank.index()) else {
             return;
         };
@@ -188,26 +194,26 @@ impl Standings {
         }
     }
 
-    /// Returns whether a rank has come to its end, by its last announcement.
+    /// Returns true if a rank's program has come to its end, by its last announcement.
     #[inline]
-    pub fn has_come(&self, rank: Rank) -> bool {
+    pub fn has_come_to_end(&self, rank: Rank) -> bool {
         (self.words.get(rank.index())).is_some_and(|word| has_come(word.load(Acquire)))
     }
 
-    /// The number of announcements about ends that were noted.
+    /// Returns the number of noted announcements about ends.
     #[inline]
     pub fn endings(&self) -> u64 {
         self.endings.load(SeqCst)
     }
 
-    /// The rank that was lost before all others.
+    /// Returns the rank that was lost first.
     pub fn first_lost(&self) -> Option<Rank> {
         let first = self.first_lost.load(SeqCst).checked_sub(1)?;
         Some(Rank(first as u32))
     }
 }
 
-/// Returns whether the announcement with that number says that a rank has come to its end.
+/// Returns true if the announcement with this number says that a program has come to its end.
 fn has_come(number: u32) -> bool {
     number % 2 == 1
 }
@@ -217,19 +223,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_word_about_an_end_counts() {
+    fn the_last_announcement_of_an_end_counts() {
         let (own, theirs) = (Standings::new(2), Standings::new(2));
-        let come = own.say(Rank(0), true);
-        assert_eq!((come, own.say(Rank(0), true)), (Some(1), None));
-        let goes_on = own.say(Rank(0), false);
-        assert_eq!(goes_on, Some(2));
-        assert!(!own.has_come(Rank(0)));
+        let come = own.announce_end(Rank(0), true);
+        assert_eq!((come, own.announce_end(Rank(0), true)), (Some(1), None));
+        let continues = own.announce_end(Rank(0), false);
+        assert_eq!(continues, Some(2));
+        assert!(!own.has_come_to_end(Rank(0)));
         // The later announcement arrives first.
-        theirs.note(Rank(0), 2);
-        theirs.note(Rank(0), 1);
-        assert!(!theirs.has_come(Rank(0)));
-        theirs.note(Rank(0), 3);
-        assert!(theirs.has_come(Rank(0)) && !theirs.has_come(Rank(1)));
+        theirs.note_end(Rank(0), 2);
+        theirs.note_end(Rank(0), 1);
+        assert!(!theirs.has_come_to_end(Rank(0)));
+        theirs.note_end(Rank(0), 3);
+        assert!(theirs.has_come_to_end(Rank(0)) && !theirs.has_come_to_end(Rank(1)));
         assert_eq!((own.endings(), theirs.endings()), (2, 2));
         assert_eq!(theirs.of(Rank(0)), Standing::Present);
     }

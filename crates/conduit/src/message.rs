@@ -1,23 +1,24 @@
-//! Messages: what is sent, what arrives, and what a poll hands up.
+//! Messages: sent, arrived, and delivered by a poll.
 
 #[cfg(doc)]
 use crate::{Caps, Clock};
 use crate::{Error, Rank, Ticket};
 
-/// Whether a message was taken.
+/// The result of a send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum Sent {
-    /// Taken: it will be delivered, after every request sent to this peer before it.
+    /// The conduit took the message. It will be delivered, after every request sent to this peer
+    /// before it.
     Yes,
-    /// No room now. Poll, then try again.
+    /// There is no room now. Poll, then try again.
     Full,
 }
 
-/// What a message carries.
+/// The contents of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
-    /// Meaning to the layer above; below [`Message::KINDS`].
+    /// The kind, whose meaning the layer above defines; below [`Message::KINDS`].
     pub kind: u8,
     /// The handler's number.
     pub tag: u16,
@@ -28,11 +29,11 @@ pub struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// The layer above may use kinds from 0 to this, exclusive.
+    /// The number of kinds. The layer above may use kinds from 0 to this, exclusive.
     pub const KINDS: u8 = 12;
 }
 
-/// A message with its parts, for who cannot send it yet or sends it later.
+/// A message that owns its parts, to be sent later.
 #[derive(Clone, Debug)]
 pub struct OwnedMessage {
     /// As in [`Message`].
@@ -46,7 +47,7 @@ pub struct OwnedMessage {
 }
 
 impl OwnedMessage {
-    /// A copy of a message.
+    /// Copies a message.
     pub fn new(message: &Message<'_>) -> Self {
         Self {
             kind: message.kind,
@@ -56,7 +57,7 @@ impl OwnedMessage {
         }
     }
 
-    /// The message.
+    /// Borrows the message.
     pub fn message(&self) -> Message<'_> {
         Message {
             kind: self.kind,
@@ -70,7 +71,7 @@ impl OwnedMessage {
 /// A message that arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery<'a> {
-    /// Who sent it.
+    /// The sender.
     pub from: Rank,
     /// As sent.
     pub kind: u8,
@@ -78,43 +79,43 @@ pub struct Delivery<'a> {
     pub tag: u16,
     /// As sent.
     pub args: &'a [u64],
-    /// As sent; the bytes are gone when the call returns.
+    /// As sent. The bytes are valid until the call returns.
     pub payload: &'a [u8],
 }
 
-/// Where the handler of a request puts its reply.
+/// The port for the reply to a request.
 pub trait ReplyPort {
-    /// Sends a reply to the request being delivered. Always taken: a conduit that has no
-    /// room keeps it and takes no further request from that peer meanwhile, so no handler
-    /// ever waits and memory stays bounded at one reply a peer.
+    /// Sends a reply to the current request. The conduit always takes it. A conduit without room
+    /// keeps the reply, and takes no further request from that peer meanwhile. No handler ever
+    /// waits, and memory is bounded by one reply a peer.
     ///
     /// # Errors
     /// [`Error::MessageTooLong`], [`Error::TooManyArgs`].
     fn reply(&mut self, message: &Message<'_>) -> Result<(), Error>;
 }
 
-/// What a poll hands up.
+/// The receiver of a poll's deliveries.
 pub trait Sink {
     /// A request arrived. Requests of one peer arrive in the order sent.
     fn request(&mut self, delivery: Delivery<'_>, port: &mut dyn ReplyPort);
-    /// A reply arrived. Replies of one peer arrive in the order sent; nothing may be sent
-    /// in answer.
+    /// A reply arrived. Replies of one peer arrive in the order sent. No message may be sent in
+    /// answer.
     fn reply(&mut self, delivery: Delivery<'_>);
-    /// The local memory of a pending write may be used again: local completion.
+    /// The local memory of a pending write may be reused: local completion.
     fn local(&mut self, ticket: Ticket);
     /// A pending operation ended: remote completion.
     fn complete(&mut self, ticket: Ticket, result: Result<(), Error>);
-    /// A peer broke a rule; nothing of its message was delivered.
+    /// A peer broke a rule. Nothing of its message was delivered.
     fn malformed(&mut self, error: Error);
-    /// Sends what the layer above found no room for; whether some of it still finds none. Asked by
-    /// [`Clock::compute`], when there may be room: a poll or a wait belongs to that layer, which
-    /// then sees to this itself.
+    /// Sends messages for which the layer above found no room. Returns true if some still find
+    /// none. [`Clock::compute`] calls this when there may be room. During a poll or a wait the
+    /// layer above does this itself.
     fn send_waiting(&mut self) -> bool {
         false
     }
-    /// Whether somebody else than the caller may wait for what follows from the end of an operation.
-    /// Asked by [`Clock::compute`], of operations that have ended: who computes is interrupted for
-    /// those, and hears of the others when it next looks.
+    /// Returns true if another thread or rank may wait for the consequences of an operation's end.
+    /// [`Clock::compute`] asks this about operations that have ended. A computing thread is
+    /// interrupted for those, and learns of the others at its next check.
     fn is_awaited(&mut self, ticket: Ticket) -> bool {
         let _ = ticket;
         false

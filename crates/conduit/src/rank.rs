@@ -12,7 +12,7 @@ use bytemuck::{Pod, Zeroable};
 pub struct Rank(pub u32);
 
 impl Rank {
-    /// The rank as an index into a table with one entry a rank.
+    /// Returns the rank as an index into a table with one entry a rank.
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize

@@ -1,4 +1,4 @@
-//! A job of one, which needs nobody.
+//! A job of one rank, which needs no launcher.
 
 use std::collections::HashMap;
 

@@ -1,12 +1,12 @@
-//! Which service the environment offers.
+//! Detection of the bootstrap service that the environment offers.
 
 use std::env;
 
 use crate::{Error, Kind};
 
-/// A service found in the environment, with what is needed to reach it.
+/// A service found in the environment, with the data needed to reach it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum FoundService {
     /// Nobody launched this process.
     Alone,
     /// PMI-1 on an inherited file descriptor.
@@ -18,47 +18,50 @@ pub(crate) enum Found {
         /// The size of the job.
         size: u32,
     },
-    /// PMI-1 over TCP; the server tells rank and size.
+    /// PMI-1 over TCP. The server sends the rank and the size.
     Pmi1Port {
-        /// Where the server listens, as `host:port`.
+        /// The server's address, as `host:port`.
         address: String,
-        /// Who this process is to the server.
+        /// This process's id at the server.
         id: u32,
     },
-    /// PMIx; libpmix reads what it needs from the environment by itself.
+    /// PMIx. Libpmix reads its own variables from the environment.
     Pmix,
 }
 
-/// The process's environment, an empty variable being none.
+/// Reads a variable of the process's environment. An empty variable counts as unset.
 pub(crate) fn process_environment(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// Chooses the service for `kind` from the variables that `lookup` gives.
-pub(crate) fn detect(kind: Kind, lookup: impl Fn(&str) -> Option<String>) -> Result<Found, Error> {
+pub(crate) fn detect(
+    kind: Kind,
+    lookup: impl Fn(&str) -> Option<String>,
+) -> Result<FoundService, Error> {
     match kind {
-        Kind::Alone => Ok(Found::Alone),
+        Kind::Alone => Ok(FoundService::Alone),
         Kind::Pmi1 => pmi1(&lookup)?.ok_or_else(|| Error::LauncherUnusable {
             seen: "PMI-1 was asked for".into(),
             why: "neither PMI_FD nor PMI_PORT with PMI_ID is set".into(),
             fix: "start the job with `hydrant run`, `mpiexec.hydra` or `srun --mpi=pmi2`".into(),
         }),
-        Kind::Pmix if has_pmix(&lookup) => Ok(Found::Pmix),
+        Kind::Pmix if has_pmix(&lookup) => Ok(FoundService::Pmix),
         Kind::Pmix => Err(Error::LauncherUnusable {
             seen: "PMIx was asked for".into(),
             why: "PMIX_NAMESPACE and PMIX_RANK are not both set".into(),
             fix: "start the job with `mpirun` of Open MPI or `srun --mpi=pmix`".into(),
         }),
-        // Not seen in the environment, but in the process.
+        // The program's MPI is found in the process, not in the environment.
         Kind::Auto | Kind::Mpi => match pmi1(&lookup)? {
             Some(found) => Ok(found),
-            None if has_pmix(&lookup) => Ok(Found::Pmix),
-            None => refuse_silent_launchers(&lookup).map(|()| Found::Alone),
+            None if has_pmix(&lookup) => Ok(FoundService::Pmix),
+            None => refuse_silent_launchers(&lookup).map(|()| FoundService::Alone),
         },
     }
 }
 
-fn pmi1(lookup: &impl Fn(&str) -> Option<String>) -> Result<Option<Found>, Error> {
+fn pmi1(lookup: &impl Fn(&str) -> Option<String>) -> Result<Option<FoundService>, Error> {
     if let Some(fd) = number(lookup, "PMI_FD", "the number of a file descriptor")? {
         let required = |name| {
             number(lookup, name, "a number")?.ok_or_else(|| Error::LauncherUnusable {
@@ -77,10 +80,10 @@ fn pmi1(lookup: &impl Fn(&str) -> Option<String>) -> Result<Option<Found>, Error
             value: fd.to_string(),
             expected: "the number of a file descriptor",
         })?;
-        return Ok(Some(Found::Pmi1Fd { fd, rank, size }));
+        return Ok(Some(FoundService::Pmi1Fd { fd, rank, size }));
     }
     match (lookup("PMI_PORT"), number(lookup, "PMI_ID", "a number")?) {
-        (Some(address), Some(id)) => Ok(Some(Found::Pmi1Port { address, id })),
+        (Some(address), Some(id)) => Ok(Some(FoundService::Pmi1Port { address, id })),
         _ => Ok(None),
     }
 }
@@ -92,17 +95,17 @@ fn has_pmix(lookup: &impl Fn(&str) -> Option<String>) -> bool {
 /// The libraries of MPI whose ABI is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Library {
-    /// MPICH, or one of its kin: Intel MPI, MVAPICH, Cray MPICH.
+    /// MPICH, or one of its derivatives: Intel MPI, MVAPICH, Cray MPICH.
     Mpich,
     OpenMpi,
 }
 
-/// The user must ask for a job of one rank.
+/// The last part of each fix: the user must ask for a job of one rank.
 const ALONE: &str = "a job of one must be asked for (HYDRANT_BOOTSTRAP=alone)";
 
-/// The launchers that announce how many ranks they started: the variables, their names, and how they serve ranks.
+/// The launchers that announce a number of ranks: the variable, the launcher's name, and the fix.
 const LAUNCHERS: [(&str, &str, &str); 7] = [
-    // Within a step, the step's count is the valid one for this process.
+    // Within a step, the step's count is the valid one.
     ("SLURM_STEP_NUM_TASKS", "Slurm", SRUN),
     ("SLURM_NTASKS", "Slurm", SRUN),
     (
@@ -134,7 +137,8 @@ const LAUNCHERS: [(&str, &str, &str); 7] = [
 
 const SRUN: &str = "start it with `srun --mpi=pmi2` or `srun --mpi=pmix`";
 
-/// Errs when somebody started several of us without a way to find each other.
+/// Returns an error if a launcher started several ranks and gave them no service to find each
+/// other.
 fn refuse_silent_launchers(lookup: &impl Fn(&str) -> Option<String>) -> Result<(), Error> {
     let Some((seen, fix)) = several(lookup)? else {
         return Ok(());
@@ -147,7 +151,8 @@ fn refuse_silent_launchers(lookup: &impl Fn(&str) -> Option<String>) -> Result<(
     })
 }
 
-/// Returns an error if a launcher started several ranks, and the program's MPI found itself alone and did not notice.
+/// Returns an error if a launcher started several ranks and the program's MPI did not notice. Each
+/// process is then an MPI job of its own.
 pub(crate) fn refuse_stranger(
     library: Library,
     lookup: impl Fn(&str) -> Option<String>,
@@ -171,8 +176,11 @@ pub(crate) fn refuse_stranger(
     })
 }
 
-/// Finds a launcher that announces several ranks, in words, with the way it serves them. A launcher that announces
-/// one rank is the innermost, even if outer ones left other counts in the environment. Slurm is the outermost.
+/// Finds a launcher that announces several ranks. Returns a description of the launcher, and the
+/// fix.
+///
+/// A launcher that announces one rank is the innermost. Outer launchers may have left other counts
+/// in the environment. Slurm is the outermost.
 fn several(
     lookup: &impl Fn(&str) -> Option<String>,
 ) -> Result<Option<(String, &'static str)>, Error> {
@@ -226,12 +234,12 @@ mod tests {
         }
     }
 
-    fn auto(variables: &[(&str, &str)]) -> Result<Found, Error> {
+    fn auto(variables: &[(&str, &str)]) -> Result<FoundService, Error> {
         detect(Kind::Auto, with(variables))
     }
 
     #[test]
-    fn the_order_is_fd_then_port_then_pmix_then_alone() {
+    fn detection_tries_fd_then_port_then_pmix_then_alone() {
         let fd = [("PMI_FD", "5"), ("PMI_RANK", "1"), ("PMI_SIZE", "3")];
         let port = [("PMI_PORT", "host:99"), ("PMI_ID", "2")];
         let pmix = [
@@ -242,7 +250,7 @@ mod tests {
         let all = [&fd[..], &port[..], &pmix[..]].concat();
         assert_eq!(
             auto(&all).unwrap(),
-            Found::Pmi1Fd {
+            FoundService::Pmi1Fd {
                 fd: 5,
                 rank: 1,
                 size: 3
@@ -251,17 +259,17 @@ mod tests {
         let all = [&port[..], &pmix[..]].concat();
         assert_eq!(
             auto(&all).unwrap(),
-            Found::Pmi1Port {
+            FoundService::Pmi1Port {
                 address: "host:99".into(),
                 id: 2
             }
         );
-        assert_eq!(auto(&pmix).unwrap(), Found::Pmix);
-        assert_eq!(auto(&[]).unwrap(), Found::Alone);
-        assert_eq!(detect(Kind::Alone, with(&fd)).unwrap(), Found::Alone);
+        assert_eq!(auto(&pmix).unwrap(), FoundService::Pmix);
+        assert_eq!(auto(&[]).unwrap(), FoundService::Alone);
+        assert_eq!(detect(Kind::Alone, with(&fd)).unwrap(), FoundService::Alone);
         assert_eq!(
             detect(Kind::Pmix, with(&[&fd[..], &pmix[..]].concat())).unwrap(),
-            Found::Pmix
+            FoundService::Pmix
         );
     }
 
@@ -283,12 +291,12 @@ mod tests {
                 text.contains(fix) && text.contains(&format!("{variable}=4")),
                 "{text}"
             );
-            assert_eq!(auto(&[(variable, "1")]).unwrap(), Found::Alone);
+            assert_eq!(auto(&[(variable, "1")]).unwrap(), FoundService::Alone);
         }
     }
 
     #[test]
-    fn an_mpi_that_does_not_know_the_launcher_is_an_error_that_names_its_own() {
+    fn an_mpi_that_does_not_know_the_launcher_is_an_error_that_names_the_right_launcher() {
         let pmi = [("PMI_FD", "5"), ("PMI_RANK", "0"), ("PMI_SIZE", "2")];
         let ompi = [
             ("PMIX_NAMESPACE", "job"),
@@ -304,7 +312,7 @@ mod tests {
             assert!(error.to_string().contains(launcher), "{error}");
         }
         assert!(refuse_stranger(Library::Mpich, with(&[])).is_ok());
-        // A rank that the inner launcher started alone.
+        // A rank that the inner launcher started as a job of one.
         let inner = [("SLURM_NTASKS", "8"), ("OMPI_COMM_WORLD_SIZE", "1")];
         assert!(refuse_stranger(Library::OpenMpi, with(&inner)).is_ok());
         // An allocation of one task, in which another launcher starts several.
@@ -315,7 +323,7 @@ mod tests {
     #[test]
     fn a_step_of_one_in_a_larger_allocation_is_alone() {
         let step = [("SLURM_NTASKS", "8"), ("SLURM_STEP_NUM_TASKS", "1")];
-        assert_eq!(auto(&step).unwrap(), Found::Alone);
+        assert_eq!(auto(&step).unwrap(), FoundService::Alone);
     }
 
     #[test]
@@ -340,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_is_asked_for_and_not_there_is_an_error() {
+    fn a_requested_service_that_is_absent_is_an_error() {
         assert!(matches!(
             detect(Kind::Pmi1, with(&[])),
             Err(Error::LauncherUnusable { .. })

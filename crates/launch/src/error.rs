@@ -1,21 +1,21 @@
-//! What can go wrong between a rank and the one who started it.
+//! Errors between a rank and its launcher.
 
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Why a rank could not join its job, or not speak to the others through it.
+/// The reason why a rank could not join its job, or could not reach the other ranks.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The environment shows a launcher that gives no service Hydrant can use.
+    /// The environment shows a launcher that offers no service Hydrant can use.
     #[error("{seen}, but {why}; {fix}")]
     LauncherUnusable {
-        /// What was seen of the launcher.
+        /// The signs of the launcher in the environment.
         seen: String,
-        /// What is missing.
+        /// The missing part.
         why: String,
-        /// What the user can do.
+        /// The remedy.
         fix: String,
     },
 
@@ -26,15 +26,15 @@ pub enum Error {
         name: String,
         /// Its value.
         value: String,
-        /// What it should have been.
+        /// The expected form.
         expected: &'static str,
     },
 
-    /// Not the name of a [`Kind`](crate::Kind).
+    /// No [`Kind`](crate::Kind) has this name.
     #[error("`{0}` is no way to join a job; there are auto, alone, pmi1, pmix and mpi")]
     UnknownKind(String),
 
-    /// [`join()`](crate::join()) was called twice; a launcher lets a process join once.
+    /// [`join()`](crate::join()) was called twice. A launcher lets a process join once.
     #[error("this process has joined its job before, and a launcher lets each process join once")]
     AlreadyJoined,
 
@@ -43,9 +43,9 @@ pub enum Error {
     LauncherLost {
         /// The service.
         service: &'static str,
-        /// What this rank was doing.
+        /// The rank's activity at that time.
         doing: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 
@@ -54,29 +54,29 @@ pub enum Error {
     TimedOut {
         /// The service.
         service: &'static str,
-        /// What this rank was doing.
+        /// The rank's activity at that time.
         doing: String,
-        /// How long it waited.
+        /// The time limit that passed.
         after: Duration,
     },
 
-    /// The launcher answered something that is not in the protocol.
+    /// The launcher's answer breaks the protocol.
     #[error("the launcher broke the {service} protocol while {doing}: {got}")]
     Protocol {
         /// The service.
         service: &'static str,
-        /// What this rank was doing.
+        /// The rank's activity at that time.
         doing: String,
-        /// What came instead.
+        /// The unexpected answer.
         got: String,
     },
 
-    /// The launcher understood, and refused.
+    /// The launcher refused a request.
     #[error("the launcher refused over {service} while {doing}: {why}")]
     Refused {
         /// The service.
         service: &'static str,
-        /// What this rank was doing.
+        /// The rank's activity at that time.
         doing: String,
         /// The launcher's reason.
         why: String,
@@ -92,11 +92,11 @@ pub enum Error {
     NoLibpmix {
         /// The names that were tried.
         tried: Vec<PathBuf>,
-        /// What the loader said of the last of them.
+        /// The loader's error for the last name.
         why: String,
     },
 
-    /// A rank ended, so that a fence can never be complete.
+    /// A rank ended, so a fence can never be complete.
     #[error("rank {rank} ended before the fence, which can now never be complete")]
     RankEnded {
         /// The rank that ended.
@@ -106,7 +106,7 @@ pub enum Error {
     /// A rank ended the job with [`abort`](crate::Bootstrap::abort).
     #[error("rank {rank} ended the job with status {status}: {why}")]
     Aborted {
-        /// The rank that did.
+        /// The rank that aborted.
         rank: u32,
         /// The status it gave.
         status: i32,
@@ -117,18 +117,18 @@ pub enum Error {
     /// The rank is not in the job.
     #[error("rank {rank} is not in this job of {size} ranks")]
     RankOutOfRange {
-        /// The rank asked for.
+        /// The requested rank.
         rank: u32,
         /// The size of the job.
         size: u32,
     },
 
-    /// Nothing was put under this key.
+    /// The rank put nothing under this key.
     #[error("rank {from} put nothing under the key `{key}` before the last fence")]
     NoSuchKey {
-        /// The rank asked.
+        /// The rank whose value was requested.
         from: u32,
-        /// The key asked for.
+        /// The requested key.
         key: String,
     },
 
@@ -139,7 +139,7 @@ pub enum Error {
         key: String,
     },
 
-    /// The key has characters that a launcher could not carry.
+    /// The key has characters that some launcher cannot carry.
     #[error(
         "the key `{key}` is empty or has characters other than printable ASCII without blanks and `=`"
     )]
@@ -148,29 +148,29 @@ pub enum Error {
         key: String,
     },
 
-    /// The key is longer than a launcher could carry.
+    /// The key is longer than some launcher can carry.
     #[error("the key `{key}` has {len} bytes; the limit is {limit}")]
     KeyTooLong {
         /// The key.
         key: String,
         /// Its length in bytes.
         len: usize,
-        /// The most there may be.
+        /// The limit in bytes.
         limit: usize,
     },
 
-    /// The value is longer than what the key-value space is for.
+    /// The value is longer than the key-value space takes.
     #[error("the value for the key `{key}` has {len} bytes; the limit is {limit}")]
     ValueTooLong {
         /// The key.
         key: String,
         /// The value's length in bytes.
         len: usize,
-        /// The most there may be.
+        /// The limit in bytes.
         limit: usize,
     },
 
-    /// The kernel gave no random bytes for the job's secret.
+    /// The kernel returned no random bytes for the job's secret.
     #[error("no random bytes for the job's secret: {0}")]
     Random(#[source] io::Error),
 

@@ -1,34 +1,35 @@
-//! Which ranks share a host.
+//! Hosts: finds the ranks that share one.
 
 use std::{env, fmt};
 
 use crate::{Bootstrap, Error};
 
-/// The variable that names the host, where the kernel's own name for it will not do.
+/// The variable that names the host where the kernel's name for it does not fit.
 pub const HOST_ID: &str = "HYDRANT_HOST_ID";
 
-/// The key under which every rank leaves the name of its host.
+/// The key under which every rank puts the name of its host.
 const ID: &str = "host-id";
 
-/// The key under which rank 0 leaves which ranks share one.
+/// The key under which rank 0 puts the table of hosts.
 const TABLE: &str = "hosts";
 
 /// The longest name of a host, in characters.
 const MAX_NAME: usize = 256;
 
-/// The place where a process runs, as far as shared memory depends on it. The number of a process is valid only in
-/// its own PID namespace, and its socket only in its network namespace.
+/// The place where a process runs, as far as shared memory depends on it.
+///
+/// A process id is valid only in its own PID namespace, and a socket only in its network namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
     /// The running kernel.
     kernel: String,
-    /// The kernel's names of the namespaces; empty where it gives none.
+    /// The kernel's names of the namespaces. Empty where the kernel gives none.
     processes: String,
     network: String,
 }
 
 impl Site {
-    /// The site of this process.
+    /// Returns the site of this process.
     pub fn here() -> Site {
         let namespace = |name: &str| {
             let link = std::fs::read_link(format!("/proc/self/ns/{name}")).unwrap_or_default();
@@ -41,7 +42,7 @@ impl Site {
         }
     }
 
-    /// Reads what [`Display`](fmt::Display) wrote.
+    /// Parses the output of [`Display`](fmt::Display).
     pub fn parse(text: &str) -> Option<Site> {
         let mut words = text.split(' ').map(str::to_owned);
         let (kernel, processes, network) = (words.next()?, words.next()?, words.next()?);
@@ -52,7 +53,8 @@ impl Site {
         })
     }
 
-    /// The reason why processes at the two sites cannot share memory, to follow "they are"; none if they can.
+    /// Returns the reason why processes at the two sites cannot share memory. It completes a
+    /// sentence after "they are". Returns `None` if they can.
     pub fn apart(&self, there: &Site) -> Option<&'static str> {
         if self.kernel != there.kernel {
             Some("on different hosts")
@@ -72,18 +74,19 @@ impl fmt::Display for Site {
     }
 }
 
-/// Returns whether `/proc` is there and has the numbers of this process's own PID namespace. In another namespace the
-/// same numbers name other processes.
+/// Returns true if `/proc` shows this process's own PID namespace. In another namespace the same
+/// process ids name other processes.
 ///
-/// A `/proc` of a namespace around this one has two numbers for this process. One of an unrelated namespace has none.
+/// A `/proc` of an enclosing namespace lists two ids for this process. A `/proc` of an unrelated
+/// namespace lists none.
 pub fn proc_is_own() -> bool {
     let link = std::fs::read_link("/proc/self").unwrap_or_default();
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     is_named(std::process::id(), &link.to_string_lossy(), &status)
 }
 
-/// Returns whether `/proc/self` leads to `me`, and its status has that number alone. A kernel without PID namespaces
-/// lists no numbers there.
+/// Returns true if `/proc/self` points to `me`, and the status lists that id alone. A kernel
+/// without PID namespaces lists no ids there.
 fn is_named(me: u32, link: &str, status: &str) -> bool {
     let me = me.to_string();
     let mut lines = status.lines();
@@ -91,22 +94,23 @@ fn is_named(me: u32, link: &str, status: &str) -> bool {
     link == me && numbers.is_none_or(|numbers| numbers.trim() == me)
 }
 
-/// Names the host of this process: the same for two processes if and only if they can share
-/// memory.
+/// Returns the name of this process's host. Two processes get the same name if and only if they can
+/// share memory.
 ///
-/// It is [`HOST_ID`] if that is set, otherwise the [`Site`].
+/// The name is [`HOST_ID`] if that is set, otherwise the [`Site`].
 pub fn host_id() -> String {
     named().unwrap_or_else(|| Site::here().to_string())
 }
 
-/// The name that [`HOST_ID`] gives this process's host.
+/// Returns the host's name from [`HOST_ID`].
 fn named() -> Option<String> {
     let named = env::var(HOST_ID).ok();
     let named = named.map(|name| name.trim().chars().take(MAX_NAME).collect::<String>());
     named.filter(|name| !name.is_empty())
 }
 
-/// Names the running kernel: the same for two processes if and only if they share it.
+/// Returns the name of the running kernel. Two processes get the same name if and only if they
+/// share the kernel.
 fn kernel_id() -> String {
     let booted = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     booted
@@ -119,11 +123,11 @@ fn node_name() -> String {
     name.nodename().to_string_lossy().into_owned()
 }
 
-/// Which host each rank of the job is on, as a number: hosts are counted in the order of their
-/// first ranks. Collective, and called once.
+/// Returns the number of each rank's host. Hosts are numbered in the order of their first ranks.
+/// Collective, and called once.
 ///
-/// `id` is this rank's host, as [`host_id`] has it. Rank 0 reads them all, the others what it
-/// makes of them.
+/// `id` names this rank's host, as [`host_id`] returns it. Rank 0 reads the names of all ranks and
+/// puts the table. The others read the table.
 pub fn hosts(bootstrap: &mut dyn Bootstrap, id: &str) -> Result<Vec<u32>, Error> {
     let label = named().unwrap_or_else(node_name);
     bootstrap.put(ID, format!("{id}\n{label}").as_bytes())?;
@@ -157,8 +161,8 @@ pub fn hosts(bootstrap: &mut dyn Bootstrap, id: &str) -> Result<Vec<u32>, Error>
     })
 }
 
-/// Describes in words the ranks on each host that [`hosts`] found: `ranks 0-3 on a, rank 4 on b`. Hosts of one name
-/// are told apart by the rest of their identity.
+/// Describes the ranks on each host that [`hosts`] found: `ranks 0-3 on a, rank 4 on b`. Hosts with
+/// the same name are told apart by the rest of their identity.
 pub fn placement(bootstrap: &mut dyn Bootstrap, hosts: &[u32]) -> String {
     let count = hosts.iter().max().map_or(0, |last| last + 1);
     let said: Vec<(String, String)> = (0..count)
@@ -177,16 +181,17 @@ pub fn placement(bootstrap: &mut dyn Bootstrap, hosts: &[u32]) -> String {
             .map(|(rank, _)| rank)
             .collect();
         let alike = said.iter().filter(|(_, other)| other == label).count() > 1;
-        let more = match alike {
-            true => format!(" ({id})"),
-            false => String::new(),
+        let more = if alike {
+            format!(" ({id})")
+        } else {
+            String::new()
         };
         format!("{} on {label}{more}", Ranks(&ranks))
     });
     places.collect::<Vec<_>>().join(", ")
 }
 
-/// Lists ranks in a sentence, with long runs shortened.
+/// Prints ranks in a sentence, with runs shortened.
 pub(crate) struct Ranks<'a>(pub(crate) &'a [u32]);
 
 impl fmt::Display for Ranks<'_> {
@@ -206,7 +211,7 @@ impl fmt::Display for Ranks<'_> {
     }
 }
 
-/// Runs of equal numbers, each as number and length: ranks of a host mostly follow each other.
+/// Packs equal numbers into runs, each as number and length. Consecutive ranks mostly share a host.
 fn pack(numbers: &[u32]) -> Vec<u8> {
     let runs = numbers.chunk_by(|a, b| a == b);
     runs.flat_map(|run| [run[0], run.len() as u32])
@@ -214,7 +219,8 @@ fn pack(numbers: &[u32]) -> Vec<u8> {
         .collect()
 }
 
-/// So many numbers that were [packed](pack), if they were.
+/// Unpacks exactly `count` numbers that [`pack`] packed. Returns `None` if the bytes do not hold
+/// that many.
 fn unpack(packed: &[u8], count: u32) -> Option<Vec<u32>> {
     let (words, rest) = packed.as_chunks::<4>();
     let words: Vec<u32> = words.iter().map(|word| u32::from_le_bytes(*word)).collect();
@@ -247,14 +253,14 @@ mod tests {
     }
 
     #[test]
-    fn only_the_own_numbers_count() {
+    fn only_the_proc_of_the_own_namespace_counts() {
         let named = |link, status| is_named(12, link, status);
         assert!(proc_is_own());
         assert!(named("12", "Pid:\t12\nNSpid:\t12\nVmPeak: 1 kB\n"));
-        // By accident the same number in the namespace around this one.
+        // The enclosing namespace happens to use the same id.
         assert!(!named("12", "Pid:\t12\nNSpid:\t12\t12\n"));
         assert!(!named("4012", "Pid:\t4012\nNSpid:\t4012\t12\n"));
-        // Seen from a namespace that this process is not in.
+        // A `/proc` of a namespace that this process is not in.
         assert!(!named("", ""));
         // A kernel without namespaces.
         assert!(named("12", "Pid:\t12\n"));

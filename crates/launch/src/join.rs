@@ -1,13 +1,13 @@
 //! Joining the job that this process belongs to.
 
 use crate::alone::Alone;
-use crate::detect::{Found, detect, process_environment, refuse_stranger};
+use crate::detect::{FoundService, detect, process_environment, refuse_stranger};
 use crate::mpi::{self, Mpi};
 use crate::pmi1::Pmi1;
 use crate::pmix::Pmix;
 use crate::{Bootstrap, Error, JoinOptions, Kind};
 
-/// Joins the job through `kind`, with the defaults for the rest.
+/// Joins the job through `kind`, with the other options at their defaults.
 pub fn join(kind: Kind) -> Result<Box<dyn Bootstrap>, Error> {
     join_with(&JoinOptions {
         kind,
@@ -21,7 +21,8 @@ pub fn join_with(options: &JoinOptions) -> Result<Box<dyn Bootstrap>, Error> {
         return Ok(Box::new(Mpi::init(options.mpi_communicator)?));
     }
     if options.kind == Kind::Auto && mpi::is_initialized() {
-        // Even for a job of one, MPI has joined, and ends the conversation on its descriptor.
+        // MPI has joined already, even for a job of one. It also ends the session on its
+        // descriptor.
         let mpi = Mpi::init(None)?;
         if mpi.size() == 1 {
             refuse_stranger(mpi.library(), process_environment)?;
@@ -31,9 +32,11 @@ pub fn join_with(options: &JoinOptions) -> Result<Box<dyn Bootstrap>, Error> {
     let found = detect(options.kind, process_environment)?;
     tracing::debug!(?found, "joining");
     Ok(match found {
-        Found::Alone => Box::new(Alone::default()),
-        Found::Pmi1Fd { fd, rank, size } => Box::new(Pmi1::inherited(fd, rank, size, options)?),
-        Found::Pmi1Port { address, id } => Box::new(Pmi1::connect(&address, id, options)?),
-        Found::Pmix => Box::new(Pmix::init(options)?),
+        FoundService::Alone => Box::new(Alone::default()),
+        FoundService::Pmi1Fd { fd, rank, size } => {
+            Box::new(Pmi1::inherited(fd, rank, size, options)?)
+        }
+        FoundService::Pmi1Port { address, id } => Box::new(Pmi1::connect(&address, id, options)?),
+        FoundService::Pmix => Box::new(Pmix::init(options)?),
     })
 }

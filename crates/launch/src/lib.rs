@@ -1,26 +1,24 @@
-//! How the ranks of a job start and find each other.
+//! The start of a job: starts its ranks, and lets them find each other.
 //!
-//! A rank calls [`join()`] and gets a [`Bootstrap`]: its rank, the size of the
-//! job, and a small key-value space. Through it ranks exchange the few bytes (an
-//! address, a file descriptor's owner, the job's secret) that they need before
-//! their conduit works. Which service provides it depends on who started the
-//! program:
+//! A rank calls [`join()`] and gets a [`Bootstrap`]: its rank, the size of the job, and a small
+//! key-value space. Ranks exchange a few bytes through it before their conduit works: an address,
+//! the owner of a file descriptor, the job's secret. The service behind the bootstrap depends on
+//! the program's launcher:
 //!
 //! | started by | service | module |
 //! |---|---|---|
 //! | nobody | a job of one | `alone` |
 //! | [`launcher`] (`hydrant run`), `mpiexec.hydra`, `srun --mpi=pmi2` | the PMI-1 wire protocol | `pmi1` |
 //! | `mpirun` of Open MPI, `srun --mpi=pmix` | libpmix, opened at run time | `pmix` |
-//! | any of these, of a program that has initialized MPI | its MPI's collectives | `mpi` |
+//! | any of these, of a program that has initialized MPI | the program's MPI collectives | `mpi` |
 //! | a test | threads of one process | [`local()`] |
 //!
-//! A launcher that is seen but cannot be used is an error that names the fix,
-//! never a silent job of one.
+//! An unusable launcher in the environment is an error that names the fix, never a silent job of
+//! one.
 //!
-//! [`launcher`] is the other side: it starts ranks on this host, or by a remote
-//! shell on several, serves them PMI-1, and makes sure that none of them outlives
-//! the job. [`hosts()`] says which ranks share a host, and [`Subset`] makes a job of
-//! its own out of some ranks of a job.
+//! [`launcher`] is the other side. It starts ranks on this host, or on several hosts by a remote
+//! shell. It serves them PMI-1, and makes sure that no rank outlives the job. [`hosts()`] finds the
+//! ranks that share a host. [`Subset`] makes some ranks of a job a job of their own.
 
 mod alone;
 mod detect;
@@ -50,19 +48,19 @@ pub use subset::Subset;
 
 /// The longest key [`Bootstrap::put`] takes, in bytes.
 ///
-/// PMI-1 servers allow 64, of which the rank and the number of a chunk take a part.
+/// PMI-1 servers allow 64. The rank and the number of a chunk take a part of that.
 pub const MAX_KEY: usize = 40;
 
-/// The key that a rank puts when it fails, before its peers can fail in consequence: the
-/// launcher of this crate then knows whose status is the job's. Others ignore it.
+/// The key that a rank puts when it fails, before its peers can fail in consequence. The launcher
+/// of this crate then takes the job's status from that rank. Other launchers ignore the key.
 pub const FAILING: &str = "failing";
 
-/// The key that a rank puts when it fails for the loss of another. The end of that other rank decides the job's
-/// status.
+/// The key that a rank puts when it fails for the loss of another rank. The end of that other rank
+/// decides the job's status.
 pub const BEREFT: &str = "bereft";
 
-/// The processors that the [`launcher`] has for the ranks of a host, as `0,4,5`: it sets it for each rank, whatever
-/// it was before.
+/// The processors that the [`launcher`] has for the ranks of a host, as `0,4,5`. The launcher sets
+/// the variable for each rank and overwrites an earlier value.
 pub const HOST_CPUS: &str = "HYDRANT_HOST_CPUS";
 
 /// The longest value [`Bootstrap::put`] takes, in bytes.
@@ -71,43 +69,42 @@ pub const MAX_VALUE: usize = 64 * 1024;
 /// The length of a job's secret, in bytes.
 pub const SECRET_BYTES: usize = 16;
 
-/// A rank's place in its job, and the key-value space it shares with the others.
+/// A rank's view of its job, and the key-value space that all ranks share.
 ///
-/// A key is put at most once by each rank; what was put stays for the life of
-/// the job, through any number of fences.
+/// Each rank puts a key at most once. A value stays for the life of the job, through any number of
+/// fences.
 pub trait Bootstrap: Send {
     /// This process's rank, from 0.
     fn rank(&self) -> u32;
 
-    /// How many ranks the job has.
+    /// The number of ranks in the job.
     fn size(&self) -> u32;
 
-    /// Which service this is: `alone`, `local`, `mpi`, `pmi1` or `pmix`.
+    /// The name of the service: `alone`, `local`, `mpi`, `pmi1` or `pmix`.
     fn name(&self) -> &'static str;
 
-    /// Leaves `value` under `key` for the other ranks, visible after the next fence.
+    /// Puts `value` under `key` for the other ranks, visible after the next fence.
     ///
-    /// Any bytes, at most [`MAX_VALUE`] of them. The key is printable ASCII
-    /// without blanks or `=`, at most [`MAX_KEY`] bytes, and new.
+    /// The value is any bytes, at most [`MAX_VALUE`]. The key is printable ASCII without blanks or
+    /// `=`, at most [`MAX_KEY`] bytes, and new.
     fn put(&mut self, key: &str, value: &[u8]) -> Result<(), Error>;
 
-    /// Waits for every rank; what was put before it can be got after it.
+    /// Waits for every rank. Values put before the fence can be got after it.
     fn fence(&mut self) -> Result<(), Error>;
 
-    /// What rank `from` put under `key`.
+    /// Returns the value that rank `from` put under `key`.
     fn get(&mut self, from: u32, key: &str) -> Result<Vec<u8>, Error>;
 
-    /// Tells the launcher to end the job with `status`. The caller exits after it.
+    /// Asks the launcher to end the job with `status`. The caller exits afterwards.
     fn abort(&mut self, status: i32, why: &str);
 
-    /// Leaves the job cleanly. Nothing may be put, got or fenced after it.
+    /// Leaves the job cleanly. The caller must not put, get or fence afterwards.
     fn finalize(&mut self) -> Result<(), Error>;
 
-    /// The job's secret, which strangers lack. Collective, and called once.
+    /// Returns the job's secret, which other processes do not know. Collective, and called once.
     ///
-    /// Rank 0 draws it and it travels through the key-value space alone, which
-    /// only the job's own ranks can read: never through the environment, a
-    /// file or an argument.
+    /// Rank 0 draws the secret. It travels only through the key-value space, which only the job's
+    /// own ranks can read: never through the environment, a file or an argument.
     fn secret(&mut self) -> Result<[u8; SECRET_BYTES], Error> {
         const KEY: &str = "secret";
         if self.rank() == 0 {
@@ -125,15 +122,15 @@ pub trait Bootstrap: Send {
     }
 }
 
-/// Which service [`join()`] shall use.
+/// The service that [`join()`] uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// MPI's, if the program has initialized it; else the one seen in the environment; none seen is a job
+    /// MPI if the program has initialized it, else the service seen in the environment, else a job
     /// of one.
     #[default]
     Auto,
-    /// A job of one, whatever the environment says.
+    /// A job of one, even if the environment shows a launcher.
     Alone,
     /// The PMI-1 wire protocol, on `PMI_FD` or to `PMI_PORT`.
     Pmi1,
@@ -144,7 +141,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Every kind, in the order in which they are documented.
+    /// Every kind, in documented order.
     pub const ALL: [Kind; 5] = [Kind::Auto, Kind::Alone, Kind::Pmi1, Kind::Pmix, Kind::Mpi];
 }
 
@@ -171,8 +168,8 @@ impl FromStr for Kind {
     }
 }
 
-/// What a process that aborts with `status` ends with: its last eight bits, as the kernel cuts it,
-/// but 1 where that would turn a failure into a success, as of 256.
+/// Returns the exit status of a process that aborts with `status`: its last eight bits, as the
+/// kernel cuts it. A failure never becomes 0: 256 gives 1.
 pub fn exit_status(status: i32) -> u8 {
     match (status & 0xff) as u8 {
         0 if status != 0 => 1,
@@ -191,7 +188,7 @@ fn fill_random(bytes: &mut [u8]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Refuses a key that some service could not carry.
+/// Returns an error for a key that some service cannot carry.
 fn check_key(key: &str) -> Result<(), Error> {
     if key.len() > MAX_KEY {
         return Err(Error::KeyTooLong {
@@ -206,7 +203,7 @@ fn check_key(key: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses a value longer than [`MAX_VALUE`].
+/// Returns an error for a value longer than [`MAX_VALUE`].
 fn check_value(key: &str, value: &[u8]) -> Result<(), Error> {
     if value.len() > MAX_VALUE {
         return Err(Error::ValueTooLong {
@@ -218,7 +215,7 @@ fn check_value(key: &str, value: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses a rank that the job does not have.
+/// Returns an error for a rank that the job does not have.
 fn check_rank(rank: u32, size: u32) -> Result<(), Error> {
     if rank >= size {
         return Err(Error::RankOutOfRange { rank, size });
@@ -231,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kind_reads_back_what_it_prints() {
+    fn a_kind_parses_its_own_name() {
         for kind in Kind::ALL {
             assert_eq!(kind.to_string().parse::<Kind>().unwrap(), kind);
         }

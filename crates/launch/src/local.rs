@@ -1,4 +1,4 @@
-//! Ranks that are threads of one process: a shared map and a barrier.
+//! A job whose ranks are threads of one process: a shared map and a barrier.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{Bootstrap, Error, check_key, check_rank, check_value};
 
-/// The bootstraps of a job of `n` ranks that are threads of this process.
+/// Returns the bootstraps of a job of `n` ranks that are threads of this process.
 ///
-/// When one of them is dropped or aborts, the fences of the others, begun or
-/// to come, return an error, for they can never be complete.
+/// When a bootstrap is dropped or aborts, the current and later fences of the others return an
+/// error, because such a fence can never be complete.
 pub fn local(n: u32) -> Vec<LocalBootstrap> {
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(LocalJob {
         state: Mutex::default(),
         changed: Condvar::new(),
     });
@@ -30,47 +30,47 @@ pub fn local(n: u32) -> Vec<LocalBootstrap> {
 pub struct LocalBootstrap {
     rank: u32,
     size: u32,
-    shared: Arc<Shared>,
+    shared: Arc<LocalJob>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
+struct LocalJob {
+    state: Mutex<LocalState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LocalState {
     values: HashMap<(u32, String), Vec<u8>>,
-    /// How many fences are complete.
+    /// The number of complete fences.
     fences: u64,
-    /// How many ranks are in the fence under way.
+    /// The number of ranks in the current fence.
     arrived: u32,
-    /// The first rank that left, and how.
-    left: Option<Left>,
+    /// The first rank that left, and its reason.
+    left: Option<Departure>,
 }
 
 #[derive(Clone, Debug)]
-enum Left {
+enum Departure {
     Ended(u32),
     Aborted { rank: u32, status: i32, why: String },
 }
 
-impl Left {
+impl Departure {
     fn to_error(&self) -> Error {
         match self.clone() {
-            Left::Ended(rank) => Error::RankEnded { rank },
-            Left::Aborted { rank, status, why } => Error::Aborted { rank, status, why },
+            Departure::Ended(rank) => Error::RankEnded { rank },
+            Departure::Aborted { rank, status, why } => Error::Aborted { rank, status, why },
         }
     }
 }
 
 impl LocalBootstrap {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LocalState> {
         self.shared.state.lock()
     }
 
-    fn leave(&self, how: Left) {
+    fn leave(&self, how: Departure) {
         self.state().left.get_or_insert(how);
         self.shared.changed.notify_all();
     }
@@ -114,7 +114,7 @@ impl Bootstrap for LocalBootstrap {
             self.shared.changed.notify_all();
             return Ok(());
         }
-        // Whether the fence is complete is asked first: a rank may leave right after it.
+        // Completion is checked first: a rank may leave right after the fence.
         while state.fences == mine {
             if let Some(left) = &state.left {
                 return Err(left.to_error());
@@ -134,7 +134,7 @@ impl Bootstrap for LocalBootstrap {
     }
 
     fn abort(&mut self, status: i32, why: &str) {
-        self.leave(Left::Aborted {
+        self.leave(Departure::Aborted {
             rank: self.rank,
             status,
             why: why.into(),
@@ -142,14 +142,14 @@ impl Bootstrap for LocalBootstrap {
     }
 
     fn finalize(&mut self) -> Result<(), Error> {
-        self.leave(Left::Ended(self.rank));
+        self.leave(Departure::Ended(self.rank));
         Ok(())
     }
 }
 
 impl Drop for LocalBootstrap {
     fn drop(&mut self) {
-        self.leave(Left::Ended(self.rank));
+        self.leave(Departure::Ended(self.rank));
     }
 }
 
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_rank_reads_every_other_over_several_fences() {
+    fn every_rank_reads_the_values_of_all_over_several_fences() {
         for n in [1, 2, 7] {
             thread::scope(|s| {
                 for mut me in local(n) {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_abort_is_told_to_the_others() {
+    fn an_abort_fails_the_fence_of_the_others() {
         let mut ranks = local(2);
         let mut other = ranks.pop().unwrap();
         ranks[0].abort(7, "out of cheese");

@@ -1,9 +1,10 @@
-//! A rank's side of an MPI library that the program initialized before it joined.
+//! The rank's side of an MPI library that the program initialized before it joined.
 //!
-//! A launcher lets a process join once, and MPI has done that: its ranks are the job's then, and what
-//! they leave for each other goes by its collectives. The library is not linked: a program that uses one
-//! has its functions. Of handles, MPICH and its kin have numbers and Open MPI addresses of variables; the
-//! calling conventions of Linux pass either in a whole register.
+//! A launcher lets a process join once, and MPI has joined already. MPI's ranks are therefore the
+//! job's ranks, and MPI's collectives exchange their values. Hydrant does not link the library: a
+//! program that uses MPI has its functions loaded. A handle is a number in MPICH and its
+//! derivatives, and an address of a variable in Open MPI. Linux calling conventions pass either in
+//! a whole register.
 #![allow(
     unsafe_code,
     reason = "the functions of a library that the program has must be found and called by their names"
@@ -19,13 +20,13 @@ use crate::{Bootstrap, Error, check_key, check_rank, check_value, detect::Librar
 const SERVICE: &str = "MPI";
 
 /// `MPI_COMM_WORLD` and `MPI_BYTE` of MPICH's ABI.
-const MPICH: Handles = Handles {
+const MPICH: MpiHandles = MpiHandles {
     world: 0x4400_0000,
     byte: 0x4c00_010d,
 };
 
 #[derive(Clone, Copy)]
-struct Handles {
+struct MpiHandles {
     /// The communicator of the job's ranks.
     world: usize,
     byte: usize,
@@ -41,42 +42,43 @@ type Abort = unsafe extern "C" fn(usize, c_int) -> c_int;
 pub(crate) struct Mpi {
     rank: u32,
     size: u32,
-    handles: Handles,
+    handles: MpiHandles,
     all_gather: AllGather,
     abort: Abort,
     put: HashSet<String>,
-    /// What was put since the last fence.
+    /// Pairs that this rank put since the last fence.
     fresh: Vec<(String, Vec<u8>)>,
-    /// What all put before it, by rank and key.
+    /// Values that all ranks put before the last fence, by rank and key.
     values: HashMap<(u32, String), Vec<u8>>,
 }
 
-/// Whether the program has initialized MPI, and has not ended it.
+/// Returns true if the program has initialized MPI and has not finalized it.
 pub(crate) fn is_initialized() -> bool {
-    says(b"MPI_Initialized\0") && !says(b"MPI_Finalized\0")
+    flag_of(b"MPI_Initialized\0") && !flag_of(b"MPI_Finalized\0")
 }
 
-/// Returns whether an MPI of MPICH's kind was begun, which may have ended since. It speaks to a launcher of PMI-1 on
-/// the descriptor that is in the environment, even if others do too, and says goodbye there when it ends.
+/// Returns true if an MPI of MPICH's kind was initialized, even if it was finalized since. Such an
+/// MPI uses the PMI-1 descriptor in the environment, even if others use it too. It says goodbye
+/// there when it ends.
 pub(crate) fn says_goodbye_over_pmi1() -> bool {
-    says(b"MPI_Initialized\0") && library() == Library::Mpich
+    flag_of(b"MPI_Initialized\0") && library() == Library::Mpich
 }
 
-/// The result of a function of MPI that may be called at any time.
-fn says(name: &[u8]) -> bool {
-    // SAFETY: the function of that name, if there is one, has this type in every MPI.
+/// Calls an MPI function that is allowed at any time, and returns the flag it sets.
+fn flag_of(name: &[u8]) -> bool {
+    // SAFETY: a function of that name has this type in every MPI.
     let function = unsafe { Loaded::this().get::<Flag>(name) };
     function.is_ok_and(|function| {
         let mut flag = 0;
-        // SAFETY: the flag has room; the function may be called at any time.
+        // SAFETY: the function writes one `c_int` into `flag`, and may be called at any time.
         let code = unsafe { function(&raw mut flag) };
         code == 0 && flag != 0
     })
 }
 
-/// The kind of the program's MPI, if it has one.
+/// Returns the kind of the program's MPI, MPICH if there is none.
 fn library() -> Library {
-    // SAFETY: only the symbol's presence is checked.
+    // SAFETY: only the symbol's presence is checked; nothing reads through the pointer.
     match unsafe { Loaded::this().get::<*mut c_void>(b"ompi_mpi_comm_world\0") } {
         Ok(_) => Library::OpenMpi,
         Err(_) => Library::Mpich,
@@ -84,7 +86,8 @@ fn library() -> Library {
 }
 
 impl Mpi {
-    /// Joins through the program's MPI: all its processes, or those of a communicator. Collective over them.
+    /// Joins through the program's MPI: all its processes, or those of a communicator. Collective
+    /// over these processes.
     pub(crate) fn init(communicator: Option<usize>) -> Result<Self, Error> {
         if !is_initialized() {
             return Err(Error::LauncherUnusable {
@@ -100,33 +103,36 @@ impl Mpi {
             got: format!("no function {name}"),
         };
         let find = |name: &'static str| {
-            // SAFETY: only its address is used here.
+            // SAFETY: only the symbol's address is used here.
             let found = unsafe { this.get::<*mut c_void>(name.as_bytes()) };
             found.map(|it| it.as_raw_ptr()).map_err(|_| lacks(name))
         };
         let handles = match (find("ompi_mpi_comm_world\0"), find("ompi_mpi_byte\0")) {
-            (Ok(world), Ok(byte)) => Handles {
+            (Ok(world), Ok(byte)) => MpiHandles {
                 world: world.addr(),
                 byte: byte.addr(),
             },
             _ => MPICH,
         };
-        let handles = Handles {
+        let handles = MpiHandles {
             world: communicator.unwrap_or(handles.world),
             ..handles
         };
-        // SAFETY: the functions of these names have these types in every MPI.
-        let (rank, size, all_gather, abort) = unsafe {
-            (
-                std::mem::transmute::<*mut c_void, OfRanks>(find("MPI_Comm_rank\0")?),
-                std::mem::transmute::<*mut c_void, OfRanks>(find("MPI_Comm_size\0")?),
-                std::mem::transmute::<*mut c_void, AllGather>(find("MPI_Allgather\0")?),
-                std::mem::transmute::<*mut c_void, Abort>(find("MPI_Abort\0")?),
-            )
-        };
+        let rank = find("MPI_Comm_rank\0")?;
+        // SAFETY: the function of this name has this type in every MPI.
+        let rank = unsafe { std::mem::transmute::<*mut c_void, OfRanks>(rank) };
+        let size = find("MPI_Comm_size\0")?;
+        // SAFETY: the function of this name has this type in every MPI.
+        let size = unsafe { std::mem::transmute::<*mut c_void, OfRanks>(size) };
+        let all_gather = find("MPI_Allgather\0")?;
+        // SAFETY: the function of this name has this type in every MPI.
+        let all_gather = unsafe { std::mem::transmute::<*mut c_void, AllGather>(all_gather) };
+        let abort = find("MPI_Abort\0")?;
+        // SAFETY: the function of this name has this type in every MPI.
+        let abort = unsafe { std::mem::transmute::<*mut c_void, Abort>(abort) };
         let ask = |function: OfRanks, doing: &str| {
             let mut found = 0;
-            // SAFETY: MPI is initialized, and the number has room.
+            // SAFETY: MPI is initialized, and the function writes one `c_int` into `found`.
             let code = unsafe { function(handles.world, &raw mut found) };
             check(code, doing)?;
             u32::try_from(found).map_err(|_| lacks("that gives a number"))
@@ -148,12 +154,13 @@ impl Mpi {
         })
     }
 
-    /// The kind of that MPI.
+    /// Returns the kind of the program's MPI.
     pub(crate) fn library(&self) -> Library {
         library()
     }
 
-    /// What every rank gave, by rank; equally many bytes of each.
+    /// Returns the bytes of every rank, in the order of ranks. Every rank passes the same number of
+    /// bytes.
     fn all_gather(&self, mine: &[u8]) -> Result<Vec<u8>, Error> {
         let len = c_int::try_from(mine.len()).map_err(|_| Error::Protocol {
             service: SERVICE,
@@ -161,8 +168,9 @@ impl Mpi {
             got: format!("{} bytes of one rank", mine.len()),
         })?;
         let mut all = vec![0_u8; mine.len() * self.size as usize];
-        let Handles { world, byte } = self.handles;
-        // SAFETY: MPI is initialized; each rank gives `len` bytes, and there is room for all.
+        let MpiHandles { world, byte } = self.handles;
+        // SAFETY: MPI is initialized. Each rank passes `len` bytes, and `all` has room for `len`
+        // bytes of each rank.
         let code = unsafe {
             (self.all_gather)(
                 mine.as_ptr().cast(),
@@ -252,12 +260,12 @@ impl Bootstrap for Mpi {
     fn abort(&mut self, status: i32, why: &str) {
         tracing::error!(status, why, "aborting the job through MPI");
         if is_initialized() {
-            // SAFETY: MPI is initialized. It ends the process, as abort is to.
+            // SAFETY: MPI is initialized. The function ends the process, as intended.
             unsafe { (self.abort)(self.handles.world, status) };
         }
     }
 
-    /// The program ends MPI by itself, later.
+    /// Does nothing: the program finalizes MPI itself, later.
     fn finalize(&mut self) -> Result<(), Error> {
         Ok(())
     }

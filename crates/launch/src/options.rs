@@ -1,23 +1,23 @@
-//! How a process joins its job.
+//! Options for joining a job.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::Kind;
 
-/// How [`join_with`](crate::join_with) shall join.
+/// Options of [`join_with`](crate::join_with).
 #[derive(Clone, Debug)]
 pub struct JoinOptions {
-    /// Which service to use.
+    /// The service to use.
     pub kind: Kind,
-    /// The communicator of the program's MPI whose processes are the job's ranks, in its order, as its handle in C.
-    /// None for all processes of MPI, or for another service.
+    /// The C handle of an MPI communicator. Its processes are the job's ranks, in its order. `None`
+    /// means all processes of MPI, or another service.
     pub mpi_communicator: Option<usize>,
     /// The libpmix to open, instead of `libpmix.so.2` and `libpmix.so`.
     pub libpmix: Option<PathBuf>,
-    /// How long the launcher may take to answer anything but a fence.
+    /// The time limit for the launcher's answer to a request other than a fence.
     pub answer_within: Duration,
-    /// How long a fence may take, which waits for the slowest rank to start.
+    /// The time limit for a fence, which waits for the slowest rank to start.
     pub fence_within: Duration,
 }
 

@@ -1,27 +1,27 @@
-//! Some ranks of a job as a job of their own.
+//! A group of a job's ranks as a job of its own.
 
 use crate::{Bootstrap, Error, check_rank};
 
-/// The ranks of a job that are in one group, renumbered from 0 in their order.
+/// The ranks of a job in one group, renumbered from 0 in their order.
 ///
-/// What they put is found by their own group alone, and fences are of the whole job: every
-/// rank of it, in whichever group, does the same number of them.
+/// Values are visible only within the group. Fences are of the whole job: every rank of every group
+/// calls the same number of them.
 #[derive(Debug)]
 pub struct Subset<'a, B: ?Sized> {
     job: &'a mut B,
     /// The ranks of the group, in order.
     members: Vec<u32>,
-    /// This rank among them.
+    /// This rank's number among them.
     rank: u32,
-    /// What stands before each key, so that nothing else that the ranks put is in the way.
+    /// A prefix for each key, which keeps the group's keys apart from all other keys.
     prefix: &'static str,
 }
 
 impl<'a, B: Bootstrap + ?Sized> Subset<'a, B> {
-    /// The ranks `members` of the job, this one among them.
+    /// Makes a job of the ranks `members`, which must include this rank.
     ///
     /// # Errors
-    /// [`Error::RankOutOfRange`] if this rank is no member, or a member no rank.
+    /// [`Error::RankOutOfRange`] if this rank is no member, or a member is not in the job.
     pub fn new(
         job: &'a mut B,
         mut members: Vec<u32>,
@@ -97,7 +97,7 @@ mod tests {
     use crate::local;
 
     #[test]
-    fn each_group_finds_its_own() {
+    fn each_group_reads_its_own_values() {
         thread::scope(|scope| {
             for mut job in local(5) {
                 scope.spawn(move || {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_no_member_is_refused() {
+    fn a_rank_outside_the_group_is_refused() {
         let mut job = local(2).remove(0);
         assert!(Subset::new(&mut job, vec![1], "x.").is_err());
         assert!(Subset::new(&mut job, vec![0, 2], "x.").is_err());

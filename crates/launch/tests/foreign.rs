@@ -1,4 +1,4 @@
-//! Joining under the launchers of others, and finding that one cannot be used.
+//! Joins under other launchers, and errors for unusable ones.
 
 #[path = "support/mpi.rs"]
 mod mpi;
@@ -16,32 +16,32 @@ fn main() -> ExitCode {
     let tests = vec![
         test("hydra_serves_pmi1", || hydra(&[])),
         test("hydra_serves_pmi1_over_tcp", || hydra(&["-pmi-port"])),
-        test("hydra_hears_of_an_abort", hydra_abort),
+        test("hydra_reports_an_abort", hydra_abort),
         test("openmpi_serves_pmix", openmpi),
-        test("openmpi_hears_of_an_abort", openmpi_abort),
+        test("openmpi_reports_an_abort", openmpi_abort),
         test(
             "openmpi_without_libpmix_is_an_error",
             openmpi_without_libpmix,
         ),
-        test("openmpi_starts_a_program_of_mpich", || {
-            stranger(mpirun(2), MPICH, "mpiexec.hydra");
+        test("a_program_of_mpich_under_openmpi_is_an_error", || {
+            is_refused(mpirun(2), MPICH, "mpiexec.hydra");
         }),
-        test("hydra_starts_a_program_of_openmpi", || {
-            stranger(mpiexec(2), OPEN_MPI, "`mpirun` of Open MPI");
+        test("a_program_of_openmpi_under_hydra_is_an_error", || {
+            is_refused(mpiexec(2), OPEN_MPI, "`mpirun` of Open MPI");
         }),
         test("hydra_starts_a_program_of_mpich", || {
-            knows(mpiexec(2), MPICH)
+            joins(mpiexec(2), MPICH)
         }),
         test("openmpi_starts_a_program_of_openmpi", || {
-            knows(mpirun(2), OPEN_MPI);
+            joins(mpirun(2), OPEN_MPI);
         }),
-        test("hydra_hears_mpich_after_who_joined_before_it", || {
+        test("a_program_may_join_before_mpich_under_hydra", || {
             joined_before(mpiexec(2), MPICH, "pmi1");
         }),
-        test("openmpi_hears_openmpi_after_who_joined_before_it", || {
+        test("a_program_may_join_before_openmpi_under_openmpi", || {
             joined_before(mpirun(2), OPEN_MPI, "pmix");
         }),
-        test("nobody_is_a_job_of_one", alone),
+        test("a_program_without_a_launcher_is_a_job_of_one", alone),
         test("a_launcher_without_a_service_is_an_error", unusable),
         test("a_closed_or_foreign_pmi_fd_is_an_error", bad_fd),
         test("a_pmi_port_without_a_listener_is_an_error", bad_port),
@@ -60,7 +60,7 @@ fn play(role: &str, arguments: &[String]) -> Option<ExitCode> {
     }
 }
 
-/// This binary in a role, as a command with no launcher's variables but those given.
+/// Returns this binary in a role, as a command whose environment has only the given variables.
 fn bare(arguments: &[&str], variables: &[(&str, &str)]) -> Command {
     let command = role(arguments);
     let mut bare = Command::new(&command[0]);
@@ -104,7 +104,7 @@ fn mpirun(size: u32) -> Option<Command> {
     Some(command)
 }
 
-/// The libraries of two MPIs, and the packages that bring them.
+/// The libraries of two MPIs, and the packages that contain them.
 const MPICH: (&str, &str) = ("libmpich.so.12", "libmpich12");
 const OPEN_MPI: (&str, &str) = ("libmpi.so.40", "libopenmpi3");
 
@@ -114,7 +114,7 @@ fn mpiexec(size: u32) -> Option<Command> {
     Some(command)
 }
 
-/// Returns whether a library can be loaded. Its initializers run in this process.
+/// Returns true if a library can be loaded. Its initializers run in this process.
 fn has_library(library: &str, package: &str) -> bool {
     let found = mpi::can_load(library);
     if !found {
@@ -123,8 +123,9 @@ fn has_library(library: &str, package: &str) -> bool {
     found
 }
 
-/// A program of one MPI under the launcher of another gets an error: each process would be a job of one.
-fn stranger(launcher: Option<Command>, (library, package): (&str, &str), fix: &str) {
+/// A program of one MPI under the launcher of another gets an error, because each process would be
+/// a job of one.
+fn is_refused(launcher: Option<Command>, (library, package): (&str, &str), fix: &str) {
     let Some(mut command) = launcher else { return };
     if !has_library(library, package) {
         return;
@@ -136,12 +137,12 @@ fn stranger(launcher: Option<Command>, (library, package): (&str, &str), fix: &s
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
 }
 
-/// A program of an MPI under its own launcher.
-fn knows(launcher: Option<Command>, library: (&str, &str)) {
+/// A program of an MPI joins under its own launcher.
+fn joins(launcher: Option<Command>, library: (&str, &str)) {
     two_ranks(launcher, library, "mpi", "mpi");
 }
 
-/// A program that joins, begins MPI, leaves the job and ends MPI last.
+/// A program joins, initializes MPI, leaves the job and finalizes MPI last.
 fn joined_before(launcher: Option<Command>, library: (&str, &str), service: &str) {
     two_ranks(launcher, library, "before-mpi", service);
 }
@@ -249,7 +250,7 @@ fn bad_port() {
     );
 }
 
-/// A server that answers once and then closes, and one that talks nonsense.
+/// One server answers once and then closes, and one sends nonsense.
 fn dead_launcher() {
     use std::io::{Read, Write};
     for (answer, expected) in [
@@ -285,7 +286,7 @@ fn dead_pmix() {
     assert!(text.contains("libpmix"), "{text}");
 }
 
-/// The layouts that `pmix/ffi.rs` asserts, as a C compiler sees them.
+/// A C compiler checks the layouts that `pmix/ffi.rs` asserts.
 fn pmix_layout() {
     let header = "/usr/lib/x86_64-linux-gnu/pmix2/include/pmix.h";
     if !std::path::Path::new(header).is_file() {

@@ -1,8 +1,8 @@
-//! What a message may hold: the lesser of what either conduit carries, whichever carries it.
+//! The limits of a message: the tighter limit of the two conduits, whichever of them carries it.
 
 use hydrant_conduit::{Caps, Delivery, Error, Message, ReplyPort, Sink, Ticket};
 
-/// Hands up what a conduit delivers, its way back for replies held to the limits.
+/// Passes on a conduit's deliveries, with a reply port that checks the limits.
 pub(crate) struct Limited<'a> {
     pub(crate) caps: &'a Caps,
     pub(crate) sink: &'a mut dyn Sink,
@@ -11,7 +11,7 @@ pub(crate) struct Limited<'a> {
 impl Sink for Limited<'_> {
     fn request(&mut self, delivery: Delivery<'_>, port: &mut dyn ReplyPort) {
         let caps = self.caps;
-        self.sink.request(delivery, &mut Port { caps, port });
+        self.sink.request(delivery, &mut LimitedPort { caps, port });
     }
 
     fn reply(&mut self, delivery: Delivery<'_>) {
@@ -31,12 +31,12 @@ impl Sink for Limited<'_> {
     }
 }
 
-struct Port<'a> {
+struct LimitedPort<'a> {
     caps: &'a Caps,
     port: &'a mut dyn ReplyPort,
 }
 
-impl ReplyPort for Port<'_> {
+impl ReplyPort for LimitedPort<'_> {
     fn reply(&mut self, message: &Message<'_>) -> Result<(), Error> {
         self.caps.check(message)?;
         self.port.reply(message)

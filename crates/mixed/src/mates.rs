@@ -1,21 +1,22 @@
-//! Who shares this host, and how the intra-node conduit numbers them.
+//! The ranks of this host (*mates*), and their numbers in the intra-node conduit.
 
 use hydrant_conduit::{Delivery, Error, Rank, ReplyPort, Sink, Ticket};
 
-/// Tickets of the intra-node conduit have this bit here; an inter-node one's never do.
+/// Tickets of the intra-node conduit have this bit here. Tickets of an inter-node conduit never do.
 const INTRA: u64 = 1 << 62;
 
 /// The ranks of this host.
 #[derive(Debug)]
 pub(crate) struct Mates {
-    /// The number of each rank of the job in the intra-node conduit, if it is of this host.
+    /// The number of each rank of the job in the intra-node conduit. `None` for ranks of other
+    /// hosts.
     intra: Vec<Option<Rank>>,
-    /// The ranks of this host, by their numbers there.
+    /// The ranks of this host, by their numbers in the intra-node conduit.
     global: Vec<Rank>,
 }
 
 impl Mates {
-    /// The ranks that `hosts` has on the host of `me`, in order.
+    /// Makes the mates of `me` from the host of each rank, in order.
     pub(crate) fn of(me: Rank, hosts: &[u32]) -> Self {
         let here = hosts.get(me.index());
         let mut intra = vec![None; hosts.len()];
@@ -29,23 +30,24 @@ impl Mates {
         Self { intra, global }
     }
 
-    /// How many there are.
+    /// Returns the number of ranks on this host.
     pub(crate) fn count(&self) -> u32 {
         self.global.len() as u32
     }
 
-    /// The number of a rank in the intra-node conduit, if it is of this host.
+    /// Returns the number of a rank in the intra-node conduit, if it is on this host.
     #[inline]
     pub(crate) fn intra(&self, rank: Rank) -> Option<Rank> {
         *self.intra.get(rank.index())?
     }
 
-    /// The rank that the intra-node conduit numbers so. It numbers no other.
+    /// Returns the rank with this number in the intra-node conduit. That conduit uses no other
+    /// numbers.
     pub(crate) fn global(&self, intra: Rank) -> Rank {
         self.global.get(intra.index()).copied().unwrap_or(intra)
     }
 
-    /// An error of the intra-node conduit, with the rank of the job in it.
+    /// Translates the rank in an error of the intra-node conduit.
     pub(crate) fn error(&self, error: Error) -> Error {
         match error {
             Error::PeerLost(peer) => Error::PeerLost(self.global(peer)),
@@ -77,13 +79,13 @@ impl Mates {
         }
     }
 
-    /// A ticket of the intra-node conduit, apart from those of the inter-node one.
+    /// Marks a ticket of the intra-node conduit, to tell it from those of the inter-node one.
     pub(crate) fn ticket(ticket: Ticket) -> Ticket {
         Ticket(ticket.0 | INTRA)
     }
 }
 
-/// Hands up what the intra-node conduit delivers.
+/// Passes on the deliveries of the intra-node conduit, with translated ranks.
 pub(crate) struct Up<'a> {
     pub(crate) mates: &'a Mates,
     pub(crate) sink: &'a mut dyn Sink,

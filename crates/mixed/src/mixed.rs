@@ -1,6 +1,6 @@
-//! The conduit.
+//! The conduit that combines an intra-node and an inter-node conduit.
 
-#![allow(unsafe_code)] // implements the contract's unsafe methods, by handing them on
+#![allow(unsafe_code)] // implements the contract's unsafe methods through two conduits
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,42 +14,43 @@ use hydrant_launch::Bootstrap;
 use crate::{
     limits::Limited,
     mates::{Mates, Up},
-    relay::{Relay, Thread},
+    relay::{Relay, RelayThread},
     standings::Joint,
 };
 
-/// The key under which ranks leave where their segments lie.
+/// The key under which ranks put the addresses of their segments.
 const SEGMENT: &str = "mixed-segment";
 
-/// An intra-node conduit for the ranks of this host and an inter-node one for the rest, as one.
+/// An intra-node conduit for the ranks of this host and an inter-node one for all ranks, combined
+/// into one.
 pub struct Mixed {
-    /// Joins the ranks of this host, numbered as `mates` says.
+    /// Joins the ranks of this host, with the numbers in `mates`.
     intra: Arc<dyn Conduit>,
     /// Joins all ranks of the job.
     inter: Arc<dyn Conduit>,
-    /// Who is on this host.
+    /// The ranks of this host.
     mates: Mates,
-    /// What both conduits can do.
+    /// The capabilities that both conduits share.
     caps: Caps,
-    /// Who takes part, as both conduits say; brought up to date by whoever asks.
+    /// The standings of the ranks, combined from both conduits. Each query updates them.
     standings: Joint,
-    /// What those who sleep share with the thread that sleeps in the inter-node conduit.
+    /// The state shared by the sleepers and the thread that sleeps in the inter-node conduit.
     relay: Arc<Relay>,
-    /// Where every rank has its segment, if the inter-node conduit reaches it by address.
+    /// The addresses of all segments, if the inter-node conduit reaches them by address.
     segments: Option<Box<[u64]>>,
-    /// Last but for what it uses: it ends before the conduits do.
-    _thread: Thread,
+    /// The last field except those it uses: it ends before the conduits do.
+    _thread: RelayThread,
 }
 
 impl Mixed {
-    /// Joins the two. Collective.
+    /// Combines two conduits. Collective.
     ///
-    /// `hosts` says which host each rank is on; `intra` joins the ranks of this one, in order,
-    /// and `inter` all of the job. The segments are those of `intra`.
+    /// `hosts` has the host of each rank. `intra` joins the ranks of this host, in order, and
+    /// `inter` all ranks of the job. The segments are those of `intra`.
     ///
     /// # Errors
-    /// [`Error::Unreachable`] if the conduits are not of such ranks, or `inter` can reach no
-    /// memory but its own segments.
+    /// [`Error::Unreachable`] if the conduits do not join these ranks, or `inter` can reach only
+    /// its own segments.
     pub fn join(
         bootstrap: &mut dyn Bootstrap,
         hosts: &[u32],
@@ -81,7 +82,7 @@ impl Mixed {
             }
         };
         let relay = Arc::new(Relay::new());
-        let thread = Thread::start(&relay, &intra, &inter, rank)?;
+        let thread = RelayThread::start(&relay, &intra, &inter, rank)?;
         Ok(Self {
             standings: Joint::new(inter.size()),
             intra,
@@ -94,20 +95,21 @@ impl Mixed {
         })
     }
 
-    /// What is known of the ranks, up to date.
+    /// Returns the standings of the ranks, up to date.
     #[inline]
     fn standings(&self) -> &Standings {
-        (self.standings).look(&*self.intra, &*self.inter, &self.mates)
+        (self.standings).updated(&*self.intra, &*self.inter, &self.mates)
     }
 
     /// # Errors
-    /// [`Error::PeerLost`] unless the peer takes part: either conduit may not know yet.
+    /// [`Error::PeerLost`] unless the peer is present. One of the conduits may not know that yet.
     #[inline]
     fn alive(&self, peer: Rank) -> Result<(), Error> {
         self.standings().present(peer)
     }
 
-    /// A place as the inter-node conduit knows it: it has not the segments, but their addresses.
+    /// Translates remote memory for the inter-node conduit, which knows segments only by their
+    /// addresses.
     fn place(&self, peer: Rank, at: Remote, len: usize) -> Result<Remote, Error> {
         let base = (self.segments.as_ref()).and_then(|segments| segments.get(peer.index()));
         let (Some(base), Key::SEGMENT) = (base, at.key) else {
@@ -128,20 +130,21 @@ impl Mixed {
         })
     }
 
-    /// The number of a mate whose segment is meant, where that needs no registration.
+    /// Returns the mate's number if the key is that of its segment, and the segment needs no
+    /// registration.
     fn mate_of(&self, peer: Rank, key: Key) -> Option<Rank> {
         let segment = key == Key::SEGMENT && self.segments.is_some();
         self.mates.intra(peer).filter(|_| segment)
     }
 
-    fn begun(&self, posted: Result<Posted, Error>) -> Result<Posted, Error> {
+    fn posted_by_inter(&self, posted: Result<Posted, Error>) -> Result<Posted, Error> {
         if let Ok(Posted::Pending(_)) = posted {
-            self.relay.note();
+            self.relay.note_activity();
         }
         posted
     }
 
-    fn begun_intra(&self, posted: Result<Posted, Error>) -> Result<Posted, Error> {
+    fn posted_by_intra(&self, posted: Result<Posted, Error>) -> Result<Posted, Error> {
         match posted {
             Ok(Posted::Done) => Ok(Posted::Done),
             Ok(Posted::Pending(ticket)) => Ok(Posted::Pending(Mates::ticket(ticket))),
@@ -164,7 +167,7 @@ impl Mixed {
     }
 }
 
-/// What both can do.
+/// Combines the capabilities of both conduits.
 fn caps(name: &'static str, intra: &Caps, inter: &Caps) -> Caps {
     Caps {
         name,
@@ -173,7 +176,7 @@ fn caps(name: &'static str, intra: &Caps, inter: &Caps) -> Caps {
         any_address: inter.any_address,
         host_ranks: intra.host_ranks,
         stores_wake: intra.stores_wake && inter.stores_wake,
-        // Host mates change words by their processors.
+        // Mates on a host change words by their processors.
         atomics: None,
         max_args: intra.max_args.min(inter.max_args),
         max_payload: intra.max_payload.min(inter.max_payload),
@@ -181,7 +184,7 @@ fn caps(name: &'static str, intra: &Caps, inter: &Caps) -> Caps {
     }
 }
 
-/// Tells the others where the own segment lies, and learns where theirs do.
+/// Publishes the address of this rank's segment, and returns those of all ranks.
 fn exchange(bootstrap: &mut dyn Bootstrap, intra: &dyn Conduit) -> Result<Box<[u64]>, Error> {
     let unreachable = |cause: hydrant_launch::Error| Error::Unreachable(cause.to_string());
     let own = intra.window(intra.rank()).ok_or_else(|| {
@@ -201,12 +204,13 @@ fn exchange(bootstrap: &mut dyn Bootstrap, intra: &dyn Conduit) -> Result<Box<[u
         .collect()
 }
 
-// SAFETY: 1. Either conduit does so, and `Mates::ticket` tells the tickets of the intra-node one
-//            apart.
-//         2. Extents are the inter-node conduit's.
-//         3. Segments are the intra-node one's; the inter-node one reaches them as extents of its
-//            own or, by `place`, only within them.
-//         4. They are the inter-node one's, and capabilities and mates that do not change.
+// SAFETY: 1. both conduits promise it, and `Mates::ticket` tells the tickets of the intra-node one
+// apart.
+// 2. Extents belong to the inter-node conduit, which promises it.
+// 3. Segments belong to the intra-node conduit. The inter-node one reaches them as extents of its
+//    own, or through `place`, which keeps within them.
+// 4. The inter-node conduit promises it for rank and size. The capabilities and the mates never
+//    change.
 unsafe impl Conduit for Mixed {
     fn rank(&self) -> Rank {
         self.inter.rank()
@@ -234,7 +238,7 @@ unsafe impl Conduit for Mixed {
         len: usize,
         permission: Permission,
     ) -> Result<Key, Error> {
-        // SAFETY: the same contract.
+        // SAFETY: 1. and 2. the conditions of this function.
         unsafe { self.inter.register(addr, len, permission) }
     }
 
@@ -253,16 +257,16 @@ unsafe impl Conduit for Mixed {
                 peer: mate,
                 ..*access
             };
-            // SAFETY: 1. and 2. as the caller promised, of the same memory: only the number of the
-            //         peer is another.
-            return self.begun_intra(unsafe { self.intra.post(&access) });
+            // SAFETY: 1. and 2. the conditions of this function, for the same memory: only the
+            // number of the peer differs.
+            return self.posted_by_intra(unsafe { self.intra.post(&access) });
         }
         let remote = self.place(peer, access.remote, access.len)?;
         let access = Access { remote, ..*access };
-        // SAFETY: 1. as the caller promised.
-        //         2. Where the place became an address, it is in the segment of the peer, which
-        //            can bear the change as under the key of the segment.
-        self.begun(unsafe { self.inter.post(&access) })
+        // SAFETY: 1. condition 1 of this function.
+        // 2. If `place` returned an address, it is in the peer's segment, which tolerates the
+        //    change as under the segment's key. Otherwise condition 2 of this function.
+        self.posted_by_inter(unsafe { self.inter.post(&access) })
     }
 
     #[inline]
@@ -287,12 +291,12 @@ unsafe impl Conduit for Mixed {
         let intra = self.intra.poll(&mut self.up(&mut sink));
         let inter = self.inter.poll(&mut sink);
         if inter > 0 {
-            self.relay.note();
+            self.relay.note_activity();
         }
         intra + inter
     }
 
-    /// Of this host, as [`take`](Self::take).
+    /// Skips only messages of this host, like [`take`](Self::take).
     fn poll_past(&self, kind: u8, of: Option<Rank>, sink: &mut dyn Sink) -> usize {
         let mate = of.map(|of| self.mates.intra(of));
         if mate == Some(None) {
@@ -302,7 +306,7 @@ unsafe impl Conduit for Mixed {
         let intra = (self.intra).poll_past(kind, mate.flatten(), &mut self.up(&mut sink));
         let inter = self.inter.poll(&mut sink);
         if inter > 0 {
-            self.relay.note();
+            self.relay.note_activity();
         }
         intra + inter
     }
@@ -312,12 +316,13 @@ unsafe impl Conduit for Mixed {
         let intra = self.intra.drain(&mut self.up(&mut sink));
         let inter = self.inter.drain(&mut sink);
         if inter > 0 {
-            self.relay.note();
+            self.relay.note_activity();
         }
         intra + inter
     }
 
-    /// Of this host. What comes from other hosts is looked for where that does not find enough.
+    /// Takes only messages of this host. If these do not suffice, the caller polls for those of
+    /// other hosts.
     fn take(&self, kind: u8, take: &mut dyn FnMut(&Delivery<'_>) -> bool) -> bool {
         let mut wants = true;
         let others = self.intra.take(kind, &mut |delivery| {
@@ -390,14 +395,14 @@ impl Membership for Mixed {
     }
 
     fn endings(&self) -> u64 {
-        // Both conduits report a mate's end, which is one report too many and no harm.
+        // Both conduits report a mate's end. One report too many does no harm.
         self.intra.endings().wrapping_add(self.inter.endings())
     }
 
     fn leave(&self, orderly: bool) {
         if !orderly {
-            // This rank may give up for the sake of a mate, whose end the inter-node conduit has
-            // not found yet: all are to hear of the mate's end first.
+            // This rank may give up because of a lost mate whose end the inter-node conduit has not
+            // noticed yet. All ranks must hear of the mate's end first.
             let ranks = (0..self.size()).map(Rank);
             for (rank, mate) in ranks.filter_map(|rank| Some((rank, self.mates.intra(rank)?))) {
                 let by_inter = self.inter.standing(rank);
@@ -406,7 +411,8 @@ impl Membership for Mixed {
                 }
             }
         }
-        // In this order: who hears of it and leaves for its sake is heard of later by all.
+        // In this order, a rank that hears of this end and leaves in consequence is noticed later
+        // by all.
         self.inter.leave(orderly);
         self.intra.leave(orderly);
     }

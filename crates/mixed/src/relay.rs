@@ -1,23 +1,23 @@
-//! Sleeping until either of two conduits has something.
+//! Sleep until either of two conduits has an event.
 //!
-//! A thread sleeps in the intra-node conduit. What wakes it in the inter-node one is passed on by a
-//! thread of the rank, the *relay*, which sleeps there for the same things, and wakes the
-//! intra-node sleepers whenever it returns. While nobody sleeps for messages it only naps there,
-//! and messages do not disturb it.
+//! A thread sleeps in the intra-node conduit. Another thread of the rank, the *relay*, sleeps in
+//! the inter-node one for the same events. It wakes the intra-node sleepers whenever it returns.
+//! While no thread sleeps for messages, the relay only naps, and messages do not wake it.
 //!
-//! Nothing is missed:
+//! No event is missed:
 //!
-//! - A sleeper goes to sleep only once the relay is *armed* for it: since then the inter-node
-//!   conduit wakes the relay for all that the sleeper sleeps for. `ready` is asked after that.
-//! - When the relay returns it counts, and then wakes the intra-node sleepers. Who saw it armed saw
-//!   the count; who is asked whether it is ready after the intra-node wake word is set compares it.
-//!   So either the count has changed, or the wake comes after the wake word was set.
-//! - The relay sleeps again only when all that it woke are awake: what woke it is still there
-//!   until they have looked, and would wake it again and again.
-//! - Who finds that something came while it was not looking does not sleep. (It could wait for
-//!   ever for the relay to be armed: with something there to be taken, that returns at once.)
-//! - What a conduit sleeps for may depend on what it has delivered or begun (a reply that waits
-//!   for room). So the relay is armed anew when the inter-node conduit has done something since.
+//! - A sleeper sleeps only once the relay is *armed* for it. From then on the inter-node conduit
+//!   wakes the relay for all events of the sleeper. `ready` is called after that.
+//! - When the relay returns, it increments a counter and then wakes the intra-node sleepers. A
+//!   sleeper that saw the relay armed has read the counter. It compares the counter in `ready`,
+//!   after the intra-node wake word is set. So either the counter has changed, or the wake comes
+//!   after the wake word was set.
+//! - The relay sleeps again only when all sleepers that it woke are awake. Until they have polled,
+//!   the same event would wake it again and again.
+//! - A sleeper does not sleep if an event came before the relay was armed for it. (It could
+//!   otherwise wait for ever: with a pending event, the relay's sleep returns at once.)
+//! - The events of a sleep may depend on the conduit's own activity, such as a reply that waits for
+//!   room. The relay is therefore armed anew after activity of the inter-node conduit.
 
 use std::{
     sync::{
@@ -34,10 +34,10 @@ use std::{
 use hydrant_conduit::{Conduit, Error, Rank, Sleeper};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-/// How long the relay sleeps at most where one kind of sleep does not cover all there are.
+/// The longest sleep of the relay if one kind of sleep does not cover all sleepers.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Kinds of sleep, each for more than a [`Sleeper::Nap`].
+/// The kinds of sleep, each for more events than a [`Sleeper::Nap`].
 const KINDS: [Sleeper; 4] = [
     Sleeper::Service,
     Sleeper::Application,
@@ -45,41 +45,41 @@ const KINDS: [Sleeper; 4] = [
     Sleeper::Room,
 ];
 
-/// What the relay and the sleepers share.
+/// The state shared by the relay and the sleepers.
 pub(crate) struct Relay {
-    state: Mutex<State>,
+    state: Mutex<RelayState>,
     changed: Condvar,
-    /// How often the relay has returned.
+    /// The number of returns of the relay.
     returns: AtomicU64,
-    /// How often the inter-node conduit has done what may change what it sleeps for.
-    deeds: AtomicU64,
+    /// The number of activities of the inter-node conduit that may change the events of its sleep.
+    activity: AtomicU64,
 }
 
 #[derive(Default)]
-struct State {
-    /// How many sleep, of each of the [`KINDS`].
+struct RelayState {
+    /// The number of sleepers of each of the [`KINDS`].
     asleep: [usize; KINDS.len()],
-    /// For what the inter-node conduit wakes the relay, while it is sure to.
-    armed: Option<Armed>,
-    /// How many, of the [`KINDS`], want the relay to be armed for them.
+    /// The events for which the inter-node conduit reliably wakes the relay.
+    armed: Option<ArmedSleep>,
+    /// The number of sleepers of the [`KINDS`] that wait for the relay to be armed for them.
     arriving: usize,
-    /// Whether the relay was asked to return and be armed anew.
+    /// True if the relay was asked to return and be armed anew.
     recalled: bool,
-    /// How often it has returned otherwise: something came, or its time was over.
+    /// The number of its other returns: an event came, or its time was over.
     heard: u64,
-    /// How many are asleep in the intra-node conduit, or about to be, since the relay last
-    /// returned.
+    /// The number of threads that sleep in the intra-node conduit, or are about to, since the relay
+    /// last returned.
     sleepers: usize,
-    /// How many of those that it woke then are not yet awake, or have not yet turned back.
+    /// The number of threads woken then that are not awake yet, or have not noticed the event yet.
     waking: usize,
     stopped: bool,
 }
 
-/// A sleep of the relay.
+/// The coverage of one sleep of the relay.
 #[derive(Clone, Copy)]
-struct Armed {
+struct ArmedSleep {
     covered: [bool; KINDS.len()],
-    deeds: u64,
+    activity: u64,
 }
 
 impl Relay {
@@ -88,17 +88,17 @@ impl Relay {
             state: Mutex::default(),
             changed: Condvar::new(),
             returns: AtomicU64::new(0),
-            deeds: AtomicU64::new(0),
+            activity: AtomicU64::new(0),
         }
     }
 
-    /// The inter-node conduit has delivered or begun something.
+    /// Notes that the inter-node conduit has delivered or posted something.
     #[inline]
-    pub(crate) fn note(&self) {
-        self.deeds.fetch_add(1, Release);
+    pub(crate) fn note_activity(&self) {
+        self.activity.fetch_add(1, Release);
     }
 
-    /// [`Sleep::wait`](hydrant_conduit::Sleep::wait) on both conduits.
+    /// Implements [`Sleep::wait`](hydrant_conduit::Sleep::wait) on both conduits.
     pub(crate) fn wait(
         &self,
         intra: &dyn Conduit,
@@ -113,19 +113,19 @@ impl Relay {
             state.asleep[kind] += 1;
             state.arriving += 1;
         }
-        let mut deeds = None;
+        let mut activity = None;
         let heard = state.heard;
         while !state.stopped {
-            let latest = *deeds.get_or_insert_with(|| self.deeds.load(Acquire));
+            let latest = *activity.get_or_insert_with(|| self.activity.load(Acquire));
             match (state.armed, kind) {
                 (Some(_), None) => break,
                 (Some(armed), Some(kind)) if armed.covers(kind, latest) => break,
                 (_, Some(kind)) if state.heard != heard => {
                     state.asleep[kind] -= 1;
                     state.arriving -= 1;
-                    return self.is_awake(state);
+                    return self.count_awake(state);
                 }
-                // It comes back with a new look at who sleeps.
+                // The relay returns, and is armed for the present sleepers.
                 (Some(_), _) => {
                     state.armed = None;
                     state.recalled = true;
@@ -153,21 +153,21 @@ impl Relay {
             state.sleepers -= 1;
             return;
         }
-        self.is_awake(state);
+        self.count_awake(state);
     }
 
-    /// One whom the relay woke has seen it.
-    fn is_awake(&self, mut state: MutexGuard<'_, State>) {
+    /// Counts a thread that the relay woke as awake.
+    fn count_awake(&self, mut state: MutexGuard<'_, RelayState>) {
         state.waking -= 1;
         if state.waking == 0 {
             self.changed.notify_all();
         }
     }
 
-    /// What the relay's thread does.
+    /// Runs the relay's thread.
     fn serve(&self, intra: &dyn Conduit, inter: &dyn Conduit) {
         loop {
-            let (asleep, deeds) = {
+            let (asleep, activity) = {
                 let mut state = self.state();
                 while state.waking > 0 && !state.stopped {
                     self.changed.wait(&mut state);
@@ -175,17 +175,17 @@ impl Relay {
                 if state.stopped {
                     return;
                 }
-                (state.asleep, self.deeds.load(Acquire))
+                (state.asleep, self.activity.load(Acquire))
             };
             let (sleeper, covered) = widest(&asleep);
             let whole = asleep
                 .iter()
                 .zip(covered)
                 .all(|(n, covered)| *n == 0 || covered);
-            let armed = Armed {
-                // What is not covered is looked after often.
+            let armed = ArmedSleep {
+                // Short sleeps cover all kinds.
                 covered: covered.map(|covered| covered || !whole),
-                deeds,
+                activity,
             };
             let mut outdated = false;
             inter.wait(sleeper, (!whole).then_some(TICK), &mut || {
@@ -213,20 +213,21 @@ impl Relay {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RelayState> {
         self.state.lock()
     }
 }
 
-impl Armed {
-    /// Whether a sleeper of this kind, who knows of so many deeds, is woken by it.
-    fn covers(&self, kind: usize, deeds: u64) -> bool {
-        // More deeds than the sleeper knows of are looked at, too.
-        self.covered[kind] && self.deeds >= deeds
+impl ArmedSleep {
+    /// Returns true if this sleep of the relay covers a sleeper of this kind that knows of
+    /// `activity`.
+    fn covers(&self, kind: usize, activity: u64) -> bool {
+        // More recent activity than the sleeper's is covered, too.
+        self.covered[kind] && self.activity >= activity
     }
 }
 
-/// The sleep that is for most of what there are sleepers for, and what it is for.
+/// Returns the sleep that covers the most sleepers, and the kinds that it covers.
 fn widest(asleep: &[usize; KINDS.len()]) -> (Sleeper, [bool; KINDS.len()]) {
     let [service, application, memory, room] = asleep.map(|count| count > 0);
     if room {
@@ -240,14 +241,14 @@ fn widest(asleep: &[usize; KINDS.len()]) -> (Sleeper, [bool; KINDS.len()]) {
     }
 }
 
-/// The relay's thread; it ends when this is dropped.
-pub(crate) struct Thread {
+/// The relay's thread, which ends when this is dropped.
+pub(crate) struct RelayThread {
     relay: Arc<Relay>,
     inter: Arc<dyn Conduit>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Thread {
+impl RelayThread {
     pub(crate) fn start(
         relay: &Arc<Relay>,
         intra: &Arc<dyn Conduit>,
@@ -270,7 +271,7 @@ impl Thread {
     }
 }
 
-impl Drop for Thread {
+impl Drop for RelayThread {
     fn drop(&mut self) {
         self.relay.state().stopped = true;
         self.relay.changed.notify_all();

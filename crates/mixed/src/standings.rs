@@ -1,7 +1,7 @@
-//! Who takes part, of what two conduits say.
+//! The standings of the ranks, combined from two conduits.
 //!
-//! A mate's end is told by both conduits, one after the other, and is one change all the same.
-//! So what is known is kept here, and looked at anew when either conduit counts a change.
+//! Both conduits report a mate's end, one after the other, but it is one change. The combined
+//! standings are therefore kept here, and updated when either conduit counts a change.
 
 use std::sync::atomic::{
     AtomicU64,
@@ -13,15 +13,15 @@ use parking_lot::Mutex;
 
 use crate::mates::Mates;
 
-/// What is known of the ranks of the job by either conduit.
+/// The combined standings of the ranks.
 #[derive(Debug)]
 pub(crate) struct Joint {
-    /// As last looked at.
+    /// The standings at the last update.
     known: Standings,
-    /// How many changes the conduits had counted when they were last looked at.
+    /// The conduits' changes at the last update.
     counted: AtomicU64,
-    /// Held by who looks.
-    looking: Mutex<()>,
+    /// Held during an update.
+    updating: Mutex<()>,
 }
 
 impl Joint {
@@ -29,13 +29,13 @@ impl Joint {
         Self {
             known: Standings::new(ranks),
             counted: AtomicU64::new(0),
-            looking: Mutex::new(()),
+            updating: Mutex::new(()),
         }
     }
 
-    /// What is known, after a look at the conduits if they have counted a change since.
+    /// Returns the standings, updated if the conduits have counted a change since.
     #[inline]
-    pub(crate) fn look(
+    pub(crate) fn updated(
         &self,
         intra: &dyn Conduit,
         inter: &dyn Conduit,
@@ -43,14 +43,14 @@ impl Joint {
     ) -> &Standings {
         let counted = intra.changes().wrapping_add(inter.changes());
         if self.counted.load(Acquire) != counted {
-            self.look_closely(counted, intra, inter, mates);
+            self.update(counted, intra, inter, mates);
         }
         &self.known
     }
 
     #[cold]
-    fn look_closely(&self, counted: u64, intra: &dyn Conduit, inter: &dyn Conduit, mates: &Mates) {
-        let _one = self.looking.lock();
+    fn update(&self, counted: u64, intra: &dyn Conduit, inter: &dyn Conduit, mates: &Mates) {
+        let _updating = self.updating.lock();
         for rank in (0..inter.size()).map(Rank) {
             if self.known.of(rank) != Standing::Present {
                 continue;
@@ -64,8 +64,8 @@ impl Joint {
                 Standing::Present => {}
                 Standing::Left => _ = self.known.end(rank, true),
                 Standing::Lost => {
-                    // The inter-node conduit knows all ranks, and so which of them was first; it
-                    // may not have heard yet.
+                    // The inter-node conduit knows all ranks, and therefore which was lost first.
+                    // It may not have noticed yet.
                     let by_inter = inter.first_lost();
                     let first =
                         by_inter.or_else(|| intra.first_lost().map(|mate| mates.global(mate)));

@@ -12,15 +12,15 @@ use hydrant_mixed::Mixed;
 use hydrant_smp::{Options, attach};
 use hydrant_testing::ranks;
 
-/// Which host a rank pretends to be on.
+/// Returns the host on which a rank pretends to be.
 type Host = fn(u32) -> u32;
 
-/// Shared memory within hosts, and what `inter` makes between them.
+/// Shared memory within hosts, and the conduit that `inter` makes between them.
 struct Hosts {
     host: Host,
     intra: Options,
     inter: fn(&mut dyn Bootstrap) -> Box<dyn Conduit>,
-    /// Whether the network is one of a device.
+    /// True if the network is one of a device.
     device: bool,
 }
 
@@ -62,7 +62,7 @@ impl Fixture for Hosts {
     }
 }
 
-/// Shared memory, as if it were a network that needs no registration.
+/// Shared memory that poses as a network without registration.
 fn plain(bootstrap: &mut dyn Bootstrap) -> Box<dyn Conduit> {
     let options = Options {
         segment: 4096,
@@ -71,7 +71,7 @@ fn plain(bootstrap: &mut dyn Bootstrap) -> Box<dyn Conduit> {
     Box::new(attach(bootstrap, &options).expect("ranks of one host"))
 }
 
-/// Ranks of one host as if a NIC that needs registration joined them.
+/// Ranks of one host, joined as if by a NIC that needs registration.
 fn pinned(bootstrap: &mut dyn Bootstrap) -> Box<dyn Conduit> {
     let options = Options {
         segment: 4096,

@@ -9,7 +9,7 @@ use hydrant_conduit::{
     Posted, Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, WakeWord, Window,
     memory::{Place, Segment, take},
 };
-use hydrant_smp::upon::{self, BadAddress, SelfCopy, Way, available_memory};
+use hydrant_smp::upon::{self, BadAddress, CopyDirection, SelfCopy, available_memory};
 use parking_lot::Mutex;
 
 use crate::{
@@ -86,7 +86,7 @@ impl Pinned {
     unsafe fn access(
         &self,
         peer: Rank,
-        way: Way,
+        way: CopyDirection,
         remote: Remote,
         local: *mut u8,
         len: usize,
@@ -101,7 +101,7 @@ impl Pinned {
             // SAFETY: the caller's conditions, which are those of `Conduit::post`.
             return unsafe { self.copy(way, remote.offset, local, len) };
         }
-        let is_inline = way == Way::Out && key == Key::ANY && len <= INLINE;
+        let is_inline = way == CopyDirection::Out && key == Key::ANY && len <= INLINE;
         if !is_inline {
             let span = Span::whole(local.addr() as u64, len);
             (self.core.table.check(key, way, span))
@@ -167,7 +167,7 @@ impl Pinned {
             let (local_part, remote_part) =
                 (local_span.part(at, bytes), remote_span.part(at, bytes));
             let landed = match way {
-                Way::Out if key == Key::ANY => {
+                CopyDirection::Out if key == Key::ANY => {
                     // SAFETY: the caller's condition: the memory is readable for `len` bytes.
                     if !unsafe { pipe.fill(local.0.wrapping_add(at), bytes) } {
                         return Err(local_error(AccessRefusal::BadAddress));
@@ -176,7 +176,7 @@ impl Pinned {
                         .pull(remote.key, remote_part, &pipe.ends)
                         .map_err(remote_error)
                 }
-                Way::Out => {
+                CopyDirection::Out => {
                     table
                         .push(key, local_part, &pipe.ends)
                         .map_err(local_error)?;
@@ -184,7 +184,7 @@ impl Pinned {
                         .pull(remote.key, remote_part, &pipe.ends)
                         .map_err(remote_error)
                 }
-                Way::In => {
+                CopyDirection::In => {
                     table
                         .push(remote.key, remote_part, &pipe.ends)
                         .map_err(remote_error)?;
@@ -206,17 +206,17 @@ impl Pinned {
     /// As [`Conduit::post`].
     unsafe fn copy(
         &self,
-        way: Way,
+        way: CopyDirection,
         addr: u64,
         local: *mut u8,
         len: usize,
     ) -> Result<Posted, Error> {
         // SAFETY: the caller's conditions, which are those of `Conduit::post`.
         let copied = match unsafe { upon::copy(std::process::id(), way, local, addr, len) } {
-            Err(upon::Refusal::Forbidden) => {
+            Err(upon::CopyRefusal::Forbidden) => {
                 let pipe = SelfCopy::new()?;
                 match way {
-                    Way::Out => {
+                    CopyDirection::Out => {
                         // SAFETY: the memory is readable for `len` bytes, by condition 1 of
                         // `Conduit::post`.
                         let from = unsafe { std::slice::from_raw_parts(local, len) };
@@ -224,7 +224,7 @@ impl Pinned {
                         // `Conduit::post`.
                         unsafe { pipe.put(addr, from) }
                     }
-                    Way::In => {
+                    CopyDirection::In => {
                         // SAFETY: the memory is writable for `len` bytes and nobody else uses it,
                         // by condition 1 of `Conduit::post`.
                         let to = unsafe { std::slice::from_raw_parts_mut(local, len) };
@@ -284,11 +284,11 @@ unsafe impl Conduit for Pinned {
         use hydrant_conduit::Operation::{Atomic, Get, Put};
         let (peer, local, len) = (access.peer, access.local, access.len);
         let way = match access.operation {
-            Put => Way::Out,
-            Get => Way::In,
+            Put => CopyDirection::Out,
+            Get => CopyDirection::In,
             Atomic(_) => return Err(self.caps.no_atomics()),
         };
-        // SAFETY: the caller's conditions 1 and 2; `Way::Out` only reads local memory.
+        // SAFETY: the caller's conditions 1 and 2; `CopyDirection::Out` only reads local memory.
         unsafe { self.access(peer, way, access.remote, local.addr, len, local.key) }
     }
 

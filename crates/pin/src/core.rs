@@ -11,7 +11,7 @@ use std::sync::{
 use hydrant_conduit::{Conduit, Error, Membership, Rank, Sink, Standing, Ticket};
 use hydrant_smp::{
     Smp,
-    upon::{self, Latch, Mapped},
+    upon::{self, Latch, MappedValue},
 };
 use parking_lot::{Mutex, MutexGuard};
 
@@ -106,7 +106,7 @@ impl PinCore {
     }
 
     /// The queue of requests from rank `from` to the NIC of rank `to`.
-    pub(crate) fn queue(&self, to: Rank, from: Rank) -> Mapped<AccessQueue> {
+    pub(crate) fn queue(&self, to: Rank, from: Rank) -> MappedValue<AccessQueue> {
         self.smp.areas().of_pair(to, from)
     }
 

@@ -17,7 +17,7 @@ use std::{
 };
 
 use hydrant_conduit::{Error, Key, Rank, Remote, Ticket};
-use hydrant_smp::upon::{Mapped, Way};
+use hydrant_smp::upon::{CopyDirection, MappedValue};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
@@ -30,7 +30,7 @@ use crate::{
 /// An operation on a peer.
 pub(crate) struct PinOperation {
     pub(crate) ticket: Ticket,
-    pub(crate) way: Way,
+    pub(crate) way: CopyDirection,
     pub(crate) remote: Remote,
     pub(crate) local: LocalMemory,
     /// The key of the local extent, or [`Key::ANY`] for inline data.
@@ -53,7 +53,7 @@ pub(crate) struct PipeInitiator {
     /// The peer whose memory is accessed.
     peer: Rank,
     /// The queue of requests to the peer's NIC.
-    queue: Mapped<AccessQueue>,
+    queue: MappedValue<AccessQueue>,
     /// The address to which the pipes are sent on first use.
     invitation: NicInvitation,
     /// Locked by a thread that begins an operation or takes answers.
@@ -108,7 +108,11 @@ struct PieceInFlight {
 }
 
 impl PipeInitiator {
-    pub(crate) fn new(peer: Rank, queue: Mapped<AccessQueue>, invitation: NicInvitation) -> Self {
+    pub(crate) fn new(
+        peer: Rank,
+        queue: MappedValue<AccessQueue>,
+        invitation: NicInvitation,
+    ) -> Self {
         Self {
             peer,
             queue,
@@ -257,7 +261,7 @@ impl PipeInitiator {
         if matches!(answer, PieceAnswer::Broken | PieceAnswer::NoDescriptors(_)) {
             return outcome.map(|()| true);
         }
-        if way == Way::In && answer == PieceAnswer::Done {
+        if way == CopyDirection::In && answer == PieceAnswer::Done {
             current.land(core, &pipes.back.pipe, at, bytes)?;
         }
         current.answered += bytes;
@@ -301,7 +305,7 @@ impl PipeInitiator {
         if state.requested.len() == REQUESTS || filled.used + pages > filled.pipe.pages() {
             return Ok(false);
         }
-        if way == Way::Out {
+        if way == CopyDirection::Out {
             match current.load(core, &filled.pipe, at, bytes) {
                 Ok(()) => {}
                 Err(AccessRefusal::Broken(cause)) => {
@@ -332,7 +336,7 @@ impl PipeInitiator {
         };
         if last {
             state.next_to_request += 1;
-            if way == Way::Out {
+            if way == CopyDirection::Out {
                 events.push(OperationEvent::Local(current.operation.ticket));
             }
         }
@@ -357,10 +361,10 @@ impl InitiatorState {
 }
 
 impl PeerPipes {
-    fn to(&mut self, way: Way) -> &mut MeteredPipe {
+    fn to(&mut self, way: CopyDirection) -> &mut MeteredPipe {
         match way {
-            Way::Out => &mut self.out,
-            Way::In => &mut self.back,
+            CopyDirection::Out => &mut self.out,
+            CopyDirection::In => &mut self.back,
         }
     }
 

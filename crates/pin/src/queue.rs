@@ -12,7 +12,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use hydrant_smp::upon::{Shareable, Way};
+use hydrant_smp::upon::{CopyDirection, Shareable};
 
 /// Most requests in flight between two ranks.
 pub(crate) const REQUESTS: usize = 32;
@@ -49,7 +49,7 @@ struct QueueLine {
 /// A piece of an operation, as requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct AccessPiece {
-    pub(crate) way: Way,
+    pub(crate) way: CopyDirection,
     /// True for the operation's last piece.
     pub(crate) last: bool,
     /// The key of the extent at the NIC's side.
@@ -91,7 +91,11 @@ impl AccessQueue {
     /// Requests piece `n`. The answer to piece `n - REQUESTS` was read before.
     pub(crate) fn request(&self, n: u64, piece: &AccessPiece) {
         let line = self.line(n);
-        let way = if piece.way == Way::In { READ } else { 0 };
+        let way = if piece.way == CopyDirection::In {
+            READ
+        } else {
+            0
+        };
         let last = if piece.last { LAST } else { 0 };
         line.bits
             .store(way | last | (piece.bytes as u64) << BYTES_SHIFT, Relaxed);
@@ -116,7 +120,11 @@ impl AccessQueue {
         let line = self.line(n);
         let bits = line.bits.load(Relaxed);
         let piece = AccessPiece {
-            way: if bits & READ != 0 { Way::In } else { Way::Out },
+            way: if bits & READ != 0 {
+                CopyDirection::In
+            } else {
+                CopyDirection::Out
+            },
             last: bits & LAST != 0,
             key: line.key.load(Relaxed),
             offset: line.offset.load(Relaxed),
@@ -204,7 +212,11 @@ mod tests {
         ];
         for n in 0..200 {
             let piece = AccessPiece {
-                way: if n % 3 == 0 { Way::In } else { Way::Out },
+                way: if n % 3 == 0 {
+                    CopyDirection::In
+                } else {
+                    CopyDirection::Out
+                },
                 last: n % 2 == 0,
                 key: n << 32 | 5,
                 offset: u64::MAX - n,
@@ -231,7 +243,7 @@ mod tests {
     fn malformed_requests_are_recognised() {
         let queue = queue();
         let piece = AccessPiece {
-            way: Way::Out,
+            way: CopyDirection::Out,
             last: true,
             key: 1,
             offset: 0,

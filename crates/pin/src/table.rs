@@ -16,7 +16,7 @@ use std::{
 };
 
 use hydrant_conduit::{Error, Key, Permission, Rank};
-use hydrant_smp::upon::{Handle, Way};
+use hydrant_smp::upon::{CopyDirection, ExtentHandle};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
@@ -127,7 +127,7 @@ impl PinnedTable {
         self.shards[number % self.shards.len()].lock()
     }
 
-    fn shard_of(&self, handle: Handle) -> MutexGuard<'_, Shard> {
+    fn shard_of(&self, handle: ExtentHandle) -> MutexGuard<'_, Shard> {
         self.shard(handle.index as usize)
     }
 
@@ -172,7 +172,7 @@ impl PinnedTable {
                 pinned,
                 snapshot,
             };
-            let handle = Handle {
+            let handle = ExtentHandle {
                 index: index * self.shards.len() as u32 + (number % self.shards.len()) as u32,
                 generation: entry.generation,
             };
@@ -187,7 +187,7 @@ impl PinnedTable {
 
     /// Revokes a key and unpins its memory.
     pub(crate) fn deregister(&self, key: Key) -> Result<(), Error> {
-        let handle = Handle::from_word(key.0);
+        let handle = ExtentHandle::from_word(key.0);
         let index = handle.index / self.shards.len() as u32;
         let mut shard = self.shard_of(handle);
         let Some(entry) = shard.find(index, handle) else {
@@ -207,8 +207,13 @@ impl PinnedTable {
     }
 
     /// Returns whether an access would be allowed now.
-    pub(crate) fn check(&self, key: Key, way: Way, span: Span) -> Result<(), AccessRefusal> {
-        let handle = Handle::from_word(key.0);
+    pub(crate) fn check(
+        &self,
+        key: Key,
+        way: CopyDirection,
+        span: Span,
+    ) -> Result<(), AccessRefusal> {
+        let handle = ExtentHandle::from_word(key.0);
         let mut shard = self.shard_of(handle);
         let index = handle.index / self.shards.len() as u32;
         (shard.find(index, handle).ok_or(AccessRefusal::Revoked)?)
@@ -218,28 +223,34 @@ impl PinnedTable {
 
     /// Moves a part of an extent into a pipe that has room for it. A refused access moves nothing.
     pub(crate) fn push(&self, key: Key, span: Span, pipe: &OwnedFd) -> Result<(), AccessRefusal> {
-        self.access(key, Way::Out, span, pipe)
+        self.access(key, CopyDirection::Out, span, pipe)
     }
 
     /// Moves a part of an extent out of a pipe. A refused access leaves the data in the pipe.
     pub(crate) fn pull(&self, key: Key, span: Span, pipe: &OwnedFd) -> Result<(), AccessRefusal> {
-        self.access(key, Way::In, span, pipe)
+        self.access(key, CopyDirection::In, span, pipe)
     }
 
     /// Moves a part of an extent. `way` is seen from the extent's NIC: out of the extent, or into
     /// it.
-    fn access(&self, key: Key, way: Way, span: Span, pipe: &OwnedFd) -> Result<(), AccessRefusal> {
-        let handle = Handle::from_word(key.0);
+    fn access(
+        &self,
+        key: Key,
+        way: CopyDirection,
+        span: Span,
+        pipe: &OwnedFd,
+    ) -> Result<(), AccessRefusal> {
+        let handle = ExtentHandle::from_word(key.0);
         let mut shard = self.shard_of(handle);
         let index = handle.index / self.shards.len() as u32;
         let entry = shard.find(index, handle).ok_or(AccessRefusal::Revoked)?;
         let place = entry.pinned_address(way, span)?;
         let ring = &mut shard.ring;
         match way {
-            Way::Out => ring.push(pipe, index, place, span.bytes),
+            CopyDirection::Out => ring.push(pipe, index, place, span.bytes),
             // SAFETY: the extent is in force and writable. Its owner vouched at registration that
             // the memory bears writes.
-            Way::In => unsafe { ring.pull(pipe, index, place, span.bytes) },
+            CopyDirection::In => unsafe { ring.pull(pipe, index, place, span.bytes) },
         }
         .map_err(AccessRefusal::Broken)
     }
@@ -281,7 +292,7 @@ impl Shard {
         }
     }
 
-    fn find(&mut self, index: u32, handle: Handle) -> Option<&mut PinnedExtent> {
+    fn find(&mut self, index: u32, handle: ExtentHandle) -> Option<&mut PinnedExtent> {
         let entry = self.entries.get_mut(index as usize)?;
         (handle.generation % 2 == 1 && entry.generation == handle.generation).then_some(entry)
     }
@@ -289,14 +300,14 @@ impl Shard {
 
 impl PinnedExtent {
     /// Checks an access to a part. Returns the pinned address at which the part begins.
-    fn pinned_address(&self, way: Way, span: Span) -> Result<usize, AccessRefusal> {
+    fn pinned_address(&self, way: CopyDirection, span: Span) -> Result<usize, AccessRefusal> {
         let (start, extent) = (self.addr as u64, self.len as u64);
         let offset = (span.offset.checked_sub(start))
             .filter(|offset| span.len <= extent && *offset <= extent - span.len);
         let Some(offset) = offset else {
             return Err(AccessRefusal::OutOfExtent(extent));
         };
-        if way == Way::In && !self.writable {
+        if way == CopyDirection::In && !self.writable {
             return Err(AccessRefusal::BadAddress);
         }
         debug_assert!(span.at + span.bytes as u64 <= span.len);

@@ -13,7 +13,7 @@ use std::{
 };
 
 use hydrant_conduit::{Backoff, Key, Rank, Standing};
-use hydrant_smp::upon::{Mapped, Way, sleep};
+use hydrant_smp::upon::{CopyDirection, MappedValue, sleep};
 use rustix::{
     process::{Resource, getrlimit},
     thread::Timespec,
@@ -44,7 +44,7 @@ const CALL_TICK: Timespec = Timespec {
 struct ServedPeer {
     from: Rank,
     /// The peer's requests.
-    queue: Mapped<AccessQueue>,
+    queue: MappedValue<AccessQueue>,
     /// The peer's pipes. `None` if this process had no descriptors left for them.
     pipes: Option<[OwnedFd; PIPES]>,
     /// The number of the next piece.
@@ -163,13 +163,13 @@ impl ServedPeer {
         let key = Key(piece.key);
         let done = match piece.way {
             // The data of a peer's write comes out of its pipe; the data of a read goes into it.
-            Way::Out => core.table.pull(key, span, out),
-            Way::In => core.table.push(key, span, back),
+            CopyDirection::Out => core.table.pull(key, span, out),
+            CopyDirection::In => core.table.push(key, span, back),
         };
         let Err(refusal) = done else {
             return PieceAnswer::Done;
         };
-        if piece.way == Way::Out {
+        if piece.way == CopyDirection::Out {
             pipe::discard(out, piece.bytes);
         }
         refusal.answer()

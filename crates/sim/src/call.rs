@@ -267,7 +267,11 @@ impl Call<'_> {
                 (actor.phase, actor.waits.last())
             {
                 let since = crate::time::duration(actor.clock);
-                let has_come = self.world.fixed.standings.has_come(Rank(actor.rank as u32));
+                let has_come = self
+                    .world
+                    .fixed
+                    .standings
+                    .has_come_to_end(Rank(actor.rank as u32));
                 let at_end = if has_come {
                     ", at the end of the job"
                 } else {

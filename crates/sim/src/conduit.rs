@@ -360,7 +360,7 @@ impl Membership for Sim {
     }
 
     fn has_come_to_end(&self, peer: Rank) -> bool {
-        self.world.fixed.standings.has_come(peer)
+        self.world.fixed.standings.has_come_to_end(peer)
     }
 
     fn endings(&self) -> u64 {

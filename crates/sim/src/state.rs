@@ -240,11 +240,15 @@ impl State {
     /// Notes that a rank's program has come to its end, or goes on after all. Ranks whose own program has not are
     /// woken.
     pub(crate) fn come_to_end(&mut self, fixed: &Fixed, rank: usize, come: bool) {
-        if fixed.standings.say(Self::rank_of(rank), come).is_none() {
+        if fixed
+            .standings
+            .announce_end(Self::rank_of(rank), come)
+            .is_none()
+        {
             return;
         }
         for peer in 0..self.ranks.len() {
-            if !fixed.standings.has_come(Self::rank_of(peer)) {
+            if !fixed.standings.has_come_to_end(Self::rank_of(peer)) {
                 self.notify(peer, News::Wake);
             }
         }

@@ -1,4 +1,4 @@
-//! Joining the ranks of a host.
+//! Joins the ranks of a host.
 
 use std::{
     os::fd::{AsFd, OwnedFd},
@@ -18,28 +18,29 @@ use crate::{
     calls::Invitation,
     descriptors::{self, WATCHED},
     foreign::Foreign,
-    layout::{Extra, MAGIC, Shape, header},
-    mapping::{self, Mapping},
+    layout::{Extra, FileShape, MAGIC, header},
+    mapping::{self, SharedMapping},
     rendezvous,
     ring::MAX_PAYLOAD,
-    shared::Shared,
+    shared::SharedState,
 };
 
-/// How the conduit may be set.
+/// The settings of the conduit.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Bytes each rank owns of the segments: address space; memory follows use.
+    /// Bytes of each rank's segment. They are address space; memory follows use.
     pub segment: usize,
-    /// Messages a ring holds; rounded up to a power of two.
+    /// The number of messages that a ring holds, rounded up to a power of two.
     pub slots: usize,
-    /// Bytes of payload a ring holds, of which a message carries a quarter. If not given, messages carry 16 KiB and
-    /// a ring has what long ones need that go in parts, less with many ranks: 1 MiB to 64 KiB.
+    /// Bytes of payload that a ring holds. A message carries a quarter at most. By default messages
+    /// carry 16 KiB, and a ring holds 1 MiB, down to 64 KiB with many ranks. That is the room for
+    /// long messages that are sent in parts.
     pub payload: Option<usize>,
-    /// Extents a rank may have registered at once.
+    /// The number of extents that a rank may have registered at once.
     pub extents: usize,
-    /// How memory outside the segments is reached.
+    /// The route to memory outside the segments.
     pub foreign: Foreign,
-    /// How long to wait for the other ranks.
+    /// The time limit for the other ranks to join.
     pub timeout: Duration,
 }
 
@@ -56,21 +57,23 @@ impl Default for Options {
     }
 }
 
-/// Extents a rank may have registered at once, unless it is said.
+/// The default number of extents that a rank may have registered at once.
 pub const DEFAULT_EXTENTS: usize = 4096;
-/// Most bytes of a message, unless it is said what a ring holds.
+/// The default limit on the bytes of a message.
 const MESSAGE: usize = 16 << 10;
-/// Bytes of payload of the request rings to one rank together, unless it is said: what long messages from all others may
-/// come to touch. Those of replies have as many.
+/// The default bytes of payload of all request rings to one rank together. Long messages from all
+/// peers may touch that much memory. The reply rings have as many.
 const RINGS: usize = 8 << 20;
-/// Most bytes of payload of a ring, unless it is said. The two rings of a pair then have more than a core's own cache
-/// has: what is written again has left the reader's, from which it would be slower to take than from the shared one.
+/// The default limit on the bytes of payload of a ring. The two rings of a pair are then larger
+/// than a core's own cache. A line has left the reader's cache by the time the writer reuses it.
+/// The writer would get it more slowly from there than from the shared cache.
 const MOST_OF_A_RING: usize = 1 << 20;
 
-/// Bytes of payload that a ring holds in a job of so many ranks, and most bytes of a message.
+/// Returns the bytes of payload that a ring holds with so many ranks, and the most bytes of a
+/// message.
 ///
-/// Two copies of a long message, made by both ends at the same time, need room for some of its parts, or one end
-/// waits for the other after each.
+/// Both ends copy a long message at the same time. Several of its parts need room for that, or the
+/// ends wait for each other after each part.
 fn payload_of_ring(asked: Option<usize>, ranks: u32) -> (usize, usize) {
     match asked {
         Some(bytes) => {
@@ -87,25 +90,26 @@ fn payload_of_ring(asked: Option<usize>, ranks: u32) -> (usize, usize) {
 /// The longest time that a process takes to end after it has given up.
 const AT_ITS_END: Duration = Duration::from_secs(2);
 
-/// Most ranks of one job: what the bits of a block and the hazards' words can say.
+/// The most ranks of one job that the bits of a block and the hazard words can name.
 const MAX_RANKS: u32 = 4096;
 
-/// Joins the ranks that `bootstrap` knows, all on this host. Collective.
+/// Joins the ranks of `bootstrap`, all on this host. Collective.
 ///
-/// Rank 0's options hold for all, but for the timeout and the way to foreign memory.
+/// Rank 0's options hold for all ranks, except the timeout and the route to foreign memory.
 ///
 /// # Errors
-/// [`Error::Unreachable`] if a rank is on another host or does not come in time;
-/// [`Error::PeerLost`] if it ends before it has come.
+/// [`Error::Unreachable`] if a rank is on another host or does not join in time;
+/// [`Error::PeerLost`] if a rank ends before it has joined.
 pub fn attach(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<Smp, Error> {
     join(bootstrap, options, Extra::default(), 0, |_| Ok(())).map(|(smp, ())| smp)
 }
 
-/// As [`attach`], for a conduit on top that has something of the shared file for itself, and needs
-/// so many descriptors for each peer. `prepare` is done before any other rank's `join` returns.
+/// Like [`attach`], for a conduit on top that has areas of the shared file and needs `descriptors`
+/// file descriptors for each peer. `prepare` has run before any other rank's `join` returns.
 ///
 /// # Errors
-/// Those of [`attach`] and of `prepare`; [`Error::Unreachable`] if rank 0 joins with other areas.
+/// The errors of [`attach`] and of `prepare`; [`Error::Unreachable`] if rank 0 joins with other
+/// areas.
 pub fn join<T>(
     bootstrap: &mut dyn Bootstrap,
     options: &Options,
@@ -132,12 +136,12 @@ pub fn join<T>(
         let what = "rank 0 joins by another conduit: HYDRANT_CONDUIT is the same for all ranks";
         return Err(Error::Unreachable(what.to_owned()));
     }
-    let mapping = Mapping::new(file, &shape, rank as usize)?;
+    let mapping = SharedMapping::new(file, &shape, rank as usize)?;
     let whole = mapping.window(0, 128);
     if rank == 0 {
         let _ = whole.store(header::MAGIC, MAGIC);
     }
-    let mut shared = Shared::new(Rank(rank), shape, mapping, options.foreign)?;
+    let mut shared = SharedState::new(Rank(rank), shape, mapping, options.foreign)?;
     shared.present();
     let prepared = prepare(&shared.areas())?;
     fence(bootstrap)?;
@@ -149,14 +153,14 @@ pub fn join<T>(
     Ok((Smp::new(shared)?, prepared))
 }
 
-/// Rank 0: makes the file and hands it out.
+/// Makes the file and hands it out, on rank 0.
 fn host(
     bootstrap: &mut dyn Bootstrap,
     options: &Options,
     extra: Extra,
-) -> Result<(Shape, OwnedFd), Error> {
+) -> Result<(FileShape, OwnedFd), Error> {
     let (payload, message) = payload_of_ring(options.payload, bootstrap.size());
-    let shape = Shape {
+    let shape = FileShape {
         ranks: u64::from(bootstrap.size()),
         slots: options.slots.clamp(8, 1 << 20).next_power_of_two() as u64,
         payload: payload as u64,
@@ -175,17 +179,17 @@ fn host(
     Ok((shape, file))
 }
 
-/// The others: fetch it.
-fn visit(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<(Shape, OwnedFd), Error> {
+/// Fetches the file, on the other ranks.
+fn visit(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<(FileShape, OwnedFd), Error> {
     put_host(bootstrap)?;
     fence(bootstrap)?;
     let first = check_hosts(bootstrap, 0..1)?;
     let bad = || Error::Unreachable("rank 0 published an unreadable invitation".to_owned());
     let published = get(bootstrap, 0, "smp")?;
     let (shape, invitation) = published
-        .split_at_checked(size_of::<Shape>())
+        .split_at_checked(size_of::<FileShape>())
         .ok_or_else(bad)?;
-    let shape: Shape = bytemuck::try_pod_read_unaligned(shape).map_err(|_| bad())?;
+    let shape: FileShape = bytemuck::try_pod_read_unaligned(shape).map_err(|_| bad())?;
     let invitation = bytemuck::try_pod_read_unaligned(invitation).map_err(|_| bad())?;
     match rendezvous::join(&invitation, bootstrap.rank(), options.timeout) {
         Ok(file) => Ok((shape, file)),
@@ -193,21 +197,25 @@ fn visit(bootstrap: &mut dyn Bootstrap, options: &Options) -> Result<(Shape, Own
     }
 }
 
-fn put(bootstrap: &mut dyn Bootstrap, invitation: &Invitation, shape: &Shape) -> Result<(), Error> {
+fn put(
+    bootstrap: &mut dyn Bootstrap,
+    invitation: &Invitation,
+    shape: &FileShape,
+) -> Result<(), Error> {
     let published = [bytemuck::bytes_of(shape), bytemuck::bytes_of(invitation)].concat();
     bootstrap.put("smp", &published).map_err(unreachable)?;
     put_host(bootstrap)
 }
 
-/// The information that every rank publishes: its process, and the site of that.
+/// Publishes this rank's process id and its site.
 fn put_host(bootstrap: &mut dyn Bootstrap) -> Result<(), Error> {
     let site = Site::here().to_string();
     let published = [&std::process::id().to_le_bytes(), site.as_bytes()].concat();
     bootstrap.put("host", &published).map_err(unreachable)
 }
 
-/// Checks that this rank and the `others` run where they can share memory. Returns their processes. Every rank checks
-/// rank 0, and rank 0 checks all.
+/// Checks that this rank can share memory with the `others`, and returns their process ids. Every
+/// rank checks rank 0, and rank 0 checks all.
 fn check_hosts(
     bootstrap: &mut dyn Bootstrap,
     others: std::ops::Range<u32>,
@@ -238,15 +246,15 @@ fn check_hosts(
     Ok(pids)
 }
 
-/// The reason why this rank did not get the file from rank 0, whose process was `first`. Rank 0 need not have ended:
-/// it may be unreachable, or have given up because of a third rank.
+/// Finds the reason why this rank did not get the file from rank 0, whose process id was `first`.
+/// Rank 0 need not have ended: it may be unreachable, or have given up because of a third rank.
 fn cause(bootstrap: &mut dyn Bootstrap, error: Error, first: u32) -> Error {
     let all = 0..bootstrap.size();
     if let Err(apart @ Error::Unreachable(_)) = check_hosts(bootstrap, all) {
         return apart;
     }
     match error {
-        Error::PeerLost(Rank(0)) if goes_on(first) => Error::Unreachable(format!(
+        Error::PeerLost(Rank(0)) if stays_alive(first) => Error::Unreachable(format!(
             "rank 0 does not let rank {} join the shared memory, though its process goes on: it gave \
              up joining, or runs as another user",
             bootstrap.rank()
@@ -255,8 +263,8 @@ fn cause(bootstrap: &mut dyn Bootstrap, error: Error, first: u32) -> Error {
     }
 }
 
-/// Returns whether another process lives longer than one that is about to end.
-fn goes_on(pid: u32) -> bool {
+/// Returns true if another process stays alive longer than a process that is about to end.
+fn stays_alive(pid: u32) -> bool {
     let other = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let other = other.filter(|other| *other != rustix::process::getpid());
     let Some(Ok(process)) = other.map(|other| pidfd_open(other, PidfdFlags::empty())) else {

@@ -1,16 +1,16 @@
 //! Calls: datagrams with descriptors among the processes of a job on one host.
 //!
-//! Who may be called has a datagram socket of random name (abstract: in no file system, and gone
-//! with the process). Every user of the host can read that name in `/proc/net/unix` and send
-//! there, so a call shows a secret, which only the job's processes know. The kernel compares it: a
-//! filter on the socket runs in the sender's own system call, before the datagram takes one of
-//! the few places in the queue. A stranger is told that its datagram was sent, nobody wakes up
-//! for it, no descriptor of it is ever opened here, and it keeps no place from a caller who
-//! belongs to the job.
+//! A callee has a datagram socket of random name. The name is abstract: it is in no file system,
+//! and is gone with the process. Every user of the host can read the name in `/proc/net/unix` and
+//! send to it. A call therefore carries a secret that only the job's processes know. The kernel
+//! compares the secret: a filter on the socket runs in the sender's own system call, before the
+//! datagram takes one of the few places in the queue. A stranger's send succeeds, but no process
+//! wakes up for it, no descriptor of it is opened here, and it takes no place from a caller of the
+//! job.
 //!
-//! Where a system has no such filters, the same comparison is made when a datagram is read.
+//! On a system without such filters, the comparison is made when the datagram is read.
 
-#![allow(unsafe_code)] // a socket option that libc alone knows
+#![allow(unsafe_code)] // a socket option that only libc has
 
 use std::{
     io::{self, IoSlice, IoSliceMut},
@@ -35,12 +35,12 @@ use rustix::{
 };
 
 const SECRET: usize = 16;
-/// What a caller shows: the secret and its rank.
+/// The bytes of a caller's hello: the secret and its rank.
 const HELLO: usize = SECRET + 4;
-/// Descriptors that a call may bring.
+/// The most descriptors of a call.
 pub const MOST_DESCRIPTORS: usize = 8;
 
-/// Where to call, and what to show there.
+/// The address to call, and the secret to send there.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Invitation {
@@ -49,7 +49,7 @@ pub struct Invitation {
 }
 
 impl Invitation {
-    /// One that nobody else has.
+    /// Draws a random name and secret.
     fn draw() -> Result<Self, Error> {
         let mut bytes = [0; size_of::<Self>()];
         let got = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())
@@ -66,12 +66,12 @@ impl Invitation {
         format!("hydrant-{name}")
     }
 
-    /// Calls in the name of a rank, and hands over descriptors. If there is no room for the call
-    /// it waits so long, or not at all.
+    /// Calls in the name of a rank, and hands over descriptors. Waits at most `patience` for room
+    /// in the queue, or not at all.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if there is no room; [`io::ErrorKind::ConnectionRefused`] if
-    /// nobody is there any more.
+    /// the callee is gone.
     pub fn call(
         &self,
         me: Rank,
@@ -94,10 +94,10 @@ impl Invitation {
         Ok(())
     }
 
-    /// The rank of who shows the secret.
+    /// Returns the rank of a caller that sent the secret.
     fn admit(&self, shown: &[u8]) -> Option<Rank> {
         let (secret, rank) = shown.split_first_chunk::<SECRET>()?;
-        // Every byte is looked at, so the time tells nothing of where they differ.
+        // The loop compares every byte, so its time does not tell where the secrets differ.
         let differs =
             (secret.iter().zip(&self.secret)).fold(0, |differs, (a, b)| differs | (a ^ b));
         let rank = u32::from_le_bytes(rank.try_into().ok()?);
@@ -105,15 +105,15 @@ impl Invitation {
     }
 }
 
-/// A call that showed the secret.
-pub struct Call {
-    /// Who called.
+/// A call with the right secret.
+pub struct RankCall {
+    /// The caller.
     pub from: Rank,
-    /// What it brought; fewer than were sent if this process has no more descriptors.
+    /// The caller's descriptors. Some are missing if this process has no descriptors left.
     pub descriptors: Vec<OwnedFd>,
 }
 
-/// A socket that can be called.
+/// A socket that takes calls.
 pub struct Callee {
     socket: UnixDatagram,
     invitation: Invitation,
@@ -121,7 +121,7 @@ pub struct Callee {
 }
 
 impl Callee {
-    /// Opens a socket, and says how it is called.
+    /// Opens a socket, and returns the invitation to call it.
     ///
     /// # Errors
     /// [`Error::System`].
@@ -129,7 +129,8 @@ impl Callee {
         let invitation = Invitation::draw()?;
         let socket = UnixDatagram::unbound()
             .map_err(|cause| Error::system("opening a socket for calls", cause))?;
-        // Before it has its name, so that nothing is in the queue that the filter did not see.
+        // The socket gets its filter before its name, so that every datagram in the queue has
+        // passed the filter.
         if let Err(cause) = attach_filter(&socket, &invitation) {
             tracing::debug!(%cause, "the system does not keep strangers' datagrams away");
         }
@@ -144,15 +145,15 @@ impl Callee {
         Ok((callee, invitation))
     }
 
-    /// Waits for a call; `None` once the socket is shut.
+    /// Waits for a call. Returns `None` once the socket is shut.
     ///
     /// # Errors
-    /// What the system says if nobody can call any more.
-    pub fn next(&self) -> io::Result<Option<Call>> {
+    /// The system's error if the socket can take no more calls.
+    pub fn next(&self) -> io::Result<Option<RankCall>> {
         loop {
             let datagram = self.take(RecvFlags::empty());
-            // A socket that is shut reads as an empty datagram, again and again; a stranger's empty
-            // datagram is only one more that shows no secret.
+            // A shut socket returns empty datagrams without end. A stranger's empty datagram is
+            // only one more without the secret.
             if self.shut.load(SeqCst) {
                 return Ok(None);
             }
@@ -164,9 +165,9 @@ impl Callee {
         }
     }
 
-    /// A call that is there; `None` if there is none that shows the secret. Looks at so many
-    /// datagrams at most, so that what strangers send keeps nobody from anything else.
-    pub(crate) fn next_of(&self, most: usize) -> io::Result<Option<Call>> {
+    /// Returns a call that is in the queue, or `None`. Reads at most `most` datagrams, so that
+    /// strangers cannot keep this thread busy.
+    pub(crate) fn next_of(&self, most: usize) -> io::Result<Option<RankCall>> {
         for _ in 0..most {
             match self.take(RecvFlags::DONTWAIT) {
                 Ok(Some(call)) => return Ok(Some(call)),
@@ -178,11 +179,12 @@ impl Callee {
         Ok(None)
     }
 
-    /// One datagram; `None` if it does not show the secret.
+    /// Reads one datagram. Returns `None` if it lacks the secret.
     ///
-    /// The secret alone decides, and not the sender's user, which the kernel would tell: a rank may
-    /// have become another user since it joined, and who knows the secret has the job's memory.
-    fn take(&self, flags: RecvFlags) -> io::Result<Option<Call>> {
+    /// The secret alone decides, not the sender's user, which the kernel would report. A rank may
+    /// have become another user since it joined, and a process that knows the secret has the job's
+    /// memory anyway.
+    fn take(&self, flags: RecvFlags) -> io::Result<Option<RankCall>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let mut hello = [0; HELLO + 1];
@@ -207,10 +209,10 @@ impl Callee {
         let from = hello
             .get(..bytes)
             .and_then(|hello| self.invitation.admit(hello));
-        Ok(from.map(|from| Call { from, descriptors }))
+        Ok(from.map(|from| RankCall { from, descriptors }))
     }
 
-    /// Ends the waiting.
+    /// Ends the wait for calls.
     pub fn shut(&self) {
         self.shut.store(true, SeqCst);
         if let Err(cause) = self.socket.shutdown(Shutdown::Both) {
@@ -225,8 +227,8 @@ impl AsFd for Callee {
     }
 }
 
-/// Has the kernel throw away every datagram that is not as long as a caller's hello, or does not
-/// begin with the secret.
+/// Has the kernel drop every datagram that has another length than a hello, or does not begin with
+/// the secret.
 fn attach_filter(socket: &UnixDatagram, invitation: &Invitation) -> io::Result<()> {
     const LENGTH: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_LEN) as u16;
     const WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
@@ -236,7 +238,7 @@ fn attach_filter(socket: &UnixDatagram, invitation: &Invitation) -> io::Result<(
     let last = 2 * words.len() as u8 + 2;
     let mut program = Vec::new();
     let mut step = |code, k, jf| program.push(libc::sock_filter { code, jt: 0, jf, k });
-    // Each comparison that fails goes to the end, over what is left of the others.
+    // A failed comparison jumps to the end, over the remaining comparisons.
     step(LENGTH, 0, 0);
     step(DIFFERS, HELLO as u32, last - 1);
     for (number, word) in words.iter().enumerate() {
@@ -253,8 +255,8 @@ fn attach_filter(socket: &UnixDatagram, invitation: &Invitation) -> io::Result<(
         len: program.len() as u16,
         filter: program.as_mut_ptr(),
     };
-    // SAFETY: the kernel copies the program out of the vector, which lives and has that length,
-    // and checks it before it uses it.
+    // SAFETY: the kernel copies the program from the vector, which is alive and has that length. It
+    // checks the program before it uses it.
     let refused = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -289,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_brings_its_descriptors() {
+    fn a_call_hands_over_its_descriptors() {
         let (callee, invitation) = Callee::open().unwrap();
         let (mut ours, theirs) = std::io::pipe().unwrap();
         invitation.call(Rank(3), &[theirs.as_fd()], None).unwrap();
@@ -309,8 +311,8 @@ mod tests {
         let (callee, invitation) = Callee::open().unwrap();
         let stranger = stranger(&invitation);
         let good = hello(&invitation, 1);
-        // Many more than the queue holds: nothing, noise, too little, too much, and a wrong
-        // secret that differs in one byte, whichever.
+        // Many more than the queue holds: empty, noise, too short, too long, and a secret that
+        // differs in each of its bytes.
         for _ in 0..1000 {
             for bytes in [
                 &[][..],
@@ -339,9 +341,9 @@ mod tests {
         assert_eq!(call.from, Rank(7));
     }
 
-    /// As where the system knows no filters: what strangers sent is read and dropped.
+    /// On a system without filters, the callee reads the datagrams of strangers and drops them.
     #[test]
-    fn without_a_filter_strangers_are_not_heard_either() {
+    fn without_a_filter_datagrams_of_strangers_are_dropped() {
         let (callee, invitation) = Callee::open().unwrap();
         detach_filter(&callee.socket);
         let stranger = stranger(&invitation);
@@ -359,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shut_socket_ends_the_waiting_and_an_empty_datagram_does_not() {
+    fn a_shut_socket_ends_the_wait_and_an_empty_datagram_does_not() {
         let (callee, invitation) = Callee::open().unwrap();
         detach_filter(&callee.socket);
         thread::scope(|scope| {
@@ -379,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_cannot_be_called() {
+    fn a_callee_that_is_gone_cannot_be_called() {
         let (callee, invitation) = Callee::open().unwrap();
         drop(callee);
         let refused = invitation.call(Rank(0), &[], None).unwrap_err();
@@ -388,7 +390,7 @@ mod tests {
 
     fn detach_filter(socket: &UnixDatagram) {
         let unused = 0_i32;
-        // SAFETY: the option has no value; four bytes are read, and are there.
+        // SAFETY: the option has no value. The kernel reads four bytes, which `unused` has.
         let refused = unsafe {
             libc::setsockopt(
                 socket.as_raw_fd(),

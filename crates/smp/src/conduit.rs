@@ -18,57 +18,58 @@ use hydrant_conduit::{
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
-    extents::{self, Handle},
-    foreign::Way,
-    inbox::Inbox,
+    extents::{self, ExtentHandle},
+    foreign::CopyDirection,
+    inbox::RingInbox,
     latch::Latch,
     layout::HUGE,
-    notify::{self, Armed},
-    shared::{Shared, standing},
+    notify::{self, SleepKind},
+    shared::{SharedState, standing},
     transfer,
-    watch::Watch,
+    watch::ProcessWatch,
 };
 
-/// Looks for a hazard, with the core given away after each, before the first sleep.
+/// The number of checks of a hazard, each followed by a yield, before the first sleep.
 const LOOKS_FOR_HAZARDS: u32 = 99;
-/// How long who waits for a hazard sleeps at a time.
+/// The length of each sleep while a hazard is held.
 const HAZARD_TICK: Duration = Duration::from_micros(50);
 
 /// The conduit between ranks of one host.
 pub struct Smp {
-    /// What every part of the conduit looks at.
-    pub(crate) shared: Arc<Shared>,
+    /// The state that every part of the conduit uses.
+    pub(crate) shared: Arc<SharedState>,
     /// Held by the thread that takes messages.
-    inbox: Latch<Inbox>,
-    /// Extents of this rank that are free to be granted.
+    inbox: Latch<RingInbox>,
+    /// This rank's free entries for extents.
     free: Mutex<FreePlaces>,
-    /// Last: it stops before the rest goes.
-    _watch: Watch,
+    /// The last field: its thread stops before the rest is dropped.
+    _watch: ProcessWatch,
 }
 
 impl Smp {
-    pub(crate) fn new(shared: Shared) -> Result<Self, Error> {
+    pub(crate) fn new(shared: SharedState) -> Result<Self, Error> {
         let shared = Arc::new(shared);
         let own = std::process::id();
         let peers = (0..shared.shape.ranks() as u32)
             .map(|rank| (Rank(rank), shared.pid(Rank(rank))))
             .filter(|(_, pid)| *pid != own)
             .collect();
-        let watch = Watch::start(peers, {
+        let watch = ProcessWatch::start(peers, {
             let shared = Arc::clone(&shared);
             move |peer| shared.gone(peer)
         })?;
         let extents = u32::try_from(shared.shape.extents).unwrap_or(u32::MAX);
         Ok(Self {
-            inbox: Latch::new(Inbox::new(shared.shape.ranks())),
+            inbox: Latch::new(RingInbox::new(shared.shape.ranks())),
             free: Mutex::new(FreePlaces::new(extents)),
             shared,
             _watch: watch,
         })
     }
 
-    /// Whether there is something to look at before one sleeps, `room`: to be told of room, too.
-    /// A reply that got stuck since that was decided wants another decision.
+    /// Returns true if there is work, so that the caller must not sleep. With `room`, the sleeper
+    /// is also notified of room. A reply may have got stuck since the caller chose `room`, and then
+    /// the caller must choose again.
     fn has_news(&self, room: bool) -> bool {
         let mut inbox = self.inbox.lock();
         inbox.waiting(&self.shared) || !room && inbox.is_stuck()
@@ -91,30 +92,34 @@ impl Smp {
         Ok(self.shared.shape.segment(self.shared.rank.index()) + offset)
     }
 
-    /// One access to a segment or to foreign memory.
+    /// Posts an access to a segment or to foreign memory.
     ///
     /// # Safety
-    /// As [`Conduit::post`].
+    /// The conditions of [`Conduit::post`].
     unsafe fn access(
         &self,
         peer: Rank,
-        way: Way,
+        way: CopyDirection,
         local: *mut u8,
         remote: Remote,
         len: usize,
     ) -> Result<Posted, Error> {
         self.shared.alive(peer)?;
         if remote.key != Key::SEGMENT {
-            // SAFETY: handed on.
+            // SAFETY: this function has the same conditions.
             return unsafe { transfer::access(&self.shared, peer, way, local, remote, len) };
         }
         let window = &self.shared.windows[peer.index()];
         let offset = usize::try_from(remote.offset).unwrap_or(usize::MAX);
         let copied = match way {
-            // SAFETY: readable for `len` bytes, says the caller.
-            Way::Out => window.write(offset, unsafe { std::slice::from_raw_parts(local, len) }),
-            Way::In => {
-                // SAFETY: writable for `len` bytes by nobody else, says the caller.
+            CopyDirection::Out => {
+                // SAFETY: by the conditions of `post`, `local` is readable for `len` bytes.
+                let from = unsafe { std::slice::from_raw_parts(local, len) };
+                window.write(offset, from)
+            }
+            CopyDirection::In => {
+                // SAFETY: by the conditions of `post`, `local` is writable for `len` bytes, and
+                // nothing else uses them.
                 let to = unsafe { std::slice::from_raw_parts_mut(local, len) };
                 window.read(offset, to)
             }
@@ -129,11 +134,11 @@ impl Smp {
     }
 }
 
-// SAFETY: 1. The kernel and windows copy before a call returns; a transfer by messages is taken out
-//            of the open ones before its end is told, under a ticket counted up.
-//         2. `transfer` enters an extent by a hazard and checks its range; `deregister` revokes the
-//            handle, which counts its entry's grants, and waits for the hazards that name it.
-//         3. Windows are checked parts of the mapping; `segment_part` checks what is decommitted.
+// SAFETY: 1. The kernel and the windows copy before a call returns. A transfer by messages leaves
+// the table of open transfers before its end is reported, under a ticket that counts up.
+// 2. `transfer` enters an extent by a hazard and checks the range. `deregister` revokes the handle,
+//    whose generation counts the grants of its entry, and waits for the hazards that name it.
+// 3. Windows are checked parts of the mapping. `segment_part` checks the part that is decommitted.
 //         4. All four come from `shared`, which does not change.
 unsafe impl Conduit for Smp {
     fn rank(&self) -> Rank {
@@ -170,7 +175,7 @@ unsafe impl Conduit for Smp {
 
     fn deregister(&self, key: Key) -> Result<(), Error> {
         let shared = &self.shared;
-        let handle = Handle::from_word(key.0);
+        let handle = ExtentHandle::from_word(key.0);
         let revoked = (shared.entries(shared.rank).get(handle.index as usize))
             .is_some_and(|entry| entry.revoke(handle));
         if !revoked {
@@ -180,10 +185,10 @@ unsafe impl Conduit for Smp {
             });
         }
         for rank in (0..shared.shape.ranks() as u32).map(Rank) {
-            // The hazards of a process that ended stay as they were; it touches nothing. Standing
-            // does not tell: a rank that is lost because one of its threads panicked has others
-            // that still copy. They come to an end, for a hazard is held for one copy by the
-            // kernel, or their process does, of which its `pidfd` tells: so this ends, too.
+            // The hazards of a process that ended keep their value, but it accesses nothing. The
+            // standing does not tell that: a rank that is lost because one of its threads panicked
+            // has other threads that still copy. A hazard is held for one copy by the kernel, so
+            // the wait ends with that copy. Or the process ends, which its `pidfd` reports.
             let mut backoff = Backoff::new(0, LOOKS_FOR_HAZARDS);
             while !extents::settled(shared.hazards(rank), shared.rank.0, handle)
                 && !shared.is_buried(rank)
@@ -198,11 +203,11 @@ unsafe impl Conduit for Smp {
     unsafe fn post(&self, access: &Access) -> Result<Posted, Error> {
         let (peer, local, len) = (access.peer, access.local.addr, access.len);
         let way = match access.operation {
-            Operation::Put => Way::Out,
-            Operation::Get => Way::In,
+            Operation::Put => CopyDirection::Out,
+            Operation::Get => CopyDirection::In,
             Operation::Atomic(_) => return Err(self.shared.caps.no_atomics()),
         };
-        // SAFETY: the same contract; `Way::Out` only reads `local`.
+        // SAFETY: `post` has the same conditions; `CopyDirection::Out` only reads `local`.
         unsafe { self.access(peer, way, local, access.remote, len) }
     }
 
@@ -219,8 +224,8 @@ unsafe impl Conduit for Smp {
     fn drain(&self, sink: &mut dyn Sink) -> usize {
         let mut inbox = self.inbox.lock();
         let mut count = 0;
-        // Each poll takes at least one of what had arrived, and a ring holds no more than
-        // that; what arrives meanwhile may wait.
+        // Each poll takes at least one of the messages that had arrived, and a ring holds no more
+        // than that many. Later messages may wait.
         for _ in 0..=self.shared.shape.slots {
             let more = inbox.poll(&self.shared, sink);
             count += more;
@@ -359,10 +364,10 @@ impl Sleep for Smp {
     fn wait(&self, sleeper: Sleeper, timeout: Option<Duration>, ready: &mut dyn FnMut() -> bool) {
         let shared = &self.shared;
         let armed = match sleeper {
-            Sleeper::Service => Armed::Service,
-            Sleeper::Application | Sleeper::Room => Armed::Application,
-            Sleeper::Memory => Armed::Memory,
-            Sleeper::Nap => Armed::Nothing,
+            Sleeper::Service => SleepKind::Service,
+            Sleeper::Application | Sleeper::Room => SleepKind::Application,
+            Sleeper::Memory => SleepKind::Memory,
+            Sleeper::Nap => SleepKind::Nothing,
         };
         let room = match sleeper {
             Sleeper::Room => true,
@@ -371,7 +376,7 @@ impl Sleep for Smp {
                 self.inbox.lock().is_stuck()
             }
         };
-        // Transfers by message may wait for room, of which no bell tells.
+        // Transfers by message may wait for room, which no notification reports.
         let timeout = if shared.transfers.any() {
             Some(timeout.map_or(TRANSFER_TICK, |timeout| timeout.min(TRANSFER_TICK)))
         } else {
@@ -383,8 +388,8 @@ impl Sleep for Smp {
             timeout,
             room,
             shared.barrier(sleeper == Sleeper::Service),
-            // In this order: what another thread was handing up, with the inbox held, is there
-            // for `ready` to see.
+            // The news is checked first. A message that another thread was handling, with the inbox
+            // locked, is then there for `ready` to see.
             &mut || sleeper != Sleeper::Nap && self.has_news(room) || ready(),
         );
     }
@@ -404,12 +409,12 @@ impl Clock for Smp {
     }
 }
 
-/// How often transfers by message look for room.
+/// The pause between two checks for room for transfers by message.
 const TRANSFER_TICK: Duration = Duration::from_millis(1);
 
 impl Drop for Smp {
     fn drop(&mut self) {
-        // A rank that never said goodbye is lost to the others.
+        // A rank that never left is lost to the others.
         if self.shared.standing(self.shared.rank) == Standing::Present {
             self.leave(false);
         }

@@ -1,19 +1,20 @@
-//! How many descriptors a rank may need, and that it may have them.
+//! Raises the limit on descriptors that a rank may need.
 //!
-//! The usual soft limit of 1024 is there for programs that use `select`, and is far below what a
-//! process may have. As the runtimes of Go and Java do, and as `systemd` advises, a rank that may
-//! need more raises it to the hard limit, which is for the administrator to set. Where that is not
-//! enough, what needs a descriptor fails with an error that names the limit.
+//! The usual soft limit of 1024 protects programs that use `select`. It is far below the number
+//! that a process may have. A rank that may need more raises the limit to the hard limit, which the
+//! administrator sets. The runtimes of Go and Java do the same, and `systemd` advises it. If the
+//! hard limit is too low, an operation that needs a descriptor fails with an error that names the
+//! limit.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors for each peer: one to watch its process.
 pub(crate) const WATCHED: u64 = 1;
-/// Those of the rank itself and of its program, roughly.
+/// An estimate of the descriptors of the rank itself and of its program.
 const OWN: u64 = 128;
 
-/// Lets this process have so many descriptors for each of so many peers, if it is not let already
-/// and the hard limit is higher.
+/// Raises this process's limit to at least `each` descriptors for each of `peers` peers, as far as
+/// the hard limit allows.
 pub(crate) fn allow(peers: u64, each: u64) {
     let limit = getrlimit(Resource::Nofile);
     let wanted = OWN + peers * each;
@@ -33,7 +34,7 @@ pub(crate) fn allow(peers: u64, each: u64) {
         tracing::warn!(
             limit = ?limit.maximum,
             wanted,
-            "if all ranks reach all others, descriptors will not do: raise RLIMIT_NOFILE (ulimit \
+            "descriptors will not suffice if every rank reaches all others: raise RLIMIT_NOFILE (ulimit \
              -Hn, or nofile in /etc/security/limits.conf)"
         );
     }

@@ -1,7 +1,7 @@
-//! The limit on the size of files (`ulimit -f`), which the kernel holds against shared memory, too.
+//! The limit on the size of files (`ulimit -f`), which the kernel also applies to shared memory.
 //!
-//! A process that exceeds it gets SIGXFSZ, which ends it without a message. No shared memory is written to a disk, so
-//! the limit is raised for the moment in which the memory gets its size.
+//! A process that exceeds the limit gets SIGXFSZ, which ends it without a message. SharedState memory is
+//! never written to a disk, so the limit is raised while the memory gets its size.
 
 use std::os::fd::OwnedFd;
 
@@ -13,20 +13,22 @@ use rustix::{
     process::{Resource, Rlimit, getrlimit, setrlimit},
 };
 
-/// Held while this process's limit is changed, so that each thread restores the limit that it found.
+/// Held while this process's limit is changed, so that each thread restores the limit that it
+/// found.
 static RAISED: Mutex<()> = Mutex::new(());
 
-/// Gives a new file `bytes` bytes.
+/// Sets the size of a new file to `bytes`.
 ///
 /// # Errors
-/// [`Error::System`] naming the limit if this process may not raise it far enough, or with the system's error.
+/// [`Error::System`] with the limit if this process may not raise it far enough, or with the
+/// system's error.
 pub(crate) fn set(file: &OwnedFd, bytes: u64) -> Result<(), Error> {
     let _raised = RAISED.lock();
     let before = getrlimit(Resource::Fsize);
     let is_enough = |limit: Option<u64>| limit.is_none_or(|limit| limit >= bytes);
     let raised = !is_enough(before.current);
     if raised {
-        // Only a privileged process may go beyond the hard limit.
+        // Only a privileged process may exceed the hard limit.
         let maximum = before.maximum.map(|most| most.max(bytes));
         let current = Some(bytes);
         let allowed = setrlimit(Resource::Fsize, Rlimit { current, maximum });

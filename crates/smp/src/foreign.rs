@@ -1,7 +1,7 @@
-//! Copies to and from memory that is not in the shared file.
+//! Copies to and from memory outside the shared file.
 //!
-//! The kernel does them (`process_vm_readv/writev`): memory that is not mapped, or not with
-//! the rights needed, is an error and not a signal.
+//! The kernel makes the copies (`process_vm_readv/writev`). An address that is not mapped, or lacks
+//! the permission, is an error and not a signal.
 
 #![allow(unsafe_code)] // system calls on raw addresses
 
@@ -13,15 +13,15 @@ use rustix::{
     pipe::{PipeFlags, pipe_with},
 };
 
-/// How memory outside the segments is reached.
+/// The route to memory outside the segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Foreign {
-    /// By the kernel where it allows that, else by messages.
+    /// The kernel copies if the system allows it. Otherwise messages carry the data.
     #[default]
     Auto,
-    /// By the kernel, or not at all.
+    /// The kernel copies, or the access fails.
     ProcessVm,
-    /// By messages to the owner, which copies itself.
+    /// Messages to the owner, which copies itself.
     Messages,
 }
 
@@ -38,42 +38,43 @@ impl FromStr for Foreign {
     }
 }
 
-/// Which way the bytes go, seen from the caller.
+/// The direction of a copy, as the caller sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
-    /// From own memory to the other's.
+pub enum CopyDirection {
+    /// From the caller's memory to the peer's.
     Out,
-    /// From the other's memory to own.
+    /// From the peer's memory to the caller's.
     In,
 }
 
-/// Why the kernel did not copy.
+/// The reason why the kernel did not copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refusal {
-    /// The other's memory, or the own, is not mapped or lacks the rights.
+pub enum CopyRefusal {
+    /// The peer's memory, or the caller's, is not mapped or lacks the permission.
     Address,
-    /// This process may not touch the other.
+    /// This process may not access the other.
     Forbidden,
-    /// There is no such process.
+    /// No such process exists.
     Gone,
-    /// Something else.
+    /// Another error.
     Other(Errno),
 }
 
-/// Copies `len` bytes between own memory at `local` and process `pid`'s at `remote`.
+/// Copies `len` bytes between the caller's memory at `local` and process `pid`'s at `remote`.
 ///
 /// # Errors
-/// Why the kernel did not.
+/// The reason why the kernel did not copy.
 ///
 /// # Safety
-/// `local` is readable ([`Way::Out`]) or writable ([`Way::In`]) for `len` bytes.
+/// 1. `local` is readable ([`CopyDirection::Out`]) or writable ([`CopyDirection::In`]) for `len`
+///    bytes.
 pub unsafe fn copy(
     pid: u32,
-    way: Way,
+    way: CopyDirection,
     local: *mut u8,
     remote: u64,
     len: usize,
-) -> Result<(), Refusal> {
+) -> Result<(), CopyRefusal> {
     let mut done = 0;
     while done < len {
         let own = libc::iovec {
@@ -84,22 +85,25 @@ pub unsafe fn copy(
             iov_base: (remote as usize).wrapping_add(done) as *mut libc::c_void,
             iov_len: len - done,
         };
-        // SAFETY: the kernel checks the other's addresses; the own ones are the caller's word.
-        let count = unsafe {
-            match way {
-                Way::Out => libc::process_vm_writev(pid as i32, &own, 1, &other, 1, 0),
-                Way::In => libc::process_vm_readv(pid as i32, &own, 1, &other, 1, 0),
-            }
+        let count = match way {
+            // SAFETY: 1. `local` is readable. The kernel checks the peer's addresses.
+            CopyDirection::Out => unsafe {
+                libc::process_vm_writev(pid as i32, &own, 1, &other, 1, 0)
+            },
+            // SAFETY: 1. `local` is writable. The kernel checks the peer's addresses.
+            CopyDirection::In => unsafe {
+                libc::process_vm_readv(pid as i32, &own, 1, &other, 1, 0)
+            },
         };
         match usize::try_from(count) {
-            Ok(0) => return Err(Refusal::Address),
+            Ok(0) => return Err(CopyRefusal::Address),
             Ok(count) => done += count,
             Err(_) => {
                 return Err(match io::Error::last_os_error().raw_os_error() {
-                    Some(libc::EFAULT) => Refusal::Address,
-                    Some(libc::EPERM | libc::ENOSYS) => Refusal::Forbidden,
-                    Some(libc::ESRCH) => Refusal::Gone,
-                    cause => Refusal::Other(Errno::from_raw_os_error(cause.unwrap_or(0))),
+                    Some(libc::EFAULT) => CopyRefusal::Address,
+                    Some(libc::EPERM | libc::ENOSYS) => CopyRefusal::Forbidden,
+                    Some(libc::ESRCH) => CopyRefusal::Gone,
+                    cause => CopyRefusal::Other(Errno::from_raw_os_error(cause.unwrap_or(0))),
                 });
             }
         }
@@ -107,23 +111,24 @@ pub unsafe fn copy(
     Ok(())
 }
 
-/// An address is not of memory that may be read or written, as was asked.
+/// The address is not of readable or writable memory, as the copy needs it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BadAddress;
 
-/// Copies between a buffer and any address of this process, without a signal if it is bad:
-/// through a pipe, whose reads and writes the kernel checks. Needs no rights.
+/// Copies between a buffer and any address of this process, without a signal if the address is bad.
+/// The copies go through a pipe, whose reads and writes the kernel checks. They need no
+/// permissions.
 pub struct SelfCopy {
     read: std::os::fd::OwnedFd,
     write: std::os::fd::OwnedFd,
 }
 
-/// A pipe holds at least this much at once (one page on the meanest system).
+/// The least bytes that any pipe holds (one page on the smallest system).
 const PIPE: usize = 4096;
 
 impl SelfCopy {
     /// # Errors
-    /// [`Error::System`] if there are no descriptors left for a pipe.
+    /// [`Error::System`] if no descriptors are left for a pipe.
     pub fn new() -> Result<Self, Error> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
             .map_err(|cause| Error::system("making a pipe", cause))?;
@@ -133,15 +138,15 @@ impl SelfCopy {
     /// Copies `data` to `addr`.
     ///
     /// # Errors
-    /// If that is not writable memory.
+    /// If the address is not of writable memory.
     ///
     /// # Safety
-    /// This program can bear the change of the memory at `addr`.
+    /// 1. The program tolerates the change of the memory at `addr`.
     pub unsafe fn put(&self, addr: u64, data: &[u8]) -> Result<(), BadAddress> {
         for (number, chunk) in data.chunks(PIPE).enumerate() {
             let at = (addr as usize).wrapping_add(number * PIPE);
             self.fill(chunk.as_ptr(), chunk.len())?;
-            // SAFETY: the caller vouches for the change; the kernel checks the address.
+            // SAFETY: condition 1 of this function. The kernel checks the address.
             unsafe { self.drain(at as *mut u8, chunk.len())? };
         }
         Ok(())
@@ -150,12 +155,12 @@ impl SelfCopy {
     /// Copies `data.len()` bytes at `addr`.
     ///
     /// # Errors
-    /// If that is not readable memory.
+    /// If the address is not of readable memory.
     pub fn get(&self, addr: u64, data: &mut [u8]) -> Result<(), BadAddress> {
         for (number, chunk) in data.chunks_mut(PIPE).enumerate() {
             let at = (addr as usize).wrapping_add(number * PIPE);
             self.fill(at as *const u8, chunk.len())?;
-            // SAFETY: `chunk` is borrowed mutably.
+            // SAFETY: 1. `chunk` is borrowed mutably.
             unsafe { self.drain(chunk.as_mut_ptr(), chunk.len())? };
         }
         Ok(())
@@ -163,7 +168,7 @@ impl SelfCopy {
 
     fn fill(&self, from: *const u8, len: usize) -> Result<(), BadAddress> {
         use std::os::fd::AsRawFd;
-        // SAFETY: the kernel reads at the address, or says EFAULT.
+        // SAFETY: the kernel checks the address, and returns EFAULT for a bad one.
         let count = unsafe { libc::write(self.write.as_raw_fd(), from.cast(), len) };
         if usize::try_from(count) == Ok(len) {
             return Ok(());
@@ -173,10 +178,11 @@ impl SelfCopy {
     }
 
     /// # Safety
-    /// This program can bear the change of the memory at `to`.
+    /// 1. The program tolerates the change of the memory at `to`.
     unsafe fn drain(&self, to: *mut u8, len: usize) -> Result<(), BadAddress> {
         use std::os::fd::AsRawFd;
-        // SAFETY: the kernel writes at the address, or says EFAULT.
+        // SAFETY: condition 1 of this function. The kernel checks the address, and returns EFAULT
+        // for a bad one.
         let count = unsafe { libc::read(self.read.as_raw_fd(), to.cast(), len) };
         if usize::try_from(count) == Ok(len) {
             return Ok(());
@@ -185,7 +191,7 @@ impl SelfCopy {
         Err(BadAddress)
     }
 
-    /// Throws away what a failed copy left in the pipe.
+    /// Drops the bytes that a failed copy left in the pipe.
     fn clear(&self) {
         let mut sink = [0_u8; PIPE];
         while rustix::io::read(&self.read, &mut sink).is_ok_and(|count| count > 0) {}
@@ -201,17 +207,17 @@ mod tests {
         let pipe = SelfCopy::new().unwrap();
         let data: Vec<u8> = (0..10_000).map(|i| i as u8).collect();
         let mut there = vec![0_u8; data.len()];
-        // SAFETY: `there` is ours.
+        // SAFETY: 1. `there` is a local buffer.
         unsafe { pipe.put(there.as_mut_ptr() as u64, &data).unwrap() };
         assert_eq!(there, data);
         let mut back = vec![0; data.len()];
         pipe.get(there.as_ptr() as u64, &mut back).unwrap();
         assert_eq!(back, data);
-        // SAFETY: page zero is never mapped.
+        // SAFETY: 1. page zero is never mapped, so nothing changes.
         assert!(unsafe { pipe.put(8, &data) }.is_err());
         assert!(pipe.get(8, &mut back).is_err());
         pipe.get(there.as_ptr() as u64, &mut back).unwrap();
-        assert_eq!(back, data, "a failed copy left something behind");
+        assert_eq!(back, data, "a failed copy left bytes in the pipe");
     }
 
     #[test]
@@ -220,16 +226,25 @@ mod tests {
         let source = [7_u8; 64];
         let mut there = [0_u8; 64];
         let remote = there.as_mut_ptr() as u64;
-        // SAFETY: both arrays are ours.
-        let copied = unsafe { copy(pid, Way::Out, source.as_ptr().cast_mut(), remote, 64) };
-        if copied == Err(Refusal::Forbidden) {
+        // SAFETY: 1. `source` is a local buffer, which is only read. `there` is a local buffer,
+        // too.
+        let copied = unsafe {
+            copy(
+                pid,
+                CopyDirection::Out,
+                source.as_ptr().cast_mut(),
+                remote,
+                64,
+            )
+        };
+        if copied == Err(CopyRefusal::Forbidden) {
             eprintln!("this system forbids process_vm_writev even to oneself");
             return;
         }
         assert_eq!(copied, Ok(()));
         assert_eq!(std::hint::black_box(there), source);
-        // SAFETY: `source` is ours, page zero is never mapped.
-        let refused = unsafe { copy(pid, Way::Out, source.as_ptr().cast_mut(), 8, 64) };
-        assert_eq!(refused, Err(Refusal::Address));
+        // SAFETY: 1. `source` is a local buffer, which is only read. Page zero is never mapped.
+        let refused = unsafe { copy(pid, CopyDirection::Out, source.as_ptr().cast_mut(), 8, 64) };
+        assert_eq!(refused, Err(CopyRefusal::Address));
     }
 }

@@ -1,9 +1,10 @@
 //! Makes shared memory a private copy in a forked child.
 //!
-//! The child takes no part in the job, but has every address by which its parent reaches memory of the ranks. Slices
-//! and views lead there, and so does the fast path of a put, which checks nothing but the mapped word. So before
-//! `fork` returns in the child, each mapping is replaced by a private mapping of the shared file. The child's stores
-//! are then visible to no other process. Pages that the child has not stored to show the ranks' stores.
+//! The child takes no part in the job, but it has every address by which its parent reaches memory
+//! of the ranks. Slices and views point there. So does the fast path of a put, which checks only
+//! the mapped word. Before `fork` returns in the child, each mapping is therefore replaced by a
+//! private mapping of the shared file. The child's stores are then invisible to other processes.
+//! Pages to which the child has not stored show the ranks' stores.
 
 #![allow(unsafe_code)] // maps files over mappings
 
@@ -18,27 +19,28 @@ use std::{
 
 use hydrant_conduit::fork;
 
-/// A slot for one mapping of a shared file. Slots are never freed: a child walks them at a moment when it cannot take
-/// a lock.
-struct Place {
-    /// The address of the mapping; [`FREE`] or [`TAKEN`] where there is none.
+/// A slot for one mapping of a shared file. Slots are never freed, because a child walks them when
+/// it cannot take a lock.
+struct MappingSlot {
+    /// The address of the mapping. [`FREE`] or [`TAKEN`] if there is none.
     base: AtomicUsize,
     len: AtomicUsize,
     file: AtomicI32,
-    next: *const Place,
+    next: *const MappingSlot,
 }
 
-// SAFETY: atomics, and a pointer that does not change and leads to memory that is never freed.
-unsafe impl Sync for Place {}
+// SAFETY: the fields are atomics and a pointer that never changes. The pointer leads to memory that
+// is never freed.
+unsafe impl Sync for MappingSlot {}
 
 const FREE: usize = 0;
-/// A thread is filling the slot in. No mapping begins at this address.
+/// A thread is filling in the slot. No mapping begins at this address.
 const TAKEN: usize = 1;
 
-static PLACES: AtomicPtr<Place> = AtomicPtr::new(ptr::null_mut());
+static PLACES: AtomicPtr<MappingSlot> = AtomicPtr::new(ptr::null_mut());
 
 /// Keeps a mapping listed as shared until this is dropped.
-pub(crate) struct Listed(&'static Place);
+pub(crate) struct Listed(&'static MappingSlot);
 
 impl Listed {
     /// Lists a mapping of a file.
@@ -67,21 +69,22 @@ impl Drop for Listed {
     }
 }
 
-fn places() -> impl Iterator<Item = &'static Place> {
+fn places() -> impl Iterator<Item = &'static MappingSlot> {
     let mut next = PLACES.load(Acquire).cast_const();
     std::iter::from_fn(move || {
-        // SAFETY: null, or a slot; no slot is ever freed or borrowed mutably.
+        // SAFETY: the pointer is null or leads to a slot. No slot is ever freed or borrowed
+        // mutably.
         let place = unsafe { next.as_ref() }?;
         next = place.next;
         Some(place)
     })
 }
 
-/// Adds one more slot, which the caller has taken.
-fn another() -> &'static Place {
+/// Adds a slot, already taken for the caller.
+fn another() -> &'static MappingSlot {
     let mut first = PLACES.load(Acquire);
     loop {
-        let place = Box::leak(Box::new(Place {
+        let place = Box::leak(Box::new(MappingSlot {
             base: AtomicUsize::new(TAKEN),
             len: AtomicUsize::new(0),
             file: AtomicI32::new(-1),
@@ -101,9 +104,10 @@ fn make_private() {
         if base == FREE || base == TAKEN {
             continue;
         }
-        // SAFETY: a listed mapping, of that file. It stays mapped, readable and writable. A view of it finds the same
-        // bytes, and expects them to change at any time. If the system refuses, the old mapping stays or the range is
-        // unmapped. In the latter case an access ends the child, and does no harm.
+        // SAFETY: the address is of a listed mapping of that file. The range stays mapped, readable
+        // and writable. A view of it finds the same bytes, and expects them to change at any time.
+        // If the system refuses, the old mapping stays or the range is unmapped. In the latter case
+        // an access ends the child, and does no harm.
         unsafe {
             libc::mmap(
                 ptr::with_exposed_provenance_mut(base),
@@ -135,27 +139,27 @@ mod tests {
         fs::ftruncate(&file, LEN as u64).expect("a length");
         let flags = MapFlags::SHARED;
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a fresh mapping.
+        // SAFETY: the call makes a new mapping.
         let base = unsafe { mm::mmap(ptr::null_mut(), LEN, access, flags, &file, 0) };
         let base = base.expect("room");
-        // SAFETY: just mapped, and a word.
+        // SAFETY: the page was just mapped, and begins with a word.
         let word = unsafe { &*base.cast::<AtomicUsize>() };
         word.store(7, Relaxed);
-        // SAFETY: 1., 2. It is dropped before both.
+        // SAFETY: 1. and 2. `listed` is dropped before the mapping and the file.
         let listed = unsafe { Listed::new(base.expose_provenance(), LEN, file.as_raw_fd()) };
-        // SAFETY: the child loads, stores and ends.
+        // SAFETY: the child only loads, stores and ends.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             let seen = word.swap(8, Relaxed);
-            // SAFETY: it ends the child.
+            // SAFETY: the call ends the child.
             unsafe { libc::_exit(i32::from(seen != 7 || word.load(Relaxed) != 8)) };
         }
         let mut status = -1;
-        // SAFETY: the status is a local.
+        // SAFETY: the status is a local variable.
         assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
         assert_eq!((status, word.load(Relaxed)), (0, 7));
         drop(listed);
-        // SAFETY: nothing uses it any more.
+        // SAFETY: nothing uses the mapping any more.
         unsafe { mm::munmap(base, LEN) }.expect("it was mapped");
     }
 }

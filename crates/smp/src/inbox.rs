@@ -1,7 +1,8 @@
-//! Taking messages out of the rings.
+//! Takes messages out of the rings.
 //!
-//! A reply that finds no room is kept, one at most for each peer. No further request of that peer is handled until
-//! the reply is sent. So ranks can flood each other without deadlock, in bounded memory, and no message is dropped.
+//! A reply that finds no room is kept, at most one for each peer. No further request of that peer
+//! is handled until the reply is sent. Ranks can therefore flood each other without deadlock, in
+//! bounded memory, and no message is dropped.
 
 mod front;
 
@@ -13,81 +14,83 @@ use crate::{
     layout::RingKind,
     mapping::MappedRing,
     notify,
-    ring::{Head, MAX_ARGS, Malformed, Reader, Taken, Writer},
-    shared::Shared,
+    ring::{Head, MAX_ARGS, MalformedHeader, RingReader, RingWriter, TakenMessage},
+    shared::SharedState,
     transfer,
 };
 
-/// Messages taken from one ring before the next peer's turn. Whoever polls may wait for the first of them, and do what
-/// the others are to find: what comes before that has to be kept somewhere else than in the ring.
+/// The most messages taken from one ring before the next peer's turn. A thread that polls may wait
+/// for the first of them, and then do the work for which the others come. Messages taken too early
+/// must be kept outside the ring.
 const TURN: usize = 16;
-/// The same, of bytes of payload: a turn ends with the message that reaches that.
+/// The most payload bytes taken in a turn. The turn ends with the message that reaches them.
 const TURN_BYTES: usize = 16 << 10;
 
-/// The receiving side of a rank: one thread at a time holds it.
-pub(crate) struct Inbox {
-    /// The peers that ever sent something.
-    peers: Vec<Peer>,
-    /// The bits of [`Shared::opened`] that have their peer in the list.
+/// The receiving side of a rank. One thread at a time holds it.
+pub(crate) struct RingInbox {
+    /// The peers that ever sent a message.
+    peers: Vec<PeerRings>,
+    /// The bits of [`SharedState::opened`] whose peers are in the list.
     known: Vec<u64>,
-    /// The place of the peer whose requests of one kind are [taken](Self::take_requests) first.
+    /// The index of the peer whose requests of one kind are [taken](Self::take_requests) first.
     first: usize,
 }
 
 /// The rings with one peer.
-struct Peer {
-    /// What it asks of this rank.
-    requests: Reader<MappedRing>,
-    /// What it answers.
-    replies: Reader<MappedRing>,
-    /// Where replies to it go.
-    back: Back,
-    /// A request whose reply is stuck: handled, but not finished with, so that "handled"
-    /// means that the reply was sent.
-    unfinished: Option<Taken>,
-    /// It broke a rule and was expelled: nothing more is read from it.
+struct PeerRings {
+    /// The peer's requests to this rank.
+    requests: RingReader<MappedRing>,
+    /// The peer's replies to this rank.
+    replies: RingReader<MappedRing>,
+    /// The path of replies to the peer.
+    back: ReplyPath,
+    /// A request whose reply is stuck. It was handled, but is not finished. "Finished" means that
+    /// the reply was sent.
+    unfinished: Option<TakenMessage>,
+    /// The peer broke a rule and was expelled. Nothing more is read from it.
     broken: bool,
 }
 
-/// The way back to a peer: replies leave only from here, so they need no lock.
-struct Back {
+/// The path of replies to a peer. Replies leave only from here, so they need no lock.
+struct ReplyPath {
     peer: Rank,
     /// The ring of replies.
-    writer: Writer<MappedRing>,
-    /// A reply that found no room. While it is here no request of the peer is taken, so
-    /// there is never a second one.
+    writer: RingWriter<MappedRing>,
+    /// A reply that found no room. Meanwhile no request of the peer is taken, so there is never a
+    /// second one.
     stuck: Option<OwnedMessage>,
 }
 
-impl Back {
-    fn push(&mut self, shared: &Shared, message: &Message<'_>) {
+impl ReplyPath {
+    fn push(&mut self, shared: &SharedState, message: &Message<'_>) {
         let sent = (self.writer).push(message.kind, message.tag, message.args, message.payload);
         if sent {
             shared.notify(self.peer);
         } else {
             self.stuck = Some(OwnedMessage::new(message));
-            // Who fell asleep before did not ask to be told of room, and who polls here may be
-            // about to compute.
+            // A thread that fell asleep earlier did not ask for notifications of room. The thread
+            // that polls here may be about to compute.
             notify::wake(&shared.notify_words[shared.rank.index()].bits);
         }
     }
 
-    /// Whether a reply waits no more than for a poll to send it.
-    fn can_go_on(&mut self, shared: &Shared) -> bool {
+    /// Returns true if a poll can send the waiting reply.
+    fn can_resend(&mut self, shared: &SharedState) -> bool {
         let Some(stuck) = &self.stuck else {
             return false;
         };
         self.writer.fits(stuck.payload.len()) || shared.alive(self.peer).is_err()
     }
 
-    /// Sends the reply that waits; `false` if there is still no room.
+    /// Sends the waiting reply. Returns `false` if there is still no room.
     #[cold]
-    fn resend(&mut self, shared: &Shared) -> bool {
+    fn resend(&mut self, shared: &SharedState) -> bool {
         let Some(stuck) = &self.stuck else {
             return true;
         };
         if shared.alive(self.peer).is_err() {
-            // Nobody will ever take it; the requests behind it are delivered all the same.
+            // The peer will never take the reply. The requests behind it are delivered all the
+            // same.
             self.stuck = None;
             return true;
         }
@@ -100,17 +103,17 @@ impl Back {
     }
 }
 
-/// Where the handler of one request puts its reply.
-struct Port<'a> {
-    shared: &'a Shared,
-    back: &'a mut Back,
+/// The port for the reply to one request.
+struct RingReplyPort<'a> {
+    shared: &'a SharedState,
+    back: &'a mut ReplyPath,
 }
 
-impl ReplyPort for Port<'_> {
+impl ReplyPort for RingReplyPort<'_> {
     fn reply(&mut self, message: &Message<'_>) -> Result<(), Error> {
         self.shared.caps.check(message)?;
         if self.back.stuck.is_some() {
-            // One reply a request; the layer above sees to it.
+            // The layer above sends one reply to a request.
             return Err(Error::Exhausted {
                 what: "replies to one request",
                 limit: 1,
@@ -122,7 +125,7 @@ impl ReplyPort for Port<'_> {
     }
 }
 
-impl Inbox {
+impl RingInbox {
     pub(crate) fn new(ranks: usize) -> Self {
         Self {
             peers: Vec::new(),
@@ -131,9 +134,9 @@ impl Inbox {
         }
     }
 
-    /// Delivers what has arrived.
+    /// Delivers the messages that have arrived.
     #[inline(always)]
-    pub(crate) fn poll(&mut self, shared: &Shared, sink: &mut dyn Sink) -> usize {
+    pub(crate) fn poll(&mut self, shared: &SharedState, sink: &mut dyn Sink) -> usize {
         self.meet(shared);
         let mut count = 0;
         for peer in &mut self.peers {
@@ -142,10 +145,11 @@ impl Inbox {
         count
     }
 
-    /// As [`poll`](Self::poll), but leaves rings of requests that begin with one of this kind: of one peer, or of all.
+    /// Like [`poll`](Self::poll), but skips request rings whose first request is of this kind:
+    /// those of one peer, or of all.
     pub(crate) fn poll_past(
         &mut self,
-        shared: &Shared,
+        shared: &SharedState,
         kind: u8,
         of: Option<Rank>,
         sink: &mut dyn Sink,
@@ -153,33 +157,34 @@ impl Inbox {
         self.meet(shared);
         let polls = self.peers.iter_mut().map(|peer| {
             let is_left = of.is_none_or(|of| of == peer.back.peer) && peer.is_to_take(kind);
-            match is_left {
-                true => peer.poll_replies(shared, sink),
-                false => peer.poll(shared, sink),
+            if is_left {
+                peer.poll_replies(shared, sink)
+            } else {
+                peer.poll(shared, sink)
             }
         });
         polls.sum()
     }
 
-    /// Whether a poll would find something.
-    pub(crate) fn waiting(&mut self, shared: &Shared) -> bool {
+    /// Returns true if a poll would find work.
+    pub(crate) fn waiting(&mut self, shared: &SharedState) -> bool {
         self.meet(shared);
         self.peers.iter_mut().any(|peer| {
             !peer.broken
                 && (peer.replies.waiting()
                     || peer.requests.waiting() && peer.back.stuck.is_none()
-                    || peer.back.can_go_on(shared))
+                    || peer.back.can_resend(shared))
         })
     }
 
-    /// Whether a reply waits for room.
+    /// Returns true if a reply waits for room.
     pub(crate) fn is_stuck(&self) -> bool {
         self.peers.iter().any(|peer| peer.back.stuck.is_some())
     }
 
-    /// Takes those in who have begun to send.
+    /// Adds the peers that have begun to send.
     #[inline]
-    fn meet(&mut self, shared: &Shared) {
+    fn meet(&mut self, shared: &SharedState) {
         let words = shared.opened().iter().zip(&self.known);
         for (opened, known) in words {
             if opened.load(Acquire) != *known {
@@ -189,7 +194,7 @@ impl Inbox {
     }
 
     #[cold]
-    fn meet_new(&mut self, shared: &Shared) {
+    fn meet_new(&mut self, shared: &SharedState) {
         for (word, (opened, known)) in shared.opened().iter().zip(&mut self.known).enumerate() {
             let opened = opened.load(Acquire);
             let mut new = opened & !*known;
@@ -198,15 +203,15 @@ impl Inbox {
                 let from = word * 64 + new.trailing_zeros() as usize;
                 new &= new - 1;
                 if from < shared.shape.ranks() {
-                    self.peers.push(Peer::new(shared, from));
+                    self.peers.push(PeerRings::new(shared, from));
                 }
             }
         }
     }
 }
 
-impl Peer {
-    fn new(shared: &Shared, from: usize) -> Self {
+impl PeerRings {
+    fn new(shared: &SharedState, from: usize) -> Self {
         let me = shared.rank.index();
         let ring = |to, from, kind| {
             let place = shared.shape.ring(to, from, kind);
@@ -215,11 +220,11 @@ impl Peer {
         let peer = Rank(from as u32);
         shared.open(peer);
         Self {
-            requests: Reader::new(ring(me, from, RingKind::Request)),
-            replies: Reader::new(ring(me, from, RingKind::Reply)),
-            back: Back {
+            requests: RingReader::new(ring(me, from, RingKind::Request)),
+            replies: RingReader::new(ring(me, from, RingKind::Reply)),
+            back: ReplyPath {
                 peer,
-                writer: Writer::new(ring(from, me, RingKind::Reply)),
+                writer: RingWriter::new(ring(from, me, RingKind::Reply)),
                 stuck: None,
             },
             unfinished: None,
@@ -228,7 +233,7 @@ impl Peer {
     }
 
     #[inline]
-    fn poll(&mut self, shared: &Shared, sink: &mut dyn Sink) -> usize {
+    fn poll(&mut self, shared: &SharedState, sink: &mut dyn Sink) -> usize {
         if self.broken {
             return 0;
         }
@@ -237,7 +242,7 @@ impl Peer {
     }
 
     #[inline]
-    fn poll_replies(&mut self, shared: &Shared, sink: &mut dyn Sink) -> usize {
+    fn poll_replies(&mut self, shared: &SharedState, sink: &mut dyn Sink) -> usize {
         let from = self.back.peer;
         for count in 0..TURN {
             let taken = match self.replies.take() {
@@ -252,7 +257,7 @@ impl Peer {
                     }
                     return count;
                 }
-                Err(Malformed(what)) => {
+                Err(MalformedHeader(what)) => {
                     let error = Error::Malformed { peer: from, what };
                     return self.give_up(shared, error, sink);
                 }
@@ -279,7 +284,7 @@ impl Peer {
     }
 
     #[inline]
-    fn poll_requests(&mut self, shared: &Shared, sink: &mut dyn Sink) -> usize {
+    fn poll_requests(&mut self, shared: &SharedState, sink: &mut dyn Sink) -> usize {
         if self.back.stuck.is_some() && !self.settle(shared) {
             return 0;
         }
@@ -298,7 +303,7 @@ impl Peer {
                     }
                     return count;
                 }
-                Err(Malformed(what)) => {
+                Err(MalformedHeader(what)) => {
                     let error = Error::Malformed { peer: from, what };
                     return self.give_up(shared, error, sink);
                 }
@@ -309,7 +314,7 @@ impl Peer {
                 .payload(taken.offset, taken.head.payload);
             let args = self.requests.args();
             let delivery = delivery(from, &taken.head, &args, payload);
-            let mut port = Port {
+            let mut port = RingReplyPort {
                 shared,
                 back: &mut self.back,
             };
@@ -325,7 +330,7 @@ impl Peer {
             self.finish(shared, &taken);
             bytes += taken.head.payload;
             if bytes >= TURN_BYTES {
-                // Of what has a payload its writer was told.
+                // The writer was notified already, because the message had a payload.
                 return count + 1;
             }
         }
@@ -335,9 +340,9 @@ impl Peer {
         TURN
     }
 
-    /// Sends the reply that waits and finishes with its request; `false` if it still waits.
+    /// Sends the waiting reply and finishes its request. Returns `false` if the reply still waits.
     #[cold]
-    fn settle(&mut self, shared: &Shared) -> bool {
+    fn settle(&mut self, shared: &SharedState) -> bool {
         let sent = self.back.resend(shared);
         if sent && let Some(taken) = self.unfinished.take() {
             self.finish(shared, &taken);
@@ -345,19 +350,19 @@ impl Peer {
         sent
     }
 
-    /// Done with a request.
+    /// Finishes a request, and notifies its writer if needed.
     #[inline]
-    fn finish(&mut self, shared: &Shared, taken: &Taken) {
+    fn finish(&mut self, shared: &SharedState, taken: &TakenMessage) {
         if self.requests.finish(taken) {
             shared.notify_room(self.back.peer);
         }
     }
 
-    /// The peer broke a rule: nothing more is read from it, so nothing that anybody waits for
-    /// would come of it. It is lost, which ends those waits, and its own. What it did is told
-    /// before the loss can be seen.
+    /// Expels the peer, which broke a rule. Nothing more is read from it, so all waits for its
+    /// messages would be in vain. The loss ends those waits, and the peer's own. The violation is
+    /// reported before the loss can be seen.
     #[cold]
-    fn give_up(&mut self, shared: &Shared, error: Error, sink: &mut dyn Sink) -> usize {
+    fn give_up(&mut self, shared: &SharedState, error: Error, sink: &mut dyn Sink) -> usize {
         self.broken = true;
         sink.malformed(error);
         shared.expel(self.back.peer);
@@ -390,7 +395,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::{Options, Smp, attach};
 
-    /// What a poll handed up.
+    /// The messages that a poll delivered.
     #[derive(Default)]
     pub(super) struct Log {
         pub(super) requests: Vec<Rank>,
@@ -436,8 +441,8 @@ pub(crate) mod tests {
         payload: &[],
     };
 
-    /// A header that no writer makes, in either kind: its sender is lost to the others and to
-    /// itself, asleep or not, and they go on.
+    /// A header that no writer makes, in either kind of ring. All ranks see its sender as lost,
+    /// even the sender itself, awake or asleep. The others continue.
     #[test]
     fn a_malformed_header_costs_its_sender_the_job_and_nobody_else() {
         for kind in [RingKind::Request, RingKind::Reply] {
@@ -445,7 +450,7 @@ pub(crate) mod tests {
             let [reader, sender, other] = [&ranks[0], &ranks[1], &ranks[2]];
             let before = sender.changes();
             thread::scope(|scope| {
-                // It waits for an answer that will not come.
+                // The sender waits for an answer that will not come.
                 scope.spawn(|| {
                     while sender.changes() == before {
                         let mut ready = || sender.changes() != before;

@@ -1,7 +1,7 @@
-//! A lock for a few nanoseconds.
+//! A lock that is held for a few nanoseconds.
 //!
-//! One locked instruction to take and a plain store to give back, where the standard mutex
-//! has two locked ones. A holder may lose its core while it holds, so waiting yields.
+//! It takes one locked instruction to lock and a plain store to unlock. The standard mutex needs
+//! two locked instructions. A holder may lose its core, so a waiter yields.
 
 #![allow(unsafe_code)] // a lock hands out exclusive access
 
@@ -16,24 +16,24 @@ use std::{
 
 use hydrant_conduit::Backoff;
 
-/// Looks, with a spin after each, between two yields: a latch is held for a few nanoseconds.
+/// The number of spins between two yields, because a latch is held for a few nanoseconds.
 const SPINS: u32 = 63;
 
 /// A value that one thread at a time may use, briefly.
 pub struct Latch<T> {
-    /// Whether somebody has it.
+    /// True while a thread holds the latch.
     taken: AtomicBool,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the guard is the only way to the value, and there is one guard at a time.
+// SAFETY: the guard is the only access to the value, and there is one guard at a time.
 unsafe impl<T: Send> Sync for Latch<T> {}
 
-/// The right to the value; ends when dropped.
-pub struct Guard<'a, T>(&'a Latch<T>);
+/// Exclusive access to the value. It ends when this is dropped.
+pub struct LatchGuard<'a, T>(&'a Latch<T>);
 
 impl<T> Latch<T> {
-    /// Makes one that nobody has.
+    /// Makes an unlocked latch.
     pub fn new(value: T) -> Self {
         Self {
             taken: AtomicBool::new(false),
@@ -41,16 +41,17 @@ impl<T> Latch<T> {
         }
     }
 
-    /// The guard, unless somebody has it.
+    /// Returns the guard, or `None` if another thread holds it.
     #[inline]
-    pub fn try_lock(&self) -> Option<Guard<'_, T>> {
-        // Lazily: a guard that is made and dropped would give the latch away.
-        (!self.taken.load(Relaxed) && !self.taken.swap(true, Acquire)).then(|| Guard(self))
+    pub fn try_lock(&self) -> Option<LatchGuard<'_, T>> {
+        // The closure makes the guard lazily: a guard that is made and dropped would unlock the
+        // latch.
+        (!self.taken.load(Relaxed) && !self.taken.swap(true, Acquire)).then(|| LatchGuard(self))
     }
 
-    /// The guard, when nobody else has it.
+    /// Waits for the guard.
     #[inline]
-    pub fn lock(&self) -> Guard<'_, T> {
+    pub fn lock(&self) -> LatchGuard<'_, T> {
         match self.try_lock() {
             Some(guard) => guard,
             None => self.lock_patiently(),
@@ -58,7 +59,7 @@ impl<T> Latch<T> {
     }
 
     #[cold]
-    fn lock_patiently(&self) -> Guard<'_, T> {
+    fn lock_patiently(&self) -> LatchGuard<'_, T> {
         let mut backoff = Backoff::new(SPINS, 1);
         loop {
             if let Some(guard) = self.try_lock() {
@@ -69,7 +70,7 @@ impl<T> Latch<T> {
     }
 }
 
-impl<T> Deref for Guard<'_, T> {
+impl<T> Deref for LatchGuard<'_, T> {
     type Target = T;
 
     #[inline]
@@ -79,7 +80,7 @@ impl<T> Deref for Guard<'_, T> {
     }
 }
 
-impl<T> DerefMut for Guard<'_, T> {
+impl<T> DerefMut for LatchGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: this is the only guard, and it is borrowed mutably.
@@ -87,7 +88,7 @@ impl<T> DerefMut for Guard<'_, T> {
     }
 }
 
-impl<T> Drop for Guard<'_, T> {
+impl<T> Drop for LatchGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         self.0.taken.store(false, Release);

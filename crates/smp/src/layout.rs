@@ -1,31 +1,31 @@
-//! Where everything lies in the shared file.
+//! The layout of the shared file.
 //!
 //! ```text
-//! 0        header page: magic, count of changes of standing, first lost rank, count of programs' ends
+//! 0        header page: magic, number of changes of standing, first lost rank, number of programs' ends
 //! 4096     blocks, one a rank: standing, pid, its program's end, notify word, opener of a channel to it
 //!          tables, on pages of its own for each rank, which only that rank can write to:
-//!              hazards: which extents it is touching right now
-//!              extents: what it registered
+//!              hazards: the extents that it accesses now
+//!              extents: the memory that it registered
 //!          channels, [to][from]: request ring, reply ring
-//!          what belongs to a conduit on top (`upon`): an area a rank, and one a pair, [to][from]
+//!          areas of a conduit on top (`upon`): one a rank, and one a pair, [to][from]
 //!          segments, one a rank, each at a multiple of 2 MiB
 //! ```
 //!
-//! The file is sparse: what nobody touches costs nothing.
+//! The file is sparse: untouched parts cost nothing.
 
 use std::mem::size_of;
 
 use hydrant_conduit::Footprint;
 
 use crate::{
-    extents::{Entry, HAZARDS},
-    ring::{Consumed, Slot},
+    extents::{ExtentEntry, HAZARDS},
+    ring::{Consumed, RingSlot},
 };
 
-/// Says that the file is ours, and which layout it has.
+/// Marks the file as Hydrant's, with the version of its layout.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"hydrant2");
 
-/// Alignment of segments: the huge page of x86-64 and AArch64.
+/// The alignment of segments: the huge page of x86-64 and AArch64.
 pub(crate) const HUGE: usize = 2 << 20;
 
 const PAGE: usize = 4096;
@@ -34,7 +34,7 @@ const PAGE: usize = 4096;
 pub(crate) mod header {
     pub(crate) const MAGIC: usize = 0;
     pub(crate) const CHANGES: usize = 64;
-    /// One more than the rank that was lost before all others; zero while none is.
+    /// The rank that was lost first, plus one. Zero if none is lost.
     pub(crate) const FIRST_LOST: usize = 72;
     /// The number of announcements about programs' ends.
     pub(crate) const ENDINGS: usize = 80;
@@ -48,54 +48,54 @@ pub(crate) mod block {
     pub(crate) const ASYMMETRIC: usize = 8;
     /// 1 while the rank's program has come to its end.
     pub(crate) const COME_TO_END: usize = 12;
-    /// What the rank shows the others, in a line with what hardly ever changes and is hardly ever looked at.
+    /// The number that the rank publishes, in a line that hardly ever changes and is rarely read.
     pub(crate) const PUBLISHED: usize = 16;
-    /// Looked at after every message and store: alone on its line.
+    /// Read after every message and store: alone on its line.
     pub(crate) const NOTIFY: usize = 64;
-    /// On the same line: who wakes the service thread has written to that.
+    /// On the same line, because a thread that wakes the service thread has written to that line.
     pub(crate) const WOKEN_FROM: usize = 68;
-    /// A bit for each rank that ever sent to this one.
+    /// A bit for each rank that ever sent to this rank.
     pub(crate) const OPENED: usize = 128;
 }
 
-/// What a conduit on top of this one has of the shared file.
+/// The parts of the shared file for a conduit on top.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Extra {
-    /// Bytes for each rank, a multiple of 64; the first four are the wake word of a thread of the
-    /// rank. Zero: no wake words, and no conduit on top.
+    /// Bytes for each rank, a multiple of 64. The first four are the wake word of a thread of the
+    /// rank. Zero means no wake words, and no conduit on top.
     pub rank_bytes: u32,
     /// Bytes for each pair and direction.
     pub pair_bytes: u32,
 }
 
-/// What the layout follows from; the same at every rank.
+/// The parameters of the layout, the same at every rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-pub(crate) struct Shape {
+pub(crate) struct FileShape {
     pub(crate) ranks: u64,
-    /// Messages in a ring; a power of two.
+    /// The messages in a ring; a power of two.
     pub(crate) slots: u64,
-    /// Bytes of payload in a ring; a multiple of 64.
+    /// The bytes of payload in a ring; a multiple of 64.
     pub(crate) payload: u64,
-    /// Most bytes of a message: a quarter of that at most.
+    /// The most bytes of a message, at most a quarter of `payload`.
     pub(crate) message: u64,
-    /// Bytes of a segment.
+    /// The bytes of a segment.
     pub(crate) segment: u64,
-    /// Extents a rank may have registered.
+    /// The extents that a rank may have registered.
     pub(crate) extents: u64,
-    /// What a conduit on top has for itself.
+    /// The areas of a conduit on top.
     pub(crate) extra: Extra,
 }
 
-/// Which of the two rings of a channel.
+/// The two rings of a channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RingKind {
     Request = 0,
     Reply = 1,
 }
 
-impl Shape {
+impl FileShape {
     pub(crate) fn ranks(&self) -> usize {
         self.ranks as usize
     }
@@ -109,21 +109,21 @@ impl Shape {
     }
 
     fn tables_bytes(&self) -> usize {
-        (HAZARDS * 8 + self.extents as usize * size_of::<Entry>()).next_multiple_of(PAGE)
+        (HAZARDS * 8 + self.extents as usize * size_of::<ExtentEntry>()).next_multiple_of(PAGE)
     }
 
-    /// The pages of `rank`'s tables: where they begin. Those of the next rank follow.
+    /// Returns the offset of `rank`'s tables. Those of the next rank follow.
     pub(crate) fn tables(&self, rank: usize) -> usize {
         (PAGE + self.ranks() * self.block_bytes()).next_multiple_of(PAGE)
             + rank * self.tables_bytes()
     }
 
-    /// The row of `rank`'s hazards.
+    /// Returns the offset of `rank`'s hazards.
     pub(crate) fn hazards(&self, rank: usize) -> usize {
         self.tables(rank)
     }
 
-    /// The table of `rank`'s extents.
+    /// Returns the offset of `rank`'s extents.
     pub(crate) fn extents(&self, rank: usize) -> usize {
         self.tables(rank) + HAZARDS * 8
     }
@@ -133,11 +133,13 @@ impl Shape {
     }
 
     fn ring_bytes(&self) -> usize {
-        (size_of::<Consumed>() + self.slots as usize * size_of::<Slot>() + self.payload as usize)
+        (size_of::<Consumed>()
+            + self.slots as usize * size_of::<RingSlot>()
+            + self.payload as usize)
             .next_multiple_of(PAGE)
     }
 
-    /// The ring from `from` to `to`: where its `Consumed`, slots and payload begin.
+    /// Returns the offsets of the ring from `from` to `to`: its `Consumed`, slots and payload.
     pub(crate) fn ring(&self, to: usize, from: usize, kind: RingKind) -> (usize, usize, usize) {
         let number = (to * self.ranks() + from) * 2 + kind as usize;
         let consumed = self.channels_at() + number * self.ring_bytes();
@@ -145,7 +147,7 @@ impl Shape {
         (
             consumed,
             slots,
-            slots + self.slots as usize * size_of::<Slot>(),
+            slots + self.slots as usize * size_of::<RingSlot>(),
         )
     }
 
@@ -153,7 +155,7 @@ impl Shape {
         self.channels_at() + self.ranks() * self.ranks() * 2 * self.ring_bytes()
     }
 
-    /// The area of `rank` that belongs to the conduit on top.
+    /// Returns the offset of `rank`'s area of the conduit on top.
     pub(crate) fn area(&self, rank: usize) -> usize {
         self.areas_at() + rank * self.extra.rank_bytes as usize
     }
@@ -162,7 +164,8 @@ impl Shape {
         (self.extra.pair_bytes as usize).next_multiple_of(PAGE)
     }
 
-    /// The area in which `from` asks something of `to`, which belongs to the conduit on top.
+    /// Returns the offset of the pair's area of the conduit on top, in which `from` puts requests
+    /// to `to`.
     pub(crate) fn pair(&self, to: usize, from: usize) -> usize {
         let pairs = self.area(self.ranks()).next_multiple_of(PAGE);
         pairs + (to * self.ranks() + from) * self.pair_bytes()
@@ -172,18 +175,18 @@ impl Shape {
         self.pair(self.ranks(), 0).next_multiple_of(HUGE)
     }
 
-    /// The segment of `rank`.
+    /// Returns the offset of the segment of `rank`.
     pub(crate) fn segment(&self, rank: usize) -> usize {
         self.segments_at() + rank * (self.segment as usize).next_multiple_of(HUGE)
     }
 
-    /// Bytes in the file.
+    /// Returns the bytes of the file.
     pub(crate) fn total(&self) -> usize {
         self.segment(self.ranks())
     }
 
-    /// What a rank costs that nobody spoke to is its block, and the first page of the tables it
-    /// uses; a pair costs the address space of its rings when it speaks both ways.
+    /// A rank without messages costs its block and the first page of the tables it uses. A pair
+    /// costs the address space of its rings once it sends both ways.
     pub(crate) fn footprint(&self) -> Footprint {
         Footprint {
             per_rank: self.block_bytes() + PAGE,
@@ -198,7 +201,7 @@ mod tests {
 
     #[test]
     fn nothing_overlaps() {
-        let shape = Shape {
+        let shape = FileShape {
             ranks: 67,
             slots: 256,
             payload: 65536,
@@ -213,7 +216,7 @@ mod tests {
         let mut parts = vec![(0, PAGE)];
         let n = shape.ranks();
         parts.extend((0..n).map(|r| (shape.block(r), block::OPENED + n.div_ceil(64) * 8)));
-        parts.extend((0..n).map(|r| (shape.extents(r), 4096 * size_of::<Entry>())));
+        parts.extend((0..n).map(|r| (shape.extents(r), 4096 * size_of::<ExtentEntry>())));
         parts.extend((0..n).map(|r| (shape.hazards(r), HAZARDS * 8)));
         parts.extend((0..n).map(|r| (shape.area(r), 192)));
         for to in 0..n {

@@ -1,24 +1,24 @@
 //! The conduit between ranks of one host: shared memory.
 //!
-//! All ranks map one `memfd`: a block for each rank, lock-free rings for each pair, and the
-//! segment that each rank owns (`layout`). Puts and gets to a segment are plain copies by the
-//! caller; messages go through the rings (`ring`); memory outside the segments is reached
-//! by `process_vm_readv/writev` under keys that can be revoked (`extents`), and by
-//! messages where the system forbids that. Sleepers are woken through
-//! a word of their rank (`notify`); the death of a peer is seen by a thread that watches its `pidfd` (`watch`).
-//! The shared memory has no name in any file system.
+//! All ranks map one `memfd`: a block for each rank, lock-free rings for each pair, and the segment
+//! that each rank owns (`layout`). Puts and gets to a segment are plain copies by the caller.
+//! Messages go through the rings (`ring`). Memory outside the segments is accessed by
+//! `process_vm_readv/writev`, under keys that can be revoked (`extents`), or by messages if the
+//! system forbids that. Sleepers are woken through a word of their rank (`notify`). A thread that
+//! watches a peer's `pidfd` notices the peer's death (`watch`). The shared memory has no name in
+//! any file system.
 //!
-//! Another conduit may be built on top of it: [`upon`] has what that may use.
+//! Another conduit may be built on top of this one, through [`upon`].
 //!
-//! # Death
+//! # Death of a rank
 //!
-//! Every rank watches the processes of all others. When one dies, its block is marked, the first death is
-//! remembered, and everybody is woken. Each pair of ranks has a ring for each direction, and revocation ignores
-//! the dead. So a killed rank leaves no lock held and no queue half done. The shared file disappears with its last
-//! process.
+//! Every rank watches the processes of all others. When a process dies, its block is marked, the
+//! first death is remembered, and all ranks are woken. Each pair of ranks has a ring for each
+//! direction, and revocation ignores dead ranks. A killed rank therefore leaves no lock held and no
+//! queue half done. The shared file disappears with its last process.
 //!
-//! Only its own rank can write to the pages of a rank's hazards and extents. So no fault of a third rank leads an
-//! access elsewhere. A rank whose messages make no sense is expelled (`inbox`).
+//! Only the rank itself can write to the pages of its hazards and extents. A fault of a third rank
+//! therefore never redirects an access. A rank whose messages are malformed is expelled (`inbox`).
 
 mod sync;
 

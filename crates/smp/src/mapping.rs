@@ -1,4 +1,4 @@
-//! The shared file, mapped.
+//! The mapping of the shared file.
 
 #![allow(unsafe_code)] // maps memory and gives out typed views of it
 
@@ -24,42 +24,42 @@ use rustix::{
 use crate::{
     file_size,
     forked::Listed,
-    layout::{HUGE, Shape},
-    ring::{Consumed, Slot, Slots},
+    layout::{FileShape, HUGE},
+    ring::{Consumed, RingSlot, Slots},
     sync::AtomicU64,
 };
 
 /// The shared file in this process's address space.
-pub(crate) struct Mapping {
-    /// Where it is mapped.
+pub(crate) struct SharedMapping {
+    /// The address of the mapping.
     base: NonNull<u8>,
     len: usize,
     /// Dropped before the file, whose descriptor it uses.
     listed: Option<Listed>,
-    /// The `memfd`, for making pages and giving them back.
+    /// The `memfd`, to commit and decommit pages.
     file: OwnedFd,
 }
 
-// SAFETY: the mapping is plain memory; everything given out of it is atomics and windows.
-unsafe impl Send for Mapping {}
+// SAFETY: the mapping is plain memory, and gives access to it only by atomics and windows.
+unsafe impl Send for SharedMapping {}
 // SAFETY: as above.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for SharedMapping {}
 
 /// Makes the file for a job of this shape: zeroed, nameless, of fixed size.
-pub(crate) fn create(shape: &Shape) -> Result<OwnedFd, Error> {
+pub(crate) fn create(shape: &FileShape) -> Result<OwnedFd, Error> {
     let failed = |cause: rustix::io::Errno| Error::system("making the shared file", cause);
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = fs::memfd_create("hydrant", flags).map_err(failed)?;
     file_size::set(&file, shape.total() as u64)?;
-    // Nobody can shrink it later under a peer's feet, which would be SIGBUS there.
+    // No peer can shrink the file later, which would cause SIGBUS in the others.
     fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
         .map_err(failed)?;
     Ok(file)
 }
 
-impl Mapping {
-    /// Maps the file for a rank. What the tables of the others say it can read, and not change.
-    pub(crate) fn new(file: OwnedFd, shape: &Shape, rank: usize) -> Result<Arc<Self>, Error> {
+impl SharedMapping {
+    /// Maps the file for a rank. The tables of other ranks are read-only.
+    pub(crate) fn new(file: OwnedFd, shape: &FileShape, rank: usize) -> Result<Arc<Self>, Error> {
         let failed = |cause: rustix::io::Errno| Error::system("mapping the shared file", cause);
         let size = fs::fstat(&file).map_err(failed)?.st_size;
         if size != shape.total() as i64 {
@@ -67,8 +67,8 @@ impl Mapping {
             return Err(Error::Unreachable(what));
         }
         let len = shape.total();
-        // Reserve room to align: huge pages want address and offset alike modulo 2 MiB.
-        // SAFETY: a fresh reservation that touches no other mapping.
+        // The reservation has room to align: huge pages need the address and the offset to be equal
+        // modulo 2 MiB. SAFETY: the call makes a new mapping and affects no other.
         let room = unsafe {
             mm::mmap_anonymous(
                 ptr::null_mut(),
@@ -79,10 +79,10 @@ impl Mapping {
         }
         .map_err(failed)?;
         let skip = room.addr().next_multiple_of(HUGE) - room.addr();
-        // SAFETY: [skip, skip + len) lies in the reservation just made, which nobody uses.
+        // SAFETY: [skip, skip + len) lies in the new reservation, which nothing uses.
         let base = unsafe {
             mm::mmap(
-                room.cast::<u8>().add(skip).cast(),
+                room.cast::<u8>().wrapping_add(skip).cast(),
                 len,
                 ProtFlags::READ | ProtFlags::WRITE,
                 MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE,
@@ -91,7 +91,7 @@ impl Mapping {
             )
         };
         let give_back = |at: usize, len: usize| {
-            // SAFETY: a part of the reservation that nothing was mapped over.
+            // SAFETY: the range is a part of the reservation over which nothing was mapped.
             let _ = unsafe { mm::munmap(room.cast::<u8>().wrapping_add(at).cast(), len) };
         };
         let base = match base {
@@ -119,15 +119,17 @@ impl Mapping {
             (mapping.protect(shape.tables(start), shape.tables(end))).map_err(failed)?;
         }
         let (at, file) = (base.as_ptr().expose_provenance(), mapping.file.as_raw_fd());
-        // SAFETY: 1., 2. It is dropped with the mapping, before that is undone and the file closed.
+        // SAFETY: 1. and 2. `listed` is dropped with the mapping, before the range is unmapped and
+        // the file closed.
         mapping.listed = Some(unsafe { Listed::new(at, len, file) });
         Ok(Arc::new(mapping))
     }
 
-    /// Makes a part read-only for this process, as far as it is whole pages of the system: a store there ends it.
+    /// Makes a part read-only for this process, as far as it is whole pages of the system. A store
+    /// there ends the process.
     fn protect(&self, start: usize, end: usize) -> rustix::io::Result<()> {
-        // Not by `rustix`, whose way to the answer crashes under valgrind, where CI counts instructions.
-        // SAFETY: it only returns a number.
+        // `rustix` gets the page size in a way that crashes under valgrind, with which CI counts
+        // instructions. SAFETY: the call only returns a number.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         let page = usize::try_from(page).expect("pages have a size");
         let (start, end) = (start.next_multiple_of(page), end / page * page);
@@ -135,45 +137,46 @@ impl Mapping {
             return Ok(());
         }
         let at = self.base.as_ptr().wrapping_add(start).cast::<c_void>();
-        // SAFETY: whole pages of our own mapping; only tables lie there, to whose atomics none but their owner stores.
+        // SAFETY: the range is whole pages of this mapping. Only tables are there, and only their
+        // owner stores to their atomics.
         unsafe { mm::mprotect(at, end - start, mm::MprotectFlags::READ) }
     }
 
-    /// A window over a part.
+    /// Returns a window over a part.
     ///
     /// # Panics
-    /// If the part is not within the file: offsets come from the layout, not from peers.
+    /// If the part is not within the file. Offsets come from the layout, not from peers.
     pub(crate) fn window(self: &Arc<Self>, offset: usize, len: usize) -> Window {
         let keep: Arc<dyn Any + Send + Sync> = Arc::clone(self) as _;
-        // SAFETY: (1) mapped until the last reference to the mapping goes; (2) only windows
-        // and references to atomics are ever given out; (3) files are zeroed.
+        // SAFETY: 1. The memory is mapped until the last reference to the mapping is dropped. 2.
+        // Only windows and references to atomics point to it. 3. Files are zeroed.
         let whole = unsafe { Window::new(self.base, self.len, keep) };
         whole
             .part(offset, len)
             .expect("the layout lies in the file")
     }
 
-    /// A table of atomics that lives as long as `self`.
+    /// Returns a table of atomics that lives as long as `self`.
     ///
     /// # Panics
     /// As [`window`](Self::window).
     fn table<T: Shareable>(&self, offset: usize, count: usize) -> &[T] {
         let bytes = count * size_of::<T>();
         assert!(offset <= self.len && bytes <= self.len - offset);
-        // SAFETY: offset is within the mapping.
+        // SAFETY: the offset is within the mapping.
         let at = unsafe { self.base.add(offset) }.cast::<T>();
         assert!(at.is_aligned());
-        // SAFETY: in bounds and aligned, checked; `Shareable` types are atomics, valid for
-        // any bytes, and safe while others write.
+        // SAFETY: the asserts check bounds and alignment. `Shareable` types are atomics, which are
+        // valid for any bytes and may change while borrowed.
         unsafe { std::slice::from_raw_parts(at.as_ptr(), count) }
     }
 
-    /// A row of words.
+    /// Returns a row of words.
     pub(crate) fn words(&self, offset: usize, count: usize) -> &[AtomicU64] {
         self.table(offset, count)
     }
 
-    /// A row of words, checked once and kept.
+    /// Returns a row of words, checked once and kept.
     pub(crate) fn kept_words(self: &Arc<Self>, offset: usize, count: usize) -> MappedWords {
         MappedWords {
             words: NonNull::from(self.words(offset, count)),
@@ -181,26 +184,26 @@ impl Mapping {
         }
     }
 
-    /// A table of extents. Only its owner may change it.
-    pub(crate) fn entries(&self, offset: usize, count: usize) -> &[crate::extents::Entry] {
+    /// Returns a table of extents. Only its owner may change it.
+    pub(crate) fn entries(&self, offset: usize, count: usize) -> &[crate::extents::ExtentEntry] {
         self.table(offset, count)
     }
 
-    /// A value of a conduit on top.
-    pub(crate) fn mapped<T: Shareable>(self: &Arc<Self>, offset: usize) -> Mapped<T> {
-        Mapped {
+    /// Returns a value of a conduit on top.
+    pub(crate) fn mapped<T: Shareable>(self: &Arc<Self>, offset: usize) -> MappedValue<T> {
+        MappedValue {
             value: NonNull::from(&self.table::<T>(offset, 1)[0]),
             _keep: Arc::clone(self),
         }
     }
 
-    /// Makes a part of the file usable: real, zeroed pages, or an error and no harm.
+    /// Makes a part of the file usable. It gets real, zeroed pages. On an error nothing changes.
     pub(crate) fn commit(&self, offset: usize, len: usize) -> Result<(), Error> {
         if len == 0 {
-            return Ok(()); // which the system would call an invalid length
+            return Ok(()); // the system refuses a length of 0
         }
-        // One rank at a time, or each would count the same free memory as its own.
-        let _turn = Turn::take(self.file.as_fd())?;
+        // One rank commits at a time. Otherwise each would count the same free memory as its own.
+        let _turn = CommitTurn::take(self.file.as_fd())?;
         let available = available_memory();
         if len as u64 > available {
             return Err(Error::OutOfMemory {
@@ -208,7 +211,8 @@ impl Mapping {
                 available,
             });
         }
-        // A thread that is stopped and goes on may be interrupted all the same; what was done is undone then.
+        // A thread that is stopped and continued may still be interrupted. The system then undoes
+        // the call.
         let committed = without_signals(|| {
             rustix::io::retry_on_intr(|| {
                 fs::fallocate(
@@ -220,8 +224,7 @@ impl Mapping {
             })
         });
         committed.map_err(|cause| match cause {
-            // The system gives back what it added, and nothing else: pages that were there keep what
-            // they hold.
+            // The system gives back only the pages it added. Earlier pages keep their contents.
             rustix::io::Errno::NOSPC | rustix::io::Errno::NOMEM => Error::OutOfMemory {
                 wanted: len as u64,
                 available,
@@ -230,10 +233,10 @@ impl Mapping {
         })
     }
 
-    /// Makes a part usable in huge pages, as far as the system gives them: how many bytes
-    /// this process now maps by huge pages. The part is aligned to 2 MiB.
+    /// Makes a part usable in huge pages, as far as the system has them. The part is aligned to 2
+    /// MiB. Returns the bytes that this process now maps by huge pages.
     pub(crate) fn commit_huge(&self, offset: usize, len: usize) -> Result<usize, Error> {
-        let _turn = Turn::take(self.file.as_fd())?;
+        let _turn = CommitTurn::take(self.file.as_fd())?;
         let available = available_memory();
         if len as u64 > available {
             return Err(Error::OutOfMemory {
@@ -242,11 +245,12 @@ impl Mapping {
             });
         }
         let at = self.base.as_ptr().wrapping_add(offset).cast::<c_void>();
-        // SAFETY: advice on a part of our own mapping; it changes no contents.
+        // SAFETY: advice on a part of this mapping changes no contents.
         if unsafe { mm::madvise(at, len, Advice::LinuxHugepage) }.is_err() {
             return Ok(0);
         }
-        // SAFETY: as above; it faults the pages in, zeroed, as a store would.
+        // SAFETY: advice on a part of this mapping. The call faults in zeroed pages, as a store
+        // would.
         match without_signals(|| unsafe { mm::madvise(at, len, Advice::LinuxPopulateWrite) }) {
             Ok(()) => Ok(huge_bytes(at.addr())),
             Err(rustix::io::Errno::NOMEM) => Err(Error::OutOfMemory {
@@ -257,7 +261,7 @@ impl Mapping {
         }
     }
 
-    /// Gives the pages of a part back; it reads as zero again.
+    /// Gives the pages of a part back to the system. The part reads as zeros afterwards.
     pub(crate) fn decommit(&self, offset: usize, len: usize) {
         if len == 0 {
             return;
@@ -269,10 +273,10 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for SharedMapping {
     fn drop(&mut self) {
         self.listed = None;
-        // SAFETY: every view of the mapping holds a reference to it, so none is left.
+        // SAFETY: every view of the mapping holds a reference to it, so no view is left.
         let _ = unsafe { mm::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
@@ -281,25 +285,25 @@ impl Drop for Mapping {
 ///
 /// # Safety
 /// 1. Any bytes are a valid value.
-/// 2. It may change while borrowed.
-/// 3. Any thread may use it.
+/// 2. The value may change while it is borrowed.
+/// 3. Any thread may use the value.
 pub unsafe trait Shareable {}
-// SAFETY: an atomic.
+// SAFETY: 1., 2. and 3. It is an atomic.
 unsafe impl Shareable for AtomicU64 {}
-// SAFETY: a struct of atomics.
-unsafe impl Shareable for Slot {}
-// SAFETY: a struct of atomics.
+// SAFETY: 1., 2. and 3. It is a struct of atomics.
+unsafe impl Shareable for RingSlot {}
+// SAFETY: 1., 2. and 3. It is a struct of atomics.
 unsafe impl Shareable for Consumed {}
-// SAFETY: a struct of atomics.
-unsafe impl Shareable for crate::extents::Entry {}
+// SAFETY: 1., 2. and 3. It is a struct of atomics.
+unsafe impl Shareable for crate::extents::ExtentEntry {}
 
 /// A row of words in the shared file.
 pub(crate) struct MappedWords {
     words: NonNull<[AtomicU64]>,
-    _keep: Arc<Mapping>,
+    _keep: Arc<SharedMapping>,
 }
 
-// SAFETY: it gives out atomics; `_keep` is Send + Sync.
+// SAFETY: it gives access to atomics only, and `_keep` is Send + Sync.
 unsafe impl Send for MappedWords {}
 // SAFETY: as above.
 unsafe impl Sync for MappedWords {}
@@ -309,53 +313,53 @@ impl std::ops::Deref for MappedWords {
 
     #[inline]
     fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: taken from `Mapping::table`, whose mapping `_keep` holds.
+        // SAFETY: the pointer is from `SharedMapping::table`, and `_keep` holds that mapping.
         unsafe { self.words.as_ref() }
     }
 }
 
 /// A value in the shared file.
-pub struct Mapped<T> {
+pub struct MappedValue<T> {
     value: NonNull<T>,
-    _keep: Arc<Mapping>,
+    _keep: Arc<SharedMapping>,
 }
 
-// SAFETY: it gives out atomics, by `Shareable`; `_keep` is Send + Sync.
-unsafe impl<T: Shareable> Send for Mapped<T> {}
+// SAFETY: a `Shareable` type is made of atomics, and `_keep` is Send + Sync.
+unsafe impl<T: Shareable> Send for MappedValue<T> {}
 // SAFETY: as above.
-unsafe impl<T: Shareable> Sync for Mapped<T> {}
+unsafe impl<T: Shareable> Sync for MappedValue<T> {}
 
-impl<T: Shareable> std::ops::Deref for Mapped<T> {
+impl<T: Shareable> std::ops::Deref for MappedValue<T> {
     type Target = T;
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: taken from `Mapping::table`, whose mapping `_keep` holds.
+        // SAFETY: the pointer is from `SharedMapping::table`, and `_keep` holds that mapping.
         unsafe { self.value.as_ref() }
     }
 }
 
 /// The memory of a ring in the shared file.
 pub(crate) struct MappedRing {
-    slots: NonNull<[Slot]>,
+    slots: NonNull<[RingSlot]>,
     consumed: NonNull<Consumed>,
     payload: Window,
-    /// What copies into the payload took.
+    /// The measured costs of copies into the payload.
     stores: Stores,
-    _keep: Arc<Mapping>,
+    _keep: Arc<SharedMapping>,
 }
 
-// SAFETY: it gives out atomics, and bytes under the ring's protocol; `_keep` is Send.
+// SAFETY: it gives access to atomics, and to bytes under the ring's protocol. `_keep` is Send.
 unsafe impl Send for MappedRing {}
 
 impl MappedRing {
     pub(crate) fn new(
-        mapping: &Arc<Mapping>,
+        mapping: &Arc<SharedMapping>,
         (consumed, slots, payload): (usize, usize, usize),
-        shape: &Shape,
+        shape: &FileShape,
     ) -> Self {
         Self {
-            slots: NonNull::from(mapping.table::<Slot>(slots, shape.slots as usize)),
+            slots: NonNull::from(mapping.table::<RingSlot>(slots, shape.slots as usize)),
             consumed: NonNull::from(&mapping.table::<Consumed>(consumed, 1)[0]),
             payload: mapping.window(payload, shape.payload as usize),
             stores: Stores::default(),
@@ -363,30 +367,31 @@ impl MappedRing {
         }
     }
 
-    /// The bytes of a payload that was published and is not finished with.
+    /// Returns the bytes of a payload that was published and is not finished.
     #[inline]
     pub(crate) fn payload(&self, offset: usize, len: usize) -> &[u8] {
         if len == 0 {
             return &[];
         }
         assert!(offset <= self.payload.len() && len <= self.payload.len() - offset);
-        // SAFETY: in bounds, checked. Between publishing and `Consumed` passing it, the
-        // writer does not touch these bytes: that is the ring's protocol, which `model.rs`
-        // checks, and peers are processes that run this same code.
-        unsafe { std::slice::from_raw_parts(self.payload.as_ptr().add(offset), len) }
+        let at = self.payload.as_ptr().wrapping_add(offset);
+        // SAFETY: the assert checks the bounds. The writer does not touch these bytes between their
+        // publication and the moment when `Consumed` passes them. The ring's protocol demands that,
+        // and `model.rs` checks it. Peers are processes that run this same code.
+        unsafe { std::slice::from_raw_parts(at, len) }
     }
 }
 
 impl Slots for MappedRing {
     #[inline]
-    fn slots(&self) -> &[Slot] {
-        // SAFETY: taken from `Mapping::table`, whose mapping `_keep` holds.
+    fn slots(&self) -> &[RingSlot] {
+        // SAFETY: the pointer is from `SharedMapping::table`, and `_keep` holds that mapping.
         unsafe { self.slots.as_ref() }
     }
 
     #[inline]
     fn consumed(&self) -> &Consumed {
-        // SAFETY: taken from `Mapping::table`, whose mapping `_keep` holds.
+        // SAFETY: the pointer is from `SharedMapping::table`, and `_keep` holds that mapping.
         unsafe { self.consumed.as_ref() }
     }
 
@@ -401,34 +406,34 @@ impl Slots for MappedRing {
     }
 }
 
-/// Does what a signal would interrupt, and the system would undo then, with this thread's signals blocked: a program
-/// whose timer ticks faster than that takes would never get to the end of it.
+/// Makes a call with this thread's signals blocked. A signal would interrupt the call, and the
+/// system would undo it. A program with a fast timer would otherwise never complete the call.
 fn without_signals<R>(call: impl FnOnce() -> R) -> R {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: it fills the set.
+    // SAFETY: the call fills the set.
     let is_filled = unsafe { libc::sigfillset(all.as_mut_ptr()) } == 0;
     let is_blocked = is_filled
-        // SAFETY: the first set is filled; the second is written to.
+        // SAFETY: the first set is filled, and the call may write the second.
         && unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr()) } == 0;
     let done = call();
     if is_blocked {
-        // SAFETY: the call above wrote the set; nothing is written here.
+        // SAFETY: the call above wrote the set, and the null pointer asks for no old set.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
     }
     done
 }
 
-/// The right to commit memory: one rank of the job at a time. It ends with the process that
+/// The lock under which one rank of the job at a time commits memory. It ends with the process that
 /// holds it.
-struct Turn<'a> {
+struct CommitTurn<'a> {
     file: BorrowedFd<'a>,
     _threads: MutexGuard<'static, ()>,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> CommitTurn<'a> {
     fn take(file: BorrowedFd<'a>) -> Result<Self, Error> {
-        // Record locks hold between processes, not between the threads of one.
+        // Record locks exclude other processes, but not other threads of the same process.
         static THREADS: Mutex<()> = Mutex::new(());
         let threads = THREADS.lock();
         rustix::io::retry_on_intr(|| fs::fcntl_lock(file, FlockOperation::LockExclusive))
@@ -440,14 +445,14 @@ impl<'a> Turn<'a> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for CommitTurn<'_> {
     fn drop(&mut self) {
         let _ = fs::fcntl_lock(self.file, FlockOperation::Unlock);
     }
 }
 
-/// Bytes that may be had without pushing anybody out: what the kernel says is available, or
-/// what the control group leaves, if that is less.
+/// Returns the bytes that can be used without pushing other memory out: the kernel's available
+/// memory, or the room in the control group if that is less.
 pub fn available_memory() -> u64 {
     let system = meminfo().unwrap_or(u64::MAX);
     system.min(group_room().unwrap_or(u64::MAX))
@@ -462,7 +467,7 @@ fn meminfo() -> Option<u64> {
     Some(kib << 10)
 }
 
-/// Bytes of the mapping that begins at `addr` which are mapped by huge pages.
+/// Returns the bytes mapped by huge pages in the mapping that begins at `addr`.
 fn huge_bytes(addr: usize) -> usize {
     let Ok(text) = std::fs::read_to_string("/proc/self/smaps") else {
         return 0;

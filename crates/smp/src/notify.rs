@@ -1,26 +1,27 @@
-//! How a sleeping rank is woken.
+//! Wakes sleeping ranks.
 //!
 //! Every rank has a notify word. A thread that goes to sleep sets its bit (it *arms* the word),
-//! looks once more whether there is something to do, and waits on the word as a futex.
-//! Whoever gave a rank something to do notifies it: looks at its word afterwards and, if it is
-//! armed, clears the bit and wakes the sleepers.
+//! checks once more for work, and waits on the word as a futex. A thread that gave a rank work
+//! notifies it. It reads the word after its store. If the word is armed, the thread clears the bit
+//! and wakes the sleepers.
 //!
-//! "Store, then look" on one side and "arm, then look" on the other need a full fence each,
-//! or both could miss. The sleeper pays for both: `membarrier` makes every running thread of
-//! the job pass a fence, so the other side needs none and a message costs one load of a line
-//! that nobody writes while things flow. Where there is no `membarrier`, sleeps are short.
+//! "Store, then load" on one side and "arm, then load" on the other need a full fence each, or both
+//! may miss the other. The sleeper pays for both. `membarrier` makes every running thread of the
+//! job pass a fence, so the other side needs none. A message then costs one load of a line that
+//! nobody writes while messages flow. Without `membarrier`, sleeps are short.
 //!
-//! Where there is, they are not for ever either. Linux (seen on 6.18) leaves a processor out of the
-//! barrier if it idled with the memory of the process still loaded when the process registered for
-//! such barriers, and has run no other program since: it compares what it loads with what is loaded,
-//! finds the same, and does not look at the registration. A waker on such a processor may look at the
-//! word before its store can be seen, and then its notification is lost. It is next to never, but
-//! nothing else would end the sleep; so each ends [after a while](LONG) by itself.
+//! Even with `membarrier`, sleeps are bounded. Linux (seen on 6.18) may leave a processor out of
+//! the barrier. This happens if the processor idled with the process's memory loaded when the
+//! process registered for the barrier, and has run no other program since. The kernel then finds
+//! the same memory loaded again and does not look at the registration. A waker on such a processor
+//! may read the word before its store is visible, and its notification is lost. That is very rare,
+//! but nothing else would end the sleep. So each sleep ends [after a while](LONG) by itself.
 //!
-//! The barrier takes longer than all else that the answer to a message takes, and a rank that computes
-//! sleeps in its service thread after each of them. Whoever wakes that thread has it run on the own core, if
-//! no other is idle, and waits for the core as long as it runs. So it sleeps at once where it was woken
-//! from its core, [shortly](RETURN) and without the barrier, and only then as described.
+//! The barrier takes longer than the rest of the answer to a message. A rank that computes sleeps
+//! in its service thread after each message. If no other core is idle, a waker's core runs the
+//! woken thread, and the waker waits as long. A service thread that was woken from its own core
+//! therefore sleeps at once, [shortly](RETURN) and without the barrier. Only after that does it
+//! sleep as described.
 
 use std::{
     num::NonZeroU32,
@@ -38,85 +39,85 @@ use rustix::{
     time::{ClockId, Timespec, clock_gettime},
 };
 
-/// The service thread sleeps until a message comes.
+/// The service thread sleeps until a message arrives.
 const SERVICE: u32 = 1;
-/// Application threads sleep until a message comes.
+/// Application threads sleep until a message arrives.
 const APPLICATION: u32 = WakeWord::APPLICATION;
-/// Application threads that sleep also wait for a peer to take messages out of a ring. (4 is the
+/// Sleeping application threads also wait for a peer to take messages out of a ring. (4 is the
 /// contract's [`WakeWord::MEMORY`].)
 const ROOM: u32 = 8;
-/// So does the service thread. It has a bit of its own: a wake of application threads takes back
-/// what they asked for, and must not take back what the service thread asked for and sleeps on.
+/// The service thread also waits for room. It has a bit of its own: a wake of application threads
+/// clears their bits, but must not clear the bit of a service thread that sleeps on.
 const SERVICE_ROOM: u32 = 16;
-/// The bits that say who sleeps; those above count wakes, so that a sleeper that was woken
-/// before it slept sees another word than it expects, whoever armed the word again since.
+/// The bits of the sleepers. The bits above them count wakes. A sleeper that was woken before it
+/// slept therefore finds another word than it expects, even if the word was armed again since.
 const SLEEPERS: u32 = OF_SERVICE | OF_APPLICATION;
-/// Those of the service thread, and those of application threads: what one asks for is taken back
-/// only with a wake of who asked for it.
+/// The bits of the service thread, and those of application threads. A wake clears only the bits of
+/// the threads that it wakes.
 const OF_SERVICE: u32 = SERVICE | SERVICE_ROOM;
 const OF_APPLICATION: u32 = APPLICATION | WakeWord::MEMORY | ROOM;
-/// One wake.
+/// The count of one wake.
 const WAKE: u32 = SLEEPERS + 1;
-/// Which sleepers a wake is for, when it is for all.
+/// The futex bits of a wake for all sleepers.
 const EVERYONE: u32 = u32::MAX;
 
-/// A sleep of the service thread without a barrier ends after this, though all but surely nothing was missed: for
-/// longer than a tick of the system, which costs no timer of its own.
+/// The longest sleep of the service thread without a barrier, in which a notification is lost only
+/// in rare cases. It is longer than a tick of the system, and costs no timer of its own.
 const RETURN: Duration = Duration::from_millis(5);
-/// Sleeps end after this where nobody can be sure to be woken.
+/// The longest sleep if wakes are not reliable.
 const SHORT: Duration = Duration::from_millis(1);
-/// Sleeps end after this where that is all but sure: so seldom that an idle rank costs nothing that
-/// can be measured.
+/// The longest sleep if wakes are nearly always reliable. It is so long that an idle rank costs
+/// nothing measurable.
 const LONG: Duration = Duration::from_secs(1);
 
-/// Who sleeps, as bits of the notify word.
+/// The kinds of sleepers, by their bits of the notify word.
 #[derive(Clone, Copy)]
-pub(crate) enum Armed {
+pub(crate) enum SleepKind {
     /// Woken by messages, if no application thread sleeps.
     Service,
-    /// Woken by messages and by who stored what it waits for, before the service thread.
+    /// Woken by messages and by the stores it waits for, before the service thread.
     Application,
-    /// As `Application`, and by any store.
+    /// Like `Application`, and by any store.
     Memory,
     /// Woken by [`wake`] alone.
     Nothing,
 }
 
-/// What a sleeper does about notifications by processors that have not executed a fence.
+/// A sleeper's protection against notifiers on processors that have not executed a fence.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Barrier {
-    /// It has all of them execute one.
+    /// The sleeper makes all processors execute a fence.
     Now,
-    /// It looks again soon.
+    /// The sleeper checks again soon.
     Later,
-    /// Not every rank has [`enroll`]ed.
+    /// No fence, because not every rank has [`enroll`]ed.
     Never,
 }
 
-/// Takes part in the asymmetric fence; whether that worked.
+/// Registers for the asymmetric fence. Returns true on success.
 pub(crate) fn enroll() -> bool {
     membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok()
 }
 
-/// Called after a message was published: wakes whoever sleeps for it. `from`: where the service
-/// thread finds [from which core](woken_here) it was woken.
+/// Notifies the sleepers of a published message. `from` is the word in which the service thread
+/// finds [its waker's core](woken_here).
 #[inline]
 pub(crate) fn message<'a>(word: &AtomicU32, from: impl FnOnce() -> &'a AtomicU32) {
-    if asks(word, SLEEPERS) {
+    if is_armed(word, SLEEPERS) {
         message_armed(word, from());
     }
 }
 
-/// Called after a store that somebody may wait for: wakes application threads.
+/// Notifies the application threads of a store that they may wait for.
 #[inline]
 pub(crate) fn store(word: &AtomicU32) {
-    if asks(word, APPLICATION) {
+    if is_armed(word, APPLICATION) {
         store_armed(word);
     }
 }
 
-/// Called after messages were taken from a ring: wakes whoever sleeps for the room, which may be
-/// application threads and the service thread, each for room of its own.
+/// Notifies the threads that sleep for room, after messages were taken from a ring. Application
+/// threads and the service thread each wait for room of their own.
 #[inline]
 pub(crate) fn room(word: &AtomicU32) {
     compiler_fence(SeqCst);
@@ -136,10 +137,10 @@ fn room_armed(word: &AtomicU32) {
     }
 }
 
-/// Whether somebody sleeps who asks for it by one of these bits.
+/// Returns true if a thread sleeps that has set one of these bits.
 #[inline]
-fn asks(word: &AtomicU32, bits: u32) -> bool {
-    // The processor may still reorder; the sleeper's membarrier sees to that.
+fn is_armed(word: &AtomicU32, bits: u32) -> bool {
+    // The processor may still reorder. The sleeper's membarrier handles that.
     compiler_fence(SeqCst);
     word.load(Relaxed) & bits != 0
 }
@@ -159,23 +160,24 @@ fn store_armed(word: &AtomicU32) {
     }
 }
 
-/// Whether application threads slept. The bit may be of one that went back to work: then the service is
-/// next.
+/// Wakes application threads, and returns true if any slept. The bit may be of a thread that went
+/// back to work. Then the service thread is next.
 fn woke_application(word: &AtomicU32) -> bool {
     word.load(SeqCst) & APPLICATION != 0 && wake_application(word) > 0
 }
 
-/// The core of the calling thread, counted from 1.
+/// Returns the core of the calling thread, counted from 1.
 fn core() -> u32 {
     sched_getcpu() as u32 + 1
 }
 
-/// Whether the service thread, which calls, was woken from the core that it runs on, since it asked last.
+/// Returns true if the calling service thread was woken from the core on which it runs, since its
+/// last call.
 pub(crate) fn woken_here(from: &AtomicU32) -> bool {
     from.load(Relaxed) != 0 && from.swap(0, Relaxed) == core()
 }
 
-/// How many slept.
+/// Returns the number of threads that slept.
 fn wake_application(word: &AtomicU32) -> usize {
     disarm(word, OF_APPLICATION);
     wake_bits(word, APPLICATION)
@@ -198,32 +200,33 @@ fn disarm(word: &AtomicU32, bits: u32) {
     let _ = word.fetch_update(SeqCst, SeqCst, disarmed);
 }
 
-/// How many slept.
+/// Returns the number of threads that slept.
 fn wake_bits(word: &AtomicU32, bits: u32) -> usize {
     NonZeroU32::new(bits).map_or(0, |bits| {
         futex::wake_bitset(word, futex::Flags::empty(), i32::MAX as u32, bits).unwrap_or(0)
     })
 }
 
-/// Sleeps until notified, until `timeout`, or not at all if `ready` says so once the word is
-/// armed. May end early. `room`: also notified when a peer takes messages out of a ring.
+/// Sleeps until notified or until `timeout`. Does not sleep if `ready` returns true after the word
+/// is armed. May end early. With `room`, a peer that takes messages out of a ring also notifies
+/// this thread.
 pub(crate) fn sleep(
     word: &AtomicU32,
-    armed: Armed,
+    armed: SleepKind,
     timeout: Option<Duration>,
     room: bool,
     barrier: Barrier,
     ready: &mut dyn FnMut() -> bool,
 ) {
     let (bits, class) = match armed {
-        Armed::Service => (SERVICE, SERVICE),
-        Armed::Application => (APPLICATION, APPLICATION),
-        Armed::Memory => (APPLICATION | WakeWord::MEMORY, APPLICATION),
-        Armed::Nothing => (0, SERVICE),
+        SleepKind::Service => (SERVICE, SERVICE),
+        SleepKind::Application => (APPLICATION, APPLICATION),
+        SleepKind::Memory => (APPLICATION | WakeWord::MEMORY, APPLICATION),
+        SleepKind::Nothing => (0, SERVICE),
     };
     let bits = match armed {
-        Armed::Service if room => bits | SERVICE_ROOM,
-        Armed::Application | Armed::Memory if room => bits | ROOM,
+        SleepKind::Service if room => bits | SERVICE_ROOM,
+        SleepKind::Application | SleepKind::Memory if room => bits | ROOM,
         _ => bits,
     };
     let expected = word.fetch_or(bits, SeqCst) | bits;
@@ -235,7 +238,7 @@ pub(crate) fn sleep(
         Barrier::Now | Barrier::Never => Some(SHORT),
     };
     fence(SeqCst);
-    // A bit that stays set after "ready" only costs the next who notifies a needless wake.
+    // A bit that stays set only costs the next notifier a needless wake.
     if ready() {
         return;
     }
@@ -248,7 +251,8 @@ pub(crate) fn sleep(
         now.checked_add(Timespec::try_from(timeout).ok()?)
     });
     let class = NonZeroU32::new(class).unwrap_or(NonZeroU32::MIN);
-    // An error means woken, late, or that the word changed: all are reasons to look again.
+    // An error means a wake, a timeout, or a changed word. After any of them the caller checks
+    // again.
     let _ = futex::wait_bitset(
         word,
         futex::Flags::empty(),
@@ -264,17 +268,18 @@ mod tests {
 
     use super::*;
 
-    /// Where the service thread does not look.
+    /// A word that the service thread does not read.
     static NOBODY: AtomicU32 = AtomicU32::new(0);
 
     fn enrolled() -> Barrier {
-        match enroll() {
-            true => Barrier::Now,
-            false => Barrier::Never,
+        if enroll() {
+            Barrier::Now
+        } else {
+            Barrier::Never
         }
     }
 
-    /// Hands a token back and forth through sleeps; a lost wake would hang it.
+    /// Hands a token back and forth through sleeps. A lost wake would make the test hang.
     #[test]
     fn no_wake_is_lost() {
         let barrier = enrolled();
@@ -291,7 +296,7 @@ mod tests {
                         while !arrived() {
                             sleep(
                                 &words[me],
-                                Armed::Application,
+                                SleepKind::Application,
                                 None,
                                 false,
                                 barrier,
@@ -306,17 +311,22 @@ mod tests {
         });
     }
 
-    /// A notification may be lost where the system's barrier leaves a processor out.
+    /// A notification may be lost if the system's barrier leaves a processor out.
     #[test]
-    fn nobody_sleeps_for_ever() {
+    fn every_sleep_ends() {
         let word = AtomicU32::new(0);
         let barrier = enrolled();
-        for armed in [Armed::Service, Armed::Application, Armed::Memory] {
+        for armed in [
+            SleepKind::Service,
+            SleepKind::Application,
+            SleepKind::Memory,
+        ] {
             sleep(&word, armed, None, false, barrier, &mut || false);
         }
     }
 
-    /// Whether a message woke the application alone, given that both had time to fall asleep.
+    /// Returns true if a message woke only the application thread, provided that both had time to
+    /// fall asleep.
     fn woke_the_application_alone() -> bool {
         let word = AtomicU32::new(0);
         thread::scope(|scope| {
@@ -328,7 +338,7 @@ mod tests {
                 let long = Some(Duration::from_millis(200));
                 sleep(
                     &word,
-                    Armed::Service,
+                    SleepKind::Service,
                     long,
                     false,
                     Barrier::Now,
@@ -337,7 +347,7 @@ mod tests {
             });
             sleep(
                 &word,
-                Armed::Application,
+                SleepKind::Application,
                 None,
                 false,
                 Barrier::Now,
@@ -356,16 +366,16 @@ mod tests {
         word.load(SeqCst) & SERVICE != 0
     }
 
-    /// On a busy machine a thread may not have slept yet, and then both are woken.
+    /// On a busy machine a thread may not sleep yet. Then both are woken.
     #[test]
     fn messages_wake_the_application_first() {
         assert!((0..50).any(|_| woke_the_application_alone()));
     }
 
-    /// The service thread sleeps until there is room; application threads come and go meanwhile,
-    /// are woken by messages, and may wait for room themselves.
+    /// The service thread sleeps until there is room. Meanwhile application threads sleep, are
+    /// woken by messages, and may wait for room themselves.
     #[test]
-    fn the_service_is_told_of_room_whoever_is_woken_meanwhile() {
+    fn the_service_thread_is_woken_for_room_after_application_threads_were_woken() {
         let barrier = enrolled();
         for application in [false, true] {
             let word = AtomicU32::new(0);
@@ -374,7 +384,7 @@ mod tests {
                 scope.spawn(|| {
                     let mut there = || room.load(SeqCst) != 0;
                     while !there() {
-                        sleep(&word, Armed::Service, None, true, barrier, &mut there);
+                        sleep(&word, SleepKind::Service, None, true, barrier, &mut there);
                     }
                 });
                 let arm_of = |bit| {
@@ -386,7 +396,7 @@ mod tests {
                 scope.spawn(|| {
                     sleep(
                         &word,
-                        Armed::Application,
+                        SleepKind::Application,
                         None,
                         application,
                         barrier,
@@ -394,7 +404,7 @@ mod tests {
                     );
                 });
                 arm_of(APPLICATION);
-                // Until it is the application that is woken, and it alone.
+                // The message must wake the application thread, and only that.
                 thread::sleep(Duration::from_millis(20));
                 message(&word, || &NOBODY);
                 room.store(1, SeqCst);

@@ -1,10 +1,11 @@
-//! How the ranks of a host come to share one file.
+//! Hands the shared file to all ranks of a host.
 //!
-//! Rank 0 makes the file, can be [called](crate::calls), and publishes how in the launcher's
-//! key-value space, which only the job's processes can read. The others call with one end of a
-//! pair of sockets, and get the file's descriptor through it. Calls of strangers do not arrive, so
-//! that none of them delays anybody. Rank 0 watches the processes of those that are still to come,
-//! and they see by their end of the pair when rank 0 ends: who dies is named at once.
+//! Rank 0 makes the file and takes [calls](crate::calls). It publishes the invitation in the
+//! launcher's key-value space, which only the job's processes can read. The others call with one
+//! end of a socket pair, and get the file's descriptor through it. Calls of strangers do not
+//! arrive, so none of them delays the job. Rank 0 watches the processes of the ranks that have not
+//! called yet. Those see by their end of the pair when rank 0 ends. A death is therefore reported
+//! at once.
 
 use std::{
     io::{self, IoSlice, IoSliceMut},
@@ -27,39 +28,39 @@ use rustix::{
     process::{Pid, PidfdFlags, getuid, pidfd_open},
 };
 
-use crate::calls::{Call, Callee, Invitation};
+use crate::calls::{Callee, Invitation, RankCall};
 
-/// Datagrams that are looked at between two looks at the clock and at who died.
+/// The datagrams read between two checks of the clock and of the watched processes.
 const TURN: usize = 256;
 
-/// The socket at which the file is handed out.
-pub(crate) struct Host(Callee);
+/// The socket at which rank 0 hands out the file.
+pub(crate) struct FileServer(Callee);
 
 /// Opens the socket.
-pub(crate) fn open() -> Result<(Host, Invitation), Error> {
+pub(crate) fn open() -> Result<(FileServer, Invitation), Error> {
     let (callee, invitation) = Callee::open()?;
-    Ok((Host(callee), invitation))
+    Ok((FileServer(callee), invitation))
 }
 
-/// A rank that is still to come, and its process, if it can be watched.
+/// A rank that has not called yet, and its process if it can be watched.
 struct Missing {
     rank: Rank,
     process: Option<OwnedFd>,
 }
 
-impl Host {
-    /// Hands `file` to the ranks after 0, once each: those whose processes are `pids`, in order.
+impl FileServer {
+    /// Hands `file` to the ranks after 0, once each. `pids` are their processes, in order.
     ///
     /// # Errors
-    /// [`Error::PeerLost`] naming one that ended before it came; [`Error::Unreachable`] naming one
-    /// that did not come in `timeout`.
+    /// [`Error::PeerLost`] with a rank that ended before it called; [`Error::Unreachable`] with a
+    /// rank that did not call within `timeout`.
     pub(crate) fn serve(
         self,
         file: BorrowedFd<'_>,
         pids: &[u32],
         timeout: Duration,
     ) -> Result<(), Error> {
-        // A time beyond what a clock can hold is none.
+        // A deadline beyond the range of the clock is none.
         let deadline = Instant::now().checked_add(timeout);
         let mut missing = Vec::with_capacity(pids.len());
         for (rank, pid) in (1..).map(Rank).zip(pids) {
@@ -78,7 +79,7 @@ impl Host {
             }
             let ended = self.wait(&missing, left);
             self.hand_out(file, &mut missing)?;
-            // One that ended after it got the file is seen by all who have it.
+            // A rank that ended after it got the file is seen by all ranks that have it.
             if let Some(rank) = ended.filter(|rank| missing.iter().any(|one| one.rank == *rank)) {
                 return Err(Error::PeerLost(rank));
             }
@@ -86,13 +87,13 @@ impl Host {
         Ok(())
     }
 
-    /// Waits until somebody calls or ends: who ended.
+    /// Waits for a call or the end of a rank. Returns the rank that ended.
     fn wait(&self, missing: &[Missing], time: Option<Duration>) -> Option<Rank> {
         let watched = || (missing.iter()).filter_map(|one| Some((one.rank, one.process.as_ref()?)));
         let mut fds = vec![PollFd::new(&self.0, PollFlags::IN)];
         fds.extend(watched().map(|(_, process)| PollFd::new(process, PollFlags::IN)));
         let time = time.and_then(|time| Timespec::try_from(time).ok());
-        // Errors (a signal) are like time passing.
+        // An error (a signal) counts as passed time.
         poll(&mut fds, time.as_ref()).ok()?;
         let mut ended = watched().zip(&fds[1..]);
         ended
@@ -100,10 +101,10 @@ impl Host {
             .map(|((rank, _), _)| rank)
     }
 
-    /// Gives the file to those who call.
+    /// Hands the file to the callers.
     fn hand_out(&self, file: BorrowedFd<'_>, missing: &mut Vec<Missing>) -> Result<(), Error> {
         let failed = |cause| Error::system("hearing the ranks that join", cause);
-        while let Some(Call { from, descriptors }) = self.0.next_of(TURN).map_err(failed)? {
+        while let Some(RankCall { from, descriptors }) = self.0.next_of(TURN).map_err(failed)? {
             let Some(at) = missing.iter().position(|one| one.rank == from) else {
                 continue;
             };
@@ -116,7 +117,7 @@ impl Host {
                     remedy: "raise it: ulimit -n",
                 });
             };
-            // One that is gone again is missed as one that never came.
+            // A caller that is gone again stays missing, as if it had never called.
             if give(way, file).is_ok() {
                 missing.remove(at);
             }
@@ -125,13 +126,14 @@ impl Host {
     }
 }
 
-/// What tells when a rank's process ends; `None` if that cannot be told.
+/// Returns a descriptor that tells when a rank's process ends. `None` if the system has none.
 fn watch(rank: Rank, pid: u32) -> Result<Option<OwnedFd>, Error> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     match pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())) {
         Some(Ok(process)) => Ok(Some(process)),
         Some(Err(Errno::SRCH)) => Err(Error::PeerLost(rank)),
-        // It is watched later, when a failure to do so is an error; until then there is a time.
+        // The process is watched later, and a failure then is an error. Until then only the timeout
+        // applies.
         None | Some(Err(_)) => Ok(None),
     }
 }
@@ -150,17 +152,17 @@ fn give(way: &OwnedFd, file: BorrowedFd<'_>) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// Fetches the file from the rank that made it.
+/// Fetches the file from rank 0.
 ///
 /// # Errors
-/// [`Error::PeerLost`] if that rank has ended; [`Error::Unreachable`] if it does not answer.
+/// [`Error::PeerLost`] if rank 0 has ended; [`Error::Unreachable`] if it does not answer.
 pub(crate) fn join(
     invitation: &Invitation,
     rank: u32,
     timeout: Duration,
 ) -> Result<OwnedFd, Error> {
     let refused = |cause: io::Error| match cause.kind() {
-        // It has ended, or has found another rank lost and given up.
+        // Rank 0 has ended, or has found another rank lost and given up.
         io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => {
             Error::PeerLost(Rank(0))
         }
@@ -176,16 +178,16 @@ pub(crate) fn join(
     };
     let (ours, theirs) = UnixStream::pair().map_err(refused)?;
     sockopt::set_socket_passcred(&ours, true).map_err(|cause| refused(cause.into()))?;
-    // To the system, no time at all is for ever.
+    // The system takes a timeout of zero for none.
     let waits = Some(timeout.max(Duration::from_millis(1)));
     ours.set_read_timeout(waits).map_err(refused)?;
     (invitation.call(Rank(rank), &[theirs.as_fd()], waits)).map_err(refused)?;
-    // Rank 0 has the only other end now: if it ends, that is read here.
+    // Rank 0 now has the only other end. If it ends, this rank's read returns.
     drop(theirs);
     fetch(&ours).map_err(refused)
 }
 
-/// What rank 0 sends.
+/// Receives the file from rank 0.
 fn fetch(from: &UnixStream) -> io::Result<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1), ScmCredentials(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -206,7 +208,7 @@ fn fetch(from: &UnixStream) -> io::Result<OwnedFd> {
             _ => {}
         }
     }
-    // The name of a rank 0 that ended is free for anybody, and who takes it gets the call.
+    // Any process may take the name of a rank 0 that ended, and then gets the call.
     if message.bytes == 0 || sender != Some(getuid()) {
         return Err(io::ErrorKind::ConnectionReset.into());
     }
@@ -278,7 +280,7 @@ mod tests {
             let pids = [std::process::id(), gone];
             host.serve(file().as_fd(), &pids, LONG)
         });
-        // Not before it is waited for is its number free for another process.
+        // The process's id is not reused before the process is waited for.
         let error = serving.join().unwrap().unwrap_err();
         ended.wait().unwrap();
         assert!(matches!(error, Error::PeerLost(Rank(2))), "{error}");

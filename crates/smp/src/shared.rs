@@ -1,4 +1,4 @@
-//! What every part of the conduit looks at.
+//! The state that every part of the conduit uses.
 
 use std::{
     sync::{
@@ -14,85 +14,86 @@ use std::{
 use hydrant_conduit::{Caps, Error, Message, Rank, Sent, Standing, WakeWord, Window, Word32};
 
 use crate::{
-    extents::{Entry, HAZARDS},
+    extents::{ExtentEntry, HAZARDS},
     foreign::{Foreign, SelfCopy},
     latch::{self, Latch},
-    layout::{RingKind, Shape, block, header},
-    mapping::{MappedRing, MappedWords, Mapping},
+    layout::{FileShape, RingKind, block, header},
+    mapping::{MappedRing, MappedWords, SharedMapping},
     notify::{self, Barrier},
-    ring::{MAX_ARGS, Writer},
+    ring::{MAX_ARGS, RingWriter},
     transfer::Transfers,
     wake_word,
 };
 
-/// Words in a block's standing.
+/// Values of a block's standing.
 pub(crate) mod standing {
     pub(crate) const PRESENT: u32 = 1;
     pub(crate) const LEFT: u32 = 2;
     pub(crate) const LOST: u32 = 3;
 }
 
-/// What every part of the conduit looks at.
-pub(crate) struct Shared {
+/// The state that every part of the conduit uses.
+pub(crate) struct SharedState {
     /// This rank.
     pub(crate) rank: Rank,
-    /// What the layout of the shared file follows from.
-    pub(crate) shape: Shape,
+    /// The parameters of the layout.
+    pub(crate) shape: FileShape,
     /// The shared file.
-    pub(crate) mapping: Arc<Mapping>,
-    /// The processes, by rank; as they said when all ranks had met, whatever is stored there later.
+    pub(crate) mapping: Arc<SharedMapping>,
+    /// The processes, by rank. They are read once, when all ranks have met, and later stores have
+    /// no effect.
     pids: Vec<u32>,
-    /// What the conduit can do; complete once all ranks have met.
+    /// The conduit's capabilities. They are complete once all ranks have met.
     pub(crate) caps: Caps,
-    /// Accesses by message that are under way.
+    /// Accesses by message that have not ended.
     pub(crate) transfers: Transfers,
-    /// What copies to and from any address of this process.
+    /// Copies to and from any address of this process.
     pub(crate) self_copy: SelfCopy,
     /// The segments, by rank.
     pub(crate) windows: Vec<Window>,
     /// The notify words, by rank.
     pub(crate) notify_words: Vec<WakeWord>,
-    /// From which core each rank's service thread was woken by a message; by who does that, and
-    /// cleared by the thread.
+    /// The core from which each rank's service thread was woken by a message. The waker stores it,
+    /// and the thread clears it.
     woken_from: Vec<Word32>,
-    /// The wake words of the conduit on top, by rank; none where there is none.
+    /// The wake words of the conduit on top, by rank. Empty without such a conduit.
     pub(crate) wake_words: Vec<Word32>,
     /// The blocks in the shared file, by rank.
     pub(crate) blocks: Vec<Window>,
-    /// Whether each rank takes part, by rank; any rank may end it, once.
+    /// The standing of each rank. Any rank may end another's part, once.
     pub(crate) standings: Vec<Word32>,
-    /// What each rank published, by rank; by that rank.
+    /// The number that each rank publishes.
     pub(crate) published: Vec<MappedWords>,
-    /// The rank's process is known to have ended, so that nothing of it runs any more.
+    /// True for a rank whose process has ended, so that no thread of it runs any more.
     buried: Vec<AtomicBool>,
-    /// A bit for each rank that sends to this one; set by that rank.
+    /// A bit for each rank that sends to this rank, which that rank sets.
     pub(crate) opened: MappedWords,
-    /// Counts the changes of standing; by who makes one.
+    /// The number of changes of standing. The rank that makes a change counts it.
     pub(crate) changes: MappedWords,
-    /// One more than the rank that was lost first.
+    /// The rank that was lost first, plus one.
     pub(crate) first_lost: MappedWords,
-    /// For each rank, whether its program has come to its end, as that rank itself announced.
+    /// For each rank, whether its program has come to its end, as that rank announced.
     come_to_end: Vec<Word32>,
     /// The number of such announcements.
     pub(crate) endings: MappedWords,
-    /// The request rings to peers, by rank; each is opened when it is first used.
-    outgoing: Vec<OnceLock<Latch<Writer<MappedRing>>>>,
-    /// How memory outside the segments is to be reached.
+    /// The request rings to peers, by rank. Each is opened on first use.
+    outgoing: Vec<OnceLock<Latch<RingWriter<MappedRing>>>>,
+    /// The route to memory outside the segments.
     foreign: Foreign,
-    /// The kernel would not copy: by messages from now on.
+    /// True for a peer to which the kernel refused to copy. Messages carry the data from then on.
     forbidden: Vec<AtomicBool>,
-    /// Whether sleepers are woken without a fence in the waker: every rank's process can have the
-    /// system fence those of the others. Known once all have met.
+    /// True if sleepers are woken without a fence in the waker: every rank's process can have the
+    /// system fence the others. Set once all ranks have met.
     pub(crate) asymmetric_fence: bool,
-    /// When this rank joined: the zero of its clock.
+    /// The time at which this rank joined, the zero of its clock.
     pub(crate) started: Instant,
 }
 
-impl Shared {
+impl SharedState {
     pub(crate) fn new(
         rank: Rank,
-        shape: Shape,
-        mapping: Arc<Mapping>,
+        shape: FileShape,
+        mapping: Arc<SharedMapping>,
         foreign: Foreign,
     ) -> Result<Self, Error> {
         let ranks = shape.ranks();
@@ -115,7 +116,7 @@ impl Shared {
                 any_address: true,
                 host_ranks: shape.ranks as u32,
                 stores_wake: true,
-                // Processors do them, on memory that is mapped.
+                // Processors do them, on mapped memory.
                 atomics: None,
                 max_args: MAX_ARGS,
                 max_payload: shape.message as usize,
@@ -172,7 +173,7 @@ impl Shared {
         })
     }
 
-    /// Fills in the own block, so that the others can begin.
+    /// Fills in this rank's block, so that the others can begin.
     pub(crate) fn present(&self) {
         let mine = &self.blocks[self.rank.index()];
         let write = |offset, value: u32| mine.store(offset, value).is_ok();
@@ -183,7 +184,8 @@ impl Shared {
         self.standings[self.rank.index()].store(standing::PRESENT, Release);
     }
 
-    /// Reads the others' blocks, which are all filled in. Called before anything else asks about peers.
+    /// Reads the blocks of all ranks, which are filled in by now. Called before any other question
+    /// about peers.
     pub(crate) fn meet(&mut self) {
         self.asymmetric_fence =
             (self.blocks.iter()).all(|block| block.load::<u32>(block::ASYMMETRIC) == Ok(1));
@@ -191,12 +193,12 @@ impl Shared {
         self.pids = pids.collect();
     }
 
-    /// The process of a peer.
+    /// Returns the process id of a peer.
     pub(crate) fn pid(&self, peer: Rank) -> u32 {
         self.pids[peer.index()]
     }
 
-    pub(crate) fn entries(&self, owner: Rank) -> &[Entry] {
+    pub(crate) fn entries(&self, owner: Rank) -> &[ExtentEntry] {
         (self.mapping).entries(
             self.shape.extents(owner.index()),
             self.shape.extents as usize,
@@ -208,7 +210,7 @@ impl Shared {
             .words(self.shape.hazards(rank.index()), HAZARDS)
     }
 
-    /// A bit for each rank that sends to this one.
+    /// Returns a bit for each rank that sends to this rank.
     #[inline]
     pub(crate) fn opened(&self) -> &[AtomicU64] {
         &self.opened
@@ -222,7 +224,7 @@ impl Shared {
         )
     }
 
-    /// Tells `peer` that there are rings from here to look at.
+    /// Announces to `peer` that there are rings from this rank.
     pub(crate) fn open(&self, peer: Rank) {
         let me = self.rank.index();
         self.opened_at(peer)[me / 64].fetch_or(1 << (me % 64), AcqRel);
@@ -237,7 +239,7 @@ impl Shared {
     }
 
     /// # Errors
-    /// [`Error::PeerLost`] unless the peer takes part.
+    /// [`Error::PeerLost`] unless the peer is present.
     #[inline]
     pub(crate) fn alive(&self, peer: Rank) -> Result<(), Error> {
         match self
@@ -251,8 +253,8 @@ impl Shared {
     }
 
     /// # Errors
-    /// [`Error::PeerLost`] unless the peer takes part, and this rank, too: who does not take part
-    /// any more gets no answers, be it that it left or that it was [expelled](Self::expel).
+    /// [`Error::PeerLost`] unless the peer and this rank are present. A rank that left or was
+    /// [expelled](Self::expel) gets no answers.
     #[inline]
     pub(crate) fn both_alive(&self, peer: Rank) -> Result<(), Error> {
         self.alive(peer)?;
@@ -264,7 +266,7 @@ impl Shared {
         let word = &self.standings[rank.index()];
         let ended = |old| (old != standing::LEFT && old != standing::LOST).then_some(how);
         if how == standing::LOST && ended(word.load(Acquire)).is_some() {
-            // Before anybody can see the loss and give up, too.
+            // The first loss is stored before any rank can see it and give up in consequence.
             let first = &self.first_lost[0];
             let _ = first.compare_exchange(0, u64::from(rank.0) + 1, AcqRel, Acquire);
         }
@@ -273,8 +275,8 @@ impl Shared {
         }
     }
 
-    /// Announces that this rank's program has come to its end, or goes on after all. Ranks whose own program has not
-    /// are woken.
+    /// Announces that this rank's program has come to its end, or continues after all. Wakes ranks
+    /// whose own program has not come to its end.
     pub(crate) fn come_to_end(&self, come: bool) {
         let word = &self.come_to_end[self.rank.index()];
         if word
@@ -294,19 +296,19 @@ impl Shared {
         }
     }
 
-    /// Returns whether a rank's program has come to its end.
+    /// Returns true if a rank's program has come to its end.
     pub(crate) fn has_come_to_end(&self, rank: Rank) -> bool {
         (self.come_to_end.get(rank.index())).is_some_and(|word| word.load(Acquire) == 1)
     }
 
-    /// Whether a peer's process has ended, whatever its standing says: a rank that left or was
-    /// lost may have threads that are still at work. One that is a thread of this process is
+    /// Returns true if a peer's process has ended. The standing does not tell that: a rank that
+    /// left or was lost may have threads that still run. A rank that is a thread of this process is
     /// never buried.
     pub(crate) fn is_buried(&self, peer: Rank) -> bool {
         self.buried[peer.index()].load(Acquire)
     }
 
-    /// A peer's process is gone.
+    /// Marks a peer whose process has ended.
     pub(crate) fn gone(&self, peer: Rank) {
         self.buried[peer.index()].store(true, Release);
         self.end(peer, standing::LOST);
@@ -314,20 +316,20 @@ impl Shared {
         self.wake_upon(self.rank);
     }
 
-    /// Wakes a rank's thread of the conduit on top, if there is one and it sleeps. Called after
-    /// what it is to see was stored.
+    /// Wakes a rank's thread of the conduit on top, if it sleeps. Called after the stores that the
+    /// thread is to see.
     fn wake_upon(&self, rank: Rank) {
         if let Some(word) = self.wake_words.get(rank.index()) {
             wake_word::wake(word);
         }
     }
 
-    /// A peer broke a rule, so that nothing it says can be relied upon: it is lost, to all and to
-    /// itself. All are woken, for some wait for it, and it may wait for an answer to what nobody
-    /// will read.
+    /// Expels a peer that broke a rule, because its messages cannot be trusted. It is lost to all
+    /// ranks, and to itself. All ranks are woken: some wait for the peer, and the peer may wait for
+    /// an answer that will never come.
     #[cold]
     pub(crate) fn expel(&self, peer: Rank) {
-        // Whoever is lost itself has no say in who takes part.
+        // A lost rank must not expel others.
         if self.alive(self.rank).is_err() {
             return;
         }
@@ -335,7 +337,8 @@ impl Shared {
         self.wake_all();
     }
 
-    /// Wakes every sleeper of every rank, those of a conduit on top, too: some rank's standing has changed.
+    /// Wakes every sleeper of every rank, including those of a conduit on top, because the standing
+    /// of some rank has changed.
     pub(crate) fn wake_all(&self) {
         for (rank, notify_word) in self.notify_words.iter().enumerate() {
             notify::wake(&notify_word.bits);
@@ -343,7 +346,7 @@ impl Shared {
         }
     }
 
-    /// Sends a request of any kind; the caller checked the limits.
+    /// Sends a request of any kind. The caller has checked the limits.
     #[inline]
     pub(crate) fn push(
         &self,
@@ -379,11 +382,11 @@ impl Shared {
     }
 
     #[inline]
-    pub(crate) fn writer(&self, peer: Rank) -> latch::Guard<'_, Writer<MappedRing>> {
+    pub(crate) fn writer(&self, peer: Rank) -> latch::LatchGuard<'_, RingWriter<MappedRing>> {
         let writer = self.outgoing[peer.index()].get_or_init(|| {
             self.open(peer);
             let place = (self.shape).ring(peer.index(), self.rank.index(), RingKind::Request);
-            Latch::new(Writer::new(MappedRing::new(
+            Latch::new(RingWriter::new(MappedRing::new(
                 &self.mapping,
                 place,
                 &self.shape,
@@ -392,25 +395,25 @@ impl Shared {
         writer.lock()
     }
 
-    /// Called when messages were taken out of a ring of `peer`.
+    /// Notifies `peer` after messages were taken out of one of its rings.
     #[inline]
     pub(crate) fn notify_room(&self, peer: Rank) {
         notify::room(&self.notify_words[peer.index()].bits);
     }
 
-    /// How a sleeper makes sure that no notification is lost. `service`: it is this rank's service
-    /// thread, which waits for messages.
+    /// Returns the barrier with which a sleeper loses no notification. `service` is true for this
+    /// rank's service thread that waits for messages.
     pub(crate) fn barrier(&self, service: bool) -> Barrier {
-        match self.asymmetric_fence {
-            false => Barrier::Never,
-            true if service && notify::woken_here(&self.woken_from[self.rank.index()]) => {
-                Barrier::Later
-            }
-            true => Barrier::Now,
+        if !self.asymmetric_fence {
+            Barrier::Never
+        } else if service && notify::woken_here(&self.woken_from[self.rank.index()]) {
+            Barrier::Later
+        } else {
+            Barrier::Now
         }
     }
 
-    /// Called after a message was published.
+    /// Notifies `peer` after a message was published.
     #[inline]
     pub(crate) fn notify(&self, peer: Rank) {
         notify::message(&self.notify_words[peer.index()].bits, || {
@@ -422,7 +425,7 @@ impl Shared {
         self.foreign != Foreign::Messages && !self.forbidden[peer.index()].load(Relaxed)
     }
 
-    /// The kernel would not copy to or from this peer.
+    /// Notes that the kernel refused to copy to or from this peer.
     pub(crate) fn forbidden(&self, peer: Rank) -> Result<(), Error> {
         if self.foreign == Foreign::ProcessVm {
             return Err(forbids());
@@ -433,7 +436,7 @@ impl Shared {
     }
 }
 
-/// The system does not copy, and is to.
+/// Makes the error for a system that refuses the copies which the settings demand.
 pub(crate) fn forbids() -> Error {
     Error::System {
         what: "copying to or from a peer's memory",

@@ -1,10 +1,10 @@
-//! Reading and writing memory outside the segments.
+//! Access to memory outside the segments.
 //!
-//! The kernel does it where it may. Where it may not (ptrace rules), the two ranks do it by
-//! messages: the owner copies, in its poll, through a [`SelfCopy`](crate::foreign::SelfCopy).
-//! A long access then goes in pieces, and is complete when each was answered.
+//! The kernel makes the copies where it may. Where ptrace rules forbid that, the two ranks exchange
+//! messages: the owner copies, in its poll, through a [`SelfCopy`](crate::foreign::SelfCopy). A
+//! long access is then split into pieces, and is complete when each was answered.
 
-#![allow(unsafe_code)] // copies to addresses that the caller of the conduit vouched for
+#![allow(unsafe_code)] // copies to addresses whose validity the conduit's caller guarantees
 
 use std::{
     collections::HashMap,
@@ -17,17 +17,18 @@ use hydrant_conduit::{
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
-    extents::{self, Guard, Handle},
-    foreign::{self, Refusal, Way},
-    shared::{Shared, forbids},
+    extents::{self, ExtentGuard, ExtentHandle},
+    foreign::{self, CopyDirection, CopyRefusal},
+    shared::{SharedState, forbids},
 };
 
 /// Messages of this kind write to the owner's memory: \[ticket, key, offset\].
 const WRITE: u8 = Message::KINDS;
-/// Messages of this kind read it: \[ticket, key, offset, length, where it goes\].
+/// Messages of this kind read from the owner's memory: \[ticket, key, offset, length, offset in the
+/// answer\].
 const READ: u8 = Message::KINDS + 1;
 
-/// How a piece ended, in the tag of its answer.
+/// The outcome of a piece, in the tag of its answer.
 mod status {
     pub(super) const DONE: u16 = 0;
     pub(super) const REVOKED: u16 = 1;
@@ -35,57 +36,59 @@ mod status {
     pub(super) const BAD_ADDRESS: u16 = 3;
 }
 
-/// Accesses by message that are under way.
+/// Accesses by message that have not ended.
 #[derive(Default)]
 pub(crate) struct Transfers {
-    /// By ticket.
-    open: Mutex<HashMap<u64, Transfer>>,
-    /// How many there are whose end was not handed up.
+    /// The transfers by ticket.
+    open: Mutex<HashMap<u64, MessageTransfer>>,
+    /// The number of transfers whose end was not reported yet.
     count: AtomicU64,
     /// The next ticket.
     next: AtomicU64,
 }
 
-struct Transfer {
+struct MessageTransfer {
     peer: Rank,
-    way: Way,
-    local: Local,
+    way: CopyDirection,
+    local: LocalAddress,
     remote: Remote,
     len: usize,
-    /// Bytes asked for so far, and answered so far.
+    /// Bytes requested so far, and answered so far.
     asked: usize,
     answered: usize,
-    /// Every byte has left the local memory, and the layer above was told.
+    /// True after every byte has left the local memory and the layer above was told.
     left: bool,
-    /// Why it failed, if a piece did: nothing more is asked for then.
+    /// The error of a failed piece. No more pieces are requested then.
     failed: Option<Error>,
 }
 
-/// Own memory that the caller vouched for until the transfer is complete.
-struct Local(*mut u8);
-// SAFETY: the conduit's contract: valid until complete, whichever thread completes it.
-unsafe impl Send for Local {}
+/// LocalAddress memory that the caller guarantees until the transfer is complete.
+struct LocalAddress(*mut u8);
+// SAFETY: by the conduit's contract the memory is valid until the transfer is complete, on
+// whichever thread.
+unsafe impl Send for LocalAddress {}
 
 impl Transfers {
-    /// Whether any is under way. Costs a load.
+    /// Returns true if there are transfers. Costs a load.
     #[inline]
     pub(crate) fn any(&self) -> bool {
         self.count.load(Relaxed) != 0
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<u64, Transfer>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<u64, MessageTransfer>> {
         self.open.lock()
     }
 }
 
-/// One access, by whichever way this peer allows.
+/// Makes one access, by the route that this peer allows.
 ///
 /// # Safety
-/// `local` is readable or writable, as `way` needs, for `len` bytes until complete.
+/// 1. `local` is readable or writable, as `way` needs, for `len` bytes until the access is
+///    complete.
 pub(crate) unsafe fn access(
-    shared: &Shared,
+    shared: &SharedState,
     peer: Rank,
-    way: Way,
+    way: CopyDirection,
     local: *mut u8,
     remote: Remote,
     len: usize,
@@ -94,29 +97,29 @@ pub(crate) unsafe fn access(
     if len == 0 {
         return Ok(Posted::Done);
     }
-    // Checked as a whole, also where it then goes in pieces: what cannot all be done is not
+    // The whole range is checked before the first piece. An access that cannot be complete is not
     // begun.
-    let place = Place::find(shared, peer, remote, len)?;
+    let place = HeldAddress::find(shared, peer, remote, len)?;
     if shared.by_kernel(peer) {
-        // SAFETY: handed on.
+        // SAFETY: 1. condition 1 of this function.
         match unsafe { foreign::copy(shared.pid(peer), way, local, place.addr, len) } {
             Ok(()) => return Ok(Posted::Done),
-            Err(Refusal::Forbidden) => shared.forbidden(peer)?,
+            Err(CopyRefusal::Forbidden) => shared.forbidden(peer)?,
             Err(refusal) => return Err(refused(refusal, peer, place.addr, len)),
         }
     }
     drop(place);
     let transfers = &shared.transfers;
     let ticket = transfers.next.fetch_add(1, Relaxed);
-    let transfer = Transfer {
+    let transfer = MessageTransfer {
         peer,
         way,
-        local: Local(local),
+        local: LocalAddress(local),
         remote,
         len,
         asked: 0,
         answered: 0,
-        left: way == Way::In,
+        left: way == CopyDirection::In,
         failed: None,
     };
     transfers.open().insert(ticket, transfer);
@@ -125,53 +128,67 @@ pub(crate) unsafe fn access(
     Ok(Posted::Pending(Ticket(ticket)))
 }
 
-/// Whether the kernel copies from and to this peer.
-pub(crate) fn attaches(shared: &Shared, peer: Rank) -> bool {
+/// Returns true if the kernel copies from and to this peer.
+pub(crate) fn attaches(shared: &SharedState, peer: Rank) -> bool {
     let mut byte = 0_u8;
-    // Nothing is mapped at zero, which the kernel finds out once it knows that it may look.
-    // SAFETY: `byte` is writable by nobody else.
-    let mut try_it = || unsafe { foreign::copy(shared.pid(peer), Way::In, &raw mut byte, 0, 1) };
+    // Nothing is mapped at zero. The kernel notices that only after it has checked the permission.
+    // SAFETY: 1. `byte` is a local variable that nothing else uses.
+    let mut probe =
+        || unsafe { foreign::copy(shared.pid(peer), CopyDirection::In, &raw mut byte, 0, 1) };
     shared.alive(peer).is_ok()
         && shared.by_kernel(peer)
-        && matches!(try_it(), Ok(()) | Err(Refusal::Address))
+        && matches!(probe(), Ok(()) | Err(CopyRefusal::Address))
 }
 
-/// Reads a peer's memory by the kernel.
+/// Reads a peer's memory through the kernel.
 pub(crate) fn read_attached(
-    shared: &Shared,
+    shared: &SharedState,
     peer: Rank,
     addr: u64,
     into: &mut [u8],
 ) -> Result<(), Error> {
     shared.alive(peer)?;
     let len = into.len();
-    // SAFETY: `into` is borrowed mutably.
-    let copied = unsafe { foreign::copy(shared.pid(peer), Way::In, into.as_mut_ptr(), addr, len) };
+    // SAFETY: 1. `into` is borrowed mutably.
+    let copied = unsafe {
+        foreign::copy(
+            shared.pid(peer),
+            CopyDirection::In,
+            into.as_mut_ptr(),
+            addr,
+            len,
+        )
+    };
     copied.map_err(|refusal| refused(refusal, peer, addr, len))
 }
 
-/// Why the kernel did not copy `len` bytes from or to `addr` of a peer.
-fn refused(refusal: Refusal, peer: Rank, addr: u64, len: usize) -> Error {
+/// Makes the error for a refusal to copy `len` bytes from or to `addr` of a peer.
+fn refused(refusal: CopyRefusal, peer: Rank, addr: u64, len: usize) -> Error {
     match refusal {
-        Refusal::Address => Error::BadAddress {
+        CopyRefusal::Address => Error::BadAddress {
             peer,
             addr,
             len: len as u64,
         },
-        Refusal::Gone => Error::PeerLost(peer),
-        Refusal::Forbidden => forbids(),
-        Refusal::Other(cause) => Error::system("copying to or from a peer's memory", cause),
+        CopyRefusal::Gone => Error::PeerLost(peer),
+        CopyRefusal::Forbidden => forbids(),
+        CopyRefusal::Other(cause) => Error::system("copying to or from a peer's memory", cause),
     }
 }
 
-/// The address of a remote place, held in force while it is used.
-struct Place<'a> {
+/// The address of remote memory. The guard keeps the extent in force while the address is used.
+struct HeldAddress<'a> {
     addr: u64,
-    _guard: Option<Guard<'a>>,
+    _guard: Option<ExtentGuard<'a>>,
 }
 
-impl<'a> Place<'a> {
-    fn find(shared: &'a Shared, owner: Rank, remote: Remote, len: usize) -> Result<Self, Error> {
+impl<'a> HeldAddress<'a> {
+    fn find(
+        shared: &'a SharedState,
+        owner: Rank,
+        remote: Remote,
+        len: usize,
+    ) -> Result<Self, Error> {
         if remote.key == Key::ANY {
             return Ok(Self {
                 addr: remote.offset,
@@ -182,7 +199,7 @@ impl<'a> Place<'a> {
             peer: owner,
             key: remote.key.0,
         };
-        let handle = Handle::from_word(remote.key.0);
+        let handle = ExtentHandle::from_word(remote.key.0);
         let Some(entry) = shared.entries(owner).get(handle.index as usize) else {
             return Err(revoked);
         };
@@ -210,8 +227,8 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Sends as many pieces as there is room for, and ends the transfers with lost peers.
-pub(crate) fn advance(shared: &Shared, mut sink: Option<&mut dyn Sink>) -> usize {
+/// Requests as many pieces as there is room for, and ends the transfers with lost peers.
+pub(crate) fn advance(shared: &SharedState, mut sink: Option<&mut dyn Sink>) -> usize {
     let mut ended = Vec::new();
     let mut left = Vec::new();
     let mut open = shared.transfers.open();
@@ -240,14 +257,14 @@ pub(crate) fn advance(shared: &Shared, mut sink: Option<&mut dyn Sink>) -> usize
     for (ticket, failed) in ended {
         sink.complete(Ticket(ticket), failed.map_or(Ok(()), Err));
     }
-    // After that: while there are any, another thread that waits sleeps only briefly.
+    // The count decreases last: while it is not 0, another thread that waits sleeps only briefly.
     shared.transfers.count.fetch_sub(count as u64, Relaxed);
     count
 }
 
-impl Transfer {
-    /// Asks for as many pieces as there is room for.
-    fn ask(&mut self, shared: &Shared, ticket: u64) -> Result<(), Error> {
+impl MessageTransfer {
+    /// Requests as many pieces as there is room for.
+    fn ask(&mut self, shared: &SharedState, ticket: u64) -> Result<(), Error> {
         shared.both_alive(self.peer)?;
         let most = shared.caps.max_payload;
         while self.asked < self.len && self.failed.is_none() {
@@ -255,14 +272,15 @@ impl Transfer {
             let offset = self.remote.offset.wrapping_add(self.asked as u64);
             let key = self.remote.key.0;
             let sent = match self.way {
-                Way::Out => {
-                    // SAFETY: readable until complete, the contract of `access`.
+                CopyDirection::Out => {
+                    // SAFETY: by condition 1 of `access`, the bytes are readable until the transfer
+                    // is complete.
                     let piece = unsafe {
                         std::slice::from_raw_parts(self.local.0.wrapping_add(self.asked), len)
                     };
                     shared.push(self.peer, WRITE, &[ticket, key, offset], piece)?
                 }
-                Way::In => {
+                CopyDirection::In => {
                     let args = [ticket, key, offset, len as u64, self.asked as u64];
                     shared.push(self.peer, READ, &args, &[])?
                 }
@@ -276,14 +294,14 @@ impl Transfer {
     }
 }
 
-/// The owner's side: one piece.
+/// Serves one piece, on the owner's side.
 ///
 /// # Errors
-/// [`Error::Malformed`] if the message follows no rule; it gets no answer.
-// Apart from the poll, whose stack frame it would make longer than a page.
+/// [`Error::Malformed`] if the message follows no rule. It then gets no answer.
+// Not inlined into the poll, whose stack frame it would make longer than a page.
 #[inline(never)]
 pub(crate) fn serve(
-    shared: &Shared,
+    shared: &SharedState,
     delivery: &Delivery<'_>,
     port: &mut dyn ReplyPort,
 ) -> Result<(), Error> {
@@ -297,11 +315,11 @@ pub(crate) fn serve(
                 key: Key(key),
                 offset,
             };
-            let outcome = Place::find(shared, shared.rank, remote, delivery.payload.len())
+            let outcome = HeldAddress::find(shared, shared.rank, remote, delivery.payload.len())
                 .map_err(|error| status_of(&error))
                 .and_then(|place| {
-                    // SAFETY: the extent is in force, so its owner lent it for writing; with
-                    // `Key::ANY` the peer vouched for the change.
+                    // SAFETY: 1. The extent is in force, so its owner lent it for writing. With
+                    // `Key::ANY` the peer guarantees that the change is tolerated.
                     unsafe { shared.self_copy.put(place.addr, delivery.payload) }
                         .map_err(|_| (status::BAD_ADDRESS, 0))
                 });
@@ -319,7 +337,7 @@ pub(crate) fn serve(
                 offset,
             };
             let mut buffer = vec![0; len];
-            let outcome = Place::find(shared, shared.rank, remote, len)
+            let outcome = HeldAddress::find(shared, shared.rank, remote, len)
                 .map_err(|error| status_of(&error))
                 .and_then(|place| {
                     (shared.self_copy.get(place.addr, &mut buffer))
@@ -345,7 +363,7 @@ fn answer<'a>(kind: u8, tag: u16, args: &'a [u64], payload: &'a [u8]) -> Message
     }
 }
 
-/// How a piece ended, and how long its extent is.
+/// Returns the status of a failed piece, and the length of its extent.
 fn status_of(error: &Error) -> (u16, u64) {
     match error {
         Error::OutOfExtent { extent, .. } => (status::OUT_OF_EXTENT, *extent),
@@ -354,13 +372,13 @@ fn status_of(error: &Error) -> (u16, u64) {
     }
 }
 
-/// The asker's side: the answer to one piece.
+/// Takes the answer to one piece, on the requester's side.
 ///
 /// # Errors
-/// [`Error::Malformed`] if the answer follows no rule; it has no effect.
+/// [`Error::Malformed`] if the answer follows no rule. It then has no effect.
 #[inline(never)]
 pub(crate) fn answered(
-    shared: &Shared,
+    shared: &SharedState,
     delivery: &Delivery<'_>,
     sink: &mut dyn Sink,
 ) -> Result<(), Error> {
@@ -376,7 +394,7 @@ pub(crate) fn answered(
         .get_mut(&ticket)
         .filter(|transfer| transfer.peer == peer)
     else {
-        // What was asked of a peer that ended since is forgotten already.
+        // Transfers with a peer that has ended since are forgotten already.
         return match shared.both_alive(peer) {
             Ok(()) => Err(malformed("the answer to a question that was not asked")),
             Err(_) => Ok(()),
@@ -386,15 +404,14 @@ pub(crate) fn answered(
         return Err(malformed("an answer longer than the question"));
     }
     match delivery.tag {
-        status::DONE if transfer.way == Way::In => {
+        status::DONE if transfer.way == CopyDirection::In => {
             if delivery.payload.len() != len || at > transfer.len - len {
                 return Err(malformed("an answer of another length"));
             }
-            // SAFETY: at + len <= the length that the caller of `access` vouched for.
-            unsafe {
-                let to = transfer.local.0.add(at);
-                to.copy_from_nonoverlapping(delivery.payload.as_ptr(), len);
-            }
+            let to = transfer.local.0.wrapping_add(at);
+            // SAFETY: by condition 1 of `access`, `transfer.len` bytes are writable, and
+            // `at + len` is at most that. The payload has `len` bytes, in memory of a ring.
+            unsafe { to.copy_from_nonoverlapping(delivery.payload.as_ptr(), len) };
         }
         status::DONE => {}
         code => {
@@ -420,7 +437,7 @@ pub(crate) fn answered(
     }
     transfer.answered += len;
     if transfer.failed.is_some() && transfer.asked == transfer.answered {
-        // Nothing more will be asked for, nothing is outstanding.
+        // No more pieces will be requested, and none is outstanding.
         transfer.asked = transfer.len;
         transfer.answered = transfer.len;
     }
@@ -436,16 +453,16 @@ mod tests {
     use super::*;
     use crate::inbox::tests::start;
 
-    /// What a rank takes for the place of an extent only the extent's owner can have written: not a third rank whose
-    /// memory is overwritten.
+    /// Only an extent's owner can write the entry that others read. No third rank can redirect an
+    /// access to the memory of its choice.
     #[test]
-    fn nobody_can_change_what_another_rank_lends() {
+    fn no_rank_can_change_the_extents_of_another() {
         let ranks = start(3);
         let mut lent = [0_u8; 64];
-        // SAFETY: it stays there until the extent is gone.
+        // SAFETY: the array lives until the extent is deregistered.
         let key = unsafe { ranks[1].register(lent.as_mut_ptr(), 64, Permission::ReadWrite) };
         let key = key.expect("there is room for one");
-        let index = Handle::from_word(key.0).index as usize;
+        let index = ExtentHandle::from_word(key.0).index as usize;
         for rank in &ranks {
             let shared = &rank.shared;
             let entry = &raw const shared.entries(Rank(1))[index];
@@ -453,7 +470,7 @@ mod tests {
             for at in [entry.addr() as u64, hazard.addr() as u64] {
                 let mut there = [0; 8];
                 shared.self_copy.get(at, &mut there).expect("all can read");
-                // SAFETY: what was there is written once more.
+                // SAFETY: 1. The same bytes are written again.
                 let written = unsafe { shared.self_copy.put(at, &there) };
                 assert_eq!(written.is_ok(), rank.rank() == Rank(1));
             }

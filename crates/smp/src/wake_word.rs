@@ -1,9 +1,8 @@
 //! A word in shared memory on which one thread sleeps, for conduits on top of this one.
 //!
-//! The sleeper says so in the word, looks once more whether there is something to do, and waits on
-//! it as a futex. Who gave it something to do looks at the word afterwards, with a full fence
-//! between: this is for threads that are woken seldom, unlike those that [`notify`](crate::notify)
-//! is for.
+//! The sleeper stores to the word, checks once more for work, and waits on the word as a futex. A
+//! thread that gave it work reads the word afterwards, with a full fence in between. This suits
+//! threads that are rarely woken. [`notify`](crate::notify) suits the others.
 
 use std::sync::atomic::{
     AtomicU32,
@@ -13,10 +12,10 @@ use std::sync::atomic::{
 
 use rustix::thread::{Timespec, futex};
 
-/// What the word holds while the thread sleeps; else it holds 0.
+/// The word's value while the thread sleeps. Otherwise it is 0.
 const ASLEEP: u32 = 1;
 
-/// Wakes the thread if it sleeps. Called after what it is to see was stored.
+/// Wakes the thread if it sleeps. Called after the stores that the thread is to see.
 #[inline]
 pub fn wake(word: &AtomicU32) {
     fence(SeqCst);
@@ -25,13 +24,13 @@ pub fn wake(word: &AtomicU32) {
     }
 }
 
-/// Sleeps until woken or until the time is over, or not at all if `ready` says so. One thread
-/// sleeps on a word.
+/// Sleeps until woken or until `time` has passed. Does not sleep if `ready` returns true. One
+/// thread at a time sleeps on a word.
 pub fn sleep(word: &AtomicU32, time: Option<Timespec>, ready: &mut dyn FnMut() -> bool) {
     word.store(ASLEEP, SeqCst);
     fence(SeqCst);
     if !ready() {
-        // An error means woken, or that the word changed: both are reasons to look again.
+        // An error means a wake or a changed word. After either the caller checks again.
         let _ = futex::wait(word, futex::Flags::empty(), ASLEEP, time.as_ref());
     }
     word.store(0, SeqCst);

@@ -1,8 +1,8 @@
-//! Seeing a peer die.
+//! Notices the death of a peer.
 //!
-//! A thread of each rank sleeps in `poll` on the `pidfd` of every peer's process. The kernel
-//! makes it readable when the process is gone, however it went, so death is noticed at once
-//! and watching costs nothing.
+//! A thread of each rank sleeps in `poll` on the `pidfd` of every peer's process. The kernel makes
+//! the descriptor readable when the process is gone, for whatever reason. A death is therefore
+//! noticed at once, and the watch costs nothing.
 
 use std::{
     io,
@@ -18,16 +18,16 @@ use rustix::{
     process::{Pid, PidfdFlags, pidfd_open},
 };
 
-/// Watches until dropped.
-pub(crate) struct Watch {
-    /// An eventfd; written to when the thread is to end.
+/// The watch of all peers, until this is dropped.
+pub(crate) struct ProcessWatch {
+    /// An eventfd that is written to end the thread.
     stop: Arc<OwnedFd>,
-    /// The thread; joined when this is dropped.
+    /// The thread, which is joined when this is dropped.
     thread: Option<JoinHandle<()>>,
 }
 
-impl Watch {
-    /// Calls `gone` once for each of `peers` whose process ends, from a thread of its own.
+impl ProcessWatch {
+    /// Starts a thread that calls `gone` once for each of `peers` whose process ends.
     pub(crate) fn start(
         peers: Vec<(Rank, u32)>,
         gone: impl Fn(Rank) + Send + 'static,
@@ -37,7 +37,7 @@ impl Watch {
             let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
             match pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())) {
                 Some(Ok(fd)) => watched.push((rank, fd)),
-                // Gone before it could be watched, or never there.
+                // The process ended before it could be watched, or never existed.
                 None | Some(Err(Errno::SRCH)) => gone(rank),
                 Some(Err(cause)) => return Err(Error::system("watching a peer", cause)),
             }
@@ -87,7 +87,7 @@ fn watch(stop: &OwnedFd, mut watched: Vec<(Rank, OwnedFd)>, gone: impl Fn(Rank))
     }
 }
 
-impl Drop for Watch {
+impl Drop for ProcessWatch {
     fn drop(&mut self) {
         let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {

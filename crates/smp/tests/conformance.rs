@@ -1,5 +1,5 @@
-//! The conformance suite on shared memory, three times: where the kernel copies to and from
-//! foreign memory, where messages do, and with the smallest rings there are.
+//! The conformance suite on shared memory, three times: with copies of foreign memory by the
+//! kernel, with copies by messages, and with the smallest rings.
 
 use std::{process::ExitCode, sync::Arc};
 

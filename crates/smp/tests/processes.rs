@@ -1,5 +1,5 @@
-//! What only processes of their own can show: the death of a peer, copies between address
-//! spaces, and that nothing is left behind. The test starts itself again for every rank.
+//! Tests that need separate processes: the death of a peer, copies between address spaces, and that
+//! nothing is left behind. The test starts itself again for every rank.
 
 use std::{
     process::ExitCode,
@@ -20,7 +20,7 @@ use hydrant_testing::{
     strangers::{self, Strangers},
 };
 
-/// Longer than any test: what waits for it to pass hangs.
+/// Longer than any test. A wait that reaches it hangs.
 const NEVER: Duration = Duration::from_secs(3600);
 
 fn main() -> ExitCode {
@@ -80,7 +80,7 @@ fn main() -> ExitCode {
     roles::main(|_, _| None, tests)
 }
 
-/// A job of three whose last rank dies when the others have said that they wait for it.
+/// A job of three, whose last rank dies after the others have reported that they wait for it.
 fn victim(role: &str) {
     let mut family = Family::start(role, 3);
     family.serve();
@@ -89,7 +89,7 @@ fn victim(role: &str) {
     if role == "exits" {
         family.tell(2, "go");
     } else {
-        // Sometimes in the middle of something, sometimes not.
+        // The death sometimes falls into an operation, and sometimes not.
         thread::sleep(Duration::from_micros(u64::from(std::process::id() % 1000)));
         family.kill(2);
     }
@@ -98,7 +98,7 @@ fn victim(role: &str) {
     family.nothing_left();
 }
 
-/// A job of two whose rank `victim` ends where nobody but the other can see it.
+/// A job of two, whose rank `victim` ends where only the other rank can see it.
 fn early(role: &str, victim: usize) {
     let mut family = Family::start(role, 2);
     family.serve();
@@ -107,7 +107,7 @@ fn early(role: &str, victim: usize) {
     family.nothing_left();
 }
 
-/// Ends between the fence after which ranks join and joining, or sees the other do so.
+/// Ends between the fence before the join and the join, or sees the peer do so.
 fn dies_early(child: &mut Child, victim: Rank) -> ExitCode {
     let me = Rank(child.rank());
     let options = Options {
@@ -169,7 +169,8 @@ fn put(
 ) -> Result<(), Error> {
     let from = Local::unregistered(data.as_ptr().cast_mut());
     #[allow(unsafe_code)]
-    // SAFETY: `data` is borrowed until the operation has ended; the places are windows.
+    // SAFETY: `data` is borrowed until the operation has ended; the remote memory is accessed only
+    // as windows.
     let posted = unsafe { conduit.post(&Access::put(peer, to, from, data.len())) };
     log.end(conduit, posted)
 }
@@ -193,12 +194,12 @@ fn lend(conduit: &dyn Conduit, len: usize) -> (Window, Key) {
     let window = Window::private(len);
     std::mem::forget(window.clone());
     #[allow(unsafe_code)]
-    // SAFETY: leaked, and only accessed as a window.
+    // SAFETY: the window is leaked, and only accessed as a window.
     let key = unsafe { conduit.register(window.as_ptr(), len, Permission::ReadWrite) };
     (window, key.expect("room for an extent"))
 }
 
-/// Every rank writes to, reads from and calls the next one.
+/// Every rank writes to, reads from and sends to the next rank.
 fn copy(conduit: &dyn Conduit, child: &mut Child) {
     const LEN: usize = 100_003;
     let log = &mut Log::echoing();
@@ -279,13 +280,13 @@ fn copy(conduit: &dyn Conduit, child: &mut Child) {
     });
 }
 
-/// Rank 2 dies; the others wait for it in every way there is.
+/// Rank 2 dies while the others wait for it in every possible way.
 fn die(conduit: &dyn Conduit, child: &mut Child) {
     let log = &mut Log::echoing();
     let (_window, key) = lend(conduit, 1 << 20);
     let places = child.exchange(&key.0.to_string());
     if conduit.rank() == Rank(2) {
-        // Killed here, or told to go without a word to anybody.
+        // The test kills the process here, or tells it to exit without a message to the others.
         child.read_line();
         std::process::exit(3);
     }
@@ -303,7 +304,7 @@ fn die(conduit: &dyn Conduit, child: &mut Child) {
     });
     assert!(since.elapsed() < HANG, "the death woke nobody");
     assert_eq!(conduit.standing(Rank(2)), Standing::Lost);
-    // The death counts once, though both saw it; the other may have left by now.
+    // The death counts once, though both ranks saw it. The other rank may have left by now.
     let changes = conduit.changes() - before;
     assert!((1..=2).contains(&changes), "{changes} changes");
     let remote = Remote {
@@ -325,7 +326,7 @@ fn die(conduit: &dyn Conduit, child: &mut Child) {
     conduit.deregister(key).expect("a key in force");
 }
 
-/// Rank 2 is killed while it writes to the others, which take their memory back.
+/// Rank 2 is killed while it writes to the others, which then revoke their memory.
 fn hammer(conduit: &dyn Conduit, child: &mut Child) {
     let log = &mut Log::echoing();
     let (window, key) = lend(conduit, 1 << 20);

@@ -398,7 +398,8 @@ impl Membership for Verbs {
 
     fn come_to_end(&self, come: bool) {
         let shared = &*self.shared;
-        if let Some(number) = (shared.peers.standings()).say(shared.endpoint.rank(), come) {
+        if let Some(number) = (shared.peers.standings()).announce_end(shared.endpoint.rank(), come)
+        {
             shared
                 .peers
                 .commands()
@@ -407,7 +408,7 @@ impl Membership for Verbs {
     }
 
     fn has_come_to_end(&self, peer: Rank) -> bool {
-        self.shared.peers.standings().has_come(peer)
+        self.shared.peers.standings().has_come_to_end(peer)
     }
 
     fn endings(&self) -> u64 {

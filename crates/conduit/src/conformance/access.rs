@@ -1,55 +1,55 @@
-//! One-sided writes and reads that find what they ask for.
+//! One-sided writes and reads that succeed.
 
 use crate::{Access, Key, Local, Permission, Rank, Remote};
 
 use super::{
-    Check, Fixture,
+    ContractCheck, Fixture,
     log::Log,
-    memory::{Arena, Place, beyond, bytes_of},
+    memory::{AddressKind, Arena, beyond, bytes_of},
     pattern::{self, assert_same},
-    team::{Member, each},
+    team::{TeamMember, each},
 };
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new(
+pub(super) const CHECKS: &[ContractCheck] = &[
+    ContractCheck::new(
         "segment_lengths",
         "every length and offset in a segment, neighbours untouched",
-        |f| lengths(f, Place::Segment),
+        |f| lengths(f, AddressKind::Segment),
     )
     .segment(),
-    Check::new(
+    ContractCheck::new(
         "extent_lengths",
         "every length and offset in an extent, neighbours untouched",
-        |f| lengths(f, Place::Extent),
+        |f| lengths(f, AddressKind::Extent),
     ),
-    Check::new(
+    ContractCheck::new(
         "anywhere_lengths",
         "every length and offset at an address, neighbours untouched",
-        |f| lengths(f, Place::Anywhere),
+        |f| lengths(f, AddressKind::Anywhere),
     )
     .any_address(),
-    Check::new("segment_big", "long transfers in a segment", |f| {
-        big(f, Place::Segment)
+    ContractCheck::new("segment_big", "long transfers in a segment", |f| {
+        big(f, AddressKind::Segment)
     })
     .segment(),
-    Check::new("extent_big", "long transfers in an extent", |f| {
-        big(f, Place::Extent)
+    ContractCheck::new("extent_big", "long transfers in an extent", |f| {
+        big(f, AddressKind::Extent)
     }),
-    Check::new("anywhere_big", "long transfers at an address", |f| {
-        big(f, Place::Anywhere)
+    ContractCheck::new("anywhere_big", "long transfers at an address", |f| {
+        big(f, AddressKind::Anywhere)
     })
     .any_address(),
-    Check::new(
+    ContractCheck::new(
         "to_oneself",
         "a rank writes to and reads from itself like any peer",
         to_oneself,
     ),
-    Check::new(
+    ContractCheck::new(
         "many_to_one",
-        "writes of all ranks to one land side by side",
+        "writes of all ranks to one rank arrive side by side",
         many_to_one,
     ),
-    Check::new(
+    ContractCheck::new(
         "read_only_source",
         "a write takes its data from memory that cannot be written",
         source,
@@ -59,12 +59,12 @@ pub(super) const CHECKS: &[Check] = &[
 const STRIPE: usize = 256;
 const STRIPES: usize = 8;
 
-/// The pieces of one round: where each begins; no two share a byte.
+/// Returns the start of each piece of one round. No two pieces share a byte.
 fn pieces() -> impl Iterator<Item = usize> {
     (0..STRIPES).map(|stripe| stripe * STRIPE + (stripe * 5 + 1) % 8 + stripe / 7 * 40)
 }
 
-fn lengths(fixture: &dyn Fixture, place: Place) {
+fn lengths(fixture: &dyn Fixture, place: AddressKind) {
     each(fixture, 2, |me| {
         let log = &mut Log::new();
         let arena = Arena::new(me.conduit, place, STRIPES * STRIPE);
@@ -115,11 +115,11 @@ fn lengths(fixture: &dyn Fixture, place: Place) {
     });
 }
 
-fn big(fixture: &dyn Fixture, place: Place) {
+fn big(fixture: &dyn Fixture, place: AddressKind) {
     const ARENA: usize = (1 << 20) + 4096;
     each(fixture, 2, |me| {
         let log = &mut Log::new();
-        if me.conduit.caps().segment < ARENA && place == Place::Segment {
+        if me.conduit.caps().segment < ARENA && place == AddressKind::Segment {
             return;
         }
         let arena = Arena::new(me.conduit, place, ARENA);
@@ -170,7 +170,7 @@ fn big(fixture: &dyn Fixture, place: Place) {
 fn to_oneself(fixture: &dyn Fixture) {
     each(fixture, 1, |me| {
         let log = &mut Log::new();
-        for place in Place::of(me.conduit) {
+        for place in AddressKind::of(me.conduit) {
             let arena = Arena::new(me.conduit, place, 4096);
             for (at, len) in [(0, 8), (3, 1), (9, 1000), (1500, 2596)] {
                 let data = pattern::bytes(len as u64, len);
@@ -181,7 +181,7 @@ fn to_oneself(fixture: &dyn Fixture) {
                     &data,
                     format_args!("written, {place:?}"),
                 );
-                if me.reads() || place == Place::Anywhere {
+                if me.reads() || place == AddressKind::Anywhere {
                     let got = me.get(log, me.rank(), to, len).expect("within the arena");
                     assert_same(&got, &data, format_args!("read, {place:?}"));
                 }
@@ -193,41 +193,46 @@ fn to_oneself(fixture: &dyn Fixture) {
 fn many_to_one(fixture: &dyn Fixture) {
     const ROUNDS: usize = 40;
     const PART: usize = 37;
-    each(fixture, 8.min(fixture.most_ranks()), |me: &Member<'_>| {
-        let log = &mut Log::new();
-        let ranks = me.conduit.size() as usize;
-        for place in Place::of(me.conduit) {
-            let arena = Arena::new(me.conduit, place, ROUNDS * PART * ranks);
-            let to = arena.publish(me, log)[0];
-            let data = |rank: usize, round| pattern::bytes((rank * ROUNDS + round) as u64, PART);
-            for round in 0..ROUNDS {
-                let rank = me.rank().index();
-                let to = beyond(to, (round * ranks + rank) * PART);
-                me.put(log, Rank(0), to, &data(rank, round))
-                    .expect("within the arena");
+    each(
+        fixture,
+        8.min(fixture.most_ranks()),
+        |me: &TeamMember<'_>| {
+            let log = &mut Log::new();
+            let ranks = me.conduit.size() as usize;
+            for place in AddressKind::of(me.conduit) {
+                let arena = Arena::new(me.conduit, place, ROUNDS * PART * ranks);
+                let to = arena.publish(me, log)[0];
+                let data =
+                    |rank: usize, round| pattern::bytes((rank * ROUNDS + round) as u64, PART);
+                for round in 0..ROUNDS {
+                    let rank = me.rank().index();
+                    let to = beyond(to, (round * ranks + rank) * PART);
+                    me.put(log, Rank(0), to, &data(rank, round))
+                        .expect("within the arena");
+                }
+                me.meet(log);
+                if me.rank() == Rank(0) {
+                    let expected: Vec<u8> = (0..ROUNDS)
+                        .flat_map(|round| (0..ranks).flat_map(move |rank| data(rank, round)))
+                        .collect();
+                    assert_same(&arena.bytes(), &expected, format_args!("{place:?}"));
+                }
+                me.meet(log);
             }
-            me.meet(log);
-            if me.rank() == Rank(0) {
-                let expected: Vec<u8> = (0..ROUNDS)
-                    .flat_map(|round| (0..ranks).flat_map(move |rank| data(rank, round)))
-                    .collect();
-                assert_same(&arena.bytes(), &expected, format_args!("{place:?}"));
-            }
-            me.meet(log);
-        }
-    });
+        },
+    );
 }
 
 fn source(fixture: &dyn Fixture) {
     static CONSTANT: [u8; 3001] = [0x42; 3001];
     each(fixture, 2, |me| {
         let log = &mut Log::new();
-        let arena = Arena::new(me.conduit, Place::Extent, CONSTANT.len());
+        let arena = Arena::new(me.conduit, AddressKind::Extent, CONSTANT.len());
         let to = arena.publish(me, log)[me.right().index()];
         let (from, len) = (CONSTANT.as_ptr(), CONSTANT.len());
         let registers = me.conduit.caps().registration.is_some();
         let key = if registers {
-            // SAFETY: a constant lives for ever, and no peer is told the key.
+            // SAFETY: 1. and 2. a constant lives for ever, and no peer knows the key.
             unsafe { me.conduit.register(from.cast_mut(), len, Permission::Read) }
                 .expect("constants can be registered for reading")
         } else {
@@ -235,7 +240,7 @@ fn source(fixture: &dyn Fixture) {
         };
         let addr = from.cast_mut();
         let access = Access::put(me.right(), to, Local { addr, key }, len);
-        // SAFETY: 1. A constant is readable for ever. 2. The arena is memory of the test.
+        // SAFETY: 1. a constant is readable for ever. 2. The arena is memory of the test.
         let posted = unsafe { me.conduit.post(&access) };
         if let crate::Posted::Pending(ticket) = posted.expect("within the extent") {
             me.until(log, "a write", |log| log.outcome(ticket).is_some());

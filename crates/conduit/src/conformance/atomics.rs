@@ -1,54 +1,54 @@
-//! Atomic operations that the network does by itself.
+//! Atomic operations of the network.
 
 use std::thread;
 
 use crate::{Access, Atomic, Error, Key, Permission, Posted, Rank, Remote, Ticket, Window};
 
 use super::{
-    Check, Fixture,
+    ContractCheck, Fixture,
     log::Log,
-    memory::{Arena, Lent, Place, beyond},
-    team::{Member, each},
+    memory::{AddressKind, Arena, LentWindow, beyond},
+    team::{TeamMember, each},
 };
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new(
+pub(super) const CHECKS: &[ContractCheck] = &[
+    ContractCheck::new(
         "atomic_results",
-        "an atomic operation changes one word and says what it was",
+        "an atomic operation changes one word and returns its old value",
         results,
     )
     .atomic(),
-    Check::new(
+    ContractCheck::new(
         "atomic_sums",
         "additions of all ranks to one word, its owner's among them, lose nothing",
         sums,
     )
     .atomic(),
-    Check::new(
+    ContractCheck::new(
         "atomic_winner",
-        "of all that swap what they expect, one finds it",
+        "of all ranks that swap the expected value, one succeeds",
         winner,
     )
     .atomic(),
-    Check::new(
+    ContractCheck::new(
         "atomic_threads",
         "a rank changes its own word from several threads while peers do",
         threads,
     )
     .atomic(),
-    Check::new(
+    ContractCheck::new(
         "atomic_refused",
-        "an atomic operation that cannot be is refused, and what came with it is done once",
+        "an invalid atomic operation is refused, and valid ones beside it are done once",
         refused,
     )
     .atomic(),
-    Check::new(
+    ContractCheck::new(
         "atomic_misaligned",
-        "a word that is not aligned is refused and left alone",
+        "a word that is not aligned is refused and not changed",
         misaligned,
     )
     .atomic(),
-    Check::new(
+    ContractCheck::new(
         "atomic_to_the_lost",
         "an atomic operation on a word of a rank that is gone ends with its loss",
         lost,
@@ -56,16 +56,21 @@ pub(super) const CHECKS: &[Check] = &[
     .atomic(),
 ];
 
-/// An operation under way, and the word of its result, which is lost if that is not waited for.
-struct Transfer {
+/// An operation in flight, and the word of its result. The word is leaked if nobody waits for it.
+struct AtomicTransfer {
     posted: Posted,
     was: &'static mut u64,
 }
 
-impl Transfer {
-    fn begin(me: &Member<'_>, peer: Rank, word: Remote, operation: Atomic) -> Result<Self, Error> {
+impl AtomicTransfer {
+    fn begin(
+        me: &TeamMember<'_>,
+        peer: Rank,
+        word: Remote,
+        operation: Atomic,
+    ) -> Result<Self, Error> {
         let was = Box::leak(Box::new(0xdead));
-        // SAFETY: the word of the result is never given back.
+        // SAFETY: 1. the word of the result is never freed. 2. This is no put.
         let posted = unsafe { (me.conduit).post(&Access::atomic(peer, word, operation, was))? };
         Ok(Self { posted, was })
     }
@@ -77,7 +82,7 @@ impl Transfer {
         }
     }
 
-    fn end(self, me: &Member<'_>, log: &mut Log<'_>) -> Result<u64, Error> {
+    fn end(self, me: &TeamMember<'_>, log: &mut Log<'_>) -> Result<u64, Error> {
         if let Some(ticket) = self.ticket() {
             me.until(log, "an atomic operation", |log| {
                 log.outcome(ticket).is_some()
@@ -88,22 +93,22 @@ impl Transfer {
     }
 }
 
-/// One operation to its end.
+/// Posts one operation and waits for its end.
 fn change(
-    me: &Member<'_>,
+    me: &TeamMember<'_>,
     log: &mut Log<'_>,
     peer: Rank,
     word: Remote,
     operation: Atomic,
 ) -> Result<u64, Error> {
-    Transfer::begin(me, peer, word, operation)?.end(me, log)
+    AtomicTransfer::begin(me, peer, word, operation)?.end(me, log)
 }
 
 fn results(fixture: &dyn Fixture) {
     each(fixture, 2, |me| {
         let log = &mut Log::new();
         for peer in [me.right(), me.rank()] {
-            let arena = Arena::new(me.conduit, Place::Extent, 64);
+            let arena = Arena::new(me.conduit, AddressKind::Extent, 64);
             arena.window.fill(0, 64, 0xaa).expect("in bounds");
             arena.window.store(24, 5_u64).expect("in bounds");
             let word = beyond(arena.publish(me, log)[peer.index()], 24);
@@ -134,7 +139,7 @@ fn sums(fixture: &dyn Fixture) {
     let rounds = 400 / u64::from(fixture.slowness());
     each(fixture, 4.min(fixture.most_ranks()), |me| {
         let log = &mut Log::new();
-        let arena = Arena::new(me.conduit, Place::Extent, 64);
+        let arena = Arena::new(me.conduit, AddressKind::Extent, 64);
         let words = arena.publish(me, log);
         let ranks = u64::from(me.conduit.size());
         let mut seen = Vec::new();
@@ -143,7 +148,8 @@ fn sums(fixture: &dyn Fixture) {
             let transfers: Vec<_> = (me.ranks())
                 .map(|peer| {
                     let word = beyond(words[peer.index()], 8);
-                    Transfer::begin(me, peer, word, Atomic::Add(round + 1)).expect("in bounds")
+                    AtomicTransfer::begin(me, peer, word, Atomic::Add(round + 1))
+                        .expect("in bounds")
                 })
                 .collect();
             for transfer in transfers {
@@ -152,7 +158,7 @@ fn sums(fixture: &dyn Fixture) {
             seen.push(change(me, log, Rank(0), words[0], Atomic::Add(1)).expect("in bounds"));
         }
         assert!(seen.is_sorted(), "numbers are drawn in order");
-        // All numbers were drawn, each by one.
+        // All numbers were drawn, each by one rank.
         let drawn = me.gather(log, seen.iter().sum()).iter().sum::<u64>();
         let all = ranks * rounds;
         assert_eq!(drawn, all * (all - 1) / 2);
@@ -166,7 +172,7 @@ fn winner(fixture: &dyn Fixture) {
     let rounds = 300 / u64::from(fixture.slowness());
     each(fixture, 4.min(fixture.most_ranks()), |me| {
         let log = &mut Log::new();
-        let arena = Arena::new(me.conduit, Place::Extent, 64);
+        let arena = Arena::new(me.conduit, AddressKind::Extent, 64);
         let words = arena.publish(me, log);
         let owner = Rank(1 % me.conduit.size());
         let word = words[owner.index()];
@@ -187,7 +193,7 @@ fn threads(fixture: &dyn Fixture) {
     let rounds = 600 / u64::from(fixture.slowness());
     each(fixture, 2, |me| {
         let log = &mut Log::new();
-        let arena = Arena::new(me.conduit, Place::Extent, 64);
+        let arena = Arena::new(me.conduit, AddressKind::Extent, 64);
         let words = arena.publish(me, log);
         thread::scope(|scope| {
             for _ in 0..2 {
@@ -195,7 +201,7 @@ fn threads(fixture: &dyn Fixture) {
                     let _alarm = me.alarm();
                     for _ in 0..rounds {
                         let word = words[me.rank().index()];
-                        let transfer = Transfer::begin(me, me.rank(), word, Atomic::Add(1));
+                        let transfer = AtomicTransfer::begin(me, me.rank(), word, Atomic::Add(1));
                         let transfer = transfer.expect("in bounds");
                         assert_eq!(transfer.ticket(), None, "to oneself it is done on return");
                     }
@@ -215,13 +221,13 @@ fn threads(fixture: &dyn Fixture) {
 fn refused(fixture: &dyn Fixture) {
     each(fixture, 2, |me| {
         let log = &mut Log::new();
-        let arena = Arena::new(me.conduit, Place::Extent, 64);
+        let arena = Arena::new(me.conduit, AddressKind::Extent, 64);
         let words = arena.publish(me, log);
-        let gone = Lent::new(me.conduit, Window::private(64)).expect("room for an extent");
+        let gone = LentWindow::new(me.conduit, Window::private(64)).expect("room for an extent");
         let gone_places = me.exchange(log, gone.remote());
         gone.revoke();
         let window = Window::private(64);
-        // SAFETY: the window outlives the key.
+        // SAFETY: 1. and 2. the window outlives the key.
         let key = unsafe { (me.conduit).register(window.as_ptr(), 64, Permission::Read) };
         let key = key.expect("room for an extent");
         let offset = window.addr() as u64;
@@ -249,8 +255,8 @@ fn refused(fixture: &dyn Fixture) {
                 segment,
             ];
             for (number, place) in places.into_iter().enumerate() {
-                // Some before, some after, all under way at once.
-                let begin = |at| Transfer::begin(me, peer, at, Atomic::Add(1));
+                // Valid operations before and after, all in flight at once.
+                let begin = |at| AtomicTransfer::begin(me, peer, at, Atomic::Add(1));
                 let before = [begin(word), begin(word)];
                 let bad = begin(place);
                 let after = [begin(word), begin(word)];
@@ -296,7 +302,7 @@ fn refused(fixture: &dyn Fixture) {
 fn misaligned(fixture: &dyn Fixture) {
     each(fixture, 2, |me| {
         let log = &mut Log::new();
-        let arena = Arena::new(me.conduit, Place::Extent, 64);
+        let arena = Arena::new(me.conduit, AddressKind::Extent, 64);
         let words = arena.publish(me, log);
         for peer in [me.right(), me.rank()] {
             for aside in [1, 4, 7] {
@@ -318,7 +324,7 @@ fn misaligned(fixture: &dyn Fixture) {
 fn lost(fixture: &dyn Fixture) {
     each(fixture, 2, |me| {
         let log = &mut Log::new();
-        let arena = Arena::new(me.conduit, Place::Extent, 64);
+        let arena = Arena::new(me.conduit, AddressKind::Extent, 64);
         let words = arena.publish(me, log);
         if me.rank() == Rank(1) {
             me.meet(log);
@@ -334,7 +340,7 @@ fn lost(fixture: &dyn Fixture) {
             Err(Error::PeerLost(Rank(1))) => {}
             other => panic!("on a word of a lost rank: {other:?}"),
         }
-        // Own words are still there.
+        // This rank's own words are still valid.
         let own = change(me, log, Rank(0), words[0], Atomic::Add(2)).expect("in bounds");
         assert_eq!(own, 0);
     });

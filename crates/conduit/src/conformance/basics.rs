@@ -1,4 +1,4 @@
-//! Who is there, what they can do, what time it is.
+//! The ranks of a job, their capabilities, and the clock.
 
 use std::collections::HashSet;
 
@@ -7,46 +7,40 @@ use parking_lot::Mutex;
 use crate::{Message, Rank, Standing};
 
 use super::{
-    Check, Fixture,
+    ContractCheck, Fixture,
     log::{Got, Log},
     pattern,
-    team::{Member, each},
+    team::{TeamMember, each},
 };
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new("ranks_1", "a job of one speaks to itself", |f| {
+pub(super) const CHECKS: &[ContractCheck] = &[
+    ContractCheck::new("ranks_1", "a job of one speaks to itself", |f| {
         every_pair(f, 1)
     }),
-    Check::new("ranks_2", "two ranks speak, each to each", |f| {
+    ContractCheck::new("ranks_2", "two ranks speak, each to each", |f| {
         every_pair(f, 2)
     }),
-    Check::new("ranks_3", "three ranks speak, each to each", |f| {
+    ContractCheck::new("ranks_3", "three ranks speak, each to each", |f| {
         every_pair(f, 3)
     }),
-    Check::new("ranks_8", "eight ranks speak, each to each", |f| {
+    ContractCheck::new("ranks_8", "eight ranks speak, each to each", |f| {
         every_pair(f, 8)
     }),
-    Check::new(
-        "ranks_70",
-        "as many ranks as fit no single word of bits",
-        |f| every_pair(f, 70),
-    ),
-    Check::new(
+    ContractCheck::new("ranks_70", "more ranks than the bits of a word", |f| {
+        every_pair(f, 70)
+    }),
+    ContractCheck::new(
         "caps_agree",
-        "all ranks have the same capabilities and limits, but for the ranks of their hosts",
+        "all ranks have the same capabilities and limits, except the ranks of their hosts",
         caps_agree,
     ),
-    Check::new(
-        "clock",
-        "the clock never goes back, and goes forward",
-        clock,
-    ),
-    Check::new(
+    ContractCheck::new("clock", "the clock never goes back, and advances", clock),
+    ContractCheck::new(
         "published",
-        "what a rank publishes is seen by the ranks that share memory with it, and no other number",
+        "the ranks that share memory with a rank see the number that it published, and no other",
         published,
     ),
-    Check::new(
+    ContractCheck::new(
         "all_present",
         "all ranks take part from the start",
         all_present,
@@ -57,7 +51,7 @@ fn published(fixture: &dyn Fixture) {
     each(fixture, 3.min(fixture.most_ranks()), |me| {
         let seen = |peer: Rank| me.conduit.published(peer);
         let ranks = (0..me.conduit.size()).map(Rank);
-        // Others may be faster.
+        // Other ranks may have published already.
         let own = seen(me.rank());
         assert!(own.is_none_or(|it| it == 0), "{own:?}");
         me.conduit.publish(u64::from(me.rank().0) + 7);
@@ -154,7 +148,7 @@ fn caps_agree(fixture: &dyn Fixture) {
 }
 
 fn clock(fixture: &dyn Fixture) {
-    each(fixture, 2, |me: &Member<'_>| {
+    each(fixture, 2, |me: &TeamMember<'_>| {
         let first = me.conduit.now();
         let mut last = first;
         me.until(&mut Log::new(), "the clock to go on", |_| {

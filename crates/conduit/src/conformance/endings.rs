@@ -11,54 +11,58 @@ use std::{
 use crate::{Conduit, Error, Message, Rank, Sent, Sleeper, Standing, Window};
 
 use super::{
-    Check, Fixture,
+    ContractCheck, Fixture,
     log::{Got, Log},
-    memory::{Arena, Lent, Place},
-    team::{Member, each, each_of, start},
+    memory::{AddressKind, Arena, LentWindow},
+    team::{TeamMember, each, each_of, start},
 };
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new(
+pub(super) const CHECKS: &[ContractCheck] = &[
+    ContractCheck::new(
         "standings",
         "a peer that ends has left or is lost, and each change is counted once",
         standings,
     ),
-    Check::new(
+    ContractCheck::new(
         "end_wakes_service",
         "a peer's end wakes the service thread",
         |f| wakes(f, Sleeper::Service),
     ),
-    Check::new(
+    ContractCheck::new(
         "end_wakes_application",
         "a peer's end wakes an application",
         |f| wakes(f, Sleeper::Application),
     ),
-    Check::new(
+    ContractCheck::new(
         "comes_to_its_end",
-        "a peer that says that its program has come to its end still takes part, and wakes who waits for it",
+        "a peer whose program has come to its end still takes part, and its announcement wakes waiters",
         comes_to_its_end,
     ),
-    Check::new(
+    ContractCheck::new(
         "ended_refuses",
         "nothing can be sent to, written to or read from an ended peer",
         refuses,
     ),
-    Check::new(
+    ContractCheck::new(
         "ended_pending",
-        "operations under way with a peer that ends are ended",
+        "operations in flight with a peer that ends are ended",
         pending,
     ),
-    Check::new(
+    ContractCheck::new(
         "sent_before_the_end",
-        "what a peer sent before it left is delivered",
+        "messages that a peer sent before it left are delivered",
         before,
     ),
-    Check::new(
+    ContractCheck::new(
         "stuck_at_the_end",
         "requests of a peer that left before it took the replies are delivered",
         stuck,
     ),
-    Check::new("life_goes_on", "the others go on when one is lost", goes_on),
+    ContractCheck::new(
+        "others_continue",
+        "the others continue when one is lost",
+        others_continue,
+    ),
 ];
 
 fn standings(fixture: &dyn Fixture) {
@@ -81,7 +85,7 @@ fn standings(fixture: &dyn Fixture) {
     seen(&conduits, [Present, Left, Lost, Present], before + 2);
     assert_eq!(conduits.pop().map(|gone| gone.rank()), Some(dropped));
     seen(&conduits, [Present, Left, Lost, Lost], before + 3);
-    // Who has ended cannot end again, in another way neither.
+    // A rank that has ended cannot end again in another way.
     conduits[left.index()].leave(false);
     conduits[lost.index()].leave(true);
     conduits.truncate(1);
@@ -99,7 +103,7 @@ fn wakes(fixture: &dyn Fixture, sleeper: Sleeper) {
                     while asleep.load(SeqCst) < 2 {
                         me.breathe();
                     }
-                    // Sometimes they sleep by then, sometimes they are about to.
+                    // The others sometimes sleep by then, and are sometimes about to.
                     thread::sleep(std::time::Duration::from_micros(50 * round));
                     me.conduit.leave(orderly);
                 } else {
@@ -132,7 +136,7 @@ fn comes_to_its_end(fixture: &dyn Fixture) {
                     me.breathe();
                 }
                 me.conduit.come_to_end(come);
-                // The same word again is no news.
+                // The same announcement again has no effect.
                 me.conduit.come_to_end(come);
             } else {
                 asleep.fetch_add(1, SeqCst);
@@ -145,7 +149,7 @@ fn comes_to_its_end(fixture: &dyn Fixture) {
                 }
             }
             assert_eq!(me.conduit.standing(Rank(2)), Standing::Present);
-            // It answers as before.
+            // The rank answers as before.
             if me.rank() != Rank(2) {
                 let message = Message {
                     kind: 0,
@@ -175,10 +179,10 @@ fn is_lost<T>(outcome: Result<T, Error>, peer: Rank) {
 fn refuses(fixture: &dyn Fixture) {
     each(fixture, 3, |me| {
         let log = &mut Log::new();
-        // The memory outlives the rank's part, as a process that hangs would keep it.
-        let lent = Lent::new(me.conduit, Window::private(64)).expect("room for an extent");
-        let arenas: Vec<Arena<'_>> = (Place::of(me.conduit)
-            .filter(|place| *place != Place::Anywhere))
+        // The memory outlives the rank's part, as in a process that hangs.
+        let lent = LentWindow::new(me.conduit, Window::private(64)).expect("room for an extent");
+        let arenas: Vec<Arena<'_>> = (AddressKind::of(me.conduit)
+            .filter(|place| *place != AddressKind::Anywhere))
         .map(|place| Arena::new(me.conduit, place, 64))
         .collect();
         let places: Vec<_> = arenas.iter().map(|arena| arena.publish(me, log)).collect();
@@ -205,7 +209,7 @@ fn refuses(fixture: &dyn Fixture) {
                     }
                 }
             }
-            // Nobody waits for the dead when a key is revoked.
+            // A revocation does not wait for dead ranks.
             lent.revoke();
         }
         me.meet(log);
@@ -216,10 +220,10 @@ fn pending(fixture: &dyn Fixture) {
     for orderly in [true, false] {
         each(fixture, 2, |me| {
             let log = &mut Log::new();
-            let arena = Arena::new(me.conduit, Place::Extent, 1 << 16);
+            let arena = Arena::new(me.conduit, AddressKind::Extent, 1 << 16);
             let to = arena.publish(me, log)[1];
             if me.rank() == Rank(1) {
-                // Does not look after what comes.
+                // This rank does not poll.
                 me.meet_deaf();
                 me.conduit.leave(orderly);
                 me.meet_deaf();
@@ -255,8 +259,8 @@ fn pending(fixture: &dyn Fixture) {
     }
 }
 
-/// Sends until there is no more room, without looking after what comes: how many.
-fn send_all(me: &Member<'_>, peer: Rank) -> u64 {
+/// Sends until there is no more room, without polling. Returns the number of messages.
+fn send_all(me: &TeamMember<'_>, peer: Rank) -> u64 {
     let mut sent = 0;
     while sent < 2000 {
         let message = Message {
@@ -279,7 +283,7 @@ fn send_all(me: &Member<'_>, peer: Rank) -> u64 {
 }
 
 /// Fails unless these are the requests of [`send_all`].
-fn expect_all(me: &Member<'_>, log: &mut Log<'_>, from: Rank, sent: u64) {
+fn expect_all(me: &TeamMember<'_>, log: &mut Log<'_>, from: Rank, sent: u64) {
     me.until(log, "what was sent before the end", |log| {
         log.requests.len() as u64 >= sent
     });
@@ -348,16 +352,16 @@ fn stuck(fixture: &dyn Fixture) {
     });
 }
 
-fn goes_on(fixture: &dyn Fixture) {
+fn others_continue(fixture: &dyn Fixture) {
     let mut conduits = start(fixture, 4);
     drop(conduits.pop());
     each_of(fixture, &conduits, |me| {
-        // Meetings are among those that are left.
+        // Only the remaining ranks meet.
         let log = &mut Log::echoing();
         me.until(log, "the news", |_| {
             me.conduit.standing(Rank(3)) == Standing::Lost
         });
-        for place in Place::of(me.conduit) {
+        for place in AddressKind::of(me.conduit) {
             let arena = Arena::new(me.conduit, place, 64);
             let remotes = arena.publish(me, log);
             let right = Rank((me.rank().0 + 1) % 3);
@@ -379,7 +383,7 @@ fn goes_on(fixture: &dyn Fixture) {
             }
             me.meet(log);
         }
-        let all = 300 * Place::of(me.conduit).count();
+        let all = 300 * AddressKind::of(me.conduit).count();
         me.until(log, "replies", |log| {
             log.replies.len() >= all && log.requests.len() >= all
         });

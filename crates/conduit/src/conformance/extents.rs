@@ -1,4 +1,4 @@
-//! Keys: what they open, and that they end.
+//! Keys: the access they permit, and their end.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
@@ -11,45 +11,49 @@ use parking_lot::Mutex;
 use crate::{Error, Key, Rank, Remote, Standing, Window};
 
 use super::{
-    Check, Fixture,
+    ContractCheck, Fixture,
     log::Log,
-    memory::{Arena, Lent, Place, bytes_of},
+    memory::{AddressKind, Arena, LentWindow, bytes_of},
     pattern::assert_same,
-    team::{Member, each},
+    team::{TeamMember, each},
 };
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new(
+pub(super) const CHECKS: &[ContractCheck] = &[
+    ContractCheck::new(
         "out_of_extent",
-        "an access that leaves its extent is refused, with its limits",
+        "an access that leaves its extent is refused, and the error has the limits",
         outside,
     ),
-    Check::new(
+    ContractCheck::new(
         "bad_address",
         "an address that is not mapped, or read-only, is refused",
         bad_address,
     )
     .any_address(),
-    Check::new(
+    ContractCheck::new(
         "revoked",
-        "a key that was revoked opens nothing, for ever",
+        "a revoked key permits no access any more",
         revoked,
     ),
-    Check::new("forged", "a key that was never made opens nothing", forged),
-    Check::new("deregister_twice", "a key is revoked once", twice),
-    Check::new(
+    ContractCheck::new(
+        "forged",
+        "a key that was never granted permits no access",
+        forged,
+    ),
+    ContractCheck::new("deregister_twice", "a key is revoked once", twice),
+    ContractCheck::new(
         "exhausted",
-        "extents run out with an error, and come back",
+        "the last extent is an error, and revoked ones can be granted again",
         exhausted,
     ),
-    Check::new(
+    ContractCheck::new(
         "nothing_lands_late",
-        "nobody touches memory after deregister returned",
+        "no peer accesses memory after deregister returned",
         hammer,
     ),
-    Check::new(
+    ContractCheck::new(
         "nothing_of_the_lost_lands_late",
-        "a rank that is lost, but whose threads live, touches nothing after deregister returned",
+        "a lost rank whose threads live accesses nothing after deregister returned",
         lost_at_work,
     ),
 ];
@@ -61,7 +65,7 @@ fn outside(fixture: &dyn Fixture) {
         let log = &mut Log::new();
         let whole = Window::private(2 * BEFORE + LEN);
         let part = whole.part(BEFORE, LEN).expect("a part");
-        let lent = Lent::new(me.conduit, part).expect("room for an extent");
+        let lent = LentWindow::new(me.conduit, part).expect("room for an extent");
         let Remote { key, offset: start } = me.exchange(log, lent.remote())[me.right().index()];
         let segment = me.conduit.caps().segment;
         let end = start + LEN as u64;
@@ -112,7 +116,7 @@ fn outside(fixture: &dyn Fixture) {
             &untouched,
             format_args!("behind the extent"),
         );
-        // Exactly up to its end is within.
+        // An access up to the very end is within the extent.
         let last = Remote {
             key,
             offset: end - 8,
@@ -162,8 +166,8 @@ fn bad_address(fixture: &dyn Fixture) {
                 }
             }
         }
-        // All goes on as before.
-        let arena = Arena::new(me.conduit, Place::Anywhere, 64);
+        // Later operations succeed as before.
+        let arena = Arena::new(me.conduit, AddressKind::Anywhere, 64);
         let to = arena.publish(me, log)[me.right().index()];
         me.put(log, me.right(), to, &[5; 64])
             .expect("within the arena");
@@ -173,8 +177,8 @@ fn bad_address(fixture: &dyn Fixture) {
     });
 }
 
-/// A write and a read under `key` must be refused.
-fn refused(me: &Member<'_>, log: &mut Log<'_>, peer: Rank, key: Key) {
+/// Fails unless a write and a read under `key` are refused.
+fn refused(me: &TeamMember<'_>, log: &mut Log<'_>, peer: Rank, key: Key) {
     let remote = Remote { key, offset: 0 };
     let wrote = me.put(log, peer, remote, &[0xee; 100]);
     let read = || me.get(log, peer, remote, 100).map(drop);
@@ -194,7 +198,8 @@ fn revoked(fixture: &dyn Fixture) {
         let log = &mut Log::new();
         let mut old = Vec::new();
         for round in 0..20 {
-            let lent = Lent::new(me.conduit, Window::private(128)).expect("room for an extent");
+            let lent =
+                LentWindow::new(me.conduit, Window::private(128)).expect("room for an extent");
             assert!(
                 ![Key::SEGMENT, Key::ANY].contains(&lent.key),
                 "{:?} has a meaning",
@@ -206,7 +211,7 @@ fn revoked(fixture: &dyn Fixture) {
                 .expect("within the extent");
             me.meet(log);
             assert_eq!(bytes_of(&lent.window), [round; 128]);
-            // Every key before this one stays shut although its entry may be in use again.
+            // Every earlier key stays invalid, even if its entry is in use again.
             for key in &old {
                 assert_ne!(*key, to.key, "a key came back");
                 refused(me, log, me.right(), *key);
@@ -234,7 +239,7 @@ fn revoked(fixture: &dyn Fixture) {
 fn forged(fixture: &dyn Fixture) {
     each(fixture, 2, |me| {
         let log = &mut Log::new();
-        let lent = Lent::new(me.conduit, Window::private(128)).expect("room for an extent");
+        let lent = LentWindow::new(me.conduit, Window::private(128)).expect("room for an extent");
         let key = me.gather(log, lent.key.0)[me.right().index()];
         let forgeries = [
             key ^ 1,
@@ -246,8 +251,8 @@ fn forged(fixture: &dyn Fixture) {
             7 << 32,
             u64::MAX - 1,
         ];
-        // In turns: a rank that accesses may register its own buffers, and a forgery could be
-        // their key.
+        // The ranks take turns: an access may register the rank's own buffers, and a forgery could
+        // be their key.
         for turn in me.ranks() {
             for forgery in forgeries.into_iter().filter(|_| turn == me.rank()) {
                 if ![key, Key::SEGMENT.0, Key::ANY.0].contains(&forgery) {
@@ -263,10 +268,10 @@ fn forged(fixture: &dyn Fixture) {
 
 fn twice(fixture: &dyn Fixture) {
     each(fixture, 2, |me| {
-        let lent = Lent::new(me.conduit, Window::private(64)).expect("room for an extent");
+        let lent = LentWindow::new(me.conduit, Window::private(64)).expect("room for an extent");
         let key = lent.key;
         lent.revoke();
-        let again = Lent::new(me.conduit, Window::private(64)).expect("room for an extent");
+        let again = LentWindow::new(me.conduit, Window::private(64)).expect("room for an extent");
         for key in [
             key,
             Key::SEGMENT,
@@ -286,13 +291,13 @@ fn twice(fixture: &dyn Fixture) {
 }
 
 fn exhausted(fixture: &dyn Fixture) {
-    /// A conduit that takes this many may take any number.
+    /// A conduit that takes this many extents may take any number.
     const MANY: usize = 1 << 17;
     each(fixture, 2, |me| {
         let log = &mut Log::new();
         let mut held = Vec::new();
         let limit = loop {
-            match Lent::new(me.conduit, Window::private(64)) {
+            match LentWindow::new(me.conduit, Window::private(64)) {
                 Ok(lent) if held.len() < MANY => held.push(lent),
                 Ok(_) => break None,
                 Err(Error::Exhausted { limit, .. }) => break Some(limit),
@@ -308,12 +313,14 @@ fn exhausted(fixture: &dyn Fixture) {
         keys.sort_unstable();
         keys.dedup();
         assert_eq!(keys.len(), held.len(), "a key was given twice");
-        // One comes back for one that goes, again and again.
+        // An extent can be granted for each one that is revoked, again and again.
         for _ in 0..10 {
             held.swap_remove(held.len() / 2).revoke();
-            held.push(Lent::new(me.conduit, Window::private(64)).expect("one was given back"));
+            held.push(
+                LentWindow::new(me.conduit, Window::private(64)).expect("one was given back"),
+            );
             if limit.is_some() {
-                let error = Lent::new(me.conduit, Window::private(64)).err();
+                let error = LentWindow::new(me.conduit, Window::private(64)).err();
                 assert!(matches!(error, Some(Error::Exhausted { .. })), "{error:?}");
             }
         }
@@ -331,7 +338,7 @@ fn exhausted(fixture: &dyn Fixture) {
     });
 }
 
-/// Rank 0 lends and takes back; rank 1 writes and rank 2 reads as fast as they can.
+/// Rank 0 lends and revokes. Rank 1 writes and rank 2 reads as fast as they can.
 fn hammer(fixture: &dyn Fixture) {
     let rounds = 150 / fixture.slowness();
     const LEN: usize = 32 << 10;
@@ -343,7 +350,7 @@ fn hammer(fixture: &dyn Fixture) {
         if me.rank() == Rank(0) {
             for round in 0..rounds {
                 let window = Window::private(LEN);
-                let lent = Lent::new(me.conduit, window).expect("room for an extent");
+                let lent = LentWindow::new(me.conduit, window).expect("room for an extent");
                 let before = landed.load(SeqCst);
                 *published.lock() = Some(lent.remote());
                 me.until(log, "the others to touch the extent", |_| {
@@ -398,8 +405,8 @@ fn hammer(fixture: &dyn Fixture) {
     );
 }
 
-/// A thread of rank 1 writes to rank 0, long enough that another can say meanwhile that the rank
-/// is lost, as the panic of one does. Rank 0 hears it and takes its memory back.
+/// A thread of rank 1 writes to rank 0. Meanwhile another thread announces that the rank is lost,
+/// as a panicking thread does. Rank 0 sees the loss and revokes its memory.
 fn lost_at_work(fixture: &dyn Fixture) {
     const LEN: usize = 32 << 20;
     const PAGE: usize = 4096;
@@ -408,13 +415,14 @@ fn lost_at_work(fixture: &dyn Fixture) {
         let (landing, over) = (AtomicBool::new(false), AtomicBool::new(false));
         each(fixture, 2, |me| {
             let log = &mut Log::new();
-            let lent = (me.rank() == Rank(0))
-                .then(|| Lent::new(me.conduit, Window::private(LEN)).expect("room for an extent"));
+            let lent = (me.rank() == Rank(0)).then(|| {
+                LentWindow::new(me.conduit, Window::private(LEN)).expect("room for an extent")
+            });
             let nowhere = Remote {
                 key: Key::ANY,
                 offset: 0,
             };
-            let to = me.exchange(log, lent.as_ref().map_or(nowhere, Lent::remote))[0];
+            let to = me.exchange(log, lent.as_ref().map_or(nowhere, LentWindow::remote))[0];
             let Some(lent) = lent else {
                 thread::scope(|scope| {
                     let over = &over;
@@ -422,7 +430,7 @@ fn lost_at_work(fixture: &dyn Fixture) {
                         let _alarm = me.alarm();
                         write_until_refused(me, to, LEN, over);
                     });
-                    // Without polling: the ends of writes are the other thread's.
+                    // This thread does not poll: the ends of writes are the other thread's.
                     let since = Instant::now();
                     while !landing.load(SeqCst) {
                         me.hope("the first bytes to land", since);
@@ -457,10 +465,10 @@ fn lost_at_work(fixture: &dyn Fixture) {
     }
 }
 
-/// A few long writes, one after the other, until one is refused or, as nobody has to be told of
-/// the end of what a lost rank had under way, until `over`. Their buffers are not waited for: the
+/// Makes a few long writes, one after the other, until one is refused or `over` is set. The conduit
+/// need not report the ends of a lost rank's operations. Nobody waits for the buffers, because the
 /// rank's registrations may have gone with it.
-fn write_until_refused(me: &Member<'_>, to: Remote, len: usize, over: &AtomicBool) {
+fn write_until_refused(me: &TeamMember<'_>, to: Remote, len: usize, over: &AtomicBool) {
     let log = &mut Log::new();
     let data = vec![1; len];
     for _ in 0..4 {

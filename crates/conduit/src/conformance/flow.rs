@@ -1,41 +1,41 @@
-//! Floods: nothing is lost, nothing waits for ever, memory stays bounded.
+//! Floods: no message is lost, no sender waits for ever, and memory stays bounded.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use crate::{Message, OwnedMessage, Rank, Sent};
 
 use super::{
-    Check, Fixture,
+    ContractCheck, Fixture,
     log::{Got, Log},
     messages::numbered,
     pattern,
-    team::{Member, each},
+    team::{TeamMember, each},
 };
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new(
+pub(super) const CHECKS: &[ContractCheck] = &[
+    ContractCheck::new(
         "full_and_on",
-        "a flood that nobody takes meets Full, and goes on when somebody does",
+        "a flood to a rank that does not poll gets Full, and continues when it polls",
         full,
     ),
-    Check::new(
+    ContractCheck::new(
         "replies_bounded",
-        "a peer that takes no replies cannot have requests handled for ever",
+        "requests of a peer that takes no replies are handled only up to a bound",
         bounded,
     ),
-    Check::new(
+    ContractCheck::new(
         "flood_of_replies",
-        "four ranks flood each other, replies as long as can be",
+        "four ranks flood each other, with the longest replies",
         flood,
     ),
-    Check::new(
+    ContractCheck::new(
         "flood_all_sizes",
         "a long flood of messages of all sizes arrives in order",
         long,
     ),
 ];
 
-/// Nobody's rings hold more messages than this.
+/// More messages than any ring holds.
 const MAX_MESSAGES: u64 = 1 << 20;
 
 fn full(fixture: &dyn Fixture) {
@@ -71,11 +71,11 @@ fn full(fixture: &dyn Fixture) {
                 refused.is_some(),
                 "{MAX_MESSAGES} messages were taken that nobody polled for"
             );
-            // Small or large, there is no room until the other polls; then there is.
+            // There is no room for small or large messages until the other rank polls.
             me.meet_deaf();
             let mut more = 0;
             let since = std::time::Instant::now();
-            // The other polls in `gather`, to which this rank comes late.
+            // The other rank polls in `gather`, which this rank joins late.
             while more < 300 {
                 me.hope("room after Full", since);
                 match send() {
@@ -107,7 +107,7 @@ fn bounded(fixture: &dyn Fixture) {
         });
         let mut sent = 0;
         if me.rank() == Rank(1) {
-            // Sends until that has failed through many polls of the other.
+            // Sends until sends fail during many polls of the other rank.
             let since = std::time::Instant::now();
             let mut seen = polls.load(SeqCst);
             while polls.load(SeqCst) < seen + 200 {
@@ -165,7 +165,7 @@ fn bounded(fixture: &dyn Fixture) {
     });
 }
 
-/// Everybody sends everybody, itself included, and takes what comes only now and then.
+/// Every rank sends to every rank, itself included, and polls only now and then.
 fn flood(fixture: &dyn Fixture) {
     const EACH: u64 = 250;
     each(fixture, 4, |me| {
@@ -231,12 +231,12 @@ fn flood(fixture: &dyn Fixture) {
     });
 }
 
-/// Enough to go round every ring many times, and past 2^16 messages.
+/// Enough messages to fill every ring many times, and more than 2^16.
 fn long(fixture: &dyn Fixture) {
     const MANY: u64 = 100_000;
-    each(fixture, 2, |me: &Member<'_>| {
+    each(fixture, 2, |me: &TeamMember<'_>| {
         struct Compare<'a, 'b> {
-            me: &'a Member<'b>,
+            me: &'a TeamMember<'b>,
             next: u64,
         }
         impl crate::Sink for Compare<'_, '_> {

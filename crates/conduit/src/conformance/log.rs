@@ -1,4 +1,4 @@
-//! A sink that writes down what it is handed.
+//! A sink that records its deliveries.
 
 use std::time::{Duration, Instant};
 
@@ -6,13 +6,13 @@ use crate::{Conduit, Delivery, Error, Message, Posted, Rank, ReplyPort, Sink, Sl
 
 use super::team::GUARD;
 
-/// How long who waits sleeps at a time.
+/// The length of each sleep of a waiter.
 const NAP: Duration = Duration::from_millis(1);
 
 /// A message that arrived.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Got {
-    /// Who sent it.
+    /// The sender.
     pub from: Rank,
     /// As in [`Message::kind`].
     pub kind: u8,
@@ -25,7 +25,7 @@ pub struct Got {
 }
 
 impl Got {
-    /// What must arrive when `from` sends `message`.
+    /// Returns the message that must arrive when `from` sends `message`.
     pub fn expected(from: Rank, message: &Message<'_>) -> Self {
         Self {
             from,
@@ -49,33 +49,33 @@ impl From<&Delivery<'_>> for Got {
     }
 }
 
-/// What a request's handler does beside being written down.
-type Handler<'a> = Box<dyn FnMut(&Delivery<'_>, &mut dyn ReplyPort) + 'a>;
+/// An additional action for each request.
+type RequestHandler<'a> = Box<dyn FnMut(&Delivery<'_>, &mut dyn ReplyPort) + 'a>;
 
-/// What a rank was handed, in order.
+/// The deliveries to a rank, in order.
 #[derive(Default)]
 pub struct Log<'a> {
     /// Requests that arrived.
     pub requests: Vec<Got>,
     /// Replies that arrived.
     pub replies: Vec<Got>,
-    /// Writes that no longer needed their source.
+    /// Writes with local completion.
     pub local: Vec<Ticket>,
-    /// How operations ended, until somebody [takes](Self::take) that.
+    /// The outcomes of operations, until they are [taken](Self::take).
     pub ended: Vec<(Ticket, Result<(), Error>)>,
     /// Messages that broke a rule.
     pub malformed: Vec<Error>,
-    /// What else a request's handler does.
-    handler: Option<Handler<'a>>,
+    /// An additional action for each request.
+    handler: Option<RequestHandler<'a>>,
 }
 
 impl<'a> Log<'a> {
-    /// A log whose handlers do not reply.
+    /// Makes a log that does not reply.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A log whose handlers do that beside.
+    /// Makes a log that calls `handler` for each request.
     pub fn handling(handler: impl FnMut(&Delivery<'_>, &mut dyn ReplyPort) + 'a) -> Self {
         Self {
             handler: Some(Box::new(handler)),
@@ -83,7 +83,7 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// A log whose handlers reply with the request itself.
+    /// Makes a log that replies with the request itself.
     ///
     /// # Panics
     /// In a handler, if the conduit refuses the reply.
@@ -99,22 +99,22 @@ impl<'a> Log<'a> {
         })
     }
 
-    /// How a pending operation ended, if it did.
+    /// Returns the outcome of a pending operation, if it has ended.
     pub fn outcome(&self, ticket: Ticket) -> Option<Result<(), Error>> {
         let (_, outcome) = self.ended.iter().find(|(ended, _)| *ended == ticket)?;
         Some(outcome.clone())
     }
 
-    /// As [`outcome`](Self::outcome), and forgets it.
+    /// Like [`outcome`](Self::outcome), and removes the outcome.
     pub fn take(&mut self, ticket: Ticket) -> Option<Result<(), Error>> {
         let at = self.ended.iter().position(|(ended, _)| *ended == ticket)?;
         Some(self.ended.swap_remove(at).1)
     }
 
-    /// Waits, asleep most of the time, until `done`.
+    /// Polls until `done`, asleep most of the time.
     ///
     /// # Panics
-    /// If that takes longer than anything here takes.
+    /// If that takes longer than any operation here.
     pub fn until(&mut self, conduit: &dyn Conduit, mut done: impl FnMut(&mut Self) -> bool) {
         let since = Instant::now();
         while !done(self) {
@@ -126,13 +126,13 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// Waits until an operation that was posted has ended: how it did.
+    /// Waits for the end of a posted operation and returns its outcome.
     ///
     /// # Errors
-    /// That with which it was refused, or ended.
+    /// The error with which the operation was refused, or ended.
     ///
     /// # Panics
-    /// If it does not end.
+    /// If the operation does not end.
     pub fn end(
         &mut self,
         conduit: &dyn Conduit,
@@ -149,7 +149,7 @@ impl<'a> Log<'a> {
         outcome.unwrap_or(Ok(()))
     }
 
-    /// Requests that `from` sent.
+    /// Returns the requests of `from`.
     pub fn requests_of(&self, from: Rank) -> Vec<&Got> {
         self.requests
             .iter()

@@ -1,24 +1,24 @@
-//! Peers that follow no rules.
+//! Peers that break the rules.
 
 use crate::{Error, Message, Rank};
 
 use super::{
-    Check, Fixture,
+    ContractCheck, Fixture,
     log::Log,
-    memory::{Arena, Place},
+    memory::{AddressKind, Arena},
     team::each,
 };
 
-pub(super) const CHECKS: &[Check] = &[Check::new(
+pub(super) const CHECKS: &[ContractCheck] = &[ContractCheck::new(
     "malformed",
-    "a malformed message is reported with its sender, not delivered, and hurts nobody else",
+    "a malformed message is reported with its sender, not delivered, and harms no other rank",
     malformed,
 )];
 
 fn malformed(fixture: &dyn Fixture) {
     each(fixture, 3, |me| {
         let log = &mut Log::echoing();
-        let arena = Arena::new(me.conduit, Place::Extent, 64);
+        let arena = Arena::new(me.conduit, AddressKind::Extent, 64);
         let to = arena.publish(me, log)[0];
         let tried = me.rank() == Rank(1) && fixture.misbehave(me.conduit, Rank(0));
         let tried = me.gather(log, u64::from(tried))[1] == 1;

@@ -1,4 +1,4 @@
-//! Memory to write to, and one-sided operations that keep their buffers.
+//! Memory to access, and one-sided operations that keep their buffers.
 
 use std::{
     mem,
@@ -7,20 +7,20 @@ use std::{
 
 use crate::{Access, Conduit, Error, Key, Local, Permission, Posted, Rank, Remote, Ticket, Window};
 
-use super::{log::Log, team::Member};
+use super::{log::Log, team::TeamMember};
 
-/// Memory under a key; revoked when dropped.
-pub(super) struct Lent<'a> {
+/// Memory under a key, which is revoked when this is dropped.
+pub(super) struct LentWindow<'a> {
     conduit: &'a dyn Conduit,
     pub(super) window: Window,
     pub(super) key: Key,
     revoked: bool,
 }
 
-impl<'a> Lent<'a> {
+impl<'a> LentWindow<'a> {
     pub(super) fn new(conduit: &'a dyn Conduit, window: Window) -> Result<Self, Error> {
-        // SAFETY: the window keeps the memory, until `drop` deregistered it; windows are only
-        // accessed as shared memory.
+        // SAFETY: 1. the window keeps the memory until `drop` has deregistered it. 2. Windows only
+        // make shared-memory accesses.
         let key =
             unsafe { conduit.register(window.as_ptr(), window.len(), Permission::ReadWrite)? };
         Ok(Self {
@@ -31,7 +31,7 @@ impl<'a> Lent<'a> {
         })
     }
 
-    /// How peers name the memory.
+    /// Returns the peers' name of the memory.
     pub(super) fn remote(&self) -> Remote {
         let registers = self.conduit.caps().registration.is_some();
         Remote {
@@ -44,7 +44,7 @@ impl<'a> Lent<'a> {
         }
     }
 
-    /// Revokes the key; the memory is the owner's again.
+    /// Revokes the key. The memory is the owner's again.
     pub(super) fn revoke(mut self) -> Window {
         self.revoked = true;
         self.conduit.deregister(self.key).expect("a key in force");
@@ -52,49 +52,53 @@ impl<'a> Lent<'a> {
     }
 }
 
-impl Drop for Lent<'_> {
+impl Drop for LentWindow<'_> {
     fn drop(&mut self) {
         if !self.revoked && self.conduit.deregister(self.key).is_err() {
-            // Nobody knows whether peers are done with it.
+            // Peers may still use the memory.
             mem::forget(self.window.clone());
         }
     }
 }
 
-/// The ways to name memory of a peer.
+/// The kinds of names for a peer's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
+pub(super) enum AddressKind {
     Segment,
     Extent,
     Anywhere,
 }
 
-impl Place {
-    pub(super) const ALL: [Place; 3] = [Place::Segment, Place::Extent, Place::Anywhere];
+impl AddressKind {
+    pub(super) const ALL: [AddressKind; 3] = [
+        AddressKind::Segment,
+        AddressKind::Extent,
+        AddressKind::Anywhere,
+    ];
 
-    /// Those that a conduit has.
-    pub(super) fn of(conduit: &dyn Conduit) -> impl Iterator<Item = Place> + use<> {
+    /// Returns the kinds that a conduit has.
+    pub(super) fn of(conduit: &dyn Conduit) -> impl Iterator<Item = AddressKind> + use<> {
         let any_address = conduit.caps().any_address;
         let segment = conduit.caps().registration.is_none();
         (Self::ALL.into_iter()).filter(move |place| match place {
-            Place::Segment => segment,
-            Place::Extent => true,
-            Place::Anywhere => any_address,
+            AddressKind::Segment => segment,
+            AddressKind::Extent => true,
+            AddressKind::Anywhere => any_address,
         })
     }
 }
 
-/// Own memory that peers reach.
+/// Local memory that peers access.
 pub(super) struct Arena<'a> {
     pub(super) window: Window,
     pub(super) remote: Remote,
-    _lent: Option<Lent<'a>>,
+    _lent: Option<LentWindow<'a>>,
 }
 
 impl<'a> Arena<'a> {
-    /// `len` zeroed bytes.
-    pub(super) fn new(conduit: &'a dyn Conduit, place: Place, len: usize) -> Self {
-        if place == Place::Segment {
+    /// Makes an arena of `len` zeroed bytes.
+    pub(super) fn new(conduit: &'a dyn Conduit, place: AddressKind, len: usize) -> Self {
+        if place == AddressKind::Segment {
             let mine = conduit
                 .window(conduit.rank())
                 .expect("the own segment is mapped");
@@ -112,7 +116,7 @@ impl<'a> Arena<'a> {
             };
         }
         let window = Window::private(len);
-        if place == Place::Anywhere {
+        if place == AddressKind::Anywhere {
             let (key, offset) = (Key::ANY, window.addr() as u64);
             let remote = Remote { key, offset };
             return Self {
@@ -121,7 +125,7 @@ impl<'a> Arena<'a> {
                 _lent: None,
             };
         }
-        let lent = Lent::new(conduit, window.clone()).expect("room for an extent");
+        let lent = LentWindow::new(conduit, window.clone()).expect("room for an extent");
         let remote = lent.remote();
         Self {
             window,
@@ -130,43 +134,44 @@ impl<'a> Arena<'a> {
         }
     }
 
-    /// Tells all ranks where it is; collective. What they said, by rank.
-    pub(super) fn publish(&self, member: &Member<'_>, log: &mut Log<'_>) -> Vec<Remote> {
+    /// Publishes the arena to all ranks. Collective. Returns the arenas of all ranks.
+    pub(super) fn publish(&self, member: &TeamMember<'_>, log: &mut Log<'_>) -> Vec<Remote> {
         member.exchange(log, self.remote)
     }
 
-    /// A copy of all of it.
+    /// Returns a copy of all its bytes.
     pub(super) fn bytes(&self) -> Vec<u8> {
         bytes_of(&self.window)
     }
 }
 
-/// A copy of all of a window.
+/// Returns a copy of all bytes of a window.
 pub(super) fn bytes_of(window: &Window) -> Vec<u8> {
     let mut bytes = vec![0; window.len()];
     window.read(0, &mut bytes).expect("in bounds");
     bytes
 }
 
-/// A place further on.
+/// Returns the memory `bytes` further.
 pub(super) fn beyond(remote: Remote, bytes: usize) -> Remote {
     let offset = remote.offset + bytes as u64;
     Remote { offset, ..remote }
 }
 
 /// A one-sided operation and its buffer.
-pub(super) struct Transfer<'a> {
+pub(super) struct BufferedTransfer<'a> {
     conduit: &'a dyn Conduit,
     buffer: Vec<u8>,
-    /// Where in the buffer the data begins: odd places are tried too.
+    /// The offset of the data in the buffer. Odd offsets are tried, too.
     lead: usize,
-    /// The buffer's registration, where the NIC wants one.
+    /// The buffer's key, if the NIC needs one.
     key: Option<Key>,
     posted: Option<Posted>,
 }
 
-impl<'a> Transfer<'a> {
-    /// For an operation under `remote`: where that is an extent, so is the buffer.
+impl<'a> BufferedTransfer<'a> {
+    /// Makes the buffer of an operation under `remote`. The buffer is registered if the remote
+    /// memory is.
     fn new(
         conduit: &'a dyn Conduit,
         remote: Key,
@@ -183,7 +188,8 @@ impl<'a> Transfer<'a> {
         };
         if conduit.caps().registration.is_some() && remote != Key::ANY {
             let local = &mut transfer.buffer[lead..];
-            // SAFETY: no peer is told the key; the transfer deregisters it before its buffer goes.
+            // SAFETY: 1. and 2. no peer knows the key, and the transfer deregisters it before it
+            // frees the buffer.
             let key = unsafe { conduit.register(local.as_mut_ptr(), local.len(), permission)? };
             transfer.key = Some(key);
         }
@@ -201,7 +207,7 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    /// Overwrites the data, which the conduit said it needs no more.
+    /// Overwrites the data, which the conduit does not need any more.
     pub(super) fn scribble(&mut self) {
         self.buffer.fill(0xdb);
     }
@@ -217,23 +223,23 @@ impl<'a> Transfer<'a> {
     }
 }
 
-impl Drop for Transfer<'_> {
+impl Drop for BufferedTransfer<'_> {
     fn drop(&mut self) {
         if let Some(key) = self.key.take()
             && self.conduit.deregister(key).is_err()
         {
-            // Its rank has left, and with it the registration; or nobody knows.
+            // The rank has left, and its registration is gone or unknown.
             mem::forget(mem::take(&mut self.buffer));
         }
         if self.ticket().is_some() {
-            // The conduit may still use it: better lost than wrong.
+            // The conduit may still use the buffer, so it is leaked.
             mem::forget(mem::take(&mut self.buffer));
         }
     }
 }
 
-impl<'a> Member<'a> {
-    /// Tells all ranks of a place; collective. What they said, by rank.
+impl<'a> TeamMember<'a> {
+    /// Publishes a memory's name to all ranks. Collective. Returns the names of all ranks.
     pub(super) fn exchange(&self, log: &mut Log<'_>, place: Remote) -> Vec<Remote> {
         let keys = self.gather(log, place.key.0);
         let offsets = self.gather(log, place.offset);
@@ -245,28 +251,29 @@ impl<'a> Member<'a> {
             .collect()
     }
 
-    /// Begins a write of a copy of `data`.
+    /// Posts a write of a copy of `data`.
     pub(super) fn post_write(
         &self,
         peer: Rank,
         to: Remote,
         data: &[u8],
-    ) -> Result<Transfer<'a>, Error> {
+    ) -> Result<BufferedTransfer<'a>, Error> {
         self.post_write_as(peer, to, data, false)
     }
 
-    /// As [`post_write`](Self::post_write), by a thread that waits for its end or not.
+    /// Like [`post_write`](Self::post_write). `waits` is that of [`Access`].
     pub(super) fn post_write_as(
         &self,
         peer: Rank,
         to: Remote,
         data: &[u8],
         waits: bool,
-    ) -> Result<Transfer<'a>, Error> {
+    ) -> Result<BufferedTransfer<'a>, Error> {
         let lead = lead();
         let mut buffer = vec![0; lead];
         buffer.extend_from_slice(data);
-        let mut transfer = Transfer::new(self.conduit, to.key, buffer, lead, Permission::Read)?;
+        let mut transfer =
+            BufferedTransfer::new(self.conduit, to.key, buffer, lead, Permission::Read)?;
         let key = transfer.local_key();
         let addr = transfer.buffer[lead..].as_mut_ptr();
         let from = Local { addr, key };
@@ -274,14 +281,13 @@ impl<'a> Member<'a> {
             waits,
             ..Access::put(peer, to, from, data.len())
         };
-        // SAFETY: 1. a transfer keeps its buffer until it landed, or for ever.
-        //         2. The memory at an address of a peer is a window of a test, or such that cannot
-        //            be written to.
+        // SAFETY: 1. a transfer keeps its buffer until the operation has ended, or for ever.
+        // 2. The peer's memory is a window of a test, or cannot be written.
         transfer.posted = Some(unsafe { self.conduit.post(&access)? });
         Ok(transfer)
     }
 
-    /// Begins a write of data that goes along with it, and overwrites that at once.
+    /// Posts an inline write, and overwrites its source at once.
     pub(super) fn post_inline(
         &self,
         peer: Rank,
@@ -295,34 +301,35 @@ impl<'a> Member<'a> {
             waits,
             ..Access::put(peer, to, from, data.len())
         };
-        // SAFETY: 1. the buffer lives longer than this call; it goes along. 2. The peer lends the memory.
+        // SAFETY: 1. the buffer outlives the call, and the write is inline. 2. The peer lends the
+        // memory.
         let posted = unsafe { self.conduit.post(&access) };
         buffer.fill(0xdb);
         posted
     }
 
-    /// Begins a read of `len` bytes.
+    /// Posts a read of `len` bytes.
     pub(super) fn post_read(
         &self,
         peer: Rank,
         from: Remote,
         len: usize,
-    ) -> Result<Transfer<'a>, Error> {
+    ) -> Result<BufferedTransfer<'a>, Error> {
         self.post_read_as(peer, from, len, false)
     }
 
-    /// As [`post_read`](Self::post_read), by a thread that waits for its end or not.
+    /// Like [`post_read`](Self::post_read). `waits` is that of [`Access`].
     pub(super) fn post_read_as(
         &self,
         peer: Rank,
         from: Remote,
         len: usize,
         waits: bool,
-    ) -> Result<Transfer<'a>, Error> {
+    ) -> Result<BufferedTransfer<'a>, Error> {
         let lead = lead();
         let buffer = vec![0x77; lead + len];
         let mut transfer =
-            Transfer::new(self.conduit, from.key, buffer, lead, Permission::ReadWrite)?;
+            BufferedTransfer::new(self.conduit, from.key, buffer, lead, Permission::ReadWrite)?;
         let key = transfer.local_key();
         let addr = transfer.buffer[lead..].as_mut_ptr();
         let to = Local { addr, key };
@@ -330,13 +337,17 @@ impl<'a> Member<'a> {
             waits,
             ..Access::get(peer, from, to, len)
         };
-        // SAFETY: 1. as above; nobody else uses the buffer. 2. It is no put.
+        // SAFETY: 1. as above, and nothing else uses the buffer. 2. This is no put.
         transfer.posted = Some(unsafe { self.conduit.post(&access)? });
         Ok(transfer)
     }
 
-    /// Waits for the end of an operation: what was written or read.
-    pub(super) fn land(&self, log: &mut Log<'_>, transfer: Transfer<'_>) -> Result<Vec<u8>, Error> {
+    /// Waits for the end of an operation. Returns the data written or read.
+    pub(super) fn land(
+        &self,
+        log: &mut Log<'_>,
+        transfer: BufferedTransfer<'_>,
+    ) -> Result<Vec<u8>, Error> {
         if let Some(ticket) = transfer.ticket() {
             self.until(log, "a one-sided operation", |log| {
                 log.outcome(ticket).is_some()
@@ -369,7 +380,7 @@ impl<'a> Member<'a> {
     }
 }
 
-/// 0 to 7, in turn.
+/// Returns 0 to 7, in turn.
 fn lead() -> usize {
     static TURN: AtomicU64 = AtomicU64::new(0);
     (TURN.fetch_add(1, Relaxed) % 8) as usize

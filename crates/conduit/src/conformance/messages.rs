@@ -1,52 +1,52 @@
-//! Messages: what is sent arrives, as sent, in order.
+//! Messages arrive as sent, in order.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use crate::{Error, Message, OwnedMessage, Rank, ReplyPort, Sink};
 
 use super::{
-    Check, Fixture,
+    ContractCheck, Fixture,
     log::{Got, Log},
     pattern,
-    team::{Member, each},
+    team::{TeamMember, each},
 };
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new(
+pub(super) const CHECKS: &[ContractCheck] = &[
+    ContractCheck::new(
         "every_size",
         "every count of arguments and length of payload arrives as sent",
         sizes,
     ),
-    Check::new("every_kind", "every kind and tag arrives as sent", kinds),
-    Check::new(
+    ContractCheck::new("every_kind", "every kind and tag arrives as sent", kinds),
+    ContractCheck::new(
         "too_big",
         "a request or reply above a limit is refused, with the limit",
         too_big,
     ),
-    Check::new(
+    ContractCheck::new(
         "replies_in_order",
         "replies arrive as sent, in the order of the requests",
         replies,
     ),
-    Check::new(
+    ContractCheck::new(
         "handled_counts",
-        "handled requests are counted when their replies were sent",
+        "requests count as handled after their replies were sent",
         handled,
     ),
-    Check::new(
+    ContractCheck::new(
         "handled_when_polled",
-        "where messages arrive at once, what a poll has handled is counted when it returns",
+        "if messages arrive at once, those that a poll handled are counted when it returns",
         handled_when_polled,
     ),
-    Check::new(
+    ContractCheck::new(
         "drain_delivers",
         "drain delivers everything that had arrived",
         drain,
     ),
 ];
 
-/// Message number `n` from `rank`, of a size that follows from both.
-pub(super) fn numbered(me: &Member<'_>, rank: Rank, n: u64) -> OwnedMessage {
+/// Makes message number `n` of `rank`, of a size that follows from both.
+pub(super) fn numbered(me: &TeamMember<'_>, rank: Rank, n: u64) -> OwnedMessage {
     let caps = me.conduit.caps();
     let word = pattern::mix(u64::from(rank.0) << 32 | n);
     let most = if word.is_multiple_of(11) {
@@ -69,8 +69,8 @@ fn sized(seed: u64, args: usize, payload: usize) -> OwnedMessage {
     }
 }
 
-/// Sends messages to the right, and compares what comes from the left.
-fn pass(fixture: &dyn Fixture, messages: impl Fn(&Member<'_>) -> Vec<OwnedMessage> + Sync) {
+/// Sends messages to the right, and compares those from the left.
+fn pass(fixture: &dyn Fixture, messages: impl Fn(&TeamMember<'_>) -> Vec<OwnedMessage> + Sync) {
     for ranks in [1, 2] {
         each(fixture, ranks, |me| {
             let log = &mut Log::new();
@@ -214,7 +214,7 @@ fn replies(fixture: &dyn Fixture) {
     });
 }
 
-/// A sink whose replies all carry as much as they can.
+/// A sink that sends the longest replies.
 struct Heavy<'a> {
     payload: &'a [u8],
     replies: u64,
@@ -273,7 +273,7 @@ fn handled(fixture: &dyn Fixture) {
                 "nobody handles yet"
             );
             me.meet_deaf();
-            // Looking at the counters only, until the replies need taking.
+            // This rank reads only the counters, until it must take the replies.
             let mut last = 0;
             me.until(sink, "every request to be handled", |sink| {
                 let (handled, all) = me.conduit.handled(me.right());
@@ -332,7 +332,7 @@ fn handled_when_polled(fixture: &dyn Fixture) {
                 sent.fetch_add(taken.count() as u64, SeqCst);
             }
             me.meet_deaf();
-            // No poll more than there is something to handle.
+            // As few polls as there are messages to handle.
             while me.rank() != Rank(0) && polled < sent.load(SeqCst) {
                 polled += me.conduit.poll(log) as u64;
             }

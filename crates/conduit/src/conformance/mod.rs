@@ -1,9 +1,9 @@
 //! The one suite that every conduit passes.
 //!
-//! A [`Check`] is one promise of the [contract](crate::Conduit), tried on connected conduits
-//! that a [`Fixture`] starts as ranks of this process, each driven by a thread of its own.
-//! What arrives is compared with what the other side computed by itself. A conduit's crate
-//! has a test target without harness whose `main` is one call of [`main`]:
+//! A [`ContractCheck`] tests one promise of the [contract](crate::Conduit). A [`Fixture`] starts connected
+//! conduits as ranks of this process, and a thread drives each rank. Each side computes the
+//! expected data itself. The `main` of a test target without harness in the conduit's crate is one
+//! call of [`main`]:
 //!
 //! ```ignore
 //! fn main() -> std::process::ExitCode {
@@ -11,10 +11,10 @@
 //! }
 //! ```
 //!
-//! Ranks wait only by calling the conduit they drive, so that an implementation may let them
-//! take turns. No check asserts how long anything takes; a guard of many seconds ends what hangs.
+//! Ranks wait only by calls of their conduit, so that an implementation may let them take turns. No
+//! check asserts a time. A guard of many seconds ends a check that hangs.
 
-#![allow(unsafe_code)] // registers, writes and reads memory: in `memory` alone
+#![allow(unsafe_code)] // registers, writes and reads memory, only in `memory`
 
 mod access;
 mod atomics;
@@ -46,53 +46,52 @@ use crate::{Caps, Conduit, Message, Rank, Sent};
 
 /// A conduit under test.
 pub trait Fixture: Send + Sync {
-    /// Conduits of a fresh job of so many ranks, connected, in the order of their ranks.
+    /// Returns the connected conduits of a new job of this many ranks, in the order of ranks.
     fn start(&self, ranks: u32) -> Vec<Arc<dyn Conduit>>;
 
-    /// Most ranks it can start.
+    /// The most ranks that it can start.
     fn most_ranks(&self) -> u32 {
         70
     }
 
-    /// Whether a message that was taken by [`Conduit::send`] has arrived when that returns,
-    /// so that the peer's next [`Conduit::drain`] must deliver it.
+    /// Returns true if a message has arrived when [`Conduit::send`] returns, so that the peer's
+    /// next [`Conduit::drain`] must deliver it.
     fn arrives_at_once(&self) -> bool {
         false
     }
 
-    /// Whether the ranks take turns: who waits for another must call the conduit then, for the
-    /// other does nothing meanwhile.
+    /// Returns true if the ranks take turns. A rank that waits for another must then call the
+    /// conduit, because the other does nothing meanwhile.
     fn takes_turns(&self) -> bool {
         false
     }
 
-    /// By what the rounds of what is tried many times are divided: a network that is emulated
-    /// takes its time.
+    /// The divisor of the rounds of repeated operations, for slow, emulated networks.
     fn slowness(&self) -> u32 {
         1
     }
 
-    /// Makes `from` send `to` something that follows no rule; `false` if it has no way to.
+    /// Makes `from` send a malformed message to `to`. Returns `false` if it cannot.
     fn misbehave(&self, from: &dyn Conduit, to: Rank) -> bool {
         let _ = (from, to);
         false
     }
 }
 
-/// One promise of the contract.
+/// A test of one promise of the contract.
 #[derive(Clone, Copy)]
-pub struct Check {
-    /// What a test of it is called.
+pub struct ContractCheck {
+    /// The name of the test.
     pub name: &'static str,
     /// The promise.
     pub description: &'static str,
-    /// Whether it applies to a conduit of such capabilities.
+    /// Returns true if the check applies to a conduit with these capabilities.
     pub applies: fn(&Caps) -> bool,
-    /// Tries it; panics if it is not kept.
+    /// Tests the promise, and panics if it is broken.
     pub run: fn(&dyn Fixture),
 }
 
-impl Check {
+impl ContractCheck {
     const fn new(name: &'static str, description: &'static str, run: fn(&dyn Fixture)) -> Self {
         Self {
             name,
@@ -102,42 +101,42 @@ impl Check {
         }
     }
 
-    /// Only for conduits whose segments are reached without registration.
+    /// Restricts the check to conduits whose segments need no registration.
     const fn segment(mut self) -> Self {
         self.applies = |caps| caps.registration.is_none();
         self
     }
 
-    /// Only for conduits whose NIC wants memory registered.
+    /// Restricts the check to conduits whose NIC needs registered memory.
     const fn registering(mut self) -> Self {
         self.applies = |caps| caps.registration.is_some();
         self
     }
 
-    /// Only for conduits whose NIC takes the data of small writes along.
+    /// Restricts the check to conduits whose NIC sends small writes inline.
     const fn inline(mut self) -> Self {
         self.applies = |caps| (caps.registration.as_ref()).is_some_and(|it| it.inline > 0);
         self
     }
 
-    /// Only for networks that have atomic operations.
+    /// Restricts the check to networks with atomic operations.
     const fn atomic(mut self) -> Self {
         self.applies = |caps| caps.atomics.is_some();
         self
     }
 
-    /// Only for conduits that reach any address.
+    /// Restricts the check to conduits that reach any address.
     const fn any_address(mut self) -> Self {
         self.applies = |caps| caps.any_address;
         self
     }
 }
 
-/// What a [fixture](Fixture::misbehave) of a conduit can do that has kinds of its own, from
-/// [`Message::KINDS`] on: sends one of each, with arguments that none of them has.
+/// Implements [`Fixture::misbehave`] for a conduit with kinds of its own, from [`Message::KINDS`]
+/// on. Sends one message of each, with arguments that none of them has.
 ///
 /// # Panics
-/// If the conduit refuses them.
+/// If the conduit refuses the messages.
 pub fn send_unknown_kinds(from: &dyn Conduit, to: Rank) -> bool {
     (Message::KINDS..16).all(|kind| {
         let message = Message {
@@ -150,8 +149,8 @@ pub fn send_unknown_kinds(from: &dyn Conduit, to: Rank) -> bool {
     })
 }
 
-/// Every check there is.
-pub fn checks() -> Vec<Check> {
+/// Returns all checks.
+pub fn checks() -> Vec<ContractCheck> {
     [
         basics::CHECKS,
         segment::CHECKS,
@@ -172,7 +171,7 @@ pub fn checks() -> Vec<Check> {
     .concat()
 }
 
-/// Shows every check of fixtures that cannot be had here as ignored, and says why.
+/// Lists every check of fixtures that are unavailable here as ignored, and prints the reason.
 pub fn ignored(fixtures: &[&str], why: &str) -> ExitCode {
     eprintln!("ignored: {why}");
     let trials = (fixtures.iter())
@@ -183,8 +182,8 @@ pub fn ignored(fixtures: &[&str], why: &str) -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
 }
 
-/// Runs every check on every fixture, as tests named `fixture::check`, with the arguments of
-/// a test binary. A check that does not apply to a fixture is shown as ignored.
+/// Runs every check on every fixture, as tests named `fixture::check`, with the arguments of a test
+/// binary. A check that does not apply to a fixture is listed as ignored.
 pub fn main(fixtures: Vec<(&'static str, Box<dyn Fixture>)>) -> ExitCode {
     let mut trials = Vec::new();
     for (fixture_name, fixture) in fixtures {

@@ -1,52 +1,52 @@
-//! Operations that go on after their call returned.
+//! Operations that continue after their call returned.
 
 use std::collections::HashSet;
 
 use crate::{Error, Message, Rank, Ticket};
 
 use super::{
-    Check, Fixture,
+    ContractCheck, Fixture,
     log::Log,
-    memory::{Arena, Place, Transfer, beyond},
+    memory::{AddressKind, Arena, BufferedTransfer, beyond},
     pattern::{self, assert_same},
-    team::{Member, each},
+    team::{TeamMember, each},
 };
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new(
+pub(super) const CHECKS: &[ContractCheck] = &[
+    ContractCheck::new(
         "tickets_unique",
-        "no two operations under way have one ticket",
+        "no two operations in flight have the same ticket",
         tickets,
     ),
-    Check::new(
+    ContractCheck::new(
         "complete_once",
         "every pending operation completes exactly once, after local",
         |fixture| once(fixture, false),
     ),
-    Check::new(
+    ContractCheck::new(
         "watched_once",
-        "an end that was watched is told by nothing else, and every other end by a poll",
+        "a watched end is not reported again, and a poll reports every other end",
         |fixture| once(fixture, true),
     ),
-    Check::new(
+    ContractCheck::new(
         "watched_behind_messages",
-        "a write that is watched ends once, and takes no message that it follows along",
+        "a watched write ends once, and does not swallow messages before it",
         behind_messages,
     ),
-    Check::new(
+    ContractCheck::new(
         "local_frees",
-        "after local completion the source is not looked at again",
+        "after local completion the source is not read again",
         frees,
     ),
-    Check::new(
+    ContractCheck::new(
         "inline_frees",
-        "a source that goes along with its write is not looked at again when the call has returned",
+        "the source of an inline write is not read after the call has returned",
         |fixture| inline(fixture, false),
     )
     .inline(),
-    Check::new(
+    ContractCheck::new(
         "inline_frees_behind_refusals",
-        "nor if the write has to be repeated because one before it was refused",
+        "nor if an inline write is repeated because an earlier one was refused",
         |fixture| inline(fixture, true),
     )
     .inline(),
@@ -54,15 +54,15 @@ pub(super) const CHECKS: &[Check] = &[
 
 const TRANSFERS: usize = 24;
 
-/// Begins writes to and reads from all peers without polling: the places that were read
-/// hold `old`. `watched`: some of them are watched for their end.
+/// Posts writes to and reads from all peers without polling. The memory that is read holds a
+/// constant. With `watched`, the caller waits for some of their ends.
 fn launch<'a>(
-    me: &Member<'a>,
+    me: &TeamMember<'a>,
     log: &mut Log<'_>,
     arena: &Arena<'_>,
     len: usize,
     watched: bool,
-) -> (Vec<Transfer<'a>>, Vec<Transfer<'a>>) {
+) -> (Vec<BufferedTransfer<'a>>, Vec<BufferedTransfer<'a>>) {
     let remotes = arena.publish(me, log);
     let mut writes = Vec::new();
     let mut reads = Vec::new();
@@ -88,17 +88,17 @@ fn seed(from: Rank, to: Rank, number: usize) -> u64 {
     (u64::from(from.0) << 40) + (u64::from(to.0) << 20) + number as u64
 }
 
-/// An arena for [`launch`] among three ranks, and how long its pieces are: some of several
-/// messages, where there are any.
-fn arena<'a>(me: &Member<'a>, place: Place) -> (Arena<'a>, usize) {
+/// Makes an arena for [`launch`] among three ranks. Returns it with the length of a piece, which is
+/// several messages if messages carry it.
+fn arena<'a>(me: &TeamMember<'a>, place: AddressKind) -> (Arena<'a>, usize) {
     let len = (2 * me.conduit.caps().max_payload + 3).min(5000);
     let arena = Arena::new(me.conduit, place, (TRANSFERS * 3 + 1) * len);
     (arena.window.fill(TRANSFERS * 3 * len, len, 0xc4)).expect("in bounds");
     (arena, len)
 }
 
-/// Fails unless what all ranks launched is in the arena.
-fn check(me: &Member<'_>, arena: &Arena<'_>, len: usize) {
+/// Fails unless the writes of all ranks are in the arena.
+fn check(me: &TeamMember<'_>, arena: &Arena<'_>, len: usize) {
     let bytes = arena.bytes();
     for number in 0..TRANSFERS {
         for from in me.ranks() {
@@ -116,7 +116,7 @@ fn check(me: &Member<'_>, arena: &Arena<'_>, len: usize) {
 fn tickets(fixture: &dyn Fixture) {
     each(fixture, 3, |me| {
         let log = &mut Log::new();
-        for place in Place::of(me.conduit) {
+        for place in AddressKind::of(me.conduit) {
             let (arena, len) = arena(me, place);
             let (writes, reads) = launch(me, log, &arena, len, false);
             let tickets: Vec<Ticket> = (writes.iter().chain(&reads))
@@ -140,12 +140,12 @@ fn tickets(fixture: &dyn Fixture) {
 
 fn once(fixture: &dyn Fixture, watched: bool) {
     each(fixture, 3, |me| {
-        for place in Place::of(me.conduit) {
-            let log = &mut Order::default();
+        for place in AddressKind::of(me.conduit) {
+            let log = &mut CompletionOrder::default();
             let (arena, len) = arena(me, place);
             let (writes, reads) = launch(me, &mut Log::new(), &arena, len, watched);
-            let written: Vec<Ticket> = writes.iter().filter_map(Transfer::ticket).collect();
-            let read: Vec<Ticket> = reads.iter().filter_map(Transfer::ticket).collect();
+            let written: Vec<Ticket> = writes.iter().filter_map(BufferedTransfer::ticket).collect();
+            let read: Vec<Ticket> = reads.iter().filter_map(BufferedTransfer::ticket).collect();
             let all = written.len() + read.len();
             me.until(log, "all operations", |log| log.complete.len() >= all);
             me.meet(log);
@@ -166,7 +166,7 @@ fn once(fixture: &dyn Fixture, watched: bool) {
             assert_eq!(
                 local.len(),
                 log.local.len(),
-                "{place:?}: told twice of one local completion"
+                "{place:?}: a local completion was reported twice"
             );
             assert!(
                 local.is_subset(&written.iter().copied().collect()),
@@ -192,11 +192,11 @@ fn once(fixture: &dyn Fixture, watched: bool) {
     });
 }
 
-/// Messages and writes that are watched, in turns: some, none, many before each.
+/// Sends messages and watched writes in turns: no, some or many messages before each write.
 fn behind_messages(fixture: &dyn Fixture) {
     const KIND: u8 = 2;
     each(fixture, 3, |me| {
-        for place in Place::of(me.conduit) {
+        for place in AddressKind::of(me.conduit) {
             let log = &mut Log::new();
             let (arena, len) = arena(me, place);
             let remotes = arena.publish(me, log);
@@ -223,7 +223,10 @@ fn behind_messages(fixture: &dyn Fixture) {
                 }
                 sent += before;
             }
-            let pending: HashSet<Ticket> = transfers.iter().filter_map(Transfer::ticket).collect();
+            let pending: HashSet<Ticket> = transfers
+                .iter()
+                .filter_map(BufferedTransfer::ticket)
+                .collect();
             for transfer in transfers {
                 me.land(log, transfer).expect("within the arena");
             }
@@ -233,7 +236,10 @@ fn behind_messages(fixture: &dyn Fixture) {
             me.linger(log);
             me.meet(log);
             let ended: HashSet<Ticket> = log.ended.iter().map(|(ticket, _)| *ticket).collect();
-            assert_eq!(ended, pending, "{place:?}: an end that was not to be told");
+            assert_eq!(
+                ended, pending,
+                "{place:?}: an end that must not be reported"
+            );
             assert_eq!(ended.len(), log.ended.len(), "{place:?}: ended twice");
             for from in me.ranks() {
                 let came = log.requests.iter().filter(|it| it.from == from);
@@ -248,14 +254,14 @@ fn behind_messages(fixture: &dyn Fixture) {
 
 /// The order of completions.
 #[derive(Default)]
-struct Order {
+struct CompletionOrder {
     local: Vec<Ticket>,
     complete: Vec<Ticket>,
     late: bool,
 }
 
-impl Order {
-    /// As a log of the same completions.
+impl CompletionOrder {
+    /// Returns a log of the same completions.
     fn landed(&self) -> Log<'static> {
         let mut log = Log::new();
         log.ended = self
@@ -267,7 +273,7 @@ impl Order {
     }
 }
 
-impl crate::Sink for Order {
+impl crate::Sink for CompletionOrder {
     fn request(&mut self, delivery: crate::Delivery<'_>, _: &mut dyn crate::ReplyPort) {
         panic!("nobody sent {delivery:?}");
     }
@@ -290,7 +296,7 @@ impl crate::Sink for Order {
 fn frees(fixture: &dyn Fixture) {
     each(fixture, 3, |me| {
         let log = &mut Log::new();
-        for place in Place::of(me.conduit) {
+        for place in AddressKind::of(me.conduit) {
             let (arena, len) = arena(me, place);
             let (mut writes, reads) = launch(me, log, &arena, len, false);
             for transfer in &mut writes {
@@ -299,7 +305,7 @@ fn frees(fixture: &dyn Fixture) {
                 }
             }
             let mut seen = 0;
-            let last = |log: &Log<'_>, transfer: &Transfer<'_>| {
+            let last = |log: &Log<'_>, transfer: &BufferedTransfer<'_>| {
                 transfer
                     .ticket()
                     .is_none_or(|ticket| log.outcome(ticket).is_some())
@@ -325,18 +331,18 @@ fn frees(fixture: &dyn Fixture) {
     });
 }
 
-/// Writes to all peers whose data goes along, more than may be with a NIC at once, from one place that is
-/// overwritten at once: the first ones before there is a connection. `refused`: the peers refuse other
-/// writes among them.
+/// Posts inline writes to all peers, more than a NIC takes at once, from memory that is overwritten
+/// at once. The first writes precede the connection. With `refused`, the peers refuse other writes
+/// among them.
 fn inline(fixture: &dyn Fixture, refused: bool) {
     const WRITES: usize = 300;
     each(fixture, 3, |me| {
         let log = &mut Log::new();
         let most = (me.conduit.caps().registration.as_ref()).map_or(0, |it| it.inline);
         let size = me.conduit.size() as usize;
-        let arena = Arena::new(me.conduit, Place::Extent, WRITES * size * most);
+        let arena = Arena::new(me.conduit, AddressKind::Extent, WRITES * size * most);
         let remotes = arena.publish(me, log);
-        let gone = Arena::new(me.conduit, Place::Extent, most);
+        let gone = Arena::new(me.conduit, AddressKind::Extent, most);
         let missing = gone.publish(me, log);
         drop(gone);
         me.meet(log);

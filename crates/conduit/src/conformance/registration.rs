@@ -1,49 +1,49 @@
-//! NICs that touch registered memory only, on both sides.
+//! NICs that only access registered memory, on both sides.
 
 use crate::{Access, Error, Key, Local, Permission, Rank, Remote, Window};
 
 use super::{
-    Check, Fixture,
+    ContractCheck, Fixture,
     log::Log,
-    memory::{Arena, Lent, Place, beyond, bytes_of},
-    team::{Member, each},
+    memory::{AddressKind, Arena, LentWindow, beyond, bytes_of},
+    team::{TeamMember, each},
 };
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new(
+pub(super) const CHECKS: &[ContractCheck] = &[
+    ContractCheck::new(
         "local_key",
         "a write whose local key does not cover its source is refused",
         local,
     )
     .registering(),
-    Check::new(
+    ContractCheck::new(
         "segment_is_memory",
-        "the segment is memory like any other: registered or not reached",
+        "the segment is ordinary memory: it must be registered",
         segment,
     )
     .registering(),
-    Check::new(
+    ContractCheck::new(
         "access_kept",
-        "an extent registered for reading is not written to",
+        "a write to an extent registered for reading is refused",
         access,
     )
     .registering(),
-    Check::new(
+    ContractCheck::new(
         "register_what_is_there",
-        "memory that is not mapped, or not so, is not registered",
+        "memory that is not mapped, or lacks the permission, cannot be registered",
         mapped,
     )
     .registering(),
-    Check::new(
+    ContractCheck::new(
         "reads_if_told",
-        "a conduit reads one-sidedly if its capabilities say so, and else says so itself",
+        "a conduit reads one-sidedly if its capabilities say so, and otherwise refuses a read",
         reads,
     ),
 ];
 
-/// A write of own memory under a local key, to its end.
+/// Writes local memory under a local key, and waits for the end.
 fn write(
-    me: &Member<'_>,
+    me: &TeamMember<'_>,
     log: &mut Log<'_>,
     to: Remote,
     from: &Window,
@@ -52,8 +52,8 @@ fn write(
 ) -> Result<(), Error> {
     let addr = from.as_ptr();
     let access = Access::put(me.right(), to, Local { addr, key }, len);
-    // SAFETY: 1. The window is borrowed until the operation is complete.
-    //         2. What is written to is an extent of a test, or nothing.
+    // SAFETY: 1. the window is borrowed until the operation has ended.
+    // 2. The target is an extent of a test, or nothing.
     let posted = unsafe { me.conduit.post(&access)? };
     if let crate::Posted::Pending(ticket) = posted {
         me.until(log, "a write", |log| log.outcome(ticket).is_some());
@@ -65,12 +65,12 @@ fn write(
 fn local(fixture: &dyn Fixture) {
     each(fixture, 2, |me| {
         let log = &mut Log::new();
-        let arena = Arena::new(me.conduit, Place::Extent, 256);
+        let arena = Arena::new(me.conduit, AddressKind::Extent, 256);
         let to = arena.publish(me, log)[me.right().index()];
         let source = Window::private(128);
         source.fill(0, 128, 7).expect("in bounds");
         let part = source.part(0, 64).expect("a part");
-        let lent = Lent::new(me.conduit, part).expect("room for an extent");
+        let lent = LentWindow::new(me.conduit, part).expect("room for an extent");
         write(me, log, to, &source, 64, lent.key).expect("both sides are registered");
         match write(me, log, to, &source, 65, lent.key) {
             Err(Error::OutOfExtent {
@@ -101,7 +101,7 @@ fn segment(fixture: &dyn Fixture) {
         me.conduit.commit(0, 4096).expect("memory for a test");
         let mine = me.conduit.window(me.rank()).expect("the own segment");
         let part = mine.part(0, 4096).expect("a part");
-        let lent = Lent::new(me.conduit, part).expect("room for an extent");
+        let lent = LentWindow::new(me.conduit, part).expect("room for an extent");
         let to = me.exchange(log, lent.remote())[me.right().index()];
         let unregistered = Remote {
             key: Key::SEGMENT,
@@ -126,7 +126,7 @@ fn access(fixture: &dyn Fixture) {
     each(fixture, 2, |me| {
         let log = &mut Log::new();
         let window = Window::private(64);
-        // SAFETY: the window outlives the key.
+        // SAFETY: 1. and 2. the window outlives the key.
         let key = unsafe { (me.conduit).register(window.as_ptr(), 64, Permission::Read) };
         let key = key.expect("room for an extent");
         let offset = window.addr() as u64;
@@ -156,7 +156,7 @@ fn mapped(fixture: &dyn Fixture) {
             (nowhere, Permission::Read, false),
             (nowhere, Permission::ReadWrite, false),
         ] {
-            // SAFETY: no peer is told the key.
+            // SAFETY: 1. and 2. no peer knows the key.
             match unsafe { me.conduit.register(addr, 64, permission) } {
                 Ok(key) if there => me.conduit.deregister(key).expect("a key in force"),
                 Err(Error::BadAddress {
@@ -173,7 +173,7 @@ fn mapped(fixture: &dyn Fixture) {
 fn reads(fixture: &dyn Fixture) {
     each(fixture, 2, |me| {
         let log = &mut Log::new();
-        let arena = Arena::new(me.conduit, Place::Extent, 64);
+        let arena = Arena::new(me.conduit, AddressKind::Extent, 64);
         let from = arena.publish(me, log)[me.right().index()];
         let outcome = me.get(log, me.right(), from, 8);
         assert_eq!(outcome.is_ok(), me.reads(), "{outcome:?}");

@@ -1,43 +1,43 @@
-//! The segment that every rank owns.
+//! The segment of each rank.
 
 use crate::{Error, Rank, memory::Fault};
 
 use super::{
-    Check, Fixture,
+    ContractCheck, Fixture,
     log::Log,
     pattern::{self, assert_same},
     team::each,
 };
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new(
+pub(super) const CHECKS: &[ContractCheck] = &[
+    ContractCheck::new(
         "window_bounds",
         "a mapped segment is as long as the capabilities say",
         bounds,
     ),
-    Check::new(
+    ContractCheck::new(
         "window_shared",
-        "what one rank stores in a mapped segment, others load",
+        "other ranks load what a rank stores in a mapped segment",
         shared,
     ),
-    Check::new(
+    ContractCheck::new(
         "commit_zeroed",
         "committed memory is zero, and zero again after decommit",
         zeroed,
     ),
-    Check::new(
+    ContractCheck::new(
         "commit_huge_zeroed",
         "memory committed in huge pages is like any other",
         huge,
     ),
-    Check::new(
+    ContractCheck::new(
         "commit_range",
         "committing outside the segment is refused",
         range,
     ),
-    Check::new(
+    ContractCheck::new(
         "read_attached",
-        "private memory that the system lets a rank read arrives as it is, and else there is an error",
+        "private memory arrives unchanged if the system lets a rank read it, and is an error otherwise",
         attached,
     ),
 ];
@@ -60,14 +60,14 @@ fn bounds(fixture: &dyn Fixture) {
                 "a window without a wake word"
             );
         }
-        // A rank that maps another's memory is on its host, and further ranks may be, too.
+        // A rank that maps another's memory is on the same host. Further ranks may be there, too.
         let mapped = me.ranks().filter(|it| me.conduit.window(*it).is_some());
         let here = me.conduit.caps().host_ranks;
         assert!(
             (mapped.count() as u32..=me.conduit.size()).contains(&here),
             "{here} ranks of one host"
         );
-        // The last byte is there as the first is.
+        // The last byte is usable like the first.
         let mine = me.conduit.window(me.rank()).expect("checked");
         me.conduit
             .commit(segment - 1, 1)
@@ -78,7 +78,7 @@ fn bounds(fixture: &dyn Fixture) {
     });
 }
 
-/// Every rank writes a stripe of every segment, and then compares all stripes of all.
+/// Every rank writes a stripe of every segment. Then it compares all stripes of all ranks.
 fn shared(fixture: &dyn Fixture) {
     const STRIPE: usize = 1001;
     each(fixture, 3, |me| {
@@ -93,7 +93,7 @@ fn shared(fixture: &dyn Fixture) {
                 window.write(at, &data).expect("in bounds");
             }
         }
-        // A conduit may map the segments of some peers alone.
+        // A conduit may map the segments of only some peers.
         let mapped = |owner: &Rank| me.conduit.window(*owner).is_some();
         let mine = me
             .ranks()
@@ -127,7 +127,7 @@ fn zeroed(fixture: &dyn Fixture) {
         let log = &mut Log::new();
         let window = me.conduit.window(me.rank()).expect("the own segment");
         let len = (64 << 10).min(me.conduit.caps().segment / 4);
-        // Neighbours of the part that comes and goes keep what they hold.
+        // The neighbours of the changing part keep their contents.
         me.conduit.commit(0, 3 * len).expect("memory for a test");
         for round in 0..4 {
             let mut got = vec![1; len];
@@ -154,7 +154,9 @@ fn zeroed(fixture: &dyn Fixture) {
                 assert_eq!(window.load::<u8>(at), Ok(0xa5), "a neighbour changed");
             }
         }
-        me.conduit.commit(0, 0).expect("nothing is always there");
+        me.conduit
+            .commit(0, 0)
+            .expect("a length of 0 always succeeds");
     });
 }
 
@@ -213,13 +215,13 @@ fn range(fixture: &dyn Fixture) {
                     other => panic!("{len} bytes at {offset}: {other:?}"),
                 }
             }
-            // Nothing to say, and no harm.
+            // Such a part is ignored without harm.
             me.conduit.decommit(offset, len);
         }
     });
 }
 
-/// Every rank reads private memory of all, where it can, whole and in part.
+/// Every rank reads private memory of all ranks if it may, whole and in part.
 fn attached(fixture: &dyn Fixture) {
     const LEN: usize = 300_001;
     let of = |rank: Rank| -> Vec<u8> {
@@ -234,7 +236,7 @@ fn attached(fixture: &dyn Fixture) {
         for (peer, addr) in me.ranks().zip(addrs) {
             let mut got = vec![0; LEN];
             if !me.conduit.attaches(peer) {
-                // Whether it works is not said then.
+                // The result is unspecified then.
                 let _ = me.conduit.read_attached(peer, addr, &mut got);
                 continue;
             }
@@ -246,7 +248,7 @@ fn attached(fixture: &dyn Fixture) {
                 .expect("the peer has it");
                 assert_same(part, &of(peer)[range], format_args!("from {peer}"));
             }
-            // The first page is nobody's.
+            // The first page is never mapped.
             match me.conduit.read_attached(peer, 8, &mut got) {
                 Err(Error::BadAddress {
                     peer: of,

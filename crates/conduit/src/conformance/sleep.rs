@@ -1,4 +1,4 @@
-//! Waiting for messages and for memory.
+//! Waits for messages and for memory.
 
 use std::{
     cell::Cell,
@@ -13,74 +13,74 @@ use std::{
 use crate::{Message, Rank, Sent, Sleeper, WakeWord};
 
 use super::{
-    Check, Fixture,
+    ContractCheck, Fixture,
     log::Log,
     pattern,
-    team::{GUARD, Member, each},
+    team::{GUARD, TeamMember, each},
 };
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new(
+pub(super) const CHECKS: &[ContractCheck] = &[
+    ContractCheck::new(
         "sleep_for_messages_application",
         "no message is missed by a sleeping application",
         |f| messages(f, Sleeper::Application),
     ),
-    Check::new(
+    ContractCheck::new(
         "sleep_for_messages_service",
         "no message is missed by a sleeping service thread",
         |f| messages(f, Sleeper::Service),
     ),
-    Check::new(
+    ContractCheck::new(
         "sleep_for_memory",
         "no store is missed by an application that sleeps for memory",
         memory,
     ),
-    Check::new(
+    ContractCheck::new(
         "sleep_side_by_side",
         "no store is missed by several threads that sleep side by side",
         side_by_side,
     ),
-    Check::new(
+    ContractCheck::new(
         "sleep_for_room",
         "no room is missed by a sleeper that waits to send",
         room,
     ),
-    Check::new(
+    ContractCheck::new(
         "sleep_for_reply_room_service",
         "a reply that waits for room leaves although the service thread sleeps",
         |f| room_for_reply(f, Sleeper::Service),
     ),
-    Check::new(
+    ContractCheck::new(
         "sleep_for_reply_room_application",
         "a reply that waits for room leaves although the application sleeps",
         |f| room_for_reply(f, Sleeper::Application),
     ),
-    Check::new(
+    ContractCheck::new(
         "sleep_after_work",
         "a thread that went back to work keeps no other asleep",
         after_work,
     ),
-    Check::new(
+    ContractCheck::new(
         "sleep_not_if_ready",
-        "nobody sleeps who is ready or has a message",
+        "a thread that is ready or has a message does not sleep",
         ready,
     ),
-    Check::new("sleep_timeout", "sleeps end in time", timeout),
-    Check::new(
+    ContractCheck::new("sleep_timeout", "sleeps end in time", timeout),
+    ContractCheck::new(
         "sleep_is_idle",
-        "who waits for nothing sleeps instead of spinning",
+        "a thread that waits for nothing sleeps instead of spinning",
         idle,
     ),
 ];
 
-/// Spins for a time that differs each time, so that the two sides meet in every way.
+/// Spins for a time that differs at each call, so that the two sides interleave in every way.
 fn jitter(n: u64) {
     for _ in 0..pattern::mix(n) % 400 {
         std::hint::spin_loop();
     }
 }
 
-/// Hands a message back and forth, asleep in between.
+/// Hands a message back and forth, with sleeps in between.
 fn messages(fixture: &dyn Fixture, sleeper: Sleeper) {
     let rounds = 4000 / u64::from(fixture.slowness());
     each(fixture, 2, |me| {
@@ -111,8 +111,8 @@ fn messages(fixture: &dyn Fixture, sleeper: Sleeper) {
     });
 }
 
-/// Hands numbers back and forth through words of the segments, one word a pair of threads.
-fn ping_pong(me: &Member<'_>, word: usize, rounds: u32) {
+/// Hands numbers back and forth through words of the segments, one word for each pair of threads.
+fn ping_pong(me: &TeamMember<'_>, word: usize, rounds: u32) {
     let (Some(mine), Some(theirs)) = (me.conduit.window(me.rank()), me.conduit.window(me.right()))
     else {
         return;
@@ -137,7 +137,7 @@ fn memory(fixture: &dyn Fixture) {
         let log = &mut Log::new();
         me.conduit.commit(0, 4096).expect("memory for a test");
         me.meet(log);
-        // The wake word shows who sleeps for memory.
+        // The wake word shows a sleeper for memory.
         if let (Some(wake_word), Some(theirs)) = (
             me.conduit.wake_word(me.right()),
             me.conduit.window(me.right()),
@@ -204,7 +204,7 @@ fn after_work(fixture: &dyn Fixture) {
                 assert_eq!(log.requests.pop().expect("just seen").args, [round]);
             } else {
                 me.meet(log);
-                // Time for the other to fall asleep.
+                // Time for the other rank to fall asleep.
                 thread::sleep(Duration::from_millis(2));
                 me.send(
                     log,
@@ -222,7 +222,7 @@ fn after_work(fixture: &dyn Fixture) {
     });
 }
 
-/// Sends so much that there is never room, asleep until there is.
+/// Sends so much that there is never room, and sleeps until there is.
 fn room(fixture: &dyn Fixture) {
     const MANY: u64 = 3000;
     each(fixture, 2, |me| {
@@ -260,7 +260,7 @@ fn room(fixture: &dyn Fixture) {
     });
 }
 
-/// Rank 0 sleeps whenever it has nothing to do, although replies of its wait for room.
+/// Rank 0 sleeps whenever it has nothing to do, even while its replies wait for room.
 fn room_for_reply(fixture: &dyn Fixture, sleeper: Sleeper) {
     const MANY: usize = 2000;
     each(fixture, 2, |me| {
@@ -277,7 +277,7 @@ fn room_for_reply(fixture: &dyn Fixture, sleeper: Sleeper) {
         if me.rank() == Rank(0) {
             while log.requests.len() < MANY {
                 if log.requests.len() % 16 < 4 {
-                    // Room that comes between a look and a sleep counts too.
+                    // Room that comes between a check and a sleep counts, too.
                     thread::sleep(Duration::from_millis(1));
                 }
                 me.sleep(sleeper, || false);
@@ -294,7 +294,7 @@ fn room_for_reply(fixture: &dyn Fixture, sleeper: Sleeper) {
                     args: &[],
                     payload: &[],
                 };
-                // As many as there is room for, so that the next thing to be notified of is room.
+                // Sends as many as there is room for, so that the next notification is of room.
                 while sent < MANY
                     && me
                         .conduit
@@ -379,8 +379,8 @@ fn timeout(fixture: &dyn Fixture) {
 }
 
 fn idle(fixture: &dyn Fixture) {
-    /// Of sleeps of a millisecond, which the meanest conduit may make of longer ones, there
-    /// are two hundred; of a spinning rank's, a hundred times as many.
+    /// With sleeps of a millisecond, which the slowest conduit may make of longer ones, there are
+    /// two hundred returns. A spinning rank returns a hundred times as often.
     const MAX_RETURNS: u32 = 4000;
     let returns = AtomicU32::new(0);
     each(fixture, 2, |me| {

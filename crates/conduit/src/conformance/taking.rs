@@ -1,27 +1,28 @@
-//! Taking messages of one kind: those alone, no more than is wanted, and in order with what polls deliver.
+//! Taking messages of one kind: only those, no more than wanted, and in order with the deliveries
+//! of polls.
 
 use crate::{OwnedMessage, Rank};
 
 use super::{
-    Check, Fixture,
+    ContractCheck, Fixture,
     log::{Got, Log},
     messages::numbered,
     pattern,
-    team::{Member, each},
+    team::{TeamMember, each},
 };
 
-pub(super) const CHECKS: &[Check] = &[Check::new(
+pub(super) const CHECKS: &[ContractCheck] = &[ContractCheck::new(
     "takes_one_kind",
-    "what is taken by its kind and what polls deliver arrives once, and in order",
+    "messages taken by their kind and messages delivered by polls arrive once, and in order",
     takes,
 )];
 
-/// Messages of each sender.
+/// The number of messages of each sender.
 const MESSAGES: u64 = 600;
-/// What is taken.
+/// The kind that is taken.
 const KIND: u8 = 9;
 
-fn message(me: &Member<'_>, rank: Rank, n: u64) -> OwnedMessage {
+fn message(me: &TeamMember<'_>, rank: Rank, n: u64) -> OwnedMessage {
     OwnedMessage {
         kind: match pattern::mix(n) % 3 {
             0 => KIND - 1,

@@ -17,14 +17,15 @@ use crate::{Backoff, Conduit, Message, Rank, Sent, Sink, Sleeper};
 
 use super::{Fixture, log::Log};
 
-/// Polls in vain before the core is given away, and then before each is followed by a sleep.
+/// The number of failed polls with a spin after each, and then with a yield after each. Later ones
+/// are followed by a sleep.
 const SPINS: u32 = 15;
 const YIELDS: u32 = 184;
 
-/// Whatever takes longer hangs.
+/// The time after which a check counts as hanging.
 pub(super) const GUARD: Duration = Duration::from_secs(40);
 
-/// Starts a job and checks that its ranks are who they should be.
+/// Starts a job and checks the ranks of its conduits.
 pub(super) fn start(fixture: &dyn Fixture, ranks: u32) -> Vec<Arc<dyn Conduit>> {
     let conduits = fixture.start(ranks);
     let started: Vec<Rank> = conduits.iter().map(|conduit| conduit.rank()).collect();
@@ -32,8 +33,8 @@ pub(super) fn start(fixture: &dyn Fixture, ranks: u32) -> Vec<Arc<dyn Conduit>> 
     conduits
 }
 
-/// Runs `work` on every rank of a fresh job, each in its thread.
-pub(super) fn each(fixture: &dyn Fixture, ranks: u32, work: impl Fn(&Member<'_>) + Sync) {
+/// Runs `work` on every rank of a new job, each in its thread.
+pub(super) fn each(fixture: &dyn Fixture, ranks: u32, work: impl Fn(&TeamMember<'_>) + Sync) {
     let conduits = start(fixture, ranks);
     each_of(fixture, &conduits, work);
     for conduit in &conduits {
@@ -45,12 +46,12 @@ pub(super) fn each(fixture: &dyn Fixture, ranks: u32, work: impl Fn(&Member<'_>)
 pub(super) fn each_of(
     fixture: &dyn Fixture,
     conduits: &[Arc<dyn Conduit>],
-    work: impl Fn(&Member<'_>) + Sync,
+    work: impl Fn(&TeamMember<'_>) + Sync,
 ) {
-    let team = Team {
+    let team = RankTeam {
         size: conduits.len(),
         takes_turns: fixture.takes_turns(),
-        ..Team::default()
+        ..RankTeam::default()
     };
     let (team, work) = (&team, &work);
     let causes: Vec<Box<dyn Any + Send>> = thread::scope(|scope| {
@@ -60,7 +61,7 @@ pub(super) fn each_of(
                 scope.spawn(move || {
                     let _alarm = Alarm(&team.failed);
                     let conduit = &**conduit;
-                    work(&Member { conduit, team });
+                    work(&TeamMember { conduit, team });
                 })
             })
             .collect();
@@ -69,7 +70,7 @@ pub(super) fn each_of(
             .filter_map(|rank| rank.join().err())
             .collect()
     });
-    // The rank that failed, not one that gave up for it.
+    // The panic of the rank that failed, not of a rank that gave up in consequence.
     let cause = causes.into_iter().reduce(
         |first, next| {
             if first.is::<GaveUp>() { next } else { first }
@@ -80,10 +81,10 @@ pub(super) fn each_of(
     }
 }
 
-/// What a rank panics with because another did.
+/// The panic of a rank that gave up because another failed.
 struct GaveUp;
 
-/// Tells the others when its thread panics.
+/// Tells the other ranks if its thread panics.
 pub(super) struct Alarm<'a>(&'a AtomicBool);
 
 impl Drop for Alarm<'_> {
@@ -95,7 +96,7 @@ impl Drop for Alarm<'_> {
 }
 
 #[derive(Default)]
-pub(super) struct Team {
+pub(super) struct RankTeam {
     size: usize,
     takes_turns: bool,
     failed: AtomicBool,
@@ -106,18 +107,18 @@ pub(super) struct Team {
 struct Meeting {
     held: u64,
     brought: Vec<(Rank, u64)>,
-    /// What was brought to the last one, by rank.
+    /// The words of the last meeting, by rank.
     minutes: Vec<u64>,
 }
 
 /// A rank of the job under test.
 #[derive(Clone, Copy)]
-pub(super) struct Member<'a> {
+pub(super) struct TeamMember<'a> {
     pub(super) conduit: &'a dyn Conduit,
-    team: &'a Team,
+    team: &'a RankTeam,
 }
 
-impl<'a> Member<'a> {
+impl<'a> TeamMember<'a> {
     pub(super) fn rank(&self) -> Rank {
         self.conduit.rank()
     }
@@ -126,22 +127,22 @@ impl<'a> Member<'a> {
         (0..self.conduit.size()).map(Rank)
     }
 
-    /// The next rank, in a circle.
+    /// Returns the next rank, in a circle.
     pub(super) fn right(&self) -> Rank {
         Rank((self.rank().0 + 1) % self.conduit.size())
     }
 
-    /// The rank before, in a circle.
+    /// Returns the previous rank, in a circle.
     pub(super) fn left(&self) -> Rank {
         Rank((self.rank().0 + self.conduit.size() - 1) % self.conduit.size())
     }
 
-    /// Tells the others if this thread, beside the rank's first, panics.
+    /// Returns an alarm for an additional thread of this rank, which tells the others if it panics.
     pub(super) fn alarm(&self) -> Alarm<'a> {
         Alarm(&self.team.failed)
     }
 
-    /// Gives up if another rank failed, or if this one waits since too long.
+    /// Panics if another rank failed, or if this rank has waited for too long.
     pub(super) fn hope(&self, what: &str, since: Instant) {
         if self.team.failed.load(SeqCst) {
             panic::resume_unwind(Box::new(GaveUp));
@@ -172,7 +173,7 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// Sends, polling while there is no room.
+    /// Sends a message, and polls while there is no room.
     pub(super) fn send<S: Sink>(&self, sink: &mut S, peer: Rank, message: &Message<'_>) {
         self.until(sink, "room for a message", |_| {
             self.conduit
@@ -182,19 +183,19 @@ impl<'a> Member<'a> {
         });
     }
 
-    /// Waits for all ranks, polling meanwhile.
+    /// Waits for all ranks, and polls meanwhile.
     pub(super) fn meet<S: Sink>(&self, sink: &mut S) {
         self.gather(sink, 0);
     }
 
-    /// Waits for all ranks, polling meanwhile: what each of them brought.
+    /// Waits for all ranks, and polls meanwhile. Returns the words of all ranks.
     pub(super) fn gather<S: Sink>(&self, sink: &mut S, word: u64) -> Vec<u64> {
         let turn = self.bring(word);
         self.until(sink, "the other ranks", |_| self.meeting().held > turn);
         self.meeting().minutes.clone()
     }
 
-    /// Waits for all ranks without looking after messages.
+    /// Waits for all ranks without polling.
     pub(super) fn meet_deaf(&self) {
         let turn = self.bring(0);
         let since = Instant::now();
@@ -207,7 +208,7 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// Waits, and fails if that took as long as a wake-up that was lost.
+    /// Waits, and fails if the wait was so long that a wake was lost.
     pub(super) fn sleep(&self, sleeper: Sleeper, mut ready: impl FnMut() -> bool) {
         let since = Instant::now();
         self.conduit.wait(sleeper, Some(GUARD / 2), &mut ready);
@@ -218,7 +219,7 @@ impl<'a> Member<'a> {
         );
     }
 
-    /// Polls a while longer, for what must not come.
+    /// Polls a while longer, for messages that must not arrive.
     pub(super) fn linger<S: Sink>(&self, sink: &mut S) {
         for _ in 0..50 {
             self.conduit.poll(sink);
@@ -226,12 +227,12 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// Lets others run, who are waited for without polling.
+    /// Lets other threads run, for a wait without polling.
     pub(super) fn breathe(&self) {
         self.give_way(16);
     }
 
-    /// Lets others run, the longer nothing happens the more.
+    /// Lets other threads run, for longer the longer nothing happens.
     fn pause(&self, backoff: &mut Backoff) {
         if self.team.takes_turns {
             backoff.rest();
@@ -240,7 +241,7 @@ impl<'a> Member<'a> {
         backoff.pause_or_sleep(Duration::from_micros(100));
     }
 
-    /// Gives the core away once, or sleeps so long where time is virtual.
+    /// Yields the core once. In virtual time, sleeps this long instead.
     fn give_way(&self, microseconds: u32) {
         if self.team.takes_turns {
             self.nap(microseconds);
@@ -254,7 +255,7 @@ impl<'a> Member<'a> {
         self.conduit.wait(Sleeper::Nap, Some(time), &mut || false);
     }
 
-    /// Whether the conduit reads one-sidedly.
+    /// Returns true if the conduit reads one-sidedly.
     pub(super) fn reads(&self) -> bool {
         self.conduit.caps().reads
     }
@@ -277,7 +278,7 @@ impl<'a> Member<'a> {
     }
 }
 
-/// Polls until something is known, and forgets what it polls.
-pub(super) fn poll_until(member: &Member<'_>, what: &str, mut done: impl FnMut() -> bool) {
+/// Polls until `done`, and drops the deliveries.
+pub(super) fn poll_until(member: &TeamMember<'_>, what: &str, mut done: impl FnMut() -> bool) {
     member.until(&mut Log::new(), what, |_| done());
 }

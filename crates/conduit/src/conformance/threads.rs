@@ -1,4 +1,4 @@
-//! All calls may come from any thread.
+//! Calls from several threads.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
@@ -11,38 +11,38 @@ use parking_lot::Mutex;
 use crate::{Delivery, Error, Message, Rank, ReplyPort, Sink, Sleeper, Ticket};
 
 use super::{
-    Check, Fixture,
+    ContractCheck, Fixture,
     log::Log,
-    memory::{Arena, Place, beyond},
+    memory::{AddressKind, Arena, beyond},
     pattern::{self, assert_same},
-    team::{Member, each, poll_until},
+    team::{TeamMember, each, poll_until},
 };
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new(
+pub(super) const CHECKS: &[ContractCheck] = &[
+    ContractCheck::new(
         "threads_send",
         "threads that send to one peer each keep their order",
         send,
     ),
-    Check::new(
+    ContractCheck::new(
         "threads_access",
-        "more threads than a rank has places write and read at once",
+        "more threads than a rank has slots write and read at once",
         access,
     ),
-    Check::new(
+    ContractCheck::new(
         "threads_poll",
         "poll returns at once if another polls, drain waits for its turn",
         poll,
     ),
-    Check::new("threads_wait", "a thread polls while another waits", wait),
-    Check::new(
+    ContractCheck::new("threads_wait", "a thread polls while another waits", wait),
+    ContractCheck::new(
         "threads_hand_over",
-        "nobody falls asleep for what another thread is handing over",
+        "no thread misses a delivery that another thread is making",
         hand_over,
     ),
 ];
 
-/// A sink that several threads poll into: what arrived, in order.
+/// A sink for several polling threads: the numbers that arrived, in order.
 struct Common<'a>(&'a Mutex<Vec<[u64; 2]>>);
 
 impl Sink for Common<'_> {
@@ -61,8 +61,8 @@ impl Sink for Common<'_> {
     }
 }
 
-/// Sends a message that says its number twice.
-fn numbered(me: &Member<'_>, peer: Rank, thread: u64, n: u64) {
+/// Sends a message that has its number twice.
+fn numbered(me: &TeamMember<'_>, peer: Rank, thread: u64, n: u64) {
     let payload = n.to_le_bytes();
     let message = Message {
         kind: 0,
@@ -88,7 +88,7 @@ fn send(fixture: &dyn Fixture) {
                     if me.rank() == Rank(0) {
                         (0..MANY).for_each(|n| numbered(me, Rank(1), number, n));
                     } else if number < 3 {
-                        // Threads that poll by turns.
+                        // Threads that poll in turns.
                         me.until(&mut Common(arrived), "every message", |_| done());
                     }
                 });
@@ -114,7 +114,7 @@ fn access(fixture: &dyn Fixture) {
     let done = AtomicUsize::new(0);
     each(fixture, 2, |me| {
         let log = &mut Log::new();
-        let arena = Arena::new(me.conduit, Place::Extent, THREADS * PART);
+        let arena = Arena::new(me.conduit, AddressKind::Extent, THREADS * PART);
         let to = arena.publish(me, log)[me.right().index()];
         let seed = |writer: Rank, number: usize, round| {
             (number * 100 + round) as u64 * 2 + u64::from(writer.0)
@@ -193,7 +193,7 @@ fn poll(fixture: &dyn Fixture) {
                             me.hope("a poll beside a poll", since);
                             me.breathe();
                         }
-                        // Long enough for a drain that does not wait to be seen.
+                        // Long enough to notice a drain that does not wait.
                         thread::sleep(std::time::Duration::from_millis(50));
                         handled.store(true, SeqCst);
                     });
@@ -257,7 +257,7 @@ fn wait(fixture: &dyn Fixture) {
     assert!(arrived.iter().map(|[_, n]| *n).eq(0..MANY), "{arrived:?}");
 }
 
-/// A sink that takes its time over a message and over the end of an operation.
+/// A sink that is slow to handle a message and the end of an operation.
 struct Slow<'a> {
     busy: &'a AtomicBool,
     requests: &'a AtomicUsize,
@@ -290,7 +290,7 @@ impl Sink for Slow<'_> {
     }
 }
 
-/// Tells another thread, when dropped, that this one is done or has panicked.
+/// Tells another thread, when dropped, that this thread has ended or panicked.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -303,9 +303,9 @@ fn hand_over(fixture: &dyn Fixture) {
     const ROUNDS: usize = 10;
     each(fixture, 2, |me| {
         let log = &mut Log::new();
-        let arena = Arena::new(me.conduit, Place::Extent, 64);
+        let arena = Arena::new(me.conduit, AddressKind::Extent, 64);
         let to = arena.publish(me, log)[me.right().index()];
-        // Nobody counts what comes while somebody still polls for that.
+        // No thread counts messages that arrive while another still polls for the meeting.
         me.meet_deaf();
         let [busy, over] = [(); 2].map(|()| AtomicBool::new(false));
         let [requests, ended] = [(); 2].map(|()| AtomicUsize::new(0));
@@ -323,7 +323,8 @@ fn hand_over(fixture: &dyn Fixture) {
                 }
             });
             let _over = Over(&over);
-            // Falls asleep while the other thread is at it, and must be there when it is done.
+            // This thread falls asleep while the other handles a message, and must wake when the
+            // other is done.
             let wait_for = |count: &AtomicUsize, wanted: usize, what: &str| {
                 let since = Instant::now();
                 while !busy.load(SeqCst) && count.load(SeqCst) < wanted {

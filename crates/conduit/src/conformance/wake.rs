@@ -1,4 +1,4 @@
-//! Waking sleepers by name.
+//! Wakes of sleeping ranks.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering::SeqCst},
@@ -9,34 +9,34 @@ use std::{
 use crate::{Rank, Sleeper};
 
 use super::{
-    Check, Fixture,
+    ContractCheck, Fixture,
     log::Log,
-    team::{Member, each},
+    team::{TeamMember, each},
 };
 
-pub(super) const CHECKS: &[Check] = &[
-    Check::new(
+pub(super) const CHECKS: &[ContractCheck] = &[
+    ContractCheck::new(
         "wake_service",
         "wake ends the service thread's sleep",
         |f| one(f, Sleeper::Service),
     ),
-    Check::new("wake_nap", "wake ends a nap", |f| one(f, Sleeper::Nap)),
-    Check::new(
+    ContractCheck::new("wake_nap", "wake ends a nap", |f| one(f, Sleeper::Nap)),
+    ContractCheck::new(
         "wake_application",
         "wake ends an application's sleep",
         |f| one(f, Sleeper::Application),
     ),
-    Check::new(
+    ContractCheck::new(
         "wake_before_sleep",
-        "a wake that comes while a sleeper is asked whether it is ready is not lost",
+        "a wake during a sleeper's call of `ready` is not lost",
         before_sleep,
     ),
-    Check::new("wake_all", "one wake ends every sleep, of every kind", all),
-    Check::new("wake_oneself", "a rank wakes its own sleepers", oneself),
+    ContractCheck::new("wake_all", "one wake ends every sleep, of every kind", all),
+    ContractCheck::new("wake_oneself", "a rank wakes its own sleepers", oneself),
 ];
 
-/// Sleeps once; `asked` counts when the others can know of it.
-fn sleep_once(me: &Member<'_>, sleeper: Sleeper, asked: &AtomicU32) {
+/// Sleeps once. `asked` grows when the others may know of the sleep.
+fn sleep_once(me: &TeamMember<'_>, sleeper: Sleeper, asked: &AtomicU32) {
     let mut first = true;
     me.sleep(sleeper, || {
         if first {
@@ -45,14 +45,14 @@ fn sleep_once(me: &Member<'_>, sleeper: Sleeper, asked: &AtomicU32) {
         first = false;
         false
     });
-    // A sleep may end before it begins: something woke the rank, and nobody was asked.
+    // A sleep may end before it begins: something woke the rank, and `ready` was not called.
     if first {
         asked.fetch_add(1, SeqCst);
     }
 }
 
 /// Waits for a count without polling, which might take long.
-fn reach(me: &Member<'_>, count: &AtomicU32, least: u32) {
+fn reach(me: &TeamMember<'_>, count: &AtomicU32, least: u32) {
     let since = Instant::now();
     while count.load(SeqCst) < least {
         me.hope("a sleeper", since);
@@ -60,7 +60,7 @@ fn reach(me: &Member<'_>, count: &AtomicU32, least: u32) {
     }
 }
 
-/// Wakes a rank while it is asked whether it is ready: it must not sleep then.
+/// Wakes a rank while its `ready` is called. The rank must not sleep then.
 fn before_sleep(fixture: &dyn Fixture) {
     let (asked, woken) = (AtomicU32::new(0), AtomicU32::new(0));
     each(fixture, 2, |me| {
@@ -100,7 +100,7 @@ fn one(fixture: &dyn Fixture, sleeper: Sleeper) {
         for round in 1..=rounds {
             if me.rank() == Rank(0) {
                 sleep_once(me, sleeper, &asked);
-                // A sleep may end early: the one wake is for this round all the same.
+                // A sleep may end early. The one wake is still for this round.
                 woken.fetch_add(1, SeqCst);
                 reach(me, &woken, round * 2);
             } else {

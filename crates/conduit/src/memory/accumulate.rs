@@ -1,24 +1,25 @@
-//! Adding to elements of shared memory: `y += a·x`, as ARMCI's accumulate does (Nieplocha and others
-//! 2002, §2).
+//! Accumulates into elements of shared memory: `y += a·x`, as ARMCI's accumulate does (Nieplocha
+//! and others 2002, §2).
 //!
-//! As with [copies](super::copy), no access to shared memory is Rust's. Where the processor has
-//! [vectors](super::sums), they are added to in place, in `asm!` blocks. Elements that are left, and all
-//! of them elsewhere, are copied out, added to and copied in again. Both round alike: the product first,
-//! then the sum. That nobody else adds to the elements meanwhile is for the caller to see to, by a lock.
+//! As with [copies](super::copy), Rust makes no access to shared memory. If the processor has
+//! [vectors](super::sums), they add in place, in `asm!` blocks. The remaining elements are copied
+//! out, added to, and copied in again, as are all elements on other processors. Both ways round
+//! alike: the product first, then the sum. The caller must hold a lock against others who add to
+//! the same elements.
 
 use bytemuck::{Pod, Zeroable};
 
-use super::copy::{self, Direction, Each};
+use super::copy::{self, Each, WindowDirection};
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use super::sums;
 
-/// What elements are, to those who add to them.
+/// The types of elements that can be accumulated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Number {
-    /// `i32` and `u32`, which wrap around.
+    /// `i32` and `u32`, which wrap.
     I32,
-    /// `i64` and `u64`, which wrap around.
+    /// `i64` and `u64`, which wrap.
     I64,
     /// `f32`.
     F32,
@@ -31,7 +32,7 @@ pub enum Number {
 }
 
 impl Number {
-    /// All of them, each at its number.
+    /// All types, each at the index of its number.
     pub const ALL: [Number; 6] = [
         Number::I32,
         Number::I64,
@@ -41,7 +42,7 @@ impl Number {
         Number::C64,
     ];
 
-    /// Bytes of an element: a power of two.
+    /// Returns the bytes of an element: a power of two.
     #[inline]
     pub fn size(self) -> usize {
         match self {
@@ -52,30 +53,30 @@ impl Number {
     }
 }
 
-/// What all elements are multiplied by before they are added: a number, and what it is.
+/// The factor of an accumulation, and the type of its elements.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Factor {
     number: Number,
     /// The value, from the first byte on.
-    value: Value,
+    value: FactorBytes,
 }
 
-/// Most bytes of a number.
+/// The most bytes of an element.
 const WIDEST: usize = 16;
 
 #[derive(Clone, Copy, PartialEq, Debug, Pod, Zeroable)]
 #[repr(C, align(16))]
-struct Value([u8; WIDEST]);
+struct FactorBytes([u8; WIDEST]);
 
 impl Factor {
-    /// The factor that these bytes are, if there are as many as the number has.
+    /// Makes a factor of these bytes. Returns `None` if their number is not that of an element.
     #[inline]
     pub fn from_bytes(number: Number, bytes: &[u8]) -> Option<Self> {
         if bytes.len() != number.size() {
             return None;
         }
-        let mut value = Value([0; WIDEST]);
-        // Each length known, so that nothing is called.
+        let mut value = FactorBytes([0; WIDEST]);
+        // The lengths are constants, so that no function is called.
         match bytes.len() {
             4 => value.0[..4].copy_from_slice(bytes),
             8 => value.0[..8].copy_from_slice(bytes),
@@ -84,29 +85,29 @@ impl Factor {
         Some(Self { number, value })
     }
 
-    /// What the elements are.
+    /// Returns the type of the elements.
     #[inline]
     pub fn number(&self) -> Number {
         self.number
     }
 
-    /// Its bytes.
+    /// Returns the factor's bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.value.0[..self.number.size()]
     }
 
-    /// Adds the multiple of each element of `data` to the one of `sums`, memory of the caller's own.
+    /// Adds the multiple of each element of `data` to that of `sums`, which is private memory.
     ///
     /// # Panics
-    /// If there are not equally many bytes.
+    /// If the lengths differ.
     pub fn add_to(&self, sums: &mut [u8], data: &[u8]) {
         assert_eq!(sums.len(), data.len(), "as many elements as sums");
         // SAFETY: 1., 2. and 3. follow from the borrows and their lengths.
         unsafe { add(sums.as_mut_ptr(), data.as_ptr(), data.len(), self) };
     }
 
-    /// Its value, which has 16 bytes to read at that address, whatever the number.
+    /// Returns the address of the value, from which 16 bytes are readable whatever the type.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     #[inline]
     pub(super) fn at(&self) -> *const u8 {
@@ -119,45 +120,45 @@ impl Factor {
     }
 }
 
-/// Adds the multiple of each element at `src` to the one at `dst`: `len` bytes, whole elements.
+/// Adds the multiple of each element at `src` to that at `dst`: `len` bytes, whole elements.
 ///
 /// # Safety
-/// 1. `src` is readable for `len` bytes and nobody writes to it meanwhile.
-/// 2. `dst` is mapped, readable and writable for `len` bytes; all concurrent accesses to it are
-///    atomic ones or come from outside this program's view (peers, `asm!`, the kernel).
-/// 3. The two do not overlap.
+/// 1. `src` is readable for `len` bytes, and nobody writes to it meanwhile.
+/// 2. `dst` is mapped, readable and writable for `len` bytes. All concurrent accesses to it are
+///    atomic or outside this program's view (peers, `asm!`, the kernel).
+/// 3. The two ranges do not overlap.
 #[inline]
 pub(super) unsafe fn add(dst: *mut u8, src: *const u8, len: usize, factor: &Factor) {
-    struct One(*mut u8, *const u8);
-    impl Each for One {
+    struct SingleRun(*mut u8, *const u8);
+    impl Each for SingleRun {
         #[inline(always)]
         fn each(self, add: impl Fn(*mut u8, *const u8)) {
             add(self.0, self.1);
         }
     }
-    // SAFETY: handed on.
-    unsafe { each(len, factor, One(dst, src)) }
+    // SAFETY: 1., 2. and 3. the conditions of this function, for its only run.
+    unsafe { each(len, factor, SingleRun(dst, src)) }
 }
 
 /// Adds the multiples of runs of `len` bytes each, whole elements, to others.
 ///
 /// # Safety
-/// As [`add`], of each.
+/// The conditions 1, 2 and 3 of [`add`], for each run.
 #[inline]
 pub(super) unsafe fn each(len: usize, factor: &Factor, runs: impl Each) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if len > factor.number.size() {
-        // SAFETY: handed on.
+        // SAFETY: 1., 2. and 3. the conditions of this function.
         return unsafe { sums::each(len, factor, runs) };
     }
-    // SAFETY: handed on.
+    // SAFETY: 1., 2. and 3. the conditions of this function.
     unsafe { one_by_one(len, factor, runs) }
 }
 
-/// The same without vectors.
+/// Like [`each`], without vectors.
 ///
 /// # Safety
-/// As [`each`].
+/// The conditions 1, 2 and 3 of [`each`].
 #[inline]
 pub(super) unsafe fn one_by_one(len: usize, factor: &Factor, runs: impl Each) {
     macro_rules! elements {
@@ -165,7 +166,7 @@ pub(super) unsafe fn one_by_one(len: usize, factor: &Factor, runs: impl Each) {
             match factor.number {
                 $(Number::$number => {
                     let factor: $type = factor.value();
-                    // SAFETY: handed on.
+                    // SAFETY: 1., 2. and 3. the conditions of this function, for one run.
                     runs.each(|dst, src| unsafe { rest(dst, src, len, factor) });
                 })+
             }
@@ -177,15 +178,20 @@ pub(super) unsafe fn one_by_one(len: usize, factor: &Factor, runs: impl Each) {
 /// Adds to elements one by one.
 ///
 /// # Safety
-/// As [`add`].
+/// The conditions 1, 2 and 3 of [`add`].
 #[inline(always)]
-pub(super) unsafe fn rest<T: Element>(dst: *mut u8, src: *const u8, len: usize, factor: T) {
+pub(super) unsafe fn rest<T: AccumulateElement>(
+    dst: *mut u8,
+    src: *const u8,
+    len: usize,
+    factor: T,
+) {
     for at in (0..len).step_by(size_of::<T>()) {
         let (mut sum, dst) = (T::zeroed(), dst.wrapping_add(at));
         // SAFETY: 1., 2., 3.; an element is left on both sides, and the sum is this function's own.
         unsafe {
             copy::element(
-                Direction::OutOfWindow,
+                WindowDirection::OutOfWindow,
                 (&raw mut sum).cast(),
                 dst,
                 size_of::<T>(),
@@ -193,7 +199,7 @@ pub(super) unsafe fn rest<T: Element>(dst: *mut u8, src: *const u8, len: usize, 
             let more = src.wrapping_add(at).cast::<T>().read_unaligned();
             sum = sum.plus(factor, more);
             copy::element(
-                Direction::IntoWindow,
+                WindowDirection::IntoWindow,
                 dst,
                 (&raw const sum).cast(),
                 size_of::<T>(),
@@ -202,14 +208,14 @@ pub(super) unsafe fn rest<T: Element>(dst: *mut u8, src: *const u8, len: usize, 
     }
 }
 
-pub(super) trait Element: Pod {
+pub(super) trait AccumulateElement: Pod {
     /// `self + factor × more`.
     fn plus(self, factor: Self, more: Self) -> Self;
 }
 
 macro_rules! integers {
     ($($type:ty),+) => {$(
-        impl Element for $type {
+        impl AccumulateElement for $type {
             #[inline]
             fn plus(self, factor: Self, more: Self) -> Self {
                 self.wrapping_add(factor.wrapping_mul(more))
@@ -220,13 +226,13 @@ macro_rules! integers {
 
 macro_rules! floats {
     ($($type:ty),+) => {$(
-        impl Element for $type {
+        impl AccumulateElement for $type {
             #[inline]
             fn plus(self, factor: Self, more: Self) -> Self {
                 self + factor * more
             }
         }
-        impl Element for [$type; 2] {
+        impl AccumulateElement for [$type; 2] {
             #[inline]
             fn plus(self, [re, im]: Self, more: Self) -> Self {
                 [
@@ -248,9 +254,9 @@ mod tests {
     use super::*;
     use crate::memory::Window;
 
-    /// Adds to elements at `at` of a window that has others around them, as the loop does that anybody
-    /// would write.
-    fn check<T: Element + PartialEq + std::fmt::Debug>(
+    /// Adds to the elements at `at` of a window with other elements around them, and compares with
+    /// a plain loop.
+    fn check<T: AccumulateElement + PartialEq + std::fmt::Debug>(
         number: Number,
         at: usize,
         [factor, start, step]: [T; 3],
@@ -284,7 +290,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_number_is_added_to_as_a_loop_does(
+        fn every_type_of_element_is_accumulated_as_by_a_loop(
             at in 0_usize..40,
             count in 0_usize..200,
             long in any::<[i64; 3]>(),
@@ -302,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_the_window_changes_nothing() {
+    fn elements_outside_the_window_change_nothing() {
         let window = Window::private(64);
         let one = Factor::from_bytes(Number::F64, &1.0_f64.to_le_bytes()).unwrap();
         for at in [57, 64, usize::MAX] {
@@ -313,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_at_their_number() {
+    fn types_of_elements_are_at_their_index() {
         for (at, number) in Number::ALL.into_iter().enumerate() {
             assert_eq!(number as usize, at);
         }

@@ -1,19 +1,19 @@
-//! What the control groups of this process leave it of the memory.
+//! The memory that control groups leave to this process.
 //!
-//! Limits are read from both versions of control groups, for a system may have both at once, and
-//! from the process's own group up to the root: the tightest on the way holds. Version 1: the
-//! kernel's `admin-guide/cgroup-v1/memory`; version 2: `admin-guide/cgroup-v2`, *Memory*.
+//! Limits are read from both versions of control groups, because a system may have both at once.
+//! They are read from the process's own group up to the root, and the tightest holds. Version 1:
+//! the kernel's `admin-guide/cgroup-v1/memory`; version 2: `admin-guide/cgroup-v2`, *Memory*.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// What one version calls things.
+/// The file names of one version.
 struct Names {
     limit: &'static str,
     used: &'static str,
-    /// Of the memory used, what the kernel drops first when more is wanted.
+    /// The part of the used memory that the kernel drops first.
     droppable: &'static str,
 }
 
@@ -29,19 +29,20 @@ const V2: Names = Names {
     droppable: "inactive_file ",
 };
 
-/// The memory limit of one control group, and what is left of it.
+/// The memory limit of one control group, and its remaining bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Room {
     limit: u64,
     left: u64,
 }
 
-/// The tightest memory limit among the control groups of this process; none if there is none.
+/// Returns the tightest memory limit among the control groups of this process. `None` without a
+/// limit.
 pub fn group_limit() -> Option<u64> {
     rooms().map(|room| room.limit).min()
 }
 
-/// The bytes that the control groups of this process leave it; none if none has a limit.
+/// Returns the bytes that the control groups leave to this process. `None` without a limit.
 pub fn group_room() -> Option<u64> {
     rooms().map(|room| room.left).min()
 }
@@ -54,7 +55,7 @@ fn rooms() -> impl Iterator<Item = Room> {
         .filter_map(|(path, names)| room(&path, names))
 }
 
-/// The groups that a process is in, from what the kernel says of it: each and all above it.
+/// Returns the groups of a process, from the kernel's files: its own and all above it.
 fn groups(mounts: &str, memberships: &str) -> Vec<(PathBuf, &'static Names)> {
     let mut found = Vec::new();
     for line in memberships.lines() {
@@ -70,7 +71,7 @@ fn groups(mounts: &str, memberships: &str) -> Vec<(PathBuf, &'static Names)> {
         let Some((root, at)) = mounts.lines().find_map(|line| mount(line, names)) else {
             continue;
         };
-        // A container sees only a part of the groups; its own is then the first that it sees.
+        // A container sees only a part of the groups. The first group that it sees is then its own.
         let below = Path::new(group).strip_prefix(root).unwrap_or(Path::new(""));
         let ancestors = below
             .ancestors()
@@ -80,7 +81,7 @@ fn groups(mounts: &str, memberships: &str) -> Vec<(PathBuf, &'static Names)> {
     found
 }
 
-/// Which group is mounted where, if a line of `mountinfo` is of this version.
+/// Returns the mounted group and the mount point, if a line of `mountinfo` is of this version.
 fn mount<'a>(line: &'a str, names: &Names) -> Option<(&'a str, &'a str)> {
     let (head, tail) = line.split_once(" - ")?;
     let mut head = head.split(' ').skip(3);
@@ -98,7 +99,7 @@ fn mount<'a>(line: &'a str, names: &Names) -> Option<(&'a str, &'a str)> {
 fn room(group: &Path, names: &Names) -> Option<Room> {
     let read = |name: &str| fs::read_to_string(group.join(name)).ok();
     let number = |name: &str| read(name)?.trim().parse::<u64>().ok();
-    // Version 2 says `max`, and version 1 the largest multiple of a page.
+    // Without a limit, version 2 has `max`, and version 1 the largest multiple of a page.
     let limit = number(names.limit).filter(|limit| *limit < i64::MAX as u64 / 2)?;
     let used = number(names.used).unwrap_or(0);
     let droppable = read("memory.stat").and_then(|stat| {
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_told_in_the_words_of_both_versions() {
+    fn the_remaining_bytes_are_read_from_both_versions() {
         for names in [&V1, &V2] {
             let group = tempfile::tempdir().unwrap();
             let write = |name: &str, text: &str| fs::write(group.path().join(name), text).unwrap();

@@ -1,9 +1,10 @@
-//! Columns of matrices: elements of a few bytes, each a step further than the one before on both sides, as most
-//! short runs of programs are. One loop of one size of elements needs fewer checks than [runs](super::Runs) in any loops.
+//! Columns of matrices: elements of a few bytes at equal steps on both sides. Most short runs of
+//! programs are such columns. One loop over elements of one size needs fewer checks than general
+//! [runs](super::Runs).
 
-use super::copy::{self, Direction};
+use super::copy::{self, WindowDirection};
 
-/// Elements, each a step further than the one before: in a window, and in private memory.
+/// Elements at equal steps, in a window and in private memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     element: usize,
@@ -13,9 +14,9 @@ pub struct Column {
 }
 
 impl Column {
-    /// So many elements of so many bytes each, in steps of so many bytes in the window and in private memory. None if
-    /// that is better copied otherwise: if there are no elements, they are not of 4, 8 or 16 bytes, or follow each other
-    /// on both sides.
+    /// Makes a column of `count` elements of `element` bytes each, with these steps in the window
+    /// and in private memory. Returns `None` if another copy suits better: without elements, for a
+    /// size other than 4, 8 or 16 bytes, or without gaps on both sides.
     #[inline(always)]
     pub fn new(element: u32, count: u32, steps: [u32; 2]) -> Option<Self> {
         let gaps = steps.map(|step| step ^ element);
@@ -27,20 +28,20 @@ impl Column {
         })
     }
 
-    /// How many elements there are.
+    /// Returns the number of elements.
     #[inline(always)]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Bytes of all of them. More than there are numbers is not possible where a window has their span.
+    /// Returns the bytes of all elements. The product cannot overflow if a window has their span.
     #[inline(always)]
     pub fn bytes(&self) -> usize {
         self.count.saturating_mul(self.element)
     }
 
-    /// Bytes from the first to behind the last: in the window, and in private memory. None if that is further than any
-    /// memory reaches.
+    /// Returns the bytes from the first element to behind the last: in the window, and in private
+    /// memory. `None` if no memory is that long.
     #[inline(always)]
     pub fn spans(&self) -> Option<[usize; 2]> {
         let span = |step: usize| {
@@ -53,14 +54,15 @@ impl Column {
     /// Copies all elements, in order.
     ///
     /// # Safety
-    /// 1. Of the side that is read, all elements are readable, and of the side that is written, writable; nobody else
-    ///    touches private memory meanwhile.
+    /// 1. All elements are readable on the side that is read, and writable on the other. Nobody
+    ///    else touches the private memory meanwhile.
     /// 2. All concurrent accesses to the window's side are as in [`copy::store`].
-    /// 3. The two do not overlap.
+    /// 3. The two sides do not overlap.
     #[inline(always)]
-    pub(super) unsafe fn copy(&self, direction: Direction, dst: *mut u8, src: *const u8) {
+    pub(super) unsafe fn copy(&self, direction: WindowDirection, dst: *mut u8, src: *const u8) {
         let steps = direction.order(self.steps);
-        // SAFETY: handed on; `new` has seen to it that there is an element of such bytes.
+        // SAFETY: 1., 2. and 3. the conditions of this function. `new` has checked that there is an
+        // element, and its size.
         unsafe { copy::column(direction, (dst, src), steps, self.element, self.count) }
     }
 }
@@ -74,7 +76,7 @@ mod tests {
     const BYTES: usize = 400;
 
     #[test]
-    fn elements_arrive_as_single_copies_bring_them_and_gaps_stay() {
+    fn elements_arrive_as_by_single_copies_and_gaps_stay() {
         let data: Vec<u8> = (0..BYTES).map(|at| (at * 7 % 251) as u8 + 1).collect();
         let shapes = [4, 8, 16].into_iter().flat_map(|element| {
             let steps = [0, 1, element, element + 4, 40];
@@ -94,7 +96,8 @@ mod tests {
                 let [there, here] = places(at);
                 model.write(3 + there, &data[5 + here..][..size]).unwrap();
             }
-            // SAFETY: the data is this test's own, and a window's memory is apart from it.
+            // SAFETY: 1., 2. and 3. the data is this test's own, and a window's memory is apart
+            // from it.
             assert!(unsafe { gate.put_column(3, data[5..].as_ptr(), &column, || ()) });
             let all = |window: &Window| {
                 let mut bytes = vec![0; BYTES];
@@ -116,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_column_is_none() {
+    fn other_shapes_are_no_column() {
         assert!(Column::new(8, 0, [8, 16]).is_none());
         assert!(Column::new(12, 2, [16, 16]).is_none());
         assert!(Column::new(8, 2, [8, 8]).is_none());
@@ -126,12 +129,12 @@ mod tests {
     }
 
     #[test]
-    fn columns_that_leave_the_window_meet_private_memory_or_a_shut_gate_stay() {
+    fn columns_outside_the_window_or_behind_a_shut_gate_are_not_copied() {
         let gate = Gate::new(Window::private(64));
         let column = Column::new(8, 3, [24, 16]).expect("it is one");
         let mut data = [1_u8; 40];
         let fits = |at: usize, data: &mut [u8; 40]| {
-            // SAFETY: the data is this test's own.
+            // SAFETY: 1. and 2. the data is this test's own.
             let put = unsafe { gate.put_column(at, data.as_ptr(), &column, || ()) };
             // SAFETY: as above.
             let got = unsafe { gate.get_column(at, data.as_mut_ptr(), &column, || ()) };
@@ -143,7 +146,7 @@ mod tests {
         }
         let base = gate.as_ptr();
         for (at, right) in [(0, false), (1, false), (39, false)] {
-            // SAFETY: in the window, whose bytes are this test's own.
+            // SAFETY: 1. and 2. the data is in the window, whose bytes are this test's own.
             let put = unsafe { gate.put_column(8, base.wrapping_add(at), &column, || ()) };
             assert_eq!(put, right, "from {at} bytes behind the window's start");
         }

@@ -1,30 +1,33 @@
-//! Copies between private memory and memory that other processes may be touching.
+//! Copies between private memory and memory that other processes may access at the same time.
 //!
-//! A racing `copy_nonoverlapping` is undefined behaviour. So are atomic accesses of different
-//! sizes to the same bytes, unless they are ordered otherwise, and nobody keeps one rank from
-//! putting four bytes where another gets eight, or where a third changes a word: ranks may be
-//! threads of one process. So no copy is an atomic access of Rust's. Words are moved by one
-//! instruction each, in an `asm!` block, and longer copies call the C library's `memcpy` from one:
-//! the compiler knows nothing of what the block does to the memory it is given, so the copy means
-//! what the machine does, as when another process did it. There, a race gives torn data, never
-//! worse, and an aligned word is never torn. What is left to Rust's atomics are the atomic
-//! operations on words, each of one size for as long as the memory has one type.
+//! A racing `copy_nonoverlapping` is undefined behaviour. So are atomic accesses of different sizes
+//! to the same bytes, unless other synchronization orders them. Ranks may be threads of one
+//! process, and nothing keeps them apart. One rank may put four bytes where another gets eight, or
+//! where a third changes a word. Therefore no copy here is an atomic access of Rust's.
 //!
-//! Where `asm!` is not written here, and under miri, words are atomics of their own size.
+//! One instruction in an `asm!` block moves a word. Longer copies call the C library's `memcpy`
+//! from such a block. The compiler knows nothing of the block's effect on the memory. The copy thus
+//! means what the machine does, as if another process had made it. A race then gives torn data,
+//! nothing worse, and an aligned word is never torn. Only the atomic operations on words are Rust's
+//! atomics. Each has one size for as long as the memory has one type.
+//!
+//! On processors without `asm!` here, and under miri, words are atomics of their own size.
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use super::moves;
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Up to this length, a copy word by word is faster than a call, on processors without moves of our own.
+/// The most bytes for which a copy word by word is faster than a call, on processors without our
+/// own moves.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 const SMALL: usize = 64;
 
 /// Bytes of a cache line. A copy of a line is inlined as a few moves.
 const LINE: usize = 64;
 
-/// Returns whether a word of so many bytes can be moved as one: x86-64 moves words at any address.
+/// Returns true if a word of this many bytes can be moved as one. x86-64 moves words at any
+/// address.
 #[inline(always)]
 fn is_word(at: *const u8, bytes: usize) -> bool {
     cfg!(all(target_arch = "x86_64", not(miri))) || at.addr().is_multiple_of(bytes)
@@ -33,57 +36,58 @@ fn is_word(at: *const u8, bytes: usize) -> bool {
 /// Copies private memory into shared memory.
 ///
 /// # Safety
-/// 1. `src` is readable for `len` bytes and nobody writes to it meanwhile.
-/// 2. `dst` is mapped and writable for `len` bytes; all concurrent accesses to it are
-///    atomic ones or come from outside this program's view (peers, `asm!`, the kernel).
-/// 3. The two do not overlap.
+/// 1. `src` is readable for `len` bytes, and nobody writes to it meanwhile.
+/// 2. `dst` is mapped and writable for `len` bytes. All concurrent accesses to it are atomic or
+///    outside this program's view (peers, `asm!`, the kernel).
+/// 3. The two ranges do not overlap.
 #[inline]
 pub(super) unsafe fn store(dst: *mut u8, src: *const u8, len: usize) {
     if len == 8 && is_word(dst, 8) {
-        // SAFETY: (1), (2); it is a word's address.
+        // SAFETY: 1. and 2. the conditions of this function. `is_word` checked the address.
         unsafe { put_8(dst, src.cast::<u64>().read_unaligned()) }
     } else if len == 4 && is_word(dst, 4) {
-        // SAFETY: (1), (2); it is a word's address.
+        // SAFETY: 1. and 2. the conditions of this function. `is_word` checked the address.
         unsafe { put_4(dst, src.cast::<u32>().read_unaligned()) }
     } else if cfg!(all(target_arch = "x86_64", not(miri))) && len == LINE {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: handed on.
+        // SAFETY: 1., 2. and 3. the conditions of this function.
         unsafe {
             moves::move_64(dst, src);
         }
     } else {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: handed on.
+        // SAFETY: 1., 2. and 3. the conditions of this function.
         unsafe {
             moves::any(dst, src, len);
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         if len <= SMALL && (dst.addr() | len).is_multiple_of(8) {
             for at in (0..len).step_by(8) {
-                // SAFETY: (1), (2); at + 8 <= len, and the address is a multiple of 8.
+                // SAFETY: 1. and 2. the conditions of this function. at + 8 <= len, and the address is
+                // a multiple of 8.
                 unsafe { put_8(dst.add(at), src.add(at).cast::<u64>().read_unaligned()) }
             }
         } else {
-            // SAFETY: handed on.
+            // SAFETY: 1., 2. and 3. the conditions of this function.
             unsafe { bulk(dst, src, len) }
         }
     }
 }
 
-/// As [`store`], past the caches: for bytes that other processors have in theirs, from a copy before, and
-/// are to read next. To take each line from them first takes several times as long as the copy. Whoever sees
-/// what is stored behind it sees the bytes.
+/// Like [`store`], past the caches: for bytes that other processors have in their caches from an
+/// earlier copy, and will read next. To take each line from them first takes several times as long
+/// as the copy. A thread that sees a later store sees the bytes.
 ///
 /// # Safety
-/// As [`store`].
+/// The conditions 1, 2 and 3 of [`store`].
 pub(super) unsafe fn store_past_caches(dst: *mut u8, src: *const u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: handed on.
+    // SAFETY: 1., 2. and 3. the conditions of this function.
     unsafe {
         moves::past_caches(dst, src, len);
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    // SAFETY: handed on.
+    // SAFETY: 1., 2. and 3. the conditions of this function.
     unsafe {
         store(dst, src, len);
     }
@@ -92,24 +96,24 @@ pub(super) unsafe fn store_past_caches(dst: *mut u8, src: *const u8, len: usize)
 /// Copies shared memory into private memory.
 ///
 /// # Safety
-/// As [`store`], with the roles of `dst` and `src` exchanged.
+/// The conditions of [`store`], with the roles of `dst` and `src` exchanged.
 #[inline]
 pub(super) unsafe fn load(dst: *mut u8, src: *const u8, len: usize) {
     if len == 8 && is_word(src, 8) {
-        // SAFETY: as in `store`; it is a word's address.
+        // SAFETY: as in `store`. `is_word` checked the address.
         unsafe { dst.cast::<u64>().write_unaligned(take_8(src)) }
     } else if len == 4 && is_word(src, 4) {
-        // SAFETY: as in `store`; it is a word's address.
+        // SAFETY: as in `store`. `is_word` checked the address.
         unsafe { dst.cast::<u32>().write_unaligned(take_4(src)) }
     } else if cfg!(all(target_arch = "x86_64", not(miri))) && len == LINE {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: handed on.
+        // SAFETY: 1., 2. and 3. the conditions of this function.
         unsafe {
             moves::move_64(dst, src);
         }
     } else {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: handed on.
+        // SAFETY: 1., 2. and 3. the conditions of this function.
         unsafe {
             moves::any(dst, src, len);
         }
@@ -124,68 +128,67 @@ pub(super) unsafe fn load(dst: *mut u8, src: *const u8, len: usize) {
                 }
             }
         } else {
-            // SAFETY: handed on.
+            // SAFETY: 1., 2. and 3. the conditions of this function.
             unsafe { bulk(dst, src, len) }
         }
     }
 }
 
-/// Which side of a copy is what.
+/// The direction of a copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Direction {
+pub(super) enum WindowDirection {
     IntoWindow,
     OutOfWindow,
 }
 
-impl Direction {
-    /// What the side has that is written, and what the side that is read, of what the window has and
-    /// private memory.
+impl WindowDirection {
+    /// Orders a pair of the window's and the private side as written side, read side.
     #[inline]
     pub(super) fn order<T>(self, [window, private]: [T; 2]) -> [T; 2] {
         match self {
-            Direction::IntoWindow => [window, private],
-            Direction::OutOfWindow => [private, window],
+            WindowDirection::IntoWindow => [window, private],
+            WindowDirection::OutOfWindow => [private, window],
         }
     }
 }
 
 /// Many runs of one length.
 pub(super) trait Each {
-    /// Calls `act` for each, in order, with where it goes and where it comes from.
+    /// Calls `act` with the target and the source of each run, in order.
     fn each(self, act: impl Fn(*mut u8, *const u8));
 }
 
-/// Copies runs of `run` bytes each, one at least.
+/// Copies runs of `run` bytes each, at least one.
 ///
 /// # Safety
-/// As [`store`] if they go into a window, else as [`load`], of each run.
+/// The conditions of [`store`] for copies into a window, else of [`load`], for each run.
 #[inline]
-#[cfg_attr(all(target_arch = "x86_64", not(miri)), allow(unused_variables))] // it moves either way
-pub(super) unsafe fn each(run: usize, direction: Direction, runs: impl Each) {
+#[cfg_attr(all(target_arch = "x86_64", not(miri)), allow(unused_variables))] // the moves work in either direction
+pub(super) unsafe fn each(run: usize, direction: WindowDirection, runs: impl Each) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     match run {
-        // SAFETY: handed on.
+        // SAFETY: 1. the condition of this function; the length was matched.
         ..=moves::LONGEST => unsafe { moves::each(run, runs) },
-        // SAFETY: handed on.
+        // SAFETY: the conditions of this function, for one run.
         _ => runs.each(|dst, src| unsafe { moves::any(dst, src, run) }),
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     match direction {
-        // SAFETY: handed on.
-        Direction::IntoWindow => runs.each(|dst, src| unsafe { store(dst, src, run) }),
-        // SAFETY: handed on.
-        Direction::OutOfWindow => runs.each(|dst, src| unsafe { load(dst, src, run) }),
+        // SAFETY: 1., 2. and 3. the conditions of this function, for one run.
+        WindowDirection::IntoWindow => runs.each(|dst, src| unsafe { store(dst, src, run) }),
+        // SAFETY: 1., 2. and 3. the conditions of this function, for one run.
+        WindowDirection::OutOfWindow => runs.each(|dst, src| unsafe { load(dst, src, run) }),
     }
 }
 
-/// Copies an element of so many bytes.
+/// Copies an element of `len` bytes.
 ///
 /// # Safety
-/// As [`store`] if it goes into a window, else as [`load`].
+/// The conditions of [`store`] for a copy into a window, else of [`load`].
 #[inline(always)]
-pub(super) unsafe fn element(direction: Direction, dst: *mut u8, src: *const u8, len: usize) {
+pub(super) unsafe fn element(direction: WindowDirection, dst: *mut u8, src: *const u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: handed on; the length is that of each.
+    // SAFETY: the conditions of this function. The length was matched.
     unsafe {
         match len {
             4 => return moves::move_4(dst, src),
@@ -195,29 +198,29 @@ pub(super) unsafe fn element(direction: Direction, dst: *mut u8, src: *const u8,
         }
     }
     match direction {
-        // SAFETY: handed on.
-        Direction::IntoWindow => unsafe { store(dst, src, len) },
-        // SAFETY: handed on.
-        Direction::OutOfWindow => unsafe { load(dst, src, len) },
+        // SAFETY: 1., 2. and 3. the conditions of this function.
+        WindowDirection::IntoWindow => unsafe { store(dst, src, len) },
+        // SAFETY: 1., 2. and 3. the conditions of this function.
+        WindowDirection::OutOfWindow => unsafe { load(dst, src, len) },
     }
 }
 
-/// Copies elements of 4, 8 or 16 bytes, one at least, each so many bytes further than the one before: where they go, and
-/// where they come from.
+/// Copies elements of 4, 8 or 16 bytes, at least one. `steps` has the bytes from one element to the
+/// next, at the target and at the source.
 ///
 /// # Safety
-/// As [`store`] if they go into a window, else as [`load`], of each.
+/// The conditions of [`store`] for copies into a window, else of [`load`], for each element.
 #[inline(always)]
-#[cfg_attr(all(target_arch = "x86_64", not(miri)), allow(unused_variables))] // it moves either way
+#[cfg_attr(all(target_arch = "x86_64", not(miri)), allow(unused_variables))] // the moves work in either direction
 pub(super) unsafe fn column(
-    direction: Direction,
+    direction: WindowDirection,
     (dst, src): (*mut u8, *const u8),
     steps: [usize; 2],
     element: usize,
     count: usize,
 ) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: handed on; there is one.
+    // SAFETY: the conditions of this function. There is at least one element.
     unsafe {
         match element {
             4 => moves::column_4(dst, src, steps, count),
@@ -229,20 +232,20 @@ pub(super) unsafe fn column(
     for at in 0..count {
         let [to, from] = steps.map(|step| step * at);
         let (dst, src) = (dst.wrapping_add(to), src.wrapping_add(from));
-        // SAFETY: handed on, of one.
+        // SAFETY: the conditions of this function, for one element.
         unsafe { self::element(direction, dst, src, element) }
     }
 }
 
-/// Moves of one word, put to shared memory and taken from it.
+/// Moves of one word to and from shared memory.
 macro_rules! word {
     ($put:ident, $take:ident, $word:ty, $atomic:ident, $store:literal, $load:literal) => {
         /// # Safety
-        /// Condition 2 of [`store`], for a word that [is one](is_word).
+        /// Condition 2 of [`store`], for a word for which [`is_word`] is true.
         #[inline(always)]
         unsafe fn $put(dst: *mut u8, value: $word) {
             #[cfg(all(target_arch = "x86_64", not(miri)))]
-            // SAFETY: it stores the word, which is ours to store, and nothing else.
+            // SAFETY: the instruction stores the word, which condition 2 permits, and nothing else.
             unsafe {
                 std::arch::asm!(
                     $store,
@@ -252,20 +255,22 @@ macro_rules! word {
                 );
             }
             #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-            // SAFETY: the caller's promise.
+            // SAFETY: by condition 2 the address is of a writable word, aligned as `is_word`
+            // demands, and all concurrent accesses to it are atomic.
             unsafe {
                 $atomic::from_ptr(dst.cast()).store(value, Relaxed)
             }
         }
 
         /// # Safety
-        /// Condition 2 of [`store`], for a word that [is one](is_word) and is only read.
+        /// Condition 2 of [`store`], for a word for which [`is_word`] is true, and which is only
+        /// read.
         #[inline(always)]
         unsafe fn $take(src: *const u8) -> $word {
             #[cfg(all(target_arch = "x86_64", not(miri)))]
             {
                 let value: $word;
-                // SAFETY: it loads the word, which is mapped, and changes nothing.
+                // SAFETY: the instruction loads the word, which is mapped, and changes nothing.
                 unsafe {
                     std::arch::asm!(
                         $load,
@@ -277,7 +282,8 @@ macro_rules! word {
                 value
             }
             #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-            // SAFETY: the caller's promise.
+            // SAFETY: by condition 2 the address is of a mapped word, aligned as `is_word` demands,
+            // and all concurrent accesses to it are atomic.
             unsafe {
                 $atomic::from_ptr(src.cast_mut().cast()).load(Relaxed)
             }
@@ -308,8 +314,8 @@ word!(
 /// Condition 2 of [`store`].
 pub(super) unsafe fn fill(dst: *mut u8, value: u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: `memset` writes `len` bytes at `dst`, which are ours to write; it follows the
-    // C calling convention, whose clobbers are declared.
+    // SAFETY: `memset` writes `len` bytes at `dst`, which condition 2 permits. It follows the C
+    // calling convention, whose clobbers are declared.
     unsafe {
         std::arch::asm!(
             "call {memset}",
@@ -322,7 +328,8 @@ pub(super) unsafe fn fill(dst: *mut u8, value: u8, len: usize) {
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     for at in 0..len {
-        // SAFETY: at < len.
+        // SAFETY: by condition 2 the byte is writable, since `at < len`, and all concurrent
+        // accesses to it are atomic.
         unsafe { AtomicU8::from_ptr(dst.add(at)).store(value, Relaxed) }
     }
 }
@@ -335,19 +342,19 @@ unsafe extern "C" {
     fn libc_memset(dst: *mut u8, value: i32, len: usize) -> *mut u8;
 }
 
-/// A copy of any length.
+/// Copies any number of bytes.
 ///
 /// # Safety
-/// As [`store`] or [`load`].
+/// The conditions of [`store`] or [`load`].
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
 pub(super) unsafe fn bulk(dst: *mut u8, src: *const u8, len: usize) {
     if moves::is_slow_by_strings(dst, src, len) {
-        // SAFETY: handed on.
+        // SAFETY: 1. the condition of this function.
         return unsafe { moves::long_way(dst, src, len) };
     }
-    // SAFETY: `memcpy` reads `len` bytes at `src` and writes them to `dst`, which the
-    // caller vouches for; it follows the C calling convention, whose clobbers are declared.
+    // SAFETY: `memcpy` reads `len` bytes at `src` and writes them to `dst`, which the conditions of
+    // this function permit. It follows the C calling convention, whose clobbers are declared.
     unsafe {
         std::arch::asm!(
             "call {memcpy}",
@@ -360,16 +367,16 @@ pub(super) unsafe fn bulk(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// A copy of any length, byte by byte: for machines whose `asm!` is not written here, and
-/// for miri.
+/// Copies any number of bytes, byte by byte. For processors without `asm!` here, and for miri.
 ///
 /// # Safety
-/// As [`store`] or [`load`].
+/// The conditions of [`store`] or [`load`].
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 unsafe fn bulk(dst: *mut u8, src: *const u8, len: usize) {
     for at in 0..len {
-        // SAFETY: at < len. A volatile read of the private side is as good as an atomic
-        // one, and needs no write permission on it.
+        // SAFETY: the conditions of this function permit both accesses, since `at < len`. A
+        // volatile read of the private side is as good as an atomic one, and needs no write
+        // permission on it.
         unsafe { AtomicU8::from_ptr(dst.add(at)).store(src.add(at).read_volatile(), Relaxed) }
     }
 }

@@ -1,7 +1,8 @@
-//! A gate to a window: the checks of a put or a get of a few bytes, in one comparison. It can be shut.
+//! A gate to a window: the checks of a put or get of a few bytes, in one comparison. It can be
+//! shut.
 //!
-//! One number is the bound of an access: the length of the window, or zero once the gate is shut. So one comparison
-//! checks that the memory lives and that the elements lie in it.
+//! One number bounds an access: the length of the window, or zero once the gate is shut. One
+//! comparison therefore checks that the memory is alive and that the elements are within it.
 
 use std::{
     mem,
@@ -13,36 +14,38 @@ use bytemuck::Pod;
 
 use super::{
     Column, Window,
-    copy::{self, Direction},
+    copy::{self, WindowDirection},
 };
 
 /// Bytes of a word.
 const WORD: usize = 8;
 
-/// A window, and the bound within which [`put`](Self::put) and its kin reach it.
+/// A window, and the bound for [`put`](Self::put) and similar accesses.
 #[derive(Debug)]
 pub struct Gate {
     window: Window,
-    /// The bytes of the window while the gate is open, else zero. Never more, for no other check is made.
+    /// The bytes of the window while the gate is open, else zero. Never more, because no other
+    /// check is made.
     open: AtomicUsize,
 }
 
 impl Gate {
-    /// An open gate.
+    /// Makes an open gate.
     pub fn new(window: Window) -> Self {
         let open = AtomicUsize::new(window.len());
         Self { window, open }
     }
 
-    /// Shuts the gate. Accesses that are inside go on.
+    /// Shuts the gate. Accesses that have passed it continue.
     pub fn shut(&self) {
         self.open.store(0, Relaxed);
     }
 
-    /// Copies elements in, from element `index` on, and returns whether it did. It does not if the gate is shut, or
-    /// if the elements do not fit, overlap their target or are none. If it does, it calls `first` once, before the copy:
-    /// after it, the state that `first` needs would occupy registers during the copy. `first` gets the number of bytes,
-    /// which is a constant for a word.
+    /// Copies elements in, from element `index` on. Returns false, and copies nothing, if the gate
+    /// is shut. It also does so if the elements do not fit, overlap their target, or are none.
+    /// Otherwise it calls `first` once, before the copy. After the copy, the state that `first`
+    /// needs would occupy registers during the copy. `first` gets the number of bytes, which is a
+    /// constant for a word.
     #[inline(always)]
     pub fn put<T: Pod>(&self, index: usize, data: &[T], first: impl Fn(usize)) -> bool {
         let Some(dst) = self.apart(index, data) else {
@@ -51,18 +54,19 @@ impl Gate {
         let bytes = mem::size_of_val(data);
         if bytes == WORD {
             first(WORD);
-            // SAFETY: `data` is borrowed; `apart` checked that the target lies in the window, and that the two do not
-            // overlap.
+            // SAFETY: 1. `data` is borrowed. 2. `apart` checked that the target is in the window.
+            // 3. `apart` checked that the two do not overlap.
             unsafe { copy::store(dst, data.as_ptr().cast(), WORD) };
         } else {
             first(bytes);
-            // SAFETY: as above.
+            // SAFETY: 1., 2. and 3. as above.
             unsafe { copy::store(dst, data.as_ptr().cast(), bytes) };
         }
         true
     }
 
-    /// Copies elements out, from element `index` on, and returns whether it did, as [`put`](Self::put).
+    /// Copies elements out, from element `index` on. The result and `first` are as for
+    /// [`put`](Self::put).
     #[inline(always)]
     pub fn get<T: Pod>(&self, index: usize, data: &mut [T], first: impl Fn(usize)) -> bool {
         let Some(src) = self.apart(index, data) else {
@@ -71,22 +75,24 @@ impl Gate {
         let bytes = mem::size_of_val(data);
         if bytes == WORD {
             first(WORD);
-            // SAFETY: as in `put`; `data` is borrowed mutably.
+            // SAFETY: 1., 2. and 3. as in `put`; `data` is borrowed mutably.
             unsafe { copy::load(data.as_mut_ptr().cast(), src, WORD) };
         } else {
             first(bytes);
-            // SAFETY: as above.
+            // SAFETY: 1., 2. and 3. as above.
             unsafe { copy::load(data.as_mut_ptr().cast(), src, bytes) };
         }
         true
     }
 
-    /// Copies a column in, the first element from `src` to `offset`, and says whether it did: not if it leaves the window
-    /// or its span shares a byte with the other side's, nor if the gate is shut. `first` is as that of [`put`](Self::put).
+    /// Copies a column in, its first element from `src` to `offset`. Returns false, and copies
+    /// nothing, if the gate is shut or the column leaves the window. It also does so if the
+    /// column's span shares a byte with that of the other side. `first` is as for
+    /// [`put`](Self::put).
     ///
     /// # Safety
     /// 1. Each element at `src` is readable.
-    /// 2. Nobody writes to it meanwhile.
+    /// 2. Nobody writes to the elements meanwhile.
     #[inline(always)]
     pub unsafe fn put_column(
         &self,
@@ -99,16 +105,18 @@ impl Gate {
             return false;
         };
         first();
-        // SAFETY: 1. the caller's, and the window has the span; 2. the window's promise; 3. just checked.
-        unsafe { column.copy(Direction::IntoWindow, dst, src) };
+        // SAFETY: 1. conditions 1 and 2 of this function, and the window has the span. 2. The
+        // window's conditions. 3. `apart_from_column` checked it.
+        unsafe { column.copy(WindowDirection::IntoWindow, dst, src) };
         true
     }
 
-    /// As [`put_column`](Self::put_column), the other way: the first element from `offset` to `dst`.
+    /// Like [`put_column`](Self::put_column), in the other direction: copies the first element from
+    /// `offset` to `dst`.
     ///
     /// # Safety
     /// 1. Each element at `dst` is writable.
-    /// 2. Nobody else uses it meanwhile.
+    /// 2. Nobody else uses the elements meanwhile.
     #[inline(always)]
     pub unsafe fn get_column(
         &self,
@@ -121,35 +129,37 @@ impl Gate {
             return false;
         };
         first();
-        // SAFETY: as in `put_column`.
-        unsafe { column.copy(Direction::OutOfWindow, dst, src) };
+        // SAFETY: 1., 2. and 3. as in `put_column`.
+        unsafe { column.copy(WindowDirection::OutOfWindow, dst, src) };
         true
     }
 
-    /// Stores one element, and returns whether it did: not if the window has none there, nor if the gate is shut.
+    /// Stores one element. Returns false if it is not in the window, or the gate is shut.
     #[inline(always)]
     pub fn store<T: Pod>(&self, index: usize, value: T) -> bool {
         let Some(dst) = self.within::<T>(index, 1) else {
             return false;
         };
         let value = bytemuck::bytes_of(&value);
-        // SAFETY: `within` checked that the target lies in the window; the value is this function's own.
+        // SAFETY: 1. and 3. the value is a local variable. 2. `within` checked that the target is
+        // in the window.
         unsafe { copy::store(dst, value.as_ptr(), value.len()) };
         true
     }
 
-    /// Loads one element, unless the window has none there or the gate is shut.
+    /// Loads one element. Returns `None` if it is not in the window, or the gate is shut.
     #[inline(always)]
     pub fn load<T: Pod>(&self, index: usize) -> Option<T> {
         let src = self.within::<T>(index, 1)?;
         let mut value = T::zeroed();
         let into = bytemuck::bytes_of_mut(&mut value);
-        // SAFETY: as in `store`.
+        // SAFETY: 1., 2. and 3. as in `store`.
         unsafe { copy::load(into.as_mut_ptr(), src, into.len()) };
         Some(value)
     }
 
-    /// The address of so many elements from `index` on, if the window holds them and the gate is open.
+    /// Returns the address of `count` elements from `index` on, if the window holds them and the
+    /// gate is open.
     #[inline(always)]
     fn within<T>(&self, index: usize, count: usize) -> Option<*mut u8> {
         let room = self.open.load(Relaxed).checked_div(size_of::<T>())?;
@@ -160,8 +170,8 @@ impl Gate {
         Some(self.window.as_ptr().wrapping_add(index * size_of::<T>()))
     }
 
-    /// Where a column from `offset` on is, if the window holds it, it shares no byte with its span from `private` on, and
-    /// the gate is open.
+    /// Returns the address of a column from `offset` on. `None` if the window does not hold it, its
+    /// span shares a byte with the span at `private`, or the gate is shut.
     #[inline(always)]
     fn apart_from_column(
         &self,
@@ -176,18 +186,20 @@ impl Gate {
             return None;
         }
         let at = self.window.as_ptr().wrapping_add(offset);
-        // The one ends before the other begins, whichever comes first.
+        // One span ends before the other begins, in either order.
         let ahead = private.addr().wrapping_sub(at.addr());
         (ahead >= here && ahead.wrapping_neg() >= there).then_some(at)
     }
 
-    /// As [`within`](Self::within), if they do not overlap `data`, which has the same length.
+    /// Like [`within`](Self::within), but returns `None` also if the elements overlap `data`, which
+    /// has the same length.
     #[inline(always)]
     fn apart<T>(&self, index: usize, data: &[T]) -> Option<*mut u8> {
         let here = self.within::<T>(index, data.len())?;
         let (bytes, there) = (mem::size_of_val(data), data.as_ptr().addr());
-        // Two ranges of equal length overlap if one begins less than that length from the other, on either side: one
-        // comparison. Empty ranges pass only if they begin at the same place, which does no harm.
+        // Two ranges of equal length overlap if one begins less than that length from the other, on
+        // either side. That is one comparison. Empty ranges pass only if they begin at the same
+        // address, which does no harm.
         let distance = here.addr().wrapping_sub(there);
         let is_apart = distance.wrapping_add(bytes.wrapping_sub(1)) >= (2 * bytes).wrapping_sub(1);
         is_apart.then_some(here)
@@ -217,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_lies_in_the_window_goes_through() {
+    fn only_elements_in_the_window_pass() {
         let gate = Gate::new(Window::private(60));
         for (index, count, fits) in [
             (0, 7, true),
@@ -254,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_of_each_size_arrive_where_they_are_to() {
+    fn elements_of_each_size_arrive_at_their_target() {
         fn each<const N: usize>(gate: &Gate)
         where
             [u8; N]: Pod,
@@ -282,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shut_gate_lets_nothing_through() {
+    fn nothing_passes_a_shut_gate() {
         let gate = Gate::new(Window::private(64));
         assert!(gate.store(0, 5_u64));
         gate.shut();
@@ -296,13 +308,14 @@ mod tests {
     }
 
     #[test]
-    fn what_shares_a_byte_with_where_it_goes_is_refused() {
+    fn elements_that_overlap_their_target_are_refused() {
         let gate = Gate::new(Window::private(64));
         let base = gate.as_ptr();
         for (index, start, count) in
             (0..6).flat_map(|i| (0..12).flat_map(move |s| (1..6).map(move |c| (i, s, c))))
         {
-            // SAFETY: in bounds of the window, which no other thread writes to; overlapping ranges are refused.
+            // SAFETY: the range is in bounds of the window, which no other thread writes to.
+            // Overlapping ranges are refused.
             let data = unsafe { std::slice::from_raw_parts(base.add(start), count) };
             let shared = (index..index + count).any(|byte| (start..start + count).contains(&byte));
             assert_eq!(

@@ -1,4 +1,4 @@
-//! How much memory a process may pin.
+//! The memory that a process may pin.
 
 use std::{fmt::Write, fs, io};
 
@@ -7,24 +7,24 @@ use rustix::process::{Resource, getrlimit};
 
 use super::group_limit;
 
-/// The bytes that this process may pin by `RLIMIT_MEMLOCK`; none if the limit does not hold for
-/// it, as for one with `CAP_IPC_LOCK`.
+/// Returns the bytes that this process may pin by `RLIMIT_MEMLOCK`. `None` if the limit does not
+/// apply, as with `CAP_IPC_LOCK`.
 pub fn memlock() -> Option<u64> {
     let limit = getrlimit(Resource::Memlock).current?;
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     (!may_lock(&status)).then_some(limit)
 }
 
-/// The bytes that all ranks of this host together may pin: half of the memory, or of what a
-/// control group lets them have of it.
+/// Returns the bytes that all ranks of this host together may pin: half of the memory, or half of a
+/// tighter control group's limit.
 pub fn pinnable() -> u64 {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = total(&meminfo).unwrap_or(1 << 30);
     total.min(group_limit().unwrap_or(u64::MAX)) / 2
 }
 
-/// What the system's words for a refusal do not say: which limits of this process it may have
-/// been, and how they are raised. Nothing, or what follows those words.
+/// Returns a remedy for the system's refusal: the limits of this process that may have caused it,
+/// and the way to raise them. The text follows the system's, and may be empty.
 pub fn remedy(cause: &io::Error) -> String {
     let limit = |resource| getrlimit(resource).current;
     let address_space = limit(Resource::As);
@@ -72,7 +72,7 @@ fn for_threads(address_space: Option<u64>, processes: Option<u64>) -> String {
     text
 }
 
-/// Whether `CAP_IPC_LOCK` (14) is among the effective capabilities.
+/// Returns true if `CAP_IPC_LOCK` (14) is among the effective capabilities.
 fn may_lock(status: &str) -> bool {
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_is_understood() {
+    fn files_of_the_kernel_are_parsed() {
         assert!(may_lock("Name:\tx\nCapEff:\t000001ffffffffff\n"));
         assert!(!may_lock("CapEff:\t0000000000000000\n"));
         assert!(!may_lock(""));

@@ -1,18 +1,19 @@
-//! Copies and accumulates of many runs at once between a window and private memory, in loops or listed.
+//! Copies and accumulates of many runs at once between a window and private memory, in loops or
+//! from a list.
 
 use super::{
     Window,
     accumulate::{self, Factor},
-    copy::{self, Direction, Each},
-    runs::{Part, Runs},
+    copy::{self, Each, WindowDirection},
+    runs::{Runs, RunsPart},
     window::Fault,
 };
 
 impl Window {
-    /// Copies runs in: the first from `from` in `data` to `offset`.
+    /// Copies runs in. The first goes from `from` in `data` to `offset`.
     ///
     /// # Errors
-    /// [`Fault::OutOfBounds`] if they leave the window or `data`; then nothing was copied.
+    /// [`Fault::OutOfBounds`] if the runs leave the window or `data`. Nothing was copied then.
     pub fn write_runs(
         &self,
         offset: usize,
@@ -24,16 +25,16 @@ impl Window {
         let dst = self.at(offset, here)?;
         let data = data.get(from..).filter(|rest| there <= rest.len());
         let src = data.ok_or(Fault::OutOfBounds)?.as_ptr();
-        // SAFETY: (1) both spans were checked, and `data` is borrowed; (2) the window's promise;
-        // (3) nobody holds a reference into the window.
-        unsafe { runs.copy(Direction::IntoWindow, dst.as_ptr(), src) };
+        // SAFETY: 1. both spans were checked, and `data` is borrowed. 2. The window's conditions.
+        // 3. Nobody holds a reference into the window.
+        unsafe { runs.copy(WindowDirection::IntoWindow, dst.as_ptr(), src) };
         Ok(())
     }
 
-    /// Copies runs out: the first from `offset` to `to` in `data`.
+    /// Copies runs out. The first goes from `offset` to `to` in `data`.
     ///
     /// # Errors
-    /// As [`write_runs`](Self::write_runs).
+    /// Those of [`write_runs`](Self::write_runs).
     pub fn read_runs(
         &self,
         offset: usize,
@@ -45,19 +46,19 @@ impl Window {
         let src = self.at(offset, here)?;
         let data = data.get_mut(to..).filter(|rest| there <= rest.len());
         let dst = data.ok_or(Fault::OutOfBounds)?.as_mut_ptr();
-        // SAFETY: as in `write_runs`; `data` is borrowed mutably.
-        unsafe { runs.copy(Direction::OutOfWindow, dst, src.as_ptr()) };
+        // SAFETY: 1., 2. and 3. as in `write_runs`; `data` is borrowed mutably.
+        unsafe { runs.copy(WindowDirection::OutOfWindow, dst, src.as_ptr()) };
         Ok(())
     }
 
-    /// As [`write_runs`](Self::write_runs), from anywhere: the first run is at `src`.
+    /// Like [`write_runs`](Self::write_runs), from any memory: the first run is at `src`.
     ///
     /// # Errors
-    /// [`Fault::OutOfBounds`] if they leave the window; then nothing was copied.
+    /// [`Fault::OutOfBounds`] if the runs leave the window. Nothing was copied then.
     ///
     /// # Safety
-    /// 1. Each run on that side is readable.
-    /// 2. It lies apart from the runs in the window.
+    /// 1. Each run at `src` is readable.
+    /// 2. It is apart from the runs in the window.
     /// 3. Nobody writes to it meanwhile.
     #[inline]
     pub unsafe fn write_runs_from(
@@ -68,20 +69,20 @@ impl Window {
     ) -> Result<(), Fault> {
         let [here, _] = runs.spans();
         let dst = self.at(offset, here)?;
-        // SAFETY: the span here was checked, and the other side is readable (1., 3.); the accesses to the
-        // window are its promise; the two lie apart (2.).
-        unsafe { runs.copy(Direction::IntoWindow, dst.as_ptr(), src) };
+        // SAFETY: 1. the window's span was checked; conditions 1 and 3 of this function. 2. The
+        // window's conditions. 3. Condition 2 of this function.
+        unsafe { runs.copy(WindowDirection::IntoWindow, dst.as_ptr(), src) };
         Ok(())
     }
 
-    /// As [`read_runs`](Self::read_runs), to anywhere: the first run is at `dst`.
+    /// Like [`read_runs`](Self::read_runs), to any memory: the first run is at `dst`.
     ///
     /// # Errors
-    /// As [`write_runs_from`](Self::write_runs_from).
+    /// Those of [`write_runs_from`](Self::write_runs_from).
     ///
     /// # Safety
-    /// 1. Each run on that side is writable.
-    /// 2. It lies apart from the runs in the window.
+    /// 1. Each run at `dst` is writable.
+    /// 2. It is apart from the runs in the window.
     /// 3. Nobody else uses it meanwhile.
     #[inline]
     pub unsafe fn read_runs_to(
@@ -92,15 +93,17 @@ impl Window {
     ) -> Result<(), Fault> {
         let [here, _] = runs.spans();
         let src = self.at(offset, here)?;
-        // SAFETY: as in `write_runs_from`.
-        unsafe { runs.copy(Direction::OutOfWindow, dst, src.as_ptr()) };
+        // SAFETY: 1., 2. and 3. as in `write_runs_from`.
+        unsafe { runs.copy(WindowDirection::OutOfWindow, dst, src.as_ptr()) };
         Ok(())
     }
 
-    /// Copies runs of `run` bytes each in: for each where it goes, and where it is in `data`.
+    /// Copies runs of `run` bytes each in. The list has the offset of each in the window and in
+    /// `data`.
     ///
     /// # Errors
-    /// [`Fault::OutOfBounds`] if one leaves the window or `data`; those before it were copied then.
+    /// [`Fault::OutOfBounds`] if a run leaves the window or `data`. The runs before it were copied
+    /// then.
     #[inline]
     pub fn write_list(
         &self,
@@ -112,15 +115,16 @@ impl Window {
             let src = data.get(from..)?.get(..run)?.as_ptr();
             Some((self.at(offset, run).ok()?.as_ptr(), src))
         });
-        // SAFETY: both sides were checked just now, and `data` is borrowed; nobody holds a reference
-        // into the window.
-        unsafe { copy_list(run, Direction::IntoWindow, list) }
+        // SAFETY: 1. and 2. both sides of each run are checked, and `data` is borrowed. 3. Nobody
+        // holds a reference into the window.
+        unsafe { copy_list(run, WindowDirection::IntoWindow, list) }
     }
 
-    /// Copies runs of `run` bytes each out: for each where it is, and where it goes in `data`.
+    /// Copies runs of `run` bytes each out. The list has the offset of each in the window and in
+    /// `data`.
     ///
     /// # Errors
-    /// As [`write_list`](Self::write_list).
+    /// Those of [`write_list`](Self::write_list).
     #[inline]
     pub fn read_list(
         &self,
@@ -133,18 +137,18 @@ impl Window {
             let dst = base.wrapping_add(most.filter(|most| to <= *most).map(|_| to)?);
             Some((dst, self.at(offset, run).ok()?.as_ptr().cast_const()))
         });
-        // SAFETY: as in `write_list`; `data` is borrowed mutably.
-        unsafe { copy_list(run, Direction::OutOfWindow, list) }
+        // SAFETY: 1., 2. and 3. as in `write_list`; `data` is borrowed mutably.
+        unsafe { copy_list(run, WindowDirection::OutOfWindow, list) }
     }
 
-    /// As [`write_list`](Self::write_list), from anywhere.
+    /// Like [`write_list`](Self::write_list), from any memory.
     ///
     /// # Errors
-    /// [`Fault::OutOfBounds`] if one leaves the window; those before it were copied then.
+    /// [`Fault::OutOfBounds`] if a run leaves the window. The runs before it were copied then.
     ///
     /// # Safety
-    /// 1. Each is readable.
-    /// 2. It lies apart from the runs in the window.
+    /// 1. Each run in private memory is readable.
+    /// 2. It is apart from the runs in the window.
     /// 3. Nobody writes to it meanwhile.
     #[inline]
     pub unsafe fn write_list_from(
@@ -153,18 +157,19 @@ impl Window {
         list: impl Iterator<Item = (usize, *const u8)>,
     ) -> Result<(), Fault> {
         let list = list.map(|(offset, src)| Some((self.at(offset, run).ok()?.as_ptr(), src)));
-        // SAFETY: `at` checked that each lies in the window; of the other side it is 1., 2., 3.
-        unsafe { copy_list(run, Direction::IntoWindow, list) }
+        // SAFETY: `at` checks that each run is in the window. The other side is as conditions 1, 2
+        // and 3 of this function demand.
+        unsafe { copy_list(run, WindowDirection::IntoWindow, list) }
     }
 
-    /// As [`read_list`](Self::read_list), to anywhere.
+    /// Like [`read_list`](Self::read_list), to any memory.
     ///
     /// # Errors
-    /// As [`write_list_from`](Self::write_list_from).
+    /// Those of [`write_list_from`](Self::write_list_from).
     ///
     /// # Safety
-    /// 1. Each is writable.
-    /// 2. It lies apart from the runs in the window.
+    /// 1. Each run in private memory is writable.
+    /// 2. It is apart from the runs in the window.
     /// 3. Nobody else uses it meanwhile.
     #[inline]
     pub unsafe fn read_list_to(
@@ -175,45 +180,46 @@ impl Window {
         let list =
             list.map(|(offset, dst)| Some((dst, self.at(offset, run).ok()?.as_ptr().cast_const())));
         // SAFETY: as in `write_list_from`.
-        unsafe { copy_list(run, Direction::OutOfWindow, list) }
+        unsafe { copy_list(run, WindowDirection::OutOfWindow, list) }
     }
 
-    /// As [`accumulate`](Self::accumulate), of runs from anywhere: `src` is where the first of all runs
-    /// is, of which these are a part, and `offset` where it goes.
+    /// Like [`accumulate`](Self::accumulate), for a part of some runs in any memory. `src` is the
+    /// address of the first of all runs, and `offset` its target.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`accumulate`](Self::accumulate).
     ///
     /// # Safety
-    /// 1. Each run on that side is readable.
-    /// 2. It lies apart from the runs in the window.
+    /// 1. Each run at `src` is readable.
+    /// 2. It is apart from the runs in the window.
     /// 3. Nobody writes to it meanwhile.
     #[inline]
     pub unsafe fn accumulate_part_from(
         &self,
         offset: usize,
         src: *const u8,
-        part: Part<'_>,
+        part: RunsPart<'_>,
         factor: &Factor,
     ) -> Result<(), Fault> {
         let [first, _] = part.start();
         self.at(offset.wrapping_add(first), part.span())?;
         let dst = self.as_ptr().wrapping_add(offset);
-        let nest = part.nest(Direction::IntoWindow, dst, src);
-        // SAFETY: the span here was checked, and the other side is as 1., 2. and 3. say.
+        let nest = part.nest(WindowDirection::IntoWindow, dst, src);
+        // SAFETY: the window's span was checked. The other side is as conditions 1, 2 and 3 of this
+        // function demand.
         unsafe { accumulate::each(part.run(), factor, nest) };
         Ok(())
     }
 
-    /// As [`accumulate`](Self::accumulate), of a list of runs of `run` bytes each: for each where it goes
-    /// and where it is.
+    /// Like [`accumulate`](Self::accumulate), for runs of `run` bytes each. The list has the offset
+    /// of each in the window, and its address.
     ///
     /// # Errors
-    /// [`Fault::OutOfBounds`] if one leaves the window; those before it were added then.
+    /// [`Fault::OutOfBounds`] if a run leaves the window. The runs before it were added then.
     ///
     /// # Safety
-    /// 1. Each is readable.
-    /// 2. It lies apart from the runs in the window.
+    /// 1. Each run in private memory is readable.
+    /// 2. It is apart from the runs in the window.
     /// 3. Nobody writes to it meanwhile.
     #[inline]
     pub unsafe fn accumulate_list_from(
@@ -224,34 +230,35 @@ impl Window {
     ) -> Result<(), Fault> {
         let mut outcome = Ok(());
         let list = list.map(|(offset, src)| Some((self.at(offset, run).ok()?.as_ptr(), src)));
-        // SAFETY: `at` checked that each lies in the window; of the other side it is 1., 2., 3.
-        unsafe { accumulate::each(run, factor, List(list, &mut outcome)) };
+        // SAFETY: `at` checks that each run is in the window. The other side is as conditions 1, 2
+        // and 3 of this function demand.
+        unsafe { accumulate::each(run, factor, RunList(list, &mut outcome)) };
         outcome
     }
 }
 
-/// Copies runs of `run` bytes each, up to the first that is none.
+/// Copies runs of `run` bytes each, up to the first `None`.
 ///
 /// # Safety
-/// As [`copy::each`], which may have none to copy here.
+/// The conditions of [`copy::each`], for each run. There may be none.
 #[inline(always)]
 unsafe fn copy_list(
     run: usize,
-    direction: Direction,
+    direction: WindowDirection,
     list: impl Iterator<Item = Option<(*mut u8, *const u8)>>,
 ) -> Result<(), Fault> {
     let mut outcome = Ok(());
     if run != 0 {
-        // SAFETY: handed on.
-        unsafe { copy::each(run, direction, List(list, &mut outcome)) }
+        // SAFETY: the conditions of this function. A run has bytes.
+        unsafe { copy::each(run, direction, RunList(list, &mut outcome)) }
     }
     outcome
 }
 
-/// Runs up to the first that is none, and where to say so.
-struct List<'a, I>(I, &'a mut Result<(), Fault>);
+/// Runs up to the first `None`, and the result.
+struct RunList<'a, I>(I, &'a mut Result<(), Fault>);
 
-impl<I: Iterator<Item = Option<(*mut u8, *const u8)>>> Each for List<'_, I> {
+impl<I: Iterator<Item = Option<(*mut u8, *const u8)>>> Each for RunList<'_, I> {
     #[inline(always)]
     fn each(self, act: impl Fn(*mut u8, *const u8)) {
         for place in self.0 {

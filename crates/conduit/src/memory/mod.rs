@@ -1,9 +1,9 @@
-//! Views of memory that other processes may touch at the same time.
+//! Views of memory that other processes may access at the same time.
 //!
-//! Memory that peers write to is never lent out as `&[T]`: a reference would promise that
-//! nobody else writes. A [`Window`] copies in and out instead, in a way that stays defined
-//! when both sides of the copy race: small aligned copies are relaxed atomic accesses, longer
-//! ones happen inside an `asm!` block, out of the compiler's sight.
+//! Memory that peers write to is never lent as `&[T]`, because a reference promises that nobody
+//! else writes. A [`Window`] copies in and out instead, and stays defined when both sides of a copy
+//! race. Its copies happen inside an `asm!` block, invisible to the compiler. On other processors
+//! they are relaxed atomic accesses.
 
 #![allow(unsafe_code)] // the one place for shared-memory accesses; every conduit uses it
 
@@ -32,10 +32,10 @@ pub use column::Column;
 pub use gate::Gate;
 pub use limits::{memlock, pinnable, remedy};
 pub use place::{Place, take};
-pub use runs::{MOST_LOOPS, Part, Runs};
+pub use runs::{MOST_LOOPS, Runs, RunsPart};
 pub use segment::Segment;
 pub use stores::Stores;
 pub use window::{Fault, Line, Window, Word32};
 
-/// Bytes of a page of the machine that this runs on.
+/// Bytes of a page on this machine.
 pub const PAGE: usize = 4096;

@@ -1,6 +1,4 @@
-//! Copies of runs of a few hundred bytes: moved by instructions for just their length, which is looked
-//! at once for many runs. To call the C library for each would take longer than the copy. And copies
-//! of any length between addresses at which the C library's are slow.
+//! Copies of runs of a few hundred bytes, and long copies at unfavourable addresses.
 
 use std::arch::asm;
 
@@ -9,38 +7,40 @@ use super::{
     vectors::Vectors,
 };
 
-/// Longer runs are copied by the C library, which aligns what it writes.
+/// The longest run that is copied here. The C library copies longer runs, and aligns its stores.
 pub(super) const LONGEST: usize = 512;
 
-/// Copies runs of `run` bytes each, at least one and no more than [`LONGEST`], to shared memory or from
-/// there.
+/// Copies runs of `run` bytes each, between 1 and [`LONGEST`], to or from shared memory.
 ///
 /// # Safety
-/// As [`store`](super::copy::store) or [`load`](super::copy::load), of each run.
+/// 1. The conditions of [`store`](super::copy::store) or [`load`](super::copy::load), for each run.
 pub(super) unsafe fn each(run: usize, runs: impl Each) {
     match run {
-        // SAFETY: 1. handed on; 2. as was matched.
+        // SAFETY: 1. condition 1 of this function. 2. The length was matched.
         ..32 => unsafe { short(run, runs) },
-        // SAFETY: 1. handed on; 2. as was matched; 3. those are the processor's.
+        // SAFETY: 1. condition 1 of this function. 2. The length was matched. 3. These are the
+        // processor's vectors.
         _ => unsafe { long(Vectors::here(), run, runs) },
     }
 }
 
-/// The shortest copy that takes more than one such run.
+/// The shortest run that is not copied as a single run.
 const LONGER: usize = LONGEST + 1;
 
-/// The C library does longer copies: beyond the first cache the memory limits the speed of any copy.
+/// The longest copy by vectors. The C library makes longer copies: beyond the first cache, memory
+/// limits the speed of any copy.
 const LONGEST_BY_VECTORS: usize = 16 << 10;
 
-/// Copies any number of bytes, to shared memory or from there. Up to 64 bytes use the vectors of all processors, so
-/// that no check for longer ones is needed. Longer copies use the longest vectors there are. For a few thousand bytes
-/// the C library takes up to twice as long where it uses the processor's string instructions.
+/// Copies any number of bytes, to or from shared memory. Copies up to 64 bytes use the vectors that
+/// all processors have, so they need no check for longer vectors. Longer copies use the processor's
+/// longest vectors. For a few thousand bytes the C library takes up to twice as long if it uses the
+/// processor's string instructions.
 ///
 /// # Safety
-/// As [`store`](super::copy::store) or [`load`](super::copy::load).
+/// 1. The conditions of [`store`](super::copy::store) or [`load`](super::copy::load).
 #[inline(never)]
 pub(super) unsafe fn any(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: 1. handed on; 2. all processors have the vectors.
+    // SAFETY: 1. condition 1 of this function. 2. All processors have these vectors.
     unsafe {
         match len {
             64 => move_64(dst, src),
@@ -53,65 +53,67 @@ pub(super) unsafe fn any(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// As [`any`], of fewer than 8 bytes or more than 128: by itself, because what it keeps in registers would have to be
-/// saved for the others, too.
+/// Like [`any`], for fewer than 8 bytes or more than 128. It is a function of its own, because the
+/// other copies would have to save its registers, too.
 ///
 /// # Safety
-/// As there.
+/// 1. Condition 1 of [`any`].
 #[inline(never)]
 unsafe fn any_other(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: 1. handed on; 2. those are the processor's; 3. none is shorter or longer.
+    // SAFETY: 1. condition 1 of this function. 2. These are the processor's vectors. 3. The lengths
+    // were matched.
     unsafe {
         match len {
-            ..32 => short(len, One(dst, src)),
-            32..=LONGEST => long(Vectors::here(), len, One(dst, src)),
+            ..32 => short(len, SingleCopy(dst, src)),
+            32..=LONGEST => long(Vectors::here(), len, SingleCopy(dst, src)),
             LONGER..=LONGEST_BY_VECTORS => long_way(dst, src, len),
             _ => copy::bulk(dst, src, len),
         }
     }
 }
 
-/// A run by itself.
-struct One(*mut u8, *const u8);
+/// A single run.
+struct SingleCopy(*mut u8, *const u8);
 
-impl Each for One {
+impl Each for SingleCopy {
     #[inline(always)]
     fn each(self, act: impl Fn(*mut u8, *const u8)) {
         act(self.0, self.1);
     }
 }
 
-/// The C library copies by the processor's string instructions from here on, at the least.
+/// The least bytes for which the C library uses the processor's string instructions.
 const STRINGS: usize = 2048;
-/// And up to here: beyond the caches it moves vectors itself.
+/// The most bytes for which it does. Beyond the caches it moves vectors.
 const MOST_BY_STRINGS: usize = 1 << 20;
-/// Where pages begin.
+/// The bytes of a page.
 const PAGE: usize = 4096;
-/// How near in their pages two addresses must be.
+/// The distance of two page offsets at which string instructions are slow.
 const NEAR: usize = 32;
 
-/// Whether a copy is better done by [`long_way`]. Some processors (Zen 3 and 4, at least) take ten to
-/// twenty times as long for string instructions if what is written lies a few bytes further in its page
-/// than what is read: they take each load for one of what was just stored. So it is between a large
-/// buffer of the C library's allocator, which begins 16 bytes behind a page, and memory that begins a page.
+/// Returns true if [`long_way`] is better for a copy. Some processors (at least Zen 3 and 4) take
+/// ten to twenty times as long for string instructions if the target's page offset is a few bytes
+/// above the source's. They take each load for one of the bytes just stored. This happens between a
+/// large buffer of the C library's allocator, which begins 16 bytes into a page, and memory that
+/// begins a page.
 #[inline]
 pub(super) fn is_slow_by_strings(dst: *mut u8, src: *const u8, len: usize) -> bool {
     let ahead = dst.addr().wrapping_sub(src.addr()) % PAGE;
     (STRINGS..MOST_BY_STRINGS).contains(&len) && (1..NEAR).contains(&ahead)
 }
 
-/// Copies any number of bytes from 512 on by vectors. It goes backwards if the target's offset in its page is
-/// slightly above the source's. So no load has the page offset of a recent store, which processors would take for the
-/// same place.
+/// Copies any number of bytes from 512 on by vectors. The copy goes backwards if the target's page
+/// offset is slightly above the source's. No load then has the page offset of a recent store, which
+/// processors would take for the same address.
 ///
 /// # Safety
-/// As [`store`](super::copy::store) or [`load`](super::copy::load).
+/// 1. The conditions of [`store`](super::copy::store) or [`load`](super::copy::load).
 #[inline(never)]
 pub(super) unsafe fn long_way(dst: *mut u8, src: *const u8, len: usize) {
     let vectors = Vectors::here();
     let ahead = dst.addr().wrapping_sub(src.addr()) % PAGE;
     let from_behind = (1..PAGE / 2).contains(&ahead);
-    // SAFETY: 1. handed on; 2. those are the processor's.
+    // SAFETY: 1. condition 1 of this function. 2. These are the processor's vectors.
     unsafe {
         match (vectors, from_behind) {
             (Vectors::Sse2, false) => chunks::<64, 16>(dst, src, len),
@@ -125,20 +127,21 @@ pub(super) unsafe fn long_way(dst: *mut u8, src: *const u8, len: usize) {
     vectors.end();
 }
 
-/// What is written at once past the caches: a line of them.
+/// The bytes of one write past the caches: a cache line.
 const PAST: usize = 64;
 
-/// Copies past the caches, and lets nothing be seen of what is stored behind it before the copy is.
+/// Copies past the caches. A later store is not visible before the copy.
 ///
 /// # Safety
-/// As [`store`](super::copy::store).
+/// 1. The conditions of [`store`](super::copy::store).
 pub(super) unsafe fn past_caches(dst: *mut u8, src: *const u8, len: usize) {
     let head = dst.addr().wrapping_neg() % PAST;
     let (head, lines) = match len.checked_sub(head) {
         Some(rest) => (head, rest / PAST * PAST),
         None => (len, 0),
     };
-    // SAFETY: 1. handed on, of a part; 2. in the loop the target is a multiple of 64.
+    // SAFETY: 1. condition 1 of this function, for a part. 2. In the loop the target is a multiple
+    // of 64.
     unsafe {
         copy::store(dst, src, head);
         for at in (head..head + lines).step_by(PAST) {
@@ -146,18 +149,18 @@ pub(super) unsafe fn past_caches(dst: *mut u8, src: *const u8, len: usize) {
         }
         let rest = head + lines;
         copy::store(dst.wrapping_add(rest), src.wrapping_add(rest), len - rest);
-        // SAFETY: it orders stores, and touches nothing.
+        // SAFETY: the instruction orders stores, and touches no memory.
         asm!("sfence", options(nostack, preserves_flags));
     }
 }
 
 /// # Safety
-/// 1. As [`past_caches`], of 64 bytes.
+/// 1. Condition 1 of [`past_caches`], for 64 bytes.
 /// 2. `dst` is a multiple of 16.
 #[inline(always)]
 unsafe fn past_64(dst: *mut u8, src: *const u8) {
-    // SAFETY: it loads bytes that are readable and stores them where they may be stored (1.), at an
-    // address that is aligned as `movntps` wants it (2.), and nothing else.
+    // SAFETY: the block loads readable bytes and stores them to writable memory (1.), at an address
+    // that is aligned for `movntps` (2.), and nothing else.
     unsafe {
         asm!(
             "movups {a}, [{from}]", "movups {b}, [{from} + 16]",
@@ -175,32 +178,34 @@ unsafe fn past_64(dst: *mut u8, src: *const u8) {
     }
 }
 
-/// What copies runs of each of the lengths, and of those between others.
+/// Copies runs of each listed length, and of the lengths between the listed chunks.
 macro_rules! lengths {
     ($run:ident $runs:ident $vector:literal; $($bytes:literal)+; $($chunk:literal..$below:literal)+) => {
         match $run {
-            // SAFETY: the caller's promise; each run has so many bytes.
+            // SAFETY: 1. and 2. the conditions of the calling function; each run has this many
+            // bytes.
             $($bytes => $runs.each(|dst, src| unsafe { piece::<$bytes, $vector>(dst, src) }),)+
-            // SAFETY: the same; a run is no shorter than the chunk.
+            // SAFETY: 1. and 2. the conditions of the calling function; a run is no shorter than
+            // the chunk.
             $($chunk..$below => $runs.each(|dst, src| unsafe {
                 chunks::<$chunk, $vector>(dst, src, $run);
             }),)+
-            // None is shorter or longer.
+            // No run is shorter or longer.
             _ => {}
         }
     };
 }
 
 /// # Safety
-/// 1. As [`each`].
+/// 1. Condition 1 of [`each`].
 /// 2. `run` is less than 32.
 unsafe fn short(run: usize, runs: impl Each) {
     lengths!(run runs 16; 1 2 4 8 16; 2..4 4..8 8..16 16..32);
 }
 
 /// # Safety
-/// 1. As [`each`].
-/// 2. `run` is 32 at least.
+/// 1. Condition 1 of [`each`].
+/// 2. `run` is at least 32.
 /// 3. The processor has the vectors.
 unsafe fn long(vectors: Vectors, run: usize, runs: impl Each) {
     match vectors {
@@ -213,28 +218,28 @@ unsafe fn long(vectors: Vectors, run: usize, runs: impl Each) {
     vectors.end();
 }
 
-/// Copies `len` bytes, `N` at least: `N` at a time, and those at the end once more where they are not a
-/// multiple.
+/// Copies `len` bytes, at least `N`: `N` at a time. If `len` is not a multiple of `N`, the last `N`
+/// bytes overlap the ones before.
 ///
 /// # Safety
-/// As [`piece`], of all of them.
+/// The conditions 1 and 2 of [`piece`], for all bytes.
 #[inline(always)]
 unsafe fn chunks<const N: usize, const VECTOR: usize>(dst: *mut u8, src: *const u8, len: usize) {
     let last = len - N;
     let mut at = 0;
     while at < last {
-        // SAFETY: handed on; at + N < len.
+        // SAFETY: 1. and 2. the conditions of this function; at + N < len.
         unsafe { piece::<N, VECTOR>(dst.wrapping_add(at), src.wrapping_add(at)) }
         at += N;
     }
-    // SAFETY: handed on.
+    // SAFETY: 1. and 2. the conditions of this function, for the last `N` bytes.
     unsafe { piece::<N, VECTOR>(dst.wrapping_add(last), src.wrapping_add(last)) }
 }
 
-/// As [`chunks`], with the last chunks first.
+/// Like [`chunks`], with the last chunks first.
 ///
 /// # Safety
-/// The same.
+/// The conditions 1 and 2 of [`chunks`].
 #[inline(always)]
 unsafe fn chunks_from_behind<const N: usize, const VECTOR: usize>(
     dst: *mut u8,
@@ -243,22 +248,22 @@ unsafe fn chunks_from_behind<const N: usize, const VECTOR: usize>(
 ) {
     let mut at = len - N;
     while at > 0 {
-        // SAFETY: handed on; at + N <= len.
+        // SAFETY: 1. and 2. the conditions of this function; at + N <= len.
         unsafe { piece::<N, VECTOR>(dst.wrapping_add(at), src.wrapping_add(at)) }
         at = at.saturating_sub(N);
     }
-    // SAFETY: handed on.
+    // SAFETY: 1. and 2. the conditions of this function, for the first `N` bytes.
     unsafe { piece::<N, VECTOR>(dst, src) }
 }
 
-/// Copies `N` bytes, a power of two, by vectors of `VECTOR` bytes at most.
+/// Copies `N` bytes, a power of two, by vectors of at most `VECTOR` bytes.
 ///
 /// # Safety
-/// 1. As [`each`].
+/// 1. Condition 1 of [`each`], for `N` bytes.
 /// 2. The processor has such vectors.
 #[inline(always)]
 unsafe fn piece<const N: usize, const VECTOR: usize>(dst: *mut u8, src: *const u8) {
-    // SAFETY: handed on.
+    // SAFETY: 1. and 2. the conditions of this function.
     unsafe {
         match (N, VECTOR) {
             (1, _) => move_1(dst, src),
@@ -280,17 +285,16 @@ unsafe fn piece<const N: usize, const VECTOR: usize>(dst: *mut u8, src: *const u
     }
 }
 
-/// Moves of so many bytes from one place to another, either of which may be shared: all loads come
-/// before the stores.
+/// Moves of a fixed number of bytes, to or from shared memory. All loads come before the stores.
 macro_rules! moves {
     ($($name:ident [$($value:tt)+] [$($line:literal),+];)+) => {$(
         /// # Safety
-        /// 1. As [`each`], of the bytes in its name.
+        /// 1. Condition 1 of [`each`], for the bytes in its name.
         /// 2. The processor has the vectors in its name.
         #[inline(always)]
         pub(super) unsafe fn $name(dst: *mut u8, src: *const u8) {
-            // SAFETY: it loads bytes that are readable and stores them where they may be stored,
-            // and nothing else.
+            // SAFETY: the block loads readable bytes and stores them to writable memory (1.), with
+            // vectors of this processor (2.), and nothing else.
             unsafe {
                 asm!(
                     $($line,)+
@@ -320,7 +324,7 @@ moves! {
         "movups [{to}], {a}", "movups [{to} + 16], {b}",
         "movups [{to} + 32], {c}", "movups [{to} + 48], {d}"
     ];
-    // Longer registers have no class where not all processors have them.
+    // Longer registers have no class if not all processors have them.
     move_32_avx [out("xmm0") _] ["vmovups ymm0, [{from}]", "vmovups [{to}], ymm0"];
     move_64_avx [out("xmm0") _, out("xmm1") _] [
         "vmovups ymm0, [{from}]", "vmovups ymm1, [{from} + 32]",
@@ -345,14 +349,14 @@ moves! {
     ];
 }
 
-/// Moves of elements of so many bytes, each a step further than the one before. The loop is part of the block: so it
-/// has its counters in registers, whatever is around it. Stores of such to the stack fill the queue in which those to
-/// lines far away wait.
+/// Moves of elements at equal steps. The loop is part of the block, so its counters are in
+/// registers, whatever code is around it. Counters on the stack would fill the store queue, in
+/// which stores to distant lines wait.
 macro_rules! columns {
     ($($name:ident [$($value:tt)+] $load:literal $store:literal;)+) => {$(
         /// # Safety
-        /// 1. As [`each`], of `count` elements of the bytes in its name.
-        /// 2. There is one, at least.
+        /// 1. Condition 1 of [`each`], for `count` elements of the bytes in its name.
+        /// 2. `count` is at least 1.
         #[inline(always)]
         pub(super) unsafe fn $name(
             dst: *mut u8,
@@ -360,8 +364,9 @@ macro_rules! columns {
             [to, from]: [usize; 2],
             count: usize,
         ) {
-            // SAFETY: it loads elements that are readable and stores them where they may be stored (1.), as many as
-            // there are (2.), and nothing else.
+            // SAFETY: the block loads `count` readable elements and stores them to writable memory
+            // (1.). `count` is not 0 (2.), so the loop ends with the last element. It touches
+            // nothing else.
             unsafe {
                 asm!(
                     ".p2align 4",
@@ -402,7 +407,7 @@ mod tests {
         for len in lens {
             for (start, first) in [(64, 0), (65, 3), (80, 16), (0, 64)] {
                 let mut to = vec![0; len + 200];
-                // SAFETY: both have so many bytes, of this test's own.
+                // SAFETY: both buffers have this many bytes, and are this test's own.
                 unsafe { any(to[start..].as_mut_ptr(), from[first..].as_ptr(), len) };
                 assert_eq!(to[start..][..len], from[first..][..len], "{len} bytes");
                 let around = [&to[..start], &to[start + len..]].concat();
@@ -417,7 +422,7 @@ mod tests {
         for start in [0, 1, 15, 16, 63, 64] {
             for len in [0, 1, 17, 63, 64, 65, 200, 700] {
                 let mut to = vec![0_u8; 900];
-                // SAFETY: both have so many bytes, of this test's own.
+                // SAFETY: both buffers have this many bytes, and are this test's own.
                 unsafe { past_caches(to[start..].as_mut_ptr(), from[3..].as_ptr(), len) };
                 assert_eq!(to[start..][..len], from[3..][..len], "{start}, {len} bytes");
                 let around = [&to[..start], &to[start + len..]].concat();
@@ -436,7 +441,7 @@ mod tests {
             let start = (at + ahead) % PAGE;
             let dst = to[start..].as_mut_ptr();
             assert!(is_slow_by_strings(dst, from.as_ptr(), len));
-            // SAFETY: both have so many bytes, of this test's own.
+            // SAFETY: both buffers have this many bytes, and are this test's own.
             unsafe { long_way(dst, from.as_ptr(), len) };
             assert_eq!(
                 to[start..][..len],
@@ -464,8 +469,8 @@ mod tests {
         for vectors in Vectors::all() {
             for len in 1..=LONGEST {
                 let mut to = vec![0; LONGEST + 2];
-                let one = One(to[1..].as_mut_ptr(), from.as_ptr());
-                // SAFETY: both have so many bytes, of this test's own.
+                let one = SingleCopy(to[1..].as_mut_ptr(), from.as_ptr());
+                // SAFETY: both buffers have this many bytes, and are this test's own.
                 unsafe {
                     match len {
                         ..32 => short(len, one),

@@ -1,9 +1,9 @@
-//! Memory that a caller vouched for, copied by the kernel.
+//! Copies by the kernel, to and from memory of this process that a caller guarantees.
 //!
-//! The kernel copies, not this process: memory that is not mapped, or not any more, is then an
-//! error and no crash, and the compiler sees nothing of copies that race.
+//! The kernel copies, not this process. Memory that is not mapped any more is then an error and no
+//! crash, and the compiler knows nothing of copies that race.
 
-#![allow(unsafe_code)] // copies to and from addresses; asks the kernel to bring in pages
+#![allow(unsafe_code)] // copies to and from addresses; asks the kernel to fault in pages
 
 use std::ffi::c_void;
 
@@ -12,26 +12,25 @@ use rustix::{io::Errno, mm};
 
 use super::PAGE;
 
-/// A stretch of this process's memory.
+/// A range of this process's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// The first address.
     pub addr: u64,
-    /// Bytes.
+    /// The length in bytes.
     pub len: u64,
 }
 
 impl Place {
-    /// The memory at an address; it need not be mapped.
+    /// Names the memory at an address. It need not be mapped.
     ///
     /// # Safety
-    /// For as long as the place is used: nobody relies on the memory being left alone, if it
-    /// is stored to. If it is not, there is nothing to keep.
+    /// 1. While the place is used for stores, the program tolerates the change of the memory.
     pub unsafe fn new(addr: u64, len: u64) -> Self {
         Self { addr, len }
     }
 
-    /// A part; the caller has checked that it is one.
+    /// Returns a part. The caller has checked its bounds.
     pub fn part(self, offset: u64, len: u64) -> Self {
         debug_assert!(offset <= self.len && len <= self.len - offset);
         Self {
@@ -40,7 +39,8 @@ impl Place {
         }
     }
 
-    /// Copies `data` in, which is as long; false where memory is not mapped or not writable.
+    /// Copies `data` in, which has the same length. Returns false if the memory is not mapped or
+    /// not writable.
     pub fn store(self, data: &[u8]) -> bool {
         debug_assert_eq!(data.len() as u64, self.len);
         let local = libc::iovec {
@@ -48,13 +48,13 @@ impl Place {
             iov_len: data.len(),
         };
         let remote = self.vector();
-        // SAFETY: the kernel reads `data`, which is borrowed, and writes to the place, of which
-        // `new` was promised that it may be written to; it checks all addresses itself.
+        // SAFETY: the kernel reads `data`, which is borrowed, and writes to the place. By condition
+        // 1 of `new` the program tolerates that. The kernel checks all addresses itself.
         let copied = unsafe { libc::process_vm_writev(pid(), &local, 1, &remote, 1, 0) };
         usize::try_from(copied) == Ok(data.len())
     }
 
-    /// Copies out; false where memory is not mapped.
+    /// Copies out. Returns false if the memory is not mapped.
     pub fn load(self, data: &mut [u8]) -> bool {
         debug_assert_eq!(data.len() as u64, self.len);
         let local = libc::iovec {
@@ -62,13 +62,13 @@ impl Place {
             iov_len: data.len(),
         };
         let remote = self.vector();
-        // SAFETY: the kernel writes to `data`, which is borrowed mutably, and checks all
-        // addresses itself.
+        // SAFETY: the kernel writes to `data`, which is borrowed mutably, and checks all addresses
+        // itself.
         let copied = unsafe { libc::process_vm_readv(pid(), &local, 1, &remote, 1, 0) };
         usize::try_from(copied) == Ok(data.len())
     }
 
-    /// Brings all pages in as pinning would; false if some are not mapped or do not permit
+    /// Faults in all pages as pinning would. Returns false if some are not mapped or do not permit
     /// the access.
     pub fn pin(self, permission: Permission) -> bool {
         let (first, pages) = self.pages();
@@ -84,7 +84,7 @@ impl Place {
         }
         let at = std::ptr::without_provenance_mut::<c_void>(first as usize * PAGE);
         loop {
-            // SAFETY: populating changes nothing that can be seen but which pages are there.
+            // SAFETY: the call only faults in pages. Their contents do not change.
             return match unsafe { mm::madvise(at, len, advice) } {
                 Ok(()) => true,
                 Err(Errno::INTR | Errno::AGAIN) => continue,
@@ -93,7 +93,7 @@ impl Place {
         }
     }
 
-    /// The number of the first page it touches, and how many it touches.
+    /// Returns the number of the first page that the range touches, and the number of pages.
     pub fn pages(self) -> (u64, usize) {
         let page = PAGE as u64;
         let first = self.addr / page;
@@ -116,15 +116,15 @@ fn pid() -> libc::pid_t {
     std::process::id() as libc::pid_t
 }
 
-/// Copies what a write takes from its caller's memory.
+/// Copies the source of a write from its caller's memory.
 ///
 /// # Safety
-/// `from` is readable for `len` bytes.
+/// 1. `from` is readable for `len` bytes, and nobody writes to it meanwhile.
 pub unsafe fn take(from: *const u8, len: usize) -> Box<[u8]> {
     if len == 0 {
         return Box::default();
     }
-    // SAFETY: readable for `len` bytes, says the caller, and so not null; whoever writes to it
-    // meanwhile breaks the caller's promise to the conduit.
+    // SAFETY: by condition 1 the bytes are readable and do not change. `len` is not 0, so `from` is
+    // not null.
     unsafe { std::slice::from_raw_parts(from, len) }.into()
 }

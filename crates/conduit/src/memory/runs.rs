@@ -1,26 +1,26 @@
-//! Copies of many runs of equal length between a window and private memory: loops in loops, as the
-//! strided transfers of ARMCI have them. All of it is checked once, so that a run costs its copy
-//! and two additions.
+//! Copies of many runs of equal length between a window and private memory: nested loops, as in
+//! ARMCI's strided transfers. All bounds are checked once, so a run costs its copy and two
+//! additions.
 
 use std::{array, mem::MaybeUninit, slice};
 
 use super::{
-    copy::{self, Direction, Each},
+    copy::{self, Each, WindowDirection},
     window::Fault,
 };
 
-/// Most loops of a [`Runs`].
+/// The most loops of a [`Runs`].
 pub const MOST_LOOPS: usize = 17;
 
-/// Runs of bytes in loops, the inmost first.
+/// Runs of bytes in nested loops, the innermost first.
 #[derive(Clone, Copy, Debug)]
 pub struct Runs {
-    /// Bytes in a run.
+    /// The bytes of a run.
     run: usize,
-    /// The first `depth` of them are there; most runs have one or two.
+    /// The first `depth` loops are filled in. Most runs have one or two.
     loops: [MaybeUninit<Loop>; MOST_LOOPS],
     depth: usize,
-    /// From the first byte to behind the last one: in the window, and in private memory.
+    /// The bytes from the first to behind the last: in the window, and in private memory.
     spans: [usize; 2],
     count: usize,
 }
@@ -28,12 +28,12 @@ pub struct Runs {
 #[derive(Clone, Copy, Debug)]
 struct Loop {
     count: usize,
-    /// Bytes from one turn to the next: in the window, and in private memory.
+    /// The bytes from one turn to the next: in the window, and in private memory.
     steps: [usize; 2],
 }
 
 impl Runs {
-    /// One run of so many bytes.
+    /// Describes one run of `run` bytes.
     #[inline]
     pub fn new(run: usize) -> Self {
         Self {
@@ -45,20 +45,20 @@ impl Runs {
         }
     }
 
-    /// One run of so many bytes instead. Runs are large: who fills some in place copies none.
+    /// Changes this to one run of `run` bytes. A `Runs` is large, and a caller that fills it in
+    /// place avoids copies.
     #[inline]
     pub fn reset(&mut self, run: usize) {
         (self.run, self.depth) = (run, 0);
         (self.spans, self.count) = ([run; 2], 1);
     }
 
-    /// All that there is so far, `count` times: each time so many bytes further in the window and
-    /// in private memory. What goes on where it ended on both sides becomes one: fewer, longer runs,
-    /// or fewer loops.
+    /// Repeats all runs so far `count` times, each time these bytes further in the window and in
+    /// private memory. Runs and loops that are contiguous on both sides are merged: into fewer,
+    /// longer runs, or into fewer loops.
     ///
     /// # Errors
-    /// [`Fault::OutOfBounds`] if that is further than any memory reaches, or a loop more than
-    /// [`MOST_LOOPS`].
+    /// [`Fault::OutOfBounds`] if the runs exceed any memory, or the loops exceed [`MOST_LOOPS`].
     #[inline]
     pub fn repeat(
         &mut self,
@@ -84,7 +84,7 @@ impl Runs {
             return Ok(());
         }
         match self.last() {
-            Some(last) if last.goes_on(steps) => last.count *= count,
+            Some(last) if last.is_contiguous_with(steps) => last.count *= count,
             _ => {
                 let next = self.loops.get_mut(self.depth).ok_or(Fault::OutOfBounds)?;
                 next.write(Loop { count, steps });
@@ -95,27 +95,27 @@ impl Runs {
         Ok(())
     }
 
-    /// The outmost loop.
+    /// Returns the outermost loop.
     #[inline]
     fn last(&mut self) -> Option<&mut Loop> {
         let last = self.loops[..self.depth].last_mut()?;
-        // SAFETY: `repeat` has written the first `depth` loops, of which it is one.
+        // SAFETY: `repeat` has written the first `depth` loops, and this is one of them.
         Some(unsafe { last.assume_init_mut() })
     }
 
-    /// How many runs there are.
+    /// Returns the number of runs.
     #[inline]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Bytes of all of them.
+    /// Returns the bytes of all runs.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.count.saturating_mul(self.run)
     }
 
-    /// Bytes of each run.
+    /// Returns the bytes of each run.
     #[inline]
     pub fn run(&self) -> usize {
         self.run
@@ -123,11 +123,12 @@ impl Runs {
 
     fn filled(&self) -> &[Loop] {
         let loops = self.loops[..self.depth].as_ptr().cast::<Loop>();
-        // SAFETY: `repeat` has written the first `depth` loops, and nothing else changes either.
+        // SAFETY: `repeat` has written the first `depth` loops, and nothing else changes `loops` or
+        // `depth`.
         unsafe { slice::from_raw_parts(loops, self.depth) }
     }
 
-    /// Bytes from the first to behind the last: in the window, and in private memory.
+    /// Returns the bytes from the first to behind the last: in the window, and in private memory.
     #[inline]
     pub fn spans(&self) -> [usize; 2] {
         match self.count {
@@ -136,14 +137,14 @@ impl Runs {
         }
     }
 
-    /// All of them.
+    /// Returns all runs as one part.
     #[inline]
-    fn whole(&self) -> Part<'_> {
+    fn whole(&self) -> RunsPart<'_> {
         let (outmost, within) = match self.filled() {
             [] => (&ONCE, &[][..]),
             [within @ .., outmost] => (outmost, within),
         };
-        Part {
+        RunsPart {
             run: self.run,
             outmost,
             within,
@@ -152,16 +153,17 @@ impl Runs {
         }
     }
 
-    /// Calls `each` with parts that are all of them, in order. Each reaches no further in the window than
-    /// `room` says of where it begins, counted from the first run, or it is one run, which may.
+    /// Splits the runs into parts, and calls `each` with every part, in order. `room` returns the
+    /// most bytes of a part in the window, from its start, counted from the first run. A part of
+    /// one run may exceed that.
     ///
     /// # Errors
-    /// The first that `each` returns.
+    /// The first error of `each`.
     #[inline]
     pub fn try_parts<E>(
         &self,
         room: impl Fn(usize) -> usize,
-        mut each: impl FnMut(Part<'_>) -> Result<(), E>,
+        mut each: impl FnMut(RunsPart<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         if self.count == 0 || self.run == 0 {
             return Ok(());
@@ -176,17 +178,17 @@ impl Runs {
     /// Copies all runs, in order.
     ///
     /// # Safety
-    /// 1. Of the side that is read, all runs are readable, and of the side that is written, writable;
-    ///    nobody else touches private memory meanwhile.
+    /// 1. All runs are readable on the side that is read, and writable on the other. Nobody else
+    ///    touches the private memory meanwhile.
     /// 2. All concurrent accesses to the window's side are as in [`copy::store`].
-    /// 3. The two do not overlap.
+    /// 3. The two sides do not overlap.
     #[inline]
-    pub(super) unsafe fn copy(&self, direction: Direction, dst: *mut u8, src: *const u8) {
+    pub(super) unsafe fn copy(&self, direction: WindowDirection, dst: *mut u8, src: *const u8) {
         if self.count == 0 || self.run == 0 {
             return;
         }
         let nest = self.whole().nest(direction, dst, src);
-        // SAFETY: handed on; there are bytes in a run.
+        // SAFETY: 1., 2. and 3. the conditions of this function. A run has bytes.
         unsafe { copy::each(self.run, direction, nest) }
     }
 }
@@ -197,56 +199,57 @@ const ONCE: Loop = Loop {
     steps: [0; 2],
 };
 
-/// Some of the [`Runs`]: turns of one loop, and all that is within it.
+/// A part of the [`Runs`]: some turns of one loop, and everything within it.
 #[derive(Clone, Copy, Debug)]
-pub struct Part<'a> {
+pub struct RunsPart<'a> {
     run: usize,
-    /// A reference, as all loops are: what was just written word by word is slow to read at once.
+    /// A reference, like all loops. A value that was just written word by word is slow to read at
+    /// once.
     outmost: &'a Loop,
     within: &'a [Loop],
-    /// Where it begins, counted from the first run: in the window, and in private memory.
+    /// The start, counted from the first run: in the window, and in private memory.
     start: [usize; 2],
-    /// Bytes from its first to behind its last, in the window.
+    /// The bytes from the first to behind the last, in the window.
     span: usize,
 }
 
-impl<'a> Part<'a> {
-    /// Where it begins, counted from the first run: in the window, and in private memory.
+impl<'a> RunsPart<'a> {
+    /// Returns the start, counted from the first run: in the window, and in private memory.
     #[inline]
     pub fn start(&self) -> [usize; 2] {
         self.start
     }
 
-    /// Bytes from its first to behind its last, in the window.
+    /// Returns the bytes from the first to behind the last, in the window.
     #[inline]
     pub fn span(&self) -> usize {
         self.span
     }
 
-    /// Bytes of each run.
+    /// Returns the bytes of each run.
     #[inline]
     pub fn run(&self) -> usize {
         self.run
     }
 
-    /// Itself in parts that do not reach too far.
+    /// Splits itself into parts within `room`.
     fn try_parts<E>(
         self,
         room: &impl Fn(usize) -> usize,
-        each: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+        each: &mut impl FnMut(RunsPart<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let Loop { count, steps } = *self.outmost;
         let span = self.span - steps[0] * (count - 1);
         let (mut start, mut left) = (self.start, count);
         while left > 0 {
             let turns = (room(start[0]).checked_sub(span)).map(|more| match more {
-                // No division where it is known.
+                // A known result saves the division.
                 more if more < steps[0] => 1,
                 more => (more.checked_div(steps[0])).map_or(left, |further| left.min(further + 1)),
             });
             match (turns, self.within) {
                 (None, [within @ .., outmost]) => {
-                    let one = Part {
+                    let one = RunsPart {
                         outmost,
                         within,
                         start,
@@ -257,7 +260,7 @@ impl<'a> Part<'a> {
                 }
                 (turns, within) => {
                     let count = turns.unwrap_or(1);
-                    each(Part {
+                    each(RunsPart {
                         outmost: &Loop { count, steps },
                         within,
                         start,
@@ -268,16 +271,16 @@ impl<'a> Part<'a> {
             }
             let turns = turns.unwrap_or(1);
             left -= turns;
-            // Behind the last turn it may be beyond what memory has.
+            // Behind the last turn the address may exceed the memory.
             start =
                 array::from_fn(|side| start[side].wrapping_add(steps[side].wrapping_mul(turns)));
         }
         Ok(())
     }
 
-    /// Its runs, from where those of all go and come from.
+    /// Returns the part's runs. `dst` and `src` are those of the first of all runs.
     #[inline]
-    pub(super) fn nest(self, direction: Direction, dst: *mut u8, src: *const u8) -> Nest<'a> {
+    pub(super) fn nest(self, direction: WindowDirection, dst: *mut u8, src: *const u8) -> Nest<'a> {
         let [to, from] = direction.order(self.start);
         Nest {
             outmost: self.outmost,
@@ -290,19 +293,19 @@ impl<'a> Part<'a> {
 }
 
 impl Loop {
-    /// Whether it ends where the next turn of a loop around it begins.
+    /// Returns true if this loop ends where the next turn of an outer loop with `steps` begins.
     #[inline]
-    fn goes_on(&self, steps: [usize; 2]) -> bool {
+    fn is_contiguous_with(&self, steps: [usize; 2]) -> bool {
         let ends = self.steps.map(|step| step.checked_mul(self.count));
         ends == steps.map(Some)
     }
 }
 
-/// Loops in loops, from where the first run goes and comes from.
+/// Nested loops, with the target and the source of the first run.
 pub(super) struct Nest<'a> {
     outmost: &'a Loop,
     within: &'a [Loop],
-    direction: Direction,
+    direction: WindowDirection,
     dst: *mut u8,
     src: *const u8,
 }
@@ -320,12 +323,12 @@ impl Each for Nest<'_> {
     }
 }
 
-/// Calls `act` for each run with where it goes and where it comes from.
+/// Calls `act` with the target and the source of each run.
 #[inline(always)]
 fn turns<A: Fn(*mut u8, *const u8)>(
     outmost: &Loop,
     within: &[Loop],
-    direction: Direction,
+    direction: WindowDirection,
     (mut dst, mut src): (*mut u8, *const u8),
     act: &A,
 ) {
@@ -333,7 +336,7 @@ fn turns<A: Fn(*mut u8, *const u8)>(
     for _ in 0..outmost.count {
         match within {
             [] => act(dst, src),
-            // Most have two: without a call for each.
+            // Most runs have two loops, which need no call for each row.
             [rows] => {
                 let [to, from] = direction.order(rows.steps);
                 let (mut dst, mut src) = (dst, src);
@@ -344,16 +347,16 @@ fn turns<A: Fn(*mut u8, *const u8)>(
             }
             [within @ .., outmost] => deep(outmost, within, direction, (dst, src), act),
         }
-        // Behind the last turn it may be beyond what memory has.
+        // Behind the last turn the address may exceed the memory.
         (dst, src) = (dst.wrapping_add(to), src.wrapping_add(from));
     }
 }
 
-/// As [`turns`], of many loops.
+/// Like [`turns`], for more than two loops.
 fn deep<A: Fn(*mut u8, *const u8)>(
     outmost: &Loop,
     within: &[Loop],
-    direction: Direction,
+    direction: WindowDirection,
     at: (*mut u8, *const u8),
     act: &A,
 ) {
@@ -367,7 +370,8 @@ mod tests {
     use super::super::{Factor, Number, Window};
     use super::*;
 
-    /// Where every run begins, counted from the first: in the window, and in private memory.
+    /// Returns the start of every run, counted from the first: in the window, and in private
+    /// memory.
     fn starts_of(runs: &Runs) -> Vec<(usize, usize)> {
         let mut starts = match runs.count() {
             0 => vec![],
@@ -388,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn each_run_is_called_in_order() {
+    fn runs_are_visited_in_order() {
         let mut runs = Runs::new(4);
         assert_eq!(starts_of(&runs), [(0, 0)]);
         runs.repeat(2, 10, 4).unwrap();
@@ -398,7 +402,7 @@ mod tests {
         assert_eq!(starts_of(&runs), []);
     }
 
-    /// A run's length and loops: few turns, short steps.
+    /// The length of a run, and loops of few turns and short steps.
     fn shape() -> impl Strategy<Value = (usize, Vec<(usize, usize, usize)>)> {
         let run = prop_oneof![
             0_usize..20,
@@ -417,7 +421,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn loops_copy_what_single_copies_do((run, loops) in shape(), offset in 0_usize..9, from in 0_usize..9, room in 16_usize..600) {
+        fn loops_copy_as_single_copies_do((run, loops) in shape(), offset in 0_usize..9, from in 0_usize..9, room in 16_usize..600) {
             const BYTES: usize = 2048;
             let mut runs = Runs::new(run);
             let mut starts = vec![(offset, from)];
@@ -448,7 +452,7 @@ mod tests {
             };
             prop_assert_eq!(all(&window), all(&model));
             let (parts, each) = (Window::private(BYTES), Window::private(BYTES));
-            // As it is 16, 32 or so bytes to the next border.
+            // Borders every 16, 32 or more bytes.
             let left = |further: usize| room - (offset + further) % room;
             let factor = Factor::from_bytes(Number::I32, &[3, 0, 0, 0]).expect("it fits");
             if run % 4 == 0 {
@@ -456,7 +460,7 @@ mod tests {
                     let [there, _] = part.start();
                     let is_one = part.span() == runs.run();
                     assert!(is_one || part.span() <= left(there), "{part:?}");
-                    // SAFETY: the runs lie in the data, as was seen above.
+                    // SAFETY: the runs are in the data, as was checked above.
                     unsafe { parts.accumulate_part_from(offset, data[from..].as_ptr(), part, &factor) }
                 }).expect("it fits");
                 for (there, here) in &starts {
@@ -475,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_outside_is_reached_on_either_side() {
+    fn runs_outside_either_side_are_refused() {
         let window = Window::private(64);
         let mut runs = Runs::new(8);
         runs.repeat(3, 20, 10).expect("it is small");

@@ -9,31 +9,31 @@ use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
 use super::{PAGE, Place};
 
-/// Alignment of segments: the huge page of x86-64 and AArch64, and what allocations in them may
-/// ask for.
+/// The alignment of segments: the huge page of x86-64 and AArch64. Allocations in a segment may ask
+/// for as much.
 const ALIGN: usize = 2 << 20;
 
-/// A rank's segment and, in a page of its own behind it, its wake word.
+/// A rank's segment. Its wake word is in a page of its own behind it.
 pub struct Segment {
     /// The segment.
     pub window: Window,
-    /// Who sleeps there.
+    /// The word that shows the rank's sleepers.
     pub wake_word: WakeWord,
 }
 
-struct Mapping {
+struct SegmentMapping {
     base: NonNull<c_void>,
     len: usize,
 }
 
-// SAFETY: it is an address and a length; what lies there is reached through windows only.
-unsafe impl Send for Mapping {}
+// SAFETY: the value is an address and a length. The memory is accessed through windows only.
+unsafe impl Send for SegmentMapping {}
 // SAFETY: as above.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for SegmentMapping {}
 
-impl Drop for Mapping {
+impl Drop for SegmentMapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `Segment::new` with this length, and no window is left that kept it.
+        // SAFETY: `Segment::new` mapped this length, and no window that kept the mapping is left.
         if let Err(cause) = unsafe { mm::munmap(self.base.as_ptr(), self.len) } {
             tracing::error!(%cause, "a segment was not unmapped");
         }
@@ -52,7 +52,7 @@ impl std::fmt::Debug for Segment {
 }
 
 impl Segment {
-    /// A segment of so many bytes.
+    /// Makes a segment of `len` bytes.
     ///
     /// # Errors
     /// [`Error::System`] if the system has no such address space.
@@ -64,7 +64,7 @@ impl Segment {
         let total = behind
             .checked_add(PAGE + ALIGN)
             .ok_or_else(|| failed(rustix::io::Errno::NOMEM))?;
-        // SAFETY: a mapping where the kernel likes touches no other memory.
+        // SAFETY: the call makes a new mapping and affects no other.
         let base = unsafe {
             mm::mmap_anonymous(
                 std::ptr::null_mut(),
@@ -75,9 +75,9 @@ impl Segment {
         }
         .map_err(failed)?;
         let base = NonNull::new(base).ok_or_else(|| failed(rustix::io::Errno::NOMEM))?;
-        let mapping = Arc::new(Mapping { base, len: total });
-        // SAFETY: (1) mapped readable and writable until `mapping` goes, which the window keeps;
-        // (2) this window and its parts are the only way to it; (3) it is zero.
+        let mapping = Arc::new(SegmentMapping { base, len: total });
+        // SAFETY: 1. the memory is mapped readable and writable until `mapping` is dropped, which
+        // the window keeps. 2. Only this window and its parts access it. 3. It is zero.
         let whole = unsafe { Window::new(base.cast(), total, mapping) };
         let out_of_bounds = |_| Error::OutOfMemory {
             wanted: total as u64,
@@ -89,7 +89,8 @@ impl Segment {
         let window = whole
             .part(skip, len)
             .ok_or_else(|| failed(rustix::io::Errno::NOMEM))?;
-        // SAFETY: the wake word's own page; nothing is stored to it by way of this place.
+        // SAFETY: 1. the page is that of the wake word, and nothing stores to it through this
+        // place.
         let page = unsafe { Place::new((whole.addr() + behind) as u64, PAGE as u64) };
         if !page.pin(Permission::ReadWrite) {
             return Err(Error::System {
@@ -103,7 +104,7 @@ impl Segment {
         })
     }
 
-    /// Whether a part lies in the segment, which is `owner`'s.
+    /// Checks that a part is within the segment, which is `owner`'s.
     ///
     /// # Errors
     /// [`Error::OutOfExtent`].
@@ -120,13 +121,13 @@ impl Segment {
         Ok(())
     }
 
-    /// Gives the memory of a part back; it reads as zero from then on.
+    /// Gives the memory of a part back. The part reads as zeros afterwards.
     pub fn discard(&self, offset: usize, len: usize) {
         let end = offset + len;
         let first = offset.next_multiple_of(PAGE).min(end);
         let last = (end / PAGE * PAGE).max(first);
         for (from, to) in [(offset, first), (last, end)] {
-            // Pages that are shared with neighbours stay.
+            // Pages that the part shares with its neighbours stay.
             if self.window.fill(from, to - from, 0).is_err() {
                 return;
             }
@@ -135,8 +136,8 @@ impl Segment {
             return;
         }
         let at = self.window.as_ptr().wrapping_add(first).cast();
-        // SAFETY: whole pages of the segment; windows bear that their memory changes, and the
-        // kernel gives zeroed pages when they are touched next.
+        // SAFETY: the range is whole pages of the segment. Windows tolerate that their memory
+        // changes, and the kernel supplies zeroed pages at the next access.
         let given = unsafe { mm::madvise(at, last - first, Advice::LinuxDontNeed) };
         if given.is_err() {
             let _ = self.window.fill(first, last - first, 0);

@@ -1,70 +1,73 @@
-//! By which stores long data goes to memory that another processor has read and is to read again.
+//! The choice of stores for long data in memory that another processor has read and will read
+//! again.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// From so many bytes on it can be faster to write past the caches what others have in theirs. What that takes by
-/// itself is some hundreds of nanoseconds.
+/// The least bytes for which stores past the caches can be faster, if other processors have the
+/// memory in their caches. Such stores cost some hundreds of nanoseconds extra.
 pub(super) const LONG: usize = 8 << 10;
 
-/// Of so many copies one is made by the other stores: the system may have moved a thread meanwhile to a processor that
-/// shares caches with the other's, or shares none.
+/// One of this many copies tries the other sort of stores. The system may have moved a thread to a
+/// processor that shares other caches with the reader's, or none.
 const TRIAL: u32 = 256;
 
-/// Of the first copies since those through the caches were found to be faster, one of so many: what went past the caches
-/// may have touched pages for the first time, which takes longer than either. To go past them once costs little.
+/// The same, for the first copies after cached stores were found to be faster. Earlier copies past
+/// the caches may have touched pages for the first time, which takes longer than either sort. A
+/// trial past the caches costs little.
 const FIRST_TRIAL: u32 = 8;
-/// Copies that are counted.
+/// The most copies that are counted.
 const MOST: u32 = 1 << 30;
 
-/// How many times as long stores through the caches may take the writer: what went past them, the reader fetches from
-/// memory, which the writer's clock does not see.
+/// The factor by which cached stores may take the writer longer. The reader fetches data past the
+/// caches from memory, and the writer's clock does not see that.
 ///
-/// Measured on Zen, in ticks a KiB: 75 to 230 through a cache that both share, and 45 to 165 past it, where messages so
-/// take 1.3 to 1.7 times as long; 870 to 1040 and 60 to 80 between processors that share none, where those through
-/// the caches take 2 to 4 times as long.
+/// Measured on Zen, in ticks a KiB. Through a cache that both share, stores take 75 to 230. Past it
+/// they take 45 to 165, and messages take 1.3 to 1.7 times as long. Between processors that share
+/// no cache, stores take 870 to 1040 and 60 to 80. Messages through the caches then take 2 to 4
+/// times as long.
 const WORTH: u32 = 6;
-/// The same where the reader's own cache has what is written: stores through the caches wait for it, also where the
-/// reader shares one, and are faster only if the reader has this very processor.
+/// The same factor for memory in the reader's own cache. Cached stores wait for that cache, even if
+/// the reader shares another. They are faster only if the reader runs on this very processor.
 ///
-/// Measured on Zen between two processors that share a cache: what goes through the caches to a board of 256 KiB takes 1.6 to
-/// 1.8 times as long.
+/// Measured on Zen between two processors that share a cache: data sent through the caches to a
+/// board of 256 KiB takes 1.6 to 1.8 times as long.
 const WORTH_OF_OWN: u32 = 1;
 
-/// Stores of one sort.
+/// The sorts of stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sort {
-    /// Through the caches. They wait for each line that another processor has.
+    /// Through the caches. Such stores wait for each line that another processor has.
     Cached,
-    /// Past them.
+    /// Past the caches.
     NonTemporal,
 }
 
-/// What the copies of a writer took, by the sort of their stores: which tells whether it shares a cache with whoever
-/// reads.
+/// The measured times of a writer's copies, by the sort of their stores. They tell whether the
+/// writer shares a cache with the reader.
 ///
-/// The writer changes it; if there are several, some of their copies are not counted.
+/// The writer changes the times. With several writers, some copies are not counted.
 #[derive(Debug)]
 pub struct Stores {
-    /// How many times as long those through the caches may take.
+    /// The factor by which cached stores may take longer.
     worth: u32,
-    /// Ticks of the processor's clock for a KiB, of late; 0 before the first.
+    /// The recent ticks of the processor's clock for a KiB through the caches; 0 before the first.
     cached: AtomicU32,
-    /// The same of those past the caches.
+    /// The same, past the caches.
     non_temporal: AtomicU32,
-    /// Copies since one sort was last found to be faster than the other, by which trials have their turn; the lowest bit is
-    /// which: 1 for those through the caches.
+    /// The copies since one sort was last found to be faster, by which trials are scheduled. The
+    /// lowest bit is 1 if cached stores are faster.
     copies: AtomicU32,
 }
 
 impl Default for Stores {
-    /// To memory that is larger than a processor's own cache.
+    /// For memory that is larger than a processor's own cache.
     fn default() -> Self {
         Self::with(WORTH)
     }
 }
 
 impl Stores {
-    /// To memory that fits a processor's own cache.
+    /// For memory that fits a processor's own cache.
     #[must_use]
     pub fn to_own_cache() -> Self {
         Self::with(WORTH_OF_OWN)
@@ -79,7 +82,7 @@ impl Stores {
         }
     }
 
-    /// Copies `len` bytes by stores of the sort that it is told, and notes what that took.
+    /// Calls `copy` for `len` bytes with the sort of stores to use, and notes its time.
     #[inline]
     pub(super) fn copy<R>(&self, len: usize, copy: impl FnOnce(Sort) -> R) -> R {
         let sort = self.next();
@@ -89,7 +92,8 @@ impl Stores {
         outcome
     }
 
-    /// Whether stores through the caches were found to be faster: never where the processor's clock is not read.
+    /// Returns true if cached stores were found to be faster. Always false without a processor
+    /// clock.
     pub fn are_cached(&self) -> bool {
         match (self.cached.load(Relaxed), self.non_temporal.load(Relaxed)) {
             _ if !cfg!(target_arch = "x86_64") => false,
@@ -106,25 +110,28 @@ impl Stores {
         let before = self.copies.load(Relaxed);
         let (cached, past) = (self.cached.load(Relaxed), self.non_temporal.load(Relaxed));
         let is_faster = self.prefer_cached(cached, past);
-        let copies = match is_faster == (before & 1 == 1) {
-            // There is room, and trials go on.
-            true => (before >> 1) % MOST + 1,
-            false => 1,
+        let copies = if is_faster == (before & 1 == 1) {
+            // The count has room, and trials continue.
+            (before >> 1) % MOST + 1
+        } else {
+            1
         };
         self.copies
             .store(copies << 1 | u32::from(is_faster), Relaxed);
-        let trial = match is_faster {
-            true => (copies / 16).next_power_of_two().clamp(FIRST_TRIAL, TRIAL),
-            false => TRIAL,
+        let trial = if is_faster {
+            (copies / 16).next_power_of_two().clamp(FIRST_TRIAL, TRIAL)
+        } else {
+            TRIAL
         };
         let is_cached = match (cached, past) {
             (0, _) => true,
             (_, 0) => false,
             _ => is_faster != copies.is_multiple_of(trial),
         };
-        match is_cached {
-            true => Sort::Cached,
-            false => Sort::NonTemporal,
+        if is_cached {
+            Sort::Cached
+        } else {
+            Sort::NonTemporal
         }
     }
 
@@ -139,9 +146,10 @@ impl Stores {
     }
 }
 
-/// What copies take of late, with one more. What is faster than those before counts for half, and alone if it takes
-/// an eighth: then the system stopped the thread in the first of them, or the other rank has moved. What is slower counts for
-/// an eighth, and as twice as slow at most, for the system may have stopped the thread now.
+/// Returns the recent time with one more copy. A faster copy counts for half. If it takes less than
+/// an eighth, it alone counts: the system interrupted the earlier copy, or the other rank has
+/// moved. A slower copy counts for an eighth, and as at most twice as slow, because the system may
+/// have interrupted it.
 fn average(before: u32, now: u64) -> u32 {
     let most = match before {
         0 => u64::from(u32::MAX / 2),
@@ -157,7 +165,8 @@ fn average(before: u32, now: u64) -> u32 {
     after.clamp(1, u32::MAX / 2)
 }
 
-/// The processor's clock, of which only differences count. 0 where there is but one sort of stores.
+/// Returns the processor's clock, of which only differences count. 0 if there is only one sort of
+/// stores.
 #[inline]
 fn ticks() -> u64 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -171,7 +180,8 @@ fn ticks() -> u64 {
 mod tests {
     use super::*;
 
-    /// Copies 16 KiB `count` times where each sort takes so long; how many went past the caches.
+    /// Copies 16 KiB `count` times, with these ticks for each sort. Returns the number of copies
+    /// past the caches.
     fn past(stores: &Stores, [cached, non_temporal]: [u64; 2], count: u32) -> u32 {
         let mut past = 0;
         for _ in 0..count {
@@ -187,15 +197,15 @@ mod tests {
     }
 
     #[test]
-    fn the_faster_stores_are_taken_wherever_threads_are_moved() {
+    fn the_faster_stores_are_used_after_threads_move() {
         let stores = Stores::default();
         let (near, far) = ([1500, 900], [15_000, 1000]);
-        // A trial of eight copies, then of ever more.
+        // The first trial comes after eight copies, and the later ones less often.
         assert!(past(&stores, near, 256) <= 33);
         assert!(past(&stores, near, 4096) <= 150);
         assert!(past(&stores, near, 2560) <= 11);
         assert!(stores.are_cached());
-        // Some dozens until it is seen that the caches are not shared any more.
+        // After some dozens of copies it is clear that the caches are not shared any more.
         assert!(past(&stores, far, 2560) >= 2500);
         assert!(!stores.are_cached());
         assert!(past(&stores, far, 2560) >= 2549);
@@ -204,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_was_interrupted_says_little() {
+    fn an_interrupted_copy_counts_little() {
         let stores = Stores::default();
         past(&stores, [1500, 900], 4096);
         stores.took(Sort::Cached, u64::MAX, 16 << 10);
@@ -220,7 +230,7 @@ mod tests {
         assert!(past(&stores, [1500, 900], 2560) <= 150);
     }
 
-    /// The first copies of both sorts touch pages; of memory past the caches only trials tell.
+    /// The first copies of both sorts touch pages. Only trials update the time past the caches.
     #[test]
     fn first_touches_are_soon_forgotten() {
         let stores = Stores::default();
@@ -230,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_out_of_an_own_cache_is_not_waited_for() {
+    fn stores_do_not_wait_for_the_readers_own_cache() {
         let stores = Stores::to_own_cache();
         past(&stores, [1500, 900], 4096);
         assert!(past(&stores, [1500, 900], 2560) >= 2540);
@@ -240,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn an_average_stays_a_number_to_compare() {
+    fn an_average_stays_in_range() {
         assert_eq!(average(0, 0), 1);
         assert_eq!(average(0, u64::MAX), u32::MAX / 2);
         assert_eq!(average(u32::MAX / 2, u64::MAX), u32::MAX / 2);

@@ -1,5 +1,5 @@
-//! `y += a·x` of many runs by the vectors of the processor, in place. Which instructions add is looked
-//! at once for all runs.
+//! `y += a·x` of many runs by the processor's vectors, in place. The instructions are chosen once
+//! for all runs.
 
 use std::arch::asm;
 
@@ -13,31 +13,32 @@ use super::{
 const AVX2: usize = 32;
 const AVX512: usize = 64;
 
-/// Bytes of a run that come from farther than the first cache: from there each vector that crosses a
-/// line costs as much as two lines, and all of the longest do where elements lie anywhere.
+/// The least bytes of a run that is not in the first cache. Beyond that cache, each vector that
+/// crosses a line costs as much as two lines. The longest vectors all do so at unaligned elements.
 const FAR: usize = 24 << 10;
 
 /// Adds the multiples of runs of `len` bytes each, whole elements, to others.
 ///
 /// # Safety
-/// As [`add`](super::accumulate::add), of each.
+/// 1. The conditions 1, 2 and 3 of [`add`](super::accumulate::add), for each run.
 pub(super) unsafe fn each(len: usize, factor: &Factor, runs: impl Each) {
     let vectors = match Vectors::here() {
         Vectors::Avx512 if len >= FAR => Vectors::Avx2,
         vectors => vectors,
     };
-    // SAFETY: 1. handed on; 2. those are the processor's.
+    // SAFETY: 1. condition 1 of this function. 2. These are the processor's vectors.
     unsafe { by_vectors(vectors, len, factor, runs) }
 }
 
 /// # Safety
-/// 1. As [`each`].
+/// 1. Condition 1 of [`each`].
 /// 2. The processor has the vectors.
 unsafe fn by_vectors(vectors: Vectors, len: usize, factor: &Factor, runs: impl Each) {
     macro_rules! long {
         ($lines:ident, $masked:ident) => {{
             let (lines, masked) = (len / AVX512 * AVX512, mask(len % AVX512));
-            // SAFETY: handed on; the lines and what the mask has are the run.
+            // SAFETY: 1. and 2. the conditions of this function; the lines and the masked words are
+            // the run.
             runs.each(|dst, src| unsafe {
                 if lines != 0 {
                     $lines(dst, src, lines, factor);
@@ -52,7 +53,8 @@ unsafe fn by_vectors(vectors: Vectors, len: usize, factor: &Factor, runs: impl E
     macro_rules! half {
         ($lines:ident, $type:ty) => {{
             let (lines, value) = (len / AVX2 * AVX2, factor.value::<$type>());
-            // SAFETY: handed on; the lines and the rest are the run.
+            // SAFETY: 1. and 2. the conditions of this function; the lines and the rest are the
+            // run.
             runs.each(|dst, src| unsafe {
                 if lines != 0 {
                     $lines(dst, src, lines, factor);
@@ -65,7 +67,7 @@ unsafe fn by_vectors(vectors: Vectors, len: usize, factor: &Factor, runs: impl E
         }};
     }
     match (vectors, factor.number()) {
-        // SAFETY: handed on.
+        // SAFETY: condition 1 of this function.
         (Vectors::Sse2, _) => return unsafe { one_by_one(len, factor, runs) },
         (Vectors::Avx512, Number::I32) => long!(i32_avx512, i32_masked),
         (Vectors::Avx512, Number::I64) => long!(i64_avx512, i64_masked),
@@ -81,22 +83,23 @@ unsafe fn by_vectors(vectors: Vectors, len: usize, factor: &Factor, runs: impl E
     vectors.end();
 }
 
-/// A bit for each four of so many bytes, less than a vector.
+/// Returns a bit for each four of `bytes` bytes, which are less than a vector.
 fn mask(bytes: usize) -> u32 {
     (1 << (bytes / 4)) - 1
 }
 
-/// Loops over vectors: the first list loads the factor, the second makes of the vector in the first
-/// register what is added, and the last instruction adds that.
+/// Loops over vectors. The first list loads the factor. The second turns the vector in the first
+/// register into the addend. The last instruction adds it.
 macro_rules! vectors {
     ($($name:ident $bytes:literal $register:literal [$($begin:literal),+] [$($vector:literal),+] $plus:literal;)+) => {$(
         /// # Safety
-        /// 1. As [`by_vectors`].
+        /// 1. The conditions 1 and 2 of [`by_vectors`].
         /// 2. `len` is a multiple of the vector, and not 0.
         #[inline(always)]
         unsafe fn $name(dst: *mut u8, src: *const u8, len: usize, factor: &Factor) {
-            // SAFETY: each turn reads and writes the next vector of both, up to the last of `len` bytes (2.);
-            // the factor has 16 bytes, of which no more is read; registers that change are named.
+            // SAFETY: each turn reads and writes the next vector of both sides (1.), up to the last
+            // of `len` bytes (2.). At most the 16 bytes of the factor are read. All changed
+            // registers are declared.
             unsafe {
                 asm!(
                     $($begin,)+
@@ -122,7 +125,7 @@ macro_rules! vectors {
 vectors! {
     i32_avx2 "32" "ymm0" ["vpbroadcastd ymm15, dword ptr [{factor}]"]
         ["vpmulld ymm0, ymm0, ymm15"] "vpaddd";
-    // A product of 64 bits is made of three of 32.
+    // A product of 64 bits is made of three products of 32.
     i64_avx2 "32" "ymm0" ["vpbroadcastq ymm15, qword ptr [{factor}]", "vpsrlq ymm14, ymm15, 32"]
         [
             "vpsrlq ymm1, ymm0, 32", "vpmuludq ymm1, ymm1, ymm15",
@@ -133,8 +136,8 @@ vectors! {
         ["vmulps ymm0, ymm0, ymm15"] "vaddps";
     f64_avx2 "32" "ymm0" ["vbroadcastsd ymm15, qword ptr [{factor}]"]
         ["vmulpd ymm0, ymm0, ymm15"] "vaddpd";
-    // The real part of the factor times both parts; its imaginary part times both, exchanged; the one
-    // from the other in even places, together in odd ones.
+    // Multiplies both parts by the factor's real part, and the exchanged parts by its imaginary
+    // part. Subtracts the second product in even places, and adds it in odd ones.
     c32_avx2 "32" "ymm0"
         ["vbroadcastss ymm14, dword ptr [{factor}]", "vbroadcastss ymm15, dword ptr [{factor} + 4]"]
         [
@@ -157,16 +160,18 @@ vectors! {
         ["vmulpd zmm0, zmm0, zmm15"] "vaddpd";
 }
 
-/// The elements of one vector that a mask has.
+/// Adds to the elements of one vector that a mask selects.
 macro_rules! masked {
     ($($name:ident $broadcast:literal $size:literal $times:literal $plus:literal;)+) => {$(
         /// # Safety
-        /// 1. As [`by_vectors`], of the words of four bytes that have a bit in the mask.
-        /// 2. These are whole elements.
+        /// 1. The conditions 1 and 2 of [`by_vectors`], for the words of four bytes that have a bit
+        ///    in the mask.
+        /// 2. The selected words are whole elements.
         #[inline(always)]
         unsafe fn $name(dst: *mut u8, src: *const u8, mask: u32, factor: &Factor) {
-            // SAFETY: words without a bit are neither read nor written; the factor has 16 bytes, of
-            // which no more is read; registers that change are named.
+            // SAFETY: words without a bit are neither read nor written, and the others are as
+            // conditions 1 and 2 say. At most the 16 bytes of the factor are read. All changed
+            // registers are declared.
             unsafe {
                 asm!(
                     "kmovw k1, {mask:e}",
@@ -200,16 +205,16 @@ masked! {
 mod tests {
     use super::*;
 
-    struct One(*mut u8, *const u8);
+    struct SingleRun(*mut u8, *const u8);
 
-    impl Each for One {
+    impl Each for SingleRun {
         fn each(self, add: impl Fn(*mut u8, *const u8)) {
             add(self.0, self.1);
         }
     }
 
     #[test]
-    fn each_kind_of_vectors_adds_as_elements_are_added_to_one_by_one() {
+    fn each_kind_of_vectors_adds_like_single_elements() {
         let float = |at: usize| (at as f32 - 40.25).to_ne_bytes();
         let double = |at: usize| (at as f64 * 0.3 - 7.7).to_ne_bytes();
         for number in Number::ALL {
@@ -224,10 +229,15 @@ mod tests {
                 Vectors::all().flat_map(|it| (size..256).step_by(size).map(move |len| (it, len)))
             {
                 let (mut sums, mut right) = (y.to_vec(), y.to_vec());
-                // SAFETY: so many bytes are on both sides, of this test's own.
+                // SAFETY: both sides have this many bytes, of this test's own.
                 unsafe {
-                    by_vectors(vectors, len, &factor, One(sums.as_mut_ptr(), x.as_ptr()));
-                    one_by_one(len, &factor, One(right.as_mut_ptr(), x.as_ptr()));
+                    by_vectors(
+                        vectors,
+                        len,
+                        &factor,
+                        SingleRun(sums.as_mut_ptr(), x.as_ptr()),
+                    );
+                    one_by_one(len, &factor, SingleRun(right.as_mut_ptr(), x.as_ptr()));
                 }
                 assert_eq!(sums, right, "{vectors:?}, {number:?}, {len} bytes");
             }

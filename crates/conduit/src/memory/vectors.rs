@@ -1,11 +1,11 @@
-//! What the processor moves and adds at once.
+//! The vectors of the processor.
 
 use std::arch::asm;
 
-/// The longest vectors of the processor, of those that are used here.
+/// The longest vectors of the processor, of those in use here.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
 pub(super) enum Vectors {
-    /// 16 bytes: every x86-64 has them.
+    /// 16 bytes. Every x86-64 has them.
     Sse2,
     /// 32 bytes.
     Avx2,
@@ -14,10 +14,10 @@ pub(super) enum Vectors {
 }
 
 impl Vectors {
-    /// Those of this processor.
+    /// Returns those of this processor.
     #[inline]
     pub(super) fn here() -> Self {
-        // Processors that have the first do not clock down where vectors are long.
+        // Processors with the first feature do not clock down for long vectors.
         if is_x86_feature_detected!("avx512vbmi2") && is_x86_feature_detected!("avx512dq") {
             Self::Avx512
         } else if is_x86_feature_detected!("avx2") {
@@ -27,19 +27,20 @@ impl Vectors {
         }
     }
 
-    /// All that this processor has.
+    /// Returns all that this processor has.
     #[cfg(test)]
     pub(super) fn all() -> impl Iterator<Item = Self> {
         let kinds = [Self::Sse2, Self::Avx2, Self::Avx512];
         kinds.into_iter().filter(|it| *it <= Self::here())
     }
 
-    /// Called behind the last of many that used them: code for short vectors would be slow else.
+    /// Must be called after the last use of vectors. Code for short vectors would be slow
+    /// otherwise.
     #[inline]
     pub(super) fn end(self) {
         if self != Self::Sse2 {
-            // SAFETY: there is AVX; it clears upper halves of registers, all of which are declared
-            // as changed.
+            // SAFETY: the processor has AVX. The instruction clears upper halves of registers, all
+            // of which are declared as changed.
             unsafe { asm!("vzeroupper", clobber_abi("sysv64"), options(nostack, nomem)) }
         }
     }

@@ -1,4 +1,4 @@
-//! A mapped stretch of shared memory.
+//! A mapped range of shared memory.
 
 use std::{
     any::Any,
@@ -19,7 +19,7 @@ use super::{
     stores::{self, Sort, Stores},
 };
 
-/// Why a window refused an access.
+/// The reason why a window refused an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// The access leaves the window.
@@ -28,10 +28,10 @@ pub enum Fault {
     Misaligned,
 }
 
-/// A stretch of memory that other threads and processes may read and write at any time.
+/// A range of memory that other threads and processes may read and write at any time.
 ///
-/// It can be copied into and out of, and its aligned words used as atomics. It keeps the
-/// mapping it lies in alive. A copy that races with another gives torn data, nothing worse.
+/// It can be copied into and out of, and its aligned words can be used as atomics. It keeps its
+/// mapping alive. A copy that races with another gives torn data, nothing worse.
 #[derive(Clone)]
 pub struct Window {
     base: NonNull<u8>,
@@ -39,8 +39,8 @@ pub struct Window {
     keep: Arc<dyn Any + Send + Sync>,
 }
 
-// SAFETY: every access goes through relaxed atomics or opaque copies, which any number of
-// threads may make at once; `keep` is Send + Sync itself.
+// SAFETY: every access is a relaxed atomic or an opaque copy, which any number of threads may make
+// at once. `keep` itself is Send + Sync.
 unsafe impl Send for Window {}
 // SAFETY: as above.
 unsafe impl Sync for Window {}
@@ -52,18 +52,18 @@ impl fmt::Debug for Window {
 }
 
 impl Window {
-    /// A view of `len` bytes at `base`.
+    /// Makes a view of `len` bytes at `base`.
     ///
     /// # Safety
     /// 1. The bytes are mapped, readable and writable for as long as `keep` lives.
-    /// 2. Nobody holds a reference to them: all accesses in this process go through windows
-    ///    (or are atomic, or opaque to the compiler).
-    /// 3. They are initialized.
+    /// 2. Nobody holds a reference to the bytes. All accesses in this process go through windows,
+    ///    or are atomic, or opaque to the compiler.
+    /// 3. The bytes are initialized.
     pub unsafe fn new(base: NonNull<u8>, len: usize, keep: Arc<dyn Any + Send + Sync>) -> Self {
         Self { base, len, keep }
     }
 
-    /// A window over zeroed memory of this process alone, aligned to 64 bytes.
+    /// Makes a window over zeroed memory of this process alone, aligned to 64 bytes.
     pub fn private(len: usize) -> Self {
         #[repr(C, align(64))]
         struct Line([AtomicU64; 8]);
@@ -73,39 +73,40 @@ impl Window {
                 .collect(),
         );
         let base = NonNull::from(lines.as_slice()).cast::<u8>();
-        // SAFETY: (1) the vector is never resized and lives in `keep`; (2) it is made of
-        // atomics, and only this window reaches them; (3) it is zeroed.
+        // SAFETY: 1. the vector is never resized and lives in `keep`. 2. It is made of atomics, and
+        // only this window accesses them. 3. It is zeroed.
         unsafe { Self::new(base, len, lines) }
     }
 
-    /// Bytes in view.
+    /// Returns the bytes in view.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing is in view.
+    /// Returns true if no bytes are in view.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The address of the first byte, in this process.
+    /// Returns the address of the first byte, in this process.
     #[inline]
     pub fn addr(&self) -> usize {
         self.base.as_ptr().addr()
     }
 
-    /// The first byte, for `unsafe` code above that vouches for its own accesses.
+    /// Returns the first byte, for `unsafe` code above that justifies its own accesses.
     #[inline]
     pub fn as_ptr(&self) -> *mut u8 {
         self.base.as_ptr()
     }
 
-    /// A smaller window.
+    /// Returns a smaller window.
     pub fn part(&self, offset: usize, len: usize) -> Option<Window> {
         let base = self.at(offset, len).ok()?;
-        // SAFETY: a part of what the conditions hold for; `at` checked that it is one.
+        // SAFETY: 1., 2. and 3. hold for the whole window, and `at` checked that this is a part of
+        // it.
         Some(unsafe { Self::new(base, len, Arc::clone(&self.keep)) })
     }
 
@@ -116,14 +117,14 @@ impl Window {
     #[inline]
     pub fn write(&self, offset: usize, data: &[u8]) -> Result<(), Fault> {
         let dst = self.at(offset, data.len())?;
-        // SAFETY: `data` is borrowed; `at` checked that the target lies in the window. They
-        // do not overlap, for nobody holds a reference into the window.
+        // SAFETY: 1. `data` is borrowed. 2. `at` checked that the target is in the window. 3. They
+        // do not overlap, because nobody holds a reference into the window.
         unsafe { copy::store(dst.as_ptr(), data.as_ptr(), data.len()) };
         Ok(())
     }
 
-    /// As [`write`](Self::write), where other processors have read what was there before and are to read this: much data
-    /// goes past the caches.
+    /// Like [`write`](Self::write), for memory that other processors have read and will read again:
+    /// long data goes past the caches.
     ///
     /// # Errors
     /// [`Fault::OutOfBounds`].
@@ -132,13 +133,13 @@ impl Window {
             return self.write(offset, data);
         }
         let dst = self.at(offset, data.len())?;
-        // SAFETY: as in `write`.
+        // SAFETY: 1., 2. and 3. as in `write`.
         unsafe { copy::store_past_caches(dst.as_ptr(), data.as_ptr(), data.len()) };
         Ok(())
     }
 
-    /// As [`write_past_caches`](Self::write_past_caches), or through them where `stores` have found that a reader shares
-    /// them.
+    /// Like [`write_past_caches`](Self::write_past_caches), or through the caches if `stores` found
+    /// that a reader shares them.
     ///
     /// # Errors
     /// [`Fault::OutOfBounds`].
@@ -149,13 +150,14 @@ impl Window {
         data: &[u8],
         stores: &Stores,
     ) -> Result<(), Fault> {
-        match data.len() < stores::LONG {
-            true => self.write(offset, data),
-            false => self.write_long_for_reader(offset, data, stores),
+        if data.len() < stores::LONG {
+            self.write(offset, data)
+        } else {
+            self.write_long_for_reader(offset, data, stores)
         }
     }
 
-    /// Not inlined: what sends short messages is to stay short.
+    /// Not inlined, so that the code that sends short messages stays short.
     #[inline(never)]
     fn write_long_for_reader(
         &self,
@@ -176,21 +178,21 @@ impl Window {
     #[inline]
     pub fn read(&self, offset: usize, data: &mut [u8]) -> Result<(), Fault> {
         let src = self.at(offset, data.len())?;
-        // SAFETY: as in `write`.
+        // SAFETY: 1., 2. and 3. as in `write`.
         unsafe { copy::load(data.as_mut_ptr(), src.as_ptr(), data.len()) };
         Ok(())
     }
 
-    /// Adds to each element from `offset` on the multiple of one of `data`, which has whole elements.
-    /// Of what others do to the same elements meanwhile, some may be lost.
+    /// Adds the multiple of each element of `data` to the elements from `offset` on. `data` has
+    /// whole elements. Concurrent changes of the same elements may be lost.
     ///
     /// # Errors
-    /// [`Fault::OutOfBounds`]; then nothing was added.
+    /// [`Fault::OutOfBounds`]. Nothing was added then.
     #[inline]
     pub fn accumulate(&self, offset: usize, data: &[u8], factor: &Factor) -> Result<(), Fault> {
         let dst = self.at(offset, data.len())?;
-        // SAFETY: `data` is borrowed; `at` checked that the target lies in the window. They
-        // do not overlap, for nobody holds a reference into the window.
+        // SAFETY: 1. `data` is borrowed. 2. `at` checked that the target is in the window. 3. They
+        // do not overlap, because nobody holds a reference into the window.
         unsafe { accumulate::add(dst.as_ptr(), data.as_ptr(), data.len(), factor) };
         Ok(())
     }
@@ -221,34 +223,34 @@ impl Window {
     /// [`Fault::OutOfBounds`].
     pub fn fill(&self, offset: usize, len: usize, value: u8) -> Result<(), Fault> {
         let dst = self.at(offset, len)?;
-        // SAFETY: `at` checked that the target lies in the window.
+        // SAFETY: `at` checked that the target is in the window.
         unsafe { copy::fill(dst.as_ptr(), value, len) };
         Ok(())
     }
 
-    /// The 32-bit word at `offset`.
+    /// Returns the 32-bit word at `offset`.
     ///
     /// # Errors
     /// [`Fault`].
     #[inline]
     pub fn atomic_u32(&self, offset: usize) -> Result<&AtomicU32, Fault> {
-        // SAFETY: `word` checked bounds and alignment; windows are only accessed atomically.
+        // SAFETY: `word` checked bounds and alignment. Windows are only accessed atomically.
         self.word::<u32>(offset)
             .map(|at| unsafe { AtomicU32::from_ptr(at.as_ptr()) })
     }
 
-    /// The 64-bit word at `offset`.
+    /// Returns the 64-bit word at `offset`.
     ///
     /// # Errors
     /// [`Fault`].
     #[inline]
     pub fn atomic_u64(&self, offset: usize) -> Result<&AtomicU64, Fault> {
-        // SAFETY: `word` checked bounds and alignment; windows are only accessed atomically.
+        // SAFETY: `word` checked bounds and alignment. Windows are only accessed atomically.
         self.word::<u64>(offset)
             .map(|at| unsafe { AtomicU64::from_ptr(at.as_ptr()) })
     }
 
-    /// The 32-bit word at `offset`, checked once and kept.
+    /// Returns the 32-bit word at `offset`, checked once and kept.
     ///
     /// # Errors
     /// [`Fault`].
@@ -259,7 +261,7 @@ impl Window {
         })
     }
 
-    /// The eight 64-bit words at `offset`, checked once and kept.
+    /// Returns the eight 64-bit words at `offset`, checked once and kept.
     ///
     /// # Errors
     /// [`Fault`].
@@ -270,24 +272,24 @@ impl Window {
         })
     }
 
-    /// Whether `len` bytes at `offset` share a byte with `other`.
+    /// Returns true if `len` bytes at `offset` share a byte with `other`.
     #[inline]
     pub fn overlaps(&self, offset: usize, len: usize, other: &[u8]) -> bool {
         let here = self.addr().wrapping_add(offset);
         let there = other.as_ptr().addr();
-        // One begins within the other.
+        // One range begins within the other.
         there.wrapping_sub(here) < len && !other.is_empty()
             || here.wrapping_sub(there) < other.len() && len != 0
     }
 
-    /// The address of `len` bytes at `offset`, if the window holds them.
+    /// Returns the address of `len` bytes at `offset`, if the window holds them.
     #[inline]
     pub(super) fn at(&self, offset: usize, len: usize) -> Result<NonNull<u8>, Fault> {
         // In this order neither side can overflow.
         if len > self.len || offset > self.len - len {
             return Err(Fault::OutOfBounds);
         }
-        // SAFETY: offset <= len of the mapping, just checked.
+        // SAFETY: `offset` is at most the length of the window, as was just checked.
         Ok(unsafe { self.base.add(offset) })
     }
 
@@ -309,7 +311,7 @@ pub struct Word32 {
     _keep: Arc<dyn Any + Send + Sync>,
 }
 
-// SAFETY: it gives out nothing but `&AtomicU32`.
+// SAFETY: it gives access to an `&AtomicU32` only.
 unsafe impl Send for Word32 {}
 // SAFETY: as above.
 unsafe impl Sync for Word32 {}
@@ -319,7 +321,8 @@ impl Deref for Word32 {
 
     #[inline]
     fn deref(&self) -> &AtomicU32 {
-        // SAFETY: in bounds and aligned when taken from a window, whose mapping is kept.
+        // SAFETY: the word was in bounds and aligned when it was taken from a window, whose mapping
+        // is kept.
         unsafe { self.word.as_ref() }
     }
 }
@@ -330,15 +333,15 @@ impl fmt::Debug for Word32 {
     }
 }
 
-/// Eight 64-bit words of a window in a row, checked when they were taken: a cache line, if
-/// the offset was a multiple of 64.
+/// Eight consecutive 64-bit words of a window, checked when they were taken. They are a cache line
+/// if the offset was a multiple of 64.
 #[derive(Clone)]
 pub struct Line {
     words: NonNull<[AtomicU64; 8]>,
     _keep: Arc<dyn Any + Send + Sync>,
 }
 
-// SAFETY: it gives out nothing but `&[AtomicU64; 8]`.
+// SAFETY: it gives access to an `&[AtomicU64; 8]` only.
 unsafe impl Send for Line {}
 // SAFETY: as above.
 unsafe impl Sync for Line {}
@@ -348,7 +351,8 @@ impl Deref for Line {
 
     #[inline]
     fn deref(&self) -> &[AtomicU64; 8] {
-        // SAFETY: in bounds and aligned when taken from a window, whose mapping is kept.
+        // SAFETY: the words were in bounds and aligned when they were taken from a window, whose
+        // mapping is kept.
         unsafe { self.words.as_ref() }
     }
 }
@@ -384,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_outside_is_reached() {
+    fn accesses_outside_the_window_are_refused() {
         let window = Window::private(64);
         assert_eq!(window.write(60, &[0; 5]), Err(Fault::OutOfBounds));
         assert_eq!(
@@ -406,7 +410,7 @@ mod tests {
             .flat_map(|o| (0..4).flat_map(move |l| (0..6).map(move |s| (o, l, s))))
             .flat_map(|(o, l, s)| (0..4).map(move |c| (o, l, s, c)))
         {
-            // SAFETY: in bounds of the window, which nobody writes to in this test.
+            // SAFETY: the range is in bounds of the window, which nobody writes to in this test.
             let other = unsafe { std::slice::from_raw_parts(base.add(start), count) };
             let shared = (offset..offset + len).any(|byte| (start..start + count).contains(&byte));
             assert_eq!(

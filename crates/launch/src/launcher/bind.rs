@@ -1,4 +1,4 @@
-//! Which cores each rank may run on.
+//! Binding: the processors on which each rank may run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,9 +7,9 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 
 use super::Bind;
 
-/// The processors for each rank; none where a rank keeps all of the launcher's.
+/// Returns the processors of each rank. `None` means that the rank keeps all of the launcher's.
 pub(super) fn plan(bind: Bind, ranks: u32) -> Vec<Option<CpuSet>> {
-    // A machine with more processors than the set holds is left as it is.
+    // A machine with more processors than the set holds is not bound.
     let cores = sched_getaffinity(None)
         .map(|allowed| cores(&allowed))
         .unwrap_or_default();
@@ -19,7 +19,8 @@ pub(super) fn plan(bind: Bind, ranks: u32) -> Vec<Option<CpuSet>> {
         .collect()
 }
 
-/// The launcher's processors, which are the host's for its ranks; none if they are not known.
+/// Returns the launcher's processors, which are the host's for its ranks. `None` if they are
+/// unknown.
 pub(super) fn host() -> Option<String> {
     let allowed = sched_getaffinity(None).ok()?;
     let cpus: Vec<String> = (0..CpuSet::MAX_CPU)
@@ -29,7 +30,7 @@ pub(super) fn host() -> Option<String> {
     Some(cpus.join(",")).filter(|cpus| !cpus.is_empty())
 }
 
-/// The allowed processors, those of one core together: hyperthreads share what a rank needs.
+/// Groups the allowed processors by core, because hyperthreads of one core share its units.
 fn cores(allowed: &CpuSet) -> Vec<Vec<usize>> {
     let mut cores: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     let mut order = Vec::new();
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_equal_and_apart() {
+    fn shares_are_equal_and_disjoint() {
         let cores = four_cores_of_two();
         let two = assign(Bind::Auto, 2, &cores);
         assert_eq!(two, [Some(vec![0, 4, 1, 5]), Some(vec![2, 6, 3, 7])]);
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn with_more_ranks_than_cores_threads_count_and_then_nothing_is_bound() {
+    fn more_ranks_than_cores_share_hyperthreads_and_still_more_are_not_bound() {
         let cores = four_cores_of_two();
         let eight = assign(Bind::Auto, 8, &cores);
         let mut all: Vec<_> = eight.into_iter().flat_map(Option::unwrap).collect();
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn one_core_each_goes_round() {
+    fn cores_are_reused_in_turn_when_ranks_outnumber_them() {
         let cores = four_cores_of_two();
         let six = assign(Bind::Core, 6, &cores);
         assert_eq!(six[0], Some(vec![0, 4]));
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_has_the_processors_of_the_launcher() {
+    fn the_host_offers_the_processors_of_the_launcher() {
         let allowed = sched_getaffinity(None).unwrap();
         let host = host().unwrap();
         let cpus: Vec<usize> = host.split(',').map(|cpu| cpu.parse().unwrap()).collect();
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_for_this_machine_stays_within_what_is_allowed() {
+    fn the_plan_for_this_machine_uses_only_allowed_processors() {
         let allowed = sched_getaffinity(None).unwrap();
         for set in plan(Bind::Core, 5) {
             let set = set.unwrap();

@@ -1,5 +1,5 @@
-//! What holds for a process that is started, from before its program begins.
-#![allow(unsafe_code, reason = "what a rank needs is set between fork and exec")]
+//! The setup of a new process between fork and exec.
+#![allow(unsafe_code, reason = "a rank is set up between fork and exec")]
 
 use std::env;
 use std::io;
@@ -12,39 +12,39 @@ use rustix::io::FdFlags;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use rustix::thread::CpuSet;
 
-use super::group::Group;
+use super::group::JobGroup;
 use super::guard::Care;
-use super::image::Image;
+use super::image::ProgramImage;
 use super::signals::Before;
 
-/// How a process is tied to the launcher.
+/// The ties between a process and the launcher.
 #[derive(Clone)]
 pub(super) struct Tie {
-    /// What it does with signals: what the launcher did before the job.
+    /// The signal dispositions that the launcher had before the job.
     pub(super) before: Before,
-    /// Who ends it, and its process group, where the launcher is killed.
+    /// The guard that ends the process and its process group if the launcher is killed.
     pub(super) care: Arc<Care>,
-    /// What the kernel sends it where the launcher is killed.
+    /// The signal that the kernel sends to the process if the launcher is killed.
     pub(super) farewell: Signal,
 }
 
-/// What holds for a rank's process from before its program begins.
-pub(super) struct Setup {
+/// The setup of a rank's process, applied before its program begins.
+pub(super) struct RankSetup {
     pub(super) tie: Tie,
-    /// Its end of the PMI-1 socket.
+    /// The rank's end of the PMI-1 socket.
     pub(super) pmi: OwnedFd,
-    /// Where it may run, if not everywhere.
+    /// The processors on which the rank may run, unless it may use all.
     pub(super) cpus: Option<CpuSet>,
-    /// Its limit on open files: what the launcher had before the job.
+    /// The rank's limit on open files: the launcher's limit before the job.
     pub(super) files: Rlimit,
-    /// The control group of the job, if there is one.
-    pub(super) group: Option<Arc<Group>>,
+    /// The job's control group, if there is one.
+    pub(super) group: Option<Arc<JobGroup>>,
 }
 
-/// Variables that other launchers leave, by the beginnings of their names.
+/// Prefixes of variables that other launchers set.
 const FOREIGN: [&str; 4] = ["PMI_", "PMIX_", "OMPI_COMM_WORLD_", "MPI_LOCAL"];
 
-/// Removes what another launcher told us from what a rank will see.
+/// Removes the variables of other launchers from the environment of a rank.
 pub(super) fn forget_other_launchers(command: &mut Command) {
     for (name, _) in env::vars_os() {
         if FOREIGN
@@ -56,12 +56,12 @@ pub(super) fn forget_other_launchers(command: &mut Command) {
     }
 }
 
-/// Starts `command` as a rank, by the kernel and not by a shell.
+/// Starts `command` as a rank. The kernel runs it, not a shell.
 ///
-/// The kernel kills the rank when the calling thread ends, so this is called
-/// from the thread that supervises the job.
-pub(super) fn spawn(mut command: Command, setup: Setup) -> io::Result<Child> {
-    let Setup {
+/// The kernel kills the rank when the calling thread ends. The thread that supervises the job must
+/// therefore make the call.
+pub(super) fn spawn(mut command: Command, setup: RankSetup) -> io::Result<Child> {
+    let RankSetup {
         tie,
         pmi,
         cpus,
@@ -69,42 +69,42 @@ pub(super) fn spawn(mut command: Command, setup: Setup) -> io::Result<Child> {
         group,
     } = setup;
     command.env("PMI_FD", pmi.as_raw_fd().to_string());
-    let mut run = Image::of(&command)?.ready();
+    let mut run = ProgramImage::of(&command)?.ready();
     tie_to(&mut command, tie);
     let before_exec = move || {
         if let Some(group) = &group {
             group.enter();
         }
         if let Some(cpus) = &cpus {
-            // A core taken from us meanwhile is no reason not to run.
+            // A core that was taken away meanwhile does not stop the rank.
             let _ = rustix::thread::sched_setaffinity(None::<Pid>, cpus);
         }
         rustix::process::setrlimit(Resource::Nofile, files)?;
         rustix::io::fcntl_setfd(&pmi, FdFlags::empty())?;
         Err(run())
     };
-    // SAFETY: between fork and exec it makes system calls on values it owns,
-    // and neither allocates, locks nor panics.
+    // SAFETY: between fork and exec the closure makes system calls on values it owns. It neither
+    // allocates, locks nor panics.
     unsafe { command.pre_exec(before_exec) };
     command.spawn()
 }
 
-/// Has what `command` starts lead a process group, end with the launcher, and begin with the
-/// signals that the launcher began with.
+/// Makes the process of `command` lead a process group and end with the launcher. It begins with
+/// the signal dispositions that the launcher began with.
 pub(super) fn tie_to(command: &mut Command, tie: Tie) {
     let launcher = rustix::process::getpid();
     let before_exec = move || {
         rustix::process::setpgid(None, None)?;
         rustix::process::set_parent_process_death_signal(Some(tie.farewell))?;
-        // A launcher that died before that line sends no signal.
+        // A launcher that died before the line above sends no signal.
         if rustix::process::getppid() != Some(launcher) {
             rustix::process::kill_process(rustix::process::getpid(), Signal::KILL)?;
         }
-        // From here on the guard knows of it, whatever becomes of the launcher.
+        // From here on the guard knows the process, even if the launcher dies.
         tie.care.enter();
         tie.before.restore()
     };
-    // SAFETY: between fork and exec it makes system calls on values it owns,
-    // and neither allocates, locks nor panics.
+    // SAFETY: between fork and exec the closure makes system calls on values it owns. It neither
+    // allocates, locks nor panics.
     unsafe { command.pre_exec(before_exec) };
 }

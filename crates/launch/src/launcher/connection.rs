@@ -4,42 +4,42 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
-/// The most that is read at one time.
+/// The most bytes of one read.
 pub(super) const READ: usize = 16 * 1024;
 
-/// More than this without a newline is no command.
+/// The most bytes without a newline. More is an error.
 const MAX_UNREAD: usize = 64 * 1024;
 
-/// A rank that lets this much of its answers lie is not heard until it takes them. One that waits
-/// for each answer, as PMI-1 has it, leaves none.
+/// The launcher stops reading from a rank that leaves this many bytes of answers unread. A rank
+/// that waits for each answer, as PMI-1 demands, leaves none.
 const MAX_UNTAKEN: usize = 64 * 1024;
 
-/// A rank that lets this much lie does not read. What is read at one time asks for less.
+/// A rank that leaves this many bytes unread is an error. The commands of one read ask for less.
 const MAX_UNSENT: usize = 1 << 20;
 
-/// What came.
+/// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Came {
-    /// Something, and there may be more.
+pub(super) enum ReadOutcome {
+    /// Some bytes. There may be more.
     Something,
-    /// Nothing that was not taken before.
+    /// No new bytes.
     Nothing,
-    /// The end: the rank closed its end.
+    /// The rank closed its end.
     End,
 }
 
-/// A socket to a rank, with what is read of a line and what is not sent of the answers.
+/// A socket to a rank, with the part of a line read so far and the answers not yet sent.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct RankConnection {
     stream: UnixStream,
     unread: Vec<u8>,
     unsent: Vec<u8>,
 }
 
-impl Connection {
-    pub(super) fn new(stream: UnixStream) -> io::Result<Connection> {
+impl RankConnection {
+    pub(super) fn new(stream: UnixStream) -> io::Result<RankConnection> {
         stream.set_nonblocking(true)?;
-        Ok(Connection {
+        Ok(RankConnection {
             stream,
             unread: Vec::new(),
             unsent: Vec::new(),
@@ -50,30 +50,30 @@ impl Connection {
         self.stream.as_fd()
     }
 
-    /// Whether something waits for room in the socket.
+    /// Returns true if bytes wait for room in the socket.
     pub(super) fn wants_to_send(&self) -> bool {
         !self.unsent.is_empty()
     }
 
-    /// Whether more of the rank may be heard: it has taken its answers, or most of them.
-    pub(super) fn may_speak(&self) -> bool {
+    /// Returns true if the launcher may read from the rank: it has read most of its answers.
+    pub(super) fn may_read(&self) -> bool {
         self.unsent.len() <= MAX_UNTAKEN
     }
 
-    /// Reads once, and adds the lines that are whole to `lines`: a rank that goes on writing
-    /// takes no more memory than that, and keeps nobody else waiting.
+    /// Reads once, and adds the complete lines to `lines`. A rank that writes without pause costs
+    /// no more memory than one read, and delays no other rank.
     ///
-    /// An error is what the rank did wrong.
-    pub(super) fn receive(&mut self, lines: &mut Vec<Vec<u8>>) -> Result<Came, String> {
+    /// The error describes the rank's violation.
+    pub(super) fn receive(&mut self, lines: &mut Vec<Vec<u8>>) -> Result<ReadOutcome, String> {
         let mut buffer = [0; READ];
         let count = loop {
             match self.stream.read(&mut buffer) {
-                Ok(0) => return Ok(Came::End),
+                Ok(0) => return Ok(ReadOutcome::End),
                 Ok(count) => break count,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Came::Nothing),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(ReadOutcome::Nothing),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 // A reset is the end of a rank that left answers unread.
-                Err(_) => return Ok(Came::End),
+                Err(_) => return Ok(ReadOutcome::End),
             }
         };
         for piece in buffer[..count].split_inclusive(|&b| b == b'\n') {
@@ -88,10 +88,10 @@ impl Connection {
         if self.unread.len() > MAX_UNREAD {
             return Err(format!("{} bytes without a newline", self.unread.len()));
         }
-        Ok(Came::Something)
+        Ok(ReadOutcome::Something)
     }
 
-    /// Sends a line, or keeps what does not fit for later.
+    /// Sends a line, or keeps the part that does not fit for later.
     pub(super) fn send(&mut self, line: &str) -> Result<(), String> {
         self.unsent.extend_from_slice(line.as_bytes());
         self.flush();
@@ -104,14 +104,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Sends waiting bytes, as far as there is room.
     pub(super) fn flush(&mut self) {
         while !self.unsent.is_empty() {
             match self.stream.write(&self.unsent) {
                 Ok(n) => drop(self.unsent.drain(..n)),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
-                // A rank that is gone needs no answer; its end is seen elsewhere.
+                // A dead rank needs no answer. The supervisor sees its end elsewhere.
                 Err(_) => self.unsent.clear(),
             }
         }
@@ -123,26 +123,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_come_out_whole_however_they_come_in() {
+    fn lines_are_complete_however_they_are_split() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let mut connection = Connection::new(ours).unwrap();
+        let mut connection = RankConnection::new(ours).unwrap();
         let mut lines = Vec::new();
         theirs.write_all(b"one\ntw").unwrap();
-        assert_eq!(connection.receive(&mut lines), Ok(Came::Something));
+        assert_eq!(connection.receive(&mut lines), Ok(ReadOutcome::Something));
         assert_eq!(lines, [b"one"]);
-        assert_eq!(connection.receive(&mut lines), Ok(Came::Nothing));
+        assert_eq!(connection.receive(&mut lines), Ok(ReadOutcome::Nothing));
         theirs.write_all(b"o\n\nthree").unwrap();
         drop(theirs);
         lines.clear();
-        assert_eq!(connection.receive(&mut lines), Ok(Came::Something));
+        assert_eq!(connection.receive(&mut lines), Ok(ReadOutcome::Something));
         assert_eq!(lines, [&b"two"[..], b""]);
-        assert_eq!(connection.receive(&mut lines), Ok(Came::End));
+        assert_eq!(connection.receive(&mut lines), Ok(ReadOutcome::End));
     }
 
     #[test]
-    fn a_rank_that_goes_on_writing_is_read_a_piece_at_a_time() {
+    fn a_rank_that_writes_without_pause_is_read_in_pieces() {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let mut connection = Connection::new(ours).unwrap();
+        let mut connection = RankConnection::new(ours).unwrap();
         theirs.set_nonblocking(true).unwrap();
         let mut written = 0;
         while let Ok(count) = (&theirs).write(&[b'\n'; 4096]) {
@@ -151,7 +151,7 @@ mod tests {
         let mut read = 0;
         loop {
             let mut lines = Vec::new();
-            if connection.receive(&mut lines) == Ok(Came::Nothing) {
+            if connection.receive(&mut lines) == Ok(ReadOutcome::Nothing) {
                 break;
             }
             assert!(lines.len() <= READ, "{} lines at once", lines.len());
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn an_endless_line_is_an_error() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let mut connection = Connection::new(ours).unwrap();
+        let mut connection = RankConnection::new(ours).unwrap();
         let writer = std::thread::spawn(move || theirs.write_all(&vec![b'x'; 2 * MAX_UNREAD]));
         let error = loop {
             if let Err(error) = connection.receive(&mut Vec::new()) {
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn answers_wait_for_room_up_to_a_limit() {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let mut connection = Connection::new(ours).unwrap();
+        let mut connection = RankConnection::new(ours).unwrap();
         let line = "x".repeat(1 << 16);
         let error = (0..1000)
             .find_map(|_| connection.send(&line).err())

@@ -1,32 +1,32 @@
-//! Why a job could not be started.
+//! Errors of a job's start.
 
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a job could not be started.
+/// The reason why a job could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaunchError {
-    /// A job of no ranks.
+    /// The job has no ranks.
     #[error("a job has at least 1 rank, and 0 were asked for")]
     NoRanks,
 
-    /// More ranks than a launcher starts.
+    /// The job has more ranks than the launcher starts.
     #[error("{ranks} ranks were asked for; the limit is {limit}")]
     TooManyRanks {
-        /// How many were asked for.
+        /// The requested number of ranks.
         ranks: u32,
-        /// The most there may be.
+        /// The limit.
         limit: u32,
     },
 
-    /// The hosts have no room for so many ranks.
+    /// The hosts have too few slots for the ranks.
     #[error("{ranks} ranks were asked for, and the hosts have slots for {slots}")]
     TooFewSlots {
-        /// How many were asked for.
+        /// The requested number of ranks.
         ranks: u32,
-        /// How many slots there are.
+        /// The number of slots.
         slots: u32,
     },
 
@@ -35,24 +35,24 @@ pub enum LaunchError {
     NoShell {
         /// The host.
         host: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 
-    /// The program is nowhere.
+    /// No such program was found.
     #[error(
         "the program `{}` was not found; looked for {}",
         .program.display(),
         .looked.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ")
     )]
     NotFound {
-        /// The program asked for.
+        /// The requested program.
         program: OsString,
-        /// Where it was looked for.
+        /// The paths that were tried.
         looked: Vec<PathBuf>,
     },
 
-    /// What was found is a directory or a device.
+    /// The path names a directory or a device.
     #[error("{} is not a file and cannot be run", .0.display())]
     NotAFile(PathBuf),
 
@@ -61,29 +61,29 @@ pub enum LaunchError {
     NotExecutable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 
     /// A program of Hydrant's workspace could not be built.
     #[error("`{command}` failed, so that {} could not be built: {why}", .program.display())]
     NotBuilt {
-        /// The program asked for.
+        /// The requested program.
         program: OsString,
-        /// The command that should have built it.
+        /// The command that builds it.
         command: String,
-        /// What became of it.
+        /// The result of the command.
         why: String,
     },
 
-    /// The system would not start a rank.
+    /// The system refused to start a rank.
     #[error("rank {rank} could not be started from {}: {source}{}", .program.display(), hint(.source))]
     NotStarted {
         /// The rank.
         rank: u32,
         /// The program.
         program: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 
@@ -93,9 +93,9 @@ pub enum LaunchError {
          or start fewer ranks"
     )]
     TooFewFiles {
-        /// How many ranks were asked for.
+        /// The requested number of ranks.
         ranks: u32,
-        /// How many files they need.
+        /// The number of open files that they need.
         need: u64,
         /// The hard limit of this process.
         limit: u64,
@@ -108,18 +108,18 @@ pub enum LaunchError {
     )]
     OtherNamespace,
 
-    /// Something the launcher needs for itself was refused.
+    /// The system refused a resource that the launcher itself needs.
     #[error("{doing} failed: {source}{}", hint(.source))]
     System {
-        /// What the launcher was doing.
+        /// The launcher's activity.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl LaunchError {
-    /// The status to exit with: 127 and 126 as shells have it, else 125.
+    /// Returns the launcher's exit status: 127 and 126 as in shells, else 125.
     pub fn status(&self) -> u8 {
         match self {
             LaunchError::NotFound { .. } => 127,
@@ -138,7 +138,7 @@ impl LaunchError {
     }
 }
 
-/// What the system's words do not say.
+/// Returns a remedy that the system's text lacks.
 fn hint(source: &io::Error) -> &'static str {
     match source.raw_os_error() {
         Some(libc::ENOEXEC) => {

@@ -1,4 +1,4 @@
-//! What the launcher tells its user while a job runs.
+//! Events that the launcher reports to its user while a job runs.
 
 use std::fmt;
 use std::io;
@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use crate::host::Ranks;
 
-/// How a rank ended.
+/// The end of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Ending {
-    /// By itself, with a status.
+    /// It exited with a status.
     Exited(u8),
-    /// By a signal.
+    /// A signal killed it.
     Killed(u8),
 }
 
 impl Ending {
-    /// The status a shell would give it.
+    /// Returns the status that a shell would report.
     pub fn status(self) -> u8 {
         match self {
             Ending::Exited(status) => status,
@@ -38,7 +38,7 @@ impl fmt::Display for Ending {
     }
 }
 
-/// Something a user should know of; its `Display` is one line.
+/// An event for the user. Its `Display` is one line.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -53,64 +53,64 @@ pub enum Event {
     Failed {
         /// The rank.
         rank: u32,
-        /// How it ended.
+        /// The rank's end.
         ending: Ending,
-        /// Whether it is the first, so that its status is the job's.
+        /// True for the first failure. Its status is the job's.
         first: bool,
     },
-    /// A rank failed for the loss of another, which ended with status 0 and never left the job, as by `exit`. The
-    /// job's status is that of the rank that failed.
+    /// A rank failed for the loss of another rank, the deserter. The deserter ended with status 0
+    /// without leaving the job, as by `exit`. The job's status is that of the rank that failed.
     Deserted {
         /// The rank that ended first.
         deserter: u32,
-        /// The rank that failed because of it.
+        /// The rank that failed in consequence.
         rank: u32,
-        /// The exit of the rank that failed.
+        /// The end of the rank that failed.
         ending: Ending,
     },
-    /// A rank asked for the end of the job.
+    /// A rank asked the launcher to end the job.
     Aborted {
         /// The rank.
         rank: u32,
-        /// The status it asked for.
+        /// The requested status.
         status: u8,
-        /// Its reason, if it gave one.
+        /// The rank's reason, if it gave one.
         why: Option<String>,
     },
-    /// A rank sent what is not PMI-1.
+    /// A rank broke the PMI-1 protocol.
     Misspoke {
         /// The rank.
         rank: u32,
-        /// What was wrong.
+        /// The violation.
         why: String,
     },
-    /// A host could not be reached, or was lost, and its ranks with it.
+    /// A host could not be reached, or was lost together with its ranks.
     HostFailed {
         /// The host.
         host: String,
         /// Its ranks.
         ranks: Vec<u32>,
-        /// What happened, to follow its name in a sentence.
+        /// The failure. It completes a sentence after the host's name.
         why: String,
     },
-    /// The job took too long.
+    /// The job exceeded its time limit.
     TimedOut(Duration),
-    /// These ranks did not end in the grace after the first failure, and get SIGTERM.
+    /// These ranks did not end within the grace after the first failure, and get SIGTERM.
     Terminating(Vec<u32>),
-    /// These ranks ignored SIGTERM, or the user insisted, and they get SIGKILL.
+    /// These ranks ignored SIGTERM, or the user insisted. They get SIGKILL.
     Killing(Vec<u32>),
-    /// A rank did not end of SIGKILL, and the job ends without it.
+    /// A rank survived SIGKILL, and the job ends without it.
     CannotEnd {
         /// The rank.
         rank: u32,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// Processes that ranks had left behind were ended.
+    /// The launcher ended this many processes that ranks had left behind.
     LeftBehind(usize),
-    /// A process that a rank had left behind could not be ended; why not.
+    /// A process that a rank had left behind could not be ended, for this reason.
     Stray(String),
-    /// What the ranks printed could not be written.
+    /// The output of the ranks could not be written.
     OutputLost(io::Error),
 }
 
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endings_read_as_a_shell_counts_them() {
+    fn endings_have_the_status_of_a_shell() {
         assert_eq!(
             Ending::Killed(9).to_string(),
             "was killed by signal 9 (SIGKILL)"

@@ -1,12 +1,12 @@
-//! What the fuzzer calls of the launcher.
+//! Entry points of the launcher for the fuzzer.
 
 use super::hosts;
 use super::server::Server;
 
-/// The ranks that the server serves.
+/// The number of ranks in the fuzzed job.
 const RANKS: u32 = 3;
 
-/// Hands lines to a PMI-1 server, each from the rank that its first byte names.
+/// Feeds lines to a PMI-1 server. The first byte of each line selects the rank.
 pub fn server(bytes: &[u8]) {
     let mut server = Server::new("job".into(), RANKS, &[2, 1]);
     for line in bytes.split(|byte| *byte == b'\n') {
@@ -16,7 +16,7 @@ pub fn server(bytes: &[u8]) {
     }
 }
 
-/// Reads the bytes as frames to an agent, and as frames from one.
+/// Decodes the bytes as frames to an agent, and as frames from an agent.
 pub fn frames(bytes: &[u8]) {
     hosts::read_frames(bytes);
 }

@@ -1,8 +1,9 @@
 //! The control group of a job, where this process may make one.
 //!
-//! A process leaves its session, its process group and its environment behind as it likes, but
-//! not its control group. Where there are control groups of version 2 and this user may make one
-//! below its own, the ranks begin in a group of the job's, which the kernel ends as a whole.
+//! A process can leave its session, its process group and its environment, but not its control
+//! group. The job gets a group of its own where control groups of version 2 exist and this user may
+//! make one below the launcher's. The ranks begin in that group, and the kernel can kill it as a
+//! whole.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,35 +13,36 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the launcher waits for the group to be empty; the guard goes on after that.
+/// The time that the launcher waits for an empty group. The guard continues after that.
 pub(super) const BRIEFLY: Duration = Duration::from_secs(2);
 
-/// How long the guard, which has nothing else to do, waits for the same.
+/// The time that the guard waits, which has nothing else to do.
 pub(super) const PATIENTLY: Duration = Duration::from_secs(60);
 
-/// How often that is looked for at first, and at last.
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
-const LOOK_LATER: Duration = Duration::from_millis(100);
+/// The first and the longest pause between two checks.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// A control group of this process's own making.
+/// A control group that this process makes.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct JobGroup {
     path: PathBuf,
-    /// Whoever writes to it moves into the group, once it is made.
+    /// The group's `cgroup.procs`, once the group exists. A process that writes to it moves into
+    /// the group.
     procs: OnceLock<OwnedFd>,
 }
 
-impl Group {
-    /// Where the group of `job` would be; none where there is no such thing.
-    pub(super) fn plan(job: &str) -> Option<Group> {
+impl JobGroup {
+    /// Plans the group of `job`. `None` if this process has no control group of version 2.
+    pub(super) fn plan(job: &str) -> Option<JobGroup> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
         let path = own(&mounts, &groups)?.join(job);
         let procs = OnceLock::new();
-        Some(Group { path, procs })
+        Some(JobGroup { path, procs })
     }
 
-    /// Makes it, where this user may: the guard, who knows of it by then, is there to remove it.
+    /// Makes the group if this user may. The guard runs by then, and will remove the group.
     pub(super) fn make(&self) {
         if fs::create_dir(&self.path).is_err() {
             return;
@@ -54,32 +56,33 @@ impl Group {
         }
     }
 
-    /// Moves the calling process into it. Safe to call between fork and exec.
+    /// Moves the calling process into the group. Safe to call between fork and exec.
     pub(super) fn enter(&self) {
         if let Some(procs) = self.procs.get() {
-            // One that must stay where it is, is found in other ways.
+            // A process that may not move is found in other ways.
             let _ = rustix::io::write(procs, b"0");
         }
     }
 
-    /// How many processes are in it and the groups below.
+    /// Returns the number of processes in the group and in the groups below it.
     pub(super) fn count(&self) -> usize {
         count(&self.path)
     }
 
-    /// Kills all in it, whatever user they have become.
+    /// Kills all processes in the group, whatever user they run as.
     pub(super) fn kill(&self) -> bool {
         let kill = self.path.join("cgroup.kill");
         let killed = File::options().write(true).open(kill);
         killed.is_ok_and(|mut kill| kill.write_all(b"1").is_ok())
     }
 
-    /// Kills all in it and removes it; whether it is gone before `patience` is over.
+    /// Kills all processes in the group and removes it. Returns true if the group is gone within
+    /// `patience`.
     ///
-    /// It kills again each time: what moved into the group after the last time lives.
+    /// Each round kills again, because a process may have moved into the group since.
     pub(super) fn end(&self, patience: Duration) -> bool {
         let begun = Instant::now();
-        let mut pause = LOOK_AGAIN;
+        let mut pause = FIRST_PAUSE;
         loop {
             self.kill();
             if remove(&self.path) {
@@ -89,12 +92,13 @@ impl Group {
                 return false;
             }
             thread::sleep(pause);
-            pause = (pause * 2).min(LOOK_LATER);
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 }
 
-/// Where the group is that this process is in, from what the kernel says of itself.
+/// Returns the directory of this process's group, from the mounts and groups that the kernel
+/// reports.
 fn own(mounts: &str, groups: &str) -> Option<PathBuf> {
     let (root, at) = mounts.lines().find_map(|line| {
         let (head, tail) = line.split_once(" - ")?;
@@ -103,7 +107,7 @@ fn own(mounts: &str, groups: &str) -> Option<PathBuf> {
         tail.starts_with("cgroup2 ").then_some((root, at))
     })?;
     let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    // A container sees a part of the groups alone.
+    // A container sees only a part of the groups.
     let below = Path::new(group).strip_prefix(root).ok()?;
     Some(Path::new(at).join(below))
 }
@@ -119,7 +123,8 @@ fn count(path: &Path) -> usize {
     here.lines().count() + below(path).map(|group| count(&group)).sum::<usize>()
 }
 
-/// Removes a group and those that ranks, such as launchers, made below it; whether it is gone.
+/// Removes a group and the groups below it, such as those of nested launchers. Returns true if the
+/// group is gone.
 fn remove(path: &Path) -> bool {
     for group in below(path) {
         remove(&group);

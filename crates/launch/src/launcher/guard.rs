@@ -1,15 +1,14 @@
-//! A process that outlives a launcher that is killed, to end what it had started.
+//! The guard: a process that outlives a killed launcher and ends the job's processes.
 //!
-//! When the launcher dies by SIGKILL the kernel kills the ranks, for they asked
-//! for it, but not what they forked: that goes to init. The guard is a fork of
-//! the launcher which waits for the other end of a socket to close. If the
-//! launcher did not dismiss it first, it kills the ranks' process groups, all
-//! that is in the job's control group, and every process that has the job's
+//! When SIGKILL ends the launcher, the kernel kills the ranks, which asked for that. Processes that
+//! the ranks forked live on as children of init. The guard is a fork of the launcher. It waits
+//! until the other end of a socket closes. Unless the launcher dismissed it before, the guard then
+//! kills the ranks' process groups, the job's control group, and every process with the job's
 //! identifier in its environment.
 //!
-//! Whatever leads a process group says so itself before its program begins, and
-//! gives the guard a descriptor of itself: a number would be somebody else's once
-//! its process is gone, a descriptor never is.
+//! Each leader of a process group enters the guard's care before its program begins, and sends a
+//! descriptor of itself. A process id may be reused after its process is gone. A descriptor never
+//! is.
 #![allow(
     unsafe_code,
     reason = "fork, in a process that is about to start others"
@@ -29,30 +28,31 @@ use rustix::net::{
 };
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open};
 
-use super::group::{Group, PATIENTLY};
+use super::group::{JobGroup, PATIENTLY};
 use super::leader::Leader;
 use super::processes;
 
-/// The variable that tells the processes of a job from all others.
+/// The variable whose value marks the processes of a job.
 pub(super) const MARK: &str = "PMI_JOBID";
 
-/// What the launcher sends in place of a process's number to dismiss the guard.
+/// The launcher sends this instead of a process id to dismiss the guard.
 const DISMISS: i32 = 0;
 
-/// What the guard sends once no signal to the launcher's process group reaches it any more.
+/// The guard sends this once signals to the launcher's process group no longer reach it.
 const READY: [u8; 1] = [1];
 
-/// How often the guard looks again for processes that were being forked.
+/// The number of rounds in which the guard looks again for processes that were being forked.
 const ROUNDS: u32 = 20;
 
-/// How often the guard looks whether what may end by itself has.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// The pause between two checks whether the remote shells have ended.
+const POLL_PAUSE: Duration = Duration::from_millis(5);
 
-/// What a guard is to end.
-pub(super) enum Charge {
-    /// The ranks of this job, and all that they started, at once.
-    Ranks(String, Option<Arc<Group>>),
-    /// Remote shells, which may take so long to end by themselves: their agents have ranks to end.
+/// The processes that a guard ends.
+pub(super) enum GuardCharge {
+    /// The ranks of this job and all that they started, at once.
+    Ranks(String, Option<Arc<JobGroup>>),
+    /// Remote shells. Their agents have ranks to end, so the shells get this long to end by
+    /// themselves.
     Shells(Duration),
 }
 
@@ -62,12 +62,12 @@ pub(super) struct Guard {
     care: Arc<Care>,
 }
 
-/// The way into a guard's care.
+/// The socket through which processes enter a guard's care.
 #[derive(Debug)]
 pub(super) struct Care(OwnedFd);
 
 impl Care {
-    /// Gives the calling process, which leads its process group, into the guard's care. Safe to
+    /// Puts the calling process, which leads its process group, under the guard's care. Safe to
     /// call between fork and exec.
     pub(super) fn enter(&self) {
         let myself = getpid();
@@ -83,7 +83,7 @@ impl Care {
             ancillary.push(SendAncillaryMessage::ScmRights(handles));
         }
         let bytes = number.to_ne_bytes();
-        // A guard that somebody killed leaves the job as it is.
+        // A dead guard does not affect the job.
         let _ = rustix::io::retry_on_intr(|| {
             sendmsg(
                 &self.0,
@@ -96,25 +96,25 @@ impl Care {
 }
 
 impl Guard {
-    /// Starts a guard, and waits until it stands apart: what is made for a job before that would
-    /// outlive both, if somebody killed the launcher's process group.
-    pub(super) fn start(charge: Charge) -> io::Result<Guard> {
+    /// Starts a guard, and waits until it has left the launcher's process group. Resources made for
+    /// a job before that would outlive both, if somebody killed the launcher's process group.
+    pub(super) fn start(charge: GuardCharge) -> io::Result<Guard> {
         let (theirs, ours) = socketpair(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
             SocketFlags::CLOEXEC,
             None,
         )?;
-        // SAFETY: the launcher has started no threads of its own by now but those that wait, and
-        // where a caller has, glibc makes its allocator usable in the child,
-        // which uses nothing else that a lost thread could have held.
+        // SAFETY: the launcher has started no threads of its own so far, except some that only
+        // wait. If a caller has threads, glibc makes its allocator usable in the child. The child
+        // uses nothing else that a lost thread could have locked.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
                 drop(ours);
                 keep_watch(&theirs, &charge);
-                // SAFETY: ends this process at once, without what the launcher
-                // registered to be done at its own end.
+                // SAFETY: the call ends this process at once, without the exit handlers that the
+                // launcher registered.
                 unsafe { libc::_exit(0) }
             }
             pid => {
@@ -135,12 +135,12 @@ impl Guard {
         self.pid
     }
 
-    /// The way into its care.
+    /// Returns the socket through which processes enter the guard's care.
     pub(super) fn care(&self) -> Arc<Care> {
         Arc::clone(&self.care)
     }
 
-    /// Ends it without harm.
+    /// Ends the guard without harm to the job.
     pub(super) fn dismiss(self) {
         self.care.send(DISMISS, &[]);
         let _ = rustix::io::retry_on_intr(|| {
@@ -149,8 +149,8 @@ impl Guard {
     }
 }
 
-fn keep_watch(launcher: &OwnedFd, charge: &Charge) {
-    // Apart from the terminal's signals, and holding none of the launcher's streams open.
+fn keep_watch(launcher: &OwnedFd, charge: &GuardCharge) {
+    // The guard gets none of the terminal's signals, and holds none of the launcher's streams open.
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"hydrant-guard");
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
@@ -172,12 +172,12 @@ fn keep_watch(launcher: &OwnedFd, charge: &Charge) {
         }
     }
     match charge {
-        Charge::Shells(grace) => end_shells(&leaders, *grace),
-        Charge::Ranks(job, group) => end_ranks(&leaders, job, group.as_deref()),
+        GuardCharge::Shells(grace) => end_shells(&leaders, *grace),
+        GuardCharge::Ranks(job, group) => end_ranks(&leaders, job, group.as_deref()),
     }
 }
 
-/// The next message of the launcher or of what it starts, until all are gone.
+/// Returns the next message of the launcher or its children. `None` when all are gone.
 fn receive(launcher: &OwnedFd) -> Option<(i32, Option<OwnedFd>)> {
     let mut number = [0; size_of::<i32>()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -205,17 +205,17 @@ fn end_shells(leaders: &[Leader], grace: Duration) {
     signal(libc::SIGCONT);
     let begun = Instant::now();
     while signal(0) && begun.elapsed() < grace {
-        thread::sleep(LOOK_AGAIN);
+        thread::sleep(POLL_PAUSE);
     }
     signal(libc::SIGKILL);
 }
 
-fn end_ranks(leaders: &[Leader], job: &str, group: Option<&Group>) {
+fn end_ranks(leaders: &[Leader], job: &str, group: Option<&JobGroup>) {
     for leader in leaders {
         leader.signal_group(libc::SIGKILL);
     }
     let mark = format!("{MARK}={job}");
-    // What was just being forked is seen in the next round.
+    // The next round finds processes that were being forked in this one.
     let mut empty_rounds = 0;
     for _ in 0..ROUNDS {
         let left = processes::with_variable(&mark);

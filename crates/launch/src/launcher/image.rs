@@ -1,4 +1,4 @@
-//! The program of a process, run by the kernel or not at all.
+//! A program that only the kernel runs, never a shell.
 #![allow(
     unsafe_code,
     reason = "std offers no way to run a program without a shell's help"
@@ -14,17 +14,19 @@ use std::ptr;
 
 /// A program, its arguments and its environment, ready for the kernel.
 ///
-/// [`Command`] runs programs as the C library's `execvp` does, which gives a file that the kernel
-/// cannot run to `/bin/sh`: a corrupt program then does whatever its bytes mean to a shell.
-pub(super) struct Image {
+/// [`Command`] runs programs like the C library's `execvp`, which gives a file that the kernel
+/// cannot run to `/bin/sh`. The shell would then execute the bytes of a corrupt program as
+/// commands.
+pub(super) struct ProgramImage {
     path: CString,
     arguments: Vec<CString>,
     environment: Vec<CString>,
 }
 
-impl Image {
-    /// What `command`, whose program is a path, would run if it were spawned now.
-    pub(super) fn of(command: &Command) -> io::Result<Image> {
+impl ProgramImage {
+    /// Returns the image that `command` would run if it were spawned now. Its program must be a
+    /// path.
+    pub(super) fn of(command: &Command) -> io::Result<ProgramImage> {
         let words = std::iter::once(command.get_program()).chain(command.get_args());
         let mut variables: BTreeMap<OsString, OsString> = env::vars_os().collect();
         for (name, value) in command.get_envs() {
@@ -39,14 +41,15 @@ impl Image {
             variable.extend(value.into_vec());
             c_string(OsStr::from_bytes(&variable))
         });
-        Ok(Image {
+        Ok(ProgramImage {
             path: c_string(command.get_program())?,
             arguments: words.map(c_string).collect::<io::Result<_>>()?,
             environment: variables.collect::<io::Result<_>>()?,
         })
     }
 
-    /// Makes what is called between fork and exec to run it; that gives only why it could not.
+    /// Makes the function that runs the image between fork and exec. It returns only on failure,
+    /// with the error.
     pub(super) fn ready(self) -> impl FnMut() -> io::Error + Send + Sync + 'static {
         let pointers = Pointers {
             arguments: null_terminated(&self.arguments),
@@ -56,21 +59,22 @@ impl Image {
     }
 }
 
-/// What the kernel reads: made before the fork, for nothing is allocated after it.
+/// The pointers that the kernel reads, made before the fork because nothing may allocate after it.
 struct Pointers {
     arguments: Vec<*const c_char>,
     environment: Vec<*const c_char>,
 }
 
-// SAFETY: they point into the strings of an image, which lies beside them and which nobody changes.
+// SAFETY: the pointers point into the strings of an image, which lives beside them and which nobody
+// changes.
 unsafe impl Send for Pointers {}
-// SAFETY: as above; they are only read.
+// SAFETY: as above, and the pointers are only read.
 unsafe impl Sync for Pointers {}
 
 impl Pointers {
-    fn run(&self, image: &Image) -> io::Error {
-        // SAFETY: the path is a C string, and both arrays are of pointers to C strings of
-        // `image`, with a null pointer at the end.
+    fn run(&self, image: &ProgramImage) -> io::Error {
+        // SAFETY: the path is a C string. Both arrays hold pointers to C strings of `image` and end
+        // in a null pointer.
         unsafe {
             libc::execve(
                 image.path.as_ptr(),

@@ -1,6 +1,7 @@
-//! A process group that is signalled by a descriptor of its leader.
+//! A process group that is signalled through a descriptor of its leader.
 //!
-//! The number of a group may be reused once its last process is gone. A descriptor never is, and it needs no `/proc`.
+//! The id of a group may be reused once its last process is gone. A descriptor is never reused, and
+//! it needs no `/proc`.
 #![allow(unsafe_code, reason = "a system call that has no name")]
 
 use std::io;
@@ -16,28 +17,28 @@ pub(super) struct Leader {
 }
 
 impl Leader {
-    /// The process `pid`: a child that was not reaped yet, so its number is its own.
+    /// Opens the child `pid`, which was not reaped yet, so that its id is still its own.
     pub(super) fn of_child(pid: Pid) -> Option<Leader> {
         let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
         Some(Leader { pid, handle })
     }
 
-    /// The process behind `handle`, with the number `pid`.
+    /// Wraps the descriptor `handle` of the process `pid`.
     pub(super) fn known(pid: Pid, handle: OwnedFd) -> Leader {
         Leader { pid, handle }
     }
 
-    /// Sends a signal, or none, to its process group. Returns whether the group has a process.
+    /// Sends a signal, or 0, to the process group. Returns true if the group has a process.
     pub(super) fn signal_group(&self, signal: i32) -> bool {
-        /// Linux 6.9 and later: the signal is for the process group.
+        /// Sends the signal to the process group, since Linux 6.9.
         const PROCESS_GROUP: libc::c_uint = 1 << 2;
         match self.send(signal, PROCESS_GROUP) {
             Err(libc::EINVAL) => {}
             sent => return sent.is_ok(),
         }
-        // An older kernel signals groups only by number. The number belongs to the group as long as its leader was
-        // not reaped. Numbers are given out in turn, so one that is freed at this very moment is not reused before
-        // the next line. Without its leader, the group is found by the mark in the environment.
+        // An older kernel signals groups only by id. The id belongs to the group until its leader
+        // is reaped. The kernel assigns ids in turn, so an id that is freed here is not reused
+        // before the next line. A group without its leader is found by the mark in the environment.
         let group = Signal::from_named_raw(signal);
         self.send(0, 0).is_ok()
             && match group {
@@ -47,8 +48,7 @@ impl Leader {
     }
 
     fn send(&self, signal: i32, flags: libc::c_uint) -> Result<(), i32> {
-        // SAFETY: the call takes a descriptor, which is open, two numbers, and no further
-        // information, for which the pointer is null.
+        // SAFETY: the descriptor is open, and the null pointer means no further information.
         let sent = unsafe {
             libc::syscall(
                 libc::SYS_pidfd_send_signal,

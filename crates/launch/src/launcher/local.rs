@@ -7,44 +7,44 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process_group, wait};
 
 use super::Ending;
-use super::connection::{Came, READ};
-use super::group::{BRIEFLY, Group};
+use super::connection::{READ, ReadOutcome};
+use super::group::{BRIEFLY, JobGroup};
 use super::guard::Guard;
 use super::kin::Kin;
-use super::output::Output;
+use super::output::OutputThreads;
 use super::signals::Signals;
-use super::start::Rank;
+use super::start::RankProcess;
 use super::supervise::{Behind, Finished, Hands, Heard, HostFailure, Left, Whom};
 use super::sweep::{Stray, end_left, kill_all};
 
-/// What a socket holds, and more.
+/// More bytes than a socket holds.
 const SOCKET: usize = 256 * 1024;
 
 /// The ranks of this host.
-pub(super) struct Local {
-    ranks: Vec<Rank>,
-    /// The number of the first of them.
+pub(super) struct LocalRanks {
+    ranks: Vec<RankProcess>,
+    /// The number of the first rank.
     first: u32,
     guard: Guard,
-    group: Option<Arc<Group>>,
+    group: Option<Arc<JobGroup>>,
     kin: Kin,
-    output: Option<Output>,
-    /// The ranks that spoke.
+    output: Option<OutputThreads>,
+    /// Indices of the ranks with something to read.
     ready: Vec<usize>,
     /// The processes that could not be killed.
     strays: Vec<Stray>,
-    /// The ranks of them, which were told of and count as ended.
+    /// The processes of ranks that could not be killed. They were reported and count as ended.
     given_up: Vec<Pid>,
 }
 
-impl Local {
+impl LocalRanks {
     pub(super) fn new(
-        ranks: Vec<Rank>,
+        ranks: Vec<RankProcess>,
         first: u32,
-        (guard, group, kin): (Guard, Option<Arc<Group>>, Kin),
-        output: Option<Output>,
-    ) -> Local {
-        Local {
+        (guard, group, kin): (Guard, Option<Arc<JobGroup>>, Kin),
+        output: Option<OutputThreads>,
+    ) -> LocalRanks {
+        LocalRanks {
             ranks,
             first,
             guard,
@@ -57,31 +57,31 @@ impl Local {
         }
     }
 
-    /// What to wait for to hear the ranks, each with its index.
+    /// Returns the descriptors of the ranks' connections to poll, each with the rank's index.
     pub(super) fn sources(&self) -> impl Iterator<Item = (usize, PollFd<'_>)> {
         let connections = self.ranks.iter().enumerate();
         connections.filter_map(|(index, rank)| {
             let connection = rank.connection.as_ref()?;
             let mut flags = PollFlags::empty();
-            flags.set(PollFlags::IN, connection.may_speak());
+            flags.set(PollFlags::IN, connection.may_read());
             flags.set(PollFlags::OUT, connection.wants_to_send());
             let fd = PollFd::from_borrowed_fd(connection.fd(), flags);
             Some((index, fd))
         })
     }
 
-    /// These spoke.
+    /// Notes the ranks with something to read.
     pub(super) fn speaking(&mut self, ready: Vec<usize>) {
         self.ready = ready;
     }
 
-    /// Ends what the ranks left behind.
-    pub(super) fn sweep(self, left: Left) -> (Behind, Option<Output>) {
+    /// Ends the processes that the ranks left behind.
+    pub(super) fn sweep(self, left: Left) -> (Behind, Option<OutputThreads>) {
         let gently = left == Left::Ended;
         let swept = end_left(&self.ranks, self.guard.pid(), &self.kin, gently);
         let (mut ended, mut strays) = (swept.ended, swept.strays);
         if let Some(group) = &self.group {
-            // What is in it still could not be seen, or may be ended by the group alone.
+            // The processes still in the group could not be seen, or only the group can kill them.
             let left = group.count();
             if group.end(BRIEFLY) {
                 self.guard.dismiss();
@@ -96,18 +96,18 @@ impl Local {
         (Behind { ended, strays }, self.output)
     }
 
-    fn at(&mut self, rank: u32) -> Option<&mut Rank> {
+    fn at(&mut self, rank: u32) -> Option<&mut RankProcess> {
         self.ranks.get_mut(rank.checked_sub(self.first)? as usize)
     }
 }
 
-impl Hands for Local {
+impl Hands for LocalRanks {
     fn wait(&mut self, signals: &Signals, until: Option<Instant>) {
         let (indices, mut fds): (Vec<usize>, Vec<_>) = self.sources().unzip();
         fds.push(PollFd::from_borrowed_fd(signals.fd(), PollFlags::IN));
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
-        // An interrupted or refused wait only makes the loop go round.
+        // After an interrupted or refused wait, the loop only runs once more.
         let woken = poll(&mut fds, left.as_ref()).is_ok();
         let ready = indices.into_iter().zip(&fds);
         let ready = ready.filter(|(_, fd)| woken && !fd.revents().is_empty());
@@ -116,8 +116,8 @@ impl Hands for Local {
 
     fn heard(&mut self, whom: Whom) -> Vec<(u32, Heard)> {
         let ready = std::mem::take(&mut self.ready);
-        // What a rank that ended had said is in its socket. One that speaks faster than it is
-        // heard does not keep the others waiting.
+        // The last lines of a rank that ended are in its socket. A rank that writes faster than the
+        // launcher reads does not delay the others.
         let (indices, reads) = match whom {
             Whom::Ready => (ready, 1),
             Whom::All => ((0..self.ranks.len()).collect(), SOCKET / READ),
@@ -130,14 +130,14 @@ impl Hands for Local {
             };
             connection.flush();
             let mut lines = Vec::new();
-            let reads = if connection.may_speak() { reads } else { 0 };
+            let reads = if connection.may_read() { reads } else { 0 };
             let received = (0..reads)
                 .map(|_| connection.receive(&mut lines))
-                .find(|received| *received != Ok(Came::Something));
+                .find(|received| *received != Ok(ReadOutcome::Something));
             heard.extend(lines.into_iter().map(|line| (rank, Heard::Line(line))));
             match received {
-                None | Some(Ok(Came::Something | Came::Nothing)) => {}
-                Some(Ok(Came::End)) => heard.push((rank, Heard::Closed)),
+                None | Some(Ok(ReadOutcome::Something | ReadOutcome::Nothing)) => {}
+                Some(Ok(ReadOutcome::End)) => heard.push((rank, Heard::Closed)),
                 Some(Err(why)) => heard.push((rank, Heard::Wrong(why))),
             }
         }
@@ -199,7 +199,12 @@ impl Hands for Local {
             if std::mem::take(&mut rank.running) {
                 let known = self.strays.iter().find(|stray| stray.pid() == rank.pid);
                 let why = known.map_or_else(
-                    || format!("process {} was killed and goes on", rank.pid.as_raw_pid()),
+                    || {
+                        format!(
+                            "process {} was killed and is still alive",
+                            rank.pid.as_raw_pid()
+                        )
+                    },
                     Stray::to_string,
                 );
                 self.given_up.push(rank.pid);
@@ -213,16 +218,16 @@ impl Hands for Local {
 
     fn finish(self, left: Left, signals: Signals) -> Finished {
         let (behind, output) = self.sweep(left);
-        // From here on a signal ends the launcher, whose reader may have stopped reading.
+        // From here on a signal ends the launcher, even if nobody reads its output any more.
         drop(signals);
         Finished {
             behind,
-            written: output.map_or(Ok(()), Output::finish),
+            written: output.map_or(Ok(()), OutputThreads::finish),
         }
     }
 }
 
-/// Every child that has ended since the last time, those of ranks included.
+/// Reaps every child that has ended since the last call, including ranks.
 pub(super) fn reap_children() -> Vec<(Pid, WaitStatus)> {
     std::iter::from_fn(|| {
         loop {

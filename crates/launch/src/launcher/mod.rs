@@ -1,25 +1,31 @@
 //! Starts the ranks of a job on this host, serves them PMI-1, and outlives them all.
 //!
-//! [`run`] takes the calling process over until the job is done. One loop
-//! (`supervise`) waits for signals, for the ends of ranks and for their PMI-1
-//! commands, whether this process has the ranks in hand (`local`) or agents on
-//! other hosts (`hosts`); two threads (`output`) carry what ranks print. How a job ends:
+//! [`run`] takes over the calling process until the job is done. One loop (`supervise`) waits for
+//! signals, for the ends of ranks and for their PMI-1 commands. The ranks are this process's
+//! children (`local`) or run under agents on other hosts (`hosts`). Two threads (`output`) copy the
+//! ranks' output. A job ends like this:
 //!
-//! - the first rank that fails decides the status; the others have
-//!   [`Spec::grace`] to end by themselves, then get SIGTERM, then SIGKILL;
-//! - what the ranks started dies with them: each rank has a process group, and
-//!   orphans become this process's children (a subreaper), found and killed;
-//! - if this process is killed, the kernel kills the ranks (a parent-death
-//!   signal), and a `guard` process kills what the ranks had started;
-//! - what may not be ended, such as a rank that became another user, is named and not
-//!   waited for.
+//! - The first rank that fails decides the status. The others have [`Spec::grace`] to end by
+//!   themselves. Then they get SIGTERM, then SIGKILL.
+//! - Processes that the ranks started end with their ranks. Each rank has a process group. Orphans
+//!   become this process's children (it is a subreaper), which finds and kills them.
+//! - If this process is killed, the kernel kills the ranks (a parent-death signal), and a `guard`
+//!   process kills the processes that the ranks had started.
+//! - A process that this user may not kill, such as a rank that became another user, is reported
+//!   and not waited for.
 //!
-//! What a rank started is found by its process group, by its descent from this process, and by
-//! the environment and the control group that it began with. It escapes where none of them holds
-//! it: after a launcher was killed, a process that left its session *and* its environment, where
-//! this user may make no control group (version 2). It escapes likewise after any job where `/proc` is not that of
-//! the launcher's own PID namespace. The same holds in a script that had children before it became the launcher.
-//! Those children, and processes that only reuse the number of one of the job's, are never ended.
+//! A process of the job is found by its process group, by its descent from this process, and by the
+//! environment and the control group with which it began. A process escapes if none of these
+//! applies:
+//!
+//! - The launcher was killed, the process left its session *and* its environment, and this user may
+//!   make no control group (version 2).
+//! - `/proc` is not that of the launcher's own PID namespace. Then a process may escape after any
+//!   job.
+//! - The launcher is a script that had children before it became the launcher. The same holds then.
+//!
+//! The launcher never ends those earlier children. It never ends a process that only reuses the id
+//! of one of the job's.
 
 mod bind;
 mod child;
@@ -54,29 +60,28 @@ pub use hosts::{DEFAULT_SHELL, Host, agent};
 pub use spec::{Bind, MAX_RANKS, Prefix, Remote, Spec};
 
 use hosts::Agents;
-use local::Local;
-use output::Output;
+use local::LocalRanks;
+use output::OutputThreads;
 use server::Server;
-use signals::Ends;
-use start::{Part, Streams};
+use signals::ChildEnds;
+use start::{JobPart, Streams};
 
-/// The status of a job that took longer than [`Spec::timeout`], as `timeout(1)` has it.
+/// The status of a job that exceeded [`Spec::timeout`], as with `timeout(1)`.
 pub const TIMED_OUT: u8 = 124;
 
-/// Runs a job to its end and gives the status to exit with.
+/// Runs a job to its end and returns the exit status.
 ///
-/// `report` hears of what a user should know, as it happens.
+/// `report` gets each event for the user as it happens.
 ///
-/// It takes the process over: it reaps every child, blocks signals for its
-/// duration, and at the end kills every process that the job has started.
-/// It is meant to be called once, from the main thread of a program that has
+/// The call takes over the process. It reaps every child, blocks signals while it runs, and kills
+/// every process of the job at the end. Call it once, from the main thread of a program that has
 /// started nothing else.
 pub fn run(spec: &Spec, report: &mut dyn FnMut(Event)) -> Result<u8, LaunchError> {
     spec.check()?;
     if processes::begin_elsewhere() {
         return Err(LaunchError::OtherNamespace);
     }
-    let ends = Ends::hear().map_err(LaunchError::system("asking for the ends of children"))?;
+    let ends = ChildEnds::hear().map_err(LaunchError::system("asking for the ends of children"))?;
     let program = find::program(spec, report)?;
     let name = start::job_name().map_err(LaunchError::system("drawing a name for the job"))?;
     if !spec.remote.hosts.is_empty() {
@@ -84,7 +89,7 @@ pub fn run(spec: &Spec, report: &mut dyn FnMut(Event)) -> Result<u8, LaunchError
         let server = Server::new(name, spec.ranks, &agents.ranks_by_host());
         return Ok(supervise::supervise(agents, server, signals, spec, report));
     }
-    let part = Part {
+    let part = JobPart {
         first: 0,
         size: spec.ranks,
         streams: match spec.prefix {
@@ -97,7 +102,7 @@ pub fn run(spec: &Spec, report: &mut dyn FnMut(Event)) -> Result<u8, LaunchError
     let carried = (pipes.input)
         .map_or(Ok(()), |to| stdin::carry(to.into()))
         .and_then(|()| match spec.prefix {
-            Prefix::Rank => Output::carry(pipes.out, pipes.err).map(Some),
+            Prefix::Rank => OutputThreads::carry(pipes.out, pipes.err).map(Some),
             Prefix::None => Ok(None),
         });
     let output = match carried {
@@ -114,7 +119,7 @@ pub fn run(spec: &Spec, report: &mut dyn FnMut(Event)) -> Result<u8, LaunchError
         }
     };
     let care = (begun.guard, begun.group, begun.kin);
-    let local = Local::new(begun.ranks, 0, care, output);
+    let local = LocalRanks::new(begun.ranks, 0, care, output);
     let server = Server::new(name, spec.ranks, &[spec.ranks]);
     Ok(supervise::supervise(
         local,

@@ -1,4 +1,4 @@
-//! What ranks print, line by line with the rank before each.
+//! The ranks' output, line by line with the rank before each line.
 
 use std::io::{self, PipeReader, PipeWriter, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,50 +7,51 @@ use std::thread::{self, JoinHandle};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-/// A line longer than this comes out in pieces, each a line.
+/// A longer line is split into pieces, each with a line of its own.
 const MAX_LINE: usize = 1 << 20;
 
 /// One of the launcher's own streams.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Stream {
+pub(super) enum LauncherStream {
     Out,
     Err,
 }
 
-/// The threads that carry what ranks print, one for each stream.
+/// The threads that copy the ranks' output, one for each stream.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(super) struct OutputThreads {
     closing: PipeWriter,
     threads: Vec<JoinHandle<io::Result<()>>>,
 }
 
-impl Output {
-    /// Begins to carry: for each rank in turn, what it prints and what it complains.
-    pub(super) fn carry(out: Vec<PipeReader>, err: Vec<PipeReader>) -> io::Result<Output> {
+impl OutputThreads {
+    /// Starts to copy the standard output and standard error of each rank.
+    pub(super) fn carry(out: Vec<PipeReader>, err: Vec<PipeReader>) -> io::Result<OutputThreads> {
         let (closed, closing) = io::pipe()?;
         let mut threads = Vec::new();
-        for (stream, pipes) in [(Stream::Out, out), (Stream::Err, err)] {
-            let carrier = Carrier::new(stream, pipes, closed.try_clone()?)?;
+        for (stream, pipes) in [(LauncherStream::Out, out), (LauncherStream::Err, err)] {
+            let copier = StreamCopier::new(stream, pipes, closed.try_clone()?)?;
             let name = format!("hydrant-{stream:?}").to_lowercase();
             threads.push(
                 thread::Builder::new()
                     .name(name)
-                    .spawn(move || carrier.run())?,
+                    .spawn(move || copier.run())?,
             );
         }
-        Ok(Output { closing, threads })
+        Ok(OutputThreads { closing, threads })
     }
 
-    /// Waits until all that was printed is written, every rank being gone.
+    /// Waits until all output is written. Every rank has ended before.
     ///
-    /// The first error of writing, but not that nobody read: then ranks had SIGPIPE.
+    /// Returns the first write error. A stream without a reader is no error: its ranks got SIGPIPE.
     pub(super) fn finish(self) -> io::Result<()> {
         drop(self.closing);
         join(self.threads)
     }
 }
 
-/// Waits for threads that write; the first error, but not that nobody read.
+/// Waits for threads that write, and returns the first error. A stream without a reader is no
+/// error.
 pub(super) fn join(threads: Vec<JoinHandle<io::Result<()>>>) -> io::Result<()> {
     let mut result = Ok(());
     for thread in threads {
@@ -67,36 +68,40 @@ pub(super) fn join(threads: Vec<JoinHandle<io::Result<()>>>) -> io::Result<()> {
     result
 }
 
-/// Carries one stream of all ranks.
-struct Carrier {
-    stream: Stream,
-    sources: Vec<Source>,
+/// Copies one stream of all ranks.
+struct StreamCopier {
+    stream: LauncherStream,
+    sources: Vec<RankPipe>,
     closing: PipeReader,
 }
 
-struct Source {
+struct RankPipe {
     pipe: PipeReader,
     lines: Lines,
 }
 
-impl Carrier {
-    fn new(stream: Stream, pipes: Vec<PipeReader>, closing: PipeReader) -> io::Result<Carrier> {
+impl StreamCopier {
+    fn new(
+        stream: LauncherStream,
+        pipes: Vec<PipeReader>,
+        closing: PipeReader,
+    ) -> io::Result<StreamCopier> {
         let mut sources = Vec::with_capacity(pipes.len());
         for (rank, pipe) in pipes.into_iter().enumerate() {
             rustix::io::ioctl_fionbio(&pipe, true)?;
-            sources.push(Source {
+            sources.push(RankPipe {
                 pipe,
                 lines: Lines::new(rank),
             });
         }
-        Ok(Carrier {
+        Ok(StreamCopier {
             stream,
             sources,
             closing,
         })
     }
 
-    /// An error drops the pipes, so that ranks that go on printing get SIGPIPE.
+    /// An error drops the pipes, so that ranks that continue to print get SIGPIPE.
     fn run(mut self) -> io::Result<()> {
         while !self.sources.is_empty() {
             let mut fds: Vec<PollFd<'_>> = std::iter::once(self.closing.as_fd())
@@ -129,11 +134,11 @@ impl Carrier {
     }
 }
 
-impl Source {
-    /// Adds the whole lines that came to `text`; true when there will be no more.
+impl RankPipe {
+    /// Adds the complete lines of the pipe to `text`. Returns true after the pipe's end.
     ///
-    /// One read, so that no rank keeps the others waiting. At the end, `all` that the pipe holds,
-    /// and no more: a process that ranks left behind and nobody could end may print for ever.
+    /// Reads once, so that no rank delays the others. With `all`, reads the bytes that the pipe
+    /// holds, and no more: a process that ranks left behind may print for ever.
     fn take(&mut self, all: bool, text: &mut Vec<u8>) -> bool {
         let mut buffer = [0; 64 * 1024];
         let mut held = if all { capacity(&self.pipe) } else { 0 };
@@ -161,13 +166,13 @@ impl Source {
     }
 }
 
-/// How much a pipe holds.
+/// Returns the capacity of a pipe in bytes.
 pub(super) fn capacity(pipe: &PipeReader) -> usize {
-    // As the system has it for pipes of everybody, if it does not say.
+    // The default is the system's limit for unprivileged pipes.
     rustix::pipe::fcntl_getpipe_size(pipe).unwrap_or(1 << 20)
 }
 
-/// Cuts bytes into lines and puts the rank before each.
+/// Splits bytes into lines and writes the rank before each.
 #[derive(Debug)]
 pub(super) struct Lines {
     prefix: Vec<u8>,
@@ -191,7 +196,7 @@ impl Lines {
         }
     }
 
-    /// Lets go of a line, also of one without its newline.
+    /// Writes the current line, even without its newline.
     pub(super) fn finish(&mut self, text: &mut Vec<u8>) {
         if self.partial.is_empty() {
             return;
@@ -204,17 +209,17 @@ impl Lines {
     }
 }
 
-pub(super) fn write_all(stream: Stream, mut text: &[u8]) -> io::Result<()> {
+pub(super) fn write_all(stream: LauncherStream, mut text: &[u8]) -> io::Result<()> {
     let (out, err) = (io::stdout(), io::stderr());
     let fd = match stream {
-        Stream::Out => out.as_fd(),
-        Stream::Err => err.as_fd(),
+        LauncherStream::Out => out.as_fd(),
+        LauncherStream::Err => err.as_fd(),
     };
     while !text.is_empty() {
         match rustix::io::write(fd, text) {
             Ok(n) => text = &text[n..],
             Err(Errno::INTR) => {}
-            // Whoever gave us the stream may have made it non-blocking.
+            // The process that passed the stream on may have made it non-blocking.
             Err(Errno::AGAIN) => wait_for_room(fd)?,
             Err(error) => return Err(error.into()),
         }
@@ -234,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_whole_and_the_last_one_gets_its_newline() {
+    fn lines_are_complete_and_the_last_one_gets_a_newline() {
         let mut lines = Lines::new(12);
         let mut text = Vec::new();
         lines.feed(b"one\ntw", &mut text);
@@ -246,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_line_comes_out_in_pieces() {
+    fn an_endless_line_is_written_in_pieces() {
         let mut lines = Lines::new(0);
         let mut text = Vec::new();
         for _ in 0..3 {

@@ -1,9 +1,9 @@
-//! What descends from a process, and what it was started with, from `/proc`.
+//! Descendants of a process, and the environment with which they started, from `/proc`.
 //!
-//! `/proc` counts only if it belongs to this process's own PID namespace: in another, the same numbers name other
-//! processes. Otherwise no process is found.
+//! `/proc` counts only if it belongs to this process's own PID namespace, because in another
+//! namespace the same ids name other processes. Otherwise no process is found.
 //!
-//! A process gets a signal through a pidfd that was checked after it was opened, because numbers are used again.
+//! Signals go through a pidfd that is checked after it is opened, because process ids are reused.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -13,12 +13,12 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::proc_is_own;
 
-/// A process that was seen: its number, and when it began, by which one that has its number
-/// later is told from it.
+/// A process that was seen: its id and its start time. The start time tells it from a later process
+/// with the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Process {
     pid: Pid,
-    /// In ticks of the kernel's clock.
+    /// The start time in ticks of the kernel's clock.
     began: u64,
 }
 
@@ -27,11 +27,12 @@ impl Process {
         self.pid
     }
 
-    /// Sends it a signal; nobody gets one where it is gone, whoever has its number by now.
+    /// Sends a signal to the process. If the process is gone, no process gets the signal, even if
+    /// its id was reused.
     pub(super) fn signal(self, signal: Signal) -> Result<(), Errno> {
         let handle = pidfd_open(self.pid, PidfdFlags::empty())?;
-        // The descriptor is of whoever had the number a moment ago. If that is who was seen it
-        // stays so, and if not this is somebody else.
+        // The descriptor belongs to the process that had the id a moment ago. An equal start time
+        // proves that it is the process seen before. Otherwise it is a different process.
         match stat(self.pid) {
             Some(stat) if stat.began == self.began && proc_is_own() => {
                 pidfd_send_signal(&handle, signal)
@@ -40,7 +41,7 @@ impl Process {
         }
     }
 
-    /// Returns whether it was started with `variable`, as `NAME=value`, in its environment.
+    /// Returns true if the process started with `variable`, as `NAME=value`, in its environment.
     pub(super) fn has_variable(self, variable: &str) -> bool {
         let path = format!("/proc/{}/environ", self.pid.as_raw_pid());
         let has = fs::read(path).is_ok_and(|environment| {
@@ -48,27 +49,28 @@ impl Process {
                 .split(|&b| b == 0)
                 .any(|v| v == variable.as_bytes())
         });
-        // Its start time was read before its environment. If the start time is still the same afterwards, both belong
-        // to one process.
+        // The start time was read before the environment. If it is still the same, both belong to
+        // one process.
         has && stat(self.pid).is_some_and(|stat| stat.began == self.began)
     }
 
-    /// Whether it is there and not just a zombie.
+    /// Returns true if the process lives and is no zombie.
     pub(super) fn is_alive(self) -> bool {
         stat(self.pid).is_some_and(|stat| stat.began == self.began && stat.alive)
     }
 
-    /// The user that it runs as.
+    /// Returns the user that the process runs as.
     pub(super) fn user(self) -> Option<u32> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid.as_raw_pid())).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-        // Real, effective, saved, file system.
+        // The columns: real, effective, saved, file system.
         line.split_ascii_whitespace().nth(1)?.parse().ok()
     }
 }
 
-/// Returns whether this process's children begin in another PID namespace than its own, as after `unshare --pid`
-/// without `--fork`. It could then make no thread, and a guard would be the first process there.
+/// Returns true if this process's children begin in another PID namespace than its own, as after
+/// `unshare --pid` without `--fork`. This process could then make no thread, and a guard would be
+/// the first process there.
 pub(super) fn begin_elsewhere() -> bool {
     const OF_CHILDREN: &str = "/proc/self/ns/pid_for_children";
     match (
@@ -82,7 +84,7 @@ pub(super) fn begin_elsewhere() -> bool {
     }
 }
 
-/// The children of `parent`, including dead ones.
+/// Returns the children of `parent`, including dead ones.
 pub(super) fn children(parent: Pid) -> HashSet<Process> {
     let children = all().filter_map(|pid| {
         let stat = stat(pid)?;
@@ -94,7 +96,7 @@ pub(super) fn children(parent: Pid) -> HashSet<Process> {
     children.collect()
 }
 
-/// Every living process that descends from `root` through those of its children that are `wanted`.
+/// Returns every living process that descends from `root` through a child that `wanted` accepts.
 pub(super) fn descendants(root: Pid, wanted: impl Fn(Process) -> bool) -> Vec<Process> {
     let mut children: HashMap<Pid, Vec<(Process, bool)>> = HashMap::new();
     for pid in all() {
@@ -120,7 +122,7 @@ pub(super) fn descendants(root: Pid, wanted: impl Fn(Process) -> bool) -> Vec<Pr
     found
 }
 
-/// Every process that was started with `variable`, as `NAME=value`, in its environment.
+/// Returns every process that started with `variable`, as `NAME=value`, in its environment.
 pub(super) fn with_variable(variable: &str) -> Vec<Process> {
     let seen = all().filter_map(|pid| {
         let began = stat(pid)?.began;
@@ -136,10 +138,10 @@ fn all() -> impl Iterator<Item = Pid> {
     entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
 }
 
-/// What the kernel says of a process.
+/// The kernel's data of a process.
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
-    /// None for the first process of all.
+    /// `None` for the first process.
     parent: Option<Pid>,
     alive: bool,
     began: u64,
@@ -149,7 +151,8 @@ fn stat(pid: Pid) -> Option<Stat> {
     parse_stat(&fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?)
 }
 
-/// `pid (name) state parent …`, where the name may hold anything and the 22nd word is when it began.
+/// Parses `pid (name) state parent …`. The name may contain anything. The 22nd word is the start
+/// time.
 fn parse_stat(stat: &str) -> Option<Stat> {
     let mut words = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
     let state = words.next()?;
@@ -170,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stat_lines_with_odd_names() {
+    fn stat_lines_with_odd_names_are_parsed() {
         let words =
             |state, parent| format!("{state} {parent} 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 777 9 9");
         let expected = |parent, alive| {
@@ -191,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn no_signal_reaches_who_only_has_the_number() {
+    fn no_signal_reaches_a_process_that_only_reuses_the_id() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let pid = Pid::from_raw(child.id() as i32).unwrap();
         let began = stat(pid).unwrap().began;
@@ -206,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grandchild_is_found_by_descent_and_by_its_environment() {
+    fn a_grandchild_is_found_by_descent_and_by_environment() {
         let mut child = Command::new("sh")
             .args(["-c", "sleep 60 & wait"])
             .env("HYDRANT_PROCESSES_TEST", std::process::id().to_string())

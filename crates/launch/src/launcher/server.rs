@@ -1,40 +1,40 @@
-//! The PMI-1 server, without its sockets: lines go in, what to do comes out.
+//! The PMI-1 server without its sockets: it takes lines and returns effects.
 
 use crate::{BEREFT, FAILING};
 use std::collections::HashMap;
 
-use crate::pmi1::wire::{Line, VERSION, shorten, unescape};
+use crate::pmi1::wire::{PmiLine, VERSION, shorten, unescape};
 
-/// The limits `get_maxes` tells, each counting the zero that ends a C string.
-/// They are those of MPICH and Slurm, which clients are known to bear.
+/// The limits that `get_maxes` reports. Each counts the zero that ends a C string. They are the
+/// limits of MPICH and Slurm, which clients accept.
 const MAX_NAME: usize = 256;
 const MAX_KEY: usize = 64;
 const MAX_VALUE: usize = 1024;
 
-/// The most memory that what one rank puts may take, so that it takes neither all of the
-/// launcher's nor the other ranks' part; and what the ranks of a job put together.
+/// The most memory for the keys and values of one rank, and of all ranks. The first limit protects
+/// the launcher's memory and the other ranks' share.
 const MAX_OF_RANK: usize = 4 << 20;
 const MAX_SPACE: usize = 1 << 30;
 
-/// What a key and its value take beside their characters: two strings, their place in the table
-/// and in the heap.
+/// The memory for a key and its value beside their characters: two strings, their slots in the
+/// table and in the heap.
 const ENTRY: usize = 128;
 
-/// The longest command of several lines.
+/// The longest command of several lines, in bytes.
 const MAX_MULTIPLE: usize = 1 << 20;
 
-/// What the launcher has to do after a line.
+/// An action for the launcher after a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     /// Send a line to a rank.
     Send { rank: u32, line: String },
-    /// End the job, as this rank asked.
+    /// End the job, as this rank requested.
     Abort {
         rank: u32,
         status: i32,
         why: Option<String>,
     },
-    /// End the job, for this rank does not speak PMI-1.
+    /// End the job, because this rank broke the PMI-1 protocol.
     Misspoke { rank: u32, why: String },
 }
 
@@ -45,31 +45,31 @@ pub(super) struct Server {
     space: HashMap<String, String>,
     space_used: usize,
     ranks: Vec<Client>,
-    /// How many ranks are in the barrier.
+    /// The number of ranks in the barrier.
     waiting: usize,
-    /// The first rank that ended: no barrier can be complete after it.
+    /// The first rank that ended. No barrier can be complete after that.
     ended: Option<u32>,
-    /// The first rank that said it was failing, by putting the key [`FAILING`].
+    /// The first rank that announced its failure, by putting the key [`FAILING`].
     failing: Option<u32>,
-    /// The first rank that ended with success and never said goodbye.
+    /// The first rank that ended with status 0 and never said goodbye.
     deserter: Option<u32>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Client {
     in_barrier: bool,
-    /// Within the lines of an `mcmd`, until `endcmd`: how long they are so far.
+    /// The length so far of an `mcmd`, until `endcmd`.
     in_multiple: Option<usize>,
-    /// The memory that what it put takes.
+    /// The memory of the rank's keys and values.
     space_used: usize,
-    /// It has joined the job, and not left it.
+    /// True while the rank is in the job.
     joined: bool,
-    /// It fails for the loss of another rank, as it announced by the key [`BEREFT`].
+    /// True if the rank announced by the key [`BEREFT`] that it fails for the loss of another.
     bereft: bool,
 }
 
 impl Server {
-    /// A server for `size` ranks of the job `name`, so many on each host in turn.
+    /// Makes a server for `size` ranks of the job `name`. `by_host` counts the ranks of each host.
     pub(super) fn new(name: String, size: u32, by_host: &[u32]) -> Server {
         let blocks: Vec<String> = (by_host.iter().enumerate())
             .map(|(host, ranks)| format!("({host},1,{ranks})"))
@@ -77,7 +77,7 @@ impl Server {
         let processes = format!("(vector,{})", blocks.join(","));
         Server {
             name,
-            // MPICH asks by this which ranks share a host.
+            // MPICH finds the ranks of a host by this key.
             space: HashMap::from([("PMI_process_mapping".to_owned(), processes)]),
             space_used: 0,
             ranks: vec![Client::default(); size as usize],
@@ -88,7 +88,7 @@ impl Server {
         }
     }
 
-    /// Takes a line, without its newline, that `rank` sent.
+    /// Takes a line of `rank`, without its newline.
     pub(super) fn line(&mut self, rank: u32, line: &[u8]) -> Vec<Effect> {
         let Ok(text) = std::str::from_utf8(line) else {
             return vec![misspoke(
@@ -99,7 +99,7 @@ impl Server {
         if let Some(length) = self.ranks[rank as usize].in_multiple {
             return self.within_multiple(rank, text, length);
         }
-        match Line::parse(text) {
+        match PmiLine::parse(text) {
             Ok(line) if line.multiple => {
                 self.ranks[rank as usize].in_multiple = Some(text.len());
                 Vec::new()
@@ -109,7 +109,8 @@ impl Server {
         }
     }
 
-    /// Spawning is the one command of several lines; it is read to its end and refused.
+    /// Reads a command of several lines to its end and refuses it. Spawning is the only such
+    /// command.
     fn within_multiple(&mut self, rank: u32, text: &str, length: usize) -> Vec<Effect> {
         let length = length + text.len() + 1;
         let client = &mut self.ranks[rank as usize];
@@ -128,7 +129,7 @@ impl Server {
         Vec::new()
     }
 
-    fn command(&mut self, rank: u32, line: &Line<'_>) -> Vec<Effect> {
+    fn command(&mut self, rank: u32, line: &PmiLine<'_>) -> Vec<Effect> {
         let size = self.ranks.len();
         let answer = match line.command {
             "init" => {
@@ -177,22 +178,24 @@ impl Server {
         vec![send(rank, answer)]
     }
 
-    /// The first rank that said it was failing. Others may end before it does, because of it.
+    /// Returns the first rank that announced its failure. Other ranks may end earlier in
+    /// consequence.
     pub(super) fn failing(&self) -> Option<u32> {
         self.failing
     }
 
-    /// Returns whether a rank announced that it fails for the loss of another.
+    /// Returns true if a rank announced that it fails for the loss of another.
     pub(super) fn is_bereft(&self, rank: u32) -> bool {
         self.ranks[rank as usize].bereft
     }
 
-    /// The first rank that ended with status 0 while it was still in the job.
+    /// Returns the first rank that ended with status 0 while it was still in the job.
     pub(super) fn deserter(&self) -> Option<u32> {
         self.deserter
     }
 
-    /// Notes that a rank ended with status 0. A rank that failed for the loss of another did not desert.
+    /// Notes that a rank ended with status 0. A rank that failed for the loss of another is no
+    /// deserter.
     pub(super) fn ended_well(&mut self, rank: u32) {
         let it = &self.ranks[rank as usize];
         if it.joined && !it.bereft {
@@ -200,10 +203,10 @@ impl Server {
         }
     }
 
-    fn put(&mut self, rank: u32, line: &Line<'_>) -> Result<(), &'static str> {
+    fn put(&mut self, rank: u32, line: &PmiLine<'_>) -> Result<(), &'static str> {
         self.check_name(line)?;
         let key = line.field("key").ok_or("no_key")?;
-        // A value may be empty, which the line then has as `value=`.
+        // An empty value is written as `value=`.
         let value = line.field("value").ok_or("no_value")?;
         if key.len() >= MAX_KEY {
             return Err("key_too_long");
@@ -220,7 +223,7 @@ impl Server {
             return Err("space_full");
         }
         client.space_used += cost;
-        // Keys are `h.RANK.KEY.CHUNK`.
+        // Keys have the form `h.RANK.KEY.CHUNK`.
         if key.split('.').nth(2) == Some(FAILING) {
             self.failing.get_or_insert(rank);
         }
@@ -232,7 +235,7 @@ impl Server {
         Ok(())
     }
 
-    fn get(&self, line: &Line<'_>) -> Result<&str, &'static str> {
+    fn get(&self, line: &PmiLine<'_>) -> Result<&str, &'static str> {
         self.check_name(line)?;
         let key = line.field("key").ok_or("no_key")?;
         self.space
@@ -241,7 +244,7 @@ impl Server {
             .ok_or("key_not_found")
     }
 
-    fn check_name(&self, line: &Line<'_>) -> Result<(), &'static str> {
+    fn check_name(&self, line: &PmiLine<'_>) -> Result<(), &'static str> {
         if line.field("kvsname") == Some(&self.name) {
             Ok(())
         } else {
@@ -270,7 +273,7 @@ impl Server {
         }
     }
 
-    /// Takes notice that a rank's process ended.
+    /// Notes that a rank's process ended.
     pub(super) fn ended(&mut self, rank: u32) -> Vec<Effect> {
         let client = &mut self.ranks[rank as usize];
         if client.in_barrier {
@@ -283,7 +286,7 @@ impl Server {
         ))
     }
 
-    /// Sends `line` to every rank in the barrier, which is over.
+    /// Sends `line` to every rank in the barrier and ends the barrier.
     fn release(&mut self, line: &str) -> Vec<Effect> {
         self.waiting = 0;
         let waiting = self

@@ -1,4 +1,4 @@
-//! Signals as something to read, so that no handler ever runs.
+//! Signals read from a descriptor, so that no handler ever runs.
 #![allow(unsafe_code, reason = "signal masks and signalfd are the C library's")]
 
 use std::io;
@@ -8,7 +8,7 @@ use std::ptr;
 
 use rustix::process::Signal;
 
-/// What the launcher hears: the ends of children, and what it passes on.
+/// The signals that the launcher reads: the ends of children, and the signals it passes on.
 const HEARD: [Signal; 9] = [
     Signal::CHILD,
     Signal::INT,
@@ -21,27 +21,27 @@ const HEARD: [Signal; 9] = [
     Signal::CONT,
 ];
 
-/// The set of signals a thread blocks.
+/// A signal mask of a thread.
 #[derive(Clone, Copy)]
 struct Mask(libc::sigset_t);
 
 impl Mask {
     fn of(signals: &[Signal]) -> Mask {
         let mut set = MaybeUninit::uninit();
-        // SAFETY: sigemptyset initializes the set it is given, and sigaddset
-        // changes an initialized one; every number is a signal's.
-        unsafe {
-            libc::sigemptyset(set.as_mut_ptr());
-            for signal in signals {
-                libc::sigaddset(set.as_mut_ptr(), signal.as_raw());
-            }
-            Mask(set.assume_init())
+        // SAFETY: the function writes a whole set.
+        unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+        // SAFETY: sigemptyset has initialized the set.
+        let mut set = unsafe { set.assume_init() };
+        for signal in signals {
+            // SAFETY: the set is initialized, and the number is a signal's.
+            unsafe { libc::sigaddset(&mut set, signal.as_raw()) };
         }
+        Mask(set)
     }
 
-    /// Makes this the calling thread's mask. Safe to call between fork and exec.
+    /// Sets the calling thread's mask. Safe to call between fork and exec.
     fn set(&self) -> io::Result<()> {
-        // SAFETY: the set is initialized, and no old one is asked for.
+        // SAFETY: the set is initialized, and the null pointer asks for no old mask.
         match unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, ptr::null_mut()) } {
             0 => Ok(()),
             code => Err(io::Error::from_raw_os_error(code)),
@@ -54,59 +54,56 @@ pub(super) fn block(signal: Signal) -> io::Result<()> {
     block_all(&Mask::of(&[signal])).map(drop)
 }
 
-/// Blocks more signals for the calling thread, and gives the mask it had.
+/// Blocks more signals for the calling thread, and returns its mask before.
 fn block_all(more: &Mask) -> io::Result<Mask> {
     let mut before = MaybeUninit::uninit();
-    // SAFETY: `more` is initialized, and on success the old mask is written to `before`.
-    unsafe {
-        match libc::pthread_sigmask(libc::SIG_BLOCK, &more.0, before.as_mut_ptr()) {
-            0 => Ok(Mask(before.assume_init())),
-            code => Err(io::Error::from_raw_os_error(code)),
-        }
+    // SAFETY: `more` is initialized, and `before` has room for the old mask.
+    match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &more.0, before.as_mut_ptr()) } {
+        // SAFETY: on success the call has written the old mask.
+        0 => Ok(Mask(unsafe { before.assume_init() })),
+        code => Err(io::Error::from_raw_os_error(code)),
     }
 }
 
-/// The ends of children, told to this process while this lives.
+/// Notification of the ends of children, while this value lives.
 ///
-/// A process inherits from whoever started it that SIGCHLD is ignored. The kernel then reaps its
-/// children and tells it nothing, so that a launcher would wait for ranks that ended long ago.
-pub(super) struct Ends {
+/// A process may inherit an ignored SIGCHLD from its parent. The kernel then reaps its children
+/// without notice. A launcher would wait for ranks that ended long ago.
+pub(super) struct ChildEnds {
     before: libc::sigaction,
 }
 
-impl Ends {
-    /// Begins to hear them, whatever was done with SIGCHLD before.
-    pub(super) fn hear() -> io::Result<Ends> {
-        let mut default = MaybeUninit::<libc::sigaction>::zeroed();
-        // SAFETY: all zeros are a value of the structure; the set in it is initialized again as
-        // the C library wants it, and the rest says: the default, with no flag such as the one
-        // that leaves no zombies.
-        let default = unsafe {
-            libc::sigemptyset(&raw mut (*default.as_mut_ptr()).sa_mask);
-            (*default.as_mut_ptr()).sa_sigaction = libc::SIG_DFL;
-            default.assume_init()
-        };
+impl ChildEnds {
+    /// Starts the notification, whatever the disposition of SIGCHLD was before.
+    pub(super) fn hear() -> io::Result<ChildEnds> {
+        // The default action without flags: children become zombies until they are reaped.
+        let default = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: all zeros are a value of the structure.
+        let mut default = unsafe { default.assume_init() };
+        default.sa_sigaction = libc::SIG_DFL;
+        // SAFETY: the function writes a whole set.
+        unsafe { libc::sigemptyset(&mut default.sa_mask) };
         let mut before = MaybeUninit::uninit();
-        // SAFETY: the new action is initialized, and on success the old one is written to `before`.
-        unsafe {
-            match libc::sigaction(libc::SIGCHLD, &default, before.as_mut_ptr()) {
-                0 => Ok(Ends {
-                    before: before.assume_init(),
-                }),
-                _ => Err(io::Error::last_os_error()),
+        // SAFETY: the new action is initialized, and `before` has room for the old one.
+        match unsafe { libc::sigaction(libc::SIGCHLD, &default, before.as_mut_ptr()) } {
+            0 => {
+                // SAFETY: on success the call has written the old action.
+                let before = unsafe { before.assume_init() };
+                Ok(ChildEnds { before })
             }
+            _ => Err(io::Error::last_os_error()),
         }
     }
 }
 
-impl Drop for Ends {
+impl Drop for ChildEnds {
     fn drop(&mut self) {
-        // SAFETY: the action is one that was in force before, and no old one is asked for.
+        // SAFETY: the action was in force before, and the null pointer asks for no old action.
         unsafe { libc::sigaction(libc::SIGCHLD, &self.before, ptr::null_mut()) };
     }
 }
 
-/// What this process did with signals before the job: programs that it starts begin with that.
+/// The signal dispositions of this process before the job, with which its children begin.
 #[derive(Clone, Copy)]
 pub(super) struct Before {
     mask: Mask,
@@ -114,51 +111,48 @@ pub(super) struct Before {
 }
 
 impl Before {
-    /// Makes it what the calling thread does. Safe to call between fork and exec.
+    /// Restores the dispositions in the calling thread. Safe to call between fork and exec.
     pub(super) fn restore(&self) -> io::Result<()> {
         if self.ignored_ends {
-            // SAFETY: ignoring a signal runs no code of this process.
+            // SAFETY: to ignore a signal runs no code of this process.
             unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
         }
         self.mask.set()
     }
 }
 
-/// Whether this process ignores a signal.
+/// Returns true if this process ignores a signal.
 fn is_ignored(signal: Signal) -> bool {
-    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: no new action is given; the old one is written to `action`, which is a value
-    // of its type before that, too.
-    let action = unsafe {
-        libc::sigaction(signal.as_raw(), ptr::null(), action.as_mut_ptr());
-        action.assume_init()
-    };
+    // SAFETY: all zeros are a value of the structure.
+    let mut action = unsafe { MaybeUninit::<libc::sigaction>::zeroed().assume_init() };
+    // SAFETY: the null pointer passes no new action, and `action` has room for the old one.
+    unsafe { libc::sigaction(signal.as_raw(), ptr::null(), &mut action) };
     action.sa_sigaction == libc::SIG_IGN
 }
 
-/// The signals this process hears, blocked while this lives.
+/// The signals that this process reads. They are blocked while this value lives.
 pub(super) struct Signals {
     fd: OwnedFd,
     before: Before,
 }
 
 impl Signals {
-    /// Begins to hear them, in the calling thread and those it starts.
+    /// Starts to read signals, in the calling thread and the threads it starts.
     ///
-    /// What was ignored, as SIGHUP is under `nohup`, is not heard: a signal that is blocked would
-    /// arrive all the same.
-    pub(super) fn hear(ends: &Ends) -> io::Result<Signals> {
+    /// An ignored signal, such as SIGHUP under `nohup`, is not read: a blocked signal would arrive
+    /// even if it is ignored.
+    pub(super) fn hear(ends: &ChildEnds) -> io::Result<Signals> {
         let heard = HEARD.into_iter().filter(|signal| !is_ignored(*signal));
         let heard = Mask::of(&heard.collect::<Vec<_>>());
         let mask = block_all(&heard)?;
-        // SAFETY: the set is initialized; -1 asks for a new descriptor.
+        // SAFETY: the set is initialized; -1 requests a new descriptor.
         let fd = unsafe { libc::signalfd(-1, &heard.0, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         if fd < 0 {
             let error = io::Error::last_os_error();
             mask.set()?;
             return Err(error);
         }
-        // SAFETY: signalfd made the descriptor, and nobody else knows it.
+        // SAFETY: signalfd made the descriptor, and nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let ignored_ends = ends.before.sa_sigaction == libc::SIG_IGN;
         let before = Before { mask, ignored_ends };
@@ -169,21 +163,21 @@ impl Signals {
         self.fd.as_fd()
     }
 
-    /// What was before, for programs that are started.
+    /// Returns the dispositions before the job, for programs that the launcher starts.
     pub(super) fn before(&self) -> Before {
         self.before
     }
 
-    /// The next signal that came, if one did.
+    /// Returns the next pending signal.
     pub(super) fn next(&self) -> Option<Signal> {
         let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
         let size = size_of::<libc::signalfd_siginfo>();
-        // SAFETY: `info` has room for the `size` bytes that may be written to it.
+        // SAFETY: `info` has room for the `size` bytes that the call may write.
         let got = unsafe { libc::read(self.fd.as_raw_fd(), info.as_mut_ptr().cast(), size) };
         if usize::try_from(got) != Ok(size) {
             return None;
         }
-        // SAFETY: a signalfd gives whole structures, and one was read.
+        // SAFETY: a signalfd returns whole structures, and the call read one.
         let info = unsafe { info.assume_init() };
         Signal::from_named_raw(i32::try_from(info.ssi_signo).ok()?)
     }
@@ -191,7 +185,7 @@ impl Signals {
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        // What is pending now acts as it would have on the launcher without a job.
+        // A signal that is pending now acts on the launcher as it would without a job.
         let _ = self.before.mask.set();
     }
 }
@@ -204,9 +198,9 @@ mod tests {
 
     #[test]
     fn a_signal_is_read_and_does_not_act() {
-        // To the thread and not the process, whose other threads block nothing.
+        // The signal goes to a thread. The process's other threads do not block it.
         std::thread::spawn(|| {
-            let ends = Ends::hear().unwrap();
+            let ends = ChildEnds::hear().unwrap();
             let signals = Signals::hear(&ends).unwrap();
             assert_eq!(signals.next(), None);
             // SAFETY: the calling thread exists.

@@ -1,4 +1,4 @@
-//! What a user asks of the launcher.
+//! The user's description of a job.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -8,57 +8,57 @@ use std::time::Duration;
 
 use super::{DEFAULT_SHELL, Host, LaunchError};
 
-/// The most ranks one launcher starts.
+/// The most ranks that one launcher starts.
 ///
-/// Each takes up to four file descriptors here, and no known host has more cores than this.
+/// Each rank takes up to four file descriptors here, and no known host has more cores than this.
 pub const MAX_RANKS: u32 = 4096;
 
 /// A job to run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Spec {
-    /// How many ranks to start.
+    /// The number of ranks to start.
     pub ranks: u32,
-    /// The program: a path, or a name to look for.
+    /// The program: a path, or a name to look up.
     pub program: OsString,
     /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// Variables that ranks see beside those of the launcher.
+    /// Variables of the ranks' environment, in addition to the launcher's.
     pub environment: Vec<(OsString, OsString)>,
-    /// What stands before each line that a rank prints.
+    /// The prefix of each line that a rank prints.
     pub prefix: Prefix,
-    /// Which cores each rank may run on.
+    /// The processors on which each rank may run.
     pub bind: Bind,
-    /// How long ranks may take to end by themselves once one has failed.
+    /// The time for the other ranks to end by themselves after one has failed.
     pub grace: Duration,
-    /// How long the whole job may take.
+    /// The time limit for the whole job.
     pub timeout: Option<Duration>,
-    /// Where to look for a program before `PATH`: beside the `hydrant` command.
+    /// The directory in which programs are looked up before `PATH`: that of the `hydrant` command.
     pub beside: Option<PathBuf>,
-    /// Hydrant's own workspace, whose programs are built when they are missing.
+    /// Hydrant's own workspace. Its programs are built when they are missing.
     pub workspace: Option<PathBuf>,
-    /// The hosts of the job and how they are reached.
+    /// The hosts of the job and the way to reach them.
     pub remote: Remote,
 }
 
-/// Where ranks are started, if not here.
+/// The hosts of a job that does not run only here.
 #[derive(Clone, Debug)]
 pub struct Remote {
-    /// The hosts: none is this one, without any shell.
+    /// The hosts. With none, the job runs on this host without a remote shell.
     pub hosts: Vec<Host>,
-    /// The remote shell: a command that takes a host and a command line to run there.
+    /// The remote shell: a command whose arguments are a host and a command line to run there.
     pub shell: OsString,
-    /// The command that is the [`agent`](super::agent) on each host.
+    /// The command that runs the [`agent`](super::agent) on each host.
     pub agent: Vec<OsString>,
-    /// How long a host may be silent before it counts as lost.
+    /// The longest silence of a host before it counts as lost.
     pub silence: Duration,
-    /// True if the ranks of each host get its name as [`HOST_ID`](crate::HOST_ID). They then share memory within a
-    /// host of the list and nowhere else.
+    /// True if the ranks of each host get its name as [`HOST_ID`](crate::HOST_ID). They then share
+    /// memory within a host of the list and nowhere else.
     pub name_hosts: bool,
 }
 
 impl Spec {
-    /// A job of `ranks` ranks of `program`, with the defaults for the rest.
+    /// Describes a job of `ranks` ranks of `program`, with defaults for the rest.
     pub fn new(ranks: u32, program: impl Into<OsString>) -> Spec {
         Spec {
             ranks,
@@ -93,29 +93,29 @@ impl Spec {
     }
 }
 
-/// What stands before each line that a rank prints.
+/// The prefix of each line that a rank prints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub enum Prefix {
-    /// The rank, as in `[3] `; lines come out whole, one after the other.
+    /// The rank, as in `[3] `. Lines are written whole, one after the other.
     #[default]
     Rank,
-    /// Nothing: ranks have the launcher's own output, to the byte.
+    /// No prefix: ranks write to the launcher's own streams.
     None,
 }
 
-/// Which cores each rank may run on.
+/// The processors on which each rank may run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub enum Bind {
-    /// [`Bind::Share`] when there is a core for every rank, else [`Bind::None`].
+    /// [`Bind::Share`] if there is a core for every rank, else [`Bind::None`].
     #[default]
     Auto,
-    /// One core each, in turn.
+    /// One core for each rank, in turn.
     Core,
-    /// An equal share of the cores each, so that a rank's threads have room.
+    /// An equal share of the cores for each rank, so that its threads have room.
     Share,
-    /// All that the launcher may run on.
+    /// All processors of the launcher.
     None,
 }
 

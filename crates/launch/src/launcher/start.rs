@@ -1,4 +1,4 @@
-//! Starting all ranks of a job, or none.
+//! Starts all ranks of a job, or none.
 
 use std::io::{self, PipeReader};
 use std::os::fd::OwnedFd;
@@ -10,90 +10,90 @@ use std::sync::Arc;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, setrlimit};
 use rustix::thread::CpuSet;
 
-use super::child::{self, Setup, Tie};
-use super::connection::Connection;
-use super::group::{BRIEFLY, Group};
-use super::guard::{Charge, Guard, MARK};
+use super::child::{self, RankSetup, Tie};
+use super::connection::RankConnection;
+use super::group::{BRIEFLY, JobGroup};
+use super::guard::{Guard, GuardCharge, MARK};
 use super::kin::Kin;
 use super::leader::Leader;
 use super::processes::Process;
-use super::signals::{Ends, Signals};
+use super::signals::{ChildEnds, Signals};
 use super::{LaunchError, Spec, bind, stdin, sweep};
 use crate::HOST_CPUS;
 
 /// Descriptors that the launcher needs beside those for ranks, with room to spare.
 const OWN_FILES: u64 = 64;
 
-/// Which ranks of the job are started here, and what they are given.
+/// The part of the job's ranks that this process starts, and their streams.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
-    /// The number of the first.
+pub(super) struct JobPart {
+    /// The number of the first rank.
     pub(super) first: u32,
-    /// The ranks of the whole job.
+    /// The number of ranks in the whole job.
     pub(super) size: u32,
     pub(super) streams: Streams,
 }
 
-/// What ranks print to and read from.
+/// The streams of ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Streams {
-    /// This process's own.
+    /// The launcher's own streams.
     Inherited,
-    /// Pipes for what they print; rank 0 reads what this process would.
+    /// Pipes for output. Rank 0 reads the launcher's input.
     Printing,
-    /// Pipes, for input too.
+    /// Pipes for output and input.
     Piped,
 }
 
-/// Ranks that have begun.
-pub(super) struct Begun {
-    pub(super) ranks: Vec<Rank>,
+/// Ranks that have started, and the launcher's resources for them.
+pub(super) struct StartedRanks {
+    pub(super) ranks: Vec<RankProcess>,
     pub(super) signals: Signals,
     pub(super) guard: Guard,
-    pub(super) group: Option<Arc<Group>>,
+    pub(super) group: Option<Arc<JobGroup>>,
     pub(super) kin: Kin,
     pub(super) pipes: Pipes,
 }
 
 /// A rank's process.
 #[derive(Debug)]
-pub(super) struct Rank {
+pub(super) struct RankProcess {
     pub(super) pid: Pid,
     pub(super) running: bool,
-    /// Its socket, until either side closes it.
-    pub(super) connection: Option<Connection>,
-    /// Its process group, which may have other members when the leader has ended.
+    /// The rank's socket, until either side closes it.
+    pub(super) connection: Option<RankConnection>,
+    /// The rank's process group. It may have other members after the leader has ended.
     leader: Option<Leader>,
 }
 
-impl Rank {
-    /// Returns whether this is its process, not reaped yet.
+impl RankProcess {
+    /// Returns true if `process` is the rank's process, not reaped yet.
     pub(super) fn is(&self, process: Process) -> bool {
         self.running && process.pid() == self.pid
     }
 
-    /// Sends a signal, or none, to its process group. Returns whether the group has a process.
+    /// Sends a signal, or 0, to the rank's process group. Returns true if the group has a process.
     pub(super) fn signal_group(&self, signal: i32) -> bool {
         (self.leader.as_ref()).is_some_and(|leader| leader.signal_group(signal))
     }
 }
 
-/// Starts [`Spec::ranks`] ranks of `program`; if one cannot be started, the others are killed.
+/// Starts [`Spec::ranks`] ranks of `program`. If one cannot be started, the others are killed.
 pub(super) fn start(
     spec: &Spec,
     program: &Path,
-    part: Part,
+    part: JobPart,
     name: &str,
-    ends: &Ends,
-) -> Result<Begun, LaunchError> {
+    ends: &ChildEnds,
+) -> Result<StartedRanks, LaunchError> {
     let kin = Kin::of(name);
     let files = allow_files(spec.ranks)?;
-    // What ranks leave behind becomes our child, and can be found.
+    // Processes that ranks leave behind become children of the launcher and can be found.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(LaunchError::system("adopting what ranks leave behind"))?;
     let signals = Signals::hear(ends).map_err(LaunchError::system("listening for signals"))?;
-    let group = Group::plan(name).map(Arc::new);
-    let charge = Charge::Ranks(name.to_owned(), group.clone());
+    let group = JobGroup::plan(name).map(Arc::new);
+    let charge = GuardCharge::Ranks(name.to_owned(), group.clone());
     let guard = Guard::start(charge).map_err(LaunchError::system("starting the job's guard"))?;
     if let Some(group) = &group {
         group.make();
@@ -113,7 +113,7 @@ pub(super) fn start(
             Some(cpus) => command.env(HOST_CPUS, cpus),
             None => command.env_remove(HOST_CPUS),
         };
-        let begun = Begin {
+        let begun = RankStart {
             command,
             cpus,
             tie: tie.clone(),
@@ -133,7 +133,7 @@ pub(super) fn start(
             }
         }
     }
-    Ok(Begun {
+    Ok(StartedRanks {
         ranks,
         signals,
         guard,
@@ -143,37 +143,37 @@ pub(super) fn start(
     })
 }
 
-/// Ends the ranks that have begun, of a job that will not.
-pub(super) fn give_up(ranks: &[Rank], kin: &Kin, guard: Guard, group: Option<&Group>) {
+/// Ends the started ranks of a job that cannot start.
+pub(super) fn give_up(ranks: &[RankProcess], kin: &Kin, guard: Guard, group: Option<&JobGroup>) {
     sweep::kill_all(ranks, guard.pid(), kin);
     if group.is_none_or(|group| group.end(BRIEFLY)) {
         guard.dismiss();
     }
 }
 
-/// The other ends of the pipes of ranks.
+/// The launcher's ends of the ranks' pipes.
 #[derive(Default)]
 pub(super) struct Pipes {
-    /// What they print, in the order of ranks.
+    /// The ranks' output, in the order of ranks.
     pub(super) out: Vec<PipeReader>,
     pub(super) err: Vec<PipeReader>,
-    /// What rank 0 reads.
+    /// The input of rank 0.
     pub(super) input: Option<ChildStdin>,
 }
 
-struct Begin {
+struct RankStart {
     command: Command,
     cpus: Option<CpuSet>,
     tie: Tie,
     files: Rlimit,
-    group: Option<Arc<Group>>,
+    group: Option<Arc<JobGroup>>,
 }
 
-impl Begin {
-    fn begin(self, pipes: &mut Pipes) -> io::Result<Rank> {
+impl RankStart {
+    fn begin(self, pipes: &mut Pipes) -> io::Result<RankProcess> {
         let (ours, theirs) = UnixStream::pair()?;
-        let connection = Connection::new(ours)?;
-        let setup = Setup {
+        let connection = RankConnection::new(ours)?;
+        let setup = RankSetup {
             tie: self.tie,
             pmi: OwnedFd::from(theirs),
             cpus: self.cpus,
@@ -195,7 +195,7 @@ impl Begin {
         );
         let pid = pid_of(&child)?;
         pipes.input = pipes.input.take().or(child.stdin.take());
-        Ok(Rank {
+        Ok(RankProcess {
             pid,
             running: true,
             connection: Some(connection),
@@ -209,7 +209,7 @@ pub(super) fn pid_of(child: &Child) -> io::Result<Pid> {
     pid.ok_or_else(|| io::Error::other(format!("the system gave it the process id {}", child.id())))
 }
 
-fn command(spec: &Spec, program: &Path, rank: u32, part: Part, job: &str) -> Command {
+fn command(spec: &Spec, program: &Path, rank: u32, part: JobPart, job: &str) -> Command {
     let mut command = Command::new(program);
     command.args(&spec.arguments);
     child::forget_other_launchers(&mut command);
@@ -228,7 +228,7 @@ fn command(spec: &Spec, program: &Path, rank: u32, part: Part, job: &str) -> Com
     command
 }
 
-/// A name that no other job has, for the key-value space and the processes' mark.
+/// Returns a unique name of the job, for the key-value space and the processes' mark.
 pub(super) fn job_name() -> io::Result<String> {
     let mut random = [0; 8];
     crate::fill_random(&mut random)?;
@@ -239,7 +239,7 @@ pub(super) fn job_name() -> io::Result<String> {
     ))
 }
 
-/// Raises the limit on open files for the launcher, and gives the one that ranks get.
+/// Raises the launcher's limit on open files. Returns the limit before, which ranks get.
 fn allow_files(ranks: u32) -> Result<Rlimit, LaunchError> {
     let before = getrlimit(Resource::Nofile);
     let need = 4 * u64::from(ranks) + OWN_FILES;

@@ -1,8 +1,8 @@
-//! The terminal's input, carried to rank 0.
+//! The input of rank 0.
 //!
-//! Rank 0 has the launcher's own standard input, except where that is a
-//! terminal: ranks are in process groups of their own, and the kernel stops a
-//! process that reads a terminal from the background.
+//! Rank 0 has the launcher's own standard input, unless that is a terminal. Ranks are in process
+//! groups of their own, and the kernel stops a process that reads a terminal from the background.
+//! The launcher then copies the terminal's input to rank 0.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -17,10 +17,10 @@ use rustix::process::Signal;
 
 use super::signals;
 
-/// How long to wait before asking again whether the launcher is in the foreground.
-const ASK_AGAIN: Duration = Duration::from_millis(250);
+/// The pause before the next check whether the launcher is in the foreground.
+const FOREGROUND_PAUSE: Duration = Duration::from_millis(250);
 
-/// What a rank has for its standard input.
+/// Returns the standard input for a rank.
 pub(super) fn of_rank(rank: u32) -> Stdio {
     match rank {
         0 if io::stdin().is_terminal() => Stdio::piped(),
@@ -29,13 +29,13 @@ pub(super) fn of_rank(rank: u32) -> Stdio {
     }
 }
 
-/// Carries the terminal's input to rank 0, or on the way to it, for as long as both last.
+/// Copies the terminal's input to rank 0, or to the pipe on the way there, until either ends.
 pub(super) fn carry(to: OwnedFd) -> io::Result<()> {
     let mut to = File::from(to);
     thread::Builder::new()
         .name("hydrant-stdin".into())
         .spawn(move || {
-            // Read from the background is then an error and stops nobody.
+            // A read from the background then returns an error, and stops no process.
             if signals::block(Signal::TTIN).is_err() {
                 return;
             }
@@ -47,7 +47,7 @@ pub(super) fn carry(to: OwnedFd) -> io::Result<()> {
                     return;
                 }
                 if rustix::termios::tcgetpgrp(&from) != Ok(rustix::process::getpgrp()) {
-                    thread::sleep(ASK_AGAIN);
+                    thread::sleep(FOREGROUND_PAUSE);
                     continue;
                 }
                 match rustix::io::read(&from, &mut buffer) {

@@ -1,4 +1,4 @@
-//! Ending what descends from the launcher, whatever it did to get away.
+//! Ends all descendants of the launcher, even those that left their session.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,17 +11,17 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::kin::Kin;
 use super::local::reap_children;
 use super::processes::Process;
-use super::start::Rank;
+use super::start::RankProcess;
 
-/// How long what ranks left behind may take to heed SIGTERM.
+/// The time for processes left behind to end after SIGTERM.
 const LEFT_GRACE: Duration = Duration::from_millis(500);
 
-/// How long a process may take to die of SIGKILL before it is left to itself: one that is stuck
-/// in the kernel never does.
+/// The time for a process to die after SIGKILL before it is given up. A process that is stuck in
+/// the kernel never dies.
 pub(super) const GIVE_UP: Duration = Duration::from_secs(5);
 
-/// How often the launcher looks for what is left behind, once all ranks have ended.
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// The pause between two checks for processes left behind, after all ranks have ended.
+const POLL_PAUSE: Duration = Duration::from_millis(2);
 
 /// A process that could not be ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,9 +32,9 @@ pub(super) struct Stray {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Why {
-    /// It belongs to another user.
+    /// The process belongs to another user.
     Refused(Option<u32>),
-    /// It was killed and does not die.
+    /// The process survived SIGKILL.
     Stuck,
 }
 
@@ -43,7 +43,7 @@ impl Stray {
         self.process.pid()
     }
 
-    /// Whether it still goes on.
+    /// Returns true if the process is still alive.
     pub(super) fn is_alive(&self) -> bool {
         self.process.is_alive()
     }
@@ -73,17 +73,17 @@ impl fmt::Display for Stray {
     }
 }
 
-/// What became of the processes that descend from this one.
+/// The result of ending the descendants of this process.
 #[derive(Debug, Default)]
-pub(super) struct Swept {
-    /// How many have ended.
+pub(super) struct SweepOutcome {
+    /// The number of processes that have ended.
     pub(super) ended: usize,
-    /// Those that go on.
+    /// The processes that are still alive.
     pub(super) strays: Vec<Stray>,
 }
 
-/// Kills the ranks that run and everything they started.
-pub(super) fn kill_all(ranks: &[Rank], guard: Pid, kin: &Kin) -> Swept {
+/// Kills the running ranks and everything they started.
+pub(super) fn kill_all(ranks: &[RankProcess], guard: Pid, kin: &Kin) -> SweepOutcome {
     for rank in ranks {
         if rank.running {
             let _ = kill_process_group(rank.pid, Signal::KILL);
@@ -95,7 +95,7 @@ pub(super) fn kill_all(ranks: &[Rank], guard: Pid, kin: &Kin) -> Swept {
 }
 
 /// Ends all processes that the ended ranks left behind.
-pub(super) fn end_left(ranks: &[Rank], guard: Pid, kin: &Kin, gently: bool) -> Swept {
+pub(super) fn end_left(ranks: &[RankProcess], guard: Pid, kin: &Kin, gently: bool) -> SweepOutcome {
     let mut swept = end_descendants(ranks, guard, kin, gently);
     if kin.may_be_hidden() {
         swept.ended += end_groups(ranks, gently);
@@ -103,14 +103,14 @@ pub(super) fn end_left(ranks: &[Rank], guard: Pid, kin: &Kin, gently: bool) -> S
     swept
 }
 
-/// Ends the process groups that ranks led. Returns how many still had a process.
-fn end_groups(ranks: &[Rank], gently: bool) -> usize {
+/// Ends the process groups that ranks led. Returns the number of groups that still had a process.
+fn end_groups(ranks: &[RankProcess], gently: bool) -> usize {
     let begun = Instant::now();
     let mut ended = None;
     loop {
-        // A leader that is dead and not reaped still belongs to its group.
+        // A dead leader that is not reaped still belongs to its group.
         reap_children();
-        let left: Vec<&Rank> = (ranks.iter()).filter(|rank| rank.signal_group(0)).collect();
+        let left: Vec<&RankProcess> = (ranks.iter()).filter(|rank| rank.signal_group(0)).collect();
         let new = ended.is_none();
         let ended = *ended.get_or_insert(left.len());
         if left.is_empty() || begun.elapsed() > GIVE_UP {
@@ -125,17 +125,17 @@ fn end_groups(ranks: &[Rank], gently: bool) -> usize {
                 rank.signal_group(libc::SIGCONT);
             }
         }
-        thread::sleep(LOOK_AGAIN);
+        thread::sleep(POLL_PAUSE);
     }
 }
 
-/// Ends every visible process of the job that descends from this one, except the guard.
-fn end_descendants(ranks: &[Rank], guard: Pid, kin: &Kin, gently: bool) -> Swept {
+/// Ends every visible process of the job that descends from this process, except the guard.
+fn end_descendants(ranks: &[RankProcess], guard: Pid, kin: &Kin, gently: bool) -> SweepOutcome {
     let begun = Instant::now();
-    // Each that was seen, and why it may not be ended.
+    // Every process seen, and the reason why it cannot be ended.
     let mut seen: HashMap<Process, Option<Stray>> = HashMap::new();
     loop {
-        // Ranks that are killed here are reaped by the loop, which reads their endings.
+        // The loop reaps ranks that are killed here, and reads their endings.
         let left = kin.living(guard, |child| {
             seen.contains_key(&child) || ranks.iter().any(|rank| rank.is(child))
         });
@@ -168,8 +168,8 @@ fn end_descendants(ranks: &[Rank], guard: Pid, kin: &Kin, gently: bool) -> Swept
             seen.retain(|process, _| left.contains(process));
             let strays: Vec<Stray> = seen.into_values().flatten().collect();
             let ended = all - strays.len();
-            return Swept { ended, strays };
+            return SweepOutcome { ended, strays };
         }
-        thread::sleep(LOOK_AGAIN);
+        thread::sleep(POLL_PAUSE);
     }
 }

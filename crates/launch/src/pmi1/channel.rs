@@ -1,4 +1,4 @@
-//! A stream to the launcher that carries lines, with a bound on every wait.
+//! A stream of lines to the launcher, with a bound on every wait.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,7 +13,7 @@ use crate::Error;
 /// The service's name in errors.
 pub(crate) const SERVICE: &str = "PMI-1";
 
-/// More than this without a newline is no line.
+/// The most bytes without a newline. More is an error.
 const MAX_UNREAD: usize = 64 * 1024;
 
 /// Lines to and from the launcher.
@@ -31,12 +31,12 @@ impl Channel {
         }
     }
 
-    /// Sends a line, newline included, in one write as PMI-1 servers demand.
+    /// Sends a line, which ends in a newline. PMI-1 servers want each line in one write.
     pub(crate) fn send(&mut self, line: &str, doing: &dyn Fn() -> String) -> Result<(), Error> {
         debug_assert!(line.ends_with('\n'));
         let mut rest = line.as_bytes();
         while !rest.is_empty() {
-            // A write to a launcher that is gone must not raise SIGPIPE here.
+            // A write to a dead launcher must not raise SIGPIPE here.
             let sent = match rustix::net::send(&self.fd, rest, SendFlags::NOSIGNAL) {
                 Err(Errno::NOTSOCK) => rustix::io::write(&self.fd, rest),
                 other => other,
@@ -50,7 +50,7 @@ impl Channel {
         Ok(())
     }
 
-    /// The next line, without its newline.
+    /// Returns the next line without its newline.
     pub(crate) fn receive(
         &mut self,
         within: Duration,
@@ -81,7 +81,7 @@ impl Channel {
         }
     }
 
-    /// Waits until there is something to read.
+    /// Waits until the descriptor is readable.
     fn wait(
         &self,
         until: Instant,
@@ -107,7 +107,7 @@ impl Channel {
     }
 }
 
-/// The launcher answered something that is not in the protocol.
+/// Makes the error for an answer that breaks the protocol.
 pub(crate) fn broken(got: String, doing: &dyn Fn() -> String) -> Error {
     Error::Protocol {
         service: SERVICE,

@@ -1,4 +1,4 @@
-//! The file descriptor that a launcher left open for us.
+//! The file descriptor that a launcher left open for this process.
 #![allow(
     unsafe_code,
     reason = "a descriptor known only by the number in PMI_FD has to be borrowed from that number"
@@ -9,17 +9,16 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::FileType;
 use rustix::io::{Errno, FdFlags};
 
-/// Our own duplicate of descriptor `number`, which must be an open socket or pipe.
+/// Duplicates descriptor `number`, which must be an open socket or pipe.
 ///
-/// Neither it nor the original is inherited by programs this process starts:
-/// they would speak to the launcher in our name.
+/// Programs that this process starts inherit neither the duplicate nor the original. Otherwise they
+/// could speak to the launcher in this rank's name.
 pub(crate) fn open(number: i32) -> rustix::io::Result<OwnedFd> {
     if number < 0 {
         return Err(Errno::BADF);
     }
-    // SAFETY: `number` is not -1. The borrow lasts for the three calls below,
-    // none of which closes or writes; the kernel answers EBADF if no such
-    // descriptor is open.
+    // SAFETY: `number` is not -1. The borrow lasts for the three calls below. None of them closes
+    // or writes, and the kernel answers EBADF if no such descriptor is open.
     let original = unsafe { BorrowedFd::borrow_raw(number) };
     let kind = FileType::from_raw_mode(rustix::fs::fstat(original)?.st_mode);
     if !matches!(kind, FileType::Socket | FileType::Fifo) {
@@ -37,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_open_socket_or_pipe_will_do() {
+    fn only_an_open_socket_or_pipe_is_accepted() {
         let (a, _b) = UnixStream::pair().unwrap();
         let fd = open(a.as_raw_fd()).unwrap();
         assert_ne!(fd.as_raw_fd(), a.as_raw_fd());

@@ -1,7 +1,7 @@
-//! A rank's side of PMI-1, spoken on the wire.
+//! The rank's side of PMI-1, spoken on the wire.
 //!
-//! The same lines serve under Hydrant's own launcher, MPICH's `mpiexec.hydra`
-//! and `srun --mpi=pmi2`, and no library is needed for them.
+//! The same lines work under Hydrant's launcher, MPICH's `mpiexec.hydra` and `srun --mpi=pmi2`. No
+//! library is needed.
 
 mod channel;
 mod inherited;
@@ -15,14 +15,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use channel::{Channel, SERVICE, broken};
-use wire::{Line, MAX_LINE, VERSION, escape, shorten};
+use wire::{MAX_LINE, PmiLine, VERSION, escape, shorten};
 
 use crate::{Bootstrap, Error, JoinOptions, check_key, check_rank, check_value, mpi};
 
-/// Whether this process has joined: a PMI-1 server takes one `init` from each process.
+/// True once this process has joined. A PMI-1 server takes one `init` from each process.
 static JOINED: AtomicBool = AtomicBool::new(false);
 
-/// What a line has beside the value: names, the key-value space and the key.
+/// The characters of a line beside the value: names, the key-value space and the key.
 const LINE_OVERHEAD: usize = 64;
 
 /// A rank that speaks PMI-1.
@@ -60,7 +60,7 @@ impl Pmi1 {
         Pmi1::init(Channel::new(stream), rank, size, options)
     }
 
-    /// Joins over TCP, and is told rank and size there.
+    /// Joins over TCP. The server sends the rank and the size.
     pub(crate) fn connect(address: &str, id: u32, options: &JoinOptions) -> Result<Pmi1, Error> {
         let doing = || format!("connecting to PMI_PORT={address}");
         let lost = |source| Error::LauncherLost {
@@ -138,13 +138,13 @@ impl Pmi1 {
         Ok(me)
     }
 
-    /// Sends a command and takes what `read` finds in the `answer` to it.
+    /// Sends a command, and returns the result of `read` on the `answer` to it.
     fn ask<R>(
         &mut self,
         command: &str,
         answer: &str,
         doing: &dyn Fn() -> String,
-        read: impl FnOnce(&Line<'_>) -> Result<R, Error>,
+        read: impl FnOnce(&PmiLine<'_>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         self.channel.send(command, doing)?;
         let within = if answer == "barrier_out" {
@@ -155,10 +155,10 @@ impl Pmi1 {
         receive(&mut self.channel, answer, within, doing, read)
     }
 
-    /// The name of a chunk of a value in the key-value space all ranks share.
+    /// Returns the name of a value's chunk in the key-value space that all ranks share.
     fn key(&self, from: u32, key: &str, chunk: usize) -> Result<String, Error> {
         let name = format!("h.{from}.{key}.{chunk}");
-        // The limit of a server counts the zero that ends a C string.
+        // The server's limit counts the zero that ends a C string.
         if name.len() >= self.max_key {
             return Err(Error::KeyTooLong {
                 key: name,
@@ -237,7 +237,7 @@ impl Bootstrap for Pmi1 {
             "barrier_out",
             &doing,
             |line| match line.number::<i32>("rc") {
-                // Hydrant's launcher says who can no longer come; others say nothing of a code.
+                // Hydrant's launcher names the rank that ended. Other launchers send no code.
                 None | Some(0) => Ok(()),
                 Some(_) => match line.number("ended") {
                     Some(rank) => Err(Error::RankEnded { rank }),
@@ -261,19 +261,19 @@ impl Bootstrap for Pmi1 {
     }
 
     fn abort(&mut self, status: i32, why: &str) {
-        // What does not fit a line is cut between characters, before it is escaped.
+        // The text is cut between characters, before it is escaped, until it fits a line.
         let mut why: String = why.chars().take(MAX_LINE / 4).collect();
         while escape(&why).len() > MAX_LINE - LINE_OVERHEAD {
             why.pop();
         }
         let line = format!("cmd=abort exitcode={status} error_msg={}\n", escape(&why));
-        // There is nobody left to tell if this fails, and the caller exits anyway.
+        // Nobody is left to report a failure to, and the caller exits anyway.
         let _ = self.channel.send(&line, &|| "aborting".into());
     }
 
     fn finalize(&mut self) -> Result<(), Error> {
-        // The launcher takes one goodbye, and hangs up. MPI says it, because the program began MPI after it had
-        // joined.
+        // The launcher takes one goodbye and hangs up. MPI sends it, because the program
+        // initialized MPI after it had joined.
         if mpi::says_goodbye_over_pmi1() {
             return Ok(());
         }
@@ -300,10 +300,10 @@ fn receive<R>(
     answer: &str,
     within: Duration,
     doing: &dyn Fn() -> String,
-    read: impl FnOnce(&Line<'_>) -> Result<R, Error>,
+    read: impl FnOnce(&PmiLine<'_>) -> Result<R, Error>,
 ) -> Result<R, Error> {
     let text = channel.receive(within, doing)?;
-    let line = Line::parse(&text).map_err(|got| broken(got, doing))?;
+    let line = PmiLine::parse(&text).map_err(|got| broken(got, doing))?;
     if line.command != answer {
         return Err(broken(
             format!("`{}` where cmd={answer} was expected", shorten(&text)),
@@ -313,7 +313,7 @@ fn receive<R>(
     read(&line)
 }
 
-fn check_code(line: &Line<'_>, doing: &dyn Fn() -> String) -> Result<(), Error> {
+fn check_code(line: &PmiLine<'_>, doing: &dyn Fn() -> String) -> Result<(), Error> {
     match line.number::<i32>("rc") {
         Some(0) => Ok(()),
         _ => Err(Error::Refused {

@@ -1,20 +1,20 @@
-//! Any bytes as values of a PMI-1 key-value space: hexadecimal, in chunks.
+//! Encoding of bytes as values of a PMI-1 key-value space: hexadecimal, in chunks.
 //!
-//! A value there has about a thousand characters at most and no blanks. The
-//! first chunk begins with the number of chunks in four hexadecimal digits, so
-//! a reader needs to know nothing else of the writer's limits.
+//! A PMI-1 value has about a thousand characters at most and no blanks. The first chunk begins with
+//! the number of chunks in four hexadecimal digits. A reader needs to know no other limit of the
+//! writer.
 
 use std::fmt::Write as _;
 
 use crate::MAX_VALUE;
 
-/// The digits that say how many chunks there are.
+/// The hexadecimal digits in the number of chunks.
 const COUNT_DIGITS: usize = 4;
 
-/// The least room a chunk must have for the longest value to fit the count.
+/// The least room in a chunk with which the number of chunks of the longest value fits its digits.
 pub(crate) const MIN_ROOM: usize = 2 * MAX_VALUE / 0xffff + COUNT_DIGITS;
 
-/// `value` as chunks of at most `room` characters, at least one.
+/// Splits `value` into chunks of at most `room` characters, at least one.
 pub(crate) fn encode(value: &[u8], room: usize) -> Vec<String> {
     debug_assert!(room >= MIN_ROOM && value.len() <= MAX_VALUE);
     let digits = COUNT_DIGITS + 2 * value.len();
@@ -33,7 +33,7 @@ pub(crate) fn encode(value: &[u8], room: usize) -> Vec<String> {
     out
 }
 
-/// How many chunks there are, by the first of them, and the digits it carries.
+/// Returns the number of chunks, read from the first chunk, and that chunk's digits.
 pub(crate) fn first(chunk: &str) -> Result<(usize, &str), String> {
     let (count, digits) = chunk
         .split_at_checked(COUNT_DIGITS)
@@ -44,7 +44,7 @@ pub(crate) fn first(chunk: &str) -> Result<(usize, &str), String> {
     }
 }
 
-/// The bytes behind the digits of all chunks.
+/// Decodes the digits of all chunks.
 pub(crate) fn decode(digits: &str) -> Result<Vec<u8>, String> {
     fn digit(byte: u8) -> Result<u8, String> {
         char::from(byte)
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_every_length_come_back() {
+    fn values_of_every_length_decode_unchanged() {
         for room in [MIN_ROOM, 17, 901, 902] {
             for len in [0, 1, 2, 5, 100, 449, 450, 451, 5000] {
                 let value: Vec<u8> = (0..len).map(|i| (i * 7 + len) as u8).collect();
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_put_is_refused() {
+    fn values_of_other_programs_are_refused() {
         assert!(first("00").is_err());
         assert!(first("0000ab").is_err());
         assert!(first("zzzzab").is_err());

@@ -1,32 +1,32 @@
 //! The PMI-1 wire format: lines of `name=value` pairs, the first of them `cmd`.
 //!
-//! Neither names nor values have blanks, and a command is one line and must
-//! arrive as one write. There is no written standard; this is what MPICH's
-//! `simple_pmi.c`, its Hydra launcher and Slurm's `mpi/pmi2` plugin agree on.
+//! Neither names nor values contain blanks. A command is one line and must arrive as one write. No
+//! written standard exists: the format is the common part of MPICH's `simple_pmi.c`, its Hydra
+//! launcher and Slurm's `mpi/pmi2` plugin.
 
 use std::fmt::Write as _;
 
 /// The version of PMI-1 that Hydrant speaks.
 pub(crate) const VERSION: (u32, u32) = (1, 1);
 
-/// The longest line any of the servers and clients in use takes, with its newline.
+/// The longest line that all servers and clients in use accept, with its newline.
 ///
 /// MPICH and Slurm keep buffers of 1024 bytes for a line.
 pub(crate) const MAX_LINE: usize = 1024;
 
-/// A command or an answer, taken apart.
+/// A parsed command or answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Line<'a> {
+pub(crate) struct PmiLine<'a> {
     /// The value of `cmd`.
     pub(crate) command: &'a str,
-    /// Whether it is the head of a command of several lines (`mcmd`).
+    /// True for the first line of a command of several lines (`mcmd`).
     pub(crate) multiple: bool,
     fields: Vec<(&'a str, &'a str)>,
 }
 
-impl<'a> Line<'a> {
-    /// Takes a line apart, or says what is wrong with it.
-    pub(crate) fn parse(text: &'a str) -> Result<Line<'a>, String> {
+impl<'a> PmiLine<'a> {
+    /// Parses a line. The error says which part is wrong.
+    pub(crate) fn parse(text: &'a str) -> Result<PmiLine<'a>, String> {
         let mut fields = Vec::new();
         for word in text.split_ascii_whitespace() {
             match word.split_once('=') {
@@ -35,12 +35,12 @@ impl<'a> Line<'a> {
             }
         }
         match fields.first() {
-            Some(&("cmd", command)) => Ok(Line {
+            Some(&("cmd", command)) => Ok(PmiLine {
                 command,
                 multiple: false,
                 fields,
             }),
-            Some(&("mcmd", command)) => Ok(Line {
+            Some(&("mcmd", command)) => Ok(PmiLine {
                 command,
                 multiple: true,
                 fields,
@@ -49,7 +49,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The value of a field.
+    /// Returns the value of a field.
     pub(crate) fn field(&self, name: &str) -> Option<&'a str> {
         self.fields
             .iter()
@@ -57,13 +57,13 @@ impl<'a> Line<'a> {
             .map(|(_, value)| *value)
     }
 
-    /// The value of a field that is a number.
+    /// Returns the value of a field as a number.
     pub(crate) fn number<N: std::str::FromStr>(&self, name: &str) -> Option<N> {
         self.field(name)?.parse().ok()
     }
 }
 
-/// The beginning of a text that came from outside, fit for a message.
+/// Returns the start of a foreign text, escaped and short enough for a message.
 pub(crate) fn shorten(text: &str) -> String {
     const SHOWN: usize = 80;
     let mut shown: String = text
@@ -78,7 +78,7 @@ pub(crate) fn shorten(text: &str) -> String {
     shown
 }
 
-/// `text` with the characters that the format cannot carry as `%XX`.
+/// Escapes the characters of `text` that the format cannot carry, as `%XX`.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -91,7 +91,7 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
-/// What [`escape`] was given; a `%` that it did not make stays as it is.
+/// Reverses [`escape`]. A `%` that [`escape`] did not write stays unchanged.
 pub(crate) fn unescape(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
@@ -120,13 +120,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_taken_apart() {
-        let line = Line::parse("cmd=put kvsname=job key=a value=x=y rc=-1\n").unwrap();
+    fn lines_are_split_into_fields() {
+        let line = PmiLine::parse("cmd=put kvsname=job key=a value=x=y rc=-1\n").unwrap();
         assert_eq!((line.command, line.multiple), ("put", false));
         assert_eq!(line.field("value"), Some("x=y"));
         assert_eq!(line.number::<i32>("rc"), Some(-1));
         assert_eq!(line.field("none"), None);
-        assert!(Line::parse("mcmd=spawn\n").unwrap().multiple);
+        assert!(PmiLine::parse("mcmd=spawn\n").unwrap().multiple);
     }
 
     #[test]
@@ -137,15 +137,15 @@ mod tests {
             ("key=a cmd=put", "does not begin"),
             ("cmd=put =x", "not name=value"),
         ] {
-            let error = Line::parse(text).unwrap_err();
+            let error = PmiLine::parse(text).unwrap_err();
             assert!(error.contains(reason), "{text}: {error}");
         }
-        let error = Line::parse(&"x".repeat(4000)).unwrap_err();
+        let error = PmiLine::parse(&"x".repeat(4000)).unwrap_err();
         assert!(error.len() < 200 && error.contains('…'));
     }
 
     #[test]
-    fn what_is_escaped_has_no_blanks_and_comes_back() {
+    fn an_escaped_text_has_no_blanks_and_unescapes_unchanged() {
         for text in ["", "plain", "two words", "a=b %41\n", "ä – ü", "100%"] {
             let escaped = escape(text);
             assert!(

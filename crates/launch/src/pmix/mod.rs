@@ -1,9 +1,8 @@
-//! A rank's side of PMIx, by way of the launcher's own libpmix.
+//! The rank's side of PMIx, through the launcher's own libpmix.
 //!
-//! PMIx has no wire protocol to speak: its library is the interface. It is
-//! opened at run time, so that Hydrant builds and starts where it is not
-//! installed. Its calls block without a bound of their own, so a thread makes
-//! them and the rank waits for the thread as long as it is willing to.
+//! PMIx has no wire protocol: its library is the interface. Hydrant opens the library at run time,
+//! so that it builds and starts where libpmix is not installed. The library's calls block without a
+//! bound, so a separate thread makes them. The rank waits for that thread with a time limit.
 
 mod ffi;
 
@@ -12,23 +11,23 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use ffi::{Proc, Status, c_text};
+use ffi::{PmixProc, PmixStatus, c_text};
 
 use crate::{Bootstrap, Error, JoinOptions, check_key, check_rank, check_value};
 
 const SERVICE: &str = "PMIx";
 
-/// How long the launcher may take to hear of an abort.
+/// The time limit for an abort to reach the launcher.
 const ABORT_WITHIN: Duration = Duration::from_secs(5);
 
 /// A call for the thread to make.
-type Call = Box<dyn FnOnce(&ffi::Pmix) + Send>;
+type PmixCall = Box<dyn FnOnce(&ffi::Libpmix) + Send>;
 
 /// A rank that PMIx serves.
 pub(crate) struct Pmix {
-    me: Proc,
+    me: PmixProc,
     size: u32,
-    calls: mpsc::Sender<Call>,
+    calls: mpsc::Sender<PmixCall>,
     put: HashSet<String>,
     answer_within: Duration,
     fence_within: Duration,
@@ -37,14 +36,14 @@ pub(crate) struct Pmix {
 impl Pmix {
     /// Joins through libpmix.
     pub(crate) fn init(options: &JoinOptions) -> Result<Pmix, Error> {
-        let library = ffi::Pmix::open(options.libpmix.as_deref())?;
-        let (calls, requests) = mpsc::channel::<Call>();
+        let library = ffi::Libpmix::open(options.libpmix.as_deref())?;
+        let (calls, requests) = mpsc::channel::<PmixCall>();
         thread::Builder::new()
             .name("hydrant-pmix".into())
             .spawn(move || requests.into_iter().for_each(|call| call(&library)))
             .map_err(Error::Thread)?;
         let joining = || "joining".to_owned();
-        let me = ask(&calls, options.answer_within, &joining, ffi::Pmix::init)?.map_err(|status| {
+        let me = ask(&calls, options.answer_within, &joining, ffi::Libpmix::init)?.map_err(|status| {
             Error::LauncherUnusable {
                 seen: "PMIX_NAMESPACE says that a PMIx launcher started this process".into(),
                 why: format!("libpmix cannot reach it ({}, {})", status.text, status.code),
@@ -68,12 +67,12 @@ impl Pmix {
         })
     }
 
-    /// Has the thread make a call, and waits for what comes of it.
+    /// Has the thread make a call, and waits for the result.
     fn call<R: Send + 'static>(
         &self,
         within: Duration,
         doing: &dyn Fn() -> String,
-        call: impl FnOnce(&ffi::Pmix) -> Result<R, Status> + Send + 'static,
+        call: impl FnOnce(&ffi::Libpmix) -> Result<R, PmixStatus> + Send + 'static,
     ) -> Result<R, Error> {
         ask(&self.calls, within, doing, call)?.map_err(|status| refused(&status, doing))
     }
@@ -112,7 +111,7 @@ impl Bootstrap for Pmix {
         self.call(
             self.fence_within,
             &|| format!("rank {rank} was in a fence"),
-            ffi::Pmix::fence,
+            ffi::Libpmix::fence,
         )
     }
 
@@ -135,7 +134,7 @@ impl Bootstrap for Pmix {
 
     fn abort(&mut self, status: i32, why: &str) {
         let why = c_text(why);
-        // There is nobody left to tell if this fails, and the caller exits anyway.
+        // Nobody is left to report a failure to, and the caller exits anyway.
         let _ = self.call(ABORT_WITHIN, &|| "aborting".into(), move |pmix| {
             pmix.abort(status, &why)
         });
@@ -146,24 +145,24 @@ impl Bootstrap for Pmix {
         self.call(
             self.answer_within,
             &|| format!("rank {rank} was leaving"),
-            ffi::Pmix::finalize,
+            ffi::Libpmix::finalize,
         )
     }
 }
 
-/// PMIx has keys of its own, which begin with `pmix`.
+/// Prefixes the key, because PMIx's own keys begin with `pmix`.
 fn scoped(key: &str) -> String {
     format!("hydrant.{key}")
 }
 
 fn ask<R: Send + 'static>(
-    calls: &mpsc::Sender<Call>,
+    calls: &mpsc::Sender<PmixCall>,
     within: Duration,
     doing: &dyn Fn() -> String,
-    call: impl FnOnce(&ffi::Pmix) -> R + Send + 'static,
+    call: impl FnOnce(&ffi::Libpmix) -> R + Send + 'static,
 ) -> Result<R, Error> {
     let (answer, answered) = mpsc::sync_channel(1);
-    // A thread that is gone drops the call, and with it the sender of the answer.
+    // A thread that ended drops the call, and with it the sender of the answer.
     let _ = calls.send(Box::new(move |pmix| {
         let _ = answer.send(call(pmix));
     }));
@@ -181,7 +180,7 @@ fn ask<R: Send + 'static>(
     })
 }
 
-fn refused(status: &Status, doing: &dyn Fn() -> String) -> Error {
+fn refused(status: &PmixStatus, doing: &dyn Fn() -> String) -> Error {
     Error::Refused {
         service: SERVICE,
         doing: doing(),

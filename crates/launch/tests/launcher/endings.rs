@@ -1,4 +1,4 @@
-//! How jobs end, and that nothing outlives them.
+//! The ends of jobs: their status, and that no process outlives them.
 
 use std::fs;
 use std::io::Read;
@@ -9,7 +9,7 @@ use crate::harness::{begin, ends_with, err, is_alive, launch_role, out, send, sh
 use hydrant_testing::running::{run, until};
 
 pub(crate) fn first_failure() {
-    // Rank 2 fails; rank 0 fails once the launcher has taken notice of that.
+    // Rank 2 fails. Rank 0 fails after the launcher has noticed that.
     let directory = tempfile::tempdir().expect("a temporary directory");
     let file = directory.path().join("pid");
     let script = format!(
@@ -30,7 +30,7 @@ pub(crate) fn first_failure() {
     ends_with(&mut shell(&["-n", "3"], "exit 0"), 0, "");
 }
 
-/// However long the rank that failed first takes to end.
+/// The rank that failed first decides the status, even if it ends late.
 pub(crate) fn late_failure() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let said = directory.path().join("said");
@@ -42,7 +42,7 @@ pub(crate) fn late_failure() {
     );
     let text = err(&output);
     assert!(text.contains("rank 0 ended with status 1\n"), "{text}");
-    // Unless it does not end at all.
+    // A rank that does not end within the grace does not decide the status.
     let said = directory.path().join("said-again");
     let said = said.to_str().expect("UTF-8");
     ends_with(
@@ -56,7 +56,8 @@ pub(crate) fn killed_rank() {
     let script = "[ $PMI_RANK = 1 ] && kill -9 $$; exit 0";
     let message = "rank 1 was killed by signal 9 (SIGKILL); it was the first to fail";
     ends_with(&mut shell(&["-n", "3"], script), 137, message);
-    // Another rank hears of the death before the launcher can, and fails of it: that hides nothing.
+    // Another rank notices the death before the launcher can, and fails. Rank 1 still decides the
+    // status.
     let directory = tempfile::tempdir().expect("a temporary directory");
     let fifo = directory.path().join("fifo");
     let made = Command::new("mkfifo").arg(&fifo).status();
@@ -82,7 +83,7 @@ pub(crate) fn grace() {
         "{}",
         err(&output)
     );
-    // The ends that the launcher caused are no failures of their own.
+    // Ends that the launcher caused are not reported as failures.
     assert!(!err(&output).contains("SIGTERM)"), "{}", err(&output));
 }
 
@@ -111,7 +112,7 @@ pub(crate) fn signals() {
             "{signal}: {text}"
         );
     }
-    // Untrapped, it is the status, told once.
+    // An untrapped signal is the status, and is reported once.
     let (child, _) = begin(&mut shell(&["-n", "3"], "echo ready; exec sleep 600"), 3);
     send("INT", &child.id().to_string());
     let output = child.wait_with_output().expect("an end");
@@ -122,7 +123,7 @@ pub(crate) fn signals() {
         "{}",
         err(&output)
     );
-    // Stopped and continued, with its ranks.
+    // The launcher stops and continues with its ranks.
     let (child, pids) = begin(&mut shell(&["-n", "2"], "echo $$; exec sleep 600"), 2);
     let launcher = child.id().to_string();
     let state = |pid: &str| {
@@ -173,7 +174,8 @@ pub(crate) fn timeout() {
     );
 }
 
-/// What ranks fork, in sessions and process groups of its own, with and without an end to wait for.
+/// Processes that ranks fork, in sessions and process groups of their own. Some end on SIGTERM and
+/// some do not.
 const FORKING: &str = "sleep 601 & setsid sleep 602 & (setsid sh -c 'trap \"\" TERM HUP; echo $$; \
                        while :; do sleep 1; done' &) ; echo $!";
 

@@ -1,5 +1,5 @@
-//! Ranks and agents that send without an end: the launcher stays within its memory, and goes on to
-//! hear the user and the clock.
+//! Ranks and agents that send endlessly. The launcher keeps within its memory, and still reacts to
+//! the user and the clock.
 
 use std::io;
 use std::process::{Command, Stdio};
@@ -10,11 +10,11 @@ use crate::harness::{begin, ends_with, err, launch, launch_role, send};
 use crate::hosts::Shell;
 use hydrant_testing::running::run;
 
-/// The address space of the launcher, in KiB: many times what it needs, and less than what a flood
-/// brings in a second.
+/// The launcher's address space in KiB: many times its need, and less than a flood sends in a
+/// second.
 const SPACE: u32 = 400_000;
 
-/// The command with that much memory at most.
+/// Returns the command with an address space of at most [`SPACE`].
 fn bounded(command: &Command) -> Command {
     let mut bounded = Command::new("sh");
     let script = format!("ulimit -v {SPACE}; exec \"$@\"");
@@ -40,14 +40,14 @@ pub(crate) fn asking() {
     assert_eq!(output.status.code(), Some(130), "{}", err(&output));
 }
 
-/// A job of a lying agent and an honest one, which takes so many seconds at most.
+/// Returns a job of a lying agent and an honest one, with a time limit in seconds.
 fn lying(lie: &str, timeout: &str) -> Command {
     let shell = Shell::lying(lie);
     let path = shell.path();
     let hosts = ["--hosts", "liar,b", "--rsh", &path, "-n", "2"];
     let options = [&hosts[..], &["--timeout", timeout]].concat();
     let job = launch(&options, &["sh", "-c", "exec sleep 600"]);
-    // It is there as long as the job.
+    // The shell's files last as long as the job.
     std::mem::forget(shell);
     bounded(&job)
 }
@@ -68,7 +68,7 @@ pub(crate) fn prints() {
     let child = (lying("prints", "1").stdout(writer).stderr(Stdio::piped()))
         .spawn()
         .expect("a launcher");
-    // As long as nobody reads, nothing is lost; then nobody ever will.
+    // While nobody reads, no output is lost. Then the reader closes.
     thread::sleep(Duration::from_secs(3));
     drop(reader);
     let output = child.wait_with_output().expect("an end");

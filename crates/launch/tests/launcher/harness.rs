@@ -1,4 +1,4 @@
-//! Starting jobs from tests and watching them.
+//! Starts jobs from tests and watches them.
 
 use std::fs;
 use std::io::Read;
@@ -13,7 +13,7 @@ pub(crate) fn launch(options: &[&str], program: &[&str]) -> Command {
     launch
 }
 
-/// A job whose ranks are a shell with `script`, which sees its rank as `$PMI_RANK`.
+/// Returns a job whose ranks are a shell with `script`. A rank's number is `$PMI_RANK`.
 pub(crate) fn shell(options: &[&str], script: &str) -> Command {
     launch(options, &["sh", "-c", script])
 }
@@ -52,7 +52,7 @@ pub(crate) fn ends_with(command: &mut Command, status: i32, message: &str) -> Ou
     output
 }
 
-/// Whether a process is there and not just a zombie.
+/// Returns true if a process lives and is no zombie.
 pub(crate) fn is_alive(pid: &str) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
         !stat

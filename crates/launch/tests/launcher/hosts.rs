@@ -1,4 +1,4 @@
-//! Jobs on several hosts, all of them this one: the remote shell only pretends.
+//! Jobs on several hosts, all of which are this one: the remote shell only pretends.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -18,8 +18,9 @@ use hydrant_testing::{
     running::{run, until},
 };
 
-/// A remote shell that runs the command here. `gone` cannot be reached, `bare` has no hydrant,
-/// and `chatty` greets who logs in. The command in `HYDRANT_TEST_LOGIN` runs before.
+/// A remote shell that runs the command here. The host `gone` cannot be reached, `bare` has no
+/// hydrant, and `chatty` prints a greeting at login. The command in `HYDRANT_TEST_LOGIN` runs
+/// before.
 pub(crate) struct Shell {
     directory: TempDir,
 }
@@ -29,7 +30,7 @@ impl Shell {
         Shell::lying("")
     }
 
-    /// As [`Shell::new`]; on the host `liar` is no agent, but who pretends to be one.
+    /// Like [`Shell::new`], but the host `liar` runs a program that only pretends to be an agent.
     pub(crate) fn lying(lie: &str) -> Shell {
         let liar = role(&["lying-agent", lie]).join(" ");
         let directory = tempfile::tempdir().expect("a temporary directory");
@@ -111,7 +112,7 @@ pub(crate) fn placed() {
         .map(|(rank, host)| format!("[{rank}] {host} {rank} {rest}"))
         .collect();
     assert_eq!(lines, expected);
-    // The launcher gives hosts the names in its list, if it is told to.
+    // With `--name-hosts` the launcher gives each host its name in the list.
     let mut command = shell.script("a,b", 2, &["--name-hosts"], "echo $HYDRANT_HOST_ID");
     let output = run(command.env("HYDRANT_TEST_LOGIN", "host=other"));
     let mut lines: Vec<String> = out(&output).lines().map(str::to_owned).collect();
@@ -139,7 +140,7 @@ pub(crate) fn streams() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("a launcher");
-    // More than pipes hold, and bytes that are no text.
+    // More bytes than pipes hold, and bytes that are no text.
     let mut input: Vec<u8> = (0..1_000_000_u32)
         .map(|n| (n.wrapping_mul(n) >> 3) as u8)
         .collect();
@@ -154,7 +155,7 @@ pub(crate) fn streams() {
     assert!(output.status.success(), "{}", err(&output));
     assert!(output.stdout == input);
     assert_eq!(err(&output), "complaint\n".repeat(4));
-    // Who does not read its input keeps nobody.
+    // A rank that does not read its input delays no job.
     let endless = fs::File::open("/dev/zero").expect("a file");
     let output = run(shell.script("a,b", 2, &[], "echo done").stdin(endless));
     assert!(output.status.success());
@@ -169,7 +170,7 @@ pub(crate) fn much() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("a launcher");
-    // Longer than a host may be silent: it is not for having nothing written.
+    // Longer than a host may be silent. An agent whose output is not written is not silent.
     thread::sleep(Duration::from_secs(3));
     let mut text = String::new();
     let mut pipe = child.stdout.take().expect("a pipe");
@@ -233,7 +234,7 @@ pub(crate) fn failures() {
         4,
         "rank 0 did not end: SIGKILL",
     );
-    // A rank that ends fails the fence of those on other hosts.
+    // A rank that ends fails the fence of ranks on other hosts.
     ends_with(
         &mut shell.role("a,b,c", 3, &["--grace", "600"], &["leave"]),
         1,
@@ -277,7 +278,7 @@ pub(crate) fn unreachable() {
         125,
         "host a, of rank 0, could not be reached",
     );
-    // What the launcher finds may be missing there.
+    // A host may lack a program that the launcher finds.
     let file = shell.directory.path().join("program");
     fs::write(&file, "#!/no/such/interpreter\n").expect("a file");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("a file");
@@ -289,10 +290,10 @@ pub(crate) fn unreachable() {
     );
 }
 
-/// Ranks that say where they and their agent are.
+/// Ranks that print their agent, their process and their host.
 const WHERE: &str = "echo $PPID $$ $HYDRANT_HOST_ID; exec sleep 600";
 
-/// What [`WHERE`] says: agent, rank and host of each.
+/// Parses the output of [`WHERE`]: agent, rank and host of each.
 fn places(lines: &[String]) -> Vec<[String; 3]> {
     let words = |line: &String| -> Vec<String> { line.split(' ').map(str::to_owned).collect() };
     (lines.iter())
@@ -353,7 +354,7 @@ pub(crate) fn signals() {
         err(&output)
     );
 
-    // Stopped, for longer than a host may be silent, and continued.
+    // The launcher is stopped for longer than a host may be silent, and continued.
     let mut command = shell.script("a,b", 2, &["--silence", "1"], WHERE);
     let (child, lines) = begin(&mut command, 2);
     let places = places(&lines);
@@ -377,7 +378,7 @@ pub(crate) fn signals() {
     assert_eq!(status.code(), Some(143));
 }
 
-/// What ranks fork, in sessions of its own.
+/// Processes that ranks fork, in sessions of their own.
 const FORKING: &str = "sleep 611 & (setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 1; done' & \
                        echo $!) ; echo $!";
 
@@ -418,7 +419,7 @@ pub(crate) fn timeout() {
         124,
         "longer than 0.3 s",
     );
-    // Also while a host is waited for.
+    // The time limit also holds while the launcher waits for a host.
     let slow = "sh -c 'sleep 600; shift; exec sh -c \"$*\"' sh";
     let rsh = ["--hosts", "a", "--rsh", slow, "--timeout", "0.3"];
     let output = run(&mut launch(&rsh, &["sh", "-c", "exit 0"]));

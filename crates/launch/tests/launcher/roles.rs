@@ -1,4 +1,4 @@
-//! What this binary is when it is not the tests.
+//! The roles of this binary beside the tests.
 
 use std::env;
 use std::fs;
@@ -14,7 +14,7 @@ use hydrant_launch::{Error, Kind, join};
 use crate::support::{self, finish};
 use hydrant_testing::{HANG, roles::role};
 
-/// The roles of this binary beside the shared ones.
+/// Runs a role of this binary, or one of the shared roles.
 pub(crate) fn roles(role: &str, arguments: &[String]) -> Option<ExitCode> {
     Some(match role {
         "launcher" => launcher_role(arguments),
@@ -59,7 +59,7 @@ pub(crate) fn launcher_role(arguments: &[String]) -> ExitCode {
             }
         }
     }
-    // In one piece: the ranks write to the same place meanwhile.
+    // One write for each event, because the ranks write to the same stream.
     let mut report = |event| {
         let _ = std::io::Write::write_all(
             &mut std::io::stderr(),
@@ -75,7 +75,7 @@ pub(crate) fn launcher_role(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// Rank 1 ends without a word while the others are in a fence.
+/// Rank 1 ends silently while the others are in a fence.
 pub(crate) fn leave() -> Result<String, Error> {
     let mut me = join(Kind::Auto)?;
     me.fence()?;
@@ -86,7 +86,7 @@ pub(crate) fn leave() -> Result<String, Error> {
     Ok("the fence was complete".into())
 }
 
-/// Rank 1 says that it is failing and takes long to end; rank 0 fails at once because of it.
+/// Rank 1 announces its failure and ends late. Rank 0 fails at once in consequence.
 pub(crate) fn fail_late(said: &str) -> ExitCode {
     let mut me = join(Kind::Auto).expect("a launcher");
     if me.rank() == 1 {
@@ -101,7 +101,7 @@ pub(crate) fn fail_late(said: &str) -> ExitCode {
     ExitCode::from(1)
 }
 
-/// Rank 1 ends the job, and reports the reason after the launcher has heard of it.
+/// Rank 1 aborts the job, and prints the reason after the launcher has noticed.
 fn last_words() -> ExitCode {
     let mut me = join(Kind::Auto).expect("a launcher");
     if me.rank() == 1 {
@@ -116,7 +116,7 @@ fn last_words() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Sends the arguments as they are on PMI_FD and prints the answer, or waits for its end.
+/// Sends the arguments unchanged on PMI_FD, and prints the answer or waits to be ended.
 pub(crate) fn say(arguments: &[String]) -> ExitCode {
     let number = env::var("PMI_FD")
         .ok()
@@ -137,7 +137,7 @@ pub(crate) fn say(arguments: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Sends the first argument once and the second without an end on PMI_FD, and takes what is answered.
+/// Sends the first argument once and the second endlessly on PMI_FD, and reads the answers.
 fn flood(arguments: &[String]) -> ExitCode {
     let number = env::var("PMI_FD").ok();
     let number = number.and_then(|fd| fd.parse().ok()).expect("PMI_FD");
@@ -149,24 +149,24 @@ fn flood(arguments: &[String]) -> ExitCode {
     let _ = stream.write_all(text(once).as_bytes());
     println!("at it");
     let piece = text(again).repeat(10_000);
-    // What is answered has its answers taken.
+    // A command gets answers, and a thread reads them.
     let mut answers = stream.try_clone().expect("a descriptor");
     if arguments[1].contains("cmd=") {
         thread::spawn(move || std::io::copy(&mut answers, &mut std::io::sink()));
     }
     while stream.write_all(piece.as_bytes()).is_ok() {}
-    // Hung up on, it waits to be ended.
+    // After the launcher hung up, the rank waits to be ended.
     thread::sleep(HANG);
     ExitCode::SUCCESS
 }
 
-/// An agent that says one thing without an end, and does nothing that it is told.
+/// An agent that sends one message endlessly and ignores every order.
 fn lying_agent(arguments: &[String]) -> ExitCode {
     let frame = |body: &[u8]| [&(body.len() as u32).to_le_bytes(), body].concat();
     let begun = frame(&[0]);
     let again = match arguments[0].as_str() {
         "beats" => frame(&[9]).repeat(10_000),
-        // It takes no answer to what its rank says.
+        // The agent reads no answers to its rank's lines.
         "lines" => frame(&[&[2, 0, 13][..], b"cmd=get_maxes"].concat()).repeat(1000),
         "prints" => frame(&[&[6, 0, 0, 0x80, 0x80, 1][..], &[b'x'; 1 << 14]].concat()).repeat(64),
         other => panic!("no such lie: {other}"),
@@ -179,12 +179,12 @@ fn lying_agent(arguments: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The file behind the number of a descriptor.
+/// Returns the file of a descriptor.
 #[allow(
     unsafe_code,
     reason = "a rank that speaks PMI-1 badly has no library for it"
 )]
 pub(crate) fn own(number: i32) -> fs::File {
-    // SAFETY: the launcher opened it for this process, which uses it nowhere else.
+    // SAFETY: the launcher opened the descriptor for this process, which uses it nowhere else.
     unsafe { fs::File::from_raw_fd(number) }
 }

@@ -1,4 +1,4 @@
-//! What ranks ask of the launcher, well and badly.
+//! Valid and invalid commands of ranks.
 
 use std::fs;
 use std::process::Command;
@@ -25,7 +25,7 @@ pub(crate) fn mpich_program() {
     mpich_program_with(&[]);
 }
 
-/// As [`mpich_program`], started with these options.
+/// Like [`mpich_program`], with these options of the launcher.
 pub(crate) fn mpich_program_with(options: &[&str]) {
     let start = |ranks: u32, program: &[&str]| {
         let ranks = ranks.to_string();
@@ -77,10 +77,10 @@ pub(crate) fn abort() {
     let message = "rank 1 ended the job with status 41: because the test says so";
     let output = ends_with(&mut launch_role(&["-n", "3"], &["abort"]), 41, message);
     assert!(!out(&output).contains("complete"), "{}", out(&output));
-    // It is not ended in mid-sentence.
+    // The launcher does not end a rank before it printed its reason.
     let mut command = launch_role(&["-n", "2"], &["last-words"]);
     ends_with(&mut command, 41, "[1] Error: at length\n");
-    // A failure never becomes a success, however a status is cut to what a process can end with.
+    // A failure never becomes a success, even if the status is cut to eight bits.
     for (asked, given) in [(0, 0), (255, 255), (256, 1), (257, 1), (-1, 255), (512, 1)] {
         let command = format!("cmd=abort exitcode={asked}\\n");
         ends_with(

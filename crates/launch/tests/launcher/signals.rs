@@ -1,4 +1,4 @@
-//! Signals that the launcher began with, that it gets, and that it passes on.
+//! Signals that the launcher begins with, receives, and passes on.
 
 use std::process::{Command, Output};
 use std::thread;
@@ -11,7 +11,7 @@ use hydrant_testing::{
     running::{run, until},
 };
 
-/// A job whose launcher begins with these signals ignored.
+/// Returns a job whose launcher begins with these signals ignored.
 fn ignoring(signals: &str, options: &[&str], script: &str) -> Command {
     let mut command = Command::new("env");
     command.arg(format!("--ignore-signal={signals}"));
@@ -25,7 +25,7 @@ fn without_prefix(output: &Output) -> String {
     out(output).replace("[0] ", "")
 }
 
-/// The kernel reaps the children of a process that ignores SIGCHLD, and tells it nothing.
+/// The kernel reaps the children of a process that ignores SIGCHLD, without notice.
 pub(crate) fn ignored_ends() {
     let shell = Shell::new();
     let path = shell.path();
@@ -39,7 +39,7 @@ pub(crate) fn ignored_ends() {
             "rank 1 ended with status 3",
         );
     }
-    // The ranks ignore what they would have ignored without a launcher.
+    // The ranks ignore the same signals as without a launcher.
     let look = ["grep", "-E", "SigBlk|SigIgn", "/proc/self/status"];
     let ignore = ["--ignore-signal=CHLD"];
     let bare = run(Command::new("env").args(ignore).args(look));
@@ -48,7 +48,7 @@ pub(crate) fn ignored_ends() {
     assert_eq!(without_prefix(&under), out(&bare));
 }
 
-/// Who ignores a signal, as under `nohup`, is not ended by it, and neither are the ranks.
+/// An ignored signal, as under `nohup`, ends neither the launcher nor the ranks.
 pub(crate) fn ignored_signals() {
     let script = "trap 'exit 0' USR1; echo ready; while :; do sleep 0.01; done";
     let options = ["-n", "2", "--grace", "0.1"];
@@ -57,7 +57,7 @@ pub(crate) fn ignored_signals() {
     for signal in ["HUP", "INT", "INT"] {
         send(signal, &launcher);
     }
-    // Longer than the ranks would have had.
+    // Longer than the ranks' grace.
     thread::sleep(Duration::from_secs(3));
     assert!(is_alive(&launcher));
     send("USR1", &launcher);
@@ -65,7 +65,7 @@ pub(crate) fn ignored_signals() {
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
 }
 
-/// What ranks that heed no request to end do.
+/// The script of ranks that ignore every request to end.
 const DEAF: &str = "trap '' INT TERM HUP QUIT; echo ready; while :; do sleep 0.01; done";
 
 pub(crate) fn deaf_to_the_end() {
@@ -82,7 +82,7 @@ pub(crate) fn deaf_to_the_end() {
         let message = "ranks 0-1 did not end: SIGKILL";
         assert!(err(&output).contains(message), "{signal}: {}", err(&output));
     }
-    // So do those of hosts.
+    // Ranks on hosts behave the same.
     let hosts = Shell::new();
     let mut command = hosts.script("a,b", 2, &["--grace", "0.1"], DEAF);
     let (child, _) = begin(&mut command, 2);
@@ -91,7 +91,7 @@ pub(crate) fn deaf_to_the_end() {
     assert_eq!(output.status.code(), Some(137), "{}", err(&output));
 }
 
-pub(crate) fn said_twice() {
+pub(crate) fn sent_twice() {
     for signal in ["TERM", "HUP", "QUIT"] {
         let (child, lines) = begin(
             &mut shell(
@@ -102,7 +102,7 @@ pub(crate) fn said_twice() {
         );
         let launcher = child.id().to_string();
         send(signal, &launcher);
-        // The second is not lost in the first: that one has been passed on.
+        // The launcher has passed on the first signal by now, so the kernel does not merge the two.
         thread::sleep(Duration::from_millis(200));
         send(signal, &launcher);
         let output = child.wait_with_output().expect("an end");
@@ -116,9 +116,9 @@ pub(crate) fn said_twice() {
     }
 }
 
-/// Remote shells, and the ranks behind them, block no signal because the launcher does. The shell
-/// of many systems, unlike that of others, leaves blocked what it began with blocked.
-pub(crate) fn begun_on_hosts() {
+/// Remote shells and their ranks do not inherit the signals that the launcher blocks. On many
+/// systems the shell keeps an inherited mask; on others it clears the mask.
+pub(crate) fn unblocked_on_hosts() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root can put another shell in the place of /bin/sh");
         return;

@@ -1,4 +1,4 @@
-//! What ranks begin with, and what cannot begin.
+//! The environment in which ranks begin, and programs that cannot begin.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -17,7 +17,7 @@ pub(crate) fn bound() {
         let cpus = line.split_once("] ").expect("a prefix").1;
         assert!(cpus.split([',', '-']).count() <= 2, "{line} of {allowed}");
     }
-    // With more ranks than processors nothing is bound.
+    // With more ranks than processors none is bound.
     let output = run(&mut shell(&["-n", "200"], print));
     assert!(output.status.success(), "{}", err(&output));
     assert!(
@@ -91,7 +91,7 @@ pub(crate) fn cannot_run() {
         126,
         "its interpreter or loader is not",
     );
-    // No shell runs what the kernel cannot.
+    // No shell runs a file that the kernel cannot run.
     let touched = directory.path().join("touched");
     let nameless = file("nameless", &format!("touch {}\n", touched.display()), "755");
     let corrupt = file("corrupt", "\x7fELF and then nothing that is right\n", "755");
@@ -108,7 +108,7 @@ pub(crate) fn cannot_run() {
         125,
         "the limit is 70",
     );
-    // What the limits on processes and address space refuse says which limit to raise.
+    // An error from a limit on processes or address space names the limit to raise.
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root becomes a user that has no processes yet");
         return;
@@ -127,7 +127,7 @@ pub(crate) fn cannot_run() {
     );
 }
 
-/// A workspace and a cargo that are scripts: what is run, and when.
+/// The workspace and cargo are scripts, which show the commands that run.
 pub(crate) fn workspace() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = |rest: &str| {
@@ -203,7 +203,8 @@ pub(crate) fn idle() {
             .collect();
         words[11].parse::<u64>().expect("utime") + words[12].parse::<u64>().expect("stime")
     };
-    // Ready ranks may still be leaving the shell; then two looks apart find no tick at all.
+    // The ranks may still be starting their last command. After that, two checks a second apart
+    // find no processor time.
     thread::sleep(Duration::from_millis(300));
     let before = ticks();
     thread::sleep(Duration::from_secs(1));

@@ -1,4 +1,4 @@
-//! Processes that got away from their launcher, and those that only look as if they were its own.
+//! Processes that escaped their launcher, and processes that only look like its own.
 
 use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -18,8 +18,9 @@ use hydrant_testing::{
     running::{run, until},
 };
 
-/// A job whose rank 1 becomes another user when rank 0 fails, started by a root that may not end
-/// what others run, as if it were any other user; and the processes of its ranks.
+/// Starts a job whose rank 1 becomes another user when rank 0 fails. The launcher is root without
+/// the right to end other users' processes, like an ordinary user. Returns the launcher and the
+/// processes of its ranks.
 fn with_another_user(before: &str) -> (Child, Vec<String>) {
     let script = "echo $$; [ $PMI_RANK = 0 ] && sleep 0.5 && exit 4; \
                   exec setpriv --reuid 65534 --clear-groups sleep 604";
@@ -38,17 +39,20 @@ fn with_another_user(before: &str) -> (Child, Vec<String>) {
     begin(&mut command, 2)
 }
 
-/// A rank that the launcher has no right to signal is named, and not waited for.
+/// The launcher reports a rank that it may not signal, and does not wait for it.
 pub(crate) fn another_user() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root becomes another user");
         return;
     }
-    // Where there are no control groups, nothing ends it.
+    // Without control groups, nothing ends the rank.
     let (mut child, pids) = with_another_user("umount -a -l -t cgroup2");
     until(|| child.try_wait().expect("it is ours").is_some());
-    let stray = pids.iter().find(|pid| is_alive(pid)).expect("it goes on");
-    // It holds what the launcher's output was.
+    let stray = pids
+        .iter()
+        .find(|pid| is_alive(pid))
+        .expect("a rank is still alive");
+    // The rank holds the launcher's output open.
     send("KILL", stray);
     let output = child.wait_with_output().expect("an end");
     let text = err(&output);
@@ -67,7 +71,7 @@ pub(crate) fn another_user() {
     }
 }
 
-/// A process of its own group whose number is `pid`, which is free.
+/// Starts a process in its own group with the free id `pid`.
 fn stranger_with(pid: i32) -> Option<Child> {
     let begun = Instant::now();
     while begun.elapsed() < HANG {
@@ -89,7 +93,7 @@ fn stranger_with(pid: i32) -> Option<Child> {
     None
 }
 
-/// The number of a rank that ended may be somebody else's by the time the launcher is killed.
+/// Another process may have the id of an ended rank when the launcher is killed.
 pub(crate) fn reused_number() {
     let script = "echo $PMI_RANK $$; [ $PMI_RANK = 1 ] && exit 0; exec sleep 606";
     let (mut child, lines) = begin(&mut shell(&["-n", "2"], script), 2);
@@ -114,7 +118,7 @@ pub(crate) fn reused_number() {
     assert!(lives, "the guard killed a stranger");
 }
 
-/// The processes that have `variable` in their environment.
+/// Returns the processes that have `variable` in their environment.
 fn with_variable(variable: &str) -> Vec<String> {
     let entries = fs::read_dir("/proc").expect("/proc").flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -127,7 +131,7 @@ fn with_variable(variable: &str) -> Vec<String> {
         .collect()
 }
 
-/// Killed at any moment of the start, a launcher leaves nothing.
+/// A launcher that is killed at any moment of the start leaves no process.
 pub(crate) fn killed_at_the_start() {
     let hosts = Shell::new();
     let path = hosts.path();
@@ -171,7 +175,7 @@ pub(crate) fn killed_at_the_start() {
     }
 }
 
-/// What left its session and its environment behind is found by the job's control group.
+/// The job's control group finds a process that left its session and its environment.
 pub(crate) fn control_group() {
     if !has_groups() {
         eprintln!("skipped: this user may not make control groups (version 2) here");
@@ -188,7 +192,7 @@ pub(crate) fn control_group() {
     until(|| groups.iter().all(|group| !group.exists()));
 }
 
-/// Where control groups of version 2 are, and where this process is among them.
+/// Returns this process's control group of version 2.
 fn own_group() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let at = mounts.lines().find_map(|line| {
@@ -211,14 +215,14 @@ fn has_groups() -> bool {
     made
 }
 
-/// The groups of a launcher's job, which there are.
+/// Returns the groups of a launcher's job, of which there is at least one.
 fn groups_of(launcher: u32) -> Vec<PathBuf> {
     let groups = jobs_of(launcher);
     assert!(!groups.is_empty(), "the job has no group");
     groups
 }
 
-/// The groups of a launcher's jobs.
+/// Returns the groups of a launcher's jobs.
 fn jobs_of(launcher: u32) -> Vec<PathBuf> {
     let own = own_group().expect("it was there");
     let head = format!("hydrant-{launcher}-");
@@ -227,9 +231,9 @@ fn jobs_of(launcher: u32) -> Vec<PathBuf> {
     groups.map(|entry| entry.path()).collect()
 }
 
-/// In a PID namespace whose `/proc` belongs to another, the same numbers name different processes. The launcher gets
-/// number 2. Number 2 of the namespace around it has children with the numbers from 3 on, and so have the bystanders
-/// in the launcher's own.
+/// The launcher runs in a PID namespace with the `/proc` of another, where the same ids name
+/// different processes. The launcher gets id 2. Process 2 of the enclosing namespace has children
+/// with ids from 3 on. The bystanders in the launcher's own namespace have the same ids.
 pub(crate) fn foreign_proc() {
     const AROUND: &str = "(n=60; while [ $n -gt 0 ]; do sleep 620 & n=$((n-1)); done; echo >$2/around; wait) & \
                           until [ -e $2/around ]; do sleep 0.01; done; \
@@ -246,7 +250,7 @@ pub(crate) fn foreign_proc() {
     if !may_unshare() {
         return;
     }
-    // Processes in the group of a rank end with the job, visible or not.
+    // Processes in a rank's group end with the job, visible or not.
     let leaves = "sleep 622 & echo $! >$0/$PMI_RANK";
     for (script, left, status) in [
         (leaves.to_owned(), "ended", 0),
@@ -285,7 +289,7 @@ pub(crate) fn children_elsewhere() {
     ends_with(&mut command, 125, "unshare --pid --fork");
 }
 
-/// Returns whether this user may make PID namespaces; root may.
+/// Returns true if this user may make PID namespaces. Root always may.
 fn may_unshare() -> bool {
     let may = Command::new("unshare")
         .args(["--pid", "--fork", "--mount-proc", "true"])
@@ -302,18 +306,18 @@ fn may_unshare() -> bool {
     may
 }
 
-/// Starts processes outside the job: a helper, and a process that the helper starts when ranks run. The helper leaves
-/// that process to the one that this script becomes.
+/// Starts processes outside the job: a helper, and an orphan that the helper starts when ranks run.
+/// The helper leaves the orphan to the process that this script becomes.
 const HELPING: &str = "(echo $$; sleep 640 & echo $! >$DIR/helper.$who; \
                        until [ -e $DIR/go.$who ]; do sleep 0.01; done; \
                        sleep 641 & echo $! >$DIR/orphan.$who) >/dev/null 2>&1 &";
 
-/// A rank that leaves a process, after the helpers have left theirs.
+/// A rank that leaves a process behind, after the helpers have left theirs.
 const LEAVING: &str = "setsid sleep 642 & echo $! >$DIR/left.$PMI_RANK; \
                        for who in local a b; do echo >$DIR/go.$who; [ ! -s $DIR/helper.$who ] || \
                        until [ -s $DIR/orphan.$who ]; do sleep 0.01; done; done";
 
-/// The process that the file `what` of `who` names.
+/// Returns the process that the file `what` of `who` names.
 fn noted(directory: &TempDir, what: &str, who: &str) -> String {
     let text = fs::read_to_string(directory.path().join(format!("{what}.{who}")));
     text.expect("its number").trim().to_owned()
@@ -329,7 +333,7 @@ fn helpers_live(directory: &TempDir, who: &str, text: &str) {
     }
 }
 
-/// A script that has a helper of its own becomes the launcher.
+/// A script with a helper of its own becomes the launcher.
 pub(crate) fn exec_in_script() {
     for (rest, status) in [
         ("exit 0", 0),
@@ -361,7 +365,7 @@ pub(crate) fn exec_in_script() {
     }
 }
 
-/// On a host, processes that a login shell starts before it becomes the agent.
+/// On a host, a login shell starts processes before it becomes the agent.
 pub(crate) fn exec_on_hosts() {
     let hosts = Shell::new();
     let rsh = hosts.path();

@@ -1,4 +1,4 @@
-//! What goes into ranks and comes out of them.
+//! Input and output of ranks.
 
 use std::io::{Read, Write};
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! What the tests that start real jobs share: roles, and what they print.
+//! Roles and checks that the tests of real jobs share.
 
 use std::env;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use std::process::{ExitCode, Output};
 
 use hydrant_launch::{Error, JoinOptions, Kind, join, join_with};
 
-/// The roles that all of these tests have.
+/// Runs a role that all of these tests share.
 pub(crate) fn roles(role: &str, _arguments: &[String]) -> Option<ExitCode> {
     Some(match role {
         "exchange" => finish(exchange()),
@@ -26,7 +26,7 @@ pub(crate) fn roles(role: &str, _arguments: &[String]) -> Option<ExitCode> {
     })
 }
 
-/// Prints a whole line in one write, for ranks share the pipe.
+/// Prints a whole line in one write, because ranks share the pipe.
 pub(crate) fn finish(result: Result<String, Error>) -> ExitCode {
     match result {
         Ok(line) => {
@@ -40,7 +40,8 @@ pub(crate) fn finish(result: Result<String, Error>) -> ExitCode {
     }
 }
 
-/// Every rank reads from every rank: short, empty, binary and the longest values, over several fences.
+/// Every rank reads from every rank: short, empty, binary and the longest values, over several
+/// fences.
 fn exchange() -> Result<String, Error> {
     let mut me = join(Kind::Auto)?;
     let size = me.size();
@@ -105,7 +106,7 @@ fn abort() -> Result<String, Error> {
     Ok("the fence was complete".into())
 }
 
-/// Whether every one of `size` ranks has printed its line, with one secret.
+/// Checks that each of the `size` ranks has printed its line, with the same secret.
 #[track_caller]
 pub(crate) fn check_exchange(output: &Output, service: &str, size: u32) {
     let text = String::from_utf8_lossy(&output.stdout);
@@ -129,7 +130,7 @@ pub(crate) fn check_exchange(output: &Output, service: &str, size: u32) {
     );
 }
 
-/// A command that a Debian package brings, or the reason to skip.
+/// Returns the path of a command from a Debian package, or prints the reason to skip.
 pub(crate) fn need(program: &str, package: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let found = env::split_paths(&path)
@@ -141,7 +142,7 @@ pub(crate) fn need(program: &str, package: &str) -> Option<PathBuf> {
     found
 }
 
-/// Says that a test is skipped, or fails it where skipping is not allowed.
+/// Reports that a test is skipped, or fails the test if skipping is not allowed.
 pub(crate) fn missing(what: &str, package: &str) {
     let required = env::var("HYDRANT_TEST_REQUIRE").is_ok_and(|v| v == "1");
     assert!(!required, "{what} is missing: apt-get install {package}");

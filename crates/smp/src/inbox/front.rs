@@ -1,27 +1,28 @@
-//! Taking requests of one kind from the fronts of the rings, past the sink.
+//! Takes requests of one kind from the fronts of the rings, past the sink.
 
 use hydrant_conduit::Delivery;
 
-use super::{Inbox, Peer, TURN, delivery};
-use crate::shared::Shared;
+use super::{PeerRings, RingInbox, TURN, delivery};
+use crate::shared::SharedState;
 
-impl Inbox {
-    /// Hands `take` the requests of a kind that are first in their rings, until it wants no more: whether a poll would
-    /// find something else.
+impl RingInbox {
+    /// Passes `take` the requests of a kind that are first in their rings, until it returns false.
+    /// Returns true if a poll would find other messages.
     #[inline]
     pub(crate) fn take_requests(
         &mut self,
-        shared: &Shared,
+        shared: &SharedState,
         kind: u8,
         take: &mut dyn FnMut(&Delivery<'_>) -> bool,
     ) -> bool {
         self.meet(shared);
-        let mut front = Front {
+        let mut front = FrontSearch {
             kind,
             wants: true,
             others: false,
         };
-        // Whoever was served last is served last now: nobody's messages keep those of others back.
+        // The search begins behind the peer that was served last, so that no peer starves the
+        // others.
         let mut at = self.first;
         for _ in 0..self.peers.len() {
             if at >= self.peers.len() {
@@ -38,18 +39,19 @@ impl Inbox {
     }
 }
 
-/// What is looked for, and what was seen.
-struct Front {
+/// The search for requests of one kind, and its findings.
+struct FrontSearch {
     /// The kind of the requests.
     kind: u8,
-    /// More of them are wanted.
+    /// True while `take` wants more of them.
     wants: bool,
-    /// Something else waits.
+    /// True if another message waits.
     others: bool,
 }
 
-impl Peer {
-    /// Whether its next request is one of this kind that can be [taken](Inbox::take_requests).
+impl PeerRings {
+    /// Returns true if the peer's next request is of this kind and can be
+    /// [taken](RingInbox::take_requests).
     pub(super) fn is_to_take(&self, kind: u8) -> bool {
         let front = self.requests.front();
         !self.broken && self.back.stuck.is_none() && front.is_some_and(|it| it.kind() == kind)
@@ -58,14 +60,14 @@ impl Peer {
     #[inline]
     fn take_requests(
         &mut self,
-        shared: &Shared,
-        front: &mut Front,
+        shared: &SharedState,
+        front: &mut FrontSearch,
         take: &mut dyn FnMut(&Delivery<'_>) -> bool,
     ) {
         if self.broken {
             return;
         }
-        // A reply that waits for room is a poll's affair, and so is what breaks a rule.
+        // A poll handles a reply that waits for room, and a message that breaks a rule.
         front.others |= self.replies.waiting() || self.back.stuck.is_some();
         if self.back.stuck.is_some() {
             return;
@@ -113,7 +115,7 @@ mod tests {
         assert_eq!(sent.unwrap(), Sent::Yes);
     }
 
-    /// Takes as many, at most: of whom, and whether something else waits.
+    /// Takes at most `most` requests. Returns their senders, and whether other messages wait.
     fn take(rank: &Smp, most: usize) -> (Vec<Rank>, bool) {
         let mut from = Vec::new();
         let others = rank.take(WANTED, &mut |delivery| {
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_another_kind_is_left() {
+    fn a_request_behind_another_kind_stays_in_the_ring() {
         let ranks = start(2);
         for kind in [WANTED, WANTED, 0, WANTED] {
             send(&ranks[1], kind);
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_poll_past_a_kind_leaves_what_can_be_taken() {
+    fn a_poll_past_a_kind_leaves_its_requests() {
         let ranks = start(3);
         for (rank, kind) in [(1, WANTED), (1, 0), (2, WANTED), (2, 0)] {
             send(&ranks[rank], kind);

@@ -1,28 +1,30 @@
-//! Where payloads lie in the byte ring.
+//! The offsets of payloads in the byte ring.
 //!
-//! Positions count bytes since the start, those that were skipped included, and never wrap. A payload that would
-//! run over the end of the ring begins at the next lap instead; both sides work that out alike.
+//! Positions count bytes since the start, including skipped bytes, and never wrap. A payload that
+//! would run over the end of the ring begins at the next lap instead. Both sides compute that
+//! alike.
 //!
-//! A lap of nothing but short payloads ends earlier, behind as many bytes as all slots may name of them. So short messages
-//! keep to the first part of the ring, as many as there are slots for, and the pages behind it are touched
-//! only when longer ones come: the first touch of a page takes the system longer than a dozen short messages take.
+//! A lap of only short payloads ends earlier, after as many bytes as all slots may name of short
+//! payloads. Short messages therefore keep to the first part of the ring. The pages behind it are
+//! touched only when longer messages come. The first touch of a page takes the system longer than a
+//! dozen short messages.
 
-/// Payloads begin at multiples of this.
+/// The alignment of payloads.
 const ALIGN: usize = 8;
-/// Most bytes of a short payload.
+/// The most bytes of a short payload.
 const SHORT: usize = 512;
 
-/// How long the laps of a ring are.
+/// The lengths of a ring's laps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Laps {
-    /// Bytes of the ring.
+    /// The bytes of the ring.
     ring: usize,
-    /// Bytes of a lap of short payloads.
+    /// The bytes of a lap of short payloads.
     short: usize,
 }
 
 impl Laps {
-    /// Those of a ring of so many bytes, beside so many slots.
+    /// Computes the laps of a ring of `ring` bytes and `slots` slots.
     pub(super) fn new(ring: usize, slots: usize) -> Self {
         Self {
             ring,
@@ -30,44 +32,45 @@ impl Laps {
         }
     }
 
-    /// Bytes of the ring.
+    /// Returns the bytes of the ring.
     pub(super) fn ring(&self) -> usize {
         self.ring
     }
 }
 
-/// How far payloads have come: where the next one goes follows from this and from its length.
+/// The position behind the last payload. The next payload's offset follows from it and from the
+/// payload's length.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Cursor {
     /// The position at which this lap began.
     lap: u64,
-    /// Bytes of the ring before the next payload.
+    /// The bytes of this lap before the next payload.
     offset: usize,
-    /// Whether a payload that is not short lies in this lap.
+    /// True if this lap has a payload that is not short.
     long: bool,
 }
 
-/// A payload's place.
+/// The offset of a payload, and the cursor behind it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Place {
-    /// Offset in the ring.
+pub(super) struct PayloadPlace {
+    /// The offset in the ring.
     pub(super) offset: usize,
-    /// Behind the payload.
+    /// The cursor behind the payload.
     pub(super) next: Cursor,
 }
 
 impl Cursor {
-    /// The position, which the reader tells the writer.
+    /// Returns the position, which the reader publishes to the writer.
     #[inline]
     pub(super) fn position(&self) -> u64 {
         self.lap + self.offset as u64
     }
 
-    /// The place of a payload of `len` bytes that follows.
+    /// Returns the place of the next payload, of `len` bytes.
     ///
-    /// `None` if it can never fit.
+    /// Returns `None` if the payload can never fit.
     #[inline]
-    pub(super) fn place(mut self, len: usize, laps: &Laps) -> Option<Place> {
+    pub(super) fn place(mut self, len: usize, laps: &Laps) -> Option<PayloadPlace> {
         if len > laps.ring {
             return None;
         }
@@ -86,7 +89,7 @@ impl Cursor {
         let offset = self.offset;
         self.long |= long;
         self.offset = (offset + len).next_multiple_of(ALIGN);
-        Some(Place { offset, next: self })
+        Some(PayloadPlace { offset, next: self })
     }
 }
 
@@ -95,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn payloads_lie_in_one_piece_and_in_order() {
+    fn payloads_are_contiguous_and_in_order() {
         let laps = Laps::new(256, 4);
         let mut cursor = Cursor::default();
         for len in (0..=128).chain((0..=128).rev()).cycle().take(4000) {
@@ -119,7 +122,7 @@ mod tests {
             assert!(place.offset + len <= 16 * SHORT);
             cursor = place.next;
         }
-        // One that is longer opens the rest of the ring, for this lap.
+        // A longer payload opens the rest of the ring for this lap.
         let long = cursor.place(16 * SHORT, &laps).unwrap();
         assert!(long.offset > 0 && long.next.offset > 16 * SHORT);
         let mut cursor = long.next;
@@ -136,7 +139,7 @@ mod tests {
         assert_eq!(reach.max(), Some(16 * SHORT));
     }
 
-    /// Whatever went before, an empty ring has room for any payload of at most half of it.
+    /// An empty ring has room for any payload of at most half its size, whatever went before.
     #[test]
     fn an_empty_ring_has_room() {
         let laps = Laps::new(16 << 10, 4);

@@ -7,25 +7,25 @@
 
 use super::MAX_ARGS;
 
-/// Most bytes of payload the header can say.
+/// The most bytes of payload that a header can name.
 pub(crate) const MAX_PAYLOAD: usize = (1 << 24) - 1;
 
-/// What a header says, but for the lap.
+/// The fields of a header, except the lap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Head {
-    /// Four bits, the user's.
+    /// Four bits for the user.
     pub(crate) kind: u8,
-    /// The user's.
+    /// For the user.
     pub(crate) tag: u16,
-    /// Arguments in the slot.
+    /// The number of arguments in the slot.
     pub(crate) count: usize,
-    /// Bytes of payload in the byte ring.
+    /// The bytes of payload in the byte ring.
     pub(crate) payload: usize,
 }
 
 /// A header that no writer of this program makes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Malformed(pub(crate) &'static str);
+pub(crate) struct MalformedHeader(pub(crate) &'static str);
 
 impl Head {
     #[inline]
@@ -39,12 +39,12 @@ impl Head {
     }
 
     /// # Errors
-    /// [`Malformed`] if it names more arguments than a slot has.
+    /// [`MalformedHeader`] if it names more arguments than a slot has.
     #[inline]
-    pub(super) fn decode(word: u64) -> Result<Self, Malformed> {
+    pub(super) fn decode(word: u64) -> Result<Self, MalformedHeader> {
         let count = (word >> 40 & 0xf) as usize;
         if count > MAX_ARGS {
-            return Err(Malformed("more arguments than a slot holds"));
+            return Err(MalformedHeader("more arguments than a slot holds"));
         }
         Ok(Self {
             kind: Self::kind(word),
@@ -54,32 +54,32 @@ impl Head {
         })
     }
 
-    /// The kind that a header says.
+    /// Returns the kind in a header.
     #[inline]
     pub(super) fn kind(word: u64) -> u8 {
         (word >> 44 & 0xf) as u8
     }
 
-    /// The lap a header was written in.
+    /// Returns the lap in which a header was written.
     #[inline]
     pub(super) fn lap(word: u64) -> u16 {
         (word >> 48) as u16
     }
 }
 
-/// Where the next message goes or comes from: its slot, and the lap its header shows.
+/// The slot of the next message, and the lap in its header.
 ///
-/// Laps are counted from one, so that the zeroed ring holds no message of the first lap; the
-/// count may wrap, for a slot only ever holds this lap or the one before.
+/// Laps count from one, so the zeroed ring holds no message of the first lap. The count may wrap,
+/// because a slot only ever holds this lap or the one before.
 #[derive(Clone, Copy)]
-pub(super) struct Turn {
-    /// Messages before.
+pub(super) struct SlotTurn {
+    /// The number of messages before.
     pub(super) index: u64,
     mask: u64,
     pub(super) lap: u16,
 }
 
-impl Turn {
+impl SlotTurn {
     pub(super) fn first(slots: usize) -> Self {
         Self {
             index: 0,

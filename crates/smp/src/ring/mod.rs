@@ -1,23 +1,24 @@
-//! A ring of messages from one rank to one other, in memory that both map.
+//! A ring of messages from one rank to another, in memory that both map.
 //!
-//! One writer, one reader, no lock. A message is one [`Slot`], a cache line: a header word
-//! and up to seven arguments, so that a short message costs one line crossing between the
-//! cores. Longer payloads lie in a second ring of bytes beside the slots, each in one piece.
+//! A ring has one writer, one reader and no lock. A message is one [`RingSlot`], which is a cache
+//! line: a header word and up to seven arguments. A short message therefore costs one line transfer
+//! between the cores. Longer payloads are in a second ring of bytes beside the slots, each in one
+//! piece.
 //!
-//! # How it works
+//! # Protocol
 //!
-//! - The writer fills arguments and payload, then *publishes* the slot by storing its header
-//!   (release). The header carries the lap of the ring it was written in, so the reader knows
-//!   a new header from the one that lay there a lap before, and nobody ever clears a slot.
-//! - The reader takes a slot when its header shows the lap it expects (acquire), and stores
-//!   how far it came in [`Consumed`] (release), at the latest every eighth of the ring.
-//! - The writer looks at `Consumed` (acquire) only when the ring seems full by what it saw
-//!   last; both sides so stay on their own lines while messages flow.
-//! - Where a payload lies is computed by both sides from the lengths alone
-//!   ([`cursor`]), so no offset is sent that would have to be believed.
+//! - The writer fills in arguments and payload, then *publishes* the slot by storing its header
+//!   (release). The header carries the lap of the ring. The reader thereby tells a new header from
+//!   that of the previous lap, and slots are never cleared.
+//! - The reader takes a slot when its header has the expected lap (acquire). It stores its progress
+//!   in [`Consumed`] (release), at least after every eighth of the ring.
+//! - The writer reads `Consumed` (acquire) only when the ring seems full by its last value. While
+//!   messages flow, both sides therefore stay on their own lines.
+//! - Both sides compute the offset of a payload from the lengths alone ([`cursor`]), so no offset
+//!   is sent that would have to be trusted.
 //!
-//! Everything a reader takes from the ring it checks: a peer that writes rubbish gets an
-//! error, and nothing outside the ring is touched.
+//! The reader checks everything it reads from the ring. Garbage from a peer is an error, and no
+//! access leaves the ring.
 
 mod cursor;
 mod header;
@@ -30,10 +31,10 @@ mod model;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub(crate) use header::{Head, MAX_PAYLOAD, Malformed};
-pub(crate) use reader::{Reader, Taken};
-pub(crate) use slots::{Consumed, Slot, Slots};
-pub(crate) use writer::Writer;
+pub(crate) use header::{Head, MAX_PAYLOAD, MalformedHeader};
+pub(crate) use reader::{RingReader, TakenMessage};
+pub(crate) use slots::{Consumed, RingSlot, Slots};
+pub(crate) use writer::RingWriter;
 
-/// Arguments in a slot.
+/// The arguments in a slot.
 pub(crate) const MAX_ARGS: usize = 7;

@@ -6,11 +6,11 @@ use loom::{cell::UnsafeCell, sync::Arc, thread};
 
 use super::*;
 
-/// Bytes of the byte ring, each a cell whose races loom reports.
+/// The bytes of the byte ring. Each is a cell whose races loom reports.
 const PAYLOAD: usize = 32;
 
 struct Memory {
-    slots: [Slot; 2],
+    slots: [RingSlot; 2],
     consumed: Consumed,
     payload: [UnsafeCell<u8>; PAYLOAD],
 }
@@ -29,14 +29,14 @@ impl Checked {
 
     fn payload(&self, offset: usize, len: usize) -> Vec<u8> {
         (self.0.payload[offset..offset + len].iter())
-            // SAFETY: loom fails the test if somebody writes meanwhile.
+            // SAFETY: loom fails the test if a thread writes at the same time.
             .map(|cell| cell.with(|byte| unsafe { *byte }))
             .collect()
     }
 }
 
 impl Slots for Checked {
-    fn slots(&self) -> &[Slot] {
+    fn slots(&self) -> &[RingSlot] {
         &self.0.slots
     }
     fn consumed(&self) -> &Consumed {
@@ -47,7 +47,7 @@ impl Slots for Checked {
     }
     fn write_payload(&self, offset: usize, data: &[u8]) {
         for (cell, value) in self.0.payload[offset..].iter().zip(data) {
-            // SAFETY: loom fails the test if somebody reads meanwhile.
+            // SAFETY: loom fails the test if a thread reads at the same time.
             cell.with_mut(|byte| unsafe { *byte = *value });
         }
     }
@@ -56,7 +56,7 @@ impl Slots for Checked {
 fn exchange(lens: &'static [usize]) {
     loom::model(move || {
         let memory = Checked::new();
-        let mut writer = Writer::new(memory.clone());
+        let mut writer = RingWriter::new(memory.clone());
         let content = |number: usize, len: usize| vec![number as u8 + 1; len];
         let sender = thread::spawn(move || {
             for (number, &len) in lens.iter().enumerate() {
@@ -65,7 +65,7 @@ fn exchange(lens: &'static [usize]) {
                 }
             }
         });
-        let mut reader = Reader::new(memory.clone());
+        let mut reader = RingReader::new(memory.clone());
         let mut number = 0;
         while number < lens.len() {
             match reader.take().unwrap() {
@@ -87,13 +87,13 @@ fn exchange(lens: &'static [usize]) {
     });
 }
 
-/// More messages than slots: the writer must wait for the reader, and laps change.
+/// With more messages than slots, the writer must wait for the reader, and laps change.
 #[test]
 fn loom_slots_are_handed_back_and_forth() {
     exchange(&[0, 0, 0]);
 }
 
-/// Payloads that do not fit at the end of the ring start anew at its beginning.
+/// A payload that does not fit at the end of the ring begins at its start.
 #[test]
 fn loom_payloads_are_handed_back_and_forth() {
     exchange(&[8, 8, 8]);

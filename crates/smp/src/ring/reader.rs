@@ -5,48 +5,48 @@ use std::array;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 
 use super::{
-    Head, MAX_ARGS, Malformed, Slots,
+    Head, MAX_ARGS, MalformedHeader, Slots,
     cursor::{Cursor, Laps},
-    header::Turn,
+    header::SlotTurn,
 };
 
 /// The one reader of a ring.
-pub(crate) struct Reader<S> {
+pub(crate) struct RingReader<S> {
     memory: S,
-    head: Turn,
+    head: SlotTurn,
     laps: Laps,
-    /// Behind the last payload taken.
+    /// The cursor behind the last payload taken.
     payload: Cursor,
-    /// Messages of which the writer was notified.
+    /// The number of messages published as finished.
     published: u64,
 }
 
-/// The header of a message in the ring, as it lies there.
+/// The header of a message in the ring, unchecked.
 #[derive(Clone, Copy)]
-pub(crate) struct Front(u64);
+pub(crate) struct FrontHeader(u64);
 
-impl Front {
-    /// The kind of the message.
+impl FrontHeader {
+    /// Returns the kind of the message.
     #[inline]
     pub(crate) fn kind(self) -> u8 {
         Head::kind(self.0)
     }
 }
 
-/// A message in the ring. Its payload stays in place until [`Reader::finish`].
+/// A message in the ring. Its payload stays in place until [`RingReader::finish`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Taken {
-    /// What the header says, checked.
+pub(crate) struct TakenMessage {
+    /// The checked header.
     pub(crate) head: Head,
-    /// Offset of the payload in the byte ring; `head.payload` bytes lie there.
+    /// The offset of the payload's `head.payload` bytes in the byte ring.
     pub(crate) offset: usize,
 }
 
-impl<S: Slots> Reader<S> {
-    /// The reader of a ring that nothing was taken from yet.
+impl<S: Slots> RingReader<S> {
+    /// Makes the reader of a fresh ring.
     pub(crate) fn new(memory: S) -> Self {
         Self {
-            head: Turn::first(memory.slots().len()),
+            head: SlotTurn::first(memory.slots().len()),
             laps: Laps::new(memory.payload_len(), memory.slots().len()),
             memory,
             payload: Cursor::default(),
@@ -54,61 +54,66 @@ impl<S: Slots> Reader<S> {
         }
     }
 
-    /// The ring's memory.
+    /// Returns the ring's memory.
     pub(crate) fn memory(&self) -> &S {
         &self.memory
     }
 
-    /// The next message, if it is there.
+    /// Returns the next message, if there is one.
     ///
     /// # Errors
-    /// [`Malformed`] if the writer broke a rule; the ring cannot be read further.
+    /// [`MalformedHeader`] if the writer broke a rule. The ring cannot be read further.
     #[inline]
-    pub(crate) fn take(&self) -> Result<Option<Taken>, Malformed> {
+    pub(crate) fn take(&self) -> Result<Option<TakenMessage>, MalformedHeader> {
         self.front().map(|front| self.read(front)).transpose()
     }
 
-    /// The header of the next message, if that is there.
+    /// Returns the header of the next message, if there is one.
     #[inline]
-    pub(crate) fn front(&self) -> Option<Front> {
+    pub(crate) fn front(&self) -> Option<FrontHeader> {
         let slot = &self.memory.slots()[self.head.slot()];
         let word = slot.header.load(Acquire);
-        (Head::lap(word) == self.head.lap).then_some(Front(word))
+        (Head::lap(word) == self.head.lap).then_some(FrontHeader(word))
     }
 
-    /// The next message, whose header is this.
+    /// Reads the next message, with this header.
     ///
     /// # Errors
     /// As [`take`](Self::take).
     #[inline]
-    pub(crate) fn read(&self, Front(word): Front) -> Result<Taken, Malformed> {
+    pub(crate) fn read(
+        &self,
+        FrontHeader(word): FrontHeader,
+    ) -> Result<TakenMessage, MalformedHeader> {
         let head = Head::decode(word)?;
         let offset = if head.payload == 0 {
             0
         } else {
             let place = self.payload.place(head.payload, &self.laps);
-            (place.ok_or(Malformed("a payload longer than the ring"))?).offset
+            (place.ok_or(MalformedHeader("a payload longer than the ring"))?).offset
         };
-        Ok(Taken { head, offset })
+        Ok(TakenMessage { head, offset })
     }
 
-    /// The arguments of the next message, which is there; those behind its `head.count` are what an earlier one left.
+    /// Returns the arguments of the next message, which must exist. Those behind its `head.count`
+    /// are of an earlier message.
     #[inline]
     pub(crate) fn args(&self) -> [u64; MAX_ARGS] {
         let slot = &self.memory.slots()[self.head.slot()];
-        // All of them: they are in one cache line, and a loop over those that were sent costs more.
+        // All arguments are copied: they are in one cache line, and a loop over `count` costs more.
         array::from_fn(|at| slot.args[at].load(Relaxed))
     }
 
-    /// Whether a message is there.
+    /// Returns true if there is a message.
     #[inline]
     pub(crate) fn waiting(&self) -> bool {
         self.front().is_some()
     }
 
-    /// Done with the message that [`take`](Self::take) gave; whether the writer was notified.
+    /// Finishes the message that [`take`](Self::take) returned. Returns true if the writer was
+    /// notified.
     #[inline]
-    pub(crate) fn finish(&mut self, taken: &Taken) -> bool {
+    pub(crate) fn finish(&mut self, taken: &TakenMessage) -> bool {
         self.pass(taken);
         if self.head.index - self.published >= (self.memory.slots().len() as u64 / 8).max(1)
             || taken.head.payload != 0
@@ -118,11 +123,13 @@ impl<S: Slots> Reader<S> {
         false
     }
 
-    /// As [`finish`](Self::finish), of which the writer is told when it is [published](Self::publish).
+    /// Like [`finish`](Self::finish), but does not notify the writer until the next
+    /// [`publish`](Self::publish).
     #[inline]
-    pub(crate) fn pass(&mut self, taken: &Taken) {
+    pub(crate) fn pass(&mut self, taken: &TakenMessage) {
         self.head.advance();
-        // Worked out once more, for most messages have none and are to be small.
+        // The place is computed again, because most messages have no payload and `TakenMessage`
+        // stays small.
         if taken.head.payload != 0
             && let Some(place) = self.payload.place(taken.head.payload, &self.laps)
         {
@@ -130,7 +137,7 @@ impl<S: Slots> Reader<S> {
         }
     }
 
-    /// Tells the writer how far the reader came; `false` if it knew.
+    /// Publishes the reader's progress to the writer. Returns `false` if nothing changed.
     #[inline]
     pub(crate) fn publish(&mut self) -> bool {
         let news = self.published != self.head.index;

@@ -11,7 +11,7 @@ use crate::sync::Ordering::Relaxed;
 /// A ring on the heap.
 #[derive(Clone)]
 struct Heap {
-    slots: Arc<Vec<Slot>>,
+    slots: Arc<Vec<RingSlot>>,
     consumed: Arc<Consumed>,
     payload: Window,
 }
@@ -19,7 +19,7 @@ struct Heap {
 impl Heap {
     fn new(slots: usize, payload: usize) -> Self {
         Self {
-            slots: Arc::new((0..slots).map(|_| Slot::default()).collect()),
+            slots: Arc::new((0..slots).map(|_| RingSlot::default()).collect()),
             consumed: Arc::default(),
             payload: Window::private(payload),
         }
@@ -27,7 +27,7 @@ impl Heap {
 }
 
 impl Slots for Heap {
-    fn slots(&self) -> &[Slot] {
+    fn slots(&self) -> &[RingSlot] {
         &self.slots
     }
     fn consumed(&self) -> &Consumed {
@@ -41,7 +41,7 @@ impl Slots for Heap {
     }
 }
 
-fn payload_of(memory: &Heap, taken: &Taken) -> Vec<u8> {
+fn payload_of(memory: &Heap, taken: &TakenMessage) -> Vec<u8> {
     let mut data = vec![0; taken.head.payload];
     memory.payload.read(taken.offset, &mut data).unwrap();
     data
@@ -68,7 +68,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Short ones and long ones, and those about where they differ.
+/// Short lengths, long lengths, and lengths around the limit between them.
 fn payload_len() -> impl Strategy<Value = usize> {
     prop_oneof![4 => 0_usize..=512, 2 => 505_usize..=520, 2 => 1_usize..=10_000]
 }
@@ -77,8 +77,8 @@ proptest! {
     #[test]
     fn behaves_like_a_queue(steps in prop::collection::vec(step(), 0..400)) {
         let memory = Heap::new(8, 256);
-        let mut writer = Writer::new(memory.clone());
-        let mut reader = Reader::new(memory.clone());
+        let mut writer = RingWriter::new(memory.clone());
+        let mut reader = RingReader::new(memory.clone());
         let mut model = VecDeque::new();
         for step in steps {
             match step {
@@ -118,20 +118,20 @@ proptest! {
         prop_assert!(writer.push(0, 0, &[], &[0; 64]), "an empty ring has room");
     }
 
-    /// Laps of short payloads end early here, and those of long ones do not.
+    /// Laps of short payloads end early here, and laps of long payloads do not.
     #[test]
-    fn payloads_lie_where_nothing_is_that_was_not_taken(
+    fn payloads_never_overwrite_a_payload_that_was_not_taken(
         slots in prop::sample::select(vec![2_usize, 8, 32]),
         ring in (16_usize..600).prop_map(|lines| 64 * lines),
         steps in prop::collection::vec((payload_len(), 0_usize..4, any::<bool>()), 0..300),
     ) {
         let memory = Heap::new(slots, ring);
-        let mut writer = Writer::new(memory.clone());
-        let mut reader = Reader::new(memory.clone());
+        let mut writer = RingWriter::new(memory.clone());
+        let mut reader = RingReader::new(memory.clone());
         let mut waiting = VecDeque::new();
         let mut take = |waiting: &mut VecDeque<Vec<u8>>, tells: bool| {
             let taken = reader.take().unwrap().unwrap();
-            // Written over by a later one, it would say so.
+            // A later payload that overwrites this one would change it.
             assert_eq!(payload_of(&memory, &taken), waiting.pop_front().unwrap());
             reader.pass(&taken);
             if tells || waiting.is_empty() {
@@ -161,13 +161,13 @@ proptest! {
     }
 
     #[test]
-    fn rubbish_is_refused_or_read_within_bounds(words in prop::collection::vec(any::<u64>(), 8)) {
+    fn garbage_is_refused_or_read_within_bounds(words in prop::collection::vec(any::<u64>(), 8)) {
         let memory = Heap::new(8, 256);
         for (slot, word) in memory.slots.iter().zip(words) {
-            // The lap that the reader waits for, and anything else.
+            // The lap that the reader expects, and any other bits.
             slot.header.store(word & 0xffff_ffff_ffff | 1 << 48, Relaxed);
         }
-        let mut reader = Reader::new(memory.clone());
+        let mut reader = RingReader::new(memory.clone());
         for _ in 0..8 {
             match reader.take() {
                 Ok(Some(taken)) => {
@@ -175,24 +175,24 @@ proptest! {
                     reader.finish(&taken);
                 }
                 Ok(None) => unreachable!("every slot shows the lap"),
-                Err(Malformed(_)) => break,
+                Err(MalformedHeader(_)) => break,
             }
         }
     }
 }
 
-/// Pushing fails on a ring that the writer takes for full.
-fn reader_is_behind(writer: &Writer<Heap>) -> bool {
+/// A push fails on a ring that the writer takes for full.
+fn reader_is_behind(writer: &RingWriter<Heap>) -> bool {
     let (handled, sent) = writer.progress();
     handled < sent
 }
 
-/// Laps beyond 16 bits: the ring's numbering wraps and nothing is lost.
+/// The lap exceeds 16 bits and wraps, and no message is lost.
 #[test]
 fn the_lap_wraps() {
     let memory = Heap::new(2, 64);
-    let mut writer = Writer::new(memory.clone());
-    let mut reader = Reader::new(memory);
+    let mut writer = RingWriter::new(memory.clone());
+    let mut reader = RingReader::new(memory);
     for number in 0..300_000_u64 {
         assert!(writer.push(0, 0, &[number], &[]));
         let taken = reader.take().unwrap().unwrap();
@@ -202,12 +202,12 @@ fn the_lap_wraps() {
     }
 }
 
-/// Two threads, every size, checked byte by byte.
+/// Two threads exchange payloads of every size, and each byte is checked.
 #[test]
 fn two_threads_agree() {
     const MESSAGES: u64 = 100_000;
     let memory = Heap::new(16, 1024);
-    let mut writer = Writer::new(memory.clone());
+    let mut writer = RingWriter::new(memory.clone());
     let content =
         |number: u64| -> Vec<u8> { (0..number % 200).map(|i| (number + i) as u8).collect() };
     thread::scope(|scope| {
@@ -219,7 +219,7 @@ fn two_threads_agree() {
             }
         });
         let seen = RefCell::new(0);
-        let mut reader = Reader::new(memory.clone());
+        let mut reader = RingReader::new(memory.clone());
         while *seen.borrow() < MESSAGES {
             let Some(taken) = reader.take().unwrap() else {
                 reader.publish();

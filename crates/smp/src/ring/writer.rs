@@ -4,28 +4,28 @@ use crate::sync::Ordering::{Acquire, Relaxed, Release};
 
 use super::{
     Head, Slots,
-    cursor::{Cursor, Laps, Place},
-    header::Turn,
+    cursor::{Cursor, Laps, PayloadPlace},
+    header::SlotTurn,
 };
 
 /// The one writer of a ring.
-pub(crate) struct Writer<S> {
+pub(crate) struct RingWriter<S> {
     memory: S,
-    tail: Turn,
+    tail: SlotTurn,
     laps: Laps,
-    /// Behind the last payload.
+    /// The cursor behind the last payload.
     payload: Cursor,
-    /// What the reader had finished with when last looked.
+    /// The reader's progress when it was last read.
     seen: u64,
     seen_payload: u64,
 }
 
-impl<S: Slots> Writer<S> {
-    /// The writer of a ring that nothing was written to yet.
+impl<S: Slots> RingWriter<S> {
+    /// Makes the writer of a fresh ring.
     pub(crate) fn new(memory: S) -> Self {
         debug_assert!(memory.slots().len().is_power_of_two());
         Self {
-            tail: Turn::first(memory.slots().len()),
+            tail: SlotTurn::first(memory.slots().len()),
             laps: Laps::new(memory.payload_len(), memory.slots().len()),
             memory,
             payload: Cursor::default(),
@@ -34,15 +34,15 @@ impl<S: Slots> Writer<S> {
         }
     }
 
-    /// Messages the reader has finished with, and messages published.
+    /// Returns the number of finished messages and of published messages.
     pub(crate) fn progress(&self) -> (u64, u64) {
         (self.memory.consumed().slots.load(Acquire), self.tail.index)
     }
 
-    /// Publishes a message; `false` if there is no room for it now.
+    /// Publishes a message. Returns `false` if there is no room now.
     ///
-    /// The caller has checked the limits: at most `MAX_ARGS` arguments, and a quarter of the
-    /// byte ring of payload.
+    /// The caller has checked the limits: at most `MAX_ARGS` arguments, and a payload of at most a
+    /// quarter of the byte ring.
     #[inline]
     pub(crate) fn push(&mut self, kind: u8, tag: u16, args: &[u64], payload: &[u8]) -> bool {
         let slots = self.memory.slots();
@@ -77,15 +77,15 @@ impl<S: Slots> Writer<S> {
         true
     }
 
-    /// Whether [`push`](Self::push) would find room now for a payload of `len` bytes.
+    /// Returns true if [`push`](Self::push) would find room for a payload of `len` bytes now.
     pub(crate) fn fits(&mut self, len: usize) -> bool {
         let capacity = self.memory.slots().len() as u64;
         self.seen = self.memory.consumed().slots.load(Acquire);
         self.tail.index.wrapping_sub(self.seen) < capacity && (len == 0 || self.room(len).is_some())
     }
 
-    /// A place for `len` bytes that the reader is done with.
-    fn room(&mut self, len: usize) -> Option<Place> {
+    /// Returns a place for `len` bytes that the reader has finished.
+    fn room(&mut self, len: usize) -> Option<PayloadPlace> {
         let place = self.payload.place(len, &self.laps)?;
         let end = place.next.position();
         let ring = self.laps.ring() as u64;

@@ -241,7 +241,7 @@ impl Control {
                 ),
                 DatagramKind::Pong => {}
                 DatagramKind::Ending => {
-                    shared.peers.standings().note(from, datagram.epoch);
+                    shared.peers.standings().note_end(from, datagram.epoch);
                     shared.completions.sleepers().wake_all();
                     let seen = Datagram {
                         epoch: datagram.epoch,

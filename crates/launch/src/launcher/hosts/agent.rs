@@ -1,4 +1,4 @@
-//! An agent: the ranks of its host, and the way to the launcher.
+//! An agent: starts the ranks of its host and reports them to the launcher.
 
 use std::env;
 use std::ffi::OsString;
@@ -11,35 +11,35 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use super::frame::{GREETING, Order, PIECE, Report, Start, Stream, WINDOW};
-use super::link::{Came, Link};
-use crate::launcher::local::Local;
+use super::frame::{AgentOrder, AgentReport, GREETING, PIECE, RankStream, Start, WINDOW};
+use super::link::{AgentLink, FramesRead};
+use crate::launcher::local::LocalRanks;
 use crate::launcher::output;
-use crate::launcher::signals::{Ends, Signals};
-use crate::launcher::start::{self, Begun, Part, Pipes, Streams};
+use crate::launcher::signals::{ChildEnds, Signals};
+use crate::launcher::start::{self, JobPart, Pipes, StartedRanks, Streams};
 use crate::launcher::supervise::{Hands, Heard, Left, Whom};
 use crate::launcher::{LaunchError, Spec, find, processes};
 
-/// How long a launcher may take to say what to start.
+/// The time limit for the launcher's first order.
 const FIRST_WORD: Duration = Duration::from_secs(120);
 
-/// What may wait for the launcher before ranks are heard again.
+/// The most bytes that may wait for the launcher. With more, the agent does not read from ranks.
 const MAX_UNSENT: usize = 1 << 20;
 
 /// The status of an agent that lost its launcher.
 const ABANDONED: u8 = 1;
 
-/// Runs this process as the agent of its host, for the launcher at the other end of its
-/// standard input and output; gives the status to exit with.
+/// Runs this process as the agent of its host. The launcher is at the other end of its standard
+/// input and output. Returns the exit status.
 ///
-/// Like [`run`](super::super::run), it takes the process over.
+/// Like [`run`](super::super::run), it takes over the process.
 pub fn agent() -> u8 {
     let streams = (
         io::stdin().as_fd().try_clone_to_owned(),
         io::stdout().as_fd().try_clone_to_owned(),
     );
     let link = match streams {
-        (Ok(from), Ok(to)) => Link::new(from, to, None),
+        (Ok(from), Ok(to)) => AgentLink::new(from, to, None),
         (Err(cause), _) | (_, Err(cause)) => Err(cause),
     };
     let mut link = match link {
@@ -54,45 +54,45 @@ pub fn agent() -> u8 {
         return ABANDONED;
     };
     let silence = Duration::from_millis(start.silence);
-    let begun = Ends::hear()
+    let begun = ChildEnds::hear()
         .map_err(LaunchError::system("asking for the ends of children"))
         .and_then(|ends| begin(start, &ends).map(|begun| (begun, ends)));
     match begun {
         Ok(((local, signals, pipes), _ends)) => {
-            link.send(&Report::Begun);
-            Agent::new(link, local, signals, pipes, silence).run()
+            link.send(&AgentReport::Begun);
+            HostAgent::new(link, local, signals, pipes, silence).run()
         }
         Err(error) => {
             let status = error.status();
             let why = error.to_string();
-            link.send(&Report::Refused { status, why });
+            link.send(&AgentReport::Refused { status, why });
             say_all(&mut link, silence);
             status
         }
     }
 }
 
-/// Says what is wrong to whoever reads it, if anybody does.
+/// Writes an error to standard error, if anybody reads it.
 fn complain(why: &str) {
     let _ = io::stderr().write_all(format!("hydrant agent: {why}\n").as_bytes());
 }
 
-/// What to start, from a launcher that lasts so long.
-fn first_order(link: &mut Link) -> Option<Start> {
+/// Waits for the launcher's first order, the ranks to start.
+fn first_order(link: &mut AgentLink) -> Option<Start> {
     let until = Instant::now() + FIRST_WORD;
     let mut orders = Vec::new();
     loop {
         link.flush();
         match link.receive(&mut orders) {
-            Ok(Came::All) => {}
-            Ok(Came::End) => return None,
+            Ok(FramesRead::All) => {}
+            Ok(FramesRead::End) => return None,
             Err(why) => {
                 complain(&format!("the launcher broke the protocol: {why}"));
                 return None;
             }
         }
         match orders.pop() {
-            Some(Order::Start(start)) => return Some(*start),
+            Some(AgentOrder::Start(start)) => return Some(*start),
             _ if Instant::now() > until => return None,
             _ => {}
         }
@@ -106,7 +106,7 @@ fn first_order(link: &mut Link) -> Option<Start> {
 }
 
 /// Starts the ranks.
-fn begin(start: Start, ends: &Ends) -> Result<(Local, Signals, Pipes), LaunchError> {
+fn begin(start: Start, ends: &ChildEnds) -> Result<(LocalRanks, Signals, Pipes), LaunchError> {
     if processes::begin_elsewhere() {
         return Err(LaunchError::OtherNamespace);
     }
@@ -122,14 +122,14 @@ fn begin(start: Start, ends: &Ends) -> Result<(Local, Signals, Pipes), LaunchErr
     spec.prefix = start.prefix;
     spec.bind = start.bind;
     let program = find::program(&spec, &mut |_| {})?;
-    let part = Part {
+    let part = JobPart {
         first: start.first,
         size: start.size,
         streams: Streams::Piped,
     };
-    // Several agents of one job may be on one host, and each looks after its own.
+    // Several agents of one job may be on one host, and each ends only its own processes.
     let mark = format!("{}.{}", start.name, start.first);
-    let Begun {
+    let StartedRanks {
         ranks,
         signals,
         guard,
@@ -137,60 +137,67 @@ fn begin(start: Start, ends: &Ends) -> Result<(Local, Signals, Pipes), LaunchErr
         kin,
         pipes,
     } = start::start(&spec, &program, part, &mark, ends)?;
-    let local = Local::new(ranks, start.first, (guard, group, kin), None);
+    let local = LocalRanks::new(ranks, start.first, (guard, group, kin), None);
     Ok((local, signals, pipes))
 }
 
-struct Agent {
-    link: Link,
-    local: Local,
+struct HostAgent {
+    link: AgentLink,
+    local: LocalRanks,
     signals: Signals,
-    outputs: Vec<Output>,
+    outputs: Vec<RankOutput>,
     input: Option<OwnedFd>,
-    /// Input that rank 0 has not taken.
+    /// Input that rank 0 has not read yet.
     unread: Vec<u8>,
-    /// Bytes of output that the launcher has not written.
+    /// Bytes of output that the launcher has not written yet.
     unwritten: usize,
-    /// When the launcher last said something.
+    /// The time of the launcher's last message.
     heard: Instant,
     silence: Duration,
     /// The launcher is stopped, and may be silent.
     stopped: bool,
 }
 
-/// A stream of a rank.
-struct Output {
+/// An output stream of a rank.
+struct RankOutput {
     rank: u32,
-    stream: Stream,
+    stream: RankStream,
     pipe: PipeReader,
     ready: bool,
 }
 
-/// Why the loop ended.
-enum End {
-    /// The launcher said so.
+/// The reason why the loop ended.
+enum AgentEnd {
+    /// The launcher ordered the end.
     Finish(Left),
-    /// The launcher is gone.
+    /// The launcher is lost.
     Abandoned,
 }
 
-impl Agent {
-    fn new(link: Link, local: Local, signals: Signals, pipes: Pipes, silence: Duration) -> Agent {
+impl HostAgent {
+    fn new(
+        link: AgentLink,
+        local: LocalRanks,
+        signals: Signals,
+        pipes: Pipes,
+        silence: Duration,
+    ) -> HostAgent {
         let first = local.running().first().copied().unwrap_or(0);
         let of = |stream| {
-            move |(rank, pipe)| Output {
+            move |(rank, pipe)| RankOutput {
                 rank,
                 stream,
                 pipe,
                 ready: false,
             }
         };
-        let out = (first..).zip(pipes.out).map(of(Stream::Out));
-        let err = (first..).zip(pipes.err).map(of(Stream::Err));
-        let outputs: Vec<Output> = out.chain(err).collect();
-        // Pipes that cannot be told not to wait are not read when they have nothing.
-        let cannot_wait = |output: &Output| rustix::io::ioctl_fionbio(&output.pipe, true).is_ok();
-        Agent {
+        let out = (first..).zip(pipes.out).map(of(RankStream::Out));
+        let err = (first..).zip(pipes.err).map(of(RankStream::Err));
+        let outputs: Vec<RankOutput> = out.chain(err).collect();
+        // A pipe that cannot be made non-blocking is not read.
+        let cannot_wait =
+            |output: &RankOutput| rustix::io::ioctl_fionbio(&output.pipe, true).is_ok();
+        HostAgent {
             link,
             local,
             signals,
@@ -217,10 +224,10 @@ impl Agent {
             self.print();
             self.feed();
             if self.is_to_end() {
-                break End::Abandoned;
+                break AgentEnd::Abandoned;
             }
         };
-        let Agent {
+        let HostAgent {
             mut link,
             local,
             outputs,
@@ -228,27 +235,27 @@ impl Agent {
             ..
         } = self;
         match end {
-            End::Abandoned => {
+            AgentEnd::Abandoned => {
                 local.sweep(Left::Killed);
                 ABANDONED
             }
-            End::Finish(left) => {
+            AgentEnd::Finish(left) => {
                 let (behind, _) = local.sweep(left);
                 for mut output in outputs {
                     output.print_rest(&mut link);
                 }
-                link.send(&Report::Done(behind));
+                link.send(&AgentReport::Done(behind));
                 say_all(&mut link, silence);
                 0
             }
         }
     }
 
-    /// Sleeps until a rank, the launcher or a signal wants something.
+    /// Sleeps until a rank or the launcher writes, or a signal arrives.
     fn wait(&mut self) {
-        // Ranks are not heard while the launcher has not taken what they said before.
-        let may_speak = self.link.unsent() < MAX_UNSENT;
-        let sources = self.local.sources().filter(|_| may_speak);
+        // The agent does not read from ranks while the launcher is behind.
+        let may_read = self.link.unsent() < MAX_UNSENT;
+        let sources = self.local.sources().filter(|_| may_read);
         let (ranks, mut fds): (Vec<usize>, Vec<_>) = sources.unzip();
         let may_print = self.unwritten < WINDOW;
         if may_print {
@@ -280,8 +287,8 @@ impl Agent {
         self.local.speaking(speaking);
     }
 
-    /// Does what the launcher says, and hears whether it is there.
-    fn obey(&mut self) -> Option<End> {
+    /// Carries out the launcher's orders, and notices when the launcher is gone.
+    fn obey(&mut self) -> Option<AgentEnd> {
         self.link.flush();
         let mut orders = Vec::new();
         let came = self.link.receive(&mut orders);
@@ -290,33 +297,35 @@ impl Agent {
         }
         for order in orders {
             match order {
-                Order::Line { rank, line } => {
+                AgentOrder::Line { rank, line } => {
                     if let Err(why) = self.local.send(rank, &line) {
-                        self.link.send(&Report::Wrong { rank, why });
+                        self.link.send(&AgentReport::Wrong { rank, why });
                     }
                 }
-                Order::HangUp { rank } => self.local.hang_up(rank),
-                Order::Signal(number) => self.signal(number),
-                Order::Kill => self.local.kill(),
-                Order::Input(bytes) if bytes.is_empty() => self.input = None,
-                Order::Input(bytes) => self.unread = bytes,
-                Order::Written(bytes) => {
+                AgentOrder::HangUp { rank } => self.local.hang_up(rank),
+                AgentOrder::Signal(number) => self.signal(number),
+                AgentOrder::Kill => self.local.kill(),
+                AgentOrder::Input(bytes) if bytes.is_empty() => self.input = None,
+                AgentOrder::Input(bytes) => self.unread = bytes,
+                AgentOrder::Written(bytes) => {
                     self.unwritten = self.unwritten.saturating_sub(bytes as usize);
                 }
-                Order::Deaf(stream) => {
-                    // Ranks that go on printing get SIGPIPE.
+                AgentOrder::Deaf(stream) => {
+                    // Ranks that continue to print get SIGPIPE.
                     self.outputs.retain(|output| output.stream != stream);
                     self.unwritten = 0;
                 }
-                Order::Beat => self.link.send(&Report::Beat),
-                Order::Finish { gently: true } => return Some(End::Finish(Left::Ended)),
-                Order::Finish { gently: false } => return Some(End::Finish(Left::Killed)),
-                Order::Start(_) => return Some(End::Abandoned),
+                AgentOrder::Beat => self.link.send(&AgentReport::Beat),
+                AgentOrder::Finish { gently: true } => return Some(AgentEnd::Finish(Left::Ended)),
+                AgentOrder::Finish { gently: false } => {
+                    return Some(AgentEnd::Finish(Left::Killed));
+                }
+                AgentOrder::Start(_) => return Some(AgentEnd::Abandoned),
             }
         }
         match came {
-            Ok(Came::All) => None,
-            Ok(Came::End) | Err(_) => Some(End::Abandoned),
+            Ok(FramesRead::All) => None,
+            Ok(FramesRead::End) | Err(_) => Some(AgentEnd::Abandoned),
         }
     }
 
@@ -328,37 +337,37 @@ impl Agent {
         self.local.signal(signal);
     }
 
-    /// Tells the launcher what ranks said, and how they ended.
+    /// Reports the ranks' lines and ends to the launcher.
     fn report(&mut self) {
         self.pass_on(Whom::Ready);
         let ended = self.local.ended();
         if !ended.is_empty() {
-            // What a rank said before it ended comes before its end.
+            // A rank's last lines come before its end.
             self.pass_on(Whom::All);
         }
         for (rank, ending) in ended {
-            self.link.send(&Report::Ended { rank, ending });
+            self.link.send(&AgentReport::Ended { rank, ending });
         }
     }
 
     fn pass_on(&mut self, whom: Whom) {
         for (rank, heard) in self.local.heard(whom) {
             let report = match heard {
-                Heard::Line(line) => Report::Line { rank, line },
+                Heard::Line(line) => AgentReport::Line { rank, line },
                 Heard::Closed => {
                     self.local.hang_up(rank);
-                    Report::Closed { rank }
+                    AgentReport::Closed { rank }
                 }
                 Heard::Wrong(why) => {
                     self.local.hang_up(rank);
-                    Report::Wrong { rank, why }
+                    AgentReport::Wrong { rank, why }
                 }
             };
             self.link.send(&report);
         }
     }
 
-    /// Passes on a piece of what each rank printed, as long as the launcher keeps up.
+    /// Passes on a piece of each rank's output, as long as the launcher keeps up.
     fn print(&mut self) {
         let (link, unwritten) = (&mut self.link, &mut self.unwritten);
         self.outputs.retain_mut(|output| {
@@ -373,7 +382,7 @@ impl Agent {
         });
     }
 
-    /// Gives rank 0 its input.
+    /// Writes input to rank 0.
     fn feed(&mut self) {
         if self.unread.is_empty() {
             return;
@@ -385,18 +394,18 @@ impl Agent {
         match written {
             Ok(count) => drop(self.unread.drain(..count)),
             Err(Errno::AGAIN | Errno::INTR) => return,
-            // It does not read: what comes goes nowhere.
+            // Rank 0 does not read. Its input is dropped.
             Err(_) => {
                 self.input = None;
                 self.unread.clear();
             }
         }
         if self.unread.is_empty() {
-            self.link.send(&Report::Taken);
+            self.link.send(&AgentReport::Taken);
         }
     }
 
-    /// Whether the launcher was silent too long, or the host wants this process gone.
+    /// Returns true if the launcher was silent for too long, or a signal asks this process to end.
     fn is_to_end(&self) -> bool {
         let fatal = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
         let signalled =
@@ -405,9 +414,9 @@ impl Agent {
     }
 }
 
-impl Output {
-    /// Passes on a piece of it: how many bytes, if there were any.
-    fn print(&mut self, link: &mut Link) -> Option<usize> {
+impl RankOutput {
+    /// Passes on a piece of the stream. Returns its length, or `None` if there was nothing.
+    fn print(&mut self, link: &mut AgentLink) -> Option<usize> {
         let mut bytes = vec![0; PIECE];
         let count = loop {
             match self.pipe.read(&mut bytes) {
@@ -423,7 +432,7 @@ impl Output {
             return None;
         }
         bytes.truncate(count);
-        link.send(&Report::Printed {
+        link.send(&AgentReport::Printed {
             rank: self.rank,
             stream: self.stream,
             bytes,
@@ -431,9 +440,9 @@ impl Output {
         Some(count)
     }
 
-    /// Passes on what the pipe holds, and no more: a process that ranks left behind and nobody
-    /// could end may print for ever.
-    fn print_rest(&mut self, link: &mut Link) {
+    /// Passes on the bytes in the pipe, and no more. A process that ranks left behind may print for
+    /// ever.
+    fn print_rest(&mut self, link: &mut AgentLink) {
         let mut held = output::capacity(&self.pipe);
         while let Some(count) = self.print(link)
             && held > count
@@ -442,14 +451,14 @@ impl Output {
         }
     }
 
-    /// Whether it only had nothing when it was last read, and not its end.
+    /// Returns true if the last read found the pipe empty, false if it found its end.
     fn is_open(&self) -> bool {
         !self.ready
     }
 }
 
-/// Sends what waits, to a launcher that takes it in time.
-fn say_all(link: &mut Link, silence: Duration) {
+/// Sends all waiting bytes, within a time limit.
+fn say_all(link: &mut AgentLink, silence: Duration) {
     let until = Instant::now() + silence;
     while link.wants_to_send() && Instant::now() < until {
         let left = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();

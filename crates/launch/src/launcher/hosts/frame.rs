@@ -1,104 +1,104 @@
-//! What the launcher and its agents say to each other.
+//! The messages between the launcher and its agents.
 //!
-//! A frame is its length in four bytes, least first, and its value as `postcard` writes it.
-//! Before its first frame an agent writes [`GREETING`]: what a login shell prints before that
-//! is skipped.
+//! A frame is its length in four bytes, little-endian, and its value as `postcard` encodes it.
+//! Before its first frame an agent writes [`GREETING`]. The launcher skips the output of a login
+//! shell before the greeting.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::launcher::supervise::Behind;
 use crate::launcher::{Bind, Ending, Prefix};
 
-/// What an agent says first. It names the version: launcher and agents are of one.
+/// An agent's first bytes. They name the version, which must be the launcher's.
 pub(super) const GREETING: &[u8] =
     concat!("\nhydrant agent ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
 
-/// What frames carry.
+/// A value that frames carry.
 pub(super) trait Framed: DeserializeOwned {
-    /// The longest frame.
+    /// The longest frame in bytes.
     const LONGEST: usize;
 }
 
-impl Framed for Order {
-    // What to start has arguments and an environment.
+impl Framed for AgentOrder {
+    // A start order carries arguments and an environment.
     const LONGEST: usize = 16 << 20;
 }
 
-impl Framed for Report {
-    // A line that a rank said is the longest.
+impl Framed for AgentReport {
+    // A rank's line is the longest report.
     const LONGEST: usize = 1 << 20;
 }
 
 /// The bytes of a piece of input or output.
 pub(super) const PIECE: usize = 32 << 10;
 
-/// How many bytes of output an agent sends before it hears that the first are written.
+/// The bytes of output that an agent may send before the launcher has acknowledged the first.
 pub(super) const WINDOW: usize = 256 << 10;
 
-/// From the launcher to an agent.
+/// A message from the launcher to an agent.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum Order {
+pub(super) enum AgentOrder {
     /// Start these ranks.
     Start(Box<Start>),
     /// Send a line to a rank.
     Line { rank: u32, line: String },
-    /// Hear no more of a rank.
+    /// Read no more from a rank.
     HangUp { rank: u32 },
     /// Send a signal to all ranks.
     Signal(i32),
-    /// Kill all ranks and what they started.
+    /// Kill all ranks and the processes that they started.
     Kill,
-    /// Input for rank 0; none is its end.
+    /// Input for rank 0. An empty piece is its end.
     Input(Vec<u8>),
-    /// So many bytes of output are written.
+    /// The launcher has written this many bytes of output.
     Written(u64),
-    /// Nobody reads this stream any more.
-    Deaf(Stream),
-    /// Every rank of the job has ended: end what they left behind, say the rest, and go.
+    /// The stream has no reader any more.
+    Deaf(RankStream),
+    /// Every rank of the job has ended. End the processes left behind, send the rest, and exit.
     Finish { gently: bool },
-    /// The launcher is there.
+    /// A heartbeat.
     Beat,
 }
 
-/// From an agent to the launcher.
+/// A message from an agent to the launcher.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum Report {
+pub(super) enum AgentReport {
     /// The ranks have begun.
     Begun,
-    /// They could not be started; the status is as the launcher's own would be.
+    /// The ranks could not be started. The launcher would exit with the same status.
     Refused { status: u8, why: String },
-    /// A rank said something.
+    /// A rank sent a line.
     Line { rank: u32, line: Vec<u8> },
-    /// A rank will say no more.
+    /// A rank closed its connection.
     Closed { rank: u32 },
-    /// A rank said what is no line.
+    /// A rank broke the protocol.
     Wrong { rank: u32, why: String },
     /// A rank ended.
     Ended { rank: u32, ending: Ending },
-    /// A rank printed something.
+    /// A rank printed bytes.
     Printed {
         rank: u32,
-        stream: Stream,
+        stream: RankStream,
         bytes: Vec<u8>,
     },
-    /// The input was taken.
+    /// Rank 0 read its input.
     Taken,
-    /// What became of what was left behind. The last word.
+    /// The result of ending the processes left behind. It is the last message.
     Done(Behind),
-    /// The agent is there.
+    /// A heartbeat.
     Beat,
 }
 
-/// What an agent starts.
+/// The ranks that an agent starts, and their program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Start {
     /// The job's name.
     pub(super) name: String,
-    /// The number of its first rank.
+    /// The agent's first rank.
     pub(super) first: u32,
-    /// How many ranks it starts.
+    /// The number of ranks that the agent starts.
     pub(super) ranks: u32,
-    /// The ranks of the job.
+    /// The number of ranks in the job.
     pub(super) size: u32,
     pub(super) program: Vec<u8>,
     pub(super) arguments: Vec<Vec<u8>>,
@@ -107,21 +107,21 @@ pub(super) struct Start {
     pub(super) directory: Vec<u8>,
     pub(super) prefix: Prefix,
     pub(super) bind: Bind,
-    /// How long the launcher may be silent, in milliseconds.
+    /// The longest silence of the launcher, in milliseconds.
     pub(super) silence: u64,
 }
 
 /// A stream that ranks print to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Stream {
+pub(super) enum RankStream {
     Out,
     Err,
 }
 
-/// A frame's bytes.
+/// Encodes a frame.
 pub(super) fn encode(value: &impl Serialize) -> Vec<u8> {
     let mut bytes = vec![0; 4];
-    // Writing to memory what has no maps or odd types does not fail.
+    // Encoding to memory does not fail for values without maps or odd types.
     bytes = postcard::to_extend(value, bytes).unwrap_or_default();
     let len = bytes.len().saturating_sub(4) as u32;
     if let Some(head) = bytes.first_chunk_mut::<4>() {
@@ -130,7 +130,7 @@ pub(super) fn encode(value: &impl Serialize) -> Vec<u8> {
     bytes
 }
 
-/// The first whole frame of `bytes`, if there is one, and how many of them it takes.
+/// Decodes the first frame of `bytes`. Returns it with its length, or `None` if it is incomplete.
 pub(super) fn decode<T: Framed>(bytes: &[u8]) -> Result<Option<(T, usize)>, String> {
     let Some((head, rest)) = bytes.split_first_chunk::<4>() else {
         return Ok(None);
@@ -153,38 +153,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_come_out_as_they_went_in() {
+    fn frames_decode_to_their_values() {
         let orders = [
-            Order::Line {
+            AgentOrder::Line {
                 rank: 3,
                 line: "cmd=barrier_out rc=0\n".into(),
             },
-            Order::Input(vec![0xa5; PIECE]),
-            Order::Finish { gently: true },
-            Order::Beat,
+            AgentOrder::Input(vec![0xa5; PIECE]),
+            AgentOrder::Finish { gently: true },
+            AgentOrder::Beat,
         ];
         let bytes: Vec<u8> = orders.iter().flat_map(encode).collect();
         let mut at = 0;
         for order in orders {
             let last = bytes.len() - encode(&order).len() - at == 0;
             let cut = &bytes[at..bytes.len() - usize::from(last)];
-            let whole = decode::<Order>(cut).unwrap();
+            let whole = decode::<AgentOrder>(cut).unwrap();
             assert_eq!(whole.is_none(), last);
-            let (got, taken) = decode::<Order>(&bytes[at..]).unwrap().unwrap();
+            let (got, taken) = decode::<AgentOrder>(&bytes[at..]).unwrap().unwrap();
             assert_eq!(got, order);
             at += taken;
         }
-        assert_eq!(decode::<Order>(&bytes[at..]).unwrap(), None);
+        assert_eq!(decode::<AgentOrder>(&bytes[at..]).unwrap(), None);
     }
 
     proptest! {
         #[test]
-        fn what_is_no_frame_is_refused_or_waited_for(bytes: Vec<u8>) {
+        fn arbitrary_bytes_are_refused_or_incomplete(bytes: Vec<u8>) {
             let mut rest = &bytes[..];
-            while let Ok(Some((_, taken))) = decode::<Report>(rest) {
+            while let Ok(Some((_, taken))) = decode::<AgentReport>(rest) {
                 rest = &rest[taken..];
             }
-            prop_assert!(decode::<Order>(&[0xff; 8]).is_err());
+            prop_assert!(decode::<AgentOrder>(&[0xff; 8]).is_err());
         }
     }
 }

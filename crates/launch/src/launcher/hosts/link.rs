@@ -1,4 +1,4 @@
-//! Frames over a pair of pipes, without waiting.
+//! Non-blocking frames over a pair of pipes.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,36 +8,36 @@ use serde::Serialize;
 
 use super::frame::{self, Framed};
 
-/// One end of the way between the launcher and an agent.
+/// One end of the connection between the launcher and an agent.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct AgentLink {
     from: OwnedFd,
     to: OwnedFd,
     unread: Vec<u8>,
     unsent: Vec<u8>,
-    /// What has to come before the first frame.
+    /// The bytes that must come before the first frame.
     greeting: Option<&'static [u8]>,
 }
 
-/// What came.
+/// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Came {
-    /// All that is taken at one time; there may be more.
+pub(super) enum FramesRead {
+    /// A read's worth of frames. There may be more.
     All,
-    /// The end, too.
+    /// The other end closed the link.
     End,
 }
 
-impl Link {
-    /// A link whose other end says `greeting` before its first frame.
+impl AgentLink {
+    /// Makes a link whose other end sends `greeting` before its first frame.
     pub(super) fn new(
         from: OwnedFd,
         to: OwnedFd,
         greeting: Option<&'static [u8]>,
-    ) -> io::Result<Link> {
+    ) -> io::Result<AgentLink> {
         rustix::io::ioctl_fionbio(&from, true)?;
         rustix::io::ioctl_fionbio(&to, true)?;
-        Ok(Link {
+        Ok(AgentLink {
             from,
             to,
             unread: Vec::new(),
@@ -54,57 +54,57 @@ impl Link {
         self.to.as_fd()
     }
 
-    /// Whether something waits for room.
+    /// Returns true if bytes wait for room.
     pub(super) fn wants_to_send(&self) -> bool {
         !self.unsent.is_empty()
     }
 
-    /// How many bytes wait for room.
+    /// Returns the number of bytes that wait for room.
     pub(super) fn unsent(&self) -> usize {
         self.unsent.len()
     }
 
-    /// Whether the other end has said its greeting.
+    /// Returns true if the other end has sent its greeting.
     pub(super) fn is_greeted(&self) -> bool {
         self.greeting.is_none()
     }
 
-    /// Sends a frame, or keeps what does not fit for later.
+    /// Sends a frame, or keeps the part that does not fit for later.
     pub(super) fn send(&mut self, value: &impl Serialize) {
         self.unsent.extend(frame::encode(value));
         self.flush();
     }
 
-    /// Sends bytes that are no frame.
+    /// Sends bytes outside a frame.
     pub(super) fn greet(&mut self, greeting: &[u8]) {
         self.unsent.extend_from_slice(greeting);
         self.flush();
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Sends waiting bytes, as far as there is room.
     pub(super) fn flush(&mut self) {
         while !self.unsent.is_empty() {
             match rustix::io::write(&self.to, &self.unsent) {
                 Ok(n) => drop(self.unsent.drain(..n)),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return,
-                // Who is gone needs nothing; that it is gone is seen where it is read from.
+                // A closed reader needs no bytes. The next read notices the end.
                 Err(_) => self.unsent.clear(),
             }
         }
     }
 
-    /// Reads once, and adds the frames that are whole to `frames`: one who goes on writing takes
-    /// no more memory than that and a frame, and keeps nobody else waiting.
+    /// Reads once, and adds the complete frames to `frames`. An endless writer costs no more memory
+    /// than one read and one frame, and delays nobody else.
     ///
-    /// An error says what was wrong with what came.
-    pub(super) fn receive<T: Framed>(&mut self, frames: &mut Vec<T>) -> Result<Came, String> {
+    /// The error describes the malformed bytes.
+    pub(super) fn receive<T: Framed>(&mut self, frames: &mut Vec<T>) -> Result<FramesRead, String> {
         let mut buffer = [0; 64 * 1024];
         match rustix::io::read(&self.from, &mut buffer) {
-            Ok(0) => return Ok(Came::End),
+            Ok(0) => return Ok(FramesRead::End),
             Ok(n) => self.unread.extend_from_slice(&buffer[..n]),
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(Came::All),
-            Err(_) => return Ok(Came::End),
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(FramesRead::All),
+            Err(_) => return Ok(FramesRead::End),
         }
         if let Some(greeting) = self.greeting {
             let found = (self.unread.windows(greeting.len())).position(|w| w == greeting);
@@ -113,7 +113,7 @@ impl Link {
                 None if self.unread.len() > NOISE => {
                     return Err(String::from("more noise than a login shell makes"));
                 }
-                None => return Ok(Came::All),
+                None => return Ok(FramesRead::All),
             }
             self.greeting = None;
         }
@@ -123,10 +123,10 @@ impl Link {
             at += taken;
         }
         self.unread.drain(..at);
-        Ok(Came::All)
+        Ok(FramesRead::All)
     }
 
-    /// What came instead of a greeting.
+    /// Returns the last line that came instead of a greeting.
     pub(super) fn noise(&self) -> Option<String> {
         self.greeting?;
         let text = String::from_utf8_lossy(&self.unread);
@@ -140,55 +140,58 @@ const NOISE: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {
-    use super::super::frame::{GREETING, Order, Report};
+    use super::super::frame::{AgentOrder, AgentReport, GREETING};
     use super::*;
 
-    fn pair() -> (Link, Link) {
+    fn pair() -> (AgentLink, AgentLink) {
         let (a, b) = (io::pipe().unwrap(), io::pipe().unwrap());
-        let launcher = Link::new(a.0.into(), b.1.into(), Some(GREETING)).unwrap();
-        let agent = Link::new(b.0.into(), a.1.into(), None).unwrap();
+        let launcher = AgentLink::new(a.0.into(), b.1.into(), Some(GREETING)).unwrap();
+        let agent = AgentLink::new(b.0.into(), a.1.into(), None).unwrap();
         (launcher, agent)
     }
 
     #[test]
-    fn frames_follow_the_greeting_and_what_shells_print_is_skipped() {
+    fn frames_follow_the_greeting_and_output_of_shells_is_skipped() {
         let (mut launcher, mut agent) = pair();
         agent.greet(b"Welcome!\nhydrant agent 0\n");
         let mut got = Vec::new();
-        assert_eq!(launcher.receive::<Report>(&mut got), Ok(Came::All));
+        assert_eq!(
+            launcher.receive::<AgentReport>(&mut got),
+            Ok(FramesRead::All)
+        );
         assert_eq!(launcher.noise().as_deref(), Some("hydrant agent 0"));
         agent.greet(GREETING);
-        agent.send(&Report::Begun);
-        assert_eq!(launcher.receive(&mut got), Ok(Came::All));
+        agent.send(&AgentReport::Begun);
+        assert_eq!(launcher.receive(&mut got), Ok(FramesRead::All));
         assert!(launcher.is_greeted() && launcher.noise().is_none());
-        assert_eq!(got, [Report::Begun]);
+        assert_eq!(got, [AgentReport::Begun]);
         drop(agent);
-        assert_eq!(launcher.receive(&mut got), Ok(Came::End));
+        assert_eq!(launcher.receive(&mut got), Ok(FramesRead::End));
     }
 
     #[test]
-    fn what_does_not_fit_waits() {
+    fn bytes_that_do_not_fit_wait() {
         let (mut launcher, mut agent) = pair();
-        let many = Order::Input(vec![7; 300_000]);
+        let many = AgentOrder::Input(vec![7; 300_000]);
         launcher.send(&many);
-        launcher.send(&Order::Beat);
+        launcher.send(&AgentOrder::Beat);
         assert!(launcher.wants_to_send());
-        let mut got: Vec<Order> = Vec::new();
+        let mut got: Vec<AgentOrder> = Vec::new();
         while got.len() < 2 {
             launcher.flush();
-            assert_eq!(agent.receive(&mut got), Ok(Came::All));
+            assert_eq!(agent.receive(&mut got), Ok(FramesRead::All));
         }
-        assert_eq!(got, [many, Order::Beat]);
+        assert_eq!(got, [many, AgentOrder::Beat]);
     }
 
     #[test]
     fn endless_noise_is_an_error() {
         let (mut launcher, mut agent) = pair();
-        let mut got = Vec::<Report>::new();
+        let mut got = Vec::<AgentReport>::new();
         let error = loop {
             agent.greet(&[b'x'; 4096]);
             match launcher.receive(&mut got) {
-                Ok(came) => assert_eq!(came, Came::All),
+                Ok(came) => assert_eq!(came, FramesRead::All),
                 Err(error) => break error,
             }
         };

@@ -1,14 +1,15 @@
 //! A job on several hosts.
 //!
-//! On each host an [`agent()`] starts the ranks of that host as the launcher does its own, and
-//! passes on what they say and how they end. It is started by a remote shell, and speaks
-//! [frames](frame) with the launcher over that shell's input and output: there is no port to
-//! open and nobody else to let in, and a shell that ends takes its ranks with it. The launcher
-//! itself has no ranks then; the PMI-1 server, and the decision how the job ends, are its own.
+//! On each host an [`agent()`] starts the ranks of that host, as the launcher starts its own. It
+//! passes on their lines and their ends. A remote shell starts the agent. The agent and the
+//! launcher exchange [frames](frame) over that shell's input and output, so no port must be opened
+//! and no stranger can connect. A shell that ends takes its ranks with it. The launcher itself then
+//! has no ranks. It keeps the PMI-1 server and the decision how the job ends.
 //!
-//! The loop of the launcher does not know whether ranks are children or behind agents. Output is acknowledged when it
-//! is written, so that a slow reader neither fills memory nor looks like silence. Both sides send heartbeats, and a
-//! side that hears nothing for 20 s by default takes the other for lost.
+//! The launcher's loop does not know whether ranks are children or behind agents. The launcher
+//! acknowledges output when it is written. A slow reader therefore neither fills memory nor looks
+//! like silence. Both sides send heartbeats. A side that hears nothing for 20 s by default takes
+//! the other for lost.
 
 mod agent;
 mod agents;
@@ -25,15 +26,15 @@ pub(super) use agents::Agents;
 
 use super::LaunchError;
 
-/// The remote shell, if no other is asked for: one that asks nobody for a password.
+/// The default remote shell, which never asks for a password.
 pub const DEFAULT_SHELL: &str = "ssh -x -o BatchMode=yes";
 
-/// A host of a job: `NAME`, or `NAME:SLOTS` if it is to have so many ranks at most.
+/// A host of a job: `NAME`, or `NAME:SLOTS` with the most ranks it may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// What the remote shell calls it.
+    /// The host's name for the remote shell.
     pub name: String,
-    /// The most ranks it may have.
+    /// The most ranks on this host.
     pub slots: Option<u32>,
 }
 
@@ -41,7 +42,7 @@ impl FromStr for Host {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Host, String> {
-        // What follows the last colon of an address in brackets belongs to it.
+        // A colon inside the brackets of an address does not begin the slots.
         let (name, slots) = match text.rsplit_once(':') {
             Some((name, slots)) if !slots.contains(']') => {
                 let number = slots.parse().ok().filter(|slots| *slots > 0);
@@ -52,7 +53,7 @@ impl FromStr for Host {
             }
             _ => (text, None),
         };
-        // A name that a remote shell would take for an option is refused.
+        // A remote shell would take such a name for an option.
         if name.is_empty() || name.starts_with('-') || name.contains(char::is_whitespace) {
             return Err(format!("`{name}` is no name of a host"));
         }
@@ -72,8 +73,8 @@ impl fmt::Display for Host {
     }
 }
 
-/// How many of `ranks` each host gets: those with slots as many as they take, in order, and
-/// the others even shares of what is left, the first ones one more.
+/// Returns the number of ranks on each host. Hosts with slots fill them in order. The others share
+/// the rest evenly, and the first ones get one more.
 fn place(ranks: u32, hosts: &[Host]) -> Result<Vec<u32>, LaunchError> {
     let mut left = ranks;
     let mut counts: Vec<u32> = (hosts.iter())
@@ -98,7 +99,7 @@ fn place(ranks: u32, hosts: &[Host]) -> Result<Vec<u32>, LaunchError> {
     Ok(counts)
 }
 
-/// Reads the bytes as frames to an agent, and as frames from one.
+/// Decodes the bytes as frames to an agent, and as frames from an agent.
 #[cfg(feature = "fuzzing")]
 pub(super) fn read_frames(bytes: &[u8]) {
     fn all<T: frame::Framed>(mut bytes: &[u8]) {
@@ -106,8 +107,8 @@ pub(super) fn read_frames(bytes: &[u8]) {
             bytes = &bytes[taken..];
         }
     }
-    all::<frame::Order>(bytes);
-    all::<frame::Report>(bytes);
+    all::<frame::AgentOrder>(bytes);
+    all::<frame::AgentReport>(bytes);
 }
 
 #[cfg(test)]

@@ -1,38 +1,38 @@
-//! Writing what ranks of other hosts print, without keeping the launcher waiting.
+//! Writes the output of ranks of other hosts without delaying the launcher.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 
-use super::frame::Stream;
+use super::frame::RankStream;
 use crate::launcher::output;
 
 /// The threads that write, one for each stream.
 #[derive(Debug)]
 pub(super) struct Printer {
-    queues: [Sender<Job>; 2],
+    queues: [Sender<PrintJob>; 2],
     written: Receiver<Written>,
     bell: PipeReader,
     threads: Vec<JoinHandle<io::Result<()>>>,
 }
 
-/// Something to write.
+/// A text to write.
 #[derive(Debug)]
-struct Job {
+struct PrintJob {
     agent: usize,
-    /// The bytes that ranks printed for it.
+    /// The number of bytes that ranks printed for the text.
     printed: u64,
     text: Vec<u8>,
 }
 
-/// What became of it.
+/// The result of a write.
 #[derive(Debug)]
 pub(super) enum Written {
-    /// So many bytes that an agent sent are dealt with.
+    /// This many bytes of an agent are handled.
     Bytes { agent: usize, bytes: u64 },
-    /// Nobody reads the stream any more, or it cannot be written to.
-    Deaf(Stream),
+    /// The stream has no reader any more, or writing to it fails.
+    Deaf(RankStream),
 }
 
 impl Printer {
@@ -42,7 +42,7 @@ impl Printer {
         rustix::io::ioctl_fionbio(&ringer, true)?;
         let (report, written) = mpsc::channel();
         let mut threads = Vec::new();
-        let mut begin = |stream: Stream| {
+        let mut begin = |stream: RankStream| {
             let (queue, jobs) = mpsc::channel();
             let (report, ringer) = (report.clone(), ringer.try_clone()?);
             let thread = thread::Builder::new()
@@ -52,36 +52,36 @@ impl Printer {
             io::Result::Ok(queue)
         };
         Ok(Printer {
-            queues: [begin(Stream::Out)?, begin(Stream::Err)?],
+            queues: [begin(RankStream::Out)?, begin(RankStream::Err)?],
             written,
             bell,
             threads,
         })
     }
 
-    /// Readable when something was written.
+    /// Returns a descriptor that is readable when something was written.
     pub(super) fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
 
-    /// Takes on to write `text`, for so many bytes that ranks of an agent printed.
-    pub(super) fn print(&self, stream: Stream, agent: usize, printed: u64, text: Vec<u8>) {
-        let job = Job {
+    /// Queues `text` for writing. `printed` counts the bytes that the agent's ranks printed for it.
+    pub(super) fn print(&self, stream: RankStream, agent: usize, printed: u64, text: Vec<u8>) {
+        let job = PrintJob {
             agent,
             printed,
             text,
         };
-        // A thread that ended said that its stream is deaf.
+        // A thread that ended has reported its stream as deaf.
         let _ = self.queues[stream as usize].send(job);
     }
 
-    /// What was written since the last time.
+    /// Returns the results since the last call.
     pub(super) fn written(&mut self) -> Vec<Written> {
         let _ = self.bell.read(&mut [0; 256]);
         self.written.try_iter().collect()
     }
 
-    /// Waits until all is written. An error, but not that nobody read.
+    /// Waits until all is written. A stream without a reader is no error.
     pub(super) fn finish(self) -> io::Result<()> {
         drop(self.queues);
         output::join(self.threads)
@@ -89,14 +89,14 @@ impl Printer {
 }
 
 fn write_all(
-    stream: Stream,
-    jobs: &Receiver<Job>,
+    stream: RankStream,
+    jobs: &Receiver<PrintJob>,
     report: &Sender<Written>,
     mut bell: PipeWriter,
 ) -> io::Result<()> {
     let to = match stream {
-        Stream::Out => output::Stream::Out,
-        Stream::Err => output::Stream::Err,
+        RankStream::Out => output::LauncherStream::Out,
+        RankStream::Err => output::LauncherStream::Err,
     };
     for job in jobs {
         let done = output::write_all(to, &job.text);
@@ -107,7 +107,7 @@ fn write_all(
             },
             Err(_) => Written::Deaf(stream),
         };
-        // Where nobody listens any more, the launcher is at its end. A full pipe rings, too.
+        // A failed send means that the launcher is ending. A full pipe wakes the launcher too.
         let _ = report.send(said);
         let _ = bell.write(&[1]);
         done?;

@@ -1,4 +1,4 @@
-//! Starting an agent by a remote shell, and what it is told.
+//! The start of an agent by a remote shell, and its first order.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -14,18 +14,18 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Pid;
 
 use super::frame::{GREETING, Start};
-use super::link::Link;
+use super::link::AgentLink;
 use crate::launcher::child::{Tie, tie_to};
 use crate::launcher::start::pid_of;
 use crate::launcher::{Remote, Spec, stdin};
 
-/// Variables that say something of one host alone, or of how to reach the others.
+/// Variables that concern one host alone, or the access to the others.
 const OF_THIS_HOST: [&str; 3] = [crate::HOST_ID, crate::HOST_CPUS, "HYDRANT_RSH"];
 
-/// Starts the agent of a host: the remote shell's process, and the way to the agent.
-pub(super) fn start(remote: &Remote, host: &str, tie: Tie) -> io::Result<(Pid, Link)> {
+/// Starts the agent of a host. Returns the remote shell's process and the link to the agent.
+pub(super) fn start(remote: &Remote, host: &str, tie: Tie) -> io::Result<(Pid, AgentLink)> {
     let agent: Vec<OsString> = remote.agent.iter().map(|word| quote(word)).collect();
-    // The shell that splits the setting into words lets it have quotes and variables.
+    // A local shell splits the setting into words, so the setting may contain quotes and variables.
     let mut script = OsString::from("exec ");
     script.push(&remote.shell);
     script.push(" \"$@\"");
@@ -38,18 +38,18 @@ pub(super) fn start(remote: &Remote, host: &str, tie: Tie) -> io::Result<(Pid, L
         .arg(agent.join(OsStr::new(" ")))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
-    // Apart from the terminal's signals, which the launcher passes on in its own way, and with
-    // none of them blocked: the ranks of the host would inherit that.
+    // The remote shell gets none of the terminal's signals, because the launcher passes them on
+    // itself. No signal is blocked, because the ranks of the host would inherit the mask.
     tie_to(&mut command, tie);
     let mut child = command.spawn()?;
     let missing = || io::Error::other("the remote shell has no pipes");
     let to = child.stdin.take().ok_or_else(missing)?;
     let from = child.stdout.take().ok_or_else(missing)?;
-    let link = Link::new(from.into(), to.into(), Some(GREETING))?;
+    let link = AgentLink::new(from.into(), to.into(), Some(GREETING))?;
     Ok((pid_of(&child)?, link))
 }
 
-/// What the agent of these ranks is told.
+/// Makes the start order for the agent of `ranks`.
 pub(super) fn order(
     spec: &Spec,
     program: &Path,
@@ -85,7 +85,7 @@ pub(super) fn order(
     }
 }
 
-/// A word as a shell reads it back.
+/// Quotes a word for a shell.
 fn quote(word: &OsStr) -> OsString {
     let mut quoted = vec![b'\''];
     for &byte in word.as_bytes() {
@@ -120,10 +120,10 @@ impl Input {
         self.from.as_fd()
     }
 
-    /// A piece of it, if there is one now; nothing in it is the end.
+    /// Reads a piece of the input, if there is any now. An empty piece is the end.
     pub(super) fn read(&mut self, most: usize) -> Option<Vec<u8>> {
         let mut fds = [PollFd::new(&self.from, PollFlags::IN)];
-        // The input is not ours alone, so that it cannot be told not to wait.
+        // Other processes share the input, so it must not become non-blocking.
         if poll(&mut fds, Some(&Timespec::default())) != Ok(1) {
             return None;
         }
@@ -134,7 +134,7 @@ impl Input {
                 Some(piece)
             }
             Err(cause) if cause.kind() == io::ErrorKind::Interrupted => None,
-            // Input that cannot be read has an end.
+            // Unreadable input counts as its end.
             Err(_) => Some(Vec::new()),
         }
     }
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_come_back_from_a_shell() {
+    fn a_shell_reads_quoted_words_unchanged() {
         let words = ["plain", "two words", "it's", "$HOME `x` \\ \"", "", "ä*?"];
         let line: Vec<OsString> = words.iter().map(|word| quote(OsStr::new(word))).collect();
         let mut script = OsString::from("printf '<%s>' ");

@@ -1,4 +1,4 @@
-//! Conversations with the server, good, bad and random.
+//! Conversations with the server: valid, invalid and random.
 
 use super::*;
 use crate::pmi1::wire::MAX_LINE;
@@ -16,7 +16,7 @@ fn answers(server: &mut Server, rank: u32, line: &str, expected: &str) {
 }
 
 #[test]
-fn a_conversation() {
+fn a_conversation_gets_the_expected_answers() {
     let mut s = server(2);
     let hello = "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0";
     answers(&mut s, 0, "cmd=init pmi_version=1 pmi_subversion=1", hello);
@@ -55,7 +55,7 @@ fn a_conversation() {
 }
 
 #[test]
-fn one_that_ends_well_without_a_goodbye_deserts() {
+fn a_rank_that_ends_with_status_0_and_no_goodbye_is_a_deserter() {
     let mut server = server(4);
     server.ended_well(0);
     assert_eq!(server.deserter(), None, "it never joined");
@@ -73,7 +73,7 @@ fn one_that_ends_well_without_a_goodbye_deserts() {
 }
 
 #[test]
-fn what_is_refused_is_answered() {
+fn refused_commands_are_answered() {
     let mut s = server(1);
     let put = |rest: &str| format!("cmd=put kvsname=job {rest}");
     for (line, why) in [
@@ -115,7 +115,7 @@ fn what_is_refused_is_answered() {
 }
 
 #[test]
-fn what_a_rank_puts_is_counted_with_the_memory_it_takes() {
+fn keys_and_values_are_limited_by_the_memory_they_take() {
     let mut s = server(2);
     let mut put = |rank: u32, key: usize| {
         let line = format!("cmd=put kvsname=job key={rank}.{key} value=");
@@ -124,7 +124,7 @@ fn what_a_rank_puts_is_counted_with_the_memory_it_takes() {
         };
         line.contains(" rc=0 ")
     };
-    // The shortest keys there are, and no values.
+    // The shortest keys, and empty values.
     let most = MAX_OF_RANK / ENTRY;
     let full = (0..=most).find(|key| !put(0, *key)).expect("no end");
     assert!(full > most / 2, "{full} of {most}");
@@ -146,7 +146,7 @@ fn a_command_of_endless_lines_ends_the_job() {
 }
 
 #[test]
-fn what_is_malformed_ends_the_job() {
+fn malformed_lines_end_the_job() {
     for line in [
         &b"hello"[..],
         b"",
@@ -198,8 +198,8 @@ fn a_barrier_fails_when_a_rank_has_ended() {
 }
 
 proptest::proptest! {
-    /// Whatever ranks send, each barrier lets out exactly those that are in it,
-    /// and every other line has at most one answer.
+    /// For any lines of the ranks, each barrier releases exactly the ranks in it, and every other
+    /// line gets at most one answer.
     #[test]
     fn no_line_breaks_the_server(
         lines in proptest::collection::vec((0..3u32, line()), 0..60)

@@ -1,4 +1,4 @@
-//! What the supervisor asks of agents.
+//! The supervisor's interface to the agents.
 
 use std::io;
 use std::mem;
@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process_group};
 
-use super::{Agent, Agents, PATIENCE};
+use super::{Agents, PATIENCE, RemoteAgent};
 use crate::launcher::Ending;
-use crate::launcher::hosts::frame::{Order, Stream};
+use crate::launcher::hosts::frame::{AgentOrder, RankStream};
 use crate::launcher::signals::Signals;
 use crate::launcher::supervise::{Behind, Finished, Hands, Heard, HostFailure, Left, Whom};
 
 impl Hands for Agents {
     fn wait(&mut self, signals: &Signals, until: Option<Instant>) {
-        // Whoever asked for ends may have heard other things.
+        // A caller that asked for ends may have received other reports too.
         let news = !(self.heard.is_empty() && self.ended.is_empty() && self.failed.is_empty());
         let now = || Some(Instant::now());
         self.turn(Some(signals), if news { now() } else { until });
@@ -36,28 +36,28 @@ impl Hands for Agents {
     fn send(&mut self, rank: u32, line: &str) -> Result<(), String> {
         if let Some(agent) = self.of_rank(rank) {
             let line = line.to_owned();
-            agent.tell(&Order::Line { rank, line });
+            agent.tell(&AgentOrder::Line { rank, line });
         }
         Ok(())
     }
 
     fn hang_up(&mut self, rank: u32) {
         if let Some(agent) = self.of_rank(rank) {
-            agent.tell(&Order::HangUp { rank });
+            agent.tell(&AgentOrder::HangUp { rank });
         }
     }
 
     fn running(&self) -> Vec<u32> {
         (self.agents.iter())
-            .flat_map(Agent::running_ranks)
+            .flat_map(RemoteAgent::running_ranks)
             .collect()
     }
 
     fn signal(&mut self, signal: Signal) {
-        // Where no rank has begun there is none to heed it.
+        // A host whose ranks have not begun has none to receive the signal.
         for index in 0..self.agents.len() {
             if self.agents[index].begun {
-                self.agents[index].tell(&Order::Signal(signal.as_raw()));
+                self.agents[index].tell(&AgentOrder::Signal(signal.as_raw()));
             } else if [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT].contains(&signal) {
                 let status = Ending::Killed(signal.as_raw() as u8).status();
                 self.fail(index, status, "was given up before its ranks began".into());
@@ -67,11 +67,11 @@ impl Hands for Agents {
 
     fn kill(&mut self) {
         self.killed = Some(Instant::now() + PATIENCE);
-        self.tell_all(&Order::Kill);
+        self.tell_all(&AgentOrder::Kill);
     }
 
     fn give_up(&mut self) -> Vec<(u32, String)> {
-        // Hosts whose agents do not end their ranks fail.
+        // A host fails if its agent does not end its ranks.
         Vec::new()
     }
 
@@ -85,12 +85,12 @@ impl Hands for Agents {
         // From here on a signal ends the launcher, and its agents with it.
         drop(signals);
         self.failed.clear();
-        self.tell_all(&Order::Finish {
+        self.tell_all(&AgentOrder::Finish {
             gently: left == Left::Ended,
         });
-        while self.agents.iter().any(Agent::is_live) {
+        while self.agents.iter().any(RemoteAgent::is_live) {
             self.turn(None, None);
-            // Nobody answers any more.
+            // The supervisor takes no more lines or ends.
             self.heard.clear();
             self.ended.clear();
         }
@@ -105,7 +105,10 @@ impl Hands for Agents {
                 .extend(strays.map(|stray| format!("on host {host}, {stray}")));
         }
         for (index, agent) in self.agents.iter_mut().enumerate() {
-            for (stream, lines) in [Stream::Out, Stream::Err].into_iter().zip(&mut agent.lines) {
+            for (stream, lines) in [RankStream::Out, RankStream::Err]
+                .into_iter()
+                .zip(&mut agent.lines)
+            {
                 let mut text = Vec::new();
                 lines.iter_mut().for_each(|lines| lines.finish(&mut text));
                 self.printer.print(stream, index, 0, text);
@@ -124,7 +127,7 @@ impl Hands for Agents {
 }
 
 impl Agents {
-    /// Waits until the remote shells have ended, and ends those that will not.
+    /// Waits until the remote shells have ended, and kills those that remain.
     fn end_shells(&mut self) {
         let until = Instant::now() + PATIENCE;
         for agent in &mut self.agents {

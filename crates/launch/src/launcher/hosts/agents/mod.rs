@@ -1,4 +1,4 @@
-//! The launcher's side: ranks in the hands of agents.
+//! The launcher's side of agents.
 
 mod hands;
 
@@ -10,96 +10,98 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::frame::{Framed, Order, PIECE, Report, Start, WINDOW};
-use super::link::{Came, Link};
+use super::frame::{AgentOrder, AgentReport, Framed, PIECE, Start, WINDOW};
+use super::link::{AgentLink, FramesRead};
 use super::place;
 use super::printer::{Printer, Written};
 use super::shell::{self, Input};
 use crate::launcher::child::Tie;
-use crate::launcher::guard::{Charge, Guard};
+use crate::launcher::guard::{Guard, GuardCharge};
 use crate::launcher::local::{ending, reap_children};
 use crate::launcher::output::Lines;
-use crate::launcher::signals::{Ends, Signals};
+use crate::launcher::signals::{ChildEnds, Signals};
 use crate::launcher::supervise::{Behind, Heard, HostFailure};
 use crate::launcher::{Ending, LaunchError, Prefix, Spec};
 
-/// How long a host may take to answer at all.
+/// The time limit for a host's first answer.
 const ANSWER: Duration = Duration::from_secs(60);
 
-/// How long agents may take to end ranks that are killed, and remote shells to end after all.
+/// The time limit for agents to kill their ranks, and for remote shells to end.
 const PATIENCE: Duration = Duration::from_secs(7);
 
-/// How long after the end of what it says a remote shell may take to end itself.
+/// The time limit for a remote shell to end after it closed its output.
 const AFTERWARDS: Duration = Duration::from_secs(1);
 
-/// What may wait to be told to an agent: what to start, and all that its ranks can ask before
-/// they have their answers. One for whom more waits does not read.
-const MAX_UNSENT: usize = Order::LONGEST + (4 << 20);
+/// The most bytes that may wait for an agent: the start order, and all that its ranks can request
+/// before they have their answers. An agent with more does not read.
+const MAX_UNSENT: usize = AgentOrder::LONGEST + (4 << 20);
 
-/// What an agent may have passed on of what ranks print and is not written. It keeps to [`WINDOW`],
-/// until it says all that is left at the end; more is read of it when some of that is written.
+/// The most bytes of output that an agent may have sent and that are not written. It keeps to
+/// [`WINDOW`] until it sends the rest at the end. The launcher reads more from it after some of
+/// them are written.
 const MAX_UNPRINTED: u64 = (2 * WINDOW) as u64;
 
 /// The agents of a job.
 pub(in crate::launcher) struct Agents {
-    agents: Vec<Agent>,
-    /// Ends the remote shells where this process is killed.
+    agents: Vec<RemoteAgent>,
+    /// Ends the remote shells if this process is killed.
     guard: Guard,
     printer: Printer,
-    /// Streams that nobody reads any more.
+    /// True for a stream that has no reader any more.
     deaf: [bool; 2],
     prefix: Prefix,
-    /// What rank 0 is to read, until its end.
+    /// The input of rank 0, until its end.
     input: Option<Input>,
-    /// Rank 0 has taken all input so far.
+    /// True if rank 0 has read all input so far.
     hungry: bool,
     silence: Duration,
     next_beat: Instant,
-    /// Ranks that were killed have until then.
+    /// The time limit for killed ranks to end.
     killed: Option<Instant>,
     heard: VecDeque<(u32, Heard)>,
     ended: Vec<(u32, Ending)>,
     failed: Vec<HostFailure>,
 }
 
-/// One host.
+/// The agent of one host.
 #[derive(Debug)]
-struct Agent {
+struct RemoteAgent {
     host: String,
     ranks: Range<u32>,
     running: Vec<bool>,
-    /// What a rank printed of a line, on both streams.
+    /// Incomplete output lines of each rank, for both streams.
     lines: [Vec<Lines>; 2],
     /// The remote shell, which leads a process group.
     shell: Pid,
-    /// How the shell ended.
+    /// The shell's end.
     exit: Option<Ending>,
-    /// Until either side closes it.
-    link: Option<Link>,
-    /// Until it is sent.
+    /// The link, until either side closes it.
+    link: Option<AgentLink>,
+    /// The start order, until it is sent.
     start: Option<Start>,
     begun: bool,
     /// Bytes of output that are not written.
     unprinted: u64,
-    /// When it last said something.
+    /// The time of the agent's last message.
     heard: Instant,
-    /// When it closed the link.
+    /// The time at which the agent closed the link.
     closed: Option<Instant>,
-    /// It has said its last word: what became of what was left behind.
+    /// The agent's last report: the processes that were left behind.
     done: Option<Behind>,
 }
 
 impl Agents {
-    /// Starts an agent on every host that gets ranks; their ranks begin once all have answered.
+    /// Starts an agent on every host that gets ranks. The ranks begin after all agents have
+    /// answered.
     pub(in crate::launcher) fn start(
         spec: &Spec,
         program: &Path,
         name: &str,
-        ends: &Ends,
+        ends: &ChildEnds,
     ) -> Result<(Agents, Signals), LaunchError> {
         let counts = place(spec.ranks, &spec.remote.hosts)?;
         let signals = Signals::hear(ends).map_err(LaunchError::system("listening for signals"))?;
-        let guard = Guard::start(Charge::Shells(PATIENCE))
+        let guard = Guard::start(GuardCharge::Shells(PATIENCE))
             .map_err(LaunchError::system("starting the job's guard"))?;
         let printer = Printer::start().map_err(LaunchError::system("starting to carry output"))?;
         let input = Input::open().map_err(LaunchError::system("opening the input"))?;
@@ -140,7 +142,7 @@ impl Agents {
                     .map(|rank| Lines::new(rank as usize))
                     .collect()
             };
-            all.agents.push(Agent {
+            all.agents.push(RemoteAgent {
                 host: host.name.clone(),
                 running: vec![true; count as usize],
                 lines: [lines(), lines()],
@@ -159,15 +161,14 @@ impl Agents {
         Ok((all, signals))
     }
 
-    /// How many ranks each host has.
+    /// Returns the number of ranks of each host.
     pub(in crate::launcher) fn ranks_by_host(&self) -> Vec<u32> {
         (self.agents.iter())
             .map(|agent| agent.ranks.len() as u32)
             .collect()
     }
 
-    /// Waits until an agent or the user says something, a signal comes or it is `until`; then
-    /// takes what was said.
+    /// Waits for an agent, the user, a signal, or the time `until`. Then takes the agents' reports.
     fn turn(&mut self, signals: Option<&Signals>, until: Option<Instant>) {
         self.sleep(signals, until);
         self.print();
@@ -204,7 +205,7 @@ impl Agents {
         }
         let open = self.agents.iter().filter(|agent| agent.closed.is_none());
         for (agent, link) in open.filter_map(|agent| Some((agent, agent.link.as_ref()?))) {
-            if agent.may_speak() {
+            if agent.may_read() {
                 fds.push(PollFd::from_borrowed_fd(link.from(), PollFlags::IN));
             }
             if link.wants_to_send() {
@@ -213,30 +214,30 @@ impl Agents {
         }
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
-        // An interrupted or refused wait only makes the loop go round.
+        // After an interrupted or refused wait, the loop only runs once more.
         let _ = poll(&mut fds, left.as_ref());
     }
 
-    /// Tells agents what was written of what they sent.
+    /// Acknowledges written output to its agents.
     fn print(&mut self) {
         for written in self.printer.written() {
             match written {
                 Written::Bytes { agent, bytes } => {
                     let agent = &mut self.agents[agent];
                     agent.unprinted = agent.unprinted.saturating_sub(bytes);
-                    agent.tell(&Order::Written(bytes));
+                    agent.tell(&AgentOrder::Written(bytes));
                 }
                 Written::Deaf(stream) => {
-                    // What is still to be written to it never will be.
+                    // Bytes that wait for this stream will never be written.
                     self.deaf[stream as usize] = true;
                     self.agents.iter_mut().for_each(|agent| agent.unprinted = 0);
-                    self.tell_all(&Order::Deaf(stream));
+                    self.tell_all(&AgentOrder::Deaf(stream));
                 }
             }
         }
     }
 
-    /// Carries input to rank 0, a piece at a time.
+    /// Sends input to rank 0, a piece at a time.
     fn read_input(&mut self) {
         if !self.hungry {
             return;
@@ -249,20 +250,20 @@ impl Agents {
             self.input = None;
         }
         if let Some(agent) = self.agents.first_mut() {
-            agent.tell(&Order::Input(piece));
+            agent.tell(&AgentOrder::Input(piece));
         }
     }
 
-    /// Takes what an agent has said.
+    /// Takes an agent's reports.
     fn hear(&mut self, index: usize) {
         let agent = &mut self.agents[index];
-        let may_speak = agent.may_speak();
+        let may_read = agent.may_read();
         let Some(link) = &mut agent.link else {
             return;
         };
         link.flush();
-        if !may_speak {
-            // It is not silent, but not listened to.
+        if !may_read {
+            // The agent counts as heard, because the launcher does not read from it.
             agent.heard = Instant::now();
             return;
         }
@@ -275,8 +276,8 @@ impl Agents {
             self.take(index, report);
         }
         match came {
-            Ok(Came::All) => {}
-            Ok(Came::End) => {
+            Ok(FramesRead::All) => {}
+            Ok(FramesRead::End) => {
                 let agent = &mut self.agents[index];
                 agent.closed.get_or_insert_with(Instant::now);
                 if agent.done.is_some() {
@@ -287,31 +288,33 @@ impl Agents {
         }
     }
 
-    fn take(&mut self, index: usize, report: Report) {
+    fn take(&mut self, index: usize, report: AgentReport) {
         let agent = &mut self.agents[index];
         let of_its_own = |rank: u32| agent.ranks.contains(&rank);
         match report {
-            Report::Begun => {
+            AgentReport::Begun => {
                 agent.begun = true;
                 self.hungry |= index == 0;
             }
-            Report::Refused { status, why } => self.fail(index, status, format!("refused: {why}")),
-            Report::Line { rank, line } if of_its_own(rank) => {
+            AgentReport::Refused { status, why } => {
+                self.fail(index, status, format!("refused: {why}"))
+            }
+            AgentReport::Line { rank, line } if of_its_own(rank) => {
                 self.heard.push_back((rank, Heard::Line(line)));
             }
-            Report::Closed { rank } if of_its_own(rank) => {
+            AgentReport::Closed { rank } if of_its_own(rank) => {
                 self.heard.push_back((rank, Heard::Closed));
             }
-            Report::Wrong { rank, why } if of_its_own(rank) => {
+            AgentReport::Wrong { rank, why } if of_its_own(rank) => {
                 self.heard.push_back((rank, Heard::Wrong(why)));
             }
-            Report::Ended { rank, ending } if of_its_own(rank) => {
+            AgentReport::Ended { rank, ending } if of_its_own(rank) => {
                 let running = &mut agent.running[(rank - agent.ranks.start) as usize];
                 if std::mem::take(running) {
                     self.ended.push((rank, ending));
                 }
             }
-            Report::Printed {
+            AgentReport::Printed {
                 rank,
                 stream,
                 bytes,
@@ -329,28 +332,29 @@ impl Agents {
                 }
                 self.printer.print(stream, index, printed, text);
             }
-            Report::Taken => self.hungry = index == 0,
-            Report::Done(behind) => agent.done = Some(behind),
-            Report::Beat => {}
-            Report::Line { rank, .. }
-            | Report::Closed { rank }
-            | Report::Wrong { rank, .. }
-            | Report::Ended { rank, .. }
-            | Report::Printed { rank, .. } => {
+            AgentReport::Taken => self.hungry = index == 0,
+            AgentReport::Done(behind) => agent.done = Some(behind),
+            AgentReport::Beat => {}
+            AgentReport::Line { rank, .. }
+            | AgentReport::Closed { rank }
+            | AgentReport::Wrong { rank, .. }
+            | AgentReport::Ended { rank, .. }
+            | AgentReport::Printed { rank, .. } => {
                 let why = format!("broke the protocol: it spoke of rank {rank}, which it has not");
                 self.fail(index, 125, why);
             }
         }
     }
 
-    /// Starts the ranks of all hosts; one that failed before that has no link, and no rank of the
-    /// job begins.
+    /// Starts the ranks of all hosts. After an earlier failure no rank of the job begins, because
+    /// the failed agent has no link.
     fn start_if_all_answered(&mut self) {
-        let answered = |agent: &Agent| (agent.link.as_ref()).is_some_and(Link::is_greeted);
+        let answered =
+            |agent: &RemoteAgent| (agent.link.as_ref()).is_some_and(AgentLink::is_greeted);
         if self.agents.iter().all(answered) {
             for agent in &mut self.agents {
                 if let Some(start) = agent.start.take() {
-                    agent.tell(&Order::Start(Box::new(start)));
+                    agent.tell(&AgentOrder::Start(Box::new(start)));
                 }
             }
         }
@@ -364,12 +368,12 @@ impl Agents {
             if !agent.is_live() {
                 continue;
             }
-            let greeted = agent.link.as_ref().is_some_and(Link::is_greeted);
+            let greeted = agent.link.as_ref().is_some_and(AgentLink::is_greeted);
             let ended = (agent.closed).is_some_and(|closed| {
                 agent.exit.is_some() || now.duration_since(closed) >= AFTERWARDS
             });
             let silent = now.duration_since(agent.heard);
-            let unread = agent.link.as_ref().map_or(0, Link::unsent);
+            let unread = agent.link.as_ref().map_or(0, AgentLink::unsent);
             if unread > MAX_UNSENT {
                 let why = format!("broke the protocol: it left {unread} bytes unread");
                 self.fail(index, 125, why);
@@ -392,7 +396,7 @@ impl Agents {
         }
     }
 
-    /// The remote shell of a host ended, or closed its output, too early.
+    /// Fails a host whose remote shell ended, or closed its output, too early.
     fn fail_by_end(&mut self, index: usize, greeted: bool) {
         let agent = &self.agents[index];
         let how = match agent.exit {
@@ -403,7 +407,7 @@ impl Agents {
             let status = Ending::Killed(9).status();
             return self.fail(index, status, format!("was lost: {how}"));
         }
-        let noise = agent.link.as_ref().and_then(Link::noise);
+        let noise = agent.link.as_ref().and_then(AgentLink::noise);
         let noise = noise.map_or_else(String::new, |noise| format!("; the last it said: {noise}"));
         let hint = match agent.exit {
             Some(Ending::Exited(126 | 127)) => {
@@ -426,11 +430,11 @@ impl Agents {
         let ranks = agent.running_ranks();
         agent.running.fill(false);
         agent.start = None;
-        // Where an agent is, it ends its ranks upon this.
+        // A live agent ends its ranks when the link closes.
         agent.link = None;
         if agent.exit.is_none() {
             let _ = kill_process_group(agent.shell, Signal::TERM);
-            // One that is stopped hears of it only when it goes on.
+            // A stopped shell handles SIGTERM only after it continues.
             let _ = kill_process_group(agent.shell, Signal::CONT);
         }
         agent.done = Some(Behind::default());
@@ -448,30 +452,30 @@ impl Agents {
         if now >= self.next_beat {
             self.next_beat = now + self.silence / 4;
             for agent in self.agents.iter_mut().filter(|agent| agent.begun) {
-                agent.tell(&Order::Beat);
+                agent.tell(&AgentOrder::Beat);
             }
         }
     }
 
-    fn tell_all(&mut self, order: &Order) {
+    fn tell_all(&mut self, order: &AgentOrder) {
         for agent in &mut self.agents {
             agent.tell(order);
         }
     }
 
-    fn of_rank(&mut self, rank: u32) -> Option<&mut Agent> {
+    fn of_rank(&mut self, rank: u32) -> Option<&mut RemoteAgent> {
         (self.agents.iter_mut()).find(|agent| agent.ranks.contains(&rank))
     }
 }
 
-impl Agent {
-    /// Neither failed nor at its end.
+impl RemoteAgent {
+    /// Returns true if the agent has neither failed nor ended.
     fn is_live(&self) -> bool {
         self.done.is_none()
     }
 
-    /// Whether what it says is taken.
-    fn may_speak(&self) -> bool {
+    /// Returns true if the launcher may read from the agent.
+    fn may_read(&self) -> bool {
         self.unprinted <= MAX_UNPRINTED
     }
 
@@ -487,7 +491,7 @@ impl Agent {
             .collect()
     }
 
-    fn tell(&mut self, order: &Order) {
+    fn tell(&mut self, order: &AgentOrder) {
         if let Some(link) = &mut self.link {
             link.send(order);
         }
