@@ -12,46 +12,46 @@ use crate::{
     World,
     options::Died,
     seats,
-    state::{RankState, State},
-    time::Time,
-    turns::{Actor, ActorId, Phase, Seat, Wait},
+    state::{RankState, SimState},
+    time::VirtualTime,
+    turns::{Actor, ActorId, ActorPhase, ActorWait, Seat},
 };
 
-pub(crate) struct Call<'w> {
+pub(crate) struct SimCall<'w> {
     pub(crate) world: &'w World,
-    /// `None` only while the lock is given up.
-    state: Option<MutexGuard<'w, State>>,
+    /// `None` only while the lock is released.
+    state: Option<MutexGuard<'w, SimState>>,
     me: ActorId,
     seat: Arc<Seat>,
     pub(crate) rank: usize,
 }
 
-impl Deref for Call<'_> {
-    type Target = State;
+impl Deref for SimCall<'_> {
+    type Target = SimState;
 
-    fn deref(&self) -> &State {
+    fn deref(&self) -> &SimState {
         match &self.state {
             Some(state) => state,
-            None => unreachable!("the lock is only given up within a method"),
+            None => unreachable!("the lock is only released within a method"),
         }
     }
 }
 
-impl DerefMut for Call<'_> {
-    fn deref_mut(&mut self) -> &mut State {
+impl DerefMut for SimCall<'_> {
+    fn deref_mut(&mut self) -> &mut SimState {
         match &mut self.state {
             Some(state) => state,
-            None => unreachable!("the lock is only given up within a method"),
+            None => unreachable!("the lock is only released within a method"),
         }
     }
 }
 
 impl World {
-    /// Begins a call of the calling thread: returns when it has the turn.
-    pub(crate) fn call(&self, rank: Rank) -> Call<'_> {
+    /// Begins a call of the calling thread; returns once the thread has the turn.
+    pub(crate) fn call(&self, rank: Rank) -> SimCall<'_> {
         let rank = rank.index();
         let (me, seat) = seats::actor(self, rank);
-        let mut call = Call {
+        let mut call = SimCall {
             world: self,
             state: Some(self.lock()),
             me,
@@ -64,20 +64,20 @@ impl World {
 }
 
 impl World {
-    /// The calling thread takes part as one of a rank from now on: it is in the queue for the turn, which
-    /// its next call waits for.
+    /// Makes the calling thread an actor of the rank. The actor is in the queue for the turn, and
+    /// its next call waits for that turn.
     pub(crate) fn take_part(&self, rank: Rank) {
         let (me, _) = seats::actor(self, rank.index());
         let mut state = self.lock();
         let actor = &state.turns.actors[me];
-        if actor.phase == Phase::Away {
+        if actor.phase == ActorPhase::Away {
             let clock = actor.clock;
             state.turns.make_ready(me, clock);
         }
     }
 }
 
-impl Call<'_> {
+impl SimCall<'_> {
     pub(crate) fn actor(&mut self) -> &mut Actor {
         let me = self.me;
         &mut self.turns.actors[me]
@@ -89,18 +89,18 @@ impl Call<'_> {
     }
 
     /// The calling thread's clock.
-    pub(crate) fn clock(&self) -> Time {
+    pub(crate) fn clock(&self) -> VirtualTime {
         self.turns.actors[self.me].clock
     }
 
-    /// The caller is busy for so long.
-    pub(crate) fn charge(&mut self, time: Time) {
+    /// Keeps the caller busy for this time.
+    pub(crate) fn charge(&mut self, time: VirtualTime) {
         let clock = self.clock() + time;
         self.set_clock(clock);
     }
 
-    /// The caller's clock goes on to this, never back.
-    pub(crate) fn set_clock(&mut self, clock: Time) {
+    /// Advances the caller's clock to this time; it never goes back.
+    pub(crate) fn set_clock(&mut self, clock: VirtualTime) {
         let actor = self.actor();
         actor.clock = actor.clock.max(clock);
         let clock = actor.clock;
@@ -125,10 +125,10 @@ impl Call<'_> {
         self.live();
     }
 
-    /// As [`sync`](Self::sync), but content with what arrived before, if anything did, or if it
-    /// was looked at a moment ago: shorter than anything takes to arrive. Giving the turn away
-    /// is what a simulation costs most. What another thread of the rank is delivering comes no sooner
-    /// than that has its turn.
+    /// Like [`sync`](Self::sync), but returns early if the inbox holds something, or if the caller
+    /// looked less than a `moment` ago. Nothing takes less than a moment to arrive, and passing the
+    /// turn on is the largest cost of a simulation. While another thread of the rank delivers, the
+    /// caller always syncs, because items arrive only by that thread's turn.
     pub(crate) fn look(&mut self) {
         let fresh = self.clock() - self.actor().looked < self.world.fixed.moment;
         if !fresh && (self.own().inbox.is_empty() || self.own().polling) {
@@ -136,17 +136,17 @@ impl Call<'_> {
         }
     }
 
-    /// Waits until something ends the innermost of the caller's waits, or until a time.
+    /// Waits until the innermost of the caller's waits ends, or until a time.
     ///
     /// # Panics
-    /// If nothing will ever end it: the program deadlocks.
-    pub(crate) fn rest(&mut self, until: Option<Time>) {
+    /// If nothing will ever end the wait: the program deadlocks.
+    pub(crate) fn rest(&mut self, until: Option<VirtualTime>) {
         let me = self.me;
         let number = self.actor().number;
         if let Some(until) = until {
-            (self.events).at(until, crate::event::Event::Timer(me, number));
+            (self.events).at(until, crate::event::SimEvent::Timer(me, number));
         }
-        self.turns.drop_turn(me, Phase::Waiting);
+        self.turns.drop_turn(me, ActorPhase::Waiting);
         self.pass();
         let actor = self.actor();
         actor.looked = actor.clock;
@@ -159,7 +159,7 @@ impl Call<'_> {
         self.live();
     }
 
-    /// Runs something of the layer above, which may call again, without the lock.
+    /// Runs a callback of the layer above without the lock. The callback may call the conduit.
     pub(crate) fn outside<R>(&mut self, act: impl FnOnce() -> R) -> R {
         self.state = None;
         let result = act();
@@ -168,12 +168,12 @@ impl Call<'_> {
         result
     }
 
-    /// Begins a wait: see [`Waits`](Wait).
-    pub(crate) fn begin_wait(&mut self, wait: Wait) {
+    /// Begins a wait; see [`ActorWait`].
+    pub(crate) fn begin_wait(&mut self, wait: ActorWait) {
         self.actor().waits.push((wait, false));
     }
 
-    /// Whether something happened that ends the innermost wait.
+    /// True if news ended the innermost wait.
     pub(crate) fn is_ended(&self) -> bool {
         (self.turns.actors[self.me].waits.last()).is_some_and(|(_, ended)| *ended)
     }
@@ -192,12 +192,13 @@ impl Call<'_> {
         self.turns.make_ready(me, clock);
     }
 
-    /// Takes the turn, unless the caller has it.
+    /// Takes the turn, unless the caller has it already.
     fn take_turn(&mut self) {
         self.turns.calls += 1;
         if self.turns.running == Some(self.me) {
             if !std::mem::replace(&mut self.actor().seated, true) {
-                // It was given the turn outside: whoever gave it says so, or is about to.
+                // The caller was given the turn outside the conduit; the giver rings its seat, or
+                // is about to.
                 self.seat.wait();
             }
             return;
@@ -205,10 +206,10 @@ impl Call<'_> {
         if let Some(other) = self.turns.running
             && Arc::ptr_eq(&self.turns.actors[other].seat, &self.seat)
         {
-            // The same thread, for another rank.
-            self.turns.drop_turn(other, Phase::Away);
+            // The same thread holds the turn for another rank.
+            self.turns.drop_turn(other, ActorPhase::Away);
         }
-        // Time went on while it was away.
+        // VirtualTime went on while the caller was away.
         let now = self.now;
         self.set_clock(now);
         self.queue();
@@ -216,7 +217,7 @@ impl Call<'_> {
         self.live();
     }
 
-    /// Gives the turn to the earliest, and waits to be that.
+    /// Gives the turn to the earliest actor, and waits until the caller is the earliest.
     fn pass(&mut self) {
         let Some(mut state) = self.state.take() else {
             return;
@@ -245,7 +246,7 @@ impl Call<'_> {
         self.state = Some(state);
     }
 
-    /// Unwinds if the rank is dead by a fault.
+    /// Unwinds if a fault killed the rank.
     fn live(&mut self) {
         if self.own().dead && !thread::panicking() {
             let rank = Rank(self.rank as u32);
@@ -254,17 +255,19 @@ impl Call<'_> {
         }
     }
 
-    /// Says who waits for what.
+    /// Describes every wait of a deadlock.
     fn deadlock(&self) -> String {
         let mut text = format!(
-            "the program deadlocks: at {:?} of virtual time every rank waits and nothing is under way",
+            "the program deadlocks: at {:?} of virtual time every rank waits and nothing is in flight",
             crate::time::duration(self.now)
         );
         let mut actors: Vec<&Actor> = self.turns.actors.iter().collect();
         actors.sort_by_key(|actor| actor.rank);
         for actor in actors {
-            if let (Phase::Waiting | Phase::Ready | Phase::Running, Some((wait, _))) =
-                (actor.phase, actor.waits.last())
+            if let (
+                ActorPhase::Waiting | ActorPhase::Ready | ActorPhase::Running,
+                Some((wait, _)),
+            ) = (actor.phase, actor.waits.last())
             {
                 let since = crate::time::duration(actor.clock);
                 let has_come = self

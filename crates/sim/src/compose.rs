@@ -1,4 +1,4 @@
-//! How the machine of a job is made of a profile and options, and its ranks' conduits.
+//! Builds the machine of a job, and its ranks' conduits, from a profile and options.
 
 use std::sync::{
     Arc, Mutex,
@@ -9,18 +9,18 @@ use hydrant_conduit::{Caps, Cost, Error, Rank, Registration, Standings};
 
 use crate::{
     Options, Profile, Sim, World,
-    event::Event,
+    event::SimEvent,
     memory::{PAGE, Segment},
-    state::{Fixed, State},
-    time::{Time, picos},
+    state::{Fixed, SimState},
+    time::{VirtualTime, picos},
     watchdog,
 };
 
-/// Most 64-bit arguments of a message.
+/// The maximum number of 64-bit arguments of a message.
 const MAX_ARGS: usize = 16;
 
 impl World {
-    /// A machine of so many ranks.
+    /// Makes a machine of `ranks` ranks.
     ///
     /// # Errors
     /// [`Error::System`] if the segments cannot be mapped; [`Error::Unreachable`] for a job of
@@ -47,9 +47,9 @@ impl World {
             .map(|_| Segment::new(options.segment))
             .collect::<Result<Vec<_>, _>>()?;
         let loss = profile.link().loss + (faults.loss * 4_294_967_296.0) as u64;
-        let mut state = State::new(ranks as usize, &profile, options.seed);
+        let mut state = SimState::new(ranks as usize, &profile, options.seed);
         for (rank, time) in &faults.deaths {
-            state.events.at(picos(*time), Event::Death(rank.0));
+            state.events.at(picos(*time), SimEvent::Death(rank.0));
         }
         for (rank, from, until) in &faults.busy {
             let busy = &mut state.ranks[rank.index()].busy;
@@ -74,8 +74,8 @@ impl World {
         Ok(world)
     }
 
-    /// The conduit of a rank; several of one rank are the same rank. The rank is lost when all
-    /// of them are gone and it did not leave.
+    /// Returns a conduit of a rank; several conduits may share one rank. The rank is lost when all
+    /// of them are dropped and none left.
     ///
     /// # Panics
     /// If there is no such rank.
@@ -90,7 +90,7 @@ impl World {
     }
 }
 
-fn moment(profile: &Profile) -> Time {
+fn moment(profile: &Profile) -> VirtualTime {
     let (nic, link) = (profile.nic(), profile.link());
     nic.send.0 + nic.receive.0 + 2 * nic.packet.0 + link.latency.0
 }
@@ -120,7 +120,7 @@ fn caps(profile: &Profile, segment: usize) -> Caps {
         reads: nic.reads,
         host_ranks: 1,
         stores_wake: true,
-        // None of the machines of the papers had any.
+        // None of the papers' machines had network atomics.
         atomics: None,
         any_address: true,
         max_args: MAX_ARGS,

@@ -1,4 +1,4 @@
-//! The conduit itself: what each call costs and does.
+//! The conduit of a simulated rank: the cost and the effect of each call.
 
 #![allow(unsafe_code)] // implements the contract's unsafe methods
 
@@ -13,13 +13,13 @@ use hydrant_pinning::Use;
 
 use crate::{
     Statistics, World,
-    call::Call,
+    call::SimCall,
     deliver,
     memory::{PAGE, Place, take},
     onesided,
-    registry::Extent,
+    registry::SimExtent,
     time::duration,
-    transfer::{OneSided, Payload, Transfer},
+    transfer::{NicTransfer, OneSided, Payload},
     turns::News,
 };
 
@@ -34,17 +34,17 @@ impl Sim {
         Self { world, rank }
     }
 
-    /// The machine it belongs to.
+    /// The machine that the rank belongs to.
     pub fn world(&self) -> &Arc<World> {
         &self.world
     }
 
-    /// What this rank did so far.
+    /// Counts of this rank's work so far.
     pub fn statistics(&self) -> Statistics {
         self.world.statistics(self.rank)
     }
 
-    fn call(&self) -> Call<'_> {
+    fn call(&self) -> SimCall<'_> {
         self.world.call(self.rank)
     }
 
@@ -59,7 +59,7 @@ impl Sim {
     }
 
     /// Fails unless the local key covers the place.
-    fn covered(&self, call: &Call<'_>, key: Key, place: Place, used: Use) -> Result<(), Error> {
+    fn covered(&self, call: &SimCall<'_>, key: Key, place: Place, used: Use) -> Result<(), Error> {
         if key == Key::ANY {
             return Ok(());
         }
@@ -80,13 +80,13 @@ impl Sim {
         let fixed = &self.world.fixed;
         let mut call = self.call();
         let target = self.reachable(peer)?;
-        // SAFETY: own memory, which is not stored to.
+        // SAFETY: `place` is only a source of the write; no data is stored into it.
         let place = unsafe { Place::new(from.addr() as u64, len as u64) };
-        // SAFETY: under `Key::ANY` the caller promises that the peer can bear the change.
+        // SAFETY: under `Key::ANY` the caller promises that the peer's memory may be overwritten.
         let there = unsafe { Place::new(remote.offset, len as u64) };
         let anywhere = (remote.key == Key::ANY).then_some(there);
         if anywhere.is_some() && peer == self.rank {
-            // SAFETY: readable, says the caller.
+            // SAFETY: the caller promises that `len` bytes at `from` are readable.
             let data = unsafe { take(from, len) };
             return onesided::store(fixed, target, there, &data, peer).map(|()| Posted::Done);
         }
@@ -95,7 +95,7 @@ impl Sim {
         let own = call.own();
         own.statistics.writes += 1;
         own.statistics.bytes += len as u64;
-        let transfer = Transfer {
+        let transfer = NicTransfer {
             from: self.rank.index(),
             to: target,
             bytes: len,
@@ -104,7 +104,7 @@ impl Sim {
                 anywhere,
                 local: place,
                 local_key: key,
-                // SAFETY: readable, says the caller.
+                // SAFETY: the caller promises that `len` bytes at `from` are readable.
                 data: unsafe { take(from, len) },
                 outcome: Ok(()),
                 paged: false,
@@ -114,7 +114,7 @@ impl Sim {
         Ok(Posted::Pending(Ticket(call.post(transfer, clock))))
     }
 
-    /// Reads a peer's memory into own.
+    /// Reads a peer's memory into the caller's.
     ///
     /// # Safety
     /// As [`Conduit::post`].
@@ -128,7 +128,7 @@ impl Sim {
         let target = self.reachable(peer)?;
         // SAFETY: the caller leaves `to` to the conduit until the operation is complete.
         let place = unsafe { Place::new(to.addr() as u64, len as u64) };
-        // SAFETY: is not stored to.
+        // SAFETY: `there` is only a source of the read; no data is stored into it.
         let there = unsafe { Place::new(remote.offset, len as u64) };
         let anywhere = (remote.key == Key::ANY).then_some(there);
         if anywhere.is_some() && peer == self.rank {
@@ -148,7 +148,7 @@ impl Sim {
         let own = call.own();
         own.statistics.reads += 1;
         own.statistics.bytes += len as u64;
-        let transfer = Transfer {
+        let transfer = NicTransfer {
             from: self.rank.index(),
             to: target,
             bytes: 0,
@@ -167,11 +167,12 @@ impl Sim {
     }
 }
 
-// SAFETY: 1. What is written is copied when it is posted, and what is read is stored when its transfer
-//            lands, which ends it, under its number; `end_transfers` takes those of a rank along.
-//         2. Data lands only where the registry of its owner opens a key for it, which checks range
-//            and permission; keys are counted up, and one that was removed opens nothing.
-//         3. `window` is the rank's segment, and `segment_part` checks what is decommitted.
+// SAFETY: 1. A write's data is copied when it is posted. A read's data is stored when its transfer
+//            lands, and that ends the transfer under its number. `end_transfers` ends the
+//            transfers of a rank that is over.
+//         2. Data lands only where the registry of its owner opens a key for it; opening checks
+//            range and permission. Keys are counted up, and a removed key opens nothing.
+//         3. `window` is the rank's segment, and `segment_part` checks the range to decommit.
 //         4. They come from the fixed part of the world.
 unsafe impl Conduit for Sim {
     fn rank(&self) -> Rank {
@@ -201,8 +202,8 @@ unsafe impl Conduit for Sim {
     ) -> Result<Key, Error> {
         let nic = self.world.fixed.profile.nic();
         let costs = self.world.fixed.profile.registration();
-        // SAFETY: the caller promises that the memory bears being written to by who was told
-        // the key, until it is deregistered; then the place is gone, too.
+        // SAFETY: the caller promises that peers with the key may write to the memory until it is
+        // deregistered. Deregistration removes the place from the registry.
         let place = unsafe { Place::new(addr.addr() as u64, len as u64) };
         let (_, pages) = place.pages();
         let bytes = pages as u64 * PAGE as u64;
@@ -237,13 +238,13 @@ unsafe impl Conduit for Sim {
         own.statistics.registered += bytes;
         let peak = &mut own.statistics.registered_peak;
         *peak = own.statistics.registered.max(*peak);
-        Ok(Key(own.registry.insert(Extent { place, permission })))
+        Ok(Key(own.registry.insert(SimExtent { place, permission })))
     }
 
     fn deregister(&self, key: Key) -> Result<(), Error> {
         let costs = self.world.fixed.profile.registration();
         let mut call = self.call();
-        // Data that arrives before still lands.
+        // Data that arrives earlier still lands.
         call.sync();
         let own = call.own();
         let Some(extent) = own.registry.remove(key.0) else {
@@ -263,9 +264,9 @@ unsafe impl Conduit for Sim {
 
     unsafe fn post(&self, access: &Access) -> Result<Posted, Error> {
         match access.operation {
-            // SAFETY: the same contract.
+            // SAFETY: the caller's contract is the same as that of `put`.
             Operation::Put => unsafe { self.put(access) },
-            // SAFETY: the same contract.
+            // SAFETY: the caller's contract is the same as that of `get`.
             Operation::Get => unsafe { self.get(access) },
             Operation::Atomic(_) => Err(self.world.fixed.caps.no_atomics()),
         }
@@ -277,7 +278,7 @@ unsafe impl Conduit for Sim {
         let mut call = self.call();
         let (rank, mut target) = (self.rank.index(), self.reachable(peer)?);
         if !call.has_room(fixed, rank, target) {
-            // Perhaps there is by now.
+            // Handled requests may have made room by now.
             call.charge(fixed.profile.host().poll.0);
             call.sync();
             target = self.reachable(peer)?;
@@ -321,7 +322,8 @@ impl Segments for Sim {
     }
 
     fn commit(&self, offset: usize, len: usize) -> Result<(), Error> {
-        // What was never committed, or was given back, is zero and becomes memory when touched.
+        // Memory that was never committed, or was decommitted, is zero and becomes resident on
+        // touch.
         self.segment_part(offset, len)
     }
 
@@ -430,7 +432,7 @@ impl Clock for Sim {
 
 impl Drop for Sim {
     fn drop(&mut self) {
-        // A rank that never said goodbye is lost to the others.
+        // A rank that did not leave counts as lost to its peers.
         if self.world.let_go(self.rank)
             && !self.world.is_over(self.rank)
             && !self.world.end_early(self.rank)

@@ -1,19 +1,19 @@
-//! Handing up what arrived, and what that costs the host.
+//! Delivery of arrived items, and their cost to the host.
 
 use hydrant_conduit::{Delivery, Error, Message, OwnedMessage, Rank, ReplyPort, Sink};
 
 use crate::{
     World,
-    call::Call,
-    pair::Item,
+    call::SimCall,
+    pair::InboxItem,
     profile::Attentiveness,
     state::Fixed,
-    time::{LAST, Time},
-    turns::{News, Wait},
+    time::{LAST, VirtualTime},
+    turns::{ActorWait, News},
 };
 
-impl Call<'_> {
-    /// Delivers what had arrived, unless another thread of the rank does.
+impl SimCall<'_> {
+    /// Delivers the inbox, unless another thread of the rank is doing so.
     pub(crate) fn deliver(&mut self, sink: &mut dyn Sink) -> usize {
         if self.own().polling {
             return 0;
@@ -41,20 +41,20 @@ impl Call<'_> {
     /// Waits until no other thread of the rank delivers.
     pub(crate) fn await_poller(&mut self) {
         while self.own().polling {
-            self.begin_wait(Wait::Polling);
+            self.begin_wait(ActorWait::Polling);
             self.rest(None);
             self.end_wait();
         }
     }
 
-    fn hand_up(&mut self, item: Item, sink: &mut dyn Sink) {
+    fn hand_up(&mut self, item: InboxItem, sink: &mut dyn Sink) {
         let world = self.world;
         let fixed = &world.fixed;
         let rank = self.rank;
         match item {
-            Item::Request(from, message) => {
+            InboxItem::Request(from, message) => {
                 self.charge(receiving(fixed, &message));
-                let mut port = Port {
+                let mut port = SimReplyPort {
                     world,
                     rank,
                     peer: from,
@@ -63,23 +63,23 @@ impl Call<'_> {
                 let clock = self.clock();
                 self.handler_done(fixed, rank, from, clock);
             }
-            Item::Reply(from, message) => {
+            InboxItem::Reply(from, message) => {
                 self.charge(receiving(fixed, &message));
                 self.outside(|| sink.reply(delivery(from, &message)));
                 let clock = self.clock();
                 self.reply_done(fixed, rank, from, clock);
             }
-            Item::Local(ticket) => self.outside(|| sink.local(ticket)),
-            Item::Complete(ticket, outcome) => {
+            InboxItem::Local(ticket) => self.outside(|| sink.local(ticket)),
+            InboxItem::Complete(ticket, outcome) => {
                 self.charge(fixed.profile.host().completion.0);
                 self.outside(|| sink.complete(ticket, outcome));
             }
         }
     }
 
-    /// The application computes; messages are delivered as the host attends to them. Nobody computes beyond
-    /// [`LAST`].
-    pub(crate) fn compute(&mut self, time: Time, sink: &mut dyn Sink) {
+    /// Lets the application compute; the host model decides when messages are delivered. No
+    /// computation goes beyond [`LAST`].
+    pub(crate) fn compute(&mut self, time: VirtualTime, sink: &mut dyn Sink) {
         let host = self.world.fixed.profile.host();
         let time = time.min(LAST.saturating_sub(self.clock()));
         let computing = &mut self.own().computing;
@@ -111,24 +111,25 @@ impl Call<'_> {
                 }
                 continue;
             }
-            self.begin_wait(match stuck {
-                true => Wait::ComputingForRoom,
-                false => Wait::Computing,
+            self.begin_wait(if stuck {
+                ActorWait::ComputingForRoom
+            } else {
+                ActorWait::Computing
             });
             self.rest(Some(end));
             self.end_wait();
         }
     }
 
-    /// Whether something has arrived that interrupts who computes: a message, or the end of an operation
-    /// that others wait for.
+    /// True if an interrupting item has arrived: a message, or the completion of an operation that
+    /// others wait for.
     fn is_interrupted(&mut self, sink: &mut dyn Sink) -> bool {
         let mut ended = Vec::new();
         for item in &self.own().inbox {
             match item {
-                Item::Request(..) | Item::Reply(..) => return true,
-                Item::Complete(ticket, _) => ended.push(*ticket),
-                Item::Local(_) => {}
+                InboxItem::Request(..) | InboxItem::Reply(..) => return true,
+                InboxItem::Complete(ticket, _) => ended.push(*ticket),
+                InboxItem::Local(_) => {}
             }
         }
         !ended.is_empty()
@@ -150,14 +151,14 @@ impl Drop for Polling<'_> {
     }
 }
 
-/// The way back of a request.
-struct Port<'w> {
+/// Sends the reply of a request.
+struct SimReplyPort<'w> {
     world: &'w World,
     rank: usize,
     peer: usize,
 }
 
-impl ReplyPort for Port<'_> {
+impl ReplyPort for SimReplyPort<'_> {
     fn reply(&mut self, message: &Message<'_>) -> Result<(), Error> {
         let fixed = &self.world.fixed;
         fixed.caps.check(message)?;
@@ -175,13 +176,13 @@ impl ReplyPort for Port<'_> {
     }
 }
 
-/// What sending costs the host.
-pub(crate) fn sending(fixed: &Fixed, message: &Message<'_>) -> Time {
+/// The host's cost of sending a message.
+pub(crate) fn sending(fixed: &Fixed, message: &Message<'_>) -> VirtualTime {
     let host = fixed.profile.host();
     host.send.0 + host.copying(message.payload.len())
 }
 
-fn receiving(fixed: &Fixed, message: &OwnedMessage) -> Time {
+fn receiving(fixed: &Fixed, message: &OwnedMessage) -> VirtualTime {
     let host = fixed.profile.host();
     host.receive.0 + host.copying(message.payload.len()) + host.handler.0
 }

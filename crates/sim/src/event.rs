@@ -1,15 +1,15 @@
-//! What is going to happen, in the order of time.
+//! Scheduled events, in the order of time.
 
 use std::{
     cmp::{Ordering, Reverse},
     collections::BinaryHeap,
 };
 
-use crate::{time::Time, transfer::Packet};
+use crate::{time::VirtualTime, transfer::Packet};
 
-/// Something that happens by itself.
+/// An event that happens without a call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Event {
+pub(crate) enum SimEvent {
     /// A rank's NIC takes up a transfer that its host posted.
     Start(u64),
     /// A rank's NIC is free to send the next packet.
@@ -18,46 +18,46 @@ pub(crate) enum Event {
     Packet(Packet),
     /// The last byte of a transfer is through the receiver's NIC.
     Landed(u64),
-    /// The source of a write has been read.
+    /// The NIC has read the whole source of a write.
     Local(u64),
-    /// The initiator of a write hears how it ended.
+    /// The initiator's NIC learns the outcome of a write.
     Acked(u64),
-    /// A message has left: its rank may send another.
+    /// A message has left, so its rank may send another.
     Token(u32),
-    /// A request of the first rank was handled by the second.
+    /// The second rank has handled a request of the first.
     Handled(u32, u32),
-    /// A reply of the first rank was taken by the second.
+    /// The second rank has taken a reply of the first.
     Taken(u32, u32),
-    /// A wait is over: of this actor, if it is still its wait of this number.
+    /// The timeout of an actor's wait with this number; stale if the actor is in a later wait.
     Timer(usize, u64),
     /// A rank dies.
     Death(u32),
 }
 
-impl Event {
-    /// Two words that tell it from others, for the digest of a run.
+impl SimEvent {
+    /// Two words that identify the event in the digest of a run.
     pub(crate) fn words(&self) -> [u64; 2] {
         match *self {
-            Event::Start(transfer) => [1, transfer],
-            Event::Packet(packet) => [2, packet.transfer << 8 | u64::from(packet.retry)],
-            Event::Landed(transfer) => [3, transfer],
-            Event::Local(transfer) => [4, transfer],
-            Event::Acked(transfer) => [5, transfer],
-            Event::Token(rank) => [6, u64::from(rank)],
-            Event::Handled(rank, peer) => [7, u64::from(rank) << 32 | u64::from(peer)],
-            Event::Taken(rank, peer) => [8, u64::from(rank) << 32 | u64::from(peer)],
-            Event::Timer(..) => [9, 0],
-            Event::Death(rank) => [10, u64::from(rank)],
-            Event::Send(rank) => [11, u64::from(rank)],
+            SimEvent::Start(transfer) => [1, transfer],
+            SimEvent::Packet(packet) => [2, packet.transfer << 8 | u64::from(packet.retry)],
+            SimEvent::Landed(transfer) => [3, transfer],
+            SimEvent::Local(transfer) => [4, transfer],
+            SimEvent::Acked(transfer) => [5, transfer],
+            SimEvent::Token(rank) => [6, u64::from(rank)],
+            SimEvent::Handled(rank, peer) => [7, u64::from(rank) << 32 | u64::from(peer)],
+            SimEvent::Taken(rank, peer) => [8, u64::from(rank) << 32 | u64::from(peer)],
+            SimEvent::Timer(..) => [9, 0],
+            SimEvent::Death(rank) => [10, u64::from(rank)],
+            SimEvent::Send(rank) => [11, u64::from(rank)],
         }
     }
 }
 
 struct Scheduled {
-    time: Time,
-    /// Of two at one time, the one scheduled first is first.
+    time: VirtualTime,
+    /// Of two events at one time, the event scheduled first comes first.
     sequence: u64,
-    event: Event,
+    event: SimEvent,
 }
 
 impl Ord for Scheduled {
@@ -80,15 +80,15 @@ impl PartialEq for Scheduled {
 
 impl Eq for Scheduled {}
 
-/// All that is going to happen.
+/// All scheduled events.
 #[derive(Default)]
-pub(crate) struct Queue {
+pub(crate) struct EventQueue {
     heap: BinaryHeap<Reverse<Scheduled>>,
     sequence: u64,
 }
 
-impl Queue {
-    pub(crate) fn at(&mut self, time: Time, event: Event) {
+impl EventQueue {
+    pub(crate) fn at(&mut self, time: VirtualTime, event: SimEvent) {
         self.sequence += 1;
         let sequence = self.sequence;
         self.heap.push(Reverse(Scheduled {
@@ -98,11 +98,11 @@ impl Queue {
         }));
     }
 
-    pub(crate) fn next_time(&self) -> Option<Time> {
+    pub(crate) fn next_time(&self) -> Option<VirtualTime> {
         self.heap.peek().map(|Reverse(next)| next.time)
     }
 
-    pub(crate) fn pop(&mut self) -> Option<(Time, Event)> {
+    pub(crate) fn pop(&mut self) -> Option<(VirtualTime, SimEvent)> {
         (self.heap.pop()).map(|Reverse(next)| (next.time, next.event))
     }
 

@@ -1,22 +1,22 @@
-//! Messages: buffers, tokens, replies that wait for room.
+//! Messages: buffers, tokens, and replies that wait for room.
 //!
-//! A rank keeps some buffers for the requests of each peer, and some for its replies; who has
-//! no buffer left at a peer sends no request, and a reply waits at the one who gave it, who then
-//! takes no further request of that peer.
+//! A rank keeps some buffers for the requests of each peer, and some for the replies. A sender
+//! without a free buffer at a peer sends no request. A reply without a buffer waits at the
+//! handler's rank, which then takes no further request of that peer.
 
 use hydrant_conduit::OwnedMessage;
 
 use crate::{
-    event::Event,
-    pair::Item,
-    state::{Fixed, State},
-    time::Time,
-    transfer::{Payload, Transfer},
+    event::SimEvent,
+    pair::InboxItem,
+    state::{Fixed, SimState},
+    time::VirtualTime,
+    transfer::{NicTransfer, Payload},
     turns::News,
 };
 
-impl State {
-    /// Whether a request could be sent now.
+impl SimState {
+    /// True if a request could be sent now.
     pub(crate) fn has_room(&mut self, fixed: &Fixed, rank: usize, peer: usize) -> bool {
         let pair = self.pair(rank, peer);
         pair.sent - pair.handled < fixed.profile.message().buffers && self.ranks[rank].tokens > 0
@@ -28,13 +28,13 @@ impl State {
         rank: usize,
         peer: usize,
         message: OwnedMessage,
-        time: Time,
+        time: VirtualTime,
     ) {
         self.pair(rank, peer).sent += 1;
         self.ranks[rank].tokens -= 1;
         self.ranks[rank].statistics.messages += 1;
         self.ranks[rank].statistics.bytes += message.payload.len() as u64;
-        let transfer = Transfer {
+        let transfer = NicTransfer {
             from: rank,
             to: peer,
             bytes: bytes_of(&message),
@@ -53,10 +53,10 @@ impl State {
         rank: usize,
         peer: usize,
         message: OwnedMessage,
-        time: Time,
+        time: VirtualTime,
     ) {
         if !fixed.present(peer) {
-            return; // nobody waits for it
+            return; // its receiver has ended
         }
         self.ranks[rank].statistics.messages += 1;
         self.ranks[rank].statistics.bytes += message.payload.len() as u64;
@@ -69,9 +69,9 @@ impl State {
         self.post_reply(rank, peer, message, time);
     }
 
-    fn post_reply(&mut self, rank: usize, peer: usize, message: OwnedMessage, time: Time) {
+    fn post_reply(&mut self, rank: usize, peer: usize, message: OwnedMessage, time: VirtualTime) {
         self.pair(peer, rank).coming += 1;
-        let transfer = Transfer {
+        let transfer = NicTransfer {
             from: rank,
             to: peer,
             bytes: bytes_of(&message),
@@ -90,18 +90,22 @@ impl State {
         to: usize,
         message: OwnedMessage,
     ) {
-        self.ranks[to].inbox.push_back(Item::Request(from, message));
+        self.ranks[to]
+            .inbox
+            .push_back(InboxItem::Request(from, message));
         self.notify(to, News::Message);
         let profile = &fixed.profile;
         let time = self.now + profile.nic().ack.0 + profile.link().latency.0;
-        self.events.at(time, Event::Token(from as u32));
+        self.events.at(time, SimEvent::Token(from as u32));
     }
 
     pub(crate) fn reply_arrived(&mut self, from: usize, to: usize, message: OwnedMessage) {
         let pair = self.pair(to, from);
         pair.coming -= 1;
         pair.settle();
-        self.ranks[to].inbox.push_back(Item::Reply(from, message));
+        self.ranks[to]
+            .inbox
+            .push_back(InboxItem::Reply(from, message));
         self.notify(to, News::Message);
     }
 
@@ -110,10 +114,10 @@ impl State {
         self.notify(rank, News::Room);
     }
 
-    /// The next thing to hand up.
-    pub(crate) fn take_item(&mut self, rank: usize) -> Option<Item> {
+    /// Takes the next item to deliver.
+    pub(crate) fn take_item(&mut self, rank: usize) -> Option<InboxItem> {
         match self.ranks[rank].inbox.pop_front()? {
-            Item::Request(from, message) if !self.pair(rank, from).kept.is_empty() => {
+            InboxItem::Request(from, message) if !self.pair(rank, from).kept.is_empty() => {
                 self.pair(rank, from).held.push_back(message);
                 None
             }
@@ -121,24 +125,36 @@ impl State {
         }
     }
 
-    /// `rank` has run the handler of a request of `from`.
-    pub(crate) fn handler_done(&mut self, fixed: &Fixed, rank: usize, from: usize, time: Time) {
+    /// Notes that `rank` has run the handler of a request from `from`.
+    pub(crate) fn handler_done(
+        &mut self,
+        fixed: &Fixed,
+        rank: usize,
+        from: usize,
+        time: VirtualTime,
+    ) {
         let pair = self.pair(rank, from);
         if pair.kept.is_empty() {
             let time = time + fixed.profile.link().latency.0;
-            (self.events).at(time, Event::Handled(from as u32, rank as u32));
+            (self.events).at(time, SimEvent::Handled(from as u32, rank as u32));
         } else {
             pair.owed += 1;
         }
     }
 
-    /// `rank` has taken a reply of `from`.
-    pub(crate) fn reply_done(&mut self, fixed: &Fixed, rank: usize, from: usize, time: Time) {
+    /// Notes that `rank` has taken a reply from `from`.
+    pub(crate) fn reply_done(
+        &mut self,
+        fixed: &Fixed,
+        rank: usize,
+        from: usize,
+        time: VirtualTime,
+    ) {
         let time = time + fixed.profile.link().latency.0;
-        (self.events).at(time, Event::Taken(from as u32, rank as u32));
+        (self.events).at(time, SimEvent::Taken(from as u32, rank as u32));
     }
 
-    /// `rank` hears that `peer` has handled a request of its.
+    /// Tells `rank` that `peer` has handled one of its requests.
     pub(crate) fn request_handled(&mut self, rank: usize, peer: usize) {
         let pair = self.pair(rank, peer);
         pair.handled += 1;
@@ -146,7 +162,7 @@ impl State {
         self.notify(rank, News::Room);
     }
 
-    /// `rank` hears that `peer` has taken a reply of its: one that was kept may go.
+    /// Tells `rank` that `peer` has taken one of its replies, so a kept reply may be sent.
     pub(crate) fn reply_taken(&mut self, fixed: &Fixed, rank: usize, peer: usize) {
         let pair = self.pair(rank, peer);
         pair.replies -= 1;
@@ -159,7 +175,7 @@ impl State {
         self.release_held(fixed, rank, peer, time);
     }
 
-    /// `rank` keeps nothing for `peer`, whose part is over.
+    /// Drops all replies that `rank` keeps for `peer`, which has ended.
     pub(crate) fn forget_replies(&mut self, rank: usize, peer: usize) {
         let pair = self.pair(rank, peer);
         pair.kept.clear();
@@ -167,8 +183,8 @@ impl State {
         self.take_held(rank, peer);
     }
 
-    /// Once no reply is kept, requests go on.
-    fn release_held(&mut self, fixed: &Fixed, rank: usize, peer: usize, time: Time) {
+    /// Once no reply is kept, requests of the peer are delivered again.
+    fn release_held(&mut self, fixed: &Fixed, rank: usize, peer: usize, time: VirtualTime) {
         let pair = self.pair(rank, peer);
         if !pair.kept.is_empty() {
             return;
@@ -185,7 +201,7 @@ impl State {
             return;
         }
         for message in held.into_iter().rev() {
-            (self.ranks[rank].inbox).push_front(Item::Request(peer, message));
+            (self.ranks[rank].inbox).push_front(InboxItem::Request(peer, message));
         }
         self.notify(rank, News::Message);
     }

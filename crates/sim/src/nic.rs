@@ -1,28 +1,31 @@
-//! NICs and links: how a transfer becomes packets, and these arrive.
+//! NICs and links: a transfer becomes packets, and the packets arrive.
 //!
 //! A transfer passes four stages, each used by one packet at a time: DMA from host memory, the
-//! sender's link, the receiver's link (cut through: its head does not wait for its tail), DMA to
-//! host memory. The sender's NIC takes turns among receivers, packet by packet, as hosts of InfiniBand do among queue
-//! pairs: a short message waits for no long transfer to another rank. The switch between is free of contention. The receiver's half is worked out when
-//! the packet's head arrives, so packets of several senders share it in the order of time.
+//! sender's link, the receiver's link, DMA to host memory. The receiver's link cuts through: a
+//! packet's head does not wait for its tail.
+//!
+//! The sender's NIC takes turns among receivers, packet by packet, as InfiniBand hosts do among
+//! queue pairs. A short message therefore waits for no long transfer to another rank. The switch
+//! between the links is free of contention. The receiver's stages are computed when the packet's
+//! head arrives, so packets of several senders share them in the order of time.
 
 use std::collections::VecDeque;
 
 use crate::{
-    event::Event,
+    event::SimEvent,
     memory::PAGE,
-    state::{Fixed, State},
-    time::Time,
-    transfer::{Packet, Payload, Queue, Transfer},
+    state::{Fixed, SimState},
+    time::VirtualTime,
+    transfer::{NicTransfer, Packet, Payload, SendQueue},
 };
 
-impl State {
+impl SimState {
     /// The host posts a transfer; its NIC takes it up at `time`.
-    pub(crate) fn post(&mut self, transfer: Transfer, time: Time) -> u64 {
+    pub(crate) fn post(&mut self, transfer: NicTransfer, time: VirtualTime) -> u64 {
         let id = self.next_transfer;
         self.next_transfer += 1;
         self.transfers.insert(id, transfer);
-        self.events.at(time, Event::Start(id));
+        self.events.at(time, SimEvent::Start(id));
         id
     }
 
@@ -36,7 +39,7 @@ impl State {
         let is_idle = queues.is_empty();
         match queues.iter_mut().find(|it| it.to == to) {
             Some(queue) => queue.transfers.push_back(id),
-            None => queues.push_back(Queue {
+            None => queues.push_back(SendQueue {
                 to,
                 transfers: VecDeque::from([id]),
                 sent: None,
@@ -47,7 +50,7 @@ impl State {
         }
     }
 
-    /// The NIC of a rank sends a packet of the queue whose turn it is.
+    /// The NIC of a rank sends a packet from the queue whose turn it is.
     pub(crate) fn send_packet(&mut self, fixed: &Fixed, from: usize) {
         let Some(mut queue) = self.ranks[from].nic.queues.pop_front() else {
             return; // the rank ended
@@ -69,12 +72,13 @@ impl State {
         }
         if !stages.queues.is_empty() {
             let free = stages.sending.max(self.now);
-            self.events.at(free, Event::Send(from as u32));
+            self.events.at(free, SimEvent::Send(from as u32));
         }
     }
 
-    /// Sends the next packet of a transfer, if it is still there. `sent`: the bytes that went before, if it has begun;
-    /// then those that have gone, if it is not over.
+    /// Sends the next packet of a transfer; returns false if the transfer has ended. On entry,
+    /// `sent` holds the bytes sent so far, or `None` before the first packet. On return it holds
+    /// the bytes sent, or `None` after the last packet.
     fn send_packet_of(
         &mut self,
         fixed: &Fixed,
@@ -113,21 +117,21 @@ impl State {
         };
         self.fly(fixed, packet, outward);
         if last && write && nic.early_local {
-            self.events.at(time, Event::Local(id));
+            self.events.at(time, SimEvent::Local(id));
         }
         true
     }
 
     /// A packet leaves on the wire.
-    fn fly(&mut self, fixed: &Fixed, packet: Packet, outward: Time) {
+    fn fly(&mut self, fixed: &Fixed, packet: Packet, outward: VirtualTime) {
         let mut head = outward + fixed.profile.link().latency.0;
         if fixed.delay > 0 {
             head += self.random.below(fixed.delay);
-            let way = &mut self.pair(packet.from as usize, packet.to as usize).way;
-            head = head.max(way.last);
-            way.last = head;
+            let recovery = &mut self.pair(packet.from as usize, packet.to as usize).recovery;
+            head = head.max(recovery.last);
+            recovery.last = head;
         }
-        self.events.at(head, Event::Packet(packet));
+        self.events.at(head, SimEvent::Packet(packet));
     }
 
     /// The head of a packet arrives at the receiver's link.
@@ -147,19 +151,19 @@ impl State {
         let mut done = arrived.max(stages.receiving) + step(fixed, bytes, translated);
         if packet.last {
             done += nic.receive.0;
-            self.events.at(done, Event::Landed(packet.transfer));
+            self.events.at(done, SimEvent::Landed(packet.transfer));
         }
         stages.receiving = done;
     }
 
-    /// Whether a packet is taken: it was not lost, nor one before it.
+    /// True if the packet is accepted: neither it nor an earlier packet is missing.
     fn taken(&mut self, fixed: &Fixed, packet: Packet) -> bool {
         let (from, to) = (packet.from as usize, packet.to as usize);
         let lost = self.random.happens(fixed.loss);
         let now = self.now;
-        let way = &mut self.pair(from, to).way;
-        if way.gap && !packet.retry {
-            way.again.push_back(packet);
+        let recovery = &mut self.pair(from, to).recovery;
+        if recovery.gap && !packet.retry {
+            recovery.again.push_back(packet);
             return false;
         }
         let retry = Packet {
@@ -167,29 +171,29 @@ impl State {
             ..packet
         };
         if lost {
-            way.gap = true;
+            recovery.gap = true;
             self.ranks[to].statistics.lost_packets += 1;
             let again = now + fixed.profile.link().retransmit.0;
-            self.events.at(again, Event::Packet(retry));
+            self.events.at(again, SimEvent::Packet(retry));
             return false;
         }
-        if let Some(next) = way.again.pop_front() {
-            // The rest follows as fast as the wire takes it.
+        if let Some(next) = recovery.again.pop_front() {
+            // The following packets come as fast as the wire takes them.
             let next = Packet {
                 retry: true,
                 ..next
             };
             let wire = fixed.profile.link().bandwidth.of(next.bytes as usize);
-            self.events.at(now + wire.max(1), Event::Packet(next));
+            self.events.at(now + wire.max(1), SimEvent::Packet(next));
         } else {
-            way.gap = false;
+            recovery.gap = false;
         }
         true
     }
 }
 
-/// How long a packet occupies a NIC.
-fn step(fixed: &Fixed, bytes: usize, translated: bool) -> Time {
+/// The time that a packet occupies a NIC.
+fn step(fixed: &Fixed, bytes: usize, translated: bool) -> VirtualTime {
     let nic = fixed.profile.nic();
     let pages = if translated { bytes.div_ceil(PAGE) } else { 0 };
     nic.packet.0 + nic.bandwidth.of(bytes) + nic.translate.times(pages)

@@ -1,20 +1,20 @@
-//! Writes and reads: what NICs do without asking the host.
+//! One-sided writes and reads, which NICs carry out without the host.
 
 use hydrant_conduit::{Error, Key, Rank, Remote, Ticket};
 use hydrant_pinning::Use;
 
 use crate::{
-    event::Event,
+    event::SimEvent,
     memory::Place,
-    pair::Item,
-    registry::Refused,
-    state::{Fixed, RankState, State},
-    transfer::{OneSided, Payload, Transfer},
+    pair::InboxItem,
+    registry::KeyRefusal,
+    state::{Fixed, RankState, SimState},
+    transfer::{NicTransfer, OneSided, Payload},
     turns::News,
 };
 
-impl State {
-    /// Pages that the sender's NIC has to bring in for a transfer.
+impl SimState {
+    /// Page faults of the sender's NIC on the source of a transfer.
     pub(crate) fn source_faults(&mut self, fixed: &Fixed, id: u64) -> usize {
         let Some(transfer) = self.transfers.get(&id) else {
             return 0;
@@ -35,7 +35,7 @@ impl State {
         faults
     }
 
-    /// The NIC has read all of a write's source.
+    /// The NIC has read the whole source of a write.
     pub(crate) fn left_source(&mut self, id: u64) {
         let Some(transfer) = self.transfers.get_mut(&id) else {
             return;
@@ -44,7 +44,9 @@ impl State {
         if let Payload::Write(op) = &mut transfer.payload {
             op.outcome = self.ranks[from].still_open(from, op.local_key);
         }
-        self.ranks[from].inbox.push_back(Item::Local(Ticket(id)));
+        self.ranks[from]
+            .inbox
+            .push_back(InboxItem::Local(Ticket(id)));
         self.notify(from, News::Complete);
     }
 
@@ -58,18 +60,18 @@ impl State {
         };
         let is_message = matches!(transfer.payload, Payload::Request(_) | Payload::Reply(_));
         if self.ranks[transfer.to].over.is_some() && !is_message {
-            return; // no NIC answers: who waits learns of it with the end of the rank
+            return; // no NIC answers; the news of the rank's end completes the operation
         }
         let Some(transfer) = self.transfers.remove(&id) else {
             return;
         };
-        let Transfer { from, to, .. } = transfer;
+        let NicTransfer { from, to, .. } = transfer;
         match transfer.payload {
             Payload::Request(message) => self.request_arrived(fixed, from, to, message),
             Payload::Reply(message) => self.reply_arrived(from, to, message),
             Payload::Write(mut op) => {
                 if !fixed.profile.nic().early_local {
-                    // Up to now the sender's NIC might have had to read it again.
+                    // Until now the sender's NIC might have had to read the source again.
                     op.outcome = self.ranks[from].still_open(from, op.local_key);
                 }
                 if op.outcome.is_ok() {
@@ -81,7 +83,7 @@ impl State {
                 self.answer_later(
                     fixed,
                     id,
-                    Transfer {
+                    NicTransfer {
                         payload: Payload::Write(op),
                         ..transfer
                     },
@@ -97,7 +99,7 @@ impl State {
                 }
                 op.data = data.into();
                 op.paged = false;
-                let back = Transfer {
+                let back = NicTransfer {
                     from: to,
                     to: from,
                     bytes: op.data.len(),
@@ -117,8 +119,8 @@ impl State {
         }
     }
 
-    /// Brings in the pages that the data is to land in, where the NIC pages; whether that takes
-    /// time.
+    /// Pages in the destination, where the NIC pages. Returns true if that takes time; the transfer
+    /// then lands again later.
     fn page_in(&mut self, fixed: &Fixed, id: u64) -> bool {
         let Some(transfer) = self.transfers.get_mut(&id) else {
             return false;
@@ -138,12 +140,12 @@ impl State {
         let faults = place.map_or(0, |place| self.fault(fixed, to, place));
         if faults > 0 {
             let time = self.now + fixed.profile.nic().page_fault.times(faults);
-            self.events.at(time, Event::Landed(id));
+            self.events.at(time, SimEvent::Landed(id));
         }
         faults > 0
     }
 
-    /// The memory of `owner` that an operation is after.
+    /// The memory of `owner` that an operation accesses.
     fn remote_place(&self, owner: usize, op: &OneSided, used: Use) -> Result<Place, Error> {
         let peer = Self::rank_of(owner);
         if self.ranks[owner].over.is_some() {
@@ -157,15 +159,15 @@ impl State {
             .map_err(|refused| refused.error(peer, key, offset, len))
     }
 
-    /// The target's NIC tells the initiator's how a write ended.
-    fn answer_later(&mut self, fixed: &Fixed, id: u64, transfer: Transfer) {
+    /// The target's NIC sends the outcome of a write back to the initiator's NIC.
+    fn answer_later(&mut self, fixed: &Fixed, id: u64, transfer: NicTransfer) {
         let profile = &fixed.profile;
         let time = self.now + profile.nic().ack.0 + profile.link().latency.0;
         self.transfers.insert(id, transfer);
-        self.events.at(time, Event::Acked(id));
+        self.events.at(time, SimEvent::Acked(id));
     }
 
-    /// The initiator of a write hears how it ended.
+    /// The initiator of a write learns its outcome.
     pub(crate) fn acked(&mut self, id: u64) {
         if let Some(transfer) = self.transfers.remove(&id)
             && let Payload::Write(op) = transfer.payload
@@ -175,13 +177,13 @@ impl State {
     }
 
     fn complete(&mut self, rank: usize, id: u64, outcome: Result<(), Error>) {
-        (self.ranks[rank].inbox).push_back(Item::Complete(Ticket(id), outcome));
+        (self.ranks[rank].inbox).push_back(InboxItem::Complete(Ticket(id), outcome));
         self.notify(rank, News::Complete);
     }
 
-    /// Whether something of a rank is on its way to one that takes part.
+    /// True if a transfer of this rank is in flight to a rank that takes part.
     pub(crate) fn speaks(&self, rank: usize) -> bool {
-        let speaks = |transfer: &Transfer| {
+        let speaks = |transfer: &NicTransfer| {
             transfer.from == rank
                 && self.ranks[transfer.to].over.is_none()
                 && !matches!(transfer.payload, Payload::ReadRequest(_))
@@ -189,7 +191,7 @@ impl State {
         self.transfers.values().any(speaks)
     }
 
-    /// Ends the transfers from and to a rank whose part is over.
+    /// Ends the transfers from and to a rank that is over.
     pub(crate) fn end_transfers(&mut self, rank: usize) {
         let mut ids: Vec<u64> = (self.transfers.iter())
             .filter(|(_, transfer)| transfer.from == rank || transfer.to == rank)
@@ -202,14 +204,14 @@ impl State {
             };
             let lost = Error::PeerLost(Self::rank_of(rank));
             match transfer.payload {
-                // What it sent before is delivered.
+                // Messages that the rank sent before its end are still delivered.
                 Payload::Request(_) | Payload::Reply(_) if transfer.from == rank => continue,
                 Payload::Request(_) => self.token_back(transfer.from),
                 Payload::Reply(_) => {}
-                // Its own data left with it; nothing comes back to its memory.
+                // The data of the rank's own writes has left; no completion comes back.
                 Payload::Write(_) if transfer.from == rank && transfer.to != rank => continue,
-                // Whoever began it hears of its end, that rank itself included: a handle may outlive
-                // the job, and waits for nothing else.
+                // The initiator always gets a completion, even if it is the ended rank itself: its
+                // handle may outlive the job and waits for nothing else.
                 Payload::Write(_) | Payload::ReadRequest(_) => {
                     self.complete(transfer.from, id, Err(lost))
                 }
@@ -221,27 +223,27 @@ impl State {
 }
 
 impl RankState {
-    /// Fails if the registration of an operation's own memory went before its NIC was done.
+    /// Fails if an operation's local registration was removed before its NIC was done.
     fn still_open(&self, rank: usize, key: Key) -> Result<(), Error> {
         let open = key == Key::ANY || self.registry.get(key.0).is_some();
         open.then_some(()).ok_or(Error::Revoked {
-            peer: State::rank_of(rank),
+            peer: SimState::rank_of(rank),
             key: key.0,
         })
     }
 }
 
-impl Refused {
+impl KeyRefusal {
     pub(crate) fn error(self, peer: Rank, key: Key, offset: u64, len: u64) -> Error {
         match self {
-            Refused::Revoked => Error::Revoked { peer, key: key.0 },
-            Refused::Outside(extent) => Error::OutOfExtent {
+            KeyRefusal::Revoked => Error::Revoked { peer, key: key.0 },
+            KeyRefusal::Outside(extent) => Error::OutOfExtent {
                 peer,
                 offset,
                 len,
                 extent,
             },
-            Refused::ReadOnly => Error::BadAddress {
+            KeyRefusal::ReadOnly => Error::BadAddress {
                 peer,
                 addr: offset,
                 len,
@@ -250,7 +252,7 @@ impl Refused {
     }
 }
 
-/// Where in a rank's segment a place lies.
+/// The offset of a place in a rank's segment, if it lies there.
 fn in_segment(fixed: &Fixed, rank: usize, place: Place) -> Option<usize> {
     let window = &fixed.segments[rank].window;
     let offset = place.addr.checked_sub(window.addr() as u64)?;

@@ -1,4 +1,4 @@
-//! What a world is started with, beside its profile.
+//! Options and fault injection of a world, and the statistics of a rank.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use hydrant_conduit::Rank;
 pub struct Options {
     /// Bytes of the segment of each rank: address space that becomes memory when touched.
     pub segment: usize,
-    /// What all chance follows from.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// What goes wrong.
+    /// Faults to inject.
     pub faults: Faults,
 }
 
@@ -25,26 +25,26 @@ impl Default for Options {
     }
 }
 
-/// What goes wrong, in virtual time.
+/// Faults to inject, in virtual time.
 #[derive(Debug, Clone, Default)]
 pub struct Faults {
-    /// The probability that a packet is lost, beside the profile's own; it is sent again
-    /// after the profile's time, with all that was sent to the same peer after it.
+    /// The probability that a packet is lost, beside the profile's own. A lost packet is sent again
+    /// after the profile's time, with all later packets to the same peer.
     pub loss: f64,
     /// Each packet is late by a random time below this.
     pub delay: Duration,
-    /// Ranks that die: from then on the peers see them lost, and each call of theirs unwinds
-    /// with [`Died`] as a killed process would end in it.
+    /// Ranks that die, and when. From then on peers see them as lost. Each of their calls unwinds
+    /// with [`Died`], as a killed process would end in it.
     pub deaths: Vec<(Rank, Duration)>,
-    /// Ranks that compute and attend to nothing in between: rank, from, until.
+    /// Ranks that compute without attending to messages: rank, from, until.
     pub busy: Vec<(Rank, Duration, Duration)>,
 }
 
-/// What the threads of a rank that dies by [`Faults::deaths`] unwind with.
+/// The panic payload with which the threads of a rank unwind that dies by [`Faults::deaths`].
 #[derive(Debug, Clone, Copy)]
 pub struct Died(pub Rank);
 
-/// What a rank did so far.
+/// Counts of a rank's work so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Statistics {
@@ -64,12 +64,12 @@ pub struct Statistics {
     pub registered: u64,
     /// Bytes registered at most.
     pub registered_peak: u64,
-    /// Pages that the NIC had to bring in.
+    /// Pages that the NIC had to page in.
     pub page_faults: u64,
     /// Packets lost on the way to this rank.
     pub lost_packets: u64,
-    /// Time spent in registering and deregistering.
+    /// VirtualTime spent in registering and deregistering.
     pub registering: Duration,
-    /// Time spent in computing.
+    /// VirtualTime spent in computing.
     pub computing: Duration,
 }

@@ -1,4 +1,4 @@
-//! Pages that a NIC has translations of where nothing is registered: hardware-assisted paging.
+//! The page translations of a NIC with hardware-assisted paging, which needs no registration.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use crate::memory::Place;
 
-/// The translations of a rank's NIC; the one used longest ago goes first.
+/// The translations that a rank's NIC holds; the least recently used is evicted first.
 #[derive(Default)]
 pub(crate) struct PageTable {
     used: FxHashMap<u64, u64>,
@@ -15,7 +15,7 @@ pub(crate) struct PageTable {
 }
 
 impl PageTable {
-    /// Touches the pages of a place: how many had to be brought in.
+    /// Touches the pages of a place; returns how many had to be paged in.
     pub(crate) fn touch(&mut self, place: Place, most: u64) -> usize {
         let (first, pages) = place.pages();
         let mut faults = 0;

@@ -1,55 +1,55 @@
-//! What a rank has to do with a peer, and what it has to hand up.
+//! The state that a rank keeps for each peer, and the items of its inbox.
 
 use std::collections::VecDeque;
 
 use hydrant_conduit::{Error, OwnedMessage, Ticket};
 
-use crate::{time::Time, transfer::Way};
+use crate::{time::VirtualTime, transfer::Retransmission};
 
-/// Something that a poll hands up.
+/// An item that a poll delivers.
 #[derive(Debug)]
-pub(crate) enum Item {
+pub(crate) enum InboxItem {
     Request(usize, OwnedMessage),
     Reply(usize, OwnedMessage),
     Local(Ticket),
     Complete(Ticket, Result<(), Error>),
 }
 
-/// What a rank has to do with a peer.
+/// The state that a rank keeps for a peer.
 #[derive(Default)]
 pub(crate) struct Pair {
-    /// Requests sent to it, and those of them that it has handled.
+    /// Requests sent to the peer, and how many of them it has handled.
     pub(crate) sent: u64,
     pub(crate) handled: u64,
-    /// Those that it has handled and whose replies have arrived, too: who asks for what was handled
-    /// asks for these. There is room again before.
+    /// Handled requests whose replies have arrived, too. `Conduit::handled` reports this count.
+    /// Room for further requests does not wait for it.
     pub(crate) settled: u64,
-    /// Replies of its that are under way.
+    /// Replies of the peer that are in flight.
     pub(crate) coming: u64,
-    /// Replies sent to it that it has not taken.
+    /// Replies sent to the peer that it has not taken.
     pub(crate) replies: u64,
-    /// Replies to it that wait for room, and when they were given: the handler's clock may be
-    /// ahead of what has happened.
-    pub(crate) kept: VecDeque<(Time, OwnedMessage)>,
-    /// Its requests that wait until these are gone.
+    /// Replies to the peer that wait for room, and when they were made. The handler's clock may be
+    /// ahead of the events.
+    pub(crate) kept: VecDeque<(VirtualTime, OwnedMessage)>,
+    /// Requests of the peer that wait until `kept` is empty.
     pub(crate) held: VecDeque<OwnedMessage>,
-    /// Its requests whose replies wait: not handled before these are gone.
+    /// Requests of the peer whose replies are kept; they count as handled once `kept` is empty.
     pub(crate) owed: u64,
-    /// When the last request and the last reply to it were posted: no later one is posted earlier, though
-    /// the clock of the thread that sends it be behind.
-    pub(crate) posted: [Time; 2],
-    pub(crate) way: Way,
+    /// Times at which the last request and the last reply to the peer were posted. A later one is
+    /// never posted earlier, even if the sending thread's clock is behind.
+    pub(crate) posted: [VirtualTime; 2],
+    pub(crate) recovery: Retransmission,
 }
 
 impl Pair {
-    /// A request was handled, or a reply has arrived.
+    /// Notes a handled request or an arrived reply.
     pub(crate) fn settle(&mut self) {
         if self.coming == 0 {
             self.settled = self.handled;
         }
     }
 
-    /// Replies that wait for room, and requests that wait for these.
+    /// The number of replies that wait for room, and of requests that wait for these.
     pub(crate) fn kept_back(&self) -> (usize, usize) {
         (self.kept.len(), self.held.len())
     }

@@ -1,38 +1,38 @@
-//! What a rank has registered.
+//! The registered extents of a rank.
 
 use hydrant_conduit::Permission;
 use hydrant_pinning::Use;
 
 use crate::{memory::Place, rng::mix};
 
-/// Low bits of a key: the entry. The others look like chance, so that no key is another's
-/// neighbour.
+/// Low bits of a key hold the entry's index. The other bits look random, so that no key is close to
+/// another.
 const INDEX_BITS: u32 = 24;
 
 #[derive(Clone, Copy)]
-pub(crate) struct Extent {
+pub(crate) struct SimExtent {
     pub(crate) place: Place,
     pub(crate) permission: Permission,
 }
 
-/// Why a key does not open what was asked for.
-pub(crate) enum Refused {
-    /// It is not in force.
+/// The reason why a key does not open the requested memory.
+pub(crate) enum KeyRefusal {
+    /// The key is not in force.
     Revoked,
-    /// It covers so many bytes only.
+    /// The extent has only so many bytes.
     Outside(u64),
-    /// It does not permit writing.
+    /// The key does not permit writing.
     ReadOnly,
 }
 
 /// The extents of a rank.
-pub(crate) struct Registry {
-    entries: Vec<Option<(u64, Extent)>>,
+pub(crate) struct ExtentRegistry {
+    entries: Vec<Option<(u64, SimExtent)>>,
     free: Vec<u32>,
     made: u64,
 }
 
-impl Registry {
+impl ExtentRegistry {
     pub(crate) fn new(rank: usize) -> Self {
         Self {
             entries: Vec::new(),
@@ -45,7 +45,7 @@ impl Registry {
         self.entries.len() - self.free.len()
     }
 
-    pub(crate) fn insert(&mut self, extent: Extent) -> u64 {
+    pub(crate) fn insert(&mut self, extent: SimExtent) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.entries.push(None);
             self.entries.len() as u32 - 1
@@ -53,7 +53,7 @@ impl Registry {
         let key = loop {
             self.made += 1;
             let key = mix(self.made) << INDEX_BITS | u64::from(index);
-            // Neither is one that has a meaning.
+            // Zero and `u64::MAX` have special meanings.
             if key >> INDEX_BITS != 0 && key != u64::MAX {
                 break key;
             }
@@ -62,7 +62,7 @@ impl Registry {
         key
     }
 
-    pub(crate) fn remove(&mut self, key: u64) -> Option<Extent> {
+    pub(crate) fn remove(&mut self, key: u64) -> Option<SimExtent> {
         let index = Self::index(key);
         let entry = self.entries.get_mut(index)?;
         let (_, extent) = entry.take_if(|(word, _)| *word == key)?;
@@ -70,22 +70,28 @@ impl Registry {
         Some(extent)
     }
 
-    pub(crate) fn get(&self, key: u64) -> Option<&Extent> {
+    pub(crate) fn get(&self, key: u64) -> Option<&SimExtent> {
         (self.entries.get(Self::index(key))?.as_ref())
             .filter(|(word, _)| *word == key)
             .map(|(_, extent)| extent)
     }
 
     /// The memory at an address, if the key opens it.
-    pub(crate) fn open(&self, key: u64, addr: u64, len: u64, used: Use) -> Result<Place, Refused> {
-        let extent = self.get(key).ok_or(Refused::Revoked)?;
+    pub(crate) fn open(
+        &self,
+        key: u64,
+        addr: u64,
+        len: u64,
+        used: Use,
+    ) -> Result<Place, KeyRefusal> {
+        let extent = self.get(key).ok_or(KeyRefusal::Revoked)?;
         let whole = extent.place;
         let offset = addr.wrapping_sub(whole.addr);
         if len > whole.len || offset > whole.len - len {
-            return Err(Refused::Outside(whole.len));
+            return Err(KeyRefusal::Outside(whole.len));
         }
         if used == Use::Write && extent.permission == Permission::Read {
-            return Err(Refused::ReadOnly);
+            return Err(KeyRefusal::ReadOnly);
         }
         Ok(whole.part(offset, len))
     }

@@ -13,18 +13,18 @@ impl Random {
         mix(self.0)
     }
 
-    /// Whether something happens that does so in `chance` of 2^32 cases.
+    /// True with a probability of `chance` in 2^32.
     pub(crate) fn happens(&mut self, chance: u64) -> bool {
         chance > 0 && self.word() >> 32 < chance
     }
 
-    /// From 0 to below `bound`.
+    /// A number from 0 to below `bound`.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.word()) * u128::from(bound)) >> 64) as u64
     }
 }
 
-/// A word that follows from another and looks like no relative of it.
+/// A hash of the word, which looks random.
 pub(crate) fn mix(word: u64) -> u64 {
     let mixed = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,4 +1,4 @@
-//! What a thread remembers: as which actors it takes part.
+//! The actors as which a thread takes actor, remembered by the thread.
 
 use std::{
     cell::RefCell,
@@ -10,14 +10,14 @@ use crate::{
     turns::{ActorId, Seat},
 };
 
-struct Part {
+struct ThreadActor {
     world: Weak<World>,
     id: u64,
     rank: usize,
     actor: ActorId,
 }
 
-impl Drop for Part {
+impl Drop for ThreadActor {
     fn drop(&mut self) {
         if let Some(world) = self.world.upgrade() {
             world.retire(self.actor);
@@ -26,32 +26,32 @@ impl Drop for Part {
 }
 
 #[derive(Default)]
-struct Parts {
+struct ThreadActors {
     seat: Option<Arc<Seat>>,
-    parts: Vec<Part>,
+    actors: Vec<ThreadActor>,
 }
 
 thread_local! {
-    static PARTS: RefCell<Parts> = RefCell::default();
+    static ACTORS: RefCell<ThreadActors> = RefCell::default();
 }
 
-/// The calling thread as an actor of a rank; it joins if it is none yet.
+/// Returns the calling thread's actor for a rank; the thread joins if it has none yet.
 ///
-/// Within the destructors of a thread that ends there is nowhere to remember it: it then joins
-/// anew with each call.
+/// Destructors of an ending thread cannot remember the actor, so the thread joins anew with each
+/// call.
 pub(crate) fn actor(world: &World, rank: usize) -> (ActorId, Arc<Seat>) {
-    let known = PARTS.try_with(|parts| {
-        let mut parts = parts.borrow_mut();
-        let seat = Arc::clone(parts.seat.get_or_insert_with(Seat::here));
-        let found = (parts.parts.iter()).find(|part| part.id == world.id && part.rank == rank);
-        if let Some(part) = found {
-            return (part.actor, seat, Vec::new());
+    let known = ACTORS.try_with(|known| {
+        let mut known = known.borrow_mut();
+        let seat = Arc::clone(known.seat.get_or_insert_with(Seat::here));
+        let found = (known.actors.iter()).find(|actor| actor.id == world.id && actor.rank == rank);
+        if let Some(actor) = found {
+            return (actor.actor, seat, Vec::new());
         }
-        let (over, left) = (std::mem::take(&mut parts.parts).into_iter())
-            .partition(|part| part.world.strong_count() == 0);
-        parts.parts = left;
+        let (over, left) = (std::mem::take(&mut known.actors).into_iter())
+            .partition(|actor| actor.world.strong_count() == 0);
+        known.actors = left;
         let actor = join(world, rank, Arc::clone(&seat));
-        parts.parts.push(Part {
+        known.actors.push(ThreadActor {
             world: world.weak(),
             id: world.id,
             rank,

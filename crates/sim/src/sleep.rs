@@ -1,24 +1,24 @@
-//! Waiting in the conduit, and the wake word that shows it.
+//! Waits in the conduit, and the wake word that announces them.
 
 use std::{sync::atomic::Ordering::SeqCst, time::Duration};
 
 use hydrant_conduit::{Sleeper, WakeWord};
 
-use crate::{Sim, World, call::Call, time::picos, turns::Wait};
+use crate::{Sim, World, call::SimCall, time::picos, turns::ActorWait};
 
 impl Sim {
-    /// Waits in the conduit until something happens that ends a wait of this kind.
+    /// Waits in the conduit until news ends a wait of this kind.
     pub(crate) fn sleep(
         &self,
-        call: &mut Call<'_>,
+        call: &mut SimCall<'_>,
         sleeper: Sleeper,
         timeout: Option<Duration>,
         ready: &mut dyn FnMut() -> bool,
     ) {
-        // No need to look before: what happened earlier ends the wait at once.
+        // No need to look first: an earlier event ends the wait at once.
         call.charge(self.world.fixed.profile.host().poll.0);
         if sleeper != Sleeper::Nap {
-            // What another thread was handing up is there for `ready` to see.
+            // `ready` must see the items that another thread is delivering.
             call.await_poller();
             if !call.own().inbox.is_empty() {
                 return;
@@ -34,7 +34,7 @@ impl Sim {
         };
         let wake_word = &self.world.fixed.segments[self.rank.index()].wake_word.bits;
         wake_word.fetch_or(shown, SeqCst);
-        call.begin_wait(Wait::Sleep(sleeper));
+        call.begin_wait(ActorWait::Sleep(sleeper));
         let tidy = Tidy {
             world: &self.world,
             actor: call.id(),
@@ -48,8 +48,8 @@ impl Sim {
         self.show(call);
     }
 
-    /// Shows in the wake word which sleepers are left.
-    fn show(&self, call: &mut Call<'_>) {
+    /// Stores the remaining sleepers in the wake word.
+    fn show(&self, call: &mut SimCall<'_>) {
         let bits = call.turns.sleepers(self.rank.index());
         let wake_word = &self.world.fixed.segments[self.rank.index()].wake_word.bits;
         wake_word.store(bits, SeqCst);

@@ -7,75 +7,75 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     Profile,
-    event::{Event, Queue},
+    event::{EventQueue, SimEvent},
     memory::Segment,
     options::Statistics,
     paging::PageTable,
-    pair::{Item, Pair},
-    registry::Registry,
+    pair::{InboxItem, Pair},
+    registry::ExtentRegistry,
     rng::{Random, mix},
-    time::Time,
-    transfer::{Nic, Transfer},
+    time::VirtualTime,
+    transfer::{NicStages, NicTransfer},
     turns::{ActorId, News, Turns},
 };
 
-/// What does not change, or may be looked at by anybody at any time.
+/// The parts that never change, or that any thread may read at any time.
 pub(crate) struct Fixed {
     pub(crate) profile: Profile,
     pub(crate) caps: Caps,
     pub(crate) segments: Vec<Segment>,
-    /// Packets lost, of 2^32.
+    /// The probability of losing a packet, in 2^-32.
     pub(crate) loss: u64,
-    /// Packets are late by less than this.
-    pub(crate) delay: Time,
-    /// The least that anything takes from one NIC to another.
-    pub(crate) moment: Time,
-    /// Changed by [`State::end`] alone.
+    /// The upper bound of a packet's random delay.
+    pub(crate) delay: VirtualTime,
+    /// The least time that anything takes from one NIC to another.
+    pub(crate) moment: VirtualTime,
+    /// Changed by [`SimState::end`] alone.
     pub(crate) standings: Standings,
 }
 
 impl Fixed {
     pub(crate) fn present(&self, rank: usize) -> bool {
-        self.standings.of(State::rank_of(rank)) == Standing::Present
+        self.standings.of(SimState::rank_of(rank)) == Standing::Present
     }
 }
 
 /// A rank's part of the machine.
 pub(crate) struct RankState {
-    pub(crate) nic: Nic,
-    /// Messages it may still send before one has left.
+    pub(crate) nic: NicStages,
+    /// Messages that the rank may send before an earlier message has left.
     pub(crate) tokens: u64,
-    /// What it has to do with each peer; empty before it spoke to any.
+    /// SimState for each peer; empty before the rank has spoken to any.
     pairs: Box<[Pair]>,
-    pub(crate) inbox: VecDeque<Item>,
-    /// A thread delivers from the inbox.
+    pub(crate) inbox: VecDeque<InboxItem>,
+    /// True while a thread delivers from the inbox.
     pub(crate) polling: bool,
-    pub(crate) registry: Registry,
+    pub(crate) registry: ExtentRegistry,
     pub(crate) pages: PageTable,
     pub(crate) statistics: Statistics,
-    pub(crate) registering: Time,
-    pub(crate) computing: Time,
-    /// The clock of the thread that was farthest when it called last.
-    pub(crate) clock: Time,
-    /// It died by a fault.
+    pub(crate) registering: VirtualTime,
+    pub(crate) computing: VirtualTime,
+    /// The latest clock of the rank's threads, as of their last calls.
+    pub(crate) clock: VirtualTime,
+    /// True once a fault killed the rank.
     pub(crate) dead: bool,
-    /// Its part is over, in good order or not, though others may not know yet.
+    /// Set when the rank is over, to whether it left in good order. Others may not know yet.
     pub(crate) over: Option<bool>,
-    /// When it attends to nothing.
-    pub(crate) busy: Vec<(Time, Time)>,
-    /// Conduits that stand for it.
+    /// Spans in which the rank attends to nothing.
+    pub(crate) busy: Vec<(VirtualTime, VirtualTime)>,
+    /// Conduits of the rank.
     pub(crate) handles: usize,
 }
 
 impl RankState {
     fn new(rank: usize, profile: &Profile) -> Self {
         Self {
-            nic: Nic::default(),
+            nic: NicStages::default(),
             tokens: profile.nic().send_tokens,
             pairs: Box::default(),
             inbox: VecDeque::new(),
             polling: false,
-            registry: Registry::new(rank),
+            registry: ExtentRegistry::new(rank),
             pages: PageTable::default(),
             statistics: Statistics::default(),
             registering: 0,
@@ -88,8 +88,8 @@ impl RankState {
         }
     }
 
-    /// When the rank attends to what happens at a time.
-    pub(crate) fn attends(&self, time: Time) -> Time {
+    /// The earliest time from `time` on at which the rank attends to events.
+    pub(crate) fn attends(&self, time: VirtualTime) -> VirtualTime {
         (self.busy.iter())
             .find(|(from, until)| (*from..*until).contains(&time))
             .map_or(time, |(_, until)| *until)
@@ -97,25 +97,25 @@ impl RankState {
 }
 
 /// Everything that virtual time changes.
-pub(crate) struct State {
-    /// The time of what happened last.
-    pub(crate) now: Time,
-    pub(crate) events: Queue,
+pub(crate) struct SimState {
+    /// The time of the last event.
+    pub(crate) now: VirtualTime,
+    pub(crate) events: EventQueue,
     pub(crate) turns: Turns,
     pub(crate) ranks: Vec<RankState>,
-    pub(crate) transfers: FxHashMap<u64, Transfer>,
-    /// Ranks that ended, of which others do not know yet.
+    pub(crate) transfers: FxHashMap<u64, NicTransfer>,
+    /// Ranks that have ended without others knowing yet.
     ending: Vec<usize>,
     pub(crate) next_transfer: u64,
     pub(crate) random: Random,
     pub(crate) digest: u64,
 }
 
-impl State {
+impl SimState {
     pub(crate) fn new(ranks: usize, profile: &Profile, seed: u64) -> Self {
         Self {
             now: 0,
-            events: Queue::default(),
+            events: EventQueue::default(),
             turns: Turns::new(ranks),
             ranks: (0..ranks)
                 .map(|rank| RankState::new(rank, profile))
@@ -128,7 +128,7 @@ impl State {
         }
     }
 
-    /// What `rank` has to do with `peer`.
+    /// The state that `rank` keeps for `peer`.
     pub(crate) fn pair(&mut self, rank: usize, peer: usize) -> &mut Pair {
         let all = self.ranks.len();
         let pairs = &mut self.ranks[rank].pairs;
@@ -138,8 +138,8 @@ impl State {
         &mut pairs[peer]
     }
 
-    /// Peers that a rank has unfinished business with: requests to them that they did not handle,
-    /// replies to them that wait for room, requests of theirs that wait for these.
+    /// Peers that a rank has unfinished business with. Each item counts the requests that the peer
+    /// did not handle, the replies to it that wait for room, and its requests that wait for these.
     pub(crate) fn open_business(
         &self,
         rank: usize,
@@ -152,7 +152,8 @@ impl State {
             .filter(|(_, unhandled, kept, held)| (*unhandled, *kept, *held) != (0, 0, 0))
     }
 
-    /// Lets everything happen that is earlier than the next turn: whose that is.
+    /// Lets everything happen that is earlier than the next turn. Returns the actor whose turn it
+    /// is.
     pub(crate) fn advance(&mut self, fixed: &Fixed) -> Option<ActorId> {
         if !self.turns.open {
             return None;
@@ -178,10 +179,10 @@ impl State {
         let Some((time, event)) = self.events.pop() else {
             return;
         };
-        if let Event::Timer(actor, number) = event {
+        if let SimEvent::Timer(actor, number) = event {
             let actor_state = &self.turns.actors[actor];
             if actor_state.number != number {
-                return; // that wait was over before: no time passes for it
+                return; // stale: that wait is over
             }
             self.now = self.now.max(time);
             let rank = &self.ranks[actor_state.rank];
@@ -193,38 +194,38 @@ impl State {
         let [kind, name] = event.words();
         self.digest = mix(self.digest ^ mix(time ^ kind << 56) ^ name);
         match event {
-            Event::Start(transfer) => self.launch(fixed, transfer),
-            Event::Send(rank) => self.send_packet(fixed, rank as usize),
-            Event::Packet(packet) => self.arrive(fixed, packet),
-            Event::Landed(transfer) => {
+            SimEvent::Start(transfer) => self.launch(fixed, transfer),
+            SimEvent::Send(rank) => self.send_packet(fixed, rank as usize),
+            SimEvent::Packet(packet) => self.arrive(fixed, packet),
+            SimEvent::Landed(transfer) => {
                 self.land(fixed, transfer);
                 self.tell_ends(fixed);
             }
-            Event::Local(transfer) => self.left_source(transfer),
-            Event::Acked(transfer) => {
+            SimEvent::Local(transfer) => self.left_source(transfer),
+            SimEvent::Acked(transfer) => {
                 self.acked(transfer);
                 self.tell_ends(fixed);
             }
-            Event::Token(rank) => self.token_back(rank as usize),
-            Event::Handled(rank, peer) => self.request_handled(rank as usize, peer as usize),
-            Event::Taken(rank, peer) => self.reply_taken(fixed, rank as usize, peer as usize),
-            Event::Death(rank) => {
+            SimEvent::Token(rank) => self.token_back(rank as usize),
+            SimEvent::Handled(rank, peer) => self.request_handled(rank as usize, peer as usize),
+            SimEvent::Taken(rank, peer) => self.reply_taken(fixed, rank as usize, peer as usize),
+            SimEvent::Death(rank) => {
                 self.ranks[rank as usize].dead = true;
                 self.end(fixed, rank as usize, false);
             }
-            Event::Timer(..) => {}
+            SimEvent::Timer(..) => {}
         }
     }
 
-    /// Tells a rank's threads.
+    /// Sends news to a rank's threads.
     pub(crate) fn notify(&mut self, rank: usize, news: News) {
         let time = self.ranks[rank].attends(self.now);
         self.turns.notify(rank, news, time);
     }
 
-    /// A rank's part in the job is over. Nobody reaches its memory any more, and its NIC answers
-    /// nothing. What it had sent goes on, and the news of its end does not overtake that: it is
-    /// [known](Self::tell_ends) when the last of it has arrived.
+    /// Ends a rank's part in the job. Its memory is out of reach and its NIC answers nothing.
+    /// Transfers that it sent go on, and the news of its end does not overtake them: peers [learn
+    /// of it](Self::tell_ends) when the last has arrived.
     pub(crate) fn end(&mut self, fixed: &Fixed, rank: usize, orderly: bool) {
         if self.ranks[rank].over.is_some() {
             return;
@@ -237,8 +238,8 @@ impl State {
         self.tell_ends(fixed);
     }
 
-    /// Notes that a rank's program has come to its end, or goes on after all. Ranks whose own program has not are
-    /// woken.
+    /// Notes that a rank's program has come to its end, or goes on after all. Wakes the ranks whose
+    /// programs have not come to theirs.
     pub(crate) fn come_to_end(&mut self, fixed: &Fixed, rank: usize, come: bool) {
         if fixed
             .standings
@@ -254,7 +255,7 @@ impl State {
         }
     }
 
-    /// Tells of the ranks that ended and of which nothing is under way any more.
+    /// Announces the ended ranks that have no more transfers in flight.
     pub(crate) fn tell_ends(&mut self, fixed: &Fixed) {
         while let Some(at) = self.ending.iter().position(|rank| !self.speaks(*rank)) {
             let rank = self.ending.remove(at);
@@ -262,7 +263,7 @@ impl State {
         }
     }
 
-    /// All learn that a rank has ended.
+    /// Announces a rank's end to all.
     fn tell_end(&mut self, fixed: &Fixed, rank: usize) {
         let orderly = self.ranks[rank].over == Some(true);
         fixed.standings.end(Self::rank_of(rank), orderly);

@@ -2,12 +2,12 @@
 
 use std::{fmt, time::Duration};
 
-/// A moment, in picoseconds since the job started; 2^64 of them are 213 days.
-pub(crate) type Time = u64;
+/// A moment in picoseconds since the job's start; 2^64 of them are 213 days.
+pub(crate) type VirtualTime = u64;
 
-/// The last moment that computing takes a rank to: half of what there is, so that whatever comes after it still
-/// has its time. 106 days.
-pub(crate) const LAST: Time = Time::MAX / 2;
+/// The last moment (106 days) that computing takes a rank to. Half of all time remains for later
+/// events.
+pub(crate) const LAST: VirtualTime = VirtualTime::MAX / 2;
 
 /// A length of time in whole picoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
@@ -24,7 +24,7 @@ impl Picos {
         duration(self.0)
     }
 
-    pub(crate) fn times(self, count: usize) -> Time {
+    pub(crate) fn times(self, count: usize) -> VirtualTime {
         self.0.saturating_mul(count as u64)
     }
 }
@@ -45,16 +45,16 @@ impl Rate {
         1e15 / self.0 as f64
     }
 
-    /// How long so many bytes take.
-    pub(crate) fn of(self, bytes: usize) -> Time {
+    /// The time that so many bytes take.
+    pub(crate) fn of(self, bytes: usize) -> VirtualTime {
         (bytes as u128 * u128::from(self.0) / 1000) as u64
     }
 }
 
-pub(crate) fn duration(time: Time) -> Duration {
+pub(crate) fn duration(time: VirtualTime) -> Duration {
     Duration::from_nanos(time / 1000)
 }
 
-pub(crate) fn picos(duration: Duration) -> Time {
+pub(crate) fn picos(duration: Duration) -> VirtualTime {
     u64::try_from(duration.as_nanos().saturating_mul(1000)).unwrap_or(u64::MAX)
 }

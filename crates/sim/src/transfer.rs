@@ -1,32 +1,32 @@
-//! What is under way between the NICs of two ranks, and the state of a NIC.
+//! Transfers in flight between the NICs of two ranks, and the state of a NIC.
 
 use std::collections::VecDeque;
 
 use hydrant_conduit::{Error, Key, OwnedMessage, Remote};
 
-use crate::{memory::Place, time::Time};
+use crate::{memory::Place, time::VirtualTime};
 
-/// The stages of a rank's NIC and link: when each is free.
+/// The stages of a rank's NIC and link, and when each is free.
 #[derive(Default)]
-pub(crate) struct Nic {
-    /// What is to be sent, by who gets it: whose turn it is first.
-    pub(crate) queues: VecDeque<Queue>,
-    pub(crate) sending: Time,
-    pub(crate) outward: Time,
-    pub(crate) inward: Time,
-    pub(crate) receiving: Time,
+pub(crate) struct NicStages {
+    /// Transfers to send, one queue for each receiver; the first queue is next.
+    pub(crate) queues: VecDeque<SendQueue>,
+    pub(crate) sending: VirtualTime,
+    pub(crate) outward: VirtualTime,
+    pub(crate) inward: VirtualTime,
+    pub(crate) receiving: VirtualTime,
 }
 
 /// The transfers to one rank, in order, as in the send queue of a queue pair.
-pub(crate) struct Queue {
+pub(crate) struct SendQueue {
     pub(crate) to: usize,
-    /// The transfers, and the bytes of the first one that were sent, if it has begun.
+    /// The transfers; `sent` counts the bytes of the first that were sent, if it has begun.
     pub(crate) transfers: VecDeque<u64>,
     pub(crate) sent: Option<usize>,
 }
 
 /// A transfer from one rank to another.
-pub(crate) struct Transfer {
+pub(crate) struct NicTransfer {
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) bytes: usize,
@@ -36,11 +36,11 @@ pub(crate) struct Transfer {
 pub(crate) enum Payload {
     Request(OwnedMessage),
     Reply(OwnedMessage),
-    /// Data for the target of a write.
+    /// The data of a write.
     Write(OneSided),
-    /// The question of a read.
+    /// The request of a read.
     ReadRequest(OneSided),
-    /// Its data.
+    /// The data of a read.
     ReadResponse(OneSided),
 }
 
@@ -51,37 +51,37 @@ pub(crate) struct Packet {
     pub(crate) to: u32,
     pub(crate) bytes: u32,
     pub(crate) last: bool,
-    /// It was lost once, or came after one that was.
+    /// The packet was lost once, or came after a lost packet.
     pub(crate) retry: bool,
 }
 
-/// The state of the way from one rank to another: go back to what was lost.
+/// Go-back-N recovery on the way from one rank to another.
 #[derive(Default)]
-pub(crate) struct Way {
-    /// A packet was lost; none after it is taken before it came.
+pub(crate) struct Retransmission {
+    /// True while a lost packet is missing; no later packet is accepted.
     pub(crate) gap: bool,
-    /// Those after it, to be sent again.
+    /// Later packets, to be sent again.
     pub(crate) again: VecDeque<Packet>,
-    /// When the last head arrives: delays do not change the order.
-    pub(crate) last: Time,
+    /// The arrival time of the last head, because delays do not change the order.
+    pub(crate) last: VirtualTime,
 }
 
-/// A one-sided operation under way.
+/// A one-sided operation in flight.
 pub(crate) struct OneSided {
     pub(crate) remote: Remote,
-    /// The peer's memory, where the key is [`Key::ANY`].
+    /// The peer's memory, if the key is [`Key::ANY`].
     pub(crate) anywhere: Option<Place>,
-    /// Own memory, and the key that covers it.
+    /// The local memory, and the key that covers it.
     pub(crate) local: Place,
     pub(crate) local_key: Key,
     pub(crate) data: Box<[u8]>,
     pub(crate) outcome: Result<(), Error>,
-    /// The pages of the remote memory were brought in.
+    /// True once the pages of the destination are in the NIC.
     pub(crate) paged: bool,
 }
 
 impl Payload {
-    /// Whether a NIC translates addresses for it.
+    /// True if a NIC translates addresses for the payload.
     pub(crate) fn is_data(&self) -> bool {
         matches!(self, Payload::Write(_) | Payload::ReadResponse(_))
     }

@@ -1,8 +1,8 @@
-//! Who runs: the threads of all ranks take turns, the one earliest in virtual time first.
+//! Turns: of the threads of all ranks, the thread earliest in virtual time runs.
 //!
-//! An *actor* is a thread as one rank knows it. One actor has the turn: it runs, inside the
-//! conduit or outside, until it looks at what others did. Then everything earlier happens
-//! first: events, and the turns of actors whose clocks show less.
+//! An *actor* is a thread as one rank knows it. One actor has the turn: it runs, inside the conduit
+//! or outside, until it looks at the work of others. First, everything earlier happens then:
+//! events, and the turns of actors with earlier clocks.
 
 use std::{
     collections::BTreeSet,
@@ -18,7 +18,7 @@ use std::{
 
 use hydrant_conduit::{Sleeper, WakeWord};
 
-use crate::time::Time;
+use crate::time::VirtualTime;
 
 pub(crate) type ActorId = usize;
 
@@ -26,7 +26,7 @@ pub(crate) type ActorId = usize;
 pub(crate) struct Seat {
     thread: Thread,
     go: AtomicBool,
-    /// The thread's number in the system, to look whether it sleeps.
+    /// The thread's id in the system, to see whether it sleeps.
     pub(crate) tid: i32,
 }
 
@@ -51,24 +51,24 @@ impl Seat {
     }
 }
 
-/// What an actor that has not the turn is about.
+/// The state of an actor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Phase {
+pub(crate) enum ActorPhase {
     /// Has the turn.
     Running,
-    /// Goes on as soon as its clock is the earliest.
+    /// Runs as soon as its clock is the earliest.
     Ready,
-    /// Goes on when something happens.
+    /// Runs again after some event.
     Waiting,
-    /// Outside the conduit, and did not give the turn back by itself.
+    /// Runs outside the conduit, after the watchdog took its turn away.
     Away,
     /// Its thread ended.
     Ended,
 }
 
-/// What an actor waits for.
+/// The reason why an actor waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Wait {
+pub(crate) enum ActorWait {
     /// In [`wait`](hydrant_conduit::Sleep::wait).
     Sleep(Sleeper),
     /// For another thread of the rank to be done with polling.
@@ -79,7 +79,7 @@ pub(crate) enum Wait {
     ComputingForRoom,
 }
 
-/// What may end a wait.
+/// An event that may end a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum News {
     /// A message.
@@ -90,50 +90,50 @@ pub(crate) enum News {
     Memory,
     /// There may be room for a message.
     Room,
-    /// Somebody rang.
+    /// A peer notified the rank.
     Ring,
-    /// Somebody woke the rank, or a rank's standing changed.
+    /// A peer woke the rank, or a rank's standing changed.
     Wake,
-    /// A thread of the rank is done with polling.
+    /// A thread of the rank has finished polling.
     Polled,
 }
 
-impl Wait {
-    /// A text for people.
+impl ActorWait {
+    /// A text for the deadlock report.
     pub(crate) fn describe(self) -> &'static str {
         match self {
-            Wait::Polling => "it waits until another of its threads has handled what came",
-            Wait::Computing | Wait::ComputingForRoom => "it computes",
-            Wait::Sleep(Sleeper::Memory) => {
+            ActorWait::Polling => "it waits until another of its threads has handled what came",
+            ActorWait::Computing | ActorWait::ComputingForRoom => "it computes",
+            ActorWait::Sleep(Sleeper::Memory) => {
                 "it waits for a word of its memory to change, as wait_until and the lock of a mutex do"
             }
-            Wait::Sleep(Sleeper::Room) => {
+            ActorWait::Sleep(Sleeper::Room) => {
                 "it waits for room at a peer, as am_quiet does until all is handled"
             }
-            Wait::Sleep(Sleeper::Application) => {
+            ActorWait::Sleep(Sleeper::Application) => {
                 "it waits for a message, an answer or a collective, as receive, call and barrier do"
             }
-            Wait::Sleep(Sleeper::Service | Sleeper::Nap) => "it looks after messages",
+            ActorWait::Sleep(Sleeper::Service | Sleeper::Nap) => "it looks after messages",
         }
     }
 }
 
 impl News {
-    fn ends(self, wait: Wait) -> bool {
+    fn ends(self, wait: ActorWait) -> bool {
         use Sleeper::{Application, Memory, Nap, Room, Service};
         match (wait, self) {
-            (Wait::Polling, news) => news == News::Polled,
-            (Wait::Computing, news) => matches!(news, News::Message | News::Complete),
-            (Wait::ComputingForRoom, news) => {
+            (ActorWait::Polling, news) => news == News::Polled,
+            (ActorWait::Computing, news) => matches!(news, News::Message | News::Complete),
+            (ActorWait::ComputingForRoom, news) => {
                 matches!(news, News::Message | News::Complete | News::Room)
             }
-            (Wait::Sleep(_), News::Wake) => true,
-            (Wait::Sleep(Nap), _) | (_, News::Polled) => false,
-            (Wait::Sleep(_), News::Message | News::Complete) => true,
-            (Wait::Sleep(sleeper), News::Memory) => sleeper == Memory,
-            (Wait::Sleep(sleeper), News::Room) => sleeper == Room,
-            (Wait::Sleep(Application | Memory | Room), News::Ring) => true,
-            (Wait::Sleep(Service), News::Ring) => false,
+            (ActorWait::Sleep(_), News::Wake) => true,
+            (ActorWait::Sleep(Nap), _) | (_, News::Polled) => false,
+            (ActorWait::Sleep(_), News::Message | News::Complete) => true,
+            (ActorWait::Sleep(sleeper), News::Memory) => sleeper == Memory,
+            (ActorWait::Sleep(sleeper), News::Room) => sleeper == Room,
+            (ActorWait::Sleep(Application | Memory | Room), News::Ring) => true,
+            (ActorWait::Sleep(Service), News::Ring) => false,
         }
     }
 }
@@ -141,17 +141,17 @@ impl News {
 pub(crate) struct Actor {
     pub(crate) rank: usize,
     pub(crate) seat: Arc<Seat>,
-    pub(crate) clock: Time,
-    pub(crate) phase: Phase,
-    /// Its waits, one within the other, and whether news that ends it has come.
-    pub(crate) waits: Vec<(Wait, bool)>,
-    /// Tells a wait from later ones, for timers.
+    pub(crate) clock: VirtualTime,
+    pub(crate) phase: ActorPhase,
+    /// Nested waits, and whether news has ended each.
+    pub(crate) waits: Vec<(ActorWait, bool)>,
+    /// Counts the actor's waits, so that timers of earlier waits are stale.
     pub(crate) number: u64,
-    /// Nothing will ever end its wait.
+    /// True if nothing will ever end the actor's wait.
     pub(crate) stranded: bool,
-    /// Up to when it has seen what others did.
-    pub(crate) looked: Time,
-    /// Whether its thread knows that it has the turn.
+    /// The time up to which the actor has seen the work of others.
+    pub(crate) looked: VirtualTime,
+    /// True once the actor's thread knows that it has the turn.
     pub(crate) seated: bool,
 }
 
@@ -160,15 +160,15 @@ pub(crate) struct Turns {
     pub(crate) actors: Vec<Actor>,
     of_rank: Vec<Vec<ActorId>>,
     free: Vec<ActorId>,
-    ready: BTreeSet<(Time, usize, ActorId)>,
+    ready: BTreeSet<(VirtualTime, usize, ActorId)>,
     waiting: usize,
     pub(crate) running: Option<ActorId>,
-    /// Whether the game is on: every rank has wanted a turn, or ended, or the watchdog found that
-    /// nobody is about to.
+    /// True once the job has begun: every rank has wanted a turn or ended, or the watchdog found
+    /// that no missing rank is about to come.
     pub(crate) open: bool,
-    /// Of each rank, whether it has.
+    /// True for each rank that has wanted a turn, or ended.
     came: Vec<bool>,
-    /// Counts up with every call, for the watchdog.
+    /// Counts all calls, for the watchdog.
     pub(crate) calls: u64,
 }
 
@@ -187,13 +187,13 @@ impl Turns {
         }
     }
 
-    /// A thread calls for a rank for the first time.
-    pub(crate) fn join(&mut self, rank: usize, seat: Arc<Seat>, clock: Time) -> ActorId {
+    /// Adds a thread that calls for a rank for the first time.
+    pub(crate) fn join(&mut self, rank: usize, seat: Arc<Seat>, clock: VirtualTime) -> ActorId {
         let mut actor = Actor {
             rank,
             seat,
             clock,
-            phase: Phase::Away,
+            phase: ActorPhase::Away,
             waits: Vec::new(),
             number: 0,
             stranded: false,
@@ -216,73 +216,73 @@ impl Turns {
         id
     }
 
-    /// A rank wants a turn, or ended: nobody has to wait for it before the game begins.
+    /// Notes that a rank wants a turn or has ended, so the job's begin need not wait for it.
     pub(crate) fn came(&mut self, rank: usize) {
         self.came[rank] = true;
         self.open |= self.came.iter().all(|came| *came);
     }
 
-    /// The ranks that did neither.
+    /// The ranks that have neither wanted a turn nor ended.
     pub(crate) fn missing(&self) -> impl Iterator<Item = usize> {
         (self.came.iter().enumerate())
             .filter(|(_, came)| !**came)
             .map(|(rank, _)| rank)
     }
 
-    /// An actor's thread ended. The rank stays one that came.
+    /// Ends an actor whose thread has ended. Its rank stays arrived.
     pub(crate) fn retire(&mut self, id: ActorId) {
-        self.drop_turn(id, Phase::Ended);
+        self.drop_turn(id, ActorPhase::Ended);
         let rank = self.actors[id].rank;
         self.of_rank[rank].retain(|other| *other != id);
         self.actors[id].waits.clear();
         self.free.push(id);
     }
 
-    /// Takes the turn, or the place in the queue for it, from an actor.
-    pub(crate) fn drop_turn(&mut self, id: ActorId, phase: Phase) {
+    /// Takes the turn, or the slot in the queue for the turn, from an actor.
+    pub(crate) fn drop_turn(&mut self, id: ActorId, phase: ActorPhase) {
         let actor = &mut self.actors[id];
         match actor.phase {
-            Phase::Running => self.running = None,
-            Phase::Ready => {
+            ActorPhase::Running => self.running = None,
+            ActorPhase::Ready => {
                 self.ready.remove(&(actor.clock, actor.rank, id));
             }
-            Phase::Waiting => self.waiting -= 1,
-            Phase::Away | Phase::Ended => {}
+            ActorPhase::Waiting => self.waiting -= 1,
+            ActorPhase::Away | ActorPhase::Ended => {}
         }
         actor.phase = phase;
-        self.waiting += usize::from(phase == Phase::Waiting);
+        self.waiting += usize::from(phase == ActorPhase::Waiting);
     }
 
-    /// From now on the actor waits for the turn, at this time.
-    pub(crate) fn make_ready(&mut self, id: ActorId, clock: Time) {
-        self.drop_turn(id, Phase::Ready);
+    /// Queues the actor for the turn at this time.
+    pub(crate) fn make_ready(&mut self, id: ActorId, clock: VirtualTime) {
+        self.drop_turn(id, ActorPhase::Ready);
         let actor = &mut self.actors[id];
         actor.clock = clock;
         let rank = actor.rank;
         self.ready.insert((clock, rank, id));
         if !self.open {
-            // Only now, and not as soon as it has joined: the first turn is that of the earliest of
-            // all ranks, so all of them are to be in the queue when it is given.
+            // The first turn belongs to the earliest of all ranks, so a rank counts only once it is
+            // in the queue, not when it joins.
             self.came(rank);
         }
     }
 
     /// The time of the earliest actor that could run.
-    pub(crate) fn next_time(&self) -> Option<Time> {
+    pub(crate) fn next_time(&self) -> Option<VirtualTime> {
         self.ready.first().map(|(time, ..)| *time)
     }
 
-    /// Whether an actor that could run comes before this one at its time.
+    /// True if an actor that could run comes before this one at its time.
     pub(crate) fn before(&self, id: ActorId) -> bool {
         let actor = &self.actors[id];
         (self.ready.first()).is_some_and(|first| *first < (actor.clock, actor.rank, id))
     }
 
-    /// Gives the turn to the earliest.
+    /// Gives the turn to the earliest actor.
     pub(crate) fn take_first(&mut self) -> Option<ActorId> {
         let (.., id) = self.ready.pop_first()?;
         let actor = &mut self.actors[id];
-        actor.phase = Phase::Running;
+        actor.phase = ActorPhase::Running;
         actor.seated = false;
         self.running = Some(id);
         Some(id)
@@ -296,32 +296,33 @@ impl Turns {
         !self.ready.is_empty()
     }
 
-    /// Whether a thread is outside that might call. One that waits as another rank's cannot: so it
-    /// is with the handles of several ranks in one thread, once their job is over.
+    /// True if a thread outside the conduit might still call. A thread that waits as another rank
+    /// cannot. This happens to the handles of several ranks in one thread, once their job is over.
     pub(crate) fn anyone_away(&self) -> bool {
         let actors = || (self.of_rank.iter().flatten()).map(|id| &self.actors[*id]);
         let waits = |seat: &Arc<Seat>| {
-            actors().any(|actor| actor.phase == Phase::Waiting && Arc::ptr_eq(&actor.seat, seat))
+            actors()
+                .any(|actor| actor.phase == ActorPhase::Waiting && Arc::ptr_eq(&actor.seat, seat))
         };
-        actors().any(|actor| actor.phase == Phase::Away && !waits(&actor.seat))
+        actors().any(|actor| actor.phase == ActorPhase::Away && !waits(&actor.seat))
     }
 
-    /// The bits of a rank's wake word: who waits now, or is about to.
+    /// The bits of a rank's wake word: the kinds of sleepers, present or about to sleep.
     pub(crate) fn sleepers(&self, rank: usize) -> u32 {
         let waits = (self.of_rank[rank].iter()).flat_map(|id| &self.actors[*id].waits);
         waits.fold(0, |bits, (wait, _)| {
             bits | match wait {
-                Wait::Sleep(Sleeper::Memory) => WakeWord::APPLICATION | WakeWord::MEMORY,
-                Wait::Sleep(Sleeper::Application | Sleeper::Room) => WakeWord::APPLICATION,
+                ActorWait::Sleep(Sleeper::Memory) => WakeWord::APPLICATION | WakeWord::MEMORY,
+                ActorWait::Sleep(Sleeper::Application | Sleeper::Room) => WakeWord::APPLICATION,
                 _ => 0,
             }
         })
     }
 
-    /// Nothing will ever end a wait: those who wait get the turn, and are to say so.
+    /// Nothing will ever end a wait, so all waiting actors get the turn and report the deadlock.
     pub(crate) fn strand(&mut self) {
         let all: Vec<ActorId> = (self.of_rank.iter().flatten().copied())
-            .filter(|id| self.actors[*id].phase == Phase::Waiting)
+            .filter(|id| self.actors[*id].phase == ActorPhase::Waiting)
             .collect();
         for id in all {
             self.actors[id].stranded = true;
@@ -330,8 +331,8 @@ impl Turns {
         }
     }
 
-    /// Tells the actors of a rank; those whose waits end are ready from `time` on.
-    pub(crate) fn notify(&mut self, rank: usize, news: News, time: Time) {
+    /// Sends news to the actors of a rank; actors whose waits end are ready from `time` on.
+    pub(crate) fn notify(&mut self, rank: usize, news: News, time: VirtualTime) {
         for n in 0..self.of_rank[rank].len() {
             let id = self.of_rank[rank][n];
             let actor = &mut self.actors[id];
@@ -340,7 +341,7 @@ impl Turns {
                 ends = news.ends(*wait);
                 *ended |= ends;
             }
-            if ends && actor.phase == Phase::Waiting {
+            if ends && actor.phase == ActorPhase::Waiting {
                 let clock = actor.clock.max(time);
                 self.make_ready(id, clock);
             }

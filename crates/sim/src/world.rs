@@ -1,4 +1,4 @@
-//! A job's machine: all ranks of this process, in one virtual time.
+//! The machine of a job: all ranks of this process, in one virtual time.
 
 use std::{
     fmt,
@@ -10,7 +10,7 @@ use hydrant_conduit::Rank;
 
 use crate::{
     Profile, Statistics,
-    state::{Fixed, State},
+    state::{Fixed, SimState},
     time::duration,
     turns::ActorId,
 };
@@ -18,10 +18,10 @@ use crate::{
 /// The machine of a job: every rank is a [`Sim`](crate::Sim) of it, driven by threads of this process.
 pub struct World {
     pub(crate) fixed: Fixed,
-    /// Under a lock of std, which allocates nothing: who waits for it depends on real time, and
-    /// nothing that a rank allocates may.
-    pub(crate) state: Mutex<State>,
-    /// Tells worlds apart in what threads remember.
+    /// Under a lock of std, which allocates nothing. Real time decides which thread waits for the
+    /// lock, so the lock must not disturb the ranks' allocations.
+    pub(crate) state: Mutex<SimState>,
+    /// Tells worlds apart in the threads' memory of their actors.
     pub(crate) id: u64,
     pub(crate) this: std::sync::Weak<World>,
 }
@@ -39,12 +39,12 @@ impl World {
         self.fixed.segments.len() as u32
     }
 
-    /// The machine's figures.
+    /// The machine's profile.
     pub fn profile(&self) -> &Profile {
         &self.fixed.profile
     }
 
-    /// What a rank did so far.
+    /// Counts of a rank's work so far.
     pub fn statistics(&self, rank: Rank) -> Statistics {
         let state = self.lock();
         (state.ranks.get(rank.index())).map_or_else(Statistics::default, |rank| Statistics {
@@ -54,18 +54,17 @@ impl World {
         })
     }
 
-    /// The time of what happened last, on any rank.
+    /// The time of the last event, on any rank.
     pub fn now(&self) -> Duration {
         duration(self.lock().now)
     }
 
-    /// A number that follows from everything that happened and when: two runs that have the
-    /// same did the same.
+    /// A hash of all events and their times: equal digests mean equal runs.
     pub fn digest(&self) -> u64 {
         self.lock().digest
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, SimState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -73,8 +72,8 @@ impl World {
         self.this.clone()
     }
 
-    /// Nobody has the turn: it goes to the earliest.
-    pub(crate) fn pass_on(&self, mut state: MutexGuard<'_, State>) {
+    /// Gives the turn to the earliest actor, if nobody has it.
+    pub(crate) fn pass_on(&self, mut state: MutexGuard<'_, SimState>) {
         if state.turns.running.is_some() {
             return;
         }
@@ -93,24 +92,24 @@ impl World {
         self.pass_on(state);
     }
 
-    /// A rank's part ends without a turn: the game has not begun, or nobody stands for it.
+    /// Ends a rank without a turn; returns false if the job has begun and a turn is needed.
     pub(crate) fn end_early(&self, rank: Rank) -> bool {
         let mut state = self.lock();
         if state.turns.open {
             return false;
         }
         state.end(&self.fixed, rank.index(), false);
-        // Perhaps it was the last that the others waited for.
+        // This rank may be the last that the others waited for.
         self.pass_on(state);
         true
     }
 
-    /// Whether the rank's part is over.
+    /// True if the rank is over.
     pub(crate) fn is_over(&self, rank: Rank) -> bool {
         self.lock().ranks[rank.index()].over.is_some()
     }
 
-    /// One conduit less stands for the rank: whether it was the last.
+    /// Drops one conduit of the rank; returns true if it was the last.
     pub(crate) fn let_go(&self, rank: Rank) -> bool {
         let handles = &mut self.lock().ranks[rank.index()].handles;
         *handles -= 1;

@@ -1,17 +1,17 @@
-//! The conformance suite in virtual time: without costs, on NICs that cannot and that can read,
-//! and where packets get lost and are late.
+//! The conformance suite in virtual time: without costs, on NICs with and without reads, and with
+//! lost and late packets.
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use hydrant_conduit::{Conduit, Rank, conformance::Fixture};
 use hydrant_sim::{Faults, Options, Profile, World};
 
-struct Sim {
+struct SimNetwork {
     profile: &'static str,
     faults: Faults,
 }
 
-impl Fixture for Sim {
+impl Fixture for SimNetwork {
     fn start(&self, ranks: u32) -> Vec<Arc<dyn Conduit>> {
         let profile = Profile::named(self.profile).expect("a shipped profile");
         let options = Options {
@@ -31,7 +31,7 @@ impl Fixture for Sim {
 }
 
 fn main() -> ExitCode {
-    let fixture = |profile, faults| Box::new(Sim { profile, faults }) as Box<dyn Fixture>;
+    let fixture = |profile, faults| Box::new(SimNetwork { profile, faults }) as Box<dyn Fixture>;
     let faults = Faults {
         loss: 0.02,
         delay: Duration::from_micros(20),

@@ -1,4 +1,4 @@
-//! One seed, one result; and nothing before its cause.
+//! One seed has one result, and no effect precedes its cause.
 
 mod support;
 
@@ -13,20 +13,20 @@ use support::{each, world};
 
 const RANKS: u32 = 8;
 
-/// What a run did: its digest, and of each rank when it ended, what it got, what it counted.
-type Trace = (u64, Vec<(Duration, u64, Statistics)>);
+/// The record of a run: its digest, and for each rank its end time, its data and its statistics.
+type RunRecord = (u64, Vec<(Duration, u64, Statistics)>);
 
 fn mix(word: u64) -> u64 {
     let mixed = (word ^ word >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed ^ mixed >> 29
 }
 
-/// Eight ranks do things at random.
-fn run(profile: &str, seed: u64, faults: Faults) -> Trace {
+/// Eight ranks carry out random operations.
+fn run(profile: &str, seed: u64, faults: Faults) -> RunRecord {
     let world = world(profile, RANKS, seed, faults);
     let ranks = each(&world, |me| {
-        // In the segment, which lies on whole pages: how many pages memory from the heap touches
-        // may differ from run to run.
+        // The data lies in the segment, which begins at a page. The number of pages that heap
+        // memory touches may differ from run to run.
         let segment = me.conduit.window(me.rank()).unwrap();
         let window = segment.part(0, 64 << 10).unwrap();
         let places = me.publish(&window, Permission::ReadWrite, 0);
@@ -73,7 +73,7 @@ fn run(profile: &str, seed: u64, faults: Faults) -> Trace {
         for got in log.requests.iter().chain(&log.replies) {
             hash = mix(hash ^ got.args[0] ^ u64::from(got.from.0));
         }
-        // Until all requests of all are answered.
+        // Wait until all requests of all ranks are answered.
         let until = me.conduit.now() + Duration::from_millis(50);
         while me.conduit.now() < until {
             me.conduit.poll(log);

@@ -1,4 +1,4 @@
-//! What things cost in virtual time, and what goes wrong there.
+//! The cost of operations in virtual time, and faults there.
 
 #![allow(unsafe_code)] // registers memory that need not be there
 
@@ -32,7 +32,7 @@ fn near(got: f64, expected: f64, share: f64) {
     );
 }
 
-/// How long rank 0's writes to the last rank take, after one that does not count.
+/// The time of rank 0's writes to the last rank, after one warm-up write.
 fn writing(profile: &str, len: usize) -> Duration {
     let world = world(profile, 2, 1, Faults::default());
     each(&world, |me| {
@@ -103,7 +103,7 @@ fn requests_and_replies_take_what_the_paper_says() {
     let times = each(&world, |me| {
         let log = &mut Log::echoing();
         me.meet();
-        // The first brings the ranks' clocks together, which meet in real time.
+        // The first call brings the clocks of the ranks together, which meet in real time.
         let mut took = Duration::ZERO;
         for round in 1..=2 {
             let since = me.conduit.now();
@@ -177,9 +177,9 @@ fn registration_costs_and_is_counted() {
             matches!(error, Error::Exhausted { limit, .. } if limit == 4 << 20),
             "{error}"
         );
-        // Memory that is not there.
+        // Memory that is not mapped.
         let nowhere = std::ptr::without_provenance_mut(4096);
-        // SAFETY: no peer is told the key, which is none.
+        // SAFETY: no peer is told the key, because there is none.
         let error = unsafe { me.conduit.register(nowhere, 8, Permission::Read) }.unwrap_err();
         assert!(
             matches!(
@@ -208,7 +208,7 @@ fn keys_are_checked_when_the_data_arrives() {
             window.fill(0, 4096, 9).unwrap();
             me.nap_until(Duration::from_secs(1));
             let ticket = me.post(Rank(1), places[1], &window, 64, own).unwrap();
-            // Rank 1 revokes its key while the data is on the way.
+            // Rank 1 revokes its key while the data is in flight.
             me.meet();
             let error = me.finish(log, ticket).unwrap_err();
             assert!(
@@ -229,7 +229,7 @@ fn keys_are_checked_when_the_data_arrives() {
                 matches!(error, Error::OutOfExtent { extent: 4096, .. }),
                 "{error}"
             );
-            // The own side counts as well: a registration that goes under a transfer.
+            // The local side counts as well: its registration ends during a transfer.
             let lent = register(&me.conduit, &read_only, Permission::Read).unwrap();
             let ticket = me.post(Rank(1), closed[1], &read_only, 8, lent).unwrap();
             me.conduit.deregister(lent).unwrap();
@@ -329,7 +329,7 @@ fn nobody_computes_beyond_the_end_of_time() {
                     "{now:?}"
                 );
             }
-            // What comes after it has its time yet.
+            // A later event still has its time.
             me.meet();
             let since = me.conduit.now();
             if me.rank() == Rank(0) {
@@ -381,7 +381,7 @@ fn computing_takes_time_and_messages_wait_or_interrupt() {
 }
 
 #[test]
-fn what_is_lost_is_sent_again_in_order() {
+fn lost_packets_are_sent_again_in_order() {
     let faults = Faults {
         loss: 0.2,
         delay: Duration::from_micros(30),
@@ -443,7 +443,7 @@ fn a_rank_dies_and_the_others_hear_of_it() {
     assert_eq!(outcomes, [Rank(1); 3]);
 }
 
-/// Rank 0 looks, as soon as it sees that rank 1 has ended, whether all has come that rank 1 sent.
+/// As soon as rank 0 sees that rank 1 has ended, it checks that all of rank 1's messages have come.
 fn hears_of_the_end_after_all_that_was_sent(me: &Member<'_>, log: &mut Log<'_>, sent: u64) {
     while me.conduit.standing(Rank(1)) == Standing::Present {
         me.nap(Duration::from_micros(1));
@@ -472,7 +472,7 @@ fn the_news_of_an_end_does_not_overtake_what_was_sent() {
 }
 
 #[test]
-fn what_a_rank_sent_before_it_died_arrives() {
+fn messages_sent_before_a_death_arrive() {
     let faults = Faults {
         deaths: vec![(Rank(1), Duration::from_millis(3))],
         loss: 0.2,
@@ -486,7 +486,7 @@ fn what_a_rank_sent_before_it_died_arrives() {
             return;
         }
         let died = panic::catch_unwind(AssertUnwindSafe(|| {
-            // A moment before, so that nothing has arrived by then.
+            // The rank dies a moment after sending, so that nothing has arrived by then.
             me.nap_until(Duration::from_micros(2990));
             for n in 0..3 {
                 me.send(log, Rank(0), &[n], &[1; 64]);
@@ -527,7 +527,7 @@ fn a_busy_rank_answers_when_it_is_done() {
 }
 
 #[test]
-fn a_deadlock_is_told_with_who_waits_for_what() {
+fn a_deadlock_report_names_each_rank_and_its_wait() {
     let world = world("ideal", 2, 1, Faults::default());
     let texts = each(&world, |me: &Member<'_>| {
         let sleeper = [Sleeper::Application, Sleeper::Room][me.rank().index()];
@@ -553,7 +553,7 @@ fn a_thread_that_blocks_outside_loses_its_turn() {
     let world = world("ideal", 1, 1, Faults::default());
     each(&world, |me| {
         me.nap(Duration::from_micros(1));
-        // The one who has the turn waits for one who needs it.
+        // The thread that has the turn waits for one that needs it.
         std::thread::scope(|scope| {
             let child = scope.spawn(|| me.nap(Duration::from_micros(5)));
             child.join().unwrap();
@@ -568,7 +568,7 @@ fn a_thread_that_blocks_outside_loses_its_turn() {
     });
 }
 
-/// Rank 0 does something in real time while it has the turn, and rank 1 wants it.
+/// Rank 0 works in real time while it has the turn, and rank 1 wants the turn.
 fn has_the_turn(outside: impl Fn() + Sync) {
     let world = world("ideal", 2, 1, Faults::default());
     let done = AtomicBool::new(false);
@@ -586,7 +586,7 @@ fn has_the_turn(outside: impl Fn() + Sync) {
 }
 
 #[test]
-fn a_thread_that_waits_for_one_at_work_keeps_its_turn() {
+fn a_thread_that_waits_for_a_working_thread_keeps_its_turn() {
     has_the_turn(|| {
         let lock = Mutex::new(());
         std::thread::scope(|scope| {
@@ -639,7 +639,7 @@ fn a_rank_that_ends_before_it_called_is_not_waited_for() {
 }
 
 #[test]
-fn what_a_rank_began_before_it_left_ends() {
+fn operations_begun_before_leaving_complete() {
     let world = world("connectx", 2, 1, Faults::default());
     each(&world, |me| {
         let window = Window::private(1 << 20);
@@ -652,14 +652,14 @@ fn what_a_rank_began_before_it_left_ends() {
         let write = me.post(Rank(1), places[1], &window, 1 << 20, own).unwrap();
         let (addr, key) = (window.as_ptr(), own);
         let access = Access::get(Rank(1), places[1], Local { addr, key }, 1 << 20);
-        // SAFETY: the window stays until both are complete.
+        // SAFETY: the window stays until both operations are complete.
         let read = unsafe { me.conduit.post(&access) };
         let Ok(Posted::Pending(read)) = read else {
             panic!("{read:?}");
         };
         me.conduit.leave(true);
         let log = &mut Log::new();
-        // However they end.
+        // They complete, with any outcome.
         let _ = me.finish(log, write);
         let error = me.finish(log, read).unwrap_err();
         assert!(matches!(error, Error::PeerLost(Rank(0))), "{error}");

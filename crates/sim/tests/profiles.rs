@@ -1,4 +1,4 @@
-//! Profiles: those that are shipped, and what can be wrong with one.
+//! Profiles: the shipped ones, and errors in profiles.
 
 use hydrant_sim::{Attentiveness, Profile, ProfileError};
 use toml::{Table, Value};
@@ -11,7 +11,7 @@ fn parse(table: &Table) -> Result<Profile, ProfileError> {
     Profile::parse("mine.toml", &table.to_string())
 }
 
-/// Every place of a figure: section, key.
+/// Every figure's section and key.
 fn figures(table: &Table) -> Vec<(String, String)> {
     let sections = table.iter().filter_map(|(name, section)| {
         let section = section.as_table()?;
@@ -110,7 +110,7 @@ fn each_figure_that_cannot_be_one_is_named() {
                 outcome => panic!("{section}.{key} = {value}: {outcome:?}"),
             }
         }
-        // A figure without its origin is none.
+        // A figure without its origin is refused.
         let mut other = whole.clone();
         let figure = other[&section][&key].as_table_mut().unwrap();
         figure.remove("source");
@@ -148,7 +148,7 @@ fn copies_are_listed_by_size() {
 }
 
 #[test]
-fn what_no_profile_has_is_named() {
+fn an_unknown_key_is_named() {
     for (section, key, near) in [
         ("nic", "mtus", Some("nic.mtu")),
         ("host", "operation", Some("host.operations")),

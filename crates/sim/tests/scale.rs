@@ -1,4 +1,4 @@
-//! The protocol at scale: what must hold whatever the figures are.
+//! The protocol at scale: invariants that hold whatever the figures are.
 
 use hydrant_sim::{
     Profile,
@@ -61,8 +61,8 @@ fn a_hit_takes_what_the_profile_says() {
     setup.warm_up = 500;
     let outcome = outcome(&setup);
     assert_eq!(outcome.hit_share(), 1.0);
-    // The lookup, the post, the NICs, the wire, the acknowledgement: below the round trip of two
-    // messages, above the wire there and back.
+    // The lookup, the post, the NICs, the wire and the acknowledgement. The sum is below the round
+    // trip of two messages and above the wire there and back.
     assert!(
         (10_000..20_000).contains(&(outcome.mean.as_nanos() as u64)),
         "{outcome:?}"
@@ -72,7 +72,7 @@ fn a_hit_takes_what_the_profile_says() {
 #[test]
 fn borrowing_feeds_hot_spots_that_a_static_share_starves() {
     let mut setup = small(Traffic::HotSpot);
-    // A share of 4 of 16 buckets; the fifteen that put hold 240 of 124 at most.
+    // A share of 4 of 16 buckets; the fifteen putting ranks hold at most 240 of 124.
     setup.m = 31 * 4 * 4096;
     setup.area = 8 * 4096;
     setup.puts = 400;
@@ -93,7 +93,7 @@ fn ten_thousand_ranks_are_no_problem() {
 }
 
 #[test]
-fn what_cannot_be_is_said() {
+fn impossible_setups_are_refused() {
     let profile = Profile::named("myrinet-gm").expect("it is shipped");
     let refused = |change: fn(&mut Setup)| {
         let mut setup = small(Traffic::Uniform);

@@ -1,10 +1,10 @@
-//! What can be wrong with a profile.
+//! The errors of reading a profile.
 
-/// Why there is no such profile.
+/// The reason why a profile cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProfileError {
-    /// No profile of that name is shipped.
+    /// No profile of this name is shipped.
     #[error("there is no profile {name:?}{}; there are: {known}, and paths of .toml files", did_you_mean(.near))]
     Unknown {
         /// The name that was given.
@@ -20,7 +20,7 @@ pub enum ProfileError {
     Unreadable {
         /// The file.
         file: String,
-        /// What the system said.
+        /// The system's error.
         cause: String,
     },
 
@@ -29,42 +29,42 @@ pub enum ProfileError {
     Syntax {
         /// The file.
         file: String,
-        /// What the parser said.
+        /// The parser's error.
         cause: String,
     },
 
-    /// A figure is not there.
+    /// A figure is missing.
     #[error("profile {file} has no {key}: {expected} was expected")]
     Missing {
         /// The file.
         file: String,
-        /// The figure's place.
+        /// The figure's key.
         key: String,
-        /// What should be there.
+        /// The expected value.
         expected: &'static str,
     },
 
-    /// A figure is there, but cannot be one.
+    /// A figure is there, but its value is not valid.
     #[error("profile {file}: {key} is {found}: {expected} was expected")]
     Bad {
         /// The file.
         file: String,
-        /// The figure's place.
+        /// The figure's key.
         key: String,
-        /// What is there.
+        /// The value found.
         found: String,
-        /// What should be there.
+        /// The expected value.
         expected: &'static str,
     },
 
-    /// Something is there that no profile has.
-    #[error("profile {file}: {key} is nothing that a profile has{}", did_you_mean(.near))]
+    /// The key belongs to no profile.
+    #[error("profile {file}: {key} is no key of a profile{}", did_you_mean(.near))]
     UnknownKey {
         /// The file.
         file: String,
-        /// Its place.
+        /// The key.
         key: String,
-        /// The key nearest to it, if one is near.
+        /// The known key nearest to it, if one is near.
         near: Option<String>,
     },
 }
@@ -74,7 +74,7 @@ fn did_you_mean(near: &Option<impl std::fmt::Display>) -> String {
         .map_or_else(String::new, |near| format!(" (did you mean {near}?)"))
 }
 
-/// The candidate that differs from `name` in the fewest letters, if few enough.
+/// The candidate that differs from `name` in the fewest letters, if they are few enough.
 pub(super) fn nearest<T: AsRef<str>>(name: &str, candidates: impl Iterator<Item = T>) -> Option<T> {
     candidates
         .map(|candidate| (strsim::levenshtein(name, candidate.as_ref()), candidate))

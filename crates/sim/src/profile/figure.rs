@@ -1,12 +1,12 @@
-//! Figures as they stand in a profile, each with where it comes from.
+//! Figures of a profile file, each with its origin.
 
 use toml::{Table, Value};
 
 use super::error::{ProfileError, nearest};
 use crate::time::{Picos, Rate};
 
-/// A table of a profile, read key by key; [`done`](Self::done) complains of what is left.
-pub(super) struct Section<'a> {
+/// A table of a profile, read key by key; [`done`](Self::done) rejects keys that were not read.
+pub(super) struct FigureTable<'a> {
     file: &'a str,
     path: String,
     table: Table,
@@ -14,12 +14,12 @@ pub(super) struct Section<'a> {
 }
 
 /// A figure whose origin was checked.
-struct Figure {
+struct CheckedFigure {
     value: Value,
     unit: String,
 }
 
-impl<'a> Section<'a> {
+impl<'a> FigureTable<'a> {
     pub(super) fn new(file: &'a str, path: &str, table: Table) -> Self {
         Self {
             file,
@@ -30,23 +30,23 @@ impl<'a> Section<'a> {
     }
 
     /// The table at a key.
-    pub(super) fn section(&mut self, key: &'static str) -> Result<Section<'a>, ProfileError> {
+    pub(super) fn section(&mut self, key: &'static str) -> Result<FigureTable<'a>, ProfileError> {
         const EXPECTED: &str = "a section of figures";
         match self.take(key, EXPECTED)? {
-            Value::Table(table) => Ok(Section::new(self.file, &self.at(key), table)),
+            Value::Table(table) => Ok(FigureTable::new(self.file, &self.at(key), table)),
             other => Err(self.bad(key, &other, EXPECTED)),
         }
     }
 
     /// The list of tables at a key.
-    pub(super) fn list(&mut self, key: &'static str) -> Result<Vec<Section<'a>>, ProfileError> {
+    pub(super) fn list(&mut self, key: &'static str) -> Result<Vec<FigureTable<'a>>, ProfileError> {
         const EXPECTED: &str = "a list of figures, smallest size first";
         match self.take(key, EXPECTED)? {
             Value::Array(items) if !items.is_empty() => (items.into_iter().enumerate())
                 .map(|(n, item)| match item {
                     Value::Table(table) => {
                         let path = format!("{}[{n}]", self.at(key));
-                        Ok(Section::new(self.file, &path, table))
+                        Ok(FigureTable::new(self.file, &path, table))
                     }
                     other => Err(self.bad(key, &other, EXPECTED)),
                 })
@@ -55,7 +55,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A bare string.
+    /// A string without unit and origin.
     pub(super) fn text(&mut self, key: &'static str) -> Result<String, ProfileError> {
         const EXPECTED: &str = "a text";
         match self.take(key, EXPECTED)? {
@@ -84,7 +84,7 @@ impl<'a> Section<'a> {
         Ok(Picos(picos.round() as u64))
     }
 
-    /// A length of time without which time would stand still.
+    /// A length of time above zero, so that time cannot stand still.
     pub(super) fn step(&mut self, key: &'static str) -> Result<Picos, ProfileError> {
         let time = self.time(key)?;
         if time.0 == 0 {
@@ -110,7 +110,7 @@ impl<'a> Section<'a> {
         Ok(Rate(femtos.round() as u64))
     }
 
-    /// Operations a second: picoseconds of one.
+    /// A rate of operations; returns the picoseconds of one operation.
     pub(super) fn pace(&mut self, key: &'static str) -> Result<Picos, ProfileError> {
         const EXPECTED: &str = "operations a second, above zero, in 1/s or M/s";
         let figure = self.figure(key, EXPECTED)?;
@@ -126,7 +126,7 @@ impl<'a> Section<'a> {
         Ok(Picos(picos.round() as u64))
     }
 
-    /// A whole number of something, at least `least`.
+    /// A whole number, at least `least`.
     pub(super) fn count(&mut self, key: &'static str, least: u64) -> Result<u64, ProfileError> {
         const EXPECTED: &str = "a whole number in bytes, KiB, MiB or count, large enough to work";
         let figure = self.figure(key, EXPECTED)?;
@@ -143,7 +143,7 @@ impl<'a> Section<'a> {
             .ok_or_else(|| self.bad(key, &figure.value, EXPECTED))
     }
 
-    /// As [`count`](Self::count), or `"none"` where there is no limit.
+    /// As [`count`](Self::count), or `"none"` for no limit.
     pub(super) fn limit(&mut self, key: &'static str) -> Result<Option<u64>, ProfileError> {
         let none = (self.table.get(key))
             .and_then(|figure| figure.get("value"))
@@ -155,7 +155,7 @@ impl<'a> Section<'a> {
         self.count(key, 1).map(Some)
     }
 
-    /// A probability, in parts of 2^32.
+    /// A probability, in units of 2^-32.
     pub(super) fn chance(&mut self, key: &'static str) -> Result<u64, ProfileError> {
         const EXPECTED: &str = "a probability from 0 to below 1 as a ratio";
         let figure = self.figure(key, EXPECTED)?;
@@ -166,7 +166,7 @@ impl<'a> Section<'a> {
         Ok((number * 4_294_967_296.0) as u64)
     }
 
-    /// Yes or no.
+    /// A truth value.
     pub(super) fn flag(&mut self, key: &'static str) -> Result<bool, ProfileError> {
         const EXPECTED: &str = "true or false";
         let figure = self.figure(key, EXPECTED)?;
@@ -187,12 +187,12 @@ impl<'a> Section<'a> {
             .ok_or_else(|| self.bad(key, &figure.value, expected))
     }
 
-    /// Whether a key is there at all.
+    /// True if the table has the key.
     pub(super) fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }
 
-    /// Nothing may be left.
+    /// Fails if a key was not read.
     pub(super) fn done(self) -> Result<(), ProfileError> {
         let Some(key) = self.table.keys().next() else {
             return Ok(());
@@ -208,13 +208,13 @@ impl<'a> Section<'a> {
         &mut self,
         key: &'static str,
         expected: &'static str,
-    ) -> Result<Figure, ProfileError> {
+    ) -> Result<CheckedFigure, ProfileError> {
         let value = self.take(key, expected)?;
         let Value::Table(table) = value else {
             let expected = "a table of value, unit and source (or calibrated)";
             return Err(self.bad(key, &value, expected));
         };
-        let mut parts = Section::new(self.file, &self.at(key), table);
+        let mut parts = FigureTable::new(self.file, &self.at(key), table);
         let value = parts.take("value", expected)?;
         let unit = if parts.has("unit") {
             parts.text("unit")?
@@ -231,7 +231,7 @@ impl<'a> Section<'a> {
             return Err(parts.bad(origin, &"empty", "where the figure comes from"));
         }
         parts.done()?;
-        Ok(Figure { value, unit })
+        Ok(CheckedFigure { value, unit })
     }
 
     fn number(

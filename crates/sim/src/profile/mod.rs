@@ -1,8 +1,8 @@
-//! Machines as data: a NIC, a link and a host, each figure with its source beside it.
+//! Machines as data: a NIC, a link and a host. Each figure has its source beside it.
 //!
-//! Shipped profiles are the files in `crates/sim/profiles`. Every figure is a table
-//! `{ value = 40, unit = "us", source = "…" }`, or with `calibrated = "from …: how"` where no
-//! paper gives it. None is calibrated from a table or curve that is to be reproduced.
+//! Shipped profiles are the files in `crates/sim/profiles`. Every figure is a table `{ value = 40,
+//! unit = "us", source = "…" }`. A figure that no paper gives has `calibrated = "from …: how"`
+//! instead of a source. No figure is calibrated from a table or curve that is to be reproduced.
 
 mod error;
 mod figure;
@@ -10,129 +10,131 @@ mod figure;
 use std::path::Path;
 
 pub use error::ProfileError;
-use figure::Section;
+use figure::FigureTable;
 
-use crate::time::{Picos, Rate, Time};
+use crate::time::{Picos, Rate, VirtualTime};
 
 /// A machine of the simulation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
     name: String,
     about: String,
-    nic: Nic,
-    link: Link,
-    host: Host,
-    registration: Registering,
-    message: Messages,
+    nic: NicProfile,
+    link: LinkProfile,
+    host: HostProfile,
+    registration: RegistrationProfile,
+    message: MessageProfile,
 }
 
 /// The network interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Nic {
-    /// To start a transfer.
+pub struct NicProfile {
+    /// VirtualTime to start a transfer.
     pub send: Picos,
-    /// To finish one at the receiver.
+    /// VirtualTime to finish a transfer at the receiver.
     pub receive: Picos,
-    /// For each packet, at either end.
+    /// VirtualTime for each packet, at either end.
     pub packet: Picos,
-    /// From data in the target's memory to the initiator knowing, beside the link's latency.
+    /// VirtualTime from data in the target's memory to the initiator's knowledge, beside the link's
+    /// latency.
     pub ack: Picos,
-    /// Of the DMA between host memory and NIC.
+    /// Bandwidth of the DMA between host memory and NIC.
     pub bandwidth: Rate,
-    /// To translate the address of a page of a one-sided transfer, at either end.
+    /// VirtualTime to translate the address of a page of a one-sided transfer, at either end.
     pub translate: Picos,
-    /// Most bytes of a packet.
+    /// Maximum bytes of a packet.
     pub mtu: u64,
-    /// Messages that may be under way at once.
+    /// Maximum number of messages in flight.
     pub send_tokens: u64,
-    /// Whether it tells when the source of a write was read; if not, the source is free when the
-    /// write is acknowledged.
+    /// True if the NIC reports when the source of a write was read. If not, the source is free when
+    /// the write is acknowledged.
     pub early_local: bool,
-    /// Whether it reads remote memory.
+    /// True if the NIC reads remote memory.
     pub reads: bool,
-    /// To bring in a page that it has no translation of, where nothing is registered.
+    /// VirtualTime to page in an unregistered page without a translation.
     pub page_fault: Picos,
-    /// Pages it has translations of at once without registration.
+    /// Unregistered pages that the NIC holds translations of.
     pub page_table: u64,
-    /// Most extents registered at once.
+    /// Maximum number of registered extents.
     pub max_extents: Option<u64>,
-    /// Most bytes registered at once.
+    /// Maximum of registered bytes.
     pub max_bytes: u64,
 }
 
 /// The wire and the switch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Link {
-    /// From NIC to NIC.
+pub struct LinkProfile {
+    /// VirtualTime from NIC to NIC.
     pub latency: Picos,
-    /// Each way of each rank's link.
+    /// Bandwidth of each direction of each rank's link.
     pub bandwidth: Rate,
-    /// Packets lost, of 2^32.
+    /// Probability of losing a packet, in units of 2^-32.
     pub loss: u64,
-    /// After which a lost packet is sent again.
+    /// VirtualTime after which a lost packet is sent again.
     pub retransmit: Picos,
 }
 
 /// How a host attends to messages while it computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attentiveness {
-    /// Only when it calls.
+    /// Only in calls of the library.
     Polling,
-    /// The NIC interrupts it.
+    /// The NIC interrupts the host.
     Interrupt,
 }
 
 /// The processor, its memory and the library on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Host {
-    /// To send a message, beside copying it.
+pub struct HostProfile {
+    /// VirtualTime to send a message, beside copying it.
     pub send: Picos,
-    /// To receive a message, beside copying it.
+    /// VirtualTime to receive a message, beside copying it.
     pub receive: Picos,
-    /// To find a message's handler and call it.
+    /// VirtualTime to find a message's handler and call it.
     pub handler: Picos,
-    /// To post a one-sided operation.
+    /// VirtualTime to post a one-sided operation.
     pub post: Picos,
-    /// To see that one is complete.
+    /// VirtualTime to see that a one-sided operation is complete.
     pub completion: Picos,
-    /// To look whether something arrived.
+    /// VirtualTime to poll for arrivals.
     pub poll: Picos,
-    /// To find a registration that is there: what a layer above pays for a hit.
+    /// VirtualTime to find an existing registration: the cost of a hit in the layer above.
     pub lookup: Picos,
-    /// From an arrival to the handler of a rank that computes.
+    /// VirtualTime from an arrival to the handler of a computing rank.
     pub interrupt: Picos,
-    /// How a rank that computes hears of messages.
+    /// How a computing rank learns of messages.
     pub attentiveness: Attentiveness,
-    /// Processors of a rank: with a second one, messages do not lengthen computations.
+    /// Processors of a rank. With a second one, messages do not lengthen computations.
     pub processors: u64,
-    /// An operation of a computation.
+    /// VirtualTime of one operation of a computation.
     pub operation: Picos,
-    /// Copy bandwidth by size: up to so many bytes, so fast; the last for all above.
+    /// Copy bandwidth by size: each entry holds up to its bytes, the last entry for all larger
+    /// sizes.
     pub copy: Vec<(usize, Rate)>,
 }
 
-/// What registration costs.
+/// The cost of registration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Registering {
-    /// To register, for each operation.
+pub struct RegistrationProfile {
+    /// VirtualTime to register, for each operation.
     pub register_op: Picos,
-    /// To register, for each page.
+    /// VirtualTime to register, for each page.
     pub register_page: Picos,
-    /// To deregister, for each operation.
+    /// VirtualTime to deregister, for each operation.
     pub deregister_op: Picos,
-    /// To deregister, for each page.
+    /// VirtualTime to deregister, for each page.
     pub deregister_page: Picos,
 }
 
-/// Messages.
+/// MessageProfile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Messages {
-    /// Most bytes of payload.
+pub struct MessageProfile {
+    /// Maximum bytes of payload.
     pub max_payload: u64,
     /// Buffers that a rank keeps for messages of each peer.
     pub buffers: u64,
@@ -151,7 +153,7 @@ const SHIPPED: &[(&str, &str)] = &[
 ];
 
 impl Profile {
-    /// The shipped profile of that name, or the one in the file if it is a path to `.toml`.
+    /// Returns the shipped profile of this name, or reads a file if the name is a path to `.toml`.
     ///
     /// # Errors
     /// [`ProfileError`].
@@ -194,7 +196,7 @@ impl Profile {
         }
     }
 
-    /// Reads a profile from text; `file` is what errors call it.
+    /// Reads a profile from text; errors name it `file`.
     ///
     /// # Errors
     /// [`ProfileError`].
@@ -203,21 +205,21 @@ impl Profile {
             file: file.to_owned(),
             cause: cause.to_string().trim().to_owned(),
         })?;
-        let mut all = Section::new(file, "", table);
+        let mut all = FigureTable::new(file, "", table);
         let profile = Self {
             name: all.text("name")?,
             about: all.text("about")?,
-            nic: Nic::read(all.section("nic")?)?,
-            link: Link::read(all.section("link")?)?,
-            host: Host::read(all.section("host")?)?,
-            registration: Registering::read(all.section("registration")?)?,
-            message: Messages::read(all.section("message")?)?,
+            nic: NicProfile::read(all.section("nic")?)?,
+            link: LinkProfile::read(all.section("link")?)?,
+            host: HostProfile::read(all.section("host")?)?,
+            registration: RegistrationProfile::read(all.section("registration")?)?,
+            message: MessageProfile::read(all.section("message")?)?,
         };
         all.done()?;
         Ok(profile)
     }
 
-    /// What it is called.
+    /// The profile's name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -228,33 +230,33 @@ impl Profile {
     }
 
     /// The network interface.
-    pub fn nic(&self) -> &Nic {
+    pub fn nic(&self) -> &NicProfile {
         &self.nic
     }
 
     /// The wire and the switch.
-    pub fn link(&self) -> &Link {
+    pub fn link(&self) -> &LinkProfile {
         &self.link
     }
 
     /// The processor, its memory and the library on it.
-    pub fn host(&self) -> &Host {
+    pub fn host(&self) -> &HostProfile {
         &self.host
     }
 
-    /// What registration costs.
-    pub fn registration(&self) -> &Registering {
+    /// The cost of registration.
+    pub fn registration(&self) -> &RegistrationProfile {
         &self.registration
     }
 
-    /// Messages.
-    pub fn message(&self) -> &Messages {
+    /// MessageProfile.
+    pub fn message(&self) -> &MessageProfile {
         &self.message
     }
 }
 
-impl Nic {
-    fn read(mut from: Section<'_>) -> Result<Self, ProfileError> {
+impl NicProfile {
+    fn read(mut from: FigureTable<'_>) -> Result<Self, ProfileError> {
         let nic = Self {
             send: from.time("send")?,
             receive: from.time("receive")?,
@@ -276,8 +278,8 @@ impl Nic {
     }
 }
 
-impl Link {
-    fn read(mut from: Section<'_>) -> Result<Self, ProfileError> {
+impl LinkProfile {
+    fn read(mut from: FigureTable<'_>) -> Result<Self, ProfileError> {
         let link = Self {
             latency: from.time("latency")?,
             bandwidth: from.rate("bandwidth")?,
@@ -289,8 +291,8 @@ impl Link {
     }
 }
 
-impl Host {
-    fn read(mut from: Section<'_>) -> Result<Self, ProfileError> {
+impl HostProfile {
+    fn read(mut from: FigureTable<'_>) -> Result<Self, ProfileError> {
         let ways = [
             ("polling", Attentiveness::Polling),
             ("interrupt", Attentiveness::Interrupt),
@@ -313,15 +315,15 @@ impl Host {
         Ok(host)
     }
 
-    /// How long a copy takes.
-    pub(crate) fn copying(&self, bytes: usize) -> Time {
+    /// The time that a copy takes.
+    pub(crate) fn copying(&self, bytes: usize) -> VirtualTime {
         (self.copy.iter())
             .find(|(up_to, _)| bytes <= *up_to)
             .map_or(0, |(_, rate)| rate.of(bytes))
     }
 }
 
-fn copies(list: Vec<Section<'_>>) -> Result<Vec<(usize, Rate)>, ProfileError> {
+fn copies(list: Vec<FigureTable<'_>>) -> Result<Vec<(usize, Rate)>, ProfileError> {
     let mut copies = Vec::new();
     let last = list.len() - 1;
     for (n, mut from) in list.into_iter().enumerate() {
@@ -339,8 +341,8 @@ fn copies(list: Vec<Section<'_>>) -> Result<Vec<(usize, Rate)>, ProfileError> {
     Ok(copies)
 }
 
-impl Registering {
-    fn read(mut from: Section<'_>) -> Result<Self, ProfileError> {
+impl RegistrationProfile {
+    fn read(mut from: FigureTable<'_>) -> Result<Self, ProfileError> {
         let registration = Self {
             register_op: from.time("register_op")?,
             register_page: from.time("register_page")?,
@@ -352,8 +354,8 @@ impl Registering {
     }
 }
 
-impl Messages {
-    fn read(mut from: Section<'_>) -> Result<Self, ProfileError> {
+impl MessageProfile {
+    fn read(mut from: FigureTable<'_>) -> Result<Self, ProfileError> {
         let message = Self {
             max_payload: from.count("max_payload", 64)?,
             buffers: from.count("buffers", 1)?,

@@ -1,7 +1,7 @@
-//! Latencies in little memory: counts by size, 64 classes for each doubling, so that a
-//! percentile is right within 1.6 %.
+//! A histogram of latencies in little memory. Each doubling has 64 classes, so that a percentile is
+//! right within 1.6 %.
 
-use crate::time::Time;
+use crate::time::VirtualTime;
 
 const FINE: u32 = 6;
 
@@ -11,11 +11,11 @@ pub(super) struct Latencies {
     counts: Vec<u64>,
     count: u64,
     sum: u128,
-    longest: Time,
+    longest: VirtualTime,
 }
 
 impl Latencies {
-    pub(super) fn add(&mut self, time: Time) {
+    pub(super) fn add(&mut self, time: VirtualTime) {
         let class = class(time);
         if class >= self.counts.len() {
             self.counts.resize(class + 1, 0);
@@ -26,16 +26,16 @@ impl Latencies {
         self.longest = self.longest.max(time);
     }
 
-    pub(super) fn mean(&self) -> Time {
-        (self.sum / u128::from(self.count.max(1))) as Time
+    pub(super) fn mean(&self) -> VirtualTime {
+        (self.sum / u128::from(self.count.max(1))) as VirtualTime
     }
 
-    pub(super) fn longest(&self) -> Time {
+    pub(super) fn longest(&self) -> VirtualTime {
         self.longest
     }
 
-    /// What so many of a hundred do not exceed.
-    pub(super) fn percentile(&self, of_hundred: u64) -> Time {
+    /// The time that `of_hundred` percent of the samples do not exceed.
+    pub(super) fn percentile(&self, of_hundred: u64) -> VirtualTime {
         let rank = (self.count * of_hundred).div_ceil(100);
         let mut before = 0;
         for (class, count) in self.counts.iter().enumerate() {
@@ -48,7 +48,7 @@ impl Latencies {
     }
 }
 
-fn class(time: Time) -> usize {
+fn class(time: VirtualTime) -> usize {
     let octave = time.max(1).ilog2();
     if octave <= FINE {
         return time as usize;
@@ -58,13 +58,13 @@ fn class(time: Time) -> usize {
 }
 
 /// The longest time of a class.
-fn most(class: usize) -> Time {
+fn most(class: usize) -> VirtualTime {
     if class < 2 << FINE {
-        return class as Time;
+        return class as VirtualTime;
     }
     let shift = (class >> FINE) - 1;
     let part = (class & ((1 << FINE) - 1)) + (1 << FINE);
-    (((part + 1) as Time) << shift) - 1
+    (((part + 1) as VirtualTime) << shift) - 1
 }
 
 #[cfg(test)]
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes_hold_what_falls_into_them() {
+    fn each_time_lies_within_its_class() {
         for time in [
             0,
             1,
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_of_what_was_added() {
+    fn percentiles_match_the_added_times() {
         let mut latencies = Latencies::default();
         (1..=1000).for_each(|n| latencies.add(n * 1000));
         assert_eq!(latencies.mean(), 500_500);

@@ -1,7 +1,7 @@
-//! The event loop: messages and transfers pass NICs and links, hosts handle them one by one.
+//! The event loop: messages and transfers pass NICs and links, and hosts handle them one by one.
 //!
-//! The stages are those of the conduit in virtual time, but that a transfer of several packets
-//! is one event, its packets evenly behind one another.
+//! The stages are those of the conduit in virtual time. Here, however, a transfer of several
+//! packets is one event, and its packets follow each other evenly.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -17,77 +17,78 @@ use super::{Outcome, ScaleError, Setup, latency::Latencies, node::Node, slab::Sl
 use crate::{
     Profile,
     memory::PAGE,
-    time::{Time, duration, picos},
+    time::{VirtualTime, duration, picos},
 };
 
-/// How often progress is told, in events.
+/// Events between two reports of progress.
 const TELL: u64 = 1 << 16;
 
-pub(super) struct Machine<'a> {
+pub(super) struct ScaleMachine<'a> {
     profile: &'a Profile,
     setup: &'a Setup,
     nodes: Vec<Node>,
-    events: BinaryHeap<Reverse<Event>>,
-    /// What is on its way.
-    transfers: Slab<Transfer>,
-    /// What hosts are at.
+    events: BinaryHeap<Reverse<ScaleEvent>>,
+    /// Transfers in flight.
+    transfers: Slab<ScaleTransfer>,
+    /// Registrations and deregistrations in progress on hosts.
     chores: Slab<Chore>,
-    now: Time,
+    now: VirtualTime,
     sequence: u64,
     latencies: Latencies,
     /// Measured puts.
     puts: u64,
-    /// Puts not begun yet, and ranks that wait for one.
+    /// Puts not begun yet, of all ranks.
     left: u64,
     scratch: Vec<u8>,
     failed: Option<ScaleError>,
 }
 
-struct Event {
-    at: Time,
+struct ScaleEvent {
+    at: VirtualTime,
     sequence: u64,
-    what: What,
+    kind: EventKind,
 }
 
-enum What {
+enum EventKind {
     /// A rank begins its next put.
     Begin(u32),
     /// The head of a transfer arrives at the receiver's link.
     Head(u32),
     /// A transfer is in the receiver's memory.
     Landed(u32),
-    /// A rank's NIC knows that its transfer is there.
+    /// The initiator's NIC knows that its transfer has landed.
     Acknowledged(u32),
-    /// A host is done with it.
+    /// A host has finished a registration.
     Registered(u32),
+    /// A host has finished a deregistration.
     Deregistered(u32),
 }
 
-/// A registration, or the end of one.
+/// A registration or a deregistration.
 struct Chore {
     rank: u32,
     id: u64,
     run: Run,
 }
 
-struct Transfer {
+struct ScaleTransfer {
     from: u32,
     to: u32,
     bytes: usize,
-    /// When its last packet has left the sender's NIC.
-    sent: Time,
-    payload: Payload,
+    /// The time at which its last packet has left the sender's NIC.
+    sent: VirtualTime,
+    payload: ScalePayload,
 }
 
-enum Payload {
+enum ScalePayload {
     Message(Box<Message>),
     /// A transfer that the engine asked for.
     Transfer(u64),
-    /// One that passed the engine by.
+    /// A transfer of a hit, which bypassed the engine.
     Hit,
 }
 
-impl<'a> Machine<'a> {
+impl<'a> ScaleMachine<'a> {
     pub(super) fn new(profile: &'a Profile, setup: &'a Setup) -> Result<Self, ScaleError> {
         let nodes = (0..setup.ranks)
             .map(|rank| Node::new(profile, setup, rank))
@@ -114,14 +115,14 @@ impl<'a> Machine<'a> {
         for rank in 0..self.setup.ranks {
             if let Some(start) = self.nodes[rank as usize].start() {
                 self.left += each;
-                self.at(start, What::Begin(rank));
+                self.at(start, EventKind::Begin(rank));
             }
         }
         let all = self.left.max(1);
         let mut events = 0;
         while let Some(Reverse(event)) = self.events.pop() {
             self.now = event.at;
-            self.happen(event.what);
+            self.happen(event.kind);
             if let Some(failed) = self.failed.take() {
                 return Err(failed);
             }
@@ -134,14 +135,14 @@ impl<'a> Machine<'a> {
         Ok(self.outcome(events))
     }
 
-    fn happen(&mut self, what: What) {
-        match what {
-            What::Begin(rank) => self.begin(rank),
-            What::Head(transfer) => self.arrive(transfer),
-            What::Landed(transfer) => self.land(transfer),
-            What::Acknowledged(transfer) => self.complete(transfer),
-            What::Registered(chore) => self.registered(chore),
-            What::Deregistered(chore) => self.deregistered(chore),
+    fn happen(&mut self, kind: EventKind) {
+        match kind {
+            EventKind::Begin(rank) => self.begin(rank),
+            EventKind::Head(transfer) => self.arrive(transfer),
+            EventKind::Landed(transfer) => self.land(transfer),
+            EventKind::Acknowledged(transfer) => self.complete(transfer),
+            EventKind::Registered(chore) => self.registered(chore),
+            EventKind::Deregistered(chore) => self.deregistered(chore),
         }
     }
 
@@ -173,7 +174,7 @@ impl<'a> Machine<'a> {
         self.act(rank, out);
     }
 
-    /// A rank begins its next put: past the engine if both sides are there.
+    /// Begins a rank's next put; a hit on both sides bypasses the engine.
     fn begin(&mut self, rank: u32) {
         let (host, setup, now) = (self.profile.host(), self.setup, self.now);
         let node = &mut self.nodes[rank as usize];
@@ -191,8 +192,8 @@ impl<'a> Machine<'a> {
             .hit(put.peer, put.remote, put.local, put.len, Direction::Put)
             .map(|hit| hit.keep());
         let there = if let Some(hit) = hit {
-            if let Some(under_way) = &mut node.under_way {
-                under_way.hit = Some(hit);
+            if let Some(in_flight) = &mut node.in_flight {
+                in_flight.hit = Some(hit);
             }
             true
         } else {
@@ -206,17 +207,17 @@ impl<'a> Machine<'a> {
         node.hits += u64::from(there && measured);
         if hit.is_some() {
             node.host += host.post.0;
-            self.launch(rank, put.peer, put.len as usize, Payload::Hit);
+            self.launch(rank, put.peer, put.len as usize, ScalePayload::Hit);
         }
         self.act(rank, out);
     }
 
-    /// Does what an engine says, on its host's time.
+    /// Carries out an engine's decisions, on its host's time.
     fn act(&mut self, rank: u32, decided: Decisions) {
         let host = self.profile.host();
         let at = rank as usize;
         self.nodes[at].host = self.nodes[at].host.max(self.now);
-        // First of all, as a rank of a job does: peers work while this one registers.
+        // Messages go first, as in a real job: peers work while this rank registers.
         for OutgoingMessage {
             to, message, data, ..
         } in decided.messages
@@ -225,7 +226,7 @@ impl<'a> Machine<'a> {
             message.encode(&mut self.scratch);
             let bytes = self.scratch.len() + length(data);
             self.nodes[at].host += host.send.0 + host.copying(bytes);
-            self.launch(rank, to, bytes, Payload::Message(Box::new(message)));
+            self.launch(rank, to, bytes, ScalePayload::Message(Box::new(message)));
         }
         for action in decided.actions {
             match action {
@@ -238,19 +239,19 @@ impl<'a> Machine<'a> {
                         registration.deregister_op.0 + registration.deregister_page.times(pages);
                     let done = node.host;
                     let chore = self.chores.put(Chore { rank, id, run });
-                    self.at(done, What::Deregistered(chore));
+                    self.at(done, EventKind::Deregistered(chore));
                 }
                 Action::Transfer { id, peer, len, .. } => {
                     self.nodes[at].host += host.post.0;
-                    self.launch(rank, peer, len as usize, Payload::Transfer(id));
+                    self.launch(rank, peer, len as usize, ScalePayload::Transfer(id));
                 }
-                // Receiving the message was the copy.
+                // The receive already copied the data.
                 Action::Land { .. } => {}
                 Action::Done { result, .. } => match result {
                     Ok(()) => self.end_put(rank),
                     Err(cause) => self.failed = Some(ScaleError::Put { rank, cause }),
                 },
-                // Nothing is pinned here, and nothing taken back.
+                // Nothing is pinned here, and nothing is revoked.
                 Action::Pinned { .. } | Action::Revoked { .. } => {}
             }
         }
@@ -275,14 +276,14 @@ impl<'a> Machine<'a> {
         }
         let done = node.host;
         let chore = self.chores.put(Chore { rank, id, run });
-        self.at(done, What::Registered(chore));
+        self.at(done, EventKind::Registered(chore));
     }
 
-    /// The NIC of a rank takes up what its host has posted.
-    fn launch(&mut self, from: u32, to: u32, bytes: usize, payload: Payload) {
+    /// The NIC of a rank takes up kind its host has posted.
+    fn launch(&mut self, from: u32, to: u32, bytes: usize, payload: ScalePayload) {
         let (nic, link) = (self.profile.nic(), self.profile.link());
         let first = bytes.min(nic.mtu as usize);
-        let step = |bytes| self.step(bytes, !matches!(payload, Payload::Message(_)));
+        let step = |bytes| self.step(bytes, !matches!(payload, ScalePayload::Message(_)));
         let (one, all) = (step(first), step(bytes));
         let node = &mut self.nodes[from as usize];
         let started = node.host.max(node.sending) + nic.send.0;
@@ -290,14 +291,14 @@ impl<'a> Machine<'a> {
         let left = (started + one).max(node.outward);
         node.outward = left + link.bandwidth.of(bytes);
         let sent = node.sending;
-        let number = self.transfers.put(Transfer {
+        let number = self.transfers.put(ScaleTransfer {
             from,
             to,
             bytes,
             sent,
             payload,
         });
-        self.at(left + link.latency.0, What::Head(number));
+        self.at(left + link.latency.0, EventKind::Head(number));
     }
 
     fn arrive(&mut self, number: u32) {
@@ -306,7 +307,7 @@ impl<'a> Machine<'a> {
         };
         let (nic, link) = (self.profile.nic(), self.profile.link());
         let last = transfer.bytes.min(nic.mtu as usize);
-        let data = !matches!(transfer.payload, Payload::Message(_));
+        let data = !matches!(transfer.payload, ScalePayload::Message(_));
         let (one, all) = (self.step(last, data), self.step(transfer.bytes, data));
         let tail = transfer.sent + link.latency.0 + link.bandwidth.of(last);
         let node = &mut self.nodes[transfer.to as usize];
@@ -314,7 +315,7 @@ impl<'a> Machine<'a> {
         node.inward = arrived;
         let done = (arrived + one).max(node.receiving + all) + nic.receive.0;
         node.receiving = done;
-        self.at(done, What::Landed(number));
+        self.at(done, EventKind::Landed(number));
     }
 
     fn land(&mut self, number: u32) {
@@ -322,16 +323,16 @@ impl<'a> Machine<'a> {
         let Some(transfer) = self.transfers.get(number) else {
             return;
         };
-        if !matches!(transfer.payload, Payload::Message(_)) {
+        if !matches!(transfer.payload, ScalePayload::Message(_)) {
             let known = self.now + link.latency.0 + nic.ack.0;
-            self.at(known, What::Acknowledged(number));
+            self.at(known, EventKind::Acknowledged(number));
             return;
         }
-        if let Some(Transfer {
+        if let Some(ScaleTransfer {
             from,
             to,
             bytes,
-            payload: Payload::Message(message),
+            payload: ScalePayload::Message(message),
             ..
         }) = self.transfers.take(number)
         {
@@ -360,9 +361,9 @@ impl<'a> Machine<'a> {
         node.host = node.host.max(self.now) + self.profile.host().completion.0;
         let mut out = Decisions::default();
         match transfer.payload {
-            Payload::Transfer(id) => node.engine.transferred(id, Ok(()), &mut out),
+            ScalePayload::Transfer(id) => node.engine.transferred(id, Ok(()), &mut out),
             _ => {
-                if let Some(hit) = node.under_way.as_ref().and_then(|put| put.hit)
+                if let Some(hit) = node.in_flight.as_ref().and_then(|put| put.hit)
                     && node.hot.release_kept(&hit)
                 {
                     node.engine.released(&hit, &mut out);
@@ -377,23 +378,23 @@ impl<'a> Machine<'a> {
         let node = &mut self.nodes[rank as usize];
         let now = node.host;
         node.end_put(self.setup, now, &mut self.latencies);
-        self.at(now + picos(self.setup.pause), What::Begin(rank));
+        self.at(now + picos(self.setup.pause), EventKind::Begin(rank));
     }
 
-    /// How long a NIC has to do with so many bytes, packet by packet.
-    fn step(&self, bytes: usize, data: bool) -> Time {
+    /// The time that a NIC takes for `bytes`, packet by packet.
+    fn step(&self, bytes: usize, data: bool) -> VirtualTime {
         let nic = self.profile.nic();
         let packets = bytes.div_ceil(nic.mtu as usize).max(1);
         let pages = if data { bytes.div_ceil(PAGE) } else { 0 };
         nic.packet.times(packets) + nic.bandwidth.of(bytes) + nic.translate.times(pages)
     }
 
-    fn at(&mut self, at: Time, what: What) {
+    fn at(&mut self, at: VirtualTime, kind: EventKind) {
         self.sequence += 1;
-        self.events.push(Reverse(Event {
+        self.events.push(Reverse(ScaleEvent {
             at,
             sequence: self.sequence,
-            what,
+            kind,
         }));
     }
 
@@ -402,7 +403,7 @@ impl<'a> Machine<'a> {
     }
 
     fn stuck(&self) -> Result<(), ScaleError> {
-        let waits = |node: &&Node| node.under_way.is_some();
+        let waits = |node: &&Node| node.in_flight.is_some();
         let stuck = self.nodes.iter().filter(waits).count() as u32;
         match self.nodes.iter().position(|node| waits(&node)) {
             Some(first) => Err(ScaleError::Stuck {
@@ -444,21 +445,21 @@ fn length(data: Data) -> usize {
     }
 }
 
-impl PartialEq for Event {
+impl PartialEq for ScaleEvent {
     fn eq(&self, other: &Self) -> bool {
         (self.at, self.sequence) == (other.at, other.sequence)
     }
 }
 
-impl Eq for Event {}
+impl Eq for ScaleEvent {}
 
-impl PartialOrd for Event {
+impl PartialOrd for ScaleEvent {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Event {
+impl Ord for ScaleEvent {
     fn cmp(&self, other: &Self) -> Ordering {
         (self.at, self.sequence).cmp(&(other.at, other.sequence))
     }

@@ -1,11 +1,11 @@
-//! The pinning protocol by itself, for scale: engines of `hydrant-pinning` at up to tens of
-//! thousands of ranks, driven by one event loop in virtual time (Firehose §3.2; its future work,
-//! borrowing and adaptive victims, beside the static share).
+//! The pinning protocol by itself, at scale (Firehose §3.2). Engines of `hydrant-pinning` at up to
+//! tens of thousands of ranks are driven by one event loop in virtual time. The paper's future
+//! work, borrowing and adaptive victims, stands beside the static share.
 //!
-//! No rank is a thread and no data moves: a rank here is an [`Engine`](hydrant_pinning::Engine),
-//! a host that does one thing at a time and a NIC, with the figures of a [`Profile`]. Each rank
-//! puts again and again, one put after the other, and is attentive meanwhile. The same setup has
-//! the same outcome, to the picosecond.
+//! No rank is a thread and no data moves. A rank is an [`Engine`](hydrant_pinning::Engine), a host
+//! that does one thing at a time, and a NIC, with the figures of a [`Profile`]. Each rank sends one
+//! put after the other and is attentive meanwhile. The same setup has the same outcome, to the
+//! picosecond.
 //!
 //! ```
 //! use hydrant_sim::{Profile, scale::{self, Setup, Traffic}};
@@ -30,38 +30,38 @@ use crate::Profile;
 
 pub use traffic::Traffic;
 
-/// What is simulated.
+/// The setup of a simulation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
     /// Ranks, at least two.
     pub ranks: u32,
-    /// Who puts to whom.
+    /// The traffic pattern: which ranks put to which peers.
     pub traffic: Traffic,
     /// Bytes of a put.
     pub bytes: u32,
-    /// Bytes that a rank puts to at each peer it talks to, at random.
+    /// Bytes of the area at each peer that a rank puts to; each put takes a random offset.
     pub area: u64,
-    /// Bytes it puts from, at random.
+    /// Bytes of the area that a rank puts from; each put takes a random offset.
     pub source: u64,
     /// Puts of each rank that are measured.
     pub puts: u32,
-    /// Puts of each rank before those.
+    /// Puts of each rank before the measured ones.
     pub warm_up: u32,
-    /// Between the end of a put and the next of the same rank, which goes on answering its peers.
+    /// Pause between a rank's puts; the rank answers its peers meanwhile.
     pub pause: Duration,
-    /// M: what peers together may keep registered.
+    /// M: bytes that peers together may keep registered.
     pub m: u64,
-    /// MAXVICTIM: what is kept beside it.
+    /// MAXVICTIM: bytes of victims kept beside M.
     pub maxvictim: u64,
     /// Bytes of a bucket.
     pub bucket: usize,
-    /// Puts of up to so many bytes ride on moves.
+    /// Puts of up to this many bytes piggyback on moves.
     pub ride: usize,
-    /// Whether a peer may borrow what others leave unused.
+    /// True if a peer may borrow the share that others leave unused.
     pub borrowing: bool,
-    /// Whether victims may fill what peers leave unused.
+    /// True if victims may fill the room that peers leave unused.
     pub adaptive_victims: bool,
-    /// What all chance follows from.
+    /// The seed of all random numbers.
     pub seed: u64,
 }
 
@@ -88,13 +88,13 @@ impl Setup {
     }
 }
 
-/// What came of it: the puts after the warm-up, of all ranks.
+/// The result: the puts after the warm-up, of all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outcome {
     /// Puts measured.
     pub puts: u64,
-    /// Of those, puts whose firehose was there.
+    /// Measured puts whose firehose was there.
     pub hits: u64,
     /// Moves sent.
     pub moves: u64,
@@ -106,30 +106,30 @@ pub struct Outcome {
     pub registrations: u64,
     /// Deregistrations, warm-up included.
     pub deregistrations: u64,
-    /// From a put's begin to its remote completion, on average.
+    /// Mean time from a put's begin to its remote completion.
     pub mean: Duration,
-    /// 99 of a hundred puts took at most that.
+    /// 99 of a hundred puts took at most this time.
     pub p99: Duration,
-    /// The longest.
+    /// The longest time of a put.
     pub longest: Duration,
-    /// Bytes registered at most, at the rank with most.
+    /// Maximum bytes registered, at the rank with most.
     pub registered_peak: u64,
-    /// Bytes registered at the end, at a rank on average.
+    /// Mean bytes registered at a rank, at the end.
     pub registered_mean: u64,
-    /// Until the last rank was done.
+    /// Virtual time until the last rank was done.
     pub time: Duration,
-    /// Events that the loop went through.
+    /// Events that the loop processed.
     pub events: u64,
 }
 
 impl Outcome {
-    /// The part of the puts that found their firehose.
+    /// The share of the puts that found their firehose.
     pub fn hit_share(&self) -> f64 {
         self.hits as f64 / self.puts.max(1) as f64
     }
 }
 
-/// Why there is no outcome.
+/// The reason why a simulation has no outcome.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScaleError {
@@ -142,34 +142,34 @@ pub enum ScaleError {
     /// A put failed.
     #[error("a put of rank {rank} failed: {cause}")]
     Put {
-        /// Whose.
+        /// The rank.
         rank: u32,
-        /// Why.
+        /// The cause.
         cause: hydrant_pinning::Error,
     },
-    /// Nothing is left to happen, but puts are under way.
-    #[error("{stuck} of {ranks} ranks wait for ever, the first is rank {first}")]
+    /// No event is left, but puts are in flight.
+    #[error("{stuck} of {ranks} ranks wait for ever; the first is rank {first}")]
     Stuck {
-        /// How many wait.
+        /// The number of waiting ranks.
         stuck: u32,
-        /// Of how many.
+        /// All ranks.
         ranks: u32,
-        /// One of them.
+        /// The first waiting rank.
         first: u32,
     },
     /// More was registered than the limit allows.
     #[error("rank {rank} has {registered} bytes registered, above the limit of {limit}")]
     PastLimit {
-        /// Whose.
+        /// The rank.
         rank: u32,
-        /// Bytes.
+        /// Its registered bytes.
         registered: u64,
         /// M + MAXVICTIM.
         limit: u64,
     },
 }
 
-/// Simulates; `progress` hears from time to time what part of the puts is done.
+/// Runs a simulation; `progress` is told now and then the share of puts that are done.
 ///
 /// # Errors
 /// [`ScaleError`].
@@ -192,6 +192,6 @@ pub fn run(
     };
     match wrong {
         Some(why) => Err(ScaleError::Setup(why)),
-        None => machine::Machine::new(profile, setup)?.run(progress),
+        None => machine::ScaleMachine::new(profile, setup)?.run(progress),
     }
 }

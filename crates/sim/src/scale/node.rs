@@ -1,4 +1,4 @@
-//! A rank: its engine, its host and its NIC, and the put that it waits for.
+//! A rank: its engine, its host, its NIC, and its put in flight.
 
 use std::sync::Arc;
 
@@ -8,42 +8,42 @@ use hydrant_pinning::{
 };
 
 use super::{ScaleError, Setup, latency::Latencies, traffic::Random};
-use crate::{Profile, memory::PAGE, time::Time};
+use crate::{Profile, memory::PAGE, time::VirtualTime};
 
-/// Where the memory that is put to begins; each peer has a stretch of its own there.
+/// The start of the memory that is put to; each peer has its own stretch there.
 const TARGETS: u64 = 1 << 40;
-/// Where the memory that is put from begins.
+/// The start of the memory that is put from.
 const SOURCE: u64 = 1 << 32;
-/// Ranks begin within this time of one another.
+/// All ranks begin within this time.
 const STAGGER: u64 = 50_000_000;
 
 pub(super) struct Node {
     pub(super) engine: Engine,
     pub(super) hot: Arc<Hot>,
-    /// When the host is free.
-    pub(super) host: Time,
-    /// When the stages of the NIC and the link are.
-    pub(super) sending: Time,
-    pub(super) outward: Time,
-    pub(super) inward: Time,
-    pub(super) receiving: Time,
+    /// The time at which the host is free.
+    pub(super) host: VirtualTime,
+    /// The times at which the stages of the NIC and the link are free.
+    pub(super) sending: VirtualTime,
+    pub(super) outward: VirtualTime,
+    pub(super) inward: VirtualTime,
+    pub(super) receiving: VirtualTime,
     pub(super) registered: u64,
     pub(super) registered_peak: u64,
     pub(super) keys: u64,
-    pub(super) under_way: Option<Put>,
+    pub(super) in_flight: Option<Put>,
     peers: Vec<u32>,
     random: Random,
     /// Puts begun.
     begun: u32,
-    /// Moves that were sent for the warm-up, and what waited.
+    /// Moves sent and stalls counted during the warm-up.
     before: (u64, u64),
     pub(super) hits: u64,
 }
 
-/// The put that a rank waits for.
+/// A rank's put in flight.
 pub(super) struct Put {
-    began: Time,
-    /// What it holds, if it was a hit.
+    began: VirtualTime,
+    /// The references that the put holds, if it was a hit.
     pub(super) hit: Option<KeptHit>,
 }
 
@@ -88,7 +88,7 @@ impl Node {
             registered: 0,
             registered_peak: 0,
             keys: 0,
-            under_way: None,
+            in_flight: None,
             peers: setup.traffic.peers(rank, setup.ranks, &mut random),
             random,
             begun: 0,
@@ -97,13 +97,13 @@ impl Node {
         })
     }
 
-    /// When it begins, if it puts anything.
-    pub(super) fn start(&mut self) -> Option<Time> {
+    /// The time of the first put, if the rank puts anything.
+    pub(super) fn start(&mut self) -> Option<VirtualTime> {
         let start = self.random.below(STAGGER);
         (!self.peers.is_empty()).then_some(start)
     }
 
-    /// Bytes of memory that are registered now.
+    /// Counts bytes that are registered from now on.
     pub(super) fn register(&mut self, bytes: u64) {
         self.registered += bytes;
         self.registered_peak = self.registered_peak.max(self.registered);
@@ -114,7 +114,7 @@ impl Node {
         &mut self,
         setup: &Setup,
         rank: u32,
-        now: Time,
+        now: VirtualTime,
     ) -> Option<EngineOperation> {
         if self.begun == setup.warm_up {
             self.before = self.counts();
@@ -128,7 +128,7 @@ impl Node {
         let (remote, local) = (place(setup.area), place(setup.source));
         let stretch = setup.area.next_multiple_of(setup.bucket as u64);
         let peer = setup.traffic.choose(self.peers.len(), &mut self.random);
-        self.under_way = Some(Put {
+        self.in_flight = Some(Put {
             began: now,
             hit: None,
         });
@@ -145,21 +145,21 @@ impl Node {
         })
     }
 
-    /// Whether the put that was begun last counts.
+    /// True if the put that was begun last counts.
     pub(super) fn is_measured(&self, setup: &Setup) -> bool {
         self.begun > setup.warm_up
     }
 
-    /// The put that was waited for is complete.
-    pub(super) fn end_put(&mut self, setup: &Setup, now: Time, latencies: &mut Latencies) {
-        if let Some(put) = self.under_way.take()
+    /// Ends the put in flight.
+    pub(super) fn end_put(&mut self, setup: &Setup, now: VirtualTime, latencies: &mut Latencies) {
+        if let Some(put) = self.in_flight.take()
             && self.is_measured(setup)
         {
             latencies.add(now - put.began);
         }
     }
 
-    /// Moves sent and puts that waited, after the warm-up.
+    /// Moves sent and puts that stalled, after the warm-up.
     pub(super) fn measured(&self) -> (u64, u64) {
         let (moves, stalls) = self.counts();
         (moves - self.before.0, stalls - self.before.1)

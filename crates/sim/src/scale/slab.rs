@@ -1,4 +1,4 @@
-//! Things by number, the numbers used again.
+//! Values with small numbers, which are reused.
 
 #[derive(Debug)]
 pub(super) struct Slab<T> {

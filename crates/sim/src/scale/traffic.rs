@@ -1,29 +1,29 @@
-//! Who puts to whom.
+//! Traffic patterns: which ranks put to which peers.
 
 use std::{fmt, str::FromStr};
 
-/// Where the puts of a rank go.
+/// The targets of a rank's puts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Traffic {
-    /// To eight peers of each rank, drawn at random, all alike.
+    /// To eight random peers of each rank, with equal weights.
     Uniform,
     /// To the ranks before and after, as stencils do.
     Neighbour,
-    /// In groups of sixteen ranks, to the first of the group, which puts nothing itself.
+    /// In groups of sixteen ranks, to the first rank of the group, which puts nothing itself.
     HotSpot,
-    /// To eight peers of each rank: rank r is drawn as one of them with a weight of 1/(r + 1),
-    /// and of its peers a rank puts to the nth with a weight of 1/n.
+    /// To eight peers of each rank. Rank r is drawn as a peer with a weight of 1/(r + 1). A rank
+    /// puts to its nth peer with a weight of 1/n.
     PowerLaw,
 }
 
-/// Peers of a rank that draws them.
+/// The number of peers of a rank that draws them.
 const PEERS: u32 = 8;
 /// Ranks of a group around a hot spot.
 const GROUP: u32 = 16;
 
 impl Traffic {
-    /// All of them.
+    /// All patterns.
     pub const ALL: [Traffic; 4] = [
         Traffic::Uniform,
         Traffic::Neighbour,
@@ -31,7 +31,7 @@ impl Traffic {
         Traffic::PowerLaw,
     ];
 
-    /// What it is called.
+    /// The name in settings and reports.
     pub fn name(self) -> &'static str {
         match self {
             Traffic::Uniform => "uniform",
@@ -62,7 +62,7 @@ impl Traffic {
         }
     }
 
-    /// Which of so many peers a put goes to.
+    /// Draws the peer of a put: an index below `peers`.
     pub(super) fn choose(self, peers: usize, random: &mut Random) -> usize {
         match self {
             Traffic::PowerLaw => {
@@ -108,7 +108,7 @@ fn distinct(
 ) -> Vec<u32> {
     let wanted = PEERS.min(ranks - 1) as usize;
     let mut peers = Vec::with_capacity(wanted);
-    // A power law in a small job draws the same few again and again: then fewer will do.
+    // A power law in a small job draws the same few peers again and again; fewer will do then.
     for _ in 0..64 * PEERS {
         let peer = draw(random);
         if peer != rank && !peers.contains(&peer) {
@@ -121,12 +121,12 @@ fn distinct(
     peers
 }
 
-/// Chance that follows from a seed (SplitMix64; Steele, Lea, Flood 2014).
+/// Random numbers from a seed (SplitMix64; Steele, Lea, Flood 2014).
 #[derive(Debug, Clone)]
 pub(super) struct Random(u64);
 
 impl Random {
-    /// Chance of its own for each rank.
+    /// A sequence of its own for each rank.
     pub(super) fn new(seed: u64, rank: u32) -> Self {
         let mut random = Self(seed ^ (u64::from(rank) << 32 | u64::from(rank)));
         random.0 = random.next();
@@ -141,12 +141,12 @@ impl Random {
         x ^ (x >> 31)
     }
 
-    /// Below a bound, every number alike.
+    /// A uniform number below a bound.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// From 0 to below 1.
+    /// A uniform number from 0 to below 1.
     fn part(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_puts_to_itself_or_beyond_the_job() {
+    fn no_rank_puts_to_itself_or_beyond_the_job() {
         for traffic in Traffic::ALL {
             for ranks in [2, 3, 16, 17, 1000] {
                 for rank in 0..ranks {

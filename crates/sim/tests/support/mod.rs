@@ -1,4 +1,4 @@
-//! Ranks of a world as threads, and what tests do with them.
+//! Ranks of a world as threads, and helpers of the tests.
 
 #![allow(dead_code, unreachable_pub)] // each test uses a part of it
 #![allow(unsafe_code)] // registers and writes windows that tests keep
@@ -28,7 +28,7 @@ pub fn world(profile: &str, ranks: u32, seed: u64, faults: Faults) -> Arc<World>
     World::new(Profile::named(profile).unwrap(), ranks, options).unwrap()
 }
 
-/// Runs `work` on every rank, each in its thread: what they return.
+/// Runs `work` on every rank, each in its own thread; returns the results by rank.
 pub fn each<R: Send>(world: &Arc<World>, work: impl Fn(&Member<'_>) -> R + Sync) -> Vec<R> {
     let shared = Shared::default();
     let (shared, work) = (&shared, &work);
@@ -82,10 +82,10 @@ impl Member<'_> {
         self.nap(time - now);
     }
 
-    /// Waits for all ranks, deaf to messages.
+    /// Waits for all ranks, without handling messages.
     ///
     /// # Panics
-    /// If a rank did, which then never comes.
+    /// If a rank is lost, because it will never come.
     pub fn meet(&self) {
         let size = u64::from(self.conduit.size());
         let mine = self.shared.arrived.fetch_add(1, SeqCst) / size + 1;
@@ -96,7 +96,7 @@ impl Member<'_> {
         }
     }
 
-    /// Registers a window and tells all: what all told, by rank.
+    /// Registers a window and tells all ranks; returns the windows of all, by rank.
     pub fn publish(&self, window: &Window, permission: Permission, round: u64) -> Vec<Remote> {
         let key = register(&self.conduit, window, permission).unwrap();
         let offset = window.addr() as u64;
@@ -143,7 +143,7 @@ impl Member<'_> {
         }
     }
 
-    /// A write, to its end.
+    /// Writes, and waits for completion.
     pub fn put(
         &self,
         log: &mut Log<'_>,
@@ -171,6 +171,6 @@ impl Member<'_> {
 }
 
 pub fn register(conduit: &Sim, window: &Window, permission: Permission) -> Result<Key, Error> {
-    // SAFETY: tests keep their windows, which bear being written to.
+    // SAFETY: tests keep their windows, and peers may write to them.
     unsafe { conduit.register(window.as_ptr(), window.len(), permission) }
 }
