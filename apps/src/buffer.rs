@@ -1,9 +1,8 @@
-//! Buffers that begin with a page, and a bucket, of their own.
+//! Buffers that begin at a page and a bucket of their own.
 //!
-//! What it costs to register a buffer follows from the pages that it touches, and a buffer from
-//! the heap may touch one more in another run, or share one with its neighbour. What is put from
-//! here touches as many in every run, so that the same command has the same figures in virtual
-//! time.
+//! The cost of registering a buffer follows from the pages that it touches. A heap buffer may touch
+//! one page more in another run, or share one with its neighbour. These buffers touch the same
+//! number of pages in every run, so that the same command has the same figures in virtual time.
 
 use std::{
     fmt,
@@ -12,12 +11,12 @@ use std::{
 
 use hydrant::Pod;
 
-/// Where buffers begin: segments do so, too. Buckets are no larger as a rule.
+/// The alignment of buffers, like that of segments. Buckets are usually no larger.
 const ALIGN: usize = 2 << 20;
 
 /// Elements that share no page with anything else.
 pub struct Buffer<T> {
-    /// With room before the elements and behind them, which nobody touches.
+    /// The memory, with unused room before and after the elements.
     room: Vec<T>,
     start: usize,
     len: usize,
@@ -29,7 +28,7 @@ impl<T: Pod> Buffer<T> {
     /// # Panics
     /// If there is no memory for them.
     pub fn zeroed(len: usize) -> Self {
-        // Up to the first boundary, and from the last element to the next one.
+        // Room up to the first boundary, and from the last element to the next one.
         let spare = 2 * ALIGN.div_ceil(size_of::<T>().max(1));
         let room = vec![T::zeroed(); len + spare];
         let start = room.as_ptr().align_offset(ALIGN).min(spare);
@@ -59,7 +58,7 @@ impl<T: Pod> From<&[T]> for Buffer<T> {
     }
 }
 
-/// A copy is elsewhere, and begins anew.
+/// A copy has its own memory and alignment.
 impl<T: Pod> Clone for Buffer<T> {
     fn clone(&self) -> Self {
         Self::from(&**self)

@@ -1,7 +1,7 @@
 //! Blocks from rank to rank by one-sided puts.
 //!
-//! Both programs move blocks in steps, and every rank knows beforehand to whom it sends and
-//! from whom it receives in each step. So no barrier is needed:
+//! Both programs move blocks in steps. Every rank knows the target and the source of its blocks in
+//! each step beforehand. So no barrier is needed:
 //!
 //! ```text
 //!   from                      this rank                       to
@@ -13,9 +13,8 @@
 //!                             put, put, put_signal ────────▶ slot[step % 2]
 //! ```
 //!
-//! With two slots the next block may arrive while this one is used. Each step has signal
-//! words of its own, used once: different ranks write them at times of their own, and
-//! nothing has to be reset.
+//! With two slots the next block may arrive while this one is used. Each step has signal words of
+//! its own, used once: different ranks write them at different times, and no word has to be reset.
 
 use std::{ops::Add, time::Duration};
 
@@ -24,9 +23,9 @@ use hydrant::{Job, Pod, Rank, Result, Signal, Symmetric};
 /// One step of one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hop {
-    /// Where its block goes.
+    /// The target of its block.
     pub to: Rank,
-    /// Whose block it gets.
+    /// The source of the block that it gets.
     pub from: Rank,
 }
 
@@ -41,19 +40,19 @@ pub struct Exchange<'job, T: Pod> {
     free: Symmetric<u64>,
     sent: usize,
     received: usize,
-    /// A block from this rank to itself, which no put carries.
+    /// A block from this rank to itself, which needs no put.
     own: Option<Vec<T>>,
     putting: Putting,
 }
 
-/// Time spent in puts.
+/// The time spent in puts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Putting {
-    /// All of it.
+    /// The whole time.
     pub time: Duration,
-    /// Puts whose memory was registered on both sides already, where the network needs that.
+    /// Puts with memory already registered on both sides, where the network needs registration.
     pub one_sided: u64,
-    /// What those took.
+    /// The time of these puts.
     pub one_sided_time: Duration,
 }
 
@@ -72,12 +71,12 @@ impl Add for Putting {
 const SLOTS: usize = 2;
 
 impl<'job, T: Pod> Exchange<'job, T> {
-    /// Gets ready to move blocks of `block` elements, at most `put_elements` a put, as
-    /// `plan` says. Collective: every rank plans as many steps, and who sends in a step is
-    /// whom the target expects in it.
+    /// Prepares to move blocks of `block` elements as `plan` says, with at most `put_elements` in a
+    /// put. Collective: all plans have the same length, and each sender of a step is the source
+    /// that its target expects.
     ///
     /// # Errors
-    /// As [`Job::alloc`].
+    /// The errors of [`Job::alloc`].
     pub fn new(job: &'job Job, plan: Vec<Hop>, block: usize, put_elements: usize) -> Result<Self> {
         let exchange = Self {
             job,
@@ -96,14 +95,14 @@ impl<'job, T: Pod> Exchange<'job, T> {
         Ok(exchange)
     }
 
-    /// Sends this step's block. Remotely complete on return; waits only for a peer that is
-    /// two steps behind.
+    /// Sends this step's block. The block is remotely complete on return. The call waits only for a
+    /// peer that is two steps behind.
     ///
     /// # Errors
-    /// As [`Symmetric::put_signal`] and [`Job::wait_until`].
+    /// The errors of [`Symmetric::put_signal`] and [`Job::wait_until`].
     ///
     /// # Panics
-    /// If the plan has no such step, or the block is not as long as agreed.
+    /// If the plan has no such step, or the block has another length.
     pub fn send(&mut self, block: &[T]) -> Result<()> {
         assert_eq!(block.len(), self.block, "every block has the length agreed");
         let step = self.sent;
@@ -116,8 +115,8 @@ impl<'job, T: Pod> Exchange<'job, T> {
         self.job.wait_until(&self.free, step, |open| open != 0)?;
         let slot = step % SLOTS * self.block;
         let last = self.block.saturating_sub(1) / self.put_elements * self.put_elements;
-        // Where nothing is registered all puts are of one kind, and looking would cost more than
-        // putting.
+        // Without registration all puts are of one kind, and the check would cost more than the
+        // put.
         let kinds = self.job.registration().is_some();
         let start = self.job.now();
         for at in (0..last).step_by(self.put_elements) {
@@ -142,7 +141,7 @@ impl<'job, T: Pod> Exchange<'job, T> {
         Ok(())
     }
 
-    /// How long a put took, and whether its memory was registered already.
+    /// The time of a put, by whether its memory was registered before.
     fn of_a_kind(&self, put: impl FnOnce() -> Result<()>) -> Result<Putting> {
         let (hits, start) = (self.job.counters().hits, self.job.now());
         put()?;
@@ -158,10 +157,10 @@ impl<'job, T: Pod> Exchange<'job, T> {
     /// Waits for this step's block and copies it out.
     ///
     /// # Errors
-    /// As [`Job::wait_until`].
+    /// The errors of [`Job::wait_until`].
     ///
     /// # Panics
-    /// If the plan has no such step, or the block is not as long as agreed.
+    /// If the plan has no such step, or the block has another length.
     pub fn receive(&mut self, block: &mut [T]) -> Result<()> {
         assert_eq!(block.len(), self.block, "every block has the length agreed");
         let step = self.received;
@@ -183,17 +182,17 @@ impl<'job, T: Pod> Exchange<'job, T> {
         self.putting
     }
 
-    /// Gives the memory back. Collective.
+    /// Frees the memory. Collective.
     ///
     /// # Errors
-    /// As [`Job::free`].
+    /// The errors of [`Job::free`].
     pub fn close(self) -> Result<()> {
         self.job.free(self.slots)?;
         self.job.free(self.arrived)?;
         self.job.free(self.free)
     }
 
-    /// Tells who sends in `step` that its slot is free.
+    /// Tells the sender of `step` that its slot is free.
     fn open(&self, step: usize) -> Result<()> {
         match self.plan.get(step) {
             Some(hop) if hop.from != self.job.rank() => {
@@ -218,7 +217,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
-        /// Step `s` turns the ring by `turns[s]`, which may be nothing.
+        /// Step `s` turns the ring by `turns[s]`, which may be zero.
         #[test]
         fn every_block_arrives_in_its_step(
             ranks in 1_u32..6,

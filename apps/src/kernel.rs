@@ -1,4 +1,4 @@
-//! What the kernel says of this process, and of the time.
+//! The kernel's count of pinned memory, and its clock.
 
 use std::{
     fs,

@@ -1,10 +1,10 @@
 //! The programs of the papers, on the public API.
 //!
-//! Cannon's matrix multiplication ([`cannon`]) and bitonic sort ([`bitonic`]) are what
-//! Firehose was measured with (§4.3, table 3). They are ordinary programs: whatever they
-//! do, a user's program can do too. [`hammer`] is a third one, for tests of faults: its ranks access
-//! each other's memory all the time and check all they read. [`torture`] is a fourth: everything
-//! that the API can do, in random order, checked. The first two are made of these modules:
+//! Cannon's matrix multiplication ([`cannon`]) and bitonic sort ([`bitonic`]) are the programs that
+//! Firehose was measured with (§4.3, table 3). They use nothing but the public API, like a user's
+//! program. [`hammer`] tests faults: its ranks access each other's memory all the time and check
+//! all that they read. [`torture`] runs every operation of the API in random order, and checks the
+//! results. Cannon and bitonic are made of these modules:
 //!
 //! | | |
 //! |---|---|

@@ -4,7 +4,7 @@ use std::{fmt, num::NonZeroUsize, path::PathBuf, str::FromStr};
 
 use clap::{Args, ValueEnum};
 
-/// How much the result is checked.
+/// The amount of checking of the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verify {
@@ -25,19 +25,19 @@ pub enum Format {
     Json,
 }
 
-/// How many elements one put carries.
+/// The number of elements that one put carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Granularity {
-    /// All that goes to a rank at a time.
+    /// All elements that go to a rank in a step.
     Block,
     /// A row of a block.
     Row,
-    /// At most so many.
+    /// At most this many elements.
     Elements(NonZeroUsize),
 }
 
 impl Granularity {
-    /// Most elements of a put, for blocks of `rows` rows of `columns` elements; never 0.
+    /// The most elements of a put, for blocks of `rows` rows of `columns` elements; never 0.
     pub fn elements(self, rows: usize, columns: usize) -> usize {
         match self {
             Self::Block => rows.saturating_mul(columns).max(1),
@@ -70,7 +70,7 @@ impl FromStr for Granularity {
     }
 }
 
-/// What becomes of the result and of what was measured.
+/// The uses of the result and of the measurements.
 #[derive(Debug, Clone, Args)]
 pub struct Outcome {
     /// How much to check the result

@@ -1,38 +1,38 @@
-//! From the command line to the exit status, for programs whose ranks speak with one voice.
+//! The path from the command line to the exit status, for programs that report once for all ranks.
 
 use std::{error::Error, io, process::ExitCode};
 
 use clap::Parser;
 use hydrant::{Job, Rank};
 
-/// Why a program failed.
+/// The reason why a program failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// What every rank knows. Rank 0 says it.
+    /// A cause that every rank knows. Rank 0 prints it.
     #[error(transparent)]
     Common(Box<dyn Error + Send + Sync>),
 
-    /// What this rank found and says for all; the others have [`Failure::Elsewhere`].
+    /// A cause that this rank found and prints for all; the others have [`Failure::Elsewhere`].
     #[error(transparent)]
     Here(Box<dyn Error + Send + Sync>),
 
-    /// What another rank found and says.
+    /// Another rank found the cause and prints it.
     #[error("rank {0} has said why")]
     Elsewhere(Rank),
 
-    /// What befell this rank: the job cannot end in good order.
+    /// An error of this rank's job, which then cannot end in good order.
     #[error(transparent)]
     Job(#[from] hydrant::Error),
 }
 
 impl Failure {
-    /// What every rank knows.
+    /// A cause that every rank knows.
     pub fn common(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Common(cause.into())
     }
 
-    /// A failure to allocate: if there is no memory, every rank knows.
+    /// A failure to allocate: every rank gets it if there is no memory.
     pub fn of_allocation(cause: hydrant::Error) -> Self {
         match cause {
             hydrant::Error::OutOfMemory { .. } => Self::common(cause),
@@ -43,8 +43,8 @@ impl Failure {
 
 /// Runs `body` as a rank of the job that this process was started in.
 ///
-/// Arguments are read after the job is joined, so that a mistake in them is reported once and
-/// not once a rank.
+/// Arguments are parsed after the job is joined, so that a usage error is reported once and not by
+/// every rank.
 pub fn run<A: Parser>(
     name: &str,
     body: impl Fn(&Job, A) -> Result<(), Failure> + Sync,
@@ -60,7 +60,7 @@ pub fn run<A: Parser>(
                 if speaks {
                     or_unread(usage.print())?;
                 }
-                // 0 where help was asked for, 2 where it was needed.
+                // 0 if the user asked for help, 2 after a usage error.
                 return Ok(ExitCode::from(u8::from(usage.use_stderr()) * 2));
             }
         };
@@ -75,10 +75,10 @@ pub fn run<A: Parser>(
     ended.unwrap_or_else(|cause| failed(name, &cause))
 }
 
-/// The result of printing: success as well if the reader has gone, as `head` does.
+/// The result of printing. It is success as well if the reader has closed the pipe, as `head` does.
 ///
 /// # Errors
-/// Any other.
+/// Any other error.
 pub(crate) fn or_unread(printed: io::Result<()>) -> io::Result<()> {
     match printed {
         Err(cause) if cause.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -1,18 +1,18 @@
-//! A bar for who watches: on rank 0, if standard error is a terminal.
+//! A progress bar on rank 0, if standard error is a terminal.
 
 use std::time::Duration;
 
 use hydrant::{Job, Rank};
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How far the program is.
+/// The progress of the program.
 pub struct Progress(ProgressBar);
 
 impl Progress {
     /// A bar of `units`; hidden on all ranks but the first.
     pub fn new(job: &Job, units: usize) -> Self {
         let bar = if job.rank() == Rank(0) {
-            // Draws nothing where standard error is no terminal.
+            // The bar draws nothing where standard error is no terminal.
             ProgressBar::new(units as u64)
         } else {
             ProgressBar::hidden()
@@ -25,12 +25,12 @@ impl Progress {
         Self(bar)
     }
 
-    /// What happens now.
+    /// Names the current phase.
     pub fn phase(&self, what: &'static str) {
         self.0.set_message(what);
     }
 
-    /// Some units are done.
+    /// Adds finished units.
     pub fn advance(&self, units: usize) {
         self.0.inc(units as u64);
     }

@@ -1,4 +1,4 @@
-//! What was measured, told by the first rank.
+//! The measurements, printed by the first rank.
 
 use std::{
     io::{self, Write},
@@ -14,7 +14,7 @@ use crate::{
     program::or_unread,
 };
 
-/// Where this rank's time went, by the job's clock.
+/// The time of this rank, divided into computation and communication, by the job's clock.
 #[derive(Debug)]
 pub struct Clock<'job> {
     job: &'job Job,
@@ -31,7 +31,7 @@ impl<'job> Clock<'job> {
         }
     }
 
-    /// Does something that is computation, of so many operations.
+    /// Runs a computation of `operations` operations.
     pub fn compute<R>(&mut self, operations: u64, body: impl FnOnce() -> R) -> R {
         let start = self.job.now();
         let result = body();
@@ -40,7 +40,7 @@ impl<'job> Clock<'job> {
         result
     }
 
-    /// Does something that is communication, or waiting for it.
+    /// Runs communication, or a wait for it.
     pub fn communicate<R>(&mut self, body: impl FnOnce() -> R) -> R {
         let start = self.job.now();
         let result = body();
@@ -52,21 +52,22 @@ impl<'job> Clock<'job> {
 /// The figures of all ranks together.
 #[derive(Debug, Clone, Serialize)]
 pub struct Figures {
-    /// From when all ranks began until all were done: the slowest rank's.
+    /// The time from the common start until all ranks were done: that of the slowest rank.
     pub seconds: f64,
-    /// Of them, computing: the slowest rank's.
+    /// The computing part: that of the slowest rank.
     pub compute_seconds: f64,
-    /// Of them, communicating and waiting: the slowest rank's.
+    /// The part in communication and waits: that of the slowest rank.
     pub communication_seconds: f64,
     /// Puts of all ranks in that time.
     pub puts: u64,
-    /// The bytes they carried.
+    /// The bytes that these puts carried.
     pub put_bytes: u64,
-    /// The mean put: what all ranks spent in puts by their number.
+    /// The mean time of a put: the time of all ranks in puts, divided by their number.
     pub mean_put_nanoseconds: Option<f64>,
-    /// Of puts whose memory was registered on both sides already, where the network needs that.
+    /// The mean over puts with memory already registered on both sides, where registration is
+    /// needed.
     pub one_sided_put_nanoseconds: Option<f64>,
-    /// Of the other puts there.
+    /// The mean over the other puts there.
     pub other_put_nanoseconds: Option<f64>,
     /// The counters of all ranks, from the start of the program on.
     #[serde(serialize_with = "as_map")]
@@ -81,12 +82,12 @@ fn as_map<S: Serializer>(rows: &[(&'static str, u64)], to: S) -> Result<S::Ok, S
     map.end()
 }
 
-/// Measures `body`, which all ranks begin together and end together, and returns what it
-/// returns. `body` gets a clock to say where its time goes, and says how long it spent in
-/// puts. Collective.
+/// Measures `body`, which all ranks begin together and end together. Returns the result of `body`.
+/// `body` gets a clock for its computation and communication, and also returns its time in puts.
+/// Collective.
 ///
 /// # Errors
-/// What `body` returns; as [`Job::barrier`].
+/// The errors of `body` and of [`Job::barrier`].
 pub fn measure<R>(
     job: &Job,
     body: impl FnOnce(&mut Clock<'_>) -> Result<(R, Putting)>,
@@ -137,7 +138,7 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What a program computed, and how fast: `P` says what is special to it.
+/// The result of a program and its speed. `P` is the part for its own problem.
 #[derive(Debug, Serialize)]
 pub struct Report<P> {
     /// The program's name.
@@ -147,9 +148,9 @@ pub struct Report<P> {
     /// The problem solved.
     #[serde(flatten)]
     pub problem: P,
-    /// How the result was checked; it is right, or there would be no report.
+    /// The check of the result. The result passed: otherwise there is no report.
     pub verified: Verify,
-    /// What it took.
+    /// The measurements.
     #[serde(flatten)]
     pub figures: Figures,
 }
@@ -159,18 +160,18 @@ pub trait Rows {
     /// Names and values, in order.
     fn rows(&self) -> Vec<(&'static str, String)>;
 
-    /// How fast it was solved.
+    /// The speed of the solution.
     fn rate(&self) -> String;
 
-    /// What it means that the result passed a check.
+    /// The meaning of a passed check.
     fn passed(&self, check: Verify) -> &'static str;
 }
 
 impl<P: Rows + Serialize> Report<P> {
-    /// Prints the report to standard output, in one piece. A reader that is gone is no failure.
+    /// Prints the report to standard output in one write. A closed reader is no failure.
     ///
     /// # Errors
-    /// If that fails.
+    /// If the write fails.
     pub fn print(&self, format: Format) -> io::Result<()> {
         let text = match format {
             Format::Table => self.table(),
@@ -244,7 +245,7 @@ fn bytes(number: u64) -> String {
     digits(scaled, units[unit])
 }
 
-/// Three digits, or as many as stand before the point.
+/// Three digits, or all digits before the point if there are more.
 pub(crate) fn digits(value: f64, unit: &str) -> String {
     let places = match value {
         v if v >= 99.95 => 0,

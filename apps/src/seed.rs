@@ -1,11 +1,11 @@
-//! Elements from a seed: element `index` is the same whichever rank asks, in any order.
+//! Elements from a seed: element `index` is the same on every rank, in any order of requests.
 
 /// A stream of elements with random access.
 #[derive(Debug, Clone, Copy)]
 pub struct Seed(u64);
 
 impl Seed {
-    /// The stream of `seed`, one of several that are independent.
+    /// One of several independent streams of `seed`.
     pub fn new(seed: u64, stream: u64) -> Self {
         Self(mix(mix(seed) ^ stream))
     }
@@ -15,8 +15,8 @@ impl Seed {
         mix(self.0 ^ mix(index))
     }
 
-    /// A whole number from -8 to 8: products of matrices of these are exact in `f64` in
-    /// whatever order they are summed.
+    /// A whole number from -8 to 8. Products of matrices of such numbers are exact in `f64`, in any
+    /// order of summation.
     pub fn small(self, index: u64) -> f64 {
         // Below 17, so exact.
         (self.bits(index) % 17) as f64 - 8.0
@@ -28,7 +28,7 @@ impl Seed {
     }
 }
 
-/// A stream of random numbers, drawn one after the other.
+/// A stream of random numbers, drawn in sequence.
 #[derive(Debug)]
 pub(crate) struct Dice(Seed, u64);
 
@@ -47,7 +47,7 @@ impl Dice {
         (self.next() % limit.max(1) as u64) as usize
     }
 
-    /// Once in so many times.
+    /// True once in `times` times.
     pub(crate) fn one_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }

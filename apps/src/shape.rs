@@ -1,4 +1,4 @@
-//! Numbers of ranks that fit an algorithm, and each rank's place.
+//! Numbers of ranks that fit an algorithm, and the position of each rank.
 
 use hydrant::Rank;
 
@@ -46,7 +46,7 @@ impl Mesh {
         self.side as usize
     }
 
-    /// The rank at a place; rows and columns count on around the edges.
+    /// The rank at a position; rows and columns wrap around the edges.
     pub fn rank(self, row: usize, column: usize) -> Rank {
         let side = self.side();
         // Below `side` squared, which is a number of ranks.

@@ -6,15 +6,15 @@ use hydrant::{Job, Op, Rank};
 
 use crate::program::Failure;
 
-/// The rank that reads, checks and speaks.
+/// The rank that reads, checks and prints.
 pub const FIRST: Rank = Rank(0);
 
-/// Whether this rank is the one that reads, checks and speaks.
+/// True on the rank that reads, checks and prints.
 pub fn is_first(job: &Job) -> bool {
     job.rank() == FIRST
 }
 
-/// Does `body` on the first rank; whether it succeeds is then known to all. Collective.
+/// Runs `body` on the first rank, and tells all ranks whether it succeeded. Collective.
 ///
 /// # Errors
 /// The cause on the first rank, [`Failure::Elsewhere`] on the others.
@@ -25,7 +25,7 @@ pub fn on_first<T, E: Into<Box<dyn Error + Send + Sync>>>(
     first_failure(job, is_first(job).then(body).transpose())
 }
 
-/// Whether all ranks succeeded in something; if not, the first that failed says why.
+/// Returns whether all ranks succeeded; if not, the first that failed reports the cause.
 /// Collective.
 ///
 /// # Errors
@@ -42,7 +42,7 @@ pub fn first_failure<T, E: Into<Box<dyn Error + Send + Sync>>>(
     match outcome {
         Ok(value) if first == none => Ok(value),
         Err(cause) if first == own => Err(Failure::Here(cause.into())),
-        // A rank's number, for one of them gave it.
+        // The number is a rank's, because one of the ranks sent it.
         _ => Err(Failure::Elsewhere(Rank(first as u32))),
     }
 }

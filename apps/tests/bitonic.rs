@@ -14,7 +14,7 @@ const BITONIC: &str = env!("CARGO_BIN_EXE_bitonic");
 #[test]
 fn gives_the_serial_answer_on_every_hypercube() {
     for (ranks, steps) in [(1, 0), (2, 1), (4, 3), (8, 6), (16, 10)] {
-        // No hypercube but that of 1 divides it.
+        // The number of keys is divisible by no number of ranks but 1.
         for verify in ["full", "quick"] {
             let arguments = ["--n", "1001", "--verify", verify];
             let report = report(HydrantRun, ranks, BITONIC, &arguments).unwrap();
@@ -72,7 +72,7 @@ fn keys_come_from_files_and_go_into_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (text, raw, out) = (path("in.txt"), path("in.bin"), path("out.txt"));
-    // The largest key is also what runs are filled up with.
+    // The largest key is also the padding of runs.
     let keys = [
         3,
         i64::MAX,

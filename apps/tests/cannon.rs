@@ -11,13 +11,13 @@ use support::{
 
 const CANNON: &str = env!("CARGO_BIN_EXE_cannon");
 
-/// Puts of a block that one multiplication takes on a mesh of side `q`.
+/// The puts of blocks in one multiplication on a mesh of side `q`.
 fn blocks_put(q: u64, accumulate: &str) -> u64 {
     let moves = 2 * (q - 1) * q * q;
     match accumulate {
-        // A and B go to their places, but for the first row and the first column.
+        // A and B move to their first positions, except for the first row and the first column.
         "local" => moves + 2 * q * (q - 1),
-        // B goes to its place, but for one block that is there.
+        // B moves to its first position, except for one block that is already there.
         _ => moves + q * q - 1,
     }
 }
@@ -27,7 +27,7 @@ fn gives_the_serial_answer_on_every_mesh() {
     for accumulate in ["remote", "local"] {
         for q in [1, 2, 3, 4] {
             let ranks = u32::try_from(q * q).unwrap();
-            // No mesh but that of 1 divides it.
+            // The side is divisible by no mesh but that of 1.
             let arguments = ["--n", "61", "--tile", "7", "--accumulate", accumulate];
             let report = report(HydrantRun, ranks, CANNON, &arguments).unwrap();
             assert_eq!(report["program"], "cannon");
@@ -65,7 +65,7 @@ fn a_job_of_one_prints_a_table() {
     for row in ["matrices        32 x 32", "passed Freivalds' check"] {
         assert!(out.contains(row), "no `{row}` in {out}");
     }
-    // What travels from a rank to itself takes no puts.
+    // Blocks of a rank to itself take no puts.
     let report = report(Alone, 1, CANNON, &["--n", "32", "--no-verify"]).unwrap();
     assert_eq!(
         (&report["puts"], &report["verified"]),

@@ -1,6 +1,5 @@
-//! Ranks that work on each other while something breaks: by shared memory, and where memory is
-//! reached only where it is really pinned. What breaks on RDMA needs a machine of its own:
-//! `cargo xtask faults`.
+//! Ranks that access each other's memory during a fault: by shared memory, and where only pinned
+//! memory is reached. Faults of RDMA need a machine of their own: `cargo xtask faults`.
 
 mod support;
 
@@ -14,7 +13,7 @@ use support::{
 const HAMMER: &str = env!("CARGO_BIN_EXE_hammer");
 const RANKS: u32 = 4;
 
-/// What every rank that could has to say.
+/// The reports of all surviving ranks.
 #[track_caller]
 fn stories(launcher: Launcher, arguments: &[&str]) -> Vec<Value> {
     let arguments = [arguments, &["--format", "json"]].concat();
@@ -58,7 +57,7 @@ fn ranks_find_everything_where_they_put_it() {
 fn survivors_of_a_killed_rank_go_on_without_it() {
     for launcher in [HydrantRun, Pinned("firehose"), Pinned("bounce")] {
         for situation in ["put", "move", "registration"] {
-            // Shared memory needs neither.
+            // Shared memory has neither moves nor registrations.
             if launcher != Pinned("firehose") && situation != "put" {
                 continue;
             }

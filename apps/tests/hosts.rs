@@ -1,6 +1,6 @@
-//! The programs on two hosts that share nothing but the network: `hydrant run --hosts`, half of
-//! the ranks on each, by shared memory within a host and by RDMA between them, with so little to
-//! register that moves and evictions happen all the time.
+//! The programs on two hosts that share nothing but the network: `hydrant run --hosts`, with half
+//! of the ranks on each. They use shared memory within a host and RDMA between hosts. The limit is
+//! so low that moves and evictions happen all the time.
 //!
 //! `HYDRANT_TEST_HOSTS` names the hosts; without it there are none, and nothing runs.
 
@@ -12,7 +12,7 @@ use support::{Launcher, report};
 const CANNON: &str = env!("CARGO_BIN_EXE_cannon");
 const BITONIC: &str = env!("CARGO_BIN_EXE_bitonic");
 
-/// By every strategy but the one for NICs that page.
+/// Every strategy except `paging`, which needs NICs with on-demand paging.
 fn launchers() -> Vec<Launcher> {
     let Ok(hosts) = std::env::var("HYDRANT_TEST_HOSTS") else {
         eprintln!("left out: HYDRANT_TEST_HOSTS names no hosts");

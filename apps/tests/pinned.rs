@@ -1,5 +1,5 @@
-//! The programs where memory is reached only where it is really pinned: `hydrant run --conduit
-//! smp+pin`, with so little to register that moves and evictions happen all the time.
+//! The programs where only pinned memory is reached: `hydrant run --conduit smp+pin`, with a limit
+//! so low that moves and evictions happen all the time.
 
 mod support;
 
@@ -9,7 +9,7 @@ use support::{Launcher::Pinned, fails, report};
 const CANNON: &str = env!("CARGO_BIN_EXE_cannon");
 const BITONIC: &str = env!("CARGO_BIN_EXE_bitonic");
 
-/// All but the one for NICs that page.
+/// Every strategy except `paging`, which needs NICs with on-demand paging.
 fn strategies() -> impl Iterator<Item = Strategy> {
     (Strategy::ALL.into_iter()).filter(|strategy| *strategy != Strategy::Paging)
 }

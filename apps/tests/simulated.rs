@@ -63,8 +63,8 @@ fn every_pair_gives_the_serial_answer() {
     }
 }
 
-/// Time and all counters included, on machines where registration costs by the call and by the
-/// page: nothing of the machine that simulates is seen, such as where its heap puts a buffer.
+/// Reports must be equal, with time and all counters, on machines whose registration costs by call
+/// and by page. Nothing of the simulating machine may show, such as the addresses of its heap.
 #[test]
 fn the_same_run_gives_the_same_report() {
     let sort: &[&str] = &["--n", "20000", "--put", "16"];
@@ -84,7 +84,8 @@ fn the_same_run_gives_the_same_report() {
     }
 }
 
-/// Its last step waits for a rank at its end. That rank completes calls whose buffers lie at the same place in each run.
+/// Its last step waits for a rank at its end. That rank completes calls whose buffers have the same
+/// addresses in each run.
 #[test]
 fn the_same_random_test_gives_the_same_report() {
     let arguments = ["--rounds", "1", "--seed", "591844917", "--leak"];

@@ -1,5 +1,5 @@
-//! The programs on a real RDMA device, where there is one: `hydrant run --conduit verbs`, with so
-//! little to register that moves and evictions happen all the time.
+//! The programs on a real RDMA device, where there is one: `hydrant run --conduit verbs`, with a
+//! limit so low that moves and evictions happen all the time.
 
 mod support;
 
@@ -9,7 +9,7 @@ use support::{Launcher::Verbs, report};
 const CANNON: &str = env!("CARGO_BIN_EXE_cannon");
 const BITONIC: &str = env!("CARGO_BIN_EXE_bitonic");
 
-/// All but the one for NICs that page; none where there is no device.
+/// Every strategy except `paging`, which needs NICs with on-demand paging; none without a device.
 fn strategies() -> impl Iterator<Item = Strategy> {
     let ports = settings::rdma_ports(&settings::VerbsSettings::default());
     if let Err(why) = &ports {

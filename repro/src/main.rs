@@ -1,5 +1,6 @@
-//! `hydrant-repro`: the papers' experiments again, and replays of traces, in virtual time. It is no part of what
-//! ships: `cargo run --release -p hydrant-repro -- papers all --out reproduced`.
+//! `hydrant-repro`: the papers' experiments, and replays of traces, in virtual time.
+//!
+//! It is not shipped: `cargo run --release -p hydrant-repro -- papers all --out reproduced`.
 
 mod papers;
 mod replay;
@@ -9,7 +10,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use hydrant_report::status::status;
 
-/// The papers' experiments again, and replays of traces, in virtual time.
+/// The papers' experiments, and replays of traces, in virtual time.
 #[derive(Parser)]
 #[command(name = "hydrant-repro", version, arg_required_else_help = true)]
 struct Cli {
@@ -19,9 +20,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run the papers' experiments again, and write a page with what they found beside it
+    /// Run the papers' experiments, and write a page that compares the results with the papers
     Papers(papers::PapersArgs),
-    /// Do again what a program communicated, as a trace of it says
+    /// Replay the communication of a program from a trace of it
     Replay(replay::ReplayArgs),
 }
 

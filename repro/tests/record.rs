@@ -1,5 +1,5 @@
-//! The recorder of `tools/record`, under a real MPI: what it writes of a program of ours is a trace by the strict
-//! reader, and is replayed.
+//! The recorder of `tools/record`, under a real MPI. The strict reader must accept its trace of a
+//! program of ours, and the trace is replayed.
 
 use std::{
     env, fs,
@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-/// A folder of this test's own, which is gone when it ends.
+/// A folder of this test; the drop removes it.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -16,7 +16,7 @@ impl Drop for Folder {
     }
 }
 
-/// Runs a command; what it said if it failed.
+/// Runs a command. The error is its output.
 fn run(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|cause| cause.to_string())?;
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -26,7 +26,7 @@ fn run(command: &mut Command) -> Result<String, String> {
     }
 }
 
-/// Whether a program can be built by this compiler wrapper.
+/// True if this compiler wrapper can build a program.
 fn is_there(compiler: &str) -> bool {
     let there = run(Command::new(compiler).arg("-show")).is_ok();
     let required = env::var("HYDRANT_TEST_REQUIRE").is_ok_and(|value| value == "1");

@@ -1,4 +1,4 @@
-//! `hydrant-repro replay` on traces of real programs, of class S, and on what is no trace.
+//! `hydrant-repro replay` on traces of real programs, of class S, and on invalid traces.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ fn stepping_back(on: &str, trace: &Path, arguments: &[&str]) -> Output {
         .expect("the command starts")
 }
 
-/// What it printed, if all went well.
+/// The printed rows of a run that must succeed.
 fn rows(trace: &Path, arguments: &[&str]) -> Vec<serde_json::Value> {
     rows_stepping_back("on", trace, arguments)
 }
@@ -40,7 +40,7 @@ fn recorded(name: &str) -> PathBuf {
     traces.join(format!("{name}.S.4.tar.zst"))
 }
 
-/// A folder of this test's own, which is gone when it ends.
+/// A folder of this test; the drop removes it.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -98,7 +98,7 @@ fn number(row: &serde_json::Value, field: &str) -> u64 {
 
 #[test]
 fn every_message_of_a_trace_arrives_and_memory_is_saved() {
-    // The large buffers of FT are used together, a few times: enough to learn from.
+    // The large buffers of FT are used together, a few times, which is enough to learn from.
     for (name, messages) in [("ft", 100), ("is", 100), ("bt", 2000), ("lu", 4000)] {
         let strategies = [
             "--registration",
@@ -108,7 +108,7 @@ fn every_message_of_a_trace_arrives_and_memory_is_saved() {
         let bounded = rows(&recorded(name), &strategies);
         let took = |at: usize| number(&bounded[at], "run_ns");
         assert!(100 * took(0) <= 101 * took(1), "{name}: {bounded:?}");
-        // These are too short for much to be saved within that.
+        // These runs are too short to save much.
         let rows = rows_stepping_back("off", &recorded(name), &strategies);
         let [foresight, pinned] = &rows[..2] else {
             panic!("{rows:?}");
@@ -189,7 +189,7 @@ fn a_limit_that_leaving_all_pinned_exceeds_is_kept() {
     assert!(number(&rows[0], "peak_bytes") <= 1 << 20, "{}", rows[0]);
 }
 
-/// What it said of a trace that is none.
+/// The error for an invalid trace.
 fn refused(trace: &Path) -> String {
     let output = replay(trace, &[]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -227,7 +227,7 @@ fn what_is_wrong_with_a_trace_is_said_with_its_place() {
     let told = refused(&folder.0);
     assert!(told.contains("rank0.pmt"), "{told}");
 
-    // The peer of a message is a rank that there is not.
+    // The peer of the message is a rank that does not exist.
     let folder = Folder::with("replay-peer", "lu");
     folder.change(0, |bytes| {
         for record in bytes[64..].chunks_exact_mut(72) {
@@ -255,10 +255,10 @@ fn what_is_no_archive_is_refused() {
     assert!(refused(&folder.0.join("there-is-none")).contains("there-is-none"));
 }
 
-/// A record of a trace: the kind of the call, the peer, and where and how long its buffer is.
+/// A record of a trace: the kind of the call, the peer, and the address and length of its buffer.
 type Record = (u16, i32, u64, u64);
 
-/// Writes a trace of these calls, and so much computing before the last, of each rank.
+/// Writes a trace of these calls of each rank, with this much computation before the last.
 fn written(name: &str, computed_ns: u64, ranks: &[&[Record]]) -> Folder {
     const INIT: Record = (1, -1, 0, 0);
     const FINALIZE: Record = (2, -1, 0, 0);
@@ -345,7 +345,7 @@ fn ranks_that_both_send_first_what_the_network_does_not_take_are_refused() {
     let sends_first = |peer| [(SEND, peer, 1 << 20, LONG), (RECEIVE, peer, 1 << 22, LONG)];
     let ranks = [1, 0].map(sends_first);
     let told = refused(&written("replay-both-send", 0, &[&ranks[0], &ranks[1]]).0);
-    // After the header and the record that begins the trace.
+    // After the header and the first record of the trace.
     for part in [
         "rank0.pmt, record 1 at byte 136",
         "rank 0 waits for ever",
@@ -354,7 +354,7 @@ fn ranks_that_both_send_first_what_the_network_does_not_take_are_refused() {
     ] {
         assert!(told.contains(part), "{part}: {told}");
     }
-    // As long as the network takes them at once, nobody waits.
+    // No rank waits as long as the network takes the messages eagerly.
     let short = |peer| [(SEND, peer, 1 << 20, 8192), (RECEIVE, peer, 1 << 22, 8192)];
     let ranks = [1, 0].map(short);
     let folder = written("replay-both-send-short", 0, &[&ranks[0], &ranks[1]]);

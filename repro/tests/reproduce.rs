@@ -1,6 +1,6 @@
-//! `hydrant-repro papers`, quickly: that every experiment runs to its end, writes what it should,
-//! keeps the papers' orderings, and has the same figures again. How fast anything is, is not asked:
-//! time is virtual.
+//! `hydrant-repro papers`, quickly. Every experiment runs to its end, writes its files, keeps the
+//! papers' orderings, and prints the same figures again. No test checks speed, because time is
+//! virtual.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -154,7 +154,8 @@ const FILES: [(&str, &[&str]); 29] = [
     ("scale-traffic", &["scale-traffic.csv"]),
 ];
 
-/// What holds however little is run: by experiment and part of the criterion's text.
+/// The expectations that hold for any amount of work: by experiment and part of the criterion's
+/// text.
 const ORDERINGS: [(&str, &str); 47] = [
     (
         "firehose-table-3",
@@ -295,8 +296,8 @@ fn a_quick_run_keeps_the_papers_orderings_and_is_the_same_again() {
     std::fs::remove_dir_all(&out).expect("it is ours");
 }
 
-/// Does something while more threads than there are cores compute: what a run loses of real time
-/// is not to be seen in it.
+/// Runs `body` while more threads than cores compute: the lost real time must not show in the
+/// result.
 fn while_others_compute<R>(body: impl FnOnce() -> R) -> R {
     let over = AtomicBool::new(false);
     let threads = 2 * thread::available_parallelism().map_or(1, usize::from);
@@ -314,7 +315,7 @@ fn while_others_compute<R>(body: impl FnOnce() -> R) -> R {
     })
 }
 
-/// All files of a run, without the lines that say how long it took.
+/// All files of a run, without the lines of its duration.
 fn written(out: &Path) -> BTreeMap<String, String> {
     let files = std::fs::read_dir(out).expect("the folder is there");
     let files = files.map(|file| file.expect("it is readable").path());
@@ -332,7 +333,8 @@ fn written(out: &Path) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Rows as wide as the heading, at least one of them, with a number in each.
+/// Checks that rows are as wide as the heading, that there is at least one, and that each has a
+/// number.
 fn check_csv(file: &str, text: &str) {
     let mut lines = text.lines();
     let columns = lines.next().map_or(0, |heading| heading.split(',').count());

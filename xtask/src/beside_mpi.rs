@@ -1,6 +1,9 @@
-//! `cargo xtask beside-mpi`: five programs of the kind that users write, beside the same in C and MPI:
-//! their lines, and their times when both are run in turn. Each checks its own answer, and the answers
-//! are compared. `docs/beside-mpi.md` has the table as it came out.
+//! `cargo xtask beside-mpi`: five programs of the kind that users write, beside the same in C and
+//! MPI.
+//!
+//! It compares their lines of code, and their times when both sides run in turn. Each program
+//! checks its own answer, and the two answers are compared. `docs/beside-mpi.md` has a table that
+//! it printed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +16,7 @@ use crate::error::Error;
 use crate::report::Format;
 use crate::tool::Tool;
 
-/// How often, and by how many ranks.
+/// The numbers of runs and ranks.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Arguments {
     /// Ranks of each program
@@ -25,7 +28,7 @@ pub(crate) struct Arguments {
     runs: u32,
 }
 
-/// A program on both sides, by its name, and what it is given.
+/// A program on both sides: its name and its arguments.
 struct Program {
     name: &'static str,
     arguments: &'static [&'static str],
@@ -54,7 +57,7 @@ const PROGRAMS: [Program; 5] = [
     },
 ];
 
-/// What must be on the machine.
+/// The tools that the machine must have.
 const TOOLS: [Tool; 3] = [Tool::Cc, Tool::Hydra, Tool::MpichCc];
 
 /// A line of the table.
@@ -66,7 +69,7 @@ struct Row {
     seconds: [f64; 2],
 }
 
-/// Builds, runs and compares all: whether every answer was right.
+/// Builds, runs and compares all programs. Returns success if every answer was right.
 pub(crate) fn report(arguments: &Arguments, format: Format) -> ExitCode {
     match compare_all(arguments) {
         Ok(rows) => {
@@ -106,7 +109,7 @@ fn compare(program: &Program, folder: &Path, arguments: &Arguments) -> Result<Ro
     let c = format!("docs/beside-mpi/{name}.c");
     let binary = folder.join(name);
     let mut cc = at_root("mpicc.mpich");
-    // As the compiler of the other side, which contracts no multiplications and additions.
+    // Like the compiler of the other side, which contracts no multiplications and additions.
     cc.args([
         "-O3",
         "-ffp-contract=off",
@@ -150,13 +153,14 @@ fn compare(program: &Program, folder: &Path, arguments: &Arguments) -> Result<Ro
     })
 }
 
-/// Runs one side: its answer, up to what only one side counts, and its seconds.
+/// Runs one side. Returns its answer, without the counters that only one side prints, and its
+/// seconds.
 fn timed(mut command: Command, program: &Program) -> Result<(String, f64), Error> {
     command.args(program.arguments);
     let said = output(command)?;
     let said = String::from_utf8_lossy(&said);
     let read = || {
-        // A launcher may say before each line whose it is.
+        // A launcher may write the rank before each line.
         let (_, line) = (said.lines()).find_map(|line| line.split_once(program.name))?;
         let (answer, seconds) = line.strip_prefix(": ")?.rsplit_once(" in ")?;
         let answer = answer.split(',').next()?.to_owned();
@@ -167,7 +171,7 @@ fn timed(mut command: Command, program: &Program) -> Result<(String, f64), Error
     })
 }
 
-/// Lines of a file that are neither blank nor comments.
+/// The number of lines of a file that are neither blank nor comments.
 fn lines(file: &Path) -> Result<usize, Error> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("..")

@@ -8,7 +8,7 @@ use crate::report::{Row, timed};
 use crate::tool::{Tool, lacking, missing};
 use crate::{cargo, deny, fuzz, instructions, models, prose, rooms, runners, soak, verbs};
 
-/// One thing CI does. The doc comment of each is what `list` and `--help` say.
+/// A check that CI runs. `list` and `--help` print the doc comments of the variants.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub(crate) enum Check {
     /// The code is formatted (cargo fmt --check)
@@ -60,7 +60,7 @@ pub(crate) enum Check {
 }
 
 impl Check {
-    /// All of them in this dose: the quickest to fail first, the longest last.
+    /// All checks in this dose: the quickest to fail first, the longest last.
     pub(crate) fn all(dose: Dose) -> Vec<Check> {
         vec![
             Check::Fmt,
@@ -85,7 +85,7 @@ impl Check {
         ]
     }
 
-    /// Its name on the command line.
+    /// The name of the check on the command line.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Check::Fmt => "fmt",
@@ -108,7 +108,7 @@ impl Check {
         }
     }
 
-    /// What must be on the machine beyond cargo itself.
+    /// The tools that the machine must have, beyond cargo itself.
     pub(crate) fn needs(&self) -> &'static [Tool] {
         match self {
             Check::Fmt => &[Tool::Rustfmt],
@@ -136,13 +136,13 @@ impl Check {
         }
     }
 
-    /// Whether `test` goes without it, saying so, on a machine that lacks its
-    /// tools. Only for what no package manager can bring.
+    /// True if `test` leaves the check out, with a notice, on a machine that lacks its tools. Only
+    /// for tools that no package manager can install.
     pub(crate) fn is_optional(&self) -> bool {
         *self == Check::Miri
     }
 
-    /// Runs it under a heading and says how it went.
+    /// Runs the check under a heading, and reports the verdict.
     pub(crate) fn report(&self) -> Row {
         let missing = missing(self.needs());
         if missing.is_empty() {
@@ -168,7 +168,7 @@ impl Check {
             Check::Miri => models::miri(),
             Check::Fuzz(arguments) => fuzz::fuzz(arguments),
             Check::Launchers => runners::launchers(),
-            // The machine is the business of `verbs`.
+            // The virtual machine is the business of `verbs`.
             Check::Soak(arguments) => soak::check(arguments),
             Check::KillLoop { times } => runners::kill_loop(*times),
         }

@@ -1,5 +1,5 @@
-//! Running commands at the workspace root, their output on standard error so
-//! that standard output holds the table alone.
+//! Runs commands at the workspace root. Their output goes to standard error, so that standard
+//! output holds only the table.
 
 use std::env;
 use std::io::{self, BufRead, BufReader, Write, stderr};
@@ -8,34 +8,34 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use crate::error::Error;
 
-/// The cargo that runs us, with arguments written as one would type them.
+/// The cargo that runs this program, with arguments written as in a shell.
 pub(crate) fn cargo(arguments: &str) -> Command {
     let mut command = at_root(&cargo_program());
     command.args(arguments.split_whitespace());
     command
 }
 
-/// The path of the cargo that runs us.
+/// The path of the cargo that runs this program.
 pub(crate) fn cargo_program() -> String {
     env::var("CARGO").unwrap_or_else(|_| "cargo".into())
 }
 
-/// Where cargo puts what it builds, and we what should not be tracked either.
+/// The target folder of cargo, which also holds our own files that git does not track.
 pub(crate) fn target_folder() -> PathBuf {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let named = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let folder = named.unwrap_or_else(|| workspace.join("target"));
-    // A path relative to nothing is what the name says, too.
+    // An absolute path cannot be made where there is no current folder; the name is used as it is.
     path::absolute(&folder).unwrap_or(folder)
 }
 
-/// `program`, to be run where the workspace's `Cargo.toml` is.
+/// `program`, to be run in the folder of the workspace's `Cargo.toml`.
 pub(crate) fn at_root(program: &str) -> Command {
     let mut command = Command::new(program);
     if let Some(root) = Path::new(env!("CARGO_MANIFEST_DIR")).parent() {
         command.current_dir(root);
     }
-    // Nothing a check starts may wait for somebody to answer it.
+    // No check may wait for an answer from a person.
     command.stdin(Stdio::null());
     command
 }
@@ -51,8 +51,8 @@ pub(crate) fn run(mut command: Command) -> Result<(), Error> {
     succeeded(name, status, vec![]).map(drop)
 }
 
-/// Runs `command` to its end and shows its output on the way, handing every
-/// line to `listen`. Gives back how it ended, success or not.
+/// Runs `command` to its end, shows its output meanwhile, and passes every line to `listen`.
+/// Returns the exit status, success or not.
 pub(crate) fn run_listening(
     command: Command,
     listen: impl FnMut(&str),
@@ -67,7 +67,7 @@ pub(crate) fn run_listening(
     }
 }
 
-/// Runs `command` to its end and gives back its standard output; the rest is shown.
+/// Runs `command` to its end and returns its standard output. Its standard error is shown.
 pub(crate) fn output(mut command: Command) -> Result<Vec<u8>, Error> {
     let name = announce(&command);
     let output = command.stderr(Stdio::inherit()).output();
@@ -79,13 +79,13 @@ pub(crate) fn output(mut command: Command) -> Result<Vec<u8>, Error> {
     Ok(output.stdout)
 }
 
-/// Whether `command` can be started and succeeds, its output thrown away.
+/// True if `command` can be started and succeeds. Its output is thrown away.
 pub(crate) fn succeeds(mut command: Command) -> bool {
     let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
     quiet.status().is_ok_and(|status| status.success())
 }
 
-/// The command's summary, or the error that says what ended how.
+/// The command's summary, or the error that says which command ended how.
 pub(crate) fn succeeded(
     command: String,
     status: ExitStatus,
@@ -106,7 +106,8 @@ fn listened(mut command: Command, mut listen: impl FnMut(&str)) -> io::Result<Ex
     let (reader, writer) = io::pipe()?;
     command.stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn()?;
-    // Our own copies of the writing end; the reader sees no end while one is open.
+    // Our own copies of the writing end must close: the reader sees no end of file while one is
+    // open.
     drop(command);
 
     let mut reader = BufReader::new(reader);
@@ -119,14 +120,14 @@ fn listened(mut command: Command, mut listen: impl FnMut(&str)) -> io::Result<Ex
     child.wait()
 }
 
-/// Shows the command as one would type it, and gives that back.
+/// Shows the command as a shell would read it, and returns that text.
 fn announce(command: &Command) -> String {
     let name = typed(command);
     eprintln!("$ {name}");
     name
 }
 
-/// The command as one would type it.
+/// The command as a shell would read it.
 pub(crate) fn typed(command: &Command) -> String {
     let mut name = String::new();
     for (key, value) in command.get_envs() {

@@ -8,44 +8,44 @@ use std::process::ExitStatus;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Error {
-    /// The command ran and was not content.
+    /// The command ran and failed.
     #[error("`{command}` ended with {status}{}", lines(.summary))]
     Failed {
-        /// The command as one would type it.
+        /// The command as a shell would read it.
         command: String,
-        /// What it ended with.
+        /// The status that the command ended with.
         status: ExitStatus,
-        /// The lines of its own summary, where it has one.
+        /// The lines of the command's own summary, if it prints one.
         summary: Vec<String>,
     },
-    /// The command was content although tests failed, as nextest is that repeats one.
+    /// The command succeeded although tests failed, as nextest does when a repeated test passes.
     #[error("tests of `{command}` failed{}", lines(.summary))]
     TestsFailed {
-        /// The command as one would type it.
+        /// The command as a shell would read it.
         command: String,
-        /// The lines of its own summary.
+        /// The lines of the command's own summary.
         summary: Vec<String>,
     },
     /// The command could not be started or listened to.
     #[error("`{command}` could not be run: {source}")]
     NotRun {
-        /// The command as one would type it.
+        /// The command as a shell would read it.
         command: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Hot paths take more instructions than committed, or are not counted.
     #[error("instructions are not as committed in {file}:{}", lines(.differences))]
     Counts {
-        /// Where the committed counts are.
+        /// The file of the committed counts.
         file: &'static str,
-        /// A sentence for each.
+        /// A sentence for each difference.
         differences: Vec<String>,
     },
     /// Imports run upward.
     #[error("imports run upward:{}", lines(.problems))]
     Rooms {
-        /// A sentence for each, and a line about each crate.
+        /// A sentence for each import, and a line about each crate.
         problems: Vec<String>,
     },
     /// Sentences, names or subjects of commits are above their budgets.
@@ -54,56 +54,56 @@ pub(crate) enum Error {
         /// A sentence for each budget, the table, and the first places.
         problems: Vec<String>,
     },
-    /// What the check looks at could not be read or understood.
+    /// The input of the check could not be read or parsed.
     #[error("{what}")]
     NotRead {
-        /// Which, and why.
+        /// The input and the cause.
         what: String,
     },
-    /// What was broken on purpose did not end as it should.
+    /// A fault injected on purpose did not end as expected.
     #[error("faults did not end as they should:{}", lines(.problems))]
     Faults {
-        /// The table, and a sentence for each.
+        /// The table, and a sentence for each problem.
         problems: Vec<String>,
     },
-    /// The torture found something wrong.
+    /// The torture found a fault.
     #[error("not all was right:{}", lines(.problems))]
     Soak {
-        /// The table, and what was wrong, with the commands that repeat it.
+        /// The table, and the faults, with the commands that repeat them.
         problems: Vec<String>,
     },
-    /// The command was content, but had nothing to do.
+    /// The command succeeded, but had nothing to do.
     #[error("`{command}` found no test to run")]
     NothingRan {
-        /// The command as one would type it.
+        /// The command as a shell would read it.
         command: String,
     },
-    /// The machine lacks tools this check needs.
+    /// The machine lacks tools that this check needs.
     #[error("missing: {tools}")]
     Missing {
-        /// What is missing, each with what would bring it.
+        /// The missing tools, each with its source.
         tools: String,
     },
-    /// There is no virtual machine, and why.
+    /// The virtual machine could not run, with the cause.
     #[error("{0}")]
     Vm(Box<dyn std::error::Error>),
-    /// A file could not be put where it is to be installed.
+    /// A file could not be installed.
     #[error("could not {doing} {}: {source}", path.display())]
     Install {
-        /// What was to be done.
+        /// The action that failed.
         doing: &'static str,
-        /// With which file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Something could not be installed, and why.
+    /// A tool could not be installed, with the cause.
     #[error("{0}")]
     NotInstalled(String),
 }
 
 impl Error {
-    /// Whether the check was refused its means, rather than run and found wanting.
+    /// True if the check could not run, rather than ran and failed.
     pub(crate) fn could_not_run(&self) -> bool {
         match self {
             Error::Failed { .. }

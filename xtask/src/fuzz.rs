@@ -1,8 +1,7 @@
-//! The coverage-guided fuzzer of what parses what others sent: `fuzz/`.
+//! The coverage-guided fuzzer of the parsers whose input comes from other processes: `fuzz/`.
 //!
-//! The targets are libFuzzer's, built by the stable compiler: its pass that counts
-//! coverage needs nothing of the standard library. `cargo fuzz` does the same, with the
-//! address sanitizer, which stable has not.
+//! The targets are libFuzzer's, built by the stable compiler: its coverage pass needs nothing of
+//! the standard library. `cargo fuzz` does the same with the address sanitizer, which stable lacks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,10 +12,10 @@ use crate::command::{at_root, cargo, run_listening, succeeded, target_folder};
 use crate::dose::Dose;
 use crate::error::Error;
 
-/// The workspace of the targets, below ours, and their seeds below that.
+/// The workspace of the fuzz targets, below the main one, with the seeds below it.
 const FOLDER: &str = "fuzz";
 
-/// What makes LLVM count which edges are taken and what is compared with what.
+/// Flags that make LLVM count the edges taken, and trace comparisons.
 const COVERAGE: [&str; 6] = [
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -32,7 +31,7 @@ const HANG: u32 = 30;
 /// The most memory of a target, in mebibytes.
 const MEMORY: u32 = 1024;
 
-/// What is fuzzed, and for how long.
+/// The targets to fuzz, and the time for each.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Arguments {
     /// Only this target: a file of fuzz/src
@@ -51,7 +50,7 @@ impl Arguments {
     }
 }
 
-/// Builds the targets and runs each, from its seeds and what earlier runs found.
+/// Builds the targets. Runs each from its seeds and from the inputs that earlier runs found.
 pub(crate) fn fuzz(arguments: &Arguments) -> Result<Vec<String>, Error> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let all = targets(&root.join(FOLDER).join("src"))?;
@@ -83,13 +82,13 @@ fn targets(folder: &Path) -> Result<Vec<String>, Error> {
     Ok(names)
 }
 
-/// Builds all targets or one, and says in which folder they are then.
+/// Builds all targets or one. Returns the folder of the programs.
 fn build(target: Option<&str>) -> Result<PathBuf, Error> {
     let host = host()?;
     let folder = target_folder().join("fuzz");
     let mut command = cargo("build --release --locked --manifest-path");
     command.arg(format!("{FOLDER}/Cargo.toml"));
-    // With a target named, the flags are not for what runs while others are built.
+    // With a target named, the flags do not apply to build scripts and procedural macros.
     command
         .args(["--target", &host, "--target-dir"])
         .arg(&folder);
@@ -101,10 +100,10 @@ fn build(target: Option<&str>) -> Result<PathBuf, Error> {
     Ok(folder.join(host).join("release"))
 }
 
-/// The platform of the compiler in use, as it calls it.
+/// The host platform, as the compiler in use names it.
 fn host() -> Result<String, Error> {
     let mut command = cargo("--version --verbose");
-    // A toolchain may not be installed for a question.
+    // A question must not install a toolchain.
     command.env("RUSTUP_AUTO_INSTALL", "0");
     let printed = crate::command::output(command)?;
     let printed = String::from_utf8_lossy(&printed);
@@ -114,9 +113,9 @@ fn host() -> Result<String, Error> {
     })
 }
 
-/// Runs one target, and gives back what it says last.
+/// Runs one target. Returns the last line that it prints.
 fn one(target: &str, programs: &Path, seconds: u32) -> Result<String, Error> {
-    // What it finds is kept where nothing is tracked; seeds are chosen by hand.
+    // New inputs go to an untracked folder. The seeds are chosen by hand.
     let found = target_folder().join("fuzz/corpus").join(target);
     let crashes = target_folder().join("fuzz/crashes").join(target);
     for folder in [&found, &crashes] {
@@ -155,7 +154,7 @@ fn inputs(line: &str) -> Option<u64> {
     (name == ":number_of_executed_units").then(|| count.trim().parse().ok())?
 }
 
-/// Whether a target says in this line what went wrong, or which file repeats it.
+/// True if the line names the fault that a target found, or the file that repeats it.
 fn says_what_is_wrong(line: &str) -> bool {
     ["SUMMARY:", "thread '", "assertion", "artifact_prefix="]
         .iter()

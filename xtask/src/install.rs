@@ -7,7 +7,7 @@ use crate::command::{cargo, run, target_folder};
 use crate::error::Error;
 use crate::report::{Row, timed};
 
-/// What `cargo xtask install` is told.
+/// The arguments of `cargo xtask install`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub(crate) struct Arguments {
     /// The folder to install into: it gets bin, include, lib and lib/pkgconfig
@@ -15,7 +15,7 @@ pub(crate) struct Arguments {
     prefix: PathBuf,
 }
 
-/// What goes from the target folder's `release` to where below the prefix.
+/// The built files: the path below `release` in the target folder, and the path below the prefix.
 const BUILT: [(&str, &str); 4] = [
     ("hydrant", "bin/hydrant"),
     ("hydrant-bench", "bin/hydrant-bench"),
@@ -24,14 +24,14 @@ const BUILT: [(&str, &str); 4] = [
 ];
 const HEADERS: [&str; 5] = ["armci.h", "message.h", "gpc.h", "parmci.h", "armcix.h"];
 
-/// Builds and installs; says what.
+/// Builds and installs. Returns the row that lists the files.
 pub(crate) fn report(arguments: &Arguments) -> Row {
     timed("install", || install(&arguments.prefix))
 }
 
 fn install(prefix: &Path) -> Result<Vec<String>, Error> {
     run(cargo("build --release -p hydrant-cli -p hydrant-bench"))?;
-    // The strategy `foresight` tells the places of C programs apart by their call stacks.
+    // The strategy `foresight` tells the call sites of C programs apart by their call stacks.
     run(cargo(
         "rustc --release -p hydrant-armci --lib -- -C force-frame-pointers=yes",
     ))?;
@@ -53,7 +53,7 @@ fn install(prefix: &Path) -> Result<Vec<String>, Error> {
     Ok(installed)
 }
 
-/// What pkg-config is told.
+/// The text of the pkg-config file.
 fn package(prefix: &Path) -> String {
     format!(
         "prefix={}\n\
@@ -73,7 +73,8 @@ fn package(prefix: &Path) -> String {
 
 fn copy(from: &Path, to: &Path) -> Result<String, Error> {
     make_folder_of(to)?;
-    // A library that a program has open stays as it is for that program.
+    // A new file replaces the old one, so a library that a program has open does not change under
+    // it.
     match fs::remove_file(to) {
         Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
             return Err(cannot("replace", to, source));

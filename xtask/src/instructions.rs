@@ -1,5 +1,5 @@
-//! The check that counts instructions on the hot paths, with valgrind, and compares
-//! the counts with those committed. Times vary from run to run; counts do not.
+//! Counts instructions on the hot paths with valgrind, and compares the counts with those
+//! committed. Times vary from run to run; counts do not.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,18 +9,19 @@ use crate::command::{cargo, run_listening, succeeded};
 use crate::error::Error;
 use crate::tool::{Tool, gungraun_runner, lacking};
 
-/// The packages with such a benchmark, and what was committed of each: a line `name count` for each measurement.
+/// The packages with such a benchmark, and the committed counts of each: a line `name count` for
+/// each measurement.
 const BENCHES: [(&str, &str); 2] = [
     ("hydrant-pinning", "crates/pinning/benches/instructions.txt"),
     ("hydrant", "crates/hydrant/benches/instructions.txt"),
 ];
 
-/// How many of a hundred a count may rise: another compiler orders code otherwise.
+/// The rise of a count that is accepted, in percent: another compiler orders code otherwise.
 const SLACK: u64 = 5;
 
 type Counts = BTreeMap<String, u64>;
 
-/// Counts, and compares.
+/// Counts, and compares with the committed counts.
 pub(crate) fn compare() -> Result<Vec<String>, Error> {
     let Some(runner) = gungraun_runner() else {
         return Err(lacking(&[Tool::GungraunRunner]));
@@ -38,7 +39,7 @@ pub(crate) fn compare() -> Result<Vec<String>, Error> {
     Ok(notes)
 }
 
-/// What the benchmark of a package counts.
+/// The counts that the benchmark of a package prints.
 fn counted(package: &str, runner: &Path) -> Result<Counts, Error> {
     let mut command = cargo("bench --bench instructions");
     command.args(["-p", package]);
@@ -60,7 +61,7 @@ fn counted(package: &str, runner: &Path) -> Result<Counts, Error> {
     Ok(counted)
 }
 
-/// Notes where all is well; the differences where something rose or is not counted.
+/// Returns notes if all is well, and the differences where a count rose or is missing.
 fn judge(counted: &Counts, committed: &Counts, file: &'static str) -> Result<Vec<String>, Error> {
     let mut notes = Vec::new();
     let mut differences = Vec::new();

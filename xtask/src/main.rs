@@ -1,8 +1,8 @@
 //! Every check of the project, runnable by hand: `cargo xtask <name>`.
 //!
-//! One named check for each thing CI does; `cargo xtask test` installs what is
-//! missing and runs them all, `cargo xtask list` names them. A check that ran
-//! nothing, or that lacks a tool, never counts as passed.
+//! Each thing that CI does is one named check. `cargo xtask test` installs the missing tools and
+//! runs all checks; `cargo xtask list` names them. A check that ran nothing, or that lacks a tool,
+//! never counts as passed.
 
 mod beside_mpi;
 mod cargo;
@@ -41,7 +41,7 @@ use crate::report::Format;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let rows = match cli.task {
-        // By hand these two have tables of their own.
+        // Run by hand, these two print tables of their own.
         Task::Check(Check::Soak(arguments)) => return soak::report(&arguments, cli.format),
         Task::Check(Check::Prose(arguments)) => return prose::report(&arguments, cli.format),
         Task::Check(check) => vec![check.report()],

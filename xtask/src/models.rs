@@ -5,15 +5,15 @@ use crate::error::Error;
 use crate::runners::libtest;
 use crate::tool::{Tool, lacking, miri_toolchain};
 
-/// Where the loom models are: package, and the prefix of their tests' names.
+/// The loom models: package, and the prefix of their tests' names.
 const LOOM: [(&str, &str); 3] = [
     ("hydrant-smp", "loom_"),
     ("hydrant-pinning", "loom_"),
     ("hydrant-foresight", "loom_"),
 ];
 
-/// How often a thread may be switched away against its will. Loom's documentation
-/// finds 2 or 3 enough for most bugs; without a bound models run for hours.
+/// The number of preemptions in one execution. Loom's documentation finds 2 or 3 enough for most
+/// bugs; without a bound, models run for hours.
 const LOOM_MAX_PREEMPTIONS: &str = "3";
 
 /// Packages miri can run: no mapped files, no other processes.
@@ -25,7 +25,7 @@ pub(crate) fn loom() -> Result<Vec<String>, Error> {
     for (package, prefix) in LOOM {
         let mut command = cargo("test --profile model --lib");
         command.args(["-p", package, prefix]);
-        // A folder of its own: the flags would have everything else built anew.
+        // A separate folder, because the flags would rebuild everything else.
         command.args(["--target-dir", "target/loom"]);
         command.env("RUSTFLAGS", "--cfg loom");
         command.env("LOOM_MAX_PREEMPTIONS", LOOM_MAX_PREEMPTIONS);

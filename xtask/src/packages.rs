@@ -12,13 +12,13 @@ use crate::error::Error;
 pub(crate) struct Package {
     /// Its name.
     pub(crate) name: String,
-    /// Where it is, below the workspace.
+    /// The folder, relative to the workspace.
     pub(crate) folder: PathBuf,
-    /// The names of what it depends on, tests apart.
+    /// The names of its dependencies, apart from those of tests.
     pub(crate) imports: Vec<String>,
-    /// The names of all that it depends on, for whatever.
+    /// The names of all its dependencies, of any kind.
     pub(crate) depends_on: Vec<String>,
-    /// Whether it has a library that others or tests can use.
+    /// True if it has a library that others or tests can use.
     pub(crate) has_library: bool,
     /// Its library and its programs.
     pub(crate) roots: Vec<Root>,
@@ -27,9 +27,9 @@ pub(crate) struct Package {
 /// One crate of a package: its library, or a program.
 #[derive(Debug)]
 pub(crate) struct Root {
-    /// The package's name, and the program's where there are several.
+    /// The package's name, with the program's name where there are several.
     pub(crate) key: String,
-    /// The file it begins with, below the workspace.
+    /// The root file, relative to the workspace.
     pub(crate) file: PathBuf,
 }
 
@@ -72,7 +72,7 @@ fn package(value: &Value, workspace: &Path) -> Package {
     let has_library = targets.iter().any(|it| kind(it) != "bin");
     let dependencies = array(&value["dependencies"]);
     let named = |it: &Value| text(&it["name"]).to_owned();
-    // The kind of an ordinary one is null.
+    // The kind of an ordinary dependency is null.
     let imports = dependencies.iter().filter(|it| text(&it["kind"]) != "dev");
     let manifest = below(&value["manifest_path"]);
     Package {

@@ -1,8 +1,8 @@
-//! The programs that checks start outside of nextest: those of users, and those of tests.
+//! The programs that checks start outside of nextest: those for users, and tests.
 //!
-//! Cargo builds what is below them anew for each set of features, and packages alone want others
-//! than the tests of all packages together. So they are built as those are: after `unit` nothing
-//! is left to build.
+//! Cargo rebuilds dependencies for each set of features, and a package alone wants other features
+//! than the tests of all packages together. So these programs are built with the features of
+//! `unit`, and after `unit` nothing is left to build.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use crate::command::{cargo, output, run, target_folder, typed};
 use crate::error::Error;
 use crate::packages;
 
-/// Tests of the packages whose programs users start: cargo builds those with them.
+/// Tests of the packages that have programs for users: cargo builds those programs with the tests.
 const BESIDE_THE_SHIPPED: [&str; 2] = ["run", "hammer"];
 
-/// A test program: what starts it, and the folder that it expects to be in.
+/// A test program, and the folder that it expects to run in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TestProgram {
     /// The folder of its package.
@@ -29,13 +29,13 @@ pub(crate) fn build_shipped() -> Result<(), Error> {
     run(build(&BESIDE_THE_SHIPPED))
 }
 
-/// Where a program that [`build_shipped`] has built lies.
+/// The path of a program that [`build_shipped`] has built.
 pub(crate) fn shipped(name: &str) -> PathBuf {
     target_folder().join("debug").join(name)
 }
 
-/// Builds tests, each the package and the file in its `tests` folder, and gives back
-/// their programs in that order.
+/// Builds tests, each named by package and file in its `tests` folder. Returns their programs in
+/// that order.
 pub(crate) fn build_tests(tests: &[(&str, &str)]) -> Result<Vec<TestProgram>, Error> {
     let targets: Vec<&str> = tests.iter().map(|(_, target)| *target).collect();
     let mut command = build(&targets);
@@ -69,7 +69,7 @@ fn build(targets: &[&str]) -> Command {
     command
 }
 
-/// The target and its program, in the line in which cargo says that it has built a test.
+/// The target and its program, from the line in which cargo reports a built test.
 fn test_program(line: &str) -> Option<(String, TestProgram)> {
     let message: serde_json::Value = serde_json::from_str(line).ok()?;
     if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {

@@ -1,4 +1,4 @@
-//! What a change under way is checked by: what is soon told, of the crates it touches.
+//! The quick checks of a change in progress, on the crates that it touches.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use crate::report::{Row, timed};
 use crate::tool::{Tool, lacking, missing};
 use crate::{cargo, prose, runners};
 
-/// What a change is compared with.
+/// The branch that a change is compared with.
 const BRANCH: &str = "main";
 
-/// Files by which every crate is built otherwise.
+/// Files that affect the build of every crate.
 const EVERYBODYS: [&str; 2] = ["Cargo.toml", "Cargo.lock"];
 
 /// Formats, orders, lints and tests what changed since the branch left `main`.
@@ -38,7 +38,7 @@ pub(crate) fn report() -> Vec<Row> {
     rows
 }
 
-/// A check of these packages alone.
+/// Runs a check on these packages alone.
 fn on(
     check: Check,
     packages: &[String],
@@ -61,11 +61,11 @@ fn on(
 /// The packages that a change touches.
 #[derive(Debug, PartialEq, Eq)]
 struct Touched {
-    /// Those whose files changed.
+    /// The packages whose files changed.
     changed: Vec<String>,
-    /// Whether one of them has a library.
+    /// True if one of them has a library.
     library: bool,
-    /// Those, and all that depend on them.
+    /// The changed packages, and all that depend on them.
     linted: Vec<String>,
 }
 
@@ -73,8 +73,8 @@ fn touched() -> Result<Touched, Error> {
     Ok(among(&packages::all()?, &changed_files()?))
 }
 
-/// The files that differ from where this branch left `main`, or from the last commit
-/// where there is no such branch, with those that git does not know yet.
+/// The files that differ from the point where this branch left `main`, or from the last commit
+/// where there is no `main`. Files that git does not know yet are included.
 fn changed_files() -> Result<Vec<PathBuf>, Error> {
     let base = lines(&["merge-base", "HEAD", BRANCH]);
     let base = base.ok().and_then(|it| it.into_iter().next());
@@ -125,7 +125,7 @@ fn is_everybodys(file: &Path) -> bool {
     EVERYBODYS.iter().any(|it| file == Path::new(it))
 }
 
-/// The package whose folder `file` is in: the innermost.
+/// The package whose folder `file` is in: the innermost folder.
 fn owner<'a>(packages: &'a [Package], file: &Path) -> Option<&'a str> {
     let around = packages.iter().filter(|it| file.starts_with(&it.folder));
     let innermost = around.max_by_key(|it| it.folder.components().count());

@@ -1,5 +1,4 @@
-//! What the person or the script at the other end sees: headings while checks
-//! run, and a table when they are done.
+//! The output for a person or a script: headings while checks run, and a table when they are done.
 
 use std::io::{IsTerminal, stderr};
 use std::time::Instant;
@@ -8,7 +7,7 @@ use clap::ValueEnum;
 
 use crate::error::Error;
 
-/// How the table is printed.
+/// The format of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// Aligned columns, with the runners' own summaries below.
@@ -17,21 +16,21 @@ pub(crate) enum Format {
     Json,
 }
 
-/// How a check ended.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It ran and found nothing wrong.
+    /// The check ran and found no fault.
     Passed,
-    /// It ran and found something wrong.
+    /// The check ran and found a fault.
     Failed,
-    /// It lacked what it needs, or found nothing to run.
+    /// The check lacked a tool, or found nothing to run.
     CouldNotRun,
-    /// It is optional and the machine has not got its tools.
+    /// The check is optional and the machine lacks its tools.
     LeftOut,
 }
 
 impl Verdict {
-    /// Whether the whole run is to end with a failure for it.
+    /// True if the verdict makes the whole run fail.
     pub(crate) fn fails(self) -> bool {
         matches!(self, Verdict::Failed | Verdict::CouldNotRun)
     }
@@ -51,17 +50,17 @@ impl Verdict {
 pub(crate) struct Row {
     /// The check's name.
     pub(crate) check: &'static str,
-    /// How it ended.
+    /// The result of the check.
     pub(crate) result: Verdict,
-    /// How long it took.
+    /// The time that the check took.
     pub(crate) seconds: f64,
-    /// The runner's summary, or why the check did not pass.
+    /// The runner's summary, or the reason why the check did not pass.
     pub(crate) notes: Vec<String>,
 }
 
-/// Runs `work` under the heading `name` and makes a row of its end.
+/// Runs `work` under the heading `name`, and makes a row of its result.
 ///
-/// `work` gives back the lines worth repeating below the table.
+/// `work` returns the lines that are repeated below the table.
 pub(crate) fn timed(name: &'static str, work: impl FnOnce() -> Result<Vec<String>, Error>) -> Row {
     heading(name);
     let start = Instant::now();
@@ -88,7 +87,7 @@ pub(crate) fn timed(name: &'static str, work: impl FnOnce() -> Result<Vec<String
     }
 }
 
-/// Announces a check, on standard error with everything else that is not the table.
+/// Prints the heading of a check on standard error, like everything that is not the table.
 pub(crate) fn heading(name: &str) {
     if stderr().is_terminal() {
         eprintln!("\n\x1b[1m── {name} ──\x1b[0m");

@@ -7,16 +7,15 @@ use clap::Args;
 use crate::command::{cargo, run_listening, succeeded};
 use crate::error::Error;
 
-/// The tests that start ranks under other people's launchers, as a nextest filter.
-/// They are known by their names; `unit` runs all others, so that each test belongs
-/// to exactly one check.
+/// The tests that start ranks under foreign launchers, as a nextest filter. Their names mark them.
+/// `unit` runs all others, so that each test belongs to exactly one check.
 const LAUNCHER_TESTS: &str = "test(/mpiexec|hydra_|mpich|mpirun|openmpi|pmix|launcher/)";
 
 /// The test that kills a rank in mid-flight once; ignored in an ordinary run.
 const KILL_TEST: &str = "package(hydrant-cli) and test(kill_loop)";
 
-/// Open MPI refuses root, more ranks than cores, and machines without ssh, unless told.
-/// mpich's hydra needs nothing of the kind.
+/// Open MPI refuses root, more ranks than cores, and machines without ssh, unless its settings
+/// allow them. MPICH's hydra needs no such settings.
 const LAUNCHER_SETTINGS: [(&str, &str); 4] = [
     ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
     ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
@@ -24,10 +23,10 @@ const LAUNCHER_SETTINGS: [(&str, &str); 4] = [
     ("OMPI_MCA_plm_rsh_agent", "sh"),
 ];
 
-/// What nextest exits with when its filter matched no test.
+/// The exit code of nextest if its filter matched no test.
 const NEXTEST_NO_TESTS: i32 = 4;
 
-/// Which tests `unit` runs: by default all of them.
+/// The tests that `unit` runs: by default all of them.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unit {
     /// Only those of this package; may be given again
@@ -58,19 +57,19 @@ impl Unit {
     }
 }
 
-/// Every test but those of the launchers, or those of them that were asked for.
+/// Every test except those of the launchers, or those that the arguments select.
 pub(crate) fn unit(unit: &Unit) -> Result<Vec<String>, Error> {
     nextest(unit.command())
 }
 
-/// The tests of these packages that start no process: those beside the code.
+/// The tests of these packages that start no process: the tests beside the code.
 pub(crate) fn quick(packages: &[String], library: bool) -> Result<Vec<String>, Error> {
     let unit = Unit {
         packages: packages.to_vec(),
         filter: None,
     };
     let mut command = unit.command();
-    // A crate may have none of these; cargo refuses `--lib` where there is no library.
+    // A crate may have no such tests, and cargo refuses `--lib` where there is no library.
     command.args(["--bins", "--no-tests=pass"]);
     if library {
         command.arg("--lib");
@@ -83,7 +82,7 @@ pub(crate) fn doc_tests() -> Result<Vec<String>, Error> {
     libtest(cargo("test --doc --workspace"))
 }
 
-/// The tests of the launchers, which must find them: none may skip itself.
+/// The tests of the launchers. No test may skip itself, so the launchers must be found.
 pub(crate) fn launchers() -> Result<Vec<String>, Error> {
     let mut command = cargo("nextest run --workspace");
     command.args(["-E", LAUNCHER_TESTS]);
@@ -92,14 +91,14 @@ pub(crate) fn launchers() -> Result<Vec<String>, Error> {
     nextest(command)
 }
 
-/// The kill test, `times` over, of what `unit` built.
+/// Runs the kill test `times` times, with the programs that `unit` built.
 pub(crate) fn kill_loop(times: u32) -> Result<Vec<String>, Error> {
     let mut command = cargo("nextest run --workspace --run-ignored only");
     command.args(["-E", KILL_TEST, "--stress-count", &times.to_string()]);
     nextest(command)
 }
 
-/// Runs nextest and gives back its summary, with the tests it names below that.
+/// Runs nextest. Returns its summary, with the tests that it names below the summary.
 fn nextest(command: Command) -> Result<Vec<String>, Error> {
     let mut summary = Vec::new();
     let (command, status) = run_listening(command, |line| {
@@ -117,16 +116,15 @@ fn nextest(command: Command) -> Result<Vec<String>, Error> {
     succeeded(command, status, summary)
 }
 
-/// Whether nextest says in this line how one test ended: `FAIL [   0.012s] …`,
-/// `SIGKILL [ …`, `TIMEOUT [ …`.
+/// True if this line of nextest reports the end of a failed test: `FAIL [   0.012s] …`, `SIGKILL [
+/// …`, `TIMEOUT [ …`.
 fn names_a_failure(line: &str) -> bool {
     let is_verdict = |word: &str| word.chars().all(|c| c.is_ascii_uppercase() || c == '-');
     line.split_once(" [")
         .is_some_and(|(word, _)| !word.is_empty() && is_verdict(word))
 }
 
-/// Runs the standard test harness and gives back the results of each crate
-/// that has tests.
+/// Runs the standard test harness. Returns the results of each crate that has tests.
 pub(crate) fn libtest(command: Command) -> Result<Vec<String>, Error> {
     let mut results = Vec::new();
     let (command, status) = run_listening(command, |line| {
@@ -140,7 +138,7 @@ pub(crate) fn libtest(command: Command) -> Result<Vec<String>, Error> {
     succeeded(command, status, results)
 }
 
-/// Whether this line of the harness counts tests that ran.
+/// True if this line of the harness counts tests that ran.
 pub(crate) fn ran_something(line: &str) -> bool {
     line.starts_with("test result:") && !line.contains(" 0 passed; 0 failed;")
 }

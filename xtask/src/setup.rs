@@ -1,5 +1,5 @@
-//! Installing what the checks need: Debian packages where we may, crates and
-//! toolchain components always.
+//! Installs the tools of the checks: Debian packages where root allows, crates and toolchain
+//! components always.
 
 use rustix::process::geteuid;
 
@@ -8,13 +8,13 @@ use crate::error::Error;
 use crate::report::{Row, timed};
 use crate::tool::{Source, Tool, missing, on_path, with_sources};
 
-/// Installs what is missing, under a heading of its own.
+/// Installs the missing tools, under a heading of its own.
 pub(crate) fn report() -> Row {
     timed("setup", install_missing)
 }
 
-/// Tries everything, even after something failed: half a machine runs more
-/// checks than none. What is still missing at the end is the error.
+/// Tries every tool, even after a failure: half a machine runs more checks than none. The tools
+/// that are still missing at the end are the error.
 fn install_missing() -> Result<Vec<String>, Error> {
     let wanted = missing(&Tool::ALL);
     let apt = |tool: &Tool| match tool.source() {
@@ -53,20 +53,20 @@ fn install_missing() -> Result<Vec<String>, Error> {
 fn apt_install(packages: &[&str]) -> Result<(), Error> {
     let typed = format!("apt-get install {}", packages.join(" "));
     let prefix = apt_prefix(&typed)?;
-    // The lists may be old and yet good enough, so the install has the last word.
+    // Old package lists may be good enough, so the install decides.
     let updated = run(apt_get(&prefix, &["update", "--quiet"]));
     let mut arguments = vec!["install", "--quiet", "--yes", "--no-install-recommends"];
     arguments.extend(packages);
     run(apt_get(&prefix, &arguments)).or_else(|error| updated.and(Err(error)))
 }
 
-/// Has apt learn anew which packages there are.
+/// Makes apt update its package lists.
 pub(crate) fn apt_update() -> Result<(), Error> {
     let prefix = apt_prefix("apt-get update")?;
     run(apt_get(&prefix, &["update", "--quiet"]))
 }
 
-/// What to put before `typed`, which needs apt and root.
+/// The prefix of `typed`, which needs apt and root.
 fn apt_prefix(typed: &str) -> Result<Vec<&'static str>, Error> {
     if !on_path("apt-get") {
         let problem = format!("no apt-get on this system for `{typed}`");
@@ -76,7 +76,7 @@ fn apt_prefix(typed: &str) -> Result<Vec<&'static str>, Error> {
     root_prefix().ok_or_else(refused)
 }
 
-/// What to put before a command that needs root; `None` where there is no way.
+/// The prefix of a command that needs root; `None` where there is no way.
 fn root_prefix() -> Option<Vec<&'static str>> {
     if geteuid().is_root() {
         return Some(vec![]);
@@ -87,7 +87,7 @@ fn root_prefix() -> Option<Vec<&'static str>> {
 }
 
 fn apt_get(prefix: &[&str], arguments: &[&str]) -> std::process::Command {
-    // Through `env`, because sudo hands no environment on.
+    // `env` sets the environment, because sudo passes none on.
     let words = [
         prefix,
         &["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"],
@@ -108,8 +108,8 @@ fn add_component(name: &str) -> Result<(), Error> {
 fn install_crate(name: &str, arguments: &[&str]) -> Result<(), Error> {
     let mut command = cargo("install --locked");
     command.arg(name).args(arguments);
-    // These tools wait for compilers and tests; building them fast is worth more
-    // than building fast ones.
+    // Quick builds of these tools are worth more than quick tools, because the tools wait for
+    // compilers and tests.
     command.env("CARGO_PROFILE_RELEASE_LTO", "off");
     command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
     command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");

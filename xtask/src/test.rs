@@ -1,5 +1,4 @@
-//! Everything: sets the machine up, then runs each check whatever became of
-//! the others.
+//! Sets the machine up, then runs each check, even after a failure.
 
 use crate::check::Check;
 use crate::dose::Dose;

@@ -1,4 +1,4 @@
-//! The tools checks need beyond cargo: how each is found, and what brings it.
+//! The tools that checks need beyond cargo: how each is found, and its source.
 
 use std::env;
 use std::fmt;
@@ -10,10 +10,10 @@ use std::process::Command;
 use crate::command::{at_root, cargo, succeeds};
 use crate::error::Error;
 
-/// Something a check needs on the machine.
+/// A tool that a check needs on the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tool {
-    /// The C compiler Rust links with, and the C ABI is tested with.
+    /// The C compiler, which Rust links with and which tests the C ABI.
     Cc,
     /// The C++ compiler, for libFuzzer.
     Cxx,
@@ -25,9 +25,9 @@ pub(crate) enum Tool {
     Nextest,
     /// The checker of dependencies.
     CargoDeny,
-    /// What counts instructions.
+    /// The counter of instructions.
     Valgrind,
-    /// What runs the benchmarks that count instructions; of the library's version.
+    /// The runner of the benchmarks that count instructions, in the library's version.
     GungraunRunner,
     /// The interpreter that sees undefined behaviour; nightly only.
     Miri,
@@ -39,42 +39,42 @@ pub(crate) enum Tool {
     OpenMpi,
     /// Open MPI's compiler: `hydrant bench --beside mpi` compiles a program with it.
     OpenMpiCc,
-    /// The library through which ranks speak PMIx, and the headers our copy of its
-    /// layouts is checked against.
+    /// The library through which ranks speak PMIx, and its headers, against which our copy of the
+    /// layouts is checked.
     LibPmix,
-    /// What makes the virtual machine.
+    /// The emulator of the virtual machine.
     Qemu,
-    /// The static busybox, which is all a virtual machine starts with.
+    /// The static busybox, the only program that a virtual machine starts with.
     Busybox,
-    /// What knows which modules of a kernel need which.
+    /// The tools that know the dependencies of kernel modules.
     Kmod,
-    /// What unpacks a kernel; the one of busybox does not know how its code is packed.
+    /// The unpacker of a kernel. Busybox's `xz` does not know the filter that packs its code.
     Xz,
-    /// What makes the network and the RDMA device of a virtual machine.
+    /// The tool that makes the network and the RDMA device of a virtual machine.
     Ip,
-    /// The programs that try whether an RDMA device works at all.
+    /// The programs that try an RDMA device.
     IbverbsUtils,
-    /// What the bindings of libibverbs are compared with.
+    /// The header that the bindings of libibverbs are compared with.
     IbverbsHeader,
     /// The part of libibverbs that knows soft-RoCE.
     IbverbsProviders,
     /// The programs that measure bare RDMA.
     Perftest,
-    /// What goes from one host of a cluster to another.
+    /// The client that goes from one host of a cluster to another.
     SshClient,
 }
 
-/// What brings a tool.
+/// The source of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// A Debian package.
     Apt(&'static str),
-    /// A crate with a binary, at a version that builds with the oldest Rust we
-    /// support, and further arguments of `cargo install`.
+    /// A crate with a binary, at a version that builds with the oldest supported Rust, and further
+    /// arguments of `cargo install`.
     Crate(&'static str, &'static [&'static str]),
     /// A component of the Rust toolchain.
     Component(&'static str),
-    /// Nothing this program installs by itself; what to type instead.
+    /// A tool that this program does not install; the text says what to type instead.
     ByHand(&'static str),
 }
 
@@ -90,7 +90,7 @@ impl fmt::Display for Source {
 }
 
 impl Tool {
-    /// All of them, in the order they are installed: the crates need the compiler.
+    /// All tools, in the order of installation: the crates need the compiler.
     pub(crate) const ALL: [Tool; 24] = [
         Tool::Cc,
         Tool::Cxx,
@@ -118,7 +118,7 @@ impl Tool {
         Tool::Miri,
     ];
 
-    /// What it is called.
+    /// The name of the tool.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Tool::Cc => "cc",
@@ -148,7 +148,7 @@ impl Tool {
         }
     }
 
-    /// What brings it.
+    /// The source of the tool.
     pub(crate) fn source(self) -> Source {
         match self {
             Tool::Cc | Tool::Cxx => Source::Apt("build-essential"),
@@ -171,7 +171,7 @@ impl Tool {
             Tool::Clippy => Source::Component("clippy"),
             Tool::Nextest => Source::Crate(
                 "cargo-nextest@0.9.114",
-                // Without the part that updates itself, which is half of it.
+                // Without the self-updater, which is half of the build.
                 &["--no-default-features", "--features=default-no-update"],
             ),
             Tool::CargoDeny => Source::Crate("cargo-deny@0.20.2", &[]),
@@ -181,15 +181,15 @@ impl Tool {
         }
     }
 
-    /// Whether this machine has it.
+    /// True if this machine has the tool.
     pub(crate) fn is_here(self) -> bool {
         match self {
             Tool::Cc => on_path("cc"),
             Tool::Cxx => on_path("c++"),
-            // Rustup leaves a `cargo-fmt` on the path that only complains, so ask.
+            // Rustup leaves a `cargo-fmt` on the path that only complains, so the check runs it.
             Tool::Rustfmt => answers(cargo("fmt --version")),
             Tool::Clippy => answers(cargo("clippy --version")),
-            // Cargo finds what it installed even where the path does not.
+            // Cargo finds its installed commands even where the path does not.
             Tool::Nextest => answers(cargo("nextest --version")),
             Tool::CargoDeny => answers(cargo("deny --version")),
             Tool::Valgrind => on_path("valgrind"),
@@ -231,10 +231,10 @@ pub(crate) fn gungraun_runner() -> Option<PathBuf> {
     candidates.find(|it| prints(&it.to_string_lossy(), "--version", version))
 }
 
-/// `cargo miri` of the toolchain in use or of the nightly one, whichever has it.
+/// `cargo miri` of the toolchain in use or of the nightly one, if either has it.
 pub(crate) fn miri_toolchain() -> Option<Command> {
     let miri = |words: &[&str]| {
-        // By its name, since rustup's stand-in alone understands `+nightly`.
+        // `cargo` is found by its name, since only rustup's proxy understands `+nightly`.
         let mut command = at_root("cargo");
         command.args(words);
         command
@@ -248,14 +248,14 @@ pub(crate) fn miri_toolchain() -> Option<Command> {
     here.map(miri)
 }
 
-/// Whether an executable of this name is on the path.
+/// True if an executable of this name is on the path.
 pub(crate) fn on_path(name: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path).any(|folder| is_executable(&folder.join(name)))
 }
 
-/// Where the program of this name is, be it where only root's path leads; its
-/// name, if nowhere.
+/// The path of the program of this name, also in the folders of root's path. Returns the name if
+/// the program is nowhere.
 pub(crate) fn found(name: &str) -> PathBuf {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
@@ -274,8 +274,8 @@ fn has_libpmix() -> bool {
     (known("ldconfig") || known("/sbin/ldconfig")) && Path::new(&header).is_file()
 }
 
-/// Whether the program at `path` needs no library at run time: no program header of
-/// it names an interpreter (elf(5), 64 bit, as this machine writes numbers).
+/// True if the program at `path` needs no library at run time: no program header names an
+/// interpreter (elf(5), 64 bit, in this machine's byte order).
 fn is_static(path: &Path) -> bool {
     const INTERPRETER: u32 = 3;
     let bytes = fs::read(path).unwrap_or_default();
@@ -298,13 +298,13 @@ fn prints(program: &str, argument: &str, wanted: &str) -> bool {
     output.is_ok_and(|it| String::from_utf8_lossy(&it.stdout).contains(wanted))
 }
 
-/// Those of `tools` this machine lacks.
+/// The tools among `tools` that this machine lacks.
 pub(crate) fn missing(tools: &[Tool]) -> Vec<Tool> {
     let absent = tools.iter().filter(|tool| !tool.is_here());
     absent.copied().collect()
 }
 
-/// The tools, each with what would bring it.
+/// The tools, each with its source.
 pub(crate) fn with_sources(tools: &[Tool]) -> String {
     let named = tools
         .iter()
@@ -312,7 +312,7 @@ pub(crate) fn with_sources(tools: &[Tool]) -> String {
     named.collect::<Vec<_>>().join(", ")
 }
 
-/// Why a check did not run that needs these.
+/// The error of a check that lacks these tools.
 pub(crate) fn lacking(tools: &[Tool]) -> Error {
     Error::Missing {
         tools: with_sources(tools),

@@ -1,7 +1,7 @@
 //! The check of RDMA on a real kernel: programs and tests that run in virtual machines.
 //!
-//! A machine takes long to boot where processors are translated, so everything that
-//! wants the same kind runs in one, by a script that says of each step how it ended.
+//! A machine takes long to boot where processors are emulated. So all steps that want the same kind
+//! of machine run in one, by a script that reports the end of each step.
 
 use std::env;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::runners::ran_something;
 use crate::tool::Tool;
 use crate::vm;
 
-/// What must be on the machine.
+/// The tools that the machine must have.
 pub(crate) const TOOLS: &[Tool] = &[
     Tool::Cc,
     Tool::Qemu,
@@ -30,7 +30,7 @@ pub(crate) const TOOLS: &[Tool] = &[
     Tool::Perftest,
 ];
 
-/// Which tests run, and in what: one line each.
+/// The tests that run, with the machines they need: one line each.
 const SUITES: [Suite; 10] = [
     Suite {
         hosts: 1,
@@ -104,7 +104,7 @@ const SUITES: [Suite; 10] = [
     },
 ];
 
-/// Programs of others that must run, or the machine is to blame and not we.
+/// Foreign programs that must run. If they fail, the machine is to blame and not our code.
 const PROGRAMS: [Program; 4] = [
     Program {
         hosts: 1,
@@ -128,11 +128,11 @@ const PROGRAMS: [Program; 4] = [
     },
 ];
 
-/// Longer than any machine takes; there to end a hang.
+/// A limit that ends a hang, longer than any machine takes.
 const SECONDS: &str = "3600";
 
-/// What every script begins with. A client comes again until its server is there.
-/// The outputs are one, so that no line is torn by another.
+/// The beginning of every script. A client retries until its server is there. Both outputs go to
+/// one stream, so that no line is torn by another.
 const FUNCTIONS: &str = r#"
 exec 2>&1
 step() {
@@ -186,7 +186,7 @@ failed=0
 "#;
 
 struct Suite {
-    /// How many machines it wants.
+    /// The number of machines that it needs.
     hosts: u32,
     package: &'static str,
     /// The file in the package's `tests` folder.
@@ -208,14 +208,15 @@ struct Program {
 struct Step {
     name: String,
     script: String,
-    /// Whether the standard test harness must have run something in it.
+    /// True if the standard test harness must have run a test in it.
     has_tests: bool,
 }
 
-/// Runs every program and the tests of this dose, in as few machines as possible. A failure in one machine does not
-/// keep the others from being tried.
+/// Runs every program and the tests of this dose, in as few machines as possible. A failure in one
+/// machine does not keep the others from running.
 pub(crate) fn verbs(dose: Dose) -> Result<Vec<String>, Error> {
-    // Tests start the command, and would build it if it were missing: there that takes very long.
+    // Tests start the command and build it if it is missing. A build takes very long in the
+    // machine.
     programs::build_shipped()?;
     let suites: Vec<Suite> = (SUITES.into_iter())
         .filter(|it| it.tests(dose).is_some())
@@ -230,7 +231,8 @@ pub(crate) fn verbs(dose: Dose) -> Result<Vec<String>, Error> {
     Ok(notes)
 }
 
-/// Runs the suites that need so many machines; `tests` are the programs of all, in their order.
+/// Runs the suites that need this many machines. `tests` are the programs of all suites, in their
+/// order.
 fn with_hosts(
     hosts: u32,
     dose: Dose,
@@ -255,7 +257,7 @@ fn with_hosts(
     run_steps(hosts, &steps)
 }
 
-/// The part of [`crate::soak`] that needs the machine.
+/// The part of [`crate::soak`] that needs the virtual machine.
 fn soak(dose: Dose) -> Result<Step, Error> {
     let this = env::current_exe().map_err(|source| Error::NotRun {
         command: "xtask soak".into(),
@@ -285,7 +287,7 @@ impl Suite {
     fn step(&self, program: &TestProgram, only: &str) -> Step {
         Step {
             name: format!("{} {}", self.package, self.target),
-            // One test at a time: its ranks want the processors for themselves.
+            // One test at a time, because its ranks want the processors for themselves.
             script: format!(
                 "in_folder {} {} --test-threads=1 {}",
                 quoted(&program.folder.to_string_lossy()),
@@ -297,8 +299,9 @@ impl Suite {
     }
 }
 
-/// Boots the machines and runs the steps; each must have passed, and tests have run. Once more in new
-/// machines, if those stopped hearing of each other: then it is they that failed.
+/// Boots the machines and runs the steps. Each step must pass, and steps with tests must have run
+/// some. If the machines lost contact, that is a fault of theirs, so the steps run once more in new
+/// machines.
 fn run_steps(hosts: u32, steps: &[Step]) -> Result<Vec<String>, Error> {
     let mut stood_still = false;
     let ended = boot_for(hosts, steps, &mut stood_still);
@@ -311,11 +314,11 @@ fn run_steps(hosts: u32, steps: &[Step]) -> Result<Vec<String>, Error> {
     Ok(notes)
 }
 
-/// As [`run_steps`], in one boot: whether the wire between the machines stood still afterwards.
+/// Like [`run_steps`], in one boot. Sets `stood_still` if the wire between the machines stopped.
 fn boot_for(hosts: u32, steps: &[Step], stood_still: &mut bool) -> Result<Vec<String>, Error> {
     let script = write_script(hosts, steps)?;
     let mut command = vm::in_machine(SECONDS, &["--hosts", &hosts.to_string()], &script)?;
-    // In the machine there is a device, so that no test may go without.
+    // The machine has a device, so no test may skip itself.
     command.env("HYDRANT_TEST_REQUIRE", "1");
     if hosts > 1 {
         command.env("HYDRANT_TEST_HOSTS", "host1,host2");
@@ -337,7 +340,7 @@ fn boot_for(hosts: u32, steps: &[Step], stood_still: &mut bool) -> Result<Vec<St
     }
 }
 
-/// The script's file, which stays, so that it can be run again by hand.
+/// Writes the script's file. The file stays, so that it can be run again by hand.
 fn write_script(hosts: u32, steps: &[Step]) -> Result<PathBuf, Error> {
     let mut text = FUNCTIONS.to_owned();
     for step in steps {
@@ -351,7 +354,7 @@ fn write_script(hosts: u32, steps: &[Step]) -> Result<PathBuf, Error> {
     Ok(file)
 }
 
-/// What the script said so far.
+/// The script's reports so far.
 #[derive(Debug, Default)]
 struct Outcome {
     /// The step that runs.
@@ -359,7 +362,7 @@ struct Outcome {
     passed: Vec<String>,
     /// The steps in which tests ran.
     tested: Vec<String>,
-    /// Whether the machines do not hear of each other any more.
+    /// True if the machines lost contact.
     stood_still: bool,
     notes: Vec<String>,
 }

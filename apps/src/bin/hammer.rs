@@ -1,4 +1,4 @@
-//! Ranks that work on each other until something breaks; see [`hydrant_apps::hammer`].
+//! Ranks that access each other's memory until a fault; see [`hydrant_apps::hammer`].
 
 use std::process::ExitCode;
 

@@ -12,7 +12,7 @@ use crate::{
     together::{self, FIRST},
 };
 
-/// Where the keys come from.
+/// The source of the keys.
 pub(super) struct Keys {
     count: usize,
     source: Source,
@@ -20,7 +20,7 @@ pub(super) struct Keys {
 
 enum Source {
     Seed(Seed),
-    /// On the first rank.
+    /// Only on the first rank.
     File(Option<Vec<i64>>),
 }
 
@@ -31,10 +31,10 @@ impl Keys {
         Self { count, source }
     }
 
-    /// The keys of a file; `count` of them if the user expects a number. Collective.
+    /// Reads the keys of a file; `count` of them if the user expects a number. Collective.
     ///
     /// # Errors
-    /// [`InputError`]; as [`Job::broadcast`].
+    /// [`InputError`], and the errors of [`Job::broadcast`].
     pub(super) fn from_file(job: &Job, path: &Path, count: Option<usize>) -> Result<Self, Failure> {
         let keys = together::on_first(job, || read(path, count))?;
         let mut count = [keys.as_ref().map_or(0, Vec::len) as u64];
@@ -45,17 +45,17 @@ impl Keys {
         })
     }
 
-    /// How many there are.
+    /// The number of keys.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// This rank's run of `run` keys. Where there are no more keys, it is filled up with the
-    /// largest there can be: sorted, they are last, and as many are left out of the result.
-    /// Which of equal keys are left out cannot be told. Collective.
+    /// This rank's run of `run` keys. Missing keys are padded with the largest value: sorted, the
+    /// padding is last, and as many keys are cut from the result. Equal keys cannot be told from
+    /// padding, which does not matter. Collective.
     ///
     /// # Errors
-    /// As [`Job::scatter`].
+    /// The errors of [`Job::scatter`].
     pub(super) fn run(&self, job: &Job, run: usize) -> Result<Buffer<i64>> {
         let mut keys = Buffer::zeroed(run);
         keys.fill(i64::MAX);
@@ -103,11 +103,10 @@ fn read(path: &Path, count: Option<usize>) -> Result<Vec<i64>, InputError> {
     }
 }
 
-/// All runs, one after the other, on the first rank, without what was filled up; none on the
-/// others. Collective.
+/// All runs in order, without the padding, on the first rank; none on the others. Collective.
 ///
 /// # Errors
-/// As [`Job::gather`].
+/// The errors of [`Job::gather`].
 pub(super) fn gather(job: &Job, mine: &[i64], count: usize) -> Result<Vec<i64>> {
     let mut all = job.gather(FIRST, mine)?.unwrap_or_default();
     all.truncate(count);

@@ -1,9 +1,9 @@
 //! Bitonic sort on a hypercube of ranks (Firehose §4.3).
 //!
-//! The keys are divided equally, each rank sorts its run with a quick sort, then the runs are
-//! merged by compare-exchange: in each step of Batcher's [`network`] a rank and its
-//! partner put their runs into each other's memory, and one keeps the smaller half of what
-//! they have, the other the larger.
+//! The keys are divided equally, and each rank sorts its run with a quick sort. Then the runs are
+//! merged by compare-exchange: in each step of Batcher's [`network`] a rank and its partner put
+//! their runs into each other's memory. One of them keeps the smaller half of all their keys, the
+//! other the larger half.
 //!
 //! [`network`]: crate::sort::network
 
@@ -51,7 +51,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
 
-    /// How much a put carries: a whole run (block), or so many keys
+    /// The elements in a put: a whole run (block), or this many keys
     #[arg(long, visible_alias = "put-elements", value_name = "HOW", default_value_t = Granularity::Block, value_parser = run_or_keys)]
     put: Granularity,
 
@@ -59,10 +59,11 @@ pub struct Options {
     outcome: Outcome,
 }
 
-/// Sorts as the user wants. Collective.
+/// Sorts with the user's options. Collective.
 ///
 /// # Errors
-/// [`Failure::Common`] for a number of ranks that is no power of two, a file that cannot be
+/// [`Failure::Common`] if the number of ranks is no power of two, a file cannot be used, memory is
+/// missing, or the keys come out wrong. Otherwise the error of the job.
 /// used, memory that is not there, keys that came out wrong; else what befell the job.
 pub fn run(job: &Job, options: Options) -> Result<(), Failure> {
     let cube = Hypercube::new(job.size()).map_err(Failure::common)?;
@@ -121,7 +122,7 @@ pub fn run(job: &Job, options: Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// From this rank's keys to its run of the result, and the time spent in puts.
+/// Turns this rank's keys into its run of the result. Returns the time spent in puts.
 fn sort_run(
     mut exchange: Exchange<'_, i64>,
     steps: &[CompareSplit],
@@ -130,7 +131,7 @@ fn sort_run(
     progress: &Progress,
 ) -> Result<(Buffer<i64>, Putting)> {
     progress.phase("sorting");
-    // A quick sort, with the pivots chosen against every bad case.
+    // A quick sort whose choice of pivots avoids every bad case.
     clock.compute(sort::comparisons(mine.len()), || mine.sort_unstable());
     progress.advance(1);
     progress.phase("merging");
@@ -141,7 +142,7 @@ fn sort_run(
             exchange.send(&mine)?;
             exchange.receive(&mut theirs)
         })?;
-        // A comparison for each key kept.
+        // A comparison for each key that is kept.
         let comparisons = kept.len() as u64;
         clock.compute(comparisons, || {
             sort::merge(step.keep, &mine, &theirs, &mut kept);
@@ -154,8 +155,8 @@ fn sort_run(
     Ok((mine, putting))
 }
 
-/// Checks without gathering: each run is in order and after the run before, and together they
-/// hold the keys that were there `before`, says a checksum. Collective.
+/// Checks without gathering: each run is in order and after the previous run, and the checksum of
+/// all keys is `before`. Collective.
 fn check_in_place(job: &Job, mine: &[i64], before: u64) -> Result<(), Failure> {
     let last = mine.last().copied().unwrap_or(i64::MIN);
     let edges = job.all_gather(&[last])?;

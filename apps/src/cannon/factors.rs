@@ -13,7 +13,7 @@ use crate::{
     together::{self, FIRST},
 };
 
-/// Where the matrices come from.
+/// The source of the matrices.
 pub(super) struct Factors {
     side: usize,
     source: Source,
@@ -21,7 +21,7 @@ pub(super) struct Factors {
 
 enum Source {
     Seed([Seed; 2]),
-    /// On the first rank.
+    /// Only on the first rank.
     Files(Option<[Matrix; 2]>),
 }
 
@@ -35,7 +35,7 @@ impl Factors {
     /// Matrices from files; `side` if the user expects one. Collective.
     ///
     /// # Errors
-    /// [`InputError`]; as [`Job::broadcast`].
+    /// [`InputError`], and the errors of [`Job::broadcast`].
     pub(super) fn from_files(
         job: &Job,
         paths: &[PathBuf; 2],
@@ -55,10 +55,10 @@ impl Factors {
         self.side
     }
 
-    /// The blocks that this rank is home to, of `block` rows. Collective.
+    /// The blocks of this home rank, of `block` rows. Collective.
     ///
     /// # Errors
-    /// As [`Job::scatter`].
+    /// The errors of [`Job::scatter`].
     pub(super) fn blocks(&self, job: &Job, mesh: Mesh, block: usize) -> Result<[Matrix; 2]> {
         match &self.source {
             Source::Seed(seeds) => {
@@ -127,10 +127,10 @@ fn read(paths: &[PathBuf; 2], side: Option<usize>) -> Result<[Matrix; 2], InputE
     }
 }
 
-/// The whole matrix of which every rank holds the block `mine`, on the first rank. Collective.
+/// Gathers the whole matrix from the blocks `mine` of all ranks, on the first rank. Collective.
 ///
 /// # Errors
-/// As [`Job::gather`].
+/// The errors of [`Job::gather`].
 pub(super) fn gather(job: &Job, mesh: Mesh, mine: &Matrix, side: usize) -> Result<Matrix> {
     let block = mine.side();
     let Some(all) = job.gather(FIRST, mine.elements())? else {
@@ -144,7 +144,7 @@ pub(super) fn gather(job: &Job, mesh: Mesh, mine: &Matrix, side: usize) -> Resul
     Ok(whole)
 }
 
-/// Where the block of a rank begins.
+/// The position of a rank's block.
 fn corner(mesh: Mesh, rank: Rank, block: usize) -> (usize, usize) {
     let (row, column) = mesh.place(rank);
     (row * block, column * block)

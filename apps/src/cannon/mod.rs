@@ -1,7 +1,7 @@
 //! Cannon's matrix multiplication on a square mesh of ranks (Firehose §4.3).
 //!
-//! Each rank is home to one block of each matrix, multiplies locally, and moves blocks to
-//! other ranks by puts: [`plan`] says which, [`Exchange`] how.
+//! Each rank is home to one block of each matrix, multiplies locally, and moves blocks to other
+//! ranks by puts. [`plan`] decides the moves, and [`Exchange`] makes them.
 
 mod factors;
 pub mod plan;
@@ -46,11 +46,11 @@ pub struct Options {
     #[arg(long, value_name = "FILE", requires = "a")]
     b: Option<PathBuf>,
 
-    /// Where the products are summed up
+    /// The rank that sums up the products
     #[arg(long, value_enum, value_name = "WHERE", default_value_t = Accumulate::Remote)]
     accumulate: Accumulate,
 
-    /// How much a put carries: a block, a row of one, or so many elements
+    /// The elements in a put: a block, a row of one, or this many elements
     #[arg(long, visible_alias = "put-elements", value_name = "HOW", default_value_t = Granularity::Block)]
     put: Granularity,
 
@@ -62,7 +62,7 @@ pub struct Options {
     outcome: Outcome,
 }
 
-/// Where the products are summed up.
+/// The rank that sums up the products.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Accumulate {
@@ -72,11 +72,11 @@ pub enum Accumulate {
     Remote,
 }
 
-/// Multiplies as the user wants. Collective.
+/// Multiplies with the user's options. Collective.
 ///
 /// # Errors
-/// [`Failure::Common`] for a number of ranks that is no square, a file that cannot be used,
-/// memory that is not there, a wrong product; else what befell the job.
+/// [`Failure::Common`] if the number of ranks is no square, a file cannot be used, memory is
+/// missing, or the product is wrong. Otherwise the error of the job.
 pub fn run(job: &Job, options: Options) -> Result<(), Failure> {
     let mesh = Mesh::new(job.size()).map_err(Failure::common)?;
     let factors = match (&options.a, &options.b) {
@@ -141,7 +141,7 @@ fn check(factors: Factors, product: &Matrix, how: Verify, seed: u64) -> Result<(
     }
 }
 
-/// What moves the blocks, in either variant.
+/// The exchanges that move the blocks, in either variant.
 enum Movers<'job> {
     Local {
         a: Exchange<'job, f64>,
@@ -154,7 +154,7 @@ enum Movers<'job> {
 }
 
 impl<'job> Movers<'job> {
-    /// Symmetric memory comes first: if it is not there, every rank is told so.
+    /// Symmetric memory is allocated first, because every rank sees that failure.
     fn new(job: &'job Job, mesh: Mesh, block: usize, options: &Options) -> Result<Self, Failure> {
         let rank = job.rank();
         let elements = block.saturating_mul(block);
@@ -173,7 +173,7 @@ impl<'job> Movers<'job> {
         })
     }
 
-    /// From this rank's blocks of A and B to its block of C, and the time spent in puts.
+    /// Turns this rank's blocks of A and B into its block of C. Returns the time spent in puts.
     fn multiply(
         self,
         machine: &mut Machine<'_, '_>,
@@ -189,7 +189,7 @@ impl<'job> Movers<'job> {
                 for step in 0..=last {
                     machine.receive(&mut a, &mut left)?;
                     machine.receive(&mut b, &mut right)?;
-                    // On their way while this rank multiplies.
+                    // The blocks travel while this rank multiplies.
                     if step < last {
                         machine.send(&mut a, &left)?;
                         machine.send(&mut b, &right)?;

@@ -1,8 +1,7 @@
-//! Which block is where, step by step.
+//! The block that each rank has in each step.
 //!
-//! Rank (i, j) of a mesh with side q is home to A(i, j), B(i, j) and C(i, j); all indices
-//! count around the edges. Both variants take q steps, and in each every rank multiplies the
-//! two blocks it has:
+//! Rank (i, j) of a mesh with side q is home to A(i, j), B(i, j) and C(i, j); all indices wrap
+//! around the edges. Both variants take q steps, and in each every rank multiplies its two blocks:
 //!
 //! | | rank (i, j) multiplies in step t | so that | what moves |
 //! |---|---|---|---|
@@ -16,7 +15,7 @@ use hydrant::Rank;
 
 use crate::{exchange::Hop, shape::Mesh};
 
-/// Where each rank's A goes: to its place for step 0, then left. (Local variant.)
+/// The moves of each rank's A: to its position for step 0, then left. (Local variant.)
 pub fn a_moves(mesh: Mesh, rank: Rank) -> Vec<Hop> {
     let (i, j) = mesh.place(rank);
     let back = mesh.side() - 1;
@@ -31,7 +30,7 @@ pub fn a_moves(mesh: Mesh, rank: Rank) -> Vec<Hop> {
     steps(mesh, place, left)
 }
 
-/// Where each rank's B goes: to its place for step 0, then up. (Local variant.)
+/// The moves of each rank's B: to its position for step 0, then up. (Local variant.)
 pub fn b_moves(mesh: Mesh, rank: Rank) -> Vec<Hop> {
     let (i, j) = mesh.place(rank);
     let back = mesh.side() - 1;
@@ -42,19 +41,19 @@ pub fn b_moves(mesh: Mesh, rank: Rank) -> Vec<Hop> {
     steps(mesh, place, up(mesh, i, j))
 }
 
-/// Where each rank's B goes: to its place for step 0, then up. (Remote variant.)
+/// The moves of each rank's B: to its position for step 0, then up. (Remote variant.)
 pub fn b_moves_remote(mesh: Mesh, rank: Rank) -> Vec<Hop> {
     let (i, j) = mesh.place(rank);
     let back = mesh.side() - 1;
     let place = Hop {
-        // B(i, j) is wanted in column i, by the row r for which r + i = j.
+        // Column i needs B(i, j) in the row r for which r + i = j.
         to: mesh.rank(j + back * i, i),
         from: mesh.rank(j, i + j),
     };
     steps(mesh, place, up(mesh, i, j))
 }
 
-/// Where each rank's product goes: to the home of the sum it is part of. (Remote variant.)
+/// The moves of each rank's product: to the home of its sum. (Remote variant.)
 pub fn product_moves(mesh: Mesh, rank: Rank) -> Vec<Hop> {
     let (i, j) = mesh.place(rank);
     let back = mesh.side() - 1;
@@ -73,7 +72,7 @@ fn up(mesh: Mesh, i: usize, j: usize) -> Hop {
     }
 }
 
-/// To the place for step 0, then one move from each step to the next.
+/// A move to the position for step 0, then one move from each step to the next.
 fn steps(mesh: Mesh, place: Hop, shift: Hop) -> Vec<Hop> {
     let shifts = mesh.side() - 1;
     std::iter::once(place)
@@ -85,7 +84,7 @@ fn steps(mesh: Mesh, place: Hop, shift: Hop) -> Vec<Hop> {
 mod tests {
     use super::*;
 
-    /// What every rank holds after one more step of a plan.
+    /// The contents of every rank after one more step of a plan.
     fn moved<T: Clone>(plans: &[Vec<Hop>], step: usize, held: &[T]) -> Vec<T> {
         for (rank, plan) in plans.iter().enumerate() {
             let to = plan[step].to.index();

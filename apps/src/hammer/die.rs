@@ -1,7 +1,7 @@
-//! A rank that kills itself in the middle of something, as its users' machines would.
+//! A rank that kills itself in the middle of an operation, like a crash of its machine.
 //!
-//! A thread watches what the rank does, and sends it SIGKILL as soon as it sees it there. The
-//! kernel does the rest: no handler, no destructor and no goodbye.
+//! A thread watches the rank, and sends it SIGKILL in the chosen situation. No handler, no
+//! destructor and no goodbye runs.
 
 use std::{
     hint,
@@ -17,18 +17,18 @@ use rustix::process::{Signal, getpid, kill_process};
 use super::say;
 use crate::kernel;
 
-/// When a rank dies.
+/// The situation in which a rank dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Situation {
     /// Between the beginning and the end of a put
     Put,
-    /// In a put that has sent a move which is not yet done with
+    /// In a put that has sent a move which is not yet complete
     Move,
     /// When a registration has just begun
     Registration,
 }
 
-/// What a rank does.
+/// The phase of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     Between,
@@ -39,13 +39,13 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    /// The word that says so of an operation with that number.
+    /// The word for an operation in this phase with that number.
     pub(crate) fn of(self, number: u64) -> u64 {
         number << 8 | self as u64
     }
 }
 
-/// Lets the rank work for a time, then kills it in that situation, if it gets into it.
+/// Lets the rank work for a time, then kills it once it is in the situation.
 pub(crate) fn kill_self_in(situation: Situation, job: &Job, phase: &AtomicU64, after: Duration) {
     thread::sleep(after);
     let (rank, now) = (job.rank(), kernel::now());
@@ -62,7 +62,7 @@ pub(crate) fn kill_self_in(situation: Situation, job: &Job, phase: &AtomicU64, a
         let same = word == before.0 && word == phase.load(SeqCst);
         if match situation {
             Situation::Put => is(word, Phase::Put),
-            // Sent by this put, which goes on.
+            // This put sent the move, and is still in flight.
             Situation::Move => happened && same && is(word, Phase::Put),
             Situation::Registration => happened,
         } {
@@ -73,12 +73,12 @@ pub(crate) fn kill_self_in(situation: Situation, job: &Job, phase: &AtomicU64, a
     }
 }
 
-/// What goes up when it happens.
+/// The counter that rises in the situation.
 fn count(situation: Situation, job: &Job) -> u64 {
     match situation {
         Situation::Put => 0,
         Situation::Move => job.registration().map_or(0, |stats| stats.moves),
-        // Counted before the kernel is asked.
+        // The counter rises before the call of the kernel.
         Situation::Registration => job.counters().registrations,
     }
 }

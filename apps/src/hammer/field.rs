@@ -1,18 +1,17 @@
-//! The memory that ranks write to: of everybody's memory each rank owns a part, cut into slots.
+//! The memory that ranks write to: each rank owns a part of everybody's memory, divided into slots.
 //!
-//! What lies in a slot follows from who wrote it, which slot it is and how often anything was
-//! written. So it need not be kept, and a block that was torn, lost, doubled or put elsewhere is
-//! seen.
+//! The content of a slot follows from its writer, its number and the time of the write. So no copy
+//! is kept, and a torn, lost, doubled or misplaced block is noticed.
 
 use hydrant::{Error, Exposed, GlobalPtr, Job, Rank, Result, Symmetric};
 
 use super::{die::Phase, log::Log};
 use crate::seed::{Dice, mix};
 
-/// Slots that a rank has in each area of each other rank, and words of a slot.
+/// The slots of a rank in each area of each other rank, and the words of a slot.
 const SLOTS: usize = 24;
 const WORDS: usize = 1024;
-/// Puts under way at once, at most.
+/// The most puts in flight at once.
 const SEVERAL: usize = 6;
 
 /// An area of memory that every rank has.
@@ -24,16 +23,16 @@ pub(crate) enum Which {
     Lent,
 }
 
-/// What is known of a slot.
+/// The known content of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
-    /// Its first words are of that writing; none are if nothing was written yet.
+    /// Its first words are those of this write; none if nothing was written yet.
     Written { time: u64, words: usize },
     /// A put into it failed.
     Unknown,
 }
 
-/// A place for a block.
+/// The room of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Slot {
     which: Which,
@@ -41,7 +40,7 @@ struct Slot {
     number: usize,
 }
 
-/// All areas of all ranks, as seen by one.
+/// All areas of all ranks, as one rank sees them.
 pub(crate) struct Field {
     own: Rank,
     ranks: usize,
@@ -53,7 +52,7 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// Collective.
+    /// Allocates the areas. Collective.
     pub(crate) fn new(job: &Job) -> Result<Self> {
         let ranks = job.size() as usize;
         let words = ranks * SLOTS * WORDS;
@@ -86,7 +85,7 @@ impl Field {
             number,
         };
         let (written, block) = self.block(slot, dice);
-        // Until it is there nobody knows what is.
+        // The content is unknown until the put is complete.
         *self.content(slot) = Content::Unknown;
         let index = self.index(slot);
         let put = log.attempt(Phase::Put, |job| match which {
@@ -99,7 +98,7 @@ impl Field {
         }
     }
 
-    /// Puts several blocks at once, to any ranks.
+    /// Puts several blocks at once, to random ranks.
     pub(crate) fn put_several(&mut self, log: &mut Log, dice: &mut Dice) {
         let mut parts: Vec<(Slot, Content, Vec<u64>)> = Vec::new();
         for _ in 0..=dice.below(SEVERAL) {
@@ -135,7 +134,7 @@ impl Field {
             Err(Error::PeerLost(lost)) => Some(lost),
             Err(_) => return,
         };
-        // Those to other ranks were completed nevertheless.
+        // The puts to other ranks are complete nevertheless.
         for (slot, written, _) in &parts[..begun] {
             if Some(slot.target) != lost {
                 *self.content(*slot) = *written;
@@ -144,7 +143,7 @@ impl Field {
         }
     }
 
-    /// Gets what lies in a slot, and checks it.
+    /// Gets the content of a slot, and checks it.
     pub(crate) fn get(&mut self, log: &mut Log, target: Rank, which: Which, dice: &mut Dice) {
         let number = dice.below(SLOTS);
         let slot = Slot {
@@ -155,7 +154,7 @@ impl Field {
         self.check(log, slot);
     }
 
-    /// Checks every slot that this rank wrote to, of ranks that are there.
+    /// Checks every slot that this rank wrote to, on surviving ranks.
     pub(crate) fn check_all(&mut self, log: &mut Log) {
         for target in (0..self.ranks as u32).map(Rank) {
             for which in [Which::Symmetric, Which::Lent] {
@@ -200,11 +199,11 @@ impl Field {
         });
     }
 
-    /// What is written next into a slot, and how it will be known.
+    /// The next block for a slot, and the record that identifies it.
     fn block(&mut self, slot: Slot, dice: &mut Dice) -> (Content, Vec<u64>) {
         self.times += 1;
         let time = self.times;
-        // Of all lengths, from a word to a slot, the short ones as often as the long ones.
+        // All lengths, from a word to a slot, the short ones as often as the long ones.
         let most = 1 << dice.below(WORDS.ilog2() as usize + 1);
         let words = 1 + dice.below(most);
         let block = (0..words).map(|at| self.word(slot, time, at)).collect();

@@ -1,4 +1,4 @@
-//! The end: everything is checked once more, and nobody leaves before all that are left are done.
+//! The end: all ranks check everything once more, and no rank leaves before all survivors are done.
 
 use std::{thread, time::Duration};
 
@@ -6,16 +6,16 @@ use hydrant::{Rank, Symmetric};
 
 use super::{die::Phase, field::Field, log::Log, messages::Messages};
 
-/// Between two looks whether the others are done.
+/// The pause between two checks whether the others are done.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Checks all that this rank wrote and sent, as far as those it went to are there.
+/// Checks all that this rank wrote and sent, on surviving ranks.
 pub(crate) fn check_all(log: &mut Log, field: &mut Field, messages: &Messages) {
     field.check_all(log);
     messages.check_all(log);
 }
 
-/// Tells all others that this rank is done, and waits until they are, or are lost.
+/// Tells all others that this rank is done, and waits until each of them is done or lost.
 pub(crate) fn take_leave(log: &mut Log, done: &Symmetric<u64>) {
     let own = log.rank();
     let others: Vec<Rank> = log.others().collect();
@@ -33,7 +33,7 @@ pub(crate) fn take_leave(log: &mut Log, done: &Symmetric<u64>) {
         }
         for rank in waiting {
             let ask = || done.get_value(rank, own.index());
-            // It may have been done, and left, after the look.
+            // The peer may have finished and left after the check.
             log.ping(rank, ask, || is_done(rank));
         }
         thread::sleep(PAUSE);

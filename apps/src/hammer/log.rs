@@ -1,4 +1,4 @@
-//! What a rank did, how long it waited, and what it was told when something broke.
+//! The log of a rank: its operations, its waits, and its errors.
 
 use std::{
     collections::BTreeMap,
@@ -15,32 +15,32 @@ use serde::Serialize;
 use super::die::Phase;
 use crate::kernel;
 
-/// Operations between two looks at what is pinned.
+/// Operations between two samples of the pinned memory.
 const SAMPLE: u64 = 16;
 
-/// Counts of what was done.
+/// Counts of operations.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Tally {
     /// Blocks put, blocks got, and messages sent.
     pub(crate) puts: u64,
     pub(crate) gets: u64,
     pub(crate) requests: u64,
-    /// Checks of what was got or had arrived, and those that found something wrong.
+    /// Checks of data that was got or had arrived, and those that failed.
     pub(crate) verified: u64,
     pub(crate) wrong: u64,
-    /// What was wrong first.
+    /// The first failed check.
     pub(crate) first_wrong: Option<String>,
 }
 
-/// A rank that this one was told to be lost.
+/// A rank whose loss this rank heard of.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Loss {
     pub(crate) rank: u32,
-    /// When it was told, in nanoseconds since 1970.
+    /// The time of the error, in nanoseconds since 1970.
     pub(crate) at: u64,
-    /// How long the operation had waited that was told.
+    /// The time that the operation had waited before its error.
     pub(crate) waited: f64,
-    /// Operations that went well afterwards.
+    /// Successful operations afterwards.
     pub(crate) operations_after: u64,
 }
 
@@ -51,9 +51,9 @@ pub(crate) struct Log<'job> {
     pub(crate) losses: Vec<Loss>,
     /// Failures by kind.
     pub(crate) errors: BTreeMap<String, u64>,
-    /// The longest that an operation took.
+    /// The time of the longest operation.
     pub(crate) longest: Duration,
-    /// Most kilobytes that were seen pinned.
+    /// The most kilobytes seen pinned.
     pub(crate) pinned_most: u64,
     there: Vec<bool>,
     attempts: u64,
@@ -79,7 +79,7 @@ impl<'job> Log<'job> {
         self.job.rank()
     }
 
-    /// What the rank does, for who watches it.
+    /// The current phase, for the watching thread.
     pub(crate) fn phase(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.phase)
     }
@@ -88,7 +88,7 @@ impl<'job> Log<'job> {
         self.phase.store(phase.of(self.attempts), SeqCst);
     }
 
-    /// Does something that may fail, and keeps the time and what came of it.
+    /// Runs an operation that may fail, and records its time and outcome.
     pub(crate) fn attempt<R>(
         &mut self,
         phase: Phase,
@@ -129,7 +129,7 @@ impl<'job> Log<'job> {
         }
     }
 
-    /// What was read was right, or not.
+    /// Records whether data was right.
     pub(crate) fn verified(&mut self, right: bool, what: impl FnOnce() -> String) {
         self.tally.verified += 1;
         if !right {
@@ -138,21 +138,21 @@ impl<'job> Log<'job> {
         }
     }
 
-    /// Looks now and then how much is pinned.
+    /// Samples the pinned memory now and then.
     pub(crate) fn sample(&mut self) {
         if self.attempts.is_multiple_of(SAMPLE) {
             self.pinned_most = self.pinned_most.max(kernel::pinned());
         }
     }
 
-    /// Another rank, of those that are there.
+    /// A random other rank that survives.
     pub(crate) fn draw(&self, chance: u64) -> Option<Rank> {
         let there = self.there.iter().filter(|there| **there).count();
         let chosen = chance.checked_rem(there as u64)? as usize;
         self.others().nth(chosen)
     }
 
-    /// The other ranks that are there.
+    /// The other ranks that survive.
     pub(crate) fn others(&self) -> impl Iterator<Item = Rank> {
         let ranks = (0..).map(Rank).zip(&self.there);
         ranks.filter(|(_, there)| **there).map(|(rank, _)| rank)
@@ -166,12 +166,12 @@ impl<'job> Log<'job> {
         self.others().next().is_none() && !self.losses.is_empty()
     }
 
-    /// How many ranks are lost.
+    /// The number of lost ranks.
     pub(crate) fn lost(&self) -> usize {
         self.losses.len()
     }
 
-    /// A peer that this rank waits for is asked whether it is there, unless it `is_done` by now.
+    /// Pings a peer that this rank waits for, unless the peer `is_done` by now.
     pub(crate) fn ping(
         &mut self,
         peer: Rank,
@@ -197,8 +197,8 @@ impl<'job> Log<'job> {
     }
 }
 
-/// What kind of failure it was, as programs tell them apart; the sentence of one that no operation
-/// of this program should get.
+/// The kind of a failure, as programs distinguish them. A failure that this program should never
+/// get is its sentence.
 pub(crate) fn kind(cause: &Error) -> String {
     match cause {
         Error::PeerLost(rank) => format!("PeerLost({rank})"),

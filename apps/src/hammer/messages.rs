@@ -1,4 +1,4 @@
-//! Messages between the ranks, numbered, so that none is lost, doubled or overtaken unseen.
+//! Numbered messages between the ranks, so that a lost, doubled or reordered message is noticed.
 
 use std::sync::{
     Arc,
@@ -10,11 +10,11 @@ use hydrant::{Function, Handler, Job, Rank, Result};
 use super::{die::Phase, log::Log};
 use crate::seed::{Dice, mix};
 
-/// Messages sent in a row, and words of payload, at most.
+/// The most messages in a row, and the most words of payload.
 const ROW: usize = 8;
 const WORDS: usize = 64;
 
-/// What came from a rank.
+/// The messages received from a rank.
 #[derive(Debug, Default)]
 struct From {
     arrived: AtomicU64,
@@ -24,13 +24,13 @@ struct From {
 /// The messages of one rank.
 pub(crate) struct Messages {
     handler: Handler,
-    /// How many of the caller's messages arrived, and how many of them were not as they should be.
+    /// Returns how many of the caller's messages arrived, and how many of those were wrong.
     arrived: Function<(), (u64, u64)>,
     sent: Vec<u64>,
 }
 
 impl Messages {
-    /// Collective.
+    /// Registers the handlers. Collective.
     pub(crate) fn new(job: &Job) -> Result<Self> {
         let from: Arc<[From]> = job.ranks().map(|_| From::default()).collect();
         let heard = Arc::clone(&from);
@@ -69,13 +69,13 @@ impl Messages {
         }
     }
 
-    /// Asks every rank that is there whether all arrived.
+    /// Asks every surviving rank whether all messages arrived.
     pub(crate) fn check_all(&self, log: &mut Log) {
         for (target, sent) in (0..).map(Rank).zip(&self.sent) {
             if !log.is_there(target) {
                 continue;
             }
-            // It is handled after all that was sent before it.
+            // The call is handled after all messages that were sent before it.
             let called = log.attempt(Phase::Request, |job| job.call(target, &self.arrived, &()));
             if let Ok((arrived, wrong)) = called {
                 log.verified((arrived, wrong) == (*sent, 0), || {

@@ -1,11 +1,10 @@
-//! Ranks that put, get and send to each other without rest, check everything they read, and say
-//! what became of them when something breaks: what the faults of `cargo xtask faults` are tried on.
+//! Ranks that put, get and send to each other without rest, check everything that they read, and
+//! report the effect of a fault. `cargo xtask faults` runs them.
 //!
-//! Every rank owns parts of everybody's memory (`field`), so it alone knows what must be there,
-//! and checks it whenever it gets it. A rank that is told of a loss goes on with those that are
-//! left, and takes its leave only when all of them have: so survivors show that they still reach
-//! each other. What it found out is one JSON object (`report`), printed after the job, when
-//! nothing may be pinned any more.
+//! Every rank owns parts of everybody's memory (`field`). It alone knows their content, and checks
+//! it after every get. A rank that gets a loss goes on with the survivors, and leaves only when all
+//! of them have got it. So survivors show that they still reach each other. Each rank prints one
+//! JSON object (`report`) after the job, when no memory may be pinned any more.
 
 mod die;
 mod field;
@@ -37,15 +36,15 @@ use log::Log;
 use messages::Messages;
 use report::Report;
 
-/// Works on all other ranks' memory, checks what it reads, and tells what broke.
+/// Accesses all other ranks' memory, checks the data, and reports faults.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "hammer", version)]
 pub struct Arguments {
-    /// How long to work if nothing breaks
+    /// How long to work without a fault
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = seconds)]
     seconds: f64,
 
-    /// Work no longer when this file is there
+    /// Stop the work when this file exists
     #[arg(long, value_name = "FILE")]
     until: Option<PathBuf>,
 
@@ -57,11 +56,11 @@ pub struct Arguments {
     #[arg(long, value_enum, value_name = "WHAT")]
     die: Option<Situation>,
 
-    /// Which rank that is
+    /// The rank that kills itself
     #[arg(long, value_name = "RANK", default_value_t = 1)]
     victim: u32,
 
-    /// How long it works first
+    /// How long the rank works before that
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     at: f64,
 
@@ -69,11 +68,11 @@ pub struct Arguments {
     #[arg(long)]
     targets: bool,
 
-    /// What the order of things is drawn from
+    /// The seed of all random choices
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
 
-    /// How to print what became of each rank
+    /// How to print the report of each rank
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
     format: Format,
 }
@@ -84,13 +83,13 @@ fn seconds(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "it is a number of seconds from 0 to 86400".to_owned())
 }
 
-/// Joins the job and works; the status is 0 if nothing broke, 3 if ranks were lost or operations
-/// failed, and 1 if anything read was wrong or the job could not be joined.
+/// Joins the job and works. The status is 0 without a fault, and 3 if ranks were lost or operations
+/// failed. It is 1 if any data was wrong or the job could not be joined.
 pub fn main() -> ExitCode {
     let told = Mutex::new(None);
     let since = Instant::now();
     let builder = match hydrant::log_to_stderr().and_then(|()| Job::builder()) {
-        // One of its targets is named by address.
+        // One of the targets is named by address.
         Ok(builder) => builder.anywhere(true),
         Err(cause) => return not_begun(&cause, since.elapsed()),
     };
@@ -101,7 +100,7 @@ pub fn main() -> ExitCode {
                 if job.rank() == Rank(0) {
                     usage.print()?;
                 }
-                // 0 where help was asked for, 2 where it was needed.
+                // 0 if the user asked for help, 2 after a usage error.
                 return Ok(ExitCode::from(u8::from(usage.use_stderr()) * 2));
             }
         };
@@ -120,7 +119,7 @@ pub fn main() -> ExitCode {
     if let Err(cause) = &ended {
         report.note_failure(cause);
     }
-    // One write, for the ranks share the output.
+    // One write, because the ranks share the output.
     let printed = std::io::stdout().write_all(report.text(format).as_bytes());
     match (ended, printed) {
         (Ok(_), Ok(())) => report.status(),
@@ -129,7 +128,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// The job could not be joined.
+/// Reports that the job could not be joined.
 fn not_begun(cause: &Error, waited: Duration) -> ExitCode {
     let format = Arguments::try_parse().map_or(Format::Table, |arguments| arguments.format);
     if format == Format::Json {
@@ -149,7 +148,7 @@ fn work(job: &Job, arguments: &Arguments, report: &mut Report) -> Result<()> {
     outcome
 }
 
-/// Works until it is over, then checks everything once more.
+/// Works until the end, then checks everything once more.
 fn strike(job: &Job, arguments: &Arguments, log: &mut Log) -> Result<()> {
     let mut field = Field::new(job)?;
     let mut messages = Messages::new(job)?;
@@ -189,12 +188,12 @@ fn strike(job: &Job, arguments: &Arguments, log: &mut Log) -> Result<()> {
     log.loss()
 }
 
-/// Says something to who watches, in one write, for the ranks share the output.
+/// Prints a line for the script in one write, because the ranks share the output.
 fn say(what: &str) {
     let _ = std::io::stderr().write_all(format!("hammer: {what}\n").as_bytes());
 }
 
-/// One thing done to a rank, drawn by chance.
+/// One random operation on a random rank.
 fn step(log: &mut Log, field: &mut Field, messages: &mut Messages, dice: &mut Dice) {
     let Some(target) = log.draw(dice.next()) else {
         return;
@@ -212,7 +211,7 @@ fn step(log: &mut Log, field: &mut Field, messages: &mut Messages, dice: &mut Di
     log.sample();
 }
 
-/// A file that ends the work, and when it was looked for last.
+/// A file that ends the work, and the time of the last check for it.
 struct Stop<'a>(Option<&'a Path>, Instant);
 
 impl Stop<'_> {

@@ -1,4 +1,4 @@
-//! What became of a rank, for people and for programs.
+//! The report of a rank, for people and for programs.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{kernel, options::Format};
 
-/// One rank's story.
+/// The report of one rank.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Report {
     program: &'static str,
@@ -25,23 +25,23 @@ pub(crate) struct Report {
     /// Failures by kind.
     errors: Vec<(String, u64)>,
     lost: Vec<Loss>,
-    /// The longest that an operation took, in seconds.
+    /// The time of the longest operation, in seconds.
     longest: f64,
-    /// Things tried once each.
+    /// Cases that are tried separately.
     pub(crate) cases: Vec<Case>,
     /// Moves sent, and registrations tried.
     moves: u64,
     registrations: u64,
     /// Registrations that the system refused.
     refused: u64,
-    /// Bytes that Hydrant says it had registered, at most and in the end.
+    /// Bytes registered by Hydrant's own count, at most and at the end.
     registered_most: u64,
     registered: u64,
-    /// Kilobytes pinned: the most that was seen, at the end of the work, and after the job.
+    /// Kilobytes pinned: the most seen, at the end of the work, and after the job.
     pinned_most: u64,
     pinned: u64,
     pinned_after: u64,
-    /// Why the job ended before it was over.
+    /// The reason why the job ended early.
     failure: Option<String>,
 }
 
@@ -69,7 +69,7 @@ impl Report {
         }
     }
 
-    /// What was done.
+    /// Takes the counts of the log.
     pub(crate) fn take(&mut self, log: Log) {
         self.longest = log.longest.as_secs_f64();
         self.pinned_most = log.pinned_most;
@@ -78,7 +78,7 @@ impl Report {
         self.tally = log.tally;
     }
 
-    /// The work is over, the job is not.
+    /// Records the end of the work, before the end of the job.
     pub(crate) fn note_end(&mut self, job: &Job, outcome: &Result<()>) {
         self.pinned = kernel::pinned();
         self.pinned_most = self.pinned_most.max(self.pinned);
@@ -95,7 +95,7 @@ impl Report {
         }
     }
 
-    /// The job is over, too.
+    /// Records the end of the job.
     pub(crate) fn note_after(&mut self) {
         self.pinned_after = kernel::pinned();
     }
@@ -108,7 +108,7 @@ impl Report {
         self.tally.wrong > 0 || self.cases.iter().any(|case| !case.right)
     }
 
-    /// What the process ends with, if the job ended in good order.
+    /// The exit status, if the job ended in good order.
     pub(crate) fn status(&self) -> ExitCode {
         match (self.is_wrong(), self.errors.is_empty()) {
             (true, _) => ExitCode::FAILURE,
@@ -117,7 +117,7 @@ impl Report {
         }
     }
 
-    /// What it ends with otherwise.
+    /// The exit status otherwise.
     pub(crate) fn status_of_loss(&self) -> ExitCode {
         match self.is_wrong() || self.lost.is_empty() {
             true => ExitCode::FAILURE,
@@ -170,10 +170,10 @@ impl Report {
     }
 }
 
-/// Something broke, as it may.
+/// The status after a fault that may happen.
 const BROKEN: u8 = 3;
 
-/// The one line of a process that did not get into its job.
+/// The report of a process that did not get into its job.
 pub(crate) fn not_begun(cause: &Error, waited: Duration) -> serde_json::Value {
     json!({
         "program": "hammer",

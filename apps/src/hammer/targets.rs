@@ -1,7 +1,7 @@
-//! Memory that cannot be what was asked of it: read-only, not mapped, or mapped in part.
+//! Memory that cannot serve a request: read-only, not mapped, or mapped in part.
 //!
-//! Every rank maps the same few pages at the same address, far from where the kernel puts anything
-//! by itself, and tries those of the next rank.
+//! Every rank maps the same few pages at the same address, far from the kernel's own choices, and
+//! accesses those of the next rank.
 
 #![allow(unsafe_code)] // maps memory and names it by its address
 
@@ -14,40 +14,40 @@ use serde::Serialize;
 use super::{log::kind, report::Report};
 use crate::seed::mix;
 
-/// Where the pages are: one to write to, none, one to read, one to write to.
+/// The addresses of the pages: one writable, one missing, one read-only, one writable.
 const BASE: u64 = 0x3000_0000_0000;
 const PAGE: usize = 4096;
 const PAGES: usize = 4;
 const HOLE: u64 = BASE + PAGE as u64;
 const READ_ONLY: u64 = BASE + 2 * PAGE as u64;
-/// What the page to read holds.
+/// The content of the read-only page.
 const FILL: u8 = 0x5a;
 
-/// Times that each thing is tried.
+/// The number of times that each case is tried.
 const TIMES: u64 = 4;
 
-/// Bytes that no one can write to: the source of puts.
+/// Read-only bytes: the source of puts.
 static SOURCE: [u8; 8 * PAGE] = [0xc3; 8 * PAGE];
 
-/// One thing that was tried.
+/// One case that was tried.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     /// The kind of error, or `Ok`.
     pub(crate) got: String,
     pub(crate) waited: f64,
-    /// Whether it was the answer that it should be, and nothing else had changed.
+    /// True if the result was as expected, and nothing else had changed.
     pub(crate) right: bool,
 }
 
-/// Tries all of it, with memory that is named by its address alone and with memory that is lent.
+/// Tries all cases, with memory that is named only by address and with memory that is lent.
 pub(crate) fn try_all(job: &Job, report: &mut Report) -> Result<()> {
     let _pages = Pages::map()?;
     let symmetric = job.alloc::<u8>(SOURCE.len())?;
     job.barrier()?;
     for lent in [false, true] {
-        // SAFETY: 1. nothing is mapped there but by `Pages`, which outlives the loan. 2. Nothing
-        // but this module knows the addresses. 3. This is no handler.
+        // SAFETY: 1. only `Pages` maps memory there, and it outlives the loan. 2. Only this module
+        // knows the addresses. 3. This is no handler.
         let loan = lent.then(|| unsafe { job.lend_anywhere(address(BASE), PAGES * PAGE) });
         let loan = loan.transpose()?;
         job.barrier()?;
@@ -79,13 +79,13 @@ fn read_only_source(
         waited,
         right: put.is_ok() && back == SOURCE,
     });
-    // Or the next time would show nothing.
+    // Otherwise the next round would show nothing.
     job.barrier()?;
     symmetric.local()?.fill(0..SOURCE.len(), 0)?;
     job.barrier()
 }
 
-/// An access, and whether it is to fail.
+/// An access, and its expected outcome.
 struct Access {
     name: &'static str,
     addr: u64,
@@ -124,7 +124,7 @@ fn accesses(lent: bool) -> Vec<Access> {
         access(names[1], HOLE, 8, false, true),
         access(names[2], partly, PAGE, true, true),
         access(names[2], partly, PAGE, false, true),
-        // What is there is still there.
+        // The adjacent data is unchanged.
         access("the page beside it", BASE, PAGE, true, false),
     ]
 }
@@ -136,8 +136,8 @@ impl Access {
         let mut data: Vec<u8> = stamp.into_iter().cycle().take(self.len).collect();
         let since = Instant::now();
         let outcome = match self.put {
-            // SAFETY: only this module knows the pages, which are bytes, and only this rank
-            // writes to those of that one.
+            // SAFETY: only this module knows the pages, which are plain bytes. Only this rank
+            // writes to those of the target.
             true => unsafe { job.put_anywhere(to, self.addr, &data) },
             // SAFETY: as above.
             false => unsafe { job.get_anywhere(to, self.addr, &mut data) },
@@ -157,7 +157,7 @@ impl Access {
         Ok(())
     }
 
-    /// Whether what was put can be got, and what was got is what is there.
+    /// True if data that was put can be got, and data that was got is the content.
     fn is_there(&self, job: &Job, data: &[u8]) -> Result<bool> {
         if !self.put {
             return Ok(data.iter().all(|byte| *byte == FILL));
@@ -183,13 +183,13 @@ impl Pages {
             MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE,
             ProtFlags::READ | ProtFlags::WRITE,
         );
-        // SAFETY: where anything else is mapped already it is refused.
+        // SAFETY: the flag makes the kernel refuse an address that is already mapped.
         let at = unsafe { mmap_anonymous(address(BASE).cast(), bytes, all, flags) };
         let at = at.map_err(|cause| Error::other(std::io::Error::from(cause)))?;
         if at.addr() as u64 != BASE {
             return Err(Error::other("the kernel maps elsewhere than it was told"));
         }
-        // SAFETY: it was just mapped, and nobody else knows it.
+        // SAFETY: the memory was just mapped, and nobody else knows it.
         unsafe { ptr::write_bytes(at.cast::<u8>(), FILL, bytes) };
         // SAFETY: as above.
         let unmapped = unsafe { munmap(address(HOLE).cast(), PAGE) };
@@ -203,7 +203,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: what is left of the pages is this one's, and no reference to it was ever made.
+        // SAFETY: the remaining pages belong to this value, and no reference to them was ever made.
         let _ = unsafe { munmap(address(BASE).cast(), PAGES * PAGE) };
     }
 }

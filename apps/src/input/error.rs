@@ -1,4 +1,4 @@
-//! What can be wrong with a file.
+//! The errors of input and output files.
 
 use std::{io, path::PathBuf};
 
@@ -11,7 +11,7 @@ pub enum InputError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         cause: io::Error,
     },
 
@@ -20,16 +20,16 @@ pub enum InputError {
     Unwritable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         cause: io::Error,
     },
 
-    /// Nothing is in it.
+    /// The file is empty.
     #[error("{} is empty: it must hold {what}", path.display())]
     Empty {
         /// The file.
         path: PathBuf,
-        /// What it must hold.
+        /// The expected elements.
         what: &'static str,
     },
 
@@ -40,11 +40,11 @@ pub enum InputError {
         path: PathBuf,
         /// Its length.
         bytes: usize,
-        /// What it must hold.
+        /// The expected elements.
         what: &'static str,
     },
 
-    /// A text file has something else.
+    /// A text file has a word that is no element.
     #[error(
         "line {line} of {} has \"{word}\", which is none of the {what} it must hold",
         path.display()
@@ -54,13 +54,13 @@ pub enum InputError {
         path: PathBuf,
         /// The line, from 1 on.
         line: usize,
-        /// What is there.
+        /// The word.
         word: String,
-        /// What it must hold.
+        /// The expected elements.
         what: &'static str,
     },
 
-    /// A raw file has an element that cannot be computed with.
+    /// A raw file has an element that is no finite number.
     #[error(
         "element {at} of {} is {value}, which is none of the {what} it must hold",
         path.display()
@@ -72,11 +72,11 @@ pub enum InputError {
         at: usize,
         /// Its value.
         value: String,
-        /// What it must hold.
+        /// The expected elements.
         what: &'static str,
     },
 
-    /// Its elements make no square matrix.
+    /// The elements make no square matrix.
     #[error(
         "{} holds {elements} numbers, which make no square matrix: the nearest has {nearest} x \
          {nearest}",
@@ -85,7 +85,7 @@ pub enum InputError {
     NotSquare {
         /// The file.
         path: PathBuf,
-        /// Its elements.
+        /// The number of elements.
         elements: usize,
         /// The side of the nearest square.
         nearest: usize,
@@ -98,24 +98,24 @@ pub enum InputError {
         path: PathBuf,
         /// The row, from 1 on.
         row: usize,
-        /// Numbers in it.
+        /// The numbers in the row.
         found: usize,
-        /// Rows in the matrix.
+        /// The rows of the matrix.
         side: usize,
     },
 
-    /// It has another size than asked for.
+    /// The file has another size than asked for.
     #[error("{} holds {found} {what}, not the {wanted} of {by}", path.display())]
     OtherSize {
         /// The file.
         path: PathBuf,
-        /// What is counted.
+        /// The counted elements.
         what: &'static str,
-        /// How many there are.
+        /// The number in the file.
         found: usize,
-        /// How many there must be.
+        /// The number expected.
         wanted: usize,
-        /// Who says so.
+        /// The source of the expectation.
         by: String,
     },
 }

@@ -17,15 +17,14 @@ pub use numbers::Number;
 pub struct Elements<T> {
     /// In the order of the file.
     pub values: Vec<T>,
-    /// Elements on each line that has any; empty if the file is raw.
+    /// The number of elements on each line that has any; empty if the file is raw.
     pub lines: Vec<usize>,
 }
 
-/// Reads all elements: numbers between blanks if the name ends in `.txt`, else raw
-/// little-endian.
+/// Reads all elements: numbers between blanks if the name ends in `.txt`, else raw little-endian.
 ///
 /// # Errors
-/// [`InputError`] if the file cannot be read, has no elements, or holds something else.
+/// [`InputError`] if the file cannot be read, has no elements, or holds other data.
 pub fn read<T: Number>(path: &Path) -> Result<Elements<T>, InputError> {
     let bytes = fs::read(path).map_err(|cause| InputError::Unreadable {
         path: path.to_owned(),
@@ -129,7 +128,7 @@ fn read_text<T: Number>(path: &Path, bytes: &[u8]) -> Result<Elements<T>, InputE
     Ok(elements)
 }
 
-/// What is shown of a word that may be anything.
+/// The part of an arbitrary word that an error shows.
 fn shortened(word: &[u8]) -> String {
     const MAX_SHOWN: usize = 24;
     let shown: String = String::from_utf8_lossy(word)

@@ -4,7 +4,7 @@ use std::{fmt::Display, str::FromStr};
 
 /// A number of 8 bytes.
 pub trait Number: Copy + Display + FromStr {
-    /// What a file of them holds.
+    /// The name of such elements in errors.
     const WHAT: &'static str;
 
     /// From little-endian bytes.
@@ -13,7 +13,7 @@ pub trait Number: Copy + Display + FromStr {
     /// Into little-endian bytes.
     fn to_bytes(self) -> [u8; 8];
 
-    /// Whether it can be computed with.
+    /// True for a number that can be computed with.
     fn is_usable(&self) -> bool;
 }
 

@@ -1,14 +1,14 @@
-//! Whether a product is right.
+//! Checks that a product is right.
 //!
-//! Where every sum of products is a whole number below 2⁵³, arithmetic in `f64` is exact and
-//! nothing but equality will do. Elsewhere two orders of summation may differ; each is off by
-//! at most `n ε |aᵢ|·|bⱼ|` (Higham, *Accuracy and Stability of Numerical Algorithms*, §3.5),
-//! and the tolerance is twice that, with the Euclidean norms that bound the scalar product.
+//! Where every sum of products is a whole number below 2⁵³, arithmetic in `f64` is exact, and the
+//! check is equality. Elsewhere two orders of summation may differ; each is off by at most `n ε
+//! |aᵢ|·|bⱼ|` (Higham, *Accuracy and Stability of Numerical Algorithms*, §3.5). The tolerance is
+//! twice that, with the Euclidean norms that bound the scalar product.
 
 use super::Matrix;
 use crate::seed::Seed;
 
-/// A product that is not.
+/// The error of a wrong product.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WrongProduct {
@@ -22,11 +22,11 @@ pub enum WrongProduct {
         row: usize,
         /// Its column.
         column: usize,
-        /// What is there.
+        /// The element found.
         found: f64,
         /// The serial answer.
         expected: f64,
-        /// How much they may differ.
+        /// The tolerated difference.
         tolerance: f64,
     },
 
@@ -38,11 +38,11 @@ pub enum WrongProduct {
     Row {
         /// The row.
         row: usize,
-        /// Of the product's row.
+        /// The scalar product of the product's row.
         found: f64,
-        /// Of the factors.
+        /// The scalar product of the factors.
         expected: f64,
-        /// How much they may differ.
+        /// The tolerated difference.
         tolerance: f64,
     },
 }
@@ -98,7 +98,7 @@ pub fn compare(a: &Matrix, b: &Matrix, c: &Matrix) -> Result<(), WrongProduct> {
     Ok(())
 }
 
-/// Rounds of [`quick`]: each misses a wrong product with probability one half at most.
+/// Rounds of [`quick`]: each misses a wrong product with probability of at most one half.
 const ROUNDS: u64 = 16;
 
 /// Freivalds' check: `c` times a random vector of 1 and -1 against `a` times (`b` times it).
@@ -111,7 +111,7 @@ pub fn quick(a: &Matrix, b: &Matrix, c: &Matrix, seed: u64) -> Result<(), WrongP
         (0..side).map(|row| dot(matrix.row(row), vector)).collect()
     };
     let exact = is_exact(a, b, side as f64);
-    // |a|·(|b|·1) bounds whatever is summed, in either order.
+    // |a|·(|b|·1) bounds every sum, in either order.
     let bound = || {
         let sums: Vec<f64> = (0..side)
             .map(|row| b.row(row).iter().map(|x| x.abs()).sum())
@@ -150,12 +150,12 @@ pub fn quick(a: &Matrix, b: &Matrix, c: &Matrix, seed: u64) -> Result<(), WrongP
     Ok(())
 }
 
-/// False for what is no number, too.
+/// False for NaN, too.
 fn within(found: f64, expected: f64, tolerance: f64) -> bool {
     found == expected || (found - expected).abs() <= tolerance
 }
 
-/// Whether all sums of `terms` times as many products as a row has are exact.
+/// True if all sums of `terms` times as many products as a row has are exact.
 fn is_exact(a: &Matrix, b: &Matrix, terms: f64) -> bool {
     let largest = |matrix: &Matrix| {
         (matrix.elements().iter()).try_fold(0.0_f64, |largest, element| {

@@ -32,10 +32,10 @@ impl Matrix {
         }
     }
 
-    /// Each element from its row and column.
+    /// Computes each element from its row and column.
     ///
     /// # Panics
-    /// If there is no memory for them.
+    /// If there is no memory for the elements.
     pub fn from_fn(side: usize, element: impl Fn(usize, usize) -> f64) -> Self {
         let mut elements = Buffer::zeroed(side * side);
         for (index, place) in elements.iter_mut().enumerate() {
@@ -44,10 +44,10 @@ impl Matrix {
         Self { side, elements }
     }
 
-    /// The elements given, row by row.
+    /// A matrix of these elements, row by row.
     ///
     /// # Panics
-    /// If they are not `side` squared.
+    /// If there are not `side` squared elements.
     pub fn from_elements(side: usize, elements: &[f64]) -> Self {
         assert_eq!(elements.len(), side * side);
         let elements = Buffer::from(elements);
@@ -81,7 +81,7 @@ impl Matrix {
         Ok(Self::from_elements(side, &elements))
     }
 
-    /// Rows, and columns.
+    /// The number of rows, and of columns.
     pub fn side(&self) -> usize {
         self.side
     }
@@ -91,7 +91,7 @@ impl Matrix {
         &self.elements
     }
 
-    /// All elements, to change.
+    /// All elements, mutable.
     pub fn elements_mut(&mut self) -> &mut [f64] {
         &mut self.elements
     }
@@ -104,13 +104,13 @@ impl Matrix {
     /// A row.
     ///
     /// # Panics
-    /// If there is none.
+    /// If there is no such row.
     pub fn row(&self, row: usize) -> &[f64] {
         &self.elements[row * self.side..][..self.side]
     }
 
-    /// The block of `side` rows and columns from `row` and `column` on; zero where it reaches
-    /// beyond this matrix.
+    /// The block of `side` rows and columns from `row` and `column` on. It is zero beyond the edges
+    /// of this matrix.
     pub fn block(&self, row: usize, column: usize, side: usize) -> Self {
         let mut block = Self::zero(side);
         for (from, to) in self.overlap(row, column, side) {
@@ -119,14 +119,15 @@ impl Matrix {
         block
     }
 
-    /// Sets the block from `row` and `column` on; what reaches beyond this matrix is left out.
+    /// Sets the block from `row` and `column` on. Elements beyond the edges of this matrix are left
+    /// out.
     pub fn set_block(&mut self, row: usize, column: usize, block: &Self) {
         for (to, from) in self.overlap(row, column, block.side) {
             self.elements[to].copy_from_slice(&block.elements[from]);
         }
     }
 
-    /// The rows that this matrix shares with a block, as ranges of elements here and there.
+    /// The rows that this matrix shares with a block, as ranges of elements in both.
     fn overlap(
         &self,
         row: usize,

@@ -1,6 +1,6 @@
-//! The local multiplication: tiles that stay in the cache, packed so that the innermost loop
-//! reads both of them in order (Goto and van de Geijn, *Anatomy of high-performance matrix
-//! multiplication*, 2008), with as many sums in registers as fit.
+//! The local multiplication: tiles that stay in the cache, with as many sums in registers as fit.
+//! The tiles are packed so that the innermost loop reads both in order (Goto and van de Geijn,
+//! *Anatomy of high-performance matrix multiplication*, 2008).
 
 /// Rows and columns of the sums that are kept in registers.
 const ROWS: usize = 4;
@@ -9,12 +9,12 @@ const COLUMNS: usize = 4;
 /// The side of a tile, unless the user says otherwise.
 pub const TILE: usize = 128;
 
-/// Pairs of tiles that [`multiply_add`] multiplies.
+/// The number of pairs of tiles that [`multiply_add`] multiplies.
 pub fn tiles(side: usize, tile: usize) -> usize {
     side.div_ceil(tile.max(1)).pow(3)
 }
 
-/// What [`multiply_add`] computes: a multiplication and an addition for each of `side` cubed
+/// The operations of [`multiply_add`]: a multiplication and an addition for each of `side` cubed
 /// terms.
 pub fn operations(side: usize) -> u64 {
     2 * (side as u64).saturating_pow(3)

@@ -1,8 +1,8 @@
-//! Whether keys are sorted, and still the same keys.
+//! Checks that keys are sorted, and are still the same keys.
 
 use crate::seed::mix;
 
-/// Keys that are not what sorting had to make of them.
+/// The error of keys that are not sorted correctly.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unsorted {
@@ -11,33 +11,33 @@ pub enum Unsorted {
     Key {
         /// Its position.
         at: usize,
-        /// What is there.
+        /// The key found.
         found: i64,
         /// The serial answer.
         expected: i64,
     },
 
-    /// There are not as many as there were.
+    /// The number of keys changed.
     #[error("{found} keys came out of {expected}")]
     Count {
-        /// Keys after.
+        /// The number of keys after.
         found: usize,
-        /// Keys before.
+        /// The number of keys before.
         expected: usize,
     },
 
     /// A key is followed by a smaller one.
     #[error("the keys are out of order first at position {at}: {before} comes before {after}")]
     Order {
-        /// The position of the smaller.
+        /// The position of the smaller key.
         at: usize,
-        /// The larger.
+        /// The larger key.
         before: i64,
-        /// The smaller.
+        /// The smaller key.
         after: i64,
     },
 
-    /// In order, but not the keys there were.
+    /// The keys are in order, but are not the original keys.
     #[error(
         "the keys are in order but not those to be sorted: their checksum is {found:#x} instead \
          of {expected:#x}"
@@ -50,8 +50,8 @@ pub enum Unsorted {
     },
 }
 
-/// Compares `sorted` with `keys` as one rank sorts them: by the standard library's stable
-/// merge sort, where the ranks use its unstable quick sort and merges of their own.
+/// Compares `sorted` with `keys` as one rank sorts them: by the standard library's stable merge
+/// sort. The ranks use its unstable quick sort and their own merges.
 ///
 /// # Errors
 /// [`Unsorted::Key`], [`Unsorted::Count`].
@@ -76,8 +76,8 @@ pub fn compare(mut keys: Vec<i64>, sorted: &[i64]) -> Result<(), Unsorted> {
     })
 }
 
-/// Checks that a run that begins at position `start` is in order, and begins with nothing
-/// smaller than `before`, the last key of the rank before.
+/// Checks that a run from position `start` on is in order. Its first key must not be smaller than
+/// `before`, the last key of the previous rank.
 ///
 /// # Errors
 /// [`Unsorted::Order`].
@@ -94,8 +94,8 @@ pub fn quick(before: Option<i64>, start: usize, run: &[i64]) -> Result<(), Unsor
     }
 }
 
-/// A sum that is the same for the same keys in any order, and sums of which are the sum of
-/// all.
+/// A sum that does not depend on the order of the keys. The sums of parts add up to the sum of the
+/// whole.
 pub fn checksum(keys: &[i64]) -> u64 {
     (keys.iter()).fold(0, |sum, key| sum.wrapping_add(mix(key.cast_unsigned())))
 }

@@ -1,6 +1,6 @@
 //! Half of a merge.
 
-/// Which half of two runs a rank keeps.
+/// The half of two runs that a rank keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Half {
     /// The smaller keys.
@@ -9,16 +9,16 @@ pub enum Half {
     High,
 }
 
-/// Merges two sorted runs until `into`, as long as each of them, is full: with the smaller
-/// keys from the front, or the larger from the back.
+/// Merges two sorted runs until `into`, as long as each of them, is full: with the smaller keys
+/// from the front, or the larger from the back.
 ///
 /// # Panics
-/// If the three are not equally long.
+/// If the lengths of the three differ.
 pub fn merge<T: Ord + Copy>(keep: Half, mine: &[T], theirs: &[T], into: &mut [T]) {
     assert!(mine.len() == into.len() && theirs.len() == into.len());
     match keep {
         Half::Low => {
-            // Together they have taken fewer than `into` holds, so neither runs out.
+            // Both together have taken fewer keys than `into` holds, so neither runs out.
             let (mut i, mut j) = (0, 0);
             for slot in into {
                 let (a, b) = (mine[i], theirs[j]);

@@ -1,5 +1,5 @@
-//! The serial parts of bitonic sort: which rank exchanges with which, how two runs are
-//! merged, and whether the result is right.
+//! The serial parts of bitonic sort: the partners of each step, the merge of two runs, and the
+//! checks of the result.
 
 mod check;
 mod merge;
@@ -9,7 +9,7 @@ pub use check::{Unsorted, checksum, compare, quick};
 pub use merge::{Half, merge};
 pub use network::{CompareSplit, network};
 
-/// Comparisons of a quick sort of so many keys, about: `n log2 n`.
+/// The approximate comparisons of a quick sort of this many keys: `n log2 n`.
 pub fn comparisons(keys: usize) -> u64 {
     let keys = keys as u64;
     keys.saturating_mul(u64::from(keys.max(1).ilog2()))

@@ -1,28 +1,27 @@
 //! Batcher's bitonic network over a hypercube of ranks (Batcher, *Sorting networks and their
-//! applications*, 1968), with runs in the place of keys: compare-exchange becomes
-//! compare-split.
+//! applications*, 1968), with runs in place of keys: compare-exchange becomes compare-split.
 
 use hydrant::Rank;
 
 use super::Half;
 use crate::shape::Hypercube;
 
-/// One step of one rank: it and its partner split what they have together.
+/// One step of one rank: the rank and its partner split all their keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompareSplit {
-    /// Whom it splits with.
+    /// The partner.
     pub partner: Rank,
-    /// Which half it keeps.
+    /// The half that it keeps.
     pub keep: Half,
 }
 
-/// The steps of a rank. After them, runs that were sorted in themselves are sorted along the
+/// The steps of a rank. They turn runs that are sorted in themselves into runs sorted along the
 /// ranks.
 pub fn network(cube: Hypercube, rank: Rank) -> Vec<CompareSplit> {
     let mut steps = Vec::new();
     for stage in 1..=cube.dimensions() {
-        // Groups of 2^stage ranks become sorted, in turn upwards and downwards; the last,
-        // upwards. (No rank has a bit beyond the dimensions.)
+        // Each stage sorts groups of 2^stage ranks, alternately upwards and downwards; the last
+        // stage sorts upwards. (No rank has a bit beyond the dimensions.)
         let upwards = u64::from(rank.0) >> stage & 1 == 0;
         for dimension in (0..stage).rev() {
             let below = rank.0 >> dimension & 1 == 0;
@@ -47,7 +46,7 @@ mod tests {
     use crate::sort::merge;
 
     proptest! {
-        /// The network, run by one thread in the place of all ranks.
+        /// Runs the network in one thread in place of all ranks.
         #[test]
         fn runs_become_sorted_along_the_ranks(
             dimensions in 0_u32..5, run in 0_usize..9, keys in prop::collection::vec(-9_i64..9, 16 * 9),

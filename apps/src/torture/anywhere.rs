@@ -1,4 +1,4 @@
-//! Memory that peers name by its address, at times lent so that it may stay registered.
+//! Memory that peers name by its address. At times it is lent, so that it may stay registered.
 
 #![allow(unsafe_code)] // names memory by its address
 
@@ -10,7 +10,7 @@ use super::hand::{Crew, Hand};
 const BYTES: usize = 3000;
 const PAGE: usize = 4096;
 
-/// Where the memory of all ranks is. It is never given back.
+/// The addresses of all ranks' memory, which is never freed.
 #[derive(Clone)]
 pub(crate) struct Places {
     addresses: Vec<u64>,
@@ -18,10 +18,10 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Collective.
+    /// Allocates the memory. Collective.
     pub(crate) fn new(job: &Job, crew: Crew) -> Result<Self> {
-        // From the start of a page on: in virtual time its pages cost, and must be as many in every
-        // run.
+        // The memory begins at a page. Pages cost virtual time, so their number must be the same in
+        // every run.
         let memory = vec![0_u8; crew.workers() * BYTES + PAGE].leak();
         let skipped = memory.as_ptr().align_offset(PAGE).min(PAGE);
         let address = memory[skipped..].as_mut_ptr().expose_provenance() as u64;
@@ -32,7 +32,7 @@ impl Places {
     }
 }
 
-/// A thread's part of it.
+/// A thread's part of the memory.
 pub(crate) struct Anywhere {
     places: Places,
     model: Vec<Vec<u8>>,
@@ -48,7 +48,7 @@ impl Anywhere {
         }
     }
 
-    /// Drops the loan in a child, where that ends nothing.
+    /// Drops the loan in a forked child, which must not end it.
     pub(crate) fn drop_loan(&mut self) {
         self.loan = None;
     }
@@ -61,7 +61,7 @@ impl Anywhere {
         }
     }
 
-    /// Lends the rank's own memory, or ends that; one thread of each rank does.
+    /// Lends the rank's own memory, or ends the loan; one thread of each rank does so.
     fn lend(&mut self, hand: &mut Hand) -> Result<()> {
         if !hand.worker.is_multiple_of(hand.crew.threads) {
             return Ok(());
@@ -75,7 +75,7 @@ impl Anywhere {
         let address = self.places.addresses[hand.job.rank().index()];
         let pages = std::ptr::with_exposed_provenance_mut(address as usize);
         let bytes = self.places.bytes;
-        // SAFETY: 1. It was leaked. 2. No reference to it was kept. 3. This is no handler.
+        // SAFETY: 1. the memory was leaked. 2. No reference to it was kept. 3. This is no handler.
         self.loan = hand.must("lend_anywhere", |job| unsafe {
             job.lend_anywhere(pages, bytes)
         })?;
@@ -94,7 +94,8 @@ impl Anywhere {
         let (target, at, len, address) = self.draw(hand);
         let data = hand.draw_bytes(len);
         let what = format!("put_anywhere of {len} bytes at {at} of rank {target}");
-        // SAFETY: it is memory of that rank that nobody refers to, and only this thread uses.
+        // SAFETY: the bytes belong to that rank, nobody has a reference to them, and only this
+        // thread uses them.
         let put = hand.must(&what, |job| unsafe {
             job.put_anywhere(target, address, &data)
         })?;

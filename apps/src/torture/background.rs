@@ -1,5 +1,5 @@
-//! Collectives that go on in the background, of all ranks and of half of them, while everything else
-//! goes on: begun alike by all, and ended by each when and how it likes.
+//! Collectives in the background, of all ranks and of half of them, beside everything else. All
+//! ranks begin the same ones; each rank ends them in its own order and way.
 
 use std::mem;
 
@@ -10,18 +10,18 @@ use super::{
     hand::{Hand, asleep},
 };
 
-/// Most that are begun at once, and that are under way before some are ended.
+/// The most that begin at once, and the most in flight before some are ended.
 const AT_ONCE: usize = 4;
 const UNDER_WAY: usize = 9;
 
-/// What goes on in the background.
+/// The collectives in flight.
 pub(crate) struct Background {
-    /// The ranks whose number is as even as this one's.
+    /// The team of ranks with the same parity as this one.
     half: Team,
     under_way: Vec<UnderWay>,
 }
 
-/// One collective, and what must come of it.
+/// One collective, and its expected result.
 struct UnderWay {
     what: String,
     begun: Begun<Vec<u64>>,
@@ -29,7 +29,7 @@ struct UnderWay {
 }
 
 impl Background {
-    /// Collective.
+    /// Makes the team. Collective.
     pub(crate) fn new(job: &Job) -> Result<Self> {
         let own = job.rank().0;
         let half = job.world().split(Some(own % 2), own)?;
@@ -39,7 +39,7 @@ impl Background {
         })
     }
 
-    /// Begins some, drawn alike by all ranks, and ends some, as this rank likes.
+    /// Begins some, the same on all ranks, and ends some, drawn by this rank alone.
     pub(crate) fn step(&mut self, hand: &mut Hand, round: &Round) -> Result<()> {
         for nth in 0..=round.draw(0) as usize % AT_ONCE {
             let drawn = round.draw(1 + nth as u64);
@@ -62,7 +62,7 @@ impl Background {
         Ok(())
     }
 
-    /// Ends all.
+    /// Ends all of them.
     pub(crate) fn finish(&mut self, hand: &mut Hand) -> Result<()> {
         for one in mem::take(&mut self.under_way) {
             one.end(hand)?;

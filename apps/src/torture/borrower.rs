@@ -1,5 +1,5 @@
-//! A thread's use of the buffers that others lend: through pointers of now, and through those of
-//! old, which must be refused.
+//! A thread's accesses to the buffers that others lend: through current pointers, and through old
+//! ones, which must be refused.
 
 use hydrant::{Error, GlobalPtr, Result, Symmetric};
 
@@ -9,24 +9,24 @@ use super::{
     stamp::Buffer,
 };
 
-/// Pointers that are kept for each owner.
+/// The number of pointers kept for each owner.
 const KEPT: usize = 5;
 
-/// Accesses in a row, at most.
+/// The most accesses in a row.
 const ROW: usize = 8;
 
-/// A buffer that this thread was told of.
+/// A buffer that this thread heard of.
 struct Known {
     buffer: Buffer,
     words: usize,
     pointer: GlobalPtr<u64>,
-    /// Whether its owner has said that it is over.
+    /// True if its owner has announced the end of the loan.
     ended: bool,
-    /// What is in the thread's own place, if it is known.
+    /// The content of the thread's own range, if it is known.
     model: Option<Vec<u64>>,
 }
 
-/// What a thread knows of all buffers.
+/// A thread's knowledge of all buffers.
 pub(crate) struct Borrower {
     board: Symmetric<u64>,
     known: Vec<Vec<Known>>,
@@ -42,7 +42,7 @@ impl Borrower {
         }
     }
 
-    /// Puts to a buffer or gets from it, be it still lent or not.
+    /// Puts to a buffer or gets from it, whether it is still lent or not.
     pub(crate) fn step(&mut self, hand: &mut Hand) -> Result<()> {
         let owner = hand.dice.below(hand.crew.workers());
         self.learn(hand, owner)?;
@@ -50,13 +50,13 @@ impl Borrower {
         if count == 0 {
             return Ok(());
         }
-        // The newest half of the time.
+        // The newest buffer, half of the time.
         let which = match hand.dice.one_in(2) {
             true => count - 1,
             false => hand.dice.below(count),
         };
         let mut known = self.known[owner].swap_remove(which);
-        // Without rest, so that some are on their way when the loan ends.
+        // Without pauses, so that some accesses are in flight when the loan ends.
         let mut outcome = Ok(());
         for _ in 0..=hand.dice.below(ROW) {
             outcome = outcome.and_then(|()| self.access(hand, &mut known));
@@ -67,7 +67,7 @@ impl Borrower {
         outcome
     }
 
-    /// Looks at the own board for what an owner says.
+    /// Reads the own board for news of an owner.
     fn learn(&mut self, hand: &mut Hand, owner: usize) -> Result<()> {
         let Some(record) = lender::read(&self.board, owner)? else {
             return Ok(());
@@ -82,7 +82,7 @@ impl Borrower {
         let newest = known.iter().map(|known| known.buffer.generation).max();
         let is_new = newest.is_none_or(|newest| newest < record.generation);
         let pointer = record.pointer();
-        // Who was not given the pointer has one of nothing.
+        // A thread that did not get the pointer has an empty one.
         if record.state != State::Lent
             || !is_new
             || pointer.rank() != lender::rank_of(crew, owner)
@@ -133,7 +133,7 @@ impl Borrower {
             if let Some(model) = &mut known.model {
                 match done {
                     true => model[at..at + len].copy_from_slice(&data),
-                    // It may have been done in part.
+                    // A part of the access may have happened.
                     false => known.model = None,
                 }
             }
@@ -165,8 +165,8 @@ impl Borrower {
         Ok(())
     }
 
-    /// Whether an access was done. It must be if the buffer is lent, and must not if the owner
-    /// had said before that it is over.
+    /// Judges whether an access succeeded. It must if the buffer is lent, and it must not if the
+    /// owner had announced the end before.
     fn judge(
         &self,
         hand: &mut Hand,
@@ -187,7 +187,7 @@ impl Borrower {
                     record.generation == known.buffer.generation && record.state == State::Lent
                 });
                 let leaked = lender::is_leaked(hand.crew, known.buffer.generation);
-                // Who is told of a loss takes everything back without a word.
+                // A rank that hears of a loss takes everything back without notice.
                 hand.check_unless_lost(!still && !leaked, || {
                     format!("{what}: refused as taken back, although it is lent")
                 });
@@ -198,7 +198,7 @@ impl Borrower {
     }
 }
 
-/// The thread's place in a buffer of so many words: where it begins, and its words.
+/// The thread's range in a buffer of `words` words: its start and its length.
 fn place(hand: &Hand, words: usize) -> (usize, usize) {
     let each = words / hand.crew.workers();
     (hand.worker * each, each)

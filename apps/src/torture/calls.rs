@@ -1,4 +1,4 @@
-//! Messages and calls: none may be lost, doubled, overtaken by its follower, or changed.
+//! Messages and calls: none may be lost, doubled, reordered or changed.
 
 use std::sync::{
     Arc,
@@ -13,19 +13,19 @@ use super::{
 };
 use crate::seed::mix;
 
-/// Most words of an argument that is no message.
+/// The most words of a call's argument.
 const LONG: usize = 30_000;
 
-/// What came from a thread.
+/// The messages received from a thread.
 #[derive(Debug, Default)]
 struct From {
     arrived: AtomicU64,
     wrong: AtomicU64,
-    /// Replies that came back for requests of this thread.
+    /// Replies received for requests of this thread.
     replied: AtomicU64,
 }
 
-/// The handlers, one of each for all threads of a rank.
+/// The handlers, which all threads of a rank share.
 #[derive(Clone)]
 pub(crate) struct Handlers {
     plain: Handler,
@@ -38,7 +38,7 @@ pub(crate) struct Handlers {
 }
 
 impl Handlers {
-    /// Collective.
+    /// Registers the handlers. Collective.
     pub(crate) fn new(job: &Job, crew: Crew) -> Result<Self> {
         let from: Arc<[From]> = (0..crew.workers()).map(|_| From::default()).collect();
         let count = |from: &Arc<[From]>, threads: usize| {
@@ -106,7 +106,7 @@ impl Handlers {
 pub(crate) struct Calls {
     handlers: Handlers,
     sent: Vec<u64>,
-    /// Requests that are answered.
+    /// The number of requests that need a reply.
     asked: u64,
 }
 
@@ -130,7 +130,7 @@ impl Calls {
         }
     }
 
-    /// Several in a row.
+    /// Sends several requests in a row.
     fn request(&mut self, hand: &mut Hand, target: Rank, answered: bool) -> Result<()> {
         for _ in 0..=hand.dice.below(6) {
             let number = self.sent[target.index()];
@@ -154,7 +154,7 @@ impl Calls {
         Ok(())
     }
 
-    /// A put into the thread's region that says so.
+    /// A put into the thread's region, with a message that announces it.
     fn request_long(&mut self, hand: &mut Hand, target: Rank, region: &mut Region) -> Result<()> {
         let (at, len) = Region::run(hand, super::region::BYTES);
         let number = self.sent[target.index()];
@@ -173,7 +173,8 @@ impl Calls {
     }
 
     fn call(&self, hand: &mut Hand, target: Rank) -> Result<()> {
-        // As many words as surely fit a message, encoded; at times more, which go by rendezvous.
+        // As many words as surely fit a message, encoded; at times more, which travel by
+        // rendezvous.
         let most = match hand.dice.one_in(8) {
             true => LONG,
             false => (self.handlers.most / 12).clamp(1, 400),
@@ -192,7 +193,7 @@ impl Calls {
                 let handle = job.call_nb(target, &turn, &argument)?;
                 job.wait_for(handle)?
             })?,
-            // Who is not waited for still answers.
+            // The function answers even if nobody waits.
             1 => hand.must(&what, |job| {
                 let mut called = job.call_each([target, job.right(), target], &turn, &argument)?;
                 let last = called.pop();
@@ -206,7 +207,7 @@ impl Calls {
         Ok(())
     }
 
-    /// All arrived, and every answer came back.
+    /// Checks that all messages arrived, and that every reply came back.
     pub(crate) fn check_all(&self, hand: &mut Hand) -> Result<()> {
         hand.must("am_quiet", Job::am_quiet)?;
         let worker = hand.worker as u64;

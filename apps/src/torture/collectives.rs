@@ -1,4 +1,4 @@
-//! What all ranks do together, drawn alike by each, beside what their threads do meanwhile.
+//! The steps that all ranks take together, drawn the same on each, while their threads go on.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use hydrant::{Error, Job, Op, Rank, Result, Signal, Symmetric};
 use super::{background::Background, hand::Hand};
 use crate::seed::{Dice, Seed, mix};
 
-/// Tells what is drawn for all ranks from what each draws for itself.
+/// Separates the common draws of all ranks from the draws of each.
 const COMMON: u64 = 0x0061_6c6c;
 /// Words of the ring's mailbox.
 const MAIL: usize = 600;
 
-/// What the collectives of a rank need.
+/// The state for a rank's collectives.
 pub(crate) struct Collectives {
     mail: Symmetric<u64>,
     signals: Symmetric<u64>,
@@ -23,7 +23,7 @@ pub(crate) struct Collectives {
 }
 
 impl Collectives {
-    /// Collective.
+    /// Allocates the memory and makes the team. Collective.
     pub(crate) fn new(job: &Job, seed: u64) -> Result<Self> {
         Ok(Self {
             mail: job.alloc(MAIL)?,
@@ -35,7 +35,7 @@ impl Collectives {
         })
     }
 
-    /// The next thing that all ranks do.
+    /// The next common step of all ranks.
     pub(crate) fn step(&mut self, hand: &mut Hand) -> Result<()> {
         self.rounds += 1;
         // The same on every rank.
@@ -65,7 +65,7 @@ impl Collectives {
         }
     }
 
-    /// Ends what goes on.
+    /// Ends the collectives in flight.
     pub(crate) fn finish(&mut self, hand: &mut Hand) -> Result<()> {
         self.background.finish(hand)
     }
@@ -75,7 +75,7 @@ impl Collectives {
         let len = round.len.min(MAIL);
         let words: Vec<u64> = (0..len).map(|at| round.word(hand.job.rank(), at)).collect();
         let right = hand.job.right();
-        // Some come late, so that the others fall asleep.
+        // Some ranks come late, so that the others fall asleep.
         if hand.dice.one_in(3) {
             hand.compute();
         }
@@ -110,7 +110,7 @@ impl Collectives {
         hand.check(right, || {
             format!("{len} words with a signal from rank {left} are wrong")
         });
-        // Before the next is put there.
+        // The mailbox must be read before the next put.
         hand.attempt("barrier", Job::barrier)
     }
 }
@@ -123,7 +123,7 @@ fn notify_and_wait(hand: &mut Hand) -> Result<()> {
     hand.attempt("barrier_wait", |job| job.barrier_wait(Some(7)))
 }
 
-/// One of the things that all do.
+/// One common step.
 pub(super) struct Round {
     number: u64,
     root: Rank,
@@ -131,7 +131,7 @@ pub(super) struct Round {
 }
 
 impl Round {
-    /// What a rank gives, word by word; small, so that sums of it are plain.
+    /// The input of a rank, word by word; small, so that sums are exact.
     fn word(&self, rank: Rank, at: usize) -> u64 {
         mix(mix(self.number ^ u64::from(rank.0) << 40) ^ at as u64) >> 16
     }
@@ -220,7 +220,7 @@ impl Round {
         Ok(())
     }
 
-    /// What a rank has for another.
+    /// The part of a rank for another.
     pub(super) fn part(&self, from: Rank, to: Rank, len: usize) -> Vec<u64> {
         let word = |at| mix(self.word(from, at) ^ u64::from(to.0));
         (0..len).map(word).collect()
@@ -261,7 +261,7 @@ impl Round {
         hand.attempt("exclusive_scan", |job| {
             job.exclusive_scan(&mut words, Op::Sum)
         })?;
-        // What the first has is not said.
+        // The content at the first rank is not specified.
         if own != Rank(0) {
             let expected = self.sum((0..own.0).map(Rank));
             self.compare(hand, "exclusive_scan", &words, &expected);
@@ -269,7 +269,7 @@ impl Round {
         Ok(())
     }
 
-    /// Teams of which each rank is in one, or in none.
+    /// Teams: each rank belongs to one of them, or to none.
     fn split(&self, hand: &mut Hand) -> Result<()> {
         let (number, own) = (self.number, hand.job.rank());
         let color = |rank: Rank| {
@@ -296,7 +296,7 @@ impl Round {
         hand.attempt("barrier of a team", |_| team.barrier())
     }
 
-    /// Memory that comes and goes, and a pointer that outlives it.
+    /// Memory that is allocated and freed, and a pointer that outlives it.
     fn alloc_and_free(&self, hand: &mut Hand) -> Result<()> {
         let (own, right, left) = (hand.job.rank(), hand.job.right(), hand.job.left());
         let memory = hand.attempt("alloc", |job| job.alloc::<u64>(2 * self.len))?;
@@ -304,7 +304,7 @@ impl Round {
         let what = format!("put of {} words into new memory", self.len);
         let put = hand.must(&what, |_| memory.put(right, 0, &words))?;
         hand.attempt("barrier", Job::barrier)?;
-        // For a phase it is this rank's alone.
+        // For a phase the memory belongs to this rank alone.
         let mut mine = hand.attempt("exclusive", |job| Ok(job.exclusive(memory)?))?;
         if put.is_some() {
             let got = &mine[..self.len];
@@ -324,7 +324,7 @@ impl Round {
         let pointer = memory.pointer(right, 0)?;
         hand.attempt("barrier", Job::barrier)?;
         hand.attempt("free", |job| job.free(memory))?;
-        // Where others may have their next allocation by now.
+        // By now, others may have their next allocation there.
         let late = hand.attempt("late put_to", |job| job.put_to(pointer, &words));
         let refused = matches!(late, Err(Error::Freed | Error::Revoked { .. }));
         hand.check(refused, || {

@@ -1,5 +1,5 @@
-//! Operations that ranks leave in flight when they come to the end of the job are completed. Before that, one rank
-//! waits in vain for another, and gets an error.
+//! Operations that ranks leave in flight at the end of the job are completed. Before the end, one
+//! rank waits in vain for another, and gets an error.
 
 use std::sync::{
     Arc,
@@ -27,7 +27,7 @@ pub(crate) struct Left {
 }
 
 impl Left {
-    /// Collective. The messages of all ranks are drawn from the seed.
+    /// Begins the operations. Collective. The messages of all ranks are drawn from the seed.
     pub(crate) fn begin(job: &Job, seed: u64) -> Result<Self> {
         let (me, brought) = (job.rank(), Arc::new(AtomicU64::new(0)));
         let theirs = Arc::clone(&brought);
@@ -65,7 +65,8 @@ impl Left {
         Ok(left)
     }
 
-    /// The same rank everywhere waits for another's message until that has come to its end.
+    /// One rank, the same in every rank's draw, waits for a message of another until that rank has
+    /// reached its end.
     fn wait_in_vain(&mut self, job: &Job, seed: u64) -> Result<()> {
         let mut dice = Dice::new(Seed::new(seed, NEVER));
         let who = Rank(dice.below(job.size() as usize) as u32);
@@ -87,7 +88,7 @@ impl Left {
         }
     }
 
-    /// The first fault when the job was over.
+    /// The first fault found after the job.
     pub(crate) fn wrong(self) -> Option<String> {
         let Self { rank, .. } = self;
         for send in self.sends {
@@ -128,7 +129,7 @@ impl Left {
     }
 }
 
-/// The length of a message: short, or long enough to be got or announced.
+/// The length of a message: short, or long enough for rendezvous.
 fn len(seed: u64, from: Rank, to: Rank, number: u64) -> usize {
     let stream = u64::from(from.0) << 32 | u64::from(to.0);
     let mut dice = Dice::new(Seed::new(seed ^ number, stream));

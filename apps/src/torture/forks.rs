@@ -66,11 +66,12 @@ impl Forks {
         }
         let what = format!("fork of a child, which does {act}");
         let status = hand.must(&what, |job| {
-            // SAFETY: the child calls what it may in a child of several threads: the allocator, and this crate's.
+            // SAFETY: the child of a process with several threads calls only functions that are
+            // allowed there: the allocator's, and this crate's.
             match unsafe { libc::fork() } {
                 0 => {
                     let refused = self.act(job, act, rank);
-                    // A child's drops end nothing.
+                    // The child's drops must not end the loan.
                     lender.drop_guard();
                     anywhere.drop_loan();
                     leave(job, end, refused)
@@ -132,7 +133,7 @@ fn leave(job: &Job, end: End, is_right: bool) -> ! {
 }
 
 fn exit_now(status: i32) -> ! {
-    // SAFETY: it ends the process.
+    // SAFETY: the call ends the process.
     unsafe { libc::_exit(status) }
 }
 
@@ -141,12 +142,12 @@ fn wait(child: i32) -> i32 {
     let since = Instant::now();
     let mut status = 0;
     loop {
-        // SAFETY: the status is a local.
+        // SAFETY: the status is a local variable.
         match unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } {
             0 if since.elapsed() > PATIENCE => {
-                // SAFETY: a child of this process that was not waited for.
+                // SAFETY: the process is a child of this one that was not waited for.
                 unsafe { libc::kill(child, libc::SIGKILL) };
-                // SAFETY: the status is a local.
+                // SAFETY: the status is a local variable.
                 unsafe { libc::waitpid(child, &raw mut status, 0) };
                 return status;
             }

@@ -1,4 +1,4 @@
-//! One thread of a rank at work: it draws what to do, does it, and says what was wrong.
+//! One working thread of a rank: it draws an operation, runs it, and records faults.
 
 use std::{
     collections::BTreeMap,
@@ -18,29 +18,29 @@ use crate::{
     seed::{Dice, Seed, mix},
 };
 
-/// Sentences that are kept of what was wrong.
+/// The most sentences about faults that are kept.
 const SENTENCES: usize = 6;
-/// Operations between two looks at what is pinned.
+/// Operations between two samples of the pinned memory.
 const SAMPLE: u64 = 16;
 
-/// What a thread did and found; those of a rank are added up.
+/// The counts and faults of a thread; those of a rank's threads are added up.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tally {
-    /// Operations, by the first word of what is said of them.
+    /// Operations, by the first word of their description.
     pub(crate) operations: BTreeMap<String, u64>,
-    /// Comparisons made.
+    /// The number of comparisons.
     pub(crate) checks: u64,
     pub(crate) wrong: u64,
-    /// What was wrong first.
+    /// The first faults.
     pub(crate) sentences: Vec<String>,
-    /// What is wrong unless a rank was lost.
+    /// Faults that count only if no rank was lost.
     suspicions: Vec<String>,
-    /// The operation that took longest.
+    /// The time of the longest operation.
     pub(crate) longest: Duration,
     pub(crate) longest_what: String,
-    /// Most kilobytes that were seen pinned.
+    /// The most kilobytes seen pinned.
     pub(crate) pinned_most: u64,
-    /// All that was done and seen, as one number: the same for the same run in virtual time.
+    /// A hash of all operations and results: in virtual time, equal runs have equal hashes.
     pub(crate) trace: u64,
 }
 
@@ -61,7 +61,7 @@ impl Tally {
         self.trace = mix(self.trace ^ other.trace);
     }
 
-    /// No rank was lost, so that what was suspected is wrong.
+    /// Turns suspicions into faults, because no rank was lost.
     pub(crate) fn confirm(&mut self) {
         self.wrong += self.suspicions.len() as u64;
         self.sentences.append(&mut self.suspicions);
@@ -69,17 +69,17 @@ impl Tally {
     }
 }
 
-/// The threads of a job, and what they may do.
+/// The threads of a job, and their permissions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Crew {
     pub(crate) ranks: usize,
     pub(crate) threads: usize,
-    /// Whether handles and guards are leaked at times.
+    /// True if handles and guards are leaked at times.
     pub(crate) leaks: bool,
 }
 
 impl Crew {
-    /// Threads of all ranks.
+    /// The number of threads of all ranks.
     pub(crate) fn workers(self) -> usize {
         self.ranks * self.threads
     }
@@ -89,7 +89,7 @@ impl Crew {
 pub(crate) struct Hand<'job> {
     pub(crate) job: &'job Job,
     pub(crate) crew: Crew,
-    /// The thread's number among those of all ranks.
+    /// The number of the thread among those of all ranks.
     pub(crate) worker: usize,
     pub(crate) dice: Dice,
     pub(crate) tally: Tally,
@@ -111,19 +111,19 @@ impl<'job> Hand<'job> {
         }
     }
 
-    /// Any rank, this one included.
+    /// A random rank, which may be this one.
     pub(crate) fn draw_rank(&mut self) -> Rank {
         Rank(self.dice.below(self.crew.ranks) as u32)
     }
 
-    /// So many bytes that nobody wrote before.
+    /// `len` bytes that nobody wrote before.
     pub(crate) fn draw_bytes(&mut self, len: usize) -> Vec<u8> {
         let words = (0..len.div_ceil(8)).flat_map(|_| self.dice.next().to_le_bytes());
         words.take(len).collect()
     }
 
-    /// Does something, and keeps how long it took and how it ended. `what` begins with the
-    /// operation's name.
+    /// Runs an operation, and records its time and outcome. `what` begins with the operation's
+    /// name.
     pub(crate) fn attempt<R>(
         &mut self,
         what: &str,
@@ -133,7 +133,7 @@ impl<'job> Hand<'job> {
         watch::begin(&self.slot, what);
         let outcome = operation(self.job);
         watch::end(&self.slot);
-        // By the job's clock, for in virtual time nothing may hang on the real one.
+        // By the job's clock: in virtual time nothing may depend on the real one.
         let took = self.job.now().saturating_sub(since);
         if took > self.tally.longest {
             (self.tally.longest, self.tally.longest_what) = (took, what.to_owned());
@@ -154,7 +154,7 @@ impl<'job> Hand<'job> {
         outcome
     }
 
-    /// Does something that may fail only because a rank is lost; any other failure is wrong.
+    /// Runs an operation that may fail only by the loss of a rank; any other failure is a fault.
     pub(crate) fn must<R>(
         &mut self,
         what: &str,
@@ -166,7 +166,7 @@ impl<'job> Hand<'job> {
         }
     }
 
-    /// Says that a failure is wrong, unless it is the loss of a rank.
+    /// Records a failure as a fault, unless it is the loss of a rank.
     pub(crate) fn complain(&mut self, what: &str, cause: Error) -> Result<()> {
         if let Error::PeerLost(_) | Error::JobOver = cause {
             return Err(cause);
@@ -175,7 +175,7 @@ impl<'job> Hand<'job> {
         Ok(())
     }
 
-    /// Something was as it should be, or not.
+    /// Records the outcome of a check.
     pub(crate) fn check(&mut self, right: bool, what: impl FnOnce() -> String) {
         self.tally.checks += 1;
         if !right {
@@ -183,7 +183,8 @@ impl<'job> Hand<'job> {
         }
     }
 
-    /// Something was as it should be, or a rank is lost that nobody has told this one of yet.
+    /// Records the outcome of a check. A failed one counts only if no rank was lost, perhaps
+    /// unnoticed so far.
     pub(crate) fn check_unless_lost(&mut self, right: bool, what: impl FnOnce() -> String) {
         self.tally.checks += 1;
         if !right {
@@ -226,7 +227,7 @@ impl<'job> Hand<'job> {
         }
     }
 
-    /// Adds to the trace.
+    /// Adds bytes to the trace.
     pub(crate) fn note(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.tally.trace = (self.tally.trace ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
@@ -234,7 +235,7 @@ impl<'job> Hand<'job> {
     }
 }
 
-/// Whether time is virtual, so that nothing may hang on the real one.
+/// True if time is virtual, so that nothing may depend on the real clock.
 pub(crate) fn is_simulated(job: &Job) -> bool {
     job.settings().conduit.is_virtual()
 }
@@ -243,7 +244,7 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for a future on a thread that sleeps meanwhile and looks after nothing.
+/// Waits for a future on a thread that sleeps meanwhile and makes no progress.
 pub(crate) fn asleep<F: Future>(future: F) -> F::Output {
     struct Unpark(thread::Thread);
     impl Wake for Unpark {

@@ -1,13 +1,14 @@
-//! The heap of a thread in virtual time: where its buffers lie follows from what it did before.
+//! The heap of a thread in virtual time: the addresses of its buffers depend only on its own
+//! earlier calls.
 //!
-//! What registering costs depends on the pages and buckets that a buffer touches, and on what was
-//! registered there before. The system's heap places a buffer by what all threads did before, in
-//! real time as well, and at other addresses in each run; so no two runs would be alike. Here each
-//! rank has a part of its own, as far from those of the others, and from a boundary of 2 MiB, in
-//! every run. Buffers share pages with their neighbours and lie where others did, as in any heap.
+//! The cost of a registration depends on the pages and buckets that a buffer touches, and on
+//! earlier registrations there. The system's heap places a buffer by the calls of all threads in
+//! real time, and at other addresses in each run; so no two runs would be equal. Here each rank has
+//! a part of its own, with the same distance from the other parts, and from a boundary of 2 MiB, in
+//! every run. Buffers share pages with their neighbours and reuse freed memory, as in any heap.
 //!
-//! Hash tables are left to the system. When one grows follows from where its entries fall, which,
-//! if they are addresses, is another place in each run: the buffers behind it would move.
+//! Hash tables stay on the system's heap. The time when a table grows depends on its hashes; if its
+//! entries are addresses, these differ in each run, and buffers behind the table would move.
 
 #![allow(unsafe_code)] // is an allocator
 
@@ -21,16 +22,16 @@ use std::{
 use hydrant::Rank;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
-/// Address space of a rank's part, which begins at a multiple of it.
+/// The address space of a rank's part, which is also its alignment.
 const PART: usize = 256 << 20;
-/// The smallest block, and what every block is aligned to.
+/// The smallest block, and the alignment of every block.
 const GRAIN: usize = 16;
-/// The alignment of hash tables: of the groups of entries that are looked at together.
+/// The alignment of hash tables: that of the groups of entries that are searched together.
 const TABLE_ALIGN: usize = 16;
 /// Sizes of blocks: four for each doubling.
 const CLASSES: usize = 4 * usize::BITS as usize;
 
-/// The allocator of a process: the system's, but for the threads of ranks in virtual time.
+/// The allocator of a process: the system's, except for the threads of ranks in virtual time.
 pub struct Heap;
 
 /// All parts.
@@ -42,23 +43,23 @@ thread_local! {
 }
 
 struct Parts {
-    /// Where the first one begins.
+    /// The start of the first part.
     base: usize,
     parts: Vec<Mutex<Part>>,
 }
 
 struct Part {
-    /// Bytes that were handed out once.
+    /// The bytes that were ever handed out.
     used: usize,
-    /// The last block of each size that was freed, 0 if there is none. Its first word is the
-    /// address of the one before.
+    /// The last freed block of each size, 0 if there is none. Its first word is the address of the
+    /// block freed before it.
     free: [usize; CLASSES],
 }
 
-/// Has what the calling thread allocates from now on come from the part of a rank, until the thread ends.
+/// Makes the calling thread allocate from the part of a rank, until the thread ends.
 ///
 /// # Panics
-/// If the address space for it is refused, or if the ranks are others than in an earlier call.
+/// If the address space is refused, or if an earlier call had another number of ranks.
 pub(crate) fn place(rank: Rank, ranks: usize) {
     let parts = PARTS.get_or_init(|| Parts::new(ranks));
     assert!(rank.index() < parts.parts.len(), "two jobs in one process");
@@ -71,7 +72,7 @@ impl Parts {
             ProtFlags::READ | ProtFlags::WRITE,
             MapFlags::PRIVATE | MapFlags::NORESERVE,
         );
-        // SAFETY: it is mapped where nothing is.
+        // SAFETY: the kernel chooses an unmapped address.
         let mapped =
             unsafe { mmap_anonymous(ptr::null_mut(), (ranks + 1) * PART, read_write, private) };
         let start = mapped.expect("there is address space").expose_provenance();
@@ -85,19 +86,19 @@ impl Parts {
         }
     }
 
-    /// Which part an address is in.
+    /// The part that contains an address.
     fn of(&self, address: usize) -> Option<&Mutex<Part>> {
         self.parts.get(address.checked_sub(self.base)? / PART)
     }
 }
 
 impl Part {
-    /// A block of that class in the part that begins there; `None` if it is full.
+    /// A block of that class in the part that begins at `begin`; `None` if the part is full.
     fn take(&mut self, begin: usize, class: usize) -> Option<usize> {
         let freed = self.free[class];
         if freed != 0 {
-            // SAFETY: 1. It is a block of this part that nobody has. 2. Its first word was written
-            // by `give`.
+            // SAFETY: 1. the block belongs to this part and is free. 2. `give` wrote its first
+            // word.
             self.free[class] = unsafe { *ptr::with_exposed_provenance::<usize>(freed) };
             return Some(freed);
         }
@@ -112,22 +113,23 @@ impl Part {
     /// Takes a block back.
     ///
     /// # Safety
-    /// 1. It is a block of that class that `take` gave.
+    /// 1. `take` returned the block, for that class.
     /// 2. Nobody uses it any more.
     unsafe fn give(&mut self, block: usize, class: usize) {
-        // SAFETY: 1., 2. The caller's promises; every block has room for a word.
+        // SAFETY: the block is free (the caller's conditions 1 and 2), and every block has room for
+        // a word.
         unsafe { *ptr::with_exposed_provenance_mut::<usize>(block) = self.free[class] };
         self.free[class] = block;
     }
 }
 
-/// The class of the smallest blocks that have so many bytes.
+/// The class of the smallest blocks of at least `bytes` bytes.
 fn class(bytes: usize) -> usize {
     let grains = bytes.div_ceil(GRAIN).max(1);
     if grains <= 4 {
         return grains - 1;
     }
-    // The two bits behind the first one, rounded up.
+    // The two bits after the leading one, rounded up.
     let shift = (grains - 1).ilog2() - 2;
     4 * shift as usize + ((grains - 1) >> shift)
 }
@@ -140,12 +142,12 @@ fn size(class: usize) -> usize {
     }
 }
 
-// SAFETY: 1. Blocks are handed out once until they are freed: each is either the next unused bytes
-// of a part, or off the list of free ones, under the part's lock. 2. They have the size of their
-// class, which is no less than what was asked for, and the alignment of a grain; what needs that
-// or a larger one is the system's. 3. A block goes back to where it came from, which its address says, and to
-// the class that it was taken from, which the layout says. 4. Nothing here allocates or unwinds:
-// the locks are futexes, and are never poisoned by a panic within.
+// SAFETY: 1. A block is handed out once until it is freed: it is either the next unused bytes of a
+// part, or comes off the list of free ones, under the part's lock. 2. Blocks have the size of their
+// class, which is at least the requested size, and the alignment of a grain; requests with larger
+// alignment go to the system. 3. A block returns to its part, which its address names, and to its
+// class, which the layout names. 4. Nothing here allocates or unwinds: the locks are futexes, and
+// no panic within poisons them.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let own = OWN.get();
@@ -163,18 +165,20 @@ unsafe impl GlobalAlloc for Heap {
                 return ptr::with_exposed_provenance_mut(block);
             }
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the conditions of `alloc`, which are those of the system's.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         let part = PARTS.get().and_then(|parts| parts.of(block.addr()));
         let Some(part) = part else {
-            // SAFETY: the caller's promise; it is of no part.
+            // SAFETY: the caller keeps the conditions of `dealloc`, and the block is in no part, so
+            // the system allocated it.
             return unsafe { System.dealloc(block, layout) };
         };
         let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: 1. `alloc` took it from here with the same layout. 2. The caller's promise.
+        // SAFETY: 1. `alloc` took the block from this part with the same layout. 2. The caller says
+        // that nobody uses it.
         unsafe { part.give(block.expose_provenance(), class(layout.size())) };
     }
 }
@@ -207,7 +211,7 @@ mod tests {
         let take = |part: &mut Part, bytes| part.take(parts.base, class(bytes)).unwrap();
         let (first, second) = (take(&mut part, 100), take(&mut part, 100));
         assert!(first.abs_diff(second) >= 100);
-        // SAFETY: they were just taken, and are used no more.
+        // SAFETY: the blocks were just allocated with this layout, and are not used any more.
         unsafe {
             part.give(first, class(100));
             part.give(second, class(100));
@@ -221,7 +225,7 @@ mod tests {
     #[test]
     fn buffers_lie_in_the_part_and_hash_tables_do_not() {
         let lies_within = |layout| {
-            // SAFETY: the layout is of some bytes, and the block is given back with the same.
+            // SAFETY: the layout is not empty, and the block is freed with the same layout.
             unsafe {
                 let block = Heap.alloc(layout);
                 Heap.dealloc(block, layout);
@@ -233,7 +237,7 @@ mod tests {
         let placed = thread::spawn(move || {
             place(Rank(0), 1);
             assert!(lies_within(buffer));
-            // As hashbrown asks for one of 56 entries.
+            // The layout of a table of hashbrown with 56 entries.
             assert!(!lies_within(
                 Layout::from_size_align(64 * 8 + 80, TABLE_ALIGN).unwrap()
             ));

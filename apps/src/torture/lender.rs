@@ -1,10 +1,10 @@
-//! Buffers that a thread lends to all others for a while, and what may be in them when they are
-//! back.
+//! Buffers that a thread lends to all others for a while, and the check of their content
+//! afterwards.
 //!
-//! The thread tells all ranks of each buffer, and again just before it takes it back and after
-//! that, on the board: so a peer knows which of its accesses must be refused, and keeps trying
-//! with the pointers of old. What is back is filled with something private, looked at once more
-//! some buffers later, and given to the allocator, so that the next buffer likely lies there.
+//! The thread announces each buffer to all ranks on the board, and again just before and after the
+//! end of the loan. So a peer knows which of its accesses must be refused, and keeps trying old
+//! pointers. A returned buffer is filled with private data, checked once more some buffers later,
+//! and freed, so that the next buffer likely reuses its address.
 
 use hydrant::{Exposed, GlobalPtr, Rank, Result, Symmetric};
 
@@ -15,31 +15,31 @@ use super::{
 
 /// Words of a record.
 pub(crate) const RECORD: usize = 8;
-/// Words for each thread in a buffer, of which one is drawn.
+/// The words for each thread in a buffer; one of these is drawn.
 const SIZES: [usize; 4] = [2, 40, 300, 700];
-/// One buffer in so many is leaked with its guard, up to a limit.
+/// One buffer in this many is leaked with its guard, up to a limit.
 const LEAKED: u64 = 32;
 const MOST_LEAKED: u64 = 6;
-/// Buffers of one size that are lent in a row, so that one lies where the last did.
+/// Buffers of one size that are lent in a row, so that one reuses the address of the last.
 const ROW: usize = 6;
-/// Buffers that were taken back and are looked at later.
+/// Buffers that were taken back and are checked later.
 const KEPT: usize = 2;
 const PRIVATE: u64 = 0x7072_6976_6174_6521;
 
-/// What a board says of the newest buffer of a thread.
+/// The newest buffer of a thread, as announced on a board.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) generation: u64,
     pub(crate) words: usize,
     pub(crate) state: State,
-    /// What the pointer is made of.
+    /// The parts of the pointer.
     pointer: [u64; 4],
 }
 
-/// How far it is with a buffer.
+/// The state of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nothing was said yet.
+    /// Not announced yet.
     Nothing,
     /// Lent.
     Lent,
@@ -54,7 +54,7 @@ impl Record {
         bytemuck::cast(self.pointer)
     }
 
-    /// Whether this rank was given the pointer.
+    /// True if this rank got the pointer.
     pub(crate) fn has_pointer(&self) -> bool {
         self.pointer != [0; 4]
     }
@@ -69,7 +69,7 @@ impl Record {
         words
     }
 
-    /// None if it was just being written.
+    /// Parses a record. Returns none while it is being written.
     pub(crate) fn from_words(words: &[u64]) -> Option<Self> {
         let state = match words[2] {
             0 => State::Nothing,
@@ -93,12 +93,12 @@ fn proof(words: &[u64]) -> u64 {
         .fold(1, |sum, word| crate::seed::mix(sum ^ word))
 }
 
-/// Whether the guard of that buffer was leaked, so that it never ends.
+/// True if the guard of that buffer was leaked, so that its loan never ends.
 pub(crate) fn is_leaked(crew: Crew, generation: u64) -> bool {
     crew.leaks && generation % LEAKED == LEAKED - 1 && generation / LEAKED < MOST_LEAKED
 }
 
-/// Which thread's place in a buffer a word is.
+/// The thread whose range contains a word of a buffer.
 pub(crate) fn place(crew: Crew, words: usize, index: usize) -> Option<usize> {
     let each = words / crew.workers();
     (each > 0 && index / each < crew.workers()).then(|| index / each)
@@ -122,7 +122,7 @@ impl Lender {
         }
     }
 
-    /// Lends the next buffer, or takes the one that is lent back.
+    /// Lends the next buffer, or takes the lent one back.
     pub(crate) fn step(&mut self, hand: &mut Hand) -> Result<()> {
         match self.lent.is_some() {
             true => self.take_back(hand),
@@ -134,8 +134,8 @@ impl Lender {
         }
     }
 
-    /// Lends one buffer after the other, each where the last one was: an access on its way to the
-    /// last must not reach the next.
+    /// Lends buffers in a row at the same address: an access in flight to one must not reach the
+    /// next.
     fn lend_in_a_row(&mut self, hand: &mut Hand) -> Result<()> {
         for _ in 0..ROW {
             self.lend(hand)?;
@@ -149,7 +149,7 @@ impl Lender {
     fn next(&mut self, hand: &mut Hand) -> (Buffer, Vec<u64>) {
         self.generation += 1;
         let buffer = self.buffer(hand);
-        // At times with a rest that is nobody's.
+        // At times with unused words at the end.
         let rest = hand.dice.below(3);
         let words = SIZES[hand.dice.below(SIZES.len())] * hand.crew.workers() + rest;
         (
@@ -181,7 +181,7 @@ impl Lender {
         Ok(())
     }
 
-    /// Drops the guard of the lent buffer, in a child, where that ends no loan.
+    /// Drops the guard of the lent buffer in a forked child, where that ends no loan.
     pub(crate) fn drop_guard(&mut self) {
         self.lent = None;
     }
@@ -213,12 +213,12 @@ impl Lender {
         let (buffer, mut words) = self.next(hand);
         let len = words.len();
         if is_leaked(hand.crew, self.generation) {
-            // Others take it for leaked; nobody was told of it.
+            // Other ranks treat it as leaked, and nobody hears of it.
             return Ok(());
         }
         let leaks = hand.crew.leaks && hand.dice.one_in(2);
         let what = format!("scope that lends {len} words as {buffer:?}");
-        // What a scope does is done by the hand, which only one can have at a time.
+        // The body of a scope needs the hand, which only one owner can have at a time.
         let ended = hand.job.scope(|scope| {
             let lent = scope.expose(&mut words)?;
             self.tell(hand, len, State::Lent, Some(lent.pointer(0)?))?;
@@ -240,7 +240,7 @@ impl Lender {
         Ok(())
     }
 
-    /// Says on all boards how far it is. Some ranks are never given the pointer.
+    /// Announces the state on all boards. Some ranks never get the pointer.
     fn tell(
         &mut self,
         hand: &mut Hand,
@@ -263,7 +263,7 @@ impl Lender {
         Ok(())
     }
 
-    /// What is back holds what was put into this buffer, and nothing else.
+    /// Checks that a returned buffer holds only words that were put into this buffer.
     fn examine(&self, hand: &mut Hand, back: &[u64]) {
         let (buffer, crew) = (self.buffer(hand), hand.crew);
         let wrong = |(index, word): &(usize, &u64)| {
@@ -281,7 +281,7 @@ impl Lender {
         });
     }
 
-    /// What was back is nobody else's any more.
+    /// Checks that nobody wrote to a returned buffer.
     fn examine_private(&self, hand: &mut Hand, words: &[u64]) {
         let changed = words.iter().filter(|word| **word != PRIVATE).count();
         let newest = self.generation;
@@ -293,7 +293,7 @@ impl Lender {
         });
     }
 
-    /// Takes back what is lent, and looks at all that is kept.
+    /// Takes the lent buffer back, and checks all kept buffers.
     pub(crate) fn finish(&mut self, hand: &mut Hand) -> Result<()> {
         self.take_back(hand)?;
         for kept in std::mem::take(&mut self.kept) {
@@ -303,14 +303,14 @@ impl Lender {
     }
 }
 
-/// Where the record of a thread is on a rank's own board.
+/// Reads the record of a thread on a rank's own board.
 pub(crate) fn read(board: &Symmetric<u64>, owner: usize) -> Result<Option<Record>> {
     let mut words = [0; RECORD];
     board.local()?.read(owner * RECORD, &mut words)?;
     Ok(Record::from_words(&words))
 }
 
-/// Which rank a thread is of.
+/// The rank of a thread.
 pub(crate) fn rank_of(crew: Crew, worker: usize) -> Rank {
     Rank((worker / crew.threads) as u32)
 }

@@ -1,4 +1,4 @@
-//! Runs that are listed one by one, and sections by pointer, in a thread's part of each rank.
+//! Lists of runs, and sections by pointer, in a thread's part of each rank.
 
 use hydrant::{IoVector, Rank, Result, Section};
 
@@ -10,7 +10,7 @@ use super::{
 /// Bytes of the buffer of lists.
 const BUFFER: usize = 600;
 
-/// Runs of one length: where each begins in the region and in the buffer. They share bytes at times.
+/// Runs of one length, with their offsets in the region and in the buffer. Some share bytes.
 struct Lists {
     run: usize,
     there: Vec<usize>,
@@ -22,7 +22,7 @@ impl Lists {
         let most = 1 << hand.dice.below(8);
         let run = 1 + hand.dice.below(most);
         let count = 1 + hand.dice.below(20);
-        // Close to each other at times, so that they overlap.
+        // At times close to each other, so that they overlap.
         let within = [BYTES, 1000][hand.dice.below(2)];
         let mut draw = |within: usize| {
             (0..count)
@@ -48,7 +48,7 @@ impl Lists {
         }
     }
 
-    /// The places in the whole memory, or counted from a pointer to the region.
+    /// The offsets in the whole memory, or from a pointer to the region.
     fn remote(&self, base: usize) -> Vec<usize> {
         self.there.iter().map(|at| base + at).collect()
     }
@@ -111,7 +111,7 @@ impl Region {
         }
     }
 
-    /// A tile of rows, packed in the buffer, there and back.
+    /// Puts and gets a tile of rows, packed in the buffer.
     pub(super) fn by_section(&mut self, hand: &mut Hand, target: Rank) -> Result<()> {
         let (rows, len) = (1 + hand.dice.below(20), 1 + hand.dice.below(200));
         let width = len + hand.dice.below(BYTES / rows - len + 1);

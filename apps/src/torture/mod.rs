@@ -1,6 +1,6 @@
-//! All that the API can do, at random, from several threads of every rank at once, each result
-//! checked against a serial model or a pattern that says for itself what it is: what `cargo xtask
-//! soak` runs for as long as wished.
+//! All operations of the API, at random, from several threads of every rank at once. Each result is
+//! checked against a serial model or a pattern that identifies itself. `cargo xtask soak` runs it
+//! for any time.
 //!
 //! | | is checked by |
 //! |---|---|
@@ -15,7 +15,7 @@
 //! | `forks`: forked children that take no part | errors, and all the rest |
 //! | `watch`: hangs | an operation that takes a minute ends the process |
 //!
-//! A seed repeats what is tried, though not, but in virtual time, how it falls together.
+//! A seed repeats the operations; only in virtual time it also repeats their interleaving.
 
 mod anywhere;
 mod background;
@@ -62,12 +62,12 @@ use region::Region;
 use report::Report;
 use words::Words;
 
-/// Things that the first thread does between two things that all ranks do, at most.
+/// The most operations of the first thread between two common steps of all ranks.
 const ROUND: usize = 24;
-/// One in so many of a hundredth of all operations is a fork.
+/// Of the draws for rare operations, one in this many is a fork.
 const FORK: usize = 3;
 
-/// Does all that can be done at random, and checks it.
+/// Runs random operations and checks their results.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "torture", version)]
 pub struct Arguments {
@@ -80,11 +80,11 @@ pub struct Arguments {
     )]
     seconds: f64,
 
-    /// How many things all ranks do together, instead of a time
+    /// How many common steps the ranks take, instead of a time
     #[arg(long, value_name = "COUNT")]
     rounds: Option<u64>,
 
-    /// What everything is drawn from
+    /// The seed of all random choices
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
 
@@ -92,7 +92,7 @@ pub struct Arguments {
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=16))]
     threads: u8,
 
-    /// Leak handles and guards at times; what they hold stays pinned until the process ends
+    /// Leak handles and guards at times; their memory stays pinned until the process ends
     #[arg(long)]
     leak: bool,
 
@@ -100,13 +100,13 @@ pub struct Arguments {
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
     patience: f64,
 
-    /// How to print what became of each rank
+    /// How to print the report of each rank
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
     format: Format,
 }
 
-/// Joins the job and works; the status is 0 if everything was right, 1 if anything was not, 3 if
-/// a rank was lost and nothing else was wrong, and 4 if an operation never ended.
+/// Joins the job and works. The status is 0 if everything was right, and 1 if anything was wrong.
+/// It is 3 if a rank was lost and nothing else was wrong, and 4 if an operation hung.
 pub fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
@@ -118,7 +118,7 @@ pub fn main() -> ExitCode {
     watch::start(Duration::from_secs_f64(arguments.patience), arguments.seed);
     let (told, left) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     let builder = match hydrant::log_to_stderr().and_then(|()| Job::builder()) {
-        // Ranks name each other's memory by its address, among other things.
+        // Ranks also name each other's memory by its address.
         Ok(builder) => builder.anywhere(true),
         Err(cause) => {
             eprintln!("torture: {cause}");
@@ -139,7 +139,7 @@ pub fn main() -> ExitCode {
         eprintln!("torture: {}", cause.unwrap_or_default());
         return ExitCode::FAILURE;
     }
-    // In virtual time all ranks are of this process.
+    // In virtual time all ranks are in this process.
     told.sort_by_key(|report| report.rank);
     let cause = ended.as_ref().err();
     for left in std::mem::take(&mut *locked(&left)) {
@@ -150,7 +150,7 @@ pub fn main() -> ExitCode {
     }
     told.iter_mut().for_each(|report| report.note_after(cause));
     let text: String = told.iter().map(|report| report.text(&arguments)).collect();
-    // One write, for the ranks share the output.
+    // One write, because the ranks share the output.
     let printed = std::io::stdout().write_all(text.as_bytes());
     let bad = told
         .iter()
@@ -162,7 +162,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// What all threads of a rank share.
+/// The state that all threads of a rank share.
 struct Shared {
     region: Symmetric<u8>,
     board: Symmetric<u64>,
@@ -173,7 +173,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Collective.
+    /// Sets the state up. Collective.
     fn new(job: &Job, crew: Crew) -> Result<Self> {
         Ok(Self {
             region: job.alloc(crew.workers() * region::BYTES)?,
@@ -186,7 +186,7 @@ impl Shared {
     }
 }
 
-/// A thread with all that it works on.
+/// A thread with all its state.
 struct Worker<'job> {
     hand: Hand<'job>,
     region: Region,
@@ -212,7 +212,7 @@ impl<'job> Worker<'job> {
         }
     }
 
-    /// One thing, drawn at random.
+    /// Runs one random operation.
     fn step(&mut self) -> Result<()> {
         let hand = &mut self.hand;
         match hand.dice.below(100) {
@@ -234,7 +234,7 @@ impl<'job> Worker<'job> {
         }
     }
 
-    /// Until it is enough, or a rank is lost.
+    /// Works until the end, or until a rank is lost.
     fn work(&mut self, shared: &Shared) -> Result<()> {
         while !shared.stop.load(Relaxed) {
             self.step()?;
@@ -242,7 +242,7 @@ impl<'job> Worker<'job> {
         Ok(())
     }
 
-    /// When no thread does anything new any more.
+    /// Checks, after all threads have stopped their operations.
     fn check(&mut self) -> Result<()> {
         self.region.check_all(&mut self.hand)?;
         self.words.check_own(&mut self.hand)?;
@@ -263,7 +263,8 @@ fn torture(job: &Job, arguments: &Arguments, tally: &mut Tally) -> Result<()> {
     // Ranks begin in any order; after this one thread runs at a time.
     job.barrier()?;
     if is_simulated(job) {
-        // Until the thread ends: at the end of the job this rank still allocates buffers for what others call here.
+        // Until the thread ends: at the end of the job this rank still allocates buffers for the
+        // calls of others.
         heap::place(job.rank(), job.size() as usize);
     }
     let crew = Crew {
@@ -328,8 +329,8 @@ fn torture(job: &Job, arguments: &Arguments, tally: &mut Tally) -> Result<()> {
     outcome
 }
 
-/// The first thread: its own work, and what all ranks do together. The first rank says when it is
-/// enough.
+/// The first thread: its own operations, and the common steps of all ranks. The first rank decides
+/// the end.
 fn lead(first: &mut Worker, collectives: &mut Collectives, arguments: &Arguments) -> Result<()> {
     let begun = Instant::now();
     let mut rounds = 0;
@@ -353,7 +354,7 @@ fn lead(first: &mut Worker, collectives: &mut Collectives, arguments: &Arguments
     }
 }
 
-/// Looks at everything once more, when all threads of all ranks have stopped.
+/// Checks everything once more, after all threads of all ranks have stopped.
 fn finish(job: &Job, shared: &Shared, first: &mut Worker, others: &mut [Worker]) -> Result<()> {
     first.hand.attempt("barrier", Job::barrier)?;
     let mut added = first.words.added.clone();

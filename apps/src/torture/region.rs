@@ -1,5 +1,5 @@
-//! A part of every rank's symmetric memory that one thread alone writes to, by every way there is,
-//! beside the serial model of it.
+//! A part of every rank's symmetric memory that only one thread writes to, by every operation, with
+//! a serial model of it.
 
 use hydrant::{Rank, Result, Stride, Symmetric};
 
@@ -12,7 +12,7 @@ pub(crate) const BYTES: usize = 20_000;
 pub(crate) struct Region {
     pub(crate) memory: Symmetric<u8>,
     pub(super) base: usize,
-    /// What each rank must hold.
+    /// The expected content on each rank.
     model: Vec<Vec<u8>>,
 }
 
@@ -25,7 +25,7 @@ impl Region {
         }
     }
 
-    /// One operation, or several at once.
+    /// Runs one operation, or several at once.
     pub(crate) fn step(&mut self, hand: &mut Hand) -> Result<()> {
         let target = hand.draw_rank();
         match hand.dice.below(24) {
@@ -47,19 +47,19 @@ impl Region {
         }
     }
 
-    /// A run of any length, the short ones as often as the long ones, within so many bytes.
+    /// A run of random length, short ones as often as long ones, within `within` bytes.
     pub(crate) fn run(hand: &mut Hand, within: usize) -> (usize, usize) {
         let most = 1 << hand.dice.below(within.ilog2() as usize + 1);
         let len = 1 + hand.dice.below(most.min(within));
         (hand.dice.below(within - len + 1), len)
     }
 
-    /// What so many bytes must be.
+    /// The expected bytes of a range.
     pub(super) fn holds(&self, target: Rank, at: usize, len: usize) -> &[u8] {
         &self.model[target.index()][at..at + len]
     }
 
-    /// What a successful put leaves.
+    /// Records a successful put in the model.
     pub(crate) fn wrote(&mut self, target: Rank, at: usize, data: &[u8]) {
         self.model[target.index()][at..at + data.len()].copy_from_slice(data);
     }
@@ -72,7 +72,7 @@ impl Region {
         self.settle(hand, put, target, at, &data)
     }
 
-    /// Keeps what was put; if it was not, looks what is there.
+    /// Records a successful put; after a failed one, reads the content.
     pub(crate) fn settle(
         &mut self,
         hand: &mut Hand,
@@ -88,7 +88,7 @@ impl Region {
         Ok(())
     }
 
-    /// Takes what is there for right.
+    /// Takes the current content as the model.
     pub(super) fn look(&mut self, hand: &mut Hand, target: Rank) -> Result<()> {
         let (memory, base) = (&self.memory, self.base);
         let model = &mut self.model[target.index()];
@@ -110,7 +110,7 @@ impl Region {
         }
     }
 
-    /// Compares what was got; what was wrong once is not told again and again.
+    /// Compares data with the model. A fault is reported only once.
     pub(super) fn compare(
         &mut self,
         hand: &mut Hand,
@@ -246,7 +246,7 @@ impl Region {
         self.settle(hand, filled, target, at, &vec![value; len])
     }
 
-    /// Three parts of the region, each with a run in it: for what is under way at once.
+    /// Three parts of the region, each with a run in it, for operations in flight at once.
     fn three(hand: &mut Hand) -> Vec<(Rank, usize, usize)> {
         let third = BYTES / 3;
         let parts = (0..3).map(|part| {
@@ -256,7 +256,7 @@ impl Region {
         parts.collect()
     }
 
-    /// Puts and gets under way at once, ended in every way there is.
+    /// Puts and gets in flight at once, ended in every possible way.
     fn by_handle(&mut self, hand: &mut Hand) -> Result<()> {
         let (mut puts, mut gets) = (Vec::new(), Vec::new());
         for (target, at, len) in Self::three(hand) {
@@ -276,7 +276,7 @@ impl Region {
         for (what, target, at, begun) in gets {
             let Some(mut handle) = begun else { continue };
             let ended = match hand.dice.below(8) {
-                // Its buffer is leaked, and nothing else may come of it.
+                // The buffer is leaked, and that must have no other effect.
                 0 if hand.crew.leaks => {
                     std::mem::forget(handle);
                     continue;
@@ -342,7 +342,7 @@ impl Region {
         Ok(())
     }
 
-    /// Puts and gets of borrowed buffers under way at once.
+    /// Puts and gets of borrowed buffers in flight at once.
     fn scoped(&mut self, hand: &mut Hand) -> Result<()> {
         let parts = Self::three(hand);
         let puts: Vec<bool> = parts.iter().map(|_| hand.dice.one_in(2)).collect();
@@ -409,7 +409,7 @@ impl Region {
         }
     }
 
-    /// What lies beyond the memory, or beyond the job, is an error and nothing else.
+    /// An access beyond the memory, or beyond the job, must be an error and change nothing.
     fn beyond(&mut self, hand: &mut Hand, target: Rank) -> Result<()> {
         let (len, none) = (self.memory.len(), Rank(hand.crew.ranks as u32));
         let put = hand.attempt("beyond", |_| self.memory.put(target, len - 1, &[1, 2]));
@@ -421,7 +421,7 @@ impl Region {
         Ok(())
     }
 
-    /// Compares everything.
+    /// Compares the whole region.
     pub(crate) fn check_all(&mut self, hand: &mut Hand) -> Result<()> {
         for target in hand.job.ranks() {
             self.get_at(hand, target, 0, BYTES)?;

@@ -1,4 +1,4 @@
-//! What became of a rank, for people and for programs.
+//! The report of a rank, for people and for programs.
 
 use std::process::ExitCode;
 
@@ -12,40 +12,40 @@ use crate::{hammer::log::kind, kernel, options::Format};
 /// A rank was lost.
 const LOST: u8 = 3;
 
-/// One rank's story.
+/// The report of one rank.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Report {
     program: &'static str,
     pub(crate) rank: u32,
     ranks: u32,
     seed: u64,
-    /// Whether handles and guards were leaked.
+    /// True if handles and guards were leaked.
     leaked: bool,
-    /// Operations by name, and of all names.
+    /// The number of operations, by name and in all.
     counts: Vec<(String, u64)>,
     operations: u64,
     checks: u64,
     wrong: u64,
-    /// What was wrong first.
+    /// The first faults.
     sentences: Vec<String>,
-    /// The operation that took longest, in seconds of the job's clock.
+    /// The time of the longest operation, in seconds of the job's clock.
     longest: f64,
     longest_what: String,
     lost: Option<u32>,
     /// Registrations, and those that the system refused.
     registrations: u64,
     refused: u64,
-    /// Bytes registered at most, and the limit if one was set.
+    /// The most bytes registered, and the limit if one was set.
     registered_most: u64,
     registered_limit: Option<u64>,
-    /// Kilobytes pinned: the most that was seen, and after the job.
+    /// Kilobytes pinned: the most seen, and after the job.
     pinned_most: u64,
     pinned_after: u64,
-    /// All that was done and seen, as one number, and when it was over. Only where time is
-    /// virtual do they say anything.
+    /// A hash of all operations and results, and the time of the end. They are meaningful only in
+    /// virtual time.
     trace: u64,
     nanoseconds: u64,
-    /// Why the job ended before it was over.
+    /// The reason why the job ended early.
     failure: Option<String>,
 }
 
@@ -88,7 +88,7 @@ impl Report {
             failure: (outcome.as_ref().err()).map(|cause| format!("{}: {cause}", kind(cause))),
         };
         if super::hand::is_simulated(job) {
-            // Of the real machine nothing may be said, or no two runs say the same.
+            // No figure of the real machine may appear, because two runs must print the same.
             report.pinned_most = 0;
         } else {
             (report.trace, report.nanoseconds) = (0, 0);
@@ -96,13 +96,13 @@ impl Report {
         report
     }
 
-    /// A check failed when the job was over.
+    /// Records a check that failed after the job.
     pub(crate) fn note_wrong(&mut self, sentence: String) {
         self.wrong += 1;
         self.sentences.push(sentence);
     }
 
-    /// The job is over.
+    /// Records the end of the job.
     pub(crate) fn note_after(&mut self, ended: Option<&Error>) {
         self.pinned_after = kernel::pinned();
         if let Some(cause) = ended {

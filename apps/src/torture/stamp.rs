@@ -1,23 +1,23 @@
-//! Words that say for themselves whose memory they are in, since when, and who wrote them.
+//! Words that name their buffer, its generation, and their writer.
 
 use crate::seed::mix;
 
-/// What a word belongs to: a buffer of an owner.
+/// The buffer that a word belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Buffer {
     /// The thread that owns it.
     pub(crate) owner: usize,
-    /// The how many-th of it.
+    /// Its number among the owner's buffers.
     pub(crate) generation: u64,
 }
 
-/// Nobody has written yet, but the owner as it made the buffer.
+/// The writer of the initial content: the owner.
 pub(crate) const OWNER: usize = 0xff;
-/// Writing numbers count round from 1.
+/// The numbers of writes wrap around to 1.
 const TIMES: u64 = 1 << 24;
 
 impl Buffer {
-    /// What `writer` puts at `index` as the `time`-th thing it puts at all.
+    /// The word that `writer` puts at `index` as its write number `time`.
     pub(crate) fn word(self, index: usize, writer: usize, time: u64) -> u64 {
         let time = time % TIMES;
         let place = (self.owner as u64) << 48 ^ self.generation << 20 ^ index as u64;
@@ -25,12 +25,12 @@ impl Buffer {
         time << 40 | (writer as u64) << 32 | proof
     }
 
-    /// What the owner begins with.
+    /// The initial word at `index`.
     pub(crate) fn blank(self, index: usize) -> u64 {
         self.word(index, OWNER, 0)
     }
 
-    /// Whether a word may be at `index`: as the owner left it, or as `writer` does.
+    /// True if `word` may be at `index`: the owner's initial word, or a word of `writer`.
     pub(crate) fn may_hold(self, index: usize, word: u64, writer: Option<usize>) -> bool {
         let (time, by) = (word >> 40, (word >> 32) as usize & 0xff);
         match writer {
@@ -39,7 +39,7 @@ impl Buffer {
         }
     }
 
-    /// Where a word comes from that should not be here.
+    /// The origin of a word that should not be here.
     pub(crate) fn origin(self, index: usize, word: u64) -> String {
         let (time, by) = (word >> 40, (word >> 32) as usize & 0xff);
         for generation in (self.generation.saturating_sub(40)..self.generation + 10).rev() {

@@ -1,5 +1,5 @@
-//! Hangs: a thread of the process looks whether any operation takes longer than anything should,
-//! says what all others were doing, and ends the process.
+//! Hangs: a thread of the process checks whether any operation exceeds the patience. Then it prints
+//! the operations of all threads, and ends the process.
 
 use std::{
     io::Write,
@@ -15,16 +15,16 @@ use super::hand::locked;
 
 /// The status of a process that hung.
 const HUNG: i32 = 4;
-/// Between two looks.
+/// The pause between two checks.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What a thread of a rank does.
+/// The current operation of a thread.
 #[derive(Debug)]
 pub(crate) struct Slot {
     rank: Rank,
     thread: usize,
     what: String,
-    /// None between two operations.
+    /// The start of the operation; none between two operations.
     since: Option<Instant>,
 }
 

@@ -1,15 +1,15 @@
-//! Words that are changed atomically: some by all threads at once, whose sums must come out, and
-//! some by one thread alone, which knows what they must be.
+//! Words that are changed atomically. All threads add to some of them, and the sums must be right.
+//! Others belong to one thread, which knows their content.
 
 use hydrant::{Begun, Job, Op, Rank, Result, Symmetric};
 
 use super::hand::{Crew, Hand, asleep};
 
-/// Words that all add to, and words that a thread has to itself, at each rank.
+/// The words that all threads add to, and the words of each thread, at each rank.
 const SHARED: usize = 4;
 const OWN: usize = 3;
 
-/// The memory, one of each for all threads of a rank.
+/// The memory, which all threads of a rank share.
 #[derive(Clone)]
 pub(crate) struct Memory {
     wide: Symmetric<u64>,
@@ -19,7 +19,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Collective.
+    /// Allocates the memory. Collective.
     pub(crate) fn new(job: &Job, crew: Crew) -> Result<Self> {
         Ok(Self {
             wide: job.alloc(SHARED)?,
@@ -30,7 +30,7 @@ impl Memory {
     }
 }
 
-/// What a thread added, and what its own words must be.
+/// The sums that a thread added, and the expected content of its own words.
 pub(crate) struct Words {
     memory: Memory,
     /// By kind, rank and word.
@@ -90,7 +90,7 @@ impl Words {
         let (expected, value) = (self.own[target.index() * OWN + at], hand.dice.next());
         let (own, kind) = (&self.memory.own, hand.dice.below(9));
         let what = format!("atomic {kind} on own word {index} of rank {target}");
-        // What it must find, and what it leaves.
+        // The value that it must find, and the value that it leaves.
         let (found, left) = match kind {
             0 => (hand.must(&what, |_| own.swap(target, index, value))?, value),
             1 => {
@@ -143,8 +143,8 @@ impl Words {
         Ok(())
     }
 
-    /// Additions to all own words of a rank, under way at once, and one to a shared word that is left
-    /// to itself until quiet.
+    /// Additions to all own words of a rank, in flight at once, and one to a shared word that
+    /// nobody waits for before `quiet`.
     fn begin(&mut self, hand: &mut Hand, target: Rank) -> Result<()> {
         let Memory { wide, own, .. } = &self.memory;
         let (value, at) = (1 + hand.dice.below(1000) as u64, hand.dice.below(SHARED));
@@ -163,7 +163,8 @@ impl Words {
             .must(&what, |_| wide.fetch_add_nb(target, at, value).map(drop))?
             .is_some()
         {
-            // It is made by the time of quiet, which comes before sums are looked at.
+            // The addition is complete by the time of `quiet`, which comes before the check of the
+            // sums.
             self.added[target.index() * SHARED + at] += value;
         }
         for (word, mut add) in begun.into_iter().enumerate() {
@@ -213,7 +214,7 @@ impl Words {
     }
 }
 
-/// Checks the sums of all ranks, when nobody adds any more. Collective.
+/// Checks the sums of all ranks, after all additions. Collective.
 pub(crate) fn check_sums(hand: &mut Hand, memory: &Memory, mut added: Vec<u64>) -> Result<()> {
     hand.attempt("all_reduce of what was added", |job| {
         job.all_reduce(&mut added, Op::Sum)

@@ -1,4 +1,4 @@
-//! What the tests of the programs share: starting them as jobs of every kind.
+//! Shared code of the tests of the programs: starts them as jobs of every kind.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
@@ -15,27 +15,27 @@ use serde_json::Value;
 /// Longer than anything here takes on a busy machine: only a hang reaches it.
 const HANG: Duration = Duration::from_secs(150);
 
-/// Who starts the ranks.
+/// The launcher of the ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Launcher {
     Alone,
     HydrantRun,
     /// `hydrant run` on the simulated network of this profile.
     Simulated(&'static str),
-    /// The same, by a registration strategy, with so little to register that moves and
-    /// evictions happen all the time.
+    /// The same, with a registration strategy, and a limit so low that moves and evictions happen
+    /// all the time.
     Squeezed(&'static str, &'static str),
-    /// `hydrant run` on RDMA NICs, likewise.
+    /// `hydrant run` on RDMA NICs, with the same low limit.
     Verbs(&'static str),
-    /// `hydrant run` on these hosts, likewise.
+    /// `hydrant run` on these hosts, with the same low limit.
     Hosts(&'static str, &'static str),
-    /// `hydrant run` where memory is reached only where it is pinned, as squeezed.
+    /// `hydrant run` where only pinned memory is reached, with the same low limit.
     Pinned(&'static str),
     Hydra,
     OpenMpi,
 }
 
-/// Runs a program to its end; `None` if the launcher is missing and may be.
+/// Runs a program to its end. Returns `None` if the launcher is missing and may be.
 #[track_caller]
 pub(crate) fn job(
     launcher: Launcher,
@@ -101,15 +101,15 @@ pub(crate) fn job(
     Some(run(command.args(arguments)))
 }
 
-/// Leaves little that may be registered.
+/// Sets a low limit on registered memory.
 fn squeeze(command: &mut Command, strategy: &str) {
-    // What is registered for good needs room for all of it.
+    // Memory registered up front needs room for all of it.
     if strategy != "pin-everything" {
         command.envs([("HYDRANT_M", "128K"), ("HYDRANT_MAXVICTIM", "16K")]);
     }
 }
 
-/// The JSON object that a job prints, which must succeed.
+/// The JSON object that a successful job prints.
 #[track_caller]
 pub(crate) fn report(
     launcher: Launcher,
@@ -133,7 +133,7 @@ pub(crate) fn report(
     Some(report)
 }
 
-/// Checks that a job fails with the status given and says why, once.
+/// Checks that a job fails with the given status and prints the reason once.
 #[track_caller]
 pub(crate) fn fails(
     launcher: Launcher,
@@ -183,8 +183,8 @@ fn run(command: &mut Command) -> Output {
     output.expect("a child can be waited for")
 }
 
-/// The `hydrant` command of the same build, built if it is missing: its package is another
-/// than the one under test, so cargo does not see to it.
+/// The `hydrant` command of the same build, built if it is missing: it belongs to another package
+/// than the test, so cargo does not build it.
 fn hydrant() -> PathBuf {
     let folder = Path::new(env!("CARGO_BIN_EXE_cannon")).parent();
     let folder = folder.expect("a program lies in a folder");

@@ -8,7 +8,7 @@ use hydrant_report::plot::PictureFile;
 use crate::measure::REPETITIONS;
 use crate::peers::Peer;
 
-/// What to measure.
+/// The operations to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Bench {
     /// Put and get, blocking and not, by value, strided; fill.
@@ -25,20 +25,21 @@ pub(crate) enum Bench {
     Collectives,
     /// ARMCI's operations: puts, gets and accumulates of each form, words, mutexes, fences.
     Armci,
-    /// What registering memory costs, and each strategy over a growing working set (on networks
-    /// that need it).
+    /// The cost of registering memory, and each strategy over a growing working set (on networks
+    /// that need registration).
     Registration,
     /// Each strategy beside `auto`: puts and gets of every size, in sequence, at random and skewed,
     /// over working sets around M (on networks that need registration; not part of all).
     Strategies,
-    /// What a rank costs: memory, start-up, idle time.
+    /// The cost of a rank: memory, start-up, idle time.
     Cost,
-    /// All of them.
+    /// All benches.
     All,
 }
 
 impl Bench {
-    /// Whether something of it stands beside what the processor does.
+    /// True if a part of the bench is compared with operations of the processor, which take real
+    /// time.
     pub(crate) fn is_of_real_time(self) -> bool {
         matches!(
             self,
@@ -47,19 +48,19 @@ impl Bench {
     }
 }
 
-/// What `hydrant bench` may be told.
+/// The arguments of `hydrant bench`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// What to measure.
+    /// The operations to measure.
     #[arg(value_enum)]
     pub(crate) bench: Bench,
     /// The number of ranks.
     #[arg(short, value_name = "RANKS", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..))]
     pub(crate) n: u32,
-    /// Which network joins the ranks, as for `hydrant run`.
+    /// The network that joins the ranks, as for `hydrant run`.
     #[arg(long, value_name = "NAME")]
     pub(crate) conduit: Option<String>,
-    /// How to print the rows: a table, or one JSON object a line.
+    /// The format of the rows: a table, or one JSON object a line.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: Format,
     /// For `strategies`: try only these, by their names.
@@ -68,39 +69,39 @@ pub(crate) struct BenchArgs {
     /// Draw the rows into this file: a picture (.svg) or a page that holds it (.html).
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PictureFile>,
-    /// How many repetitions to take the median of; for `strategies`, how many rounds of jobs.
+    /// The number of repetitions that the median is taken of; for `strategies`, the rounds of jobs.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) reps: Option<u32>,
-    /// Measure others, too, in turns with Hydrant: MPICH and Open MPI by a program in C, as far as they
-    /// are installed; for barrier, collectives and messages between ranks of this host.
+    /// Measure MPICH and Open MPI, too, in turns with Hydrant, by a program in C, if they are
+    /// installed. For barrier, collectives and messages between ranks of this host.
     #[arg(long, value_enum, value_name = "WHOM")]
     pub(crate) beside: Option<Beside>,
-    /// Fewer sizes and repetitions: to see that it works, not how fast.
+    /// Fewer sizes and repetitions: a quick run that shows that it works, not how fast.
     #[arg(long)]
     pub(crate) quick: bool,
 }
 
-/// What to set beside.
+/// The rivals to measure beside Hydrant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Beside {
     /// MPICH and Open MPI, as far as they are installed.
     Mpi,
 }
 
-/// Turns of all sides, unless it must be quick.
+/// The turns of all sides, unless the run is quick.
 pub(crate) const TURNS: u32 = 5;
 
-/// How the ranks of a bench reach each other's memory, which decides what stands beside it.
+/// The kind of access to a peer's memory, which decides the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Network {
-    /// It is mapped: what the processor does is the reference.
+    /// Memory is mapped: the reference is a copy by the processor.
     Mapped,
-    /// It must be registered: what the NIC does is.
+    /// Memory must be registered: the reference is a bare operation of the NIC.
     Registered,
 }
 
 impl BenchArgs {
-    /// As far as can be said before a rank has joined; the environment may name a network, too.
+    /// The network, as far as it is known before a rank joins. The environment may name one, too.
     pub(crate) fn network(&self) -> Network {
         match self.named().as_deref() {
             None | Some("" | "auto" | "smp") => Network::Mapped,
@@ -108,12 +109,12 @@ impl BenchArgs {
         }
     }
 
-    /// Whether it is a network in virtual time, as far as can be said.
+    /// True if the network runs in virtual time, as far as that is known.
     pub(crate) fn is_played(&self) -> bool {
         (self.named()).is_some_and(|name| name == "sim" || name.starts_with("sim:"))
     }
 
-    /// Repetitions in each job, if they are not the usual ones: with others beside, the turns share them.
+    /// The repetitions in each job, if not the usual number: with rivals, the turns share them.
     pub(crate) fn repetitions(&self) -> Option<u32> {
         match self.beside {
             Some(_) if !self.quick => Some(self.reps.unwrap_or(REPETITIONS).div_ceil(TURNS)),
@@ -121,7 +122,7 @@ impl BenchArgs {
         }
     }
 
-    /// Who was measured on the network.
+    /// The published figures for the network.
     pub(crate) fn peer(&self) -> serde_json::Result<Peer> {
         match self.network() {
             Network::Mapped => Peer::mapped(),

@@ -1,11 +1,11 @@
-//! Rows that take several jobs to make: what one rank more costs, what a crowd does to the time.
+//! Rows that need several jobs: the cost of one more rank, and the effect of a crowd on times.
 
 use hydrant::Strategy;
 
 use crate::measure::median;
 use crate::row::{Goal, Row, WORKING_SET};
 
-/// The rows that follow from `rows`, each to stand after the rows it is made of.
+/// Inserts the rows that follow from `rows`, each after the rows it is made of.
 pub(crate) fn insert(rows: &mut Vec<Row>) {
     together(rows);
     rounds(rows);
@@ -18,7 +18,7 @@ pub(crate) fn insert(rows: &mut Vec<Row>) {
     sections(rows);
 }
 
-/// Rows of one bench stand together, even if several jobs took turns at several benches.
+/// Moves the rows of one bench together, even if several jobs took turns at several benches.
 fn together(rows: &mut [Row]) {
     let mut order: Vec<String> = Vec::new();
     for row in rows.iter() {
@@ -29,10 +29,10 @@ fn together(rows: &mut [Row]) {
     rows.sort_by_key(|row| order.iter().position(|bench| *bench == row.bench));
 }
 
-/// Twice the ranks on as many cores may take twice the time, and half as much again for noise.
+/// Twice the ranks on the same cores may take twice the time, with half as much again for noise.
 const GROWTH: f64 = 3.0;
 
-/// Eight ranks beside four. With a core for each there is no growth to judge.
+/// Compares eight ranks with four. With a core for each rank there is no growth to judge.
 fn growth(rows: &mut Vec<Row>, bench: &str, case: impl Fn(u32) -> String) {
     let at = |rows: &[Row], ranks| {
         rows.iter()
@@ -53,15 +53,16 @@ fn growth(rows: &mut Vec<Row>, bench: &str, case: impl Fn(u32) -> String) {
     }
 }
 
-/// How far above the best of the others `auto` may be at a point.
+/// The factor over the best of the others that `auto` may reach at a point.
 const AUTO: f64 = 1.05;
 
-/// Whether a row is a strategy's at a point of its bench.
+/// True if a row belongs to a strategy at a point of its bench.
 fn is_point(row: &Row) -> bool {
     row.bench.ends_with(WORKING_SET) && row.bench.contains(", ")
 }
 
-/// Of a point that a strategy was tried at in several rounds, the median of these, where it was first.
+/// Replaces the rows of several rounds at a point with one row of their median, at the position of
+/// the first.
 fn rounds(rows: &mut Vec<Row>) {
     let mut at = 0;
     while at < rows.len() {
@@ -80,7 +81,7 @@ fn rounds(rows: &mut Vec<Row>) {
     }
 }
 
-/// The row of `auto` at each point beside the best of the others, and how it stands over all.
+/// Compares `auto` with the best of the others at each point, and over all points.
 fn strategies(rows: &mut Vec<Row>) {
     let auto = Strategy::Auto.name();
     let mut ratios = Vec::new();
@@ -109,8 +110,8 @@ fn strategies(rows: &mut Vec<Row>) {
     rows.push(Row::new(bench, points, "%", share));
 }
 
-/// The memory of n ranks is n times that of a rank and n (n − 1) / 2 times that of a pair: two
-/// sizes of job tell the two apart.
+/// The memory of n ranks is n times that of a rank plus n (n − 1) / 2 times that of a pair. Two
+/// sizes of job separate the two.
 fn memory(rows: &mut Vec<Row>) {
     let of = |rows: &[Row], ranks: u32| {
         rows.iter()
@@ -136,8 +137,8 @@ fn memory(rows: &mut Vec<Row>) {
     );
 }
 
-/// What an operation of ARMCI takes on a section beside what it takes on as many bytes that follow
-/// each other, at one size: the gap that Nieplocha and others 2002 find (§4).
+/// The time of an ARMCI operation on a section, compared with contiguous bytes of the same size. It
+/// is the gap that Nieplocha and others 2002 find (§4).
 fn sections(rows: &mut Vec<Row>) {
     const BYTES: u64 = 64 << 10;
     let mut more = Vec::new();

@@ -1,9 +1,9 @@
-//! Measuring with several ranks: rank 0 leads, the others do their parts when told.
+//! Measurements with several ranks: rank 0 leads, and the others do their parts on command.
 //!
-//! What rank 0 does alone is [`Ensemble::solo`]; what takes several ranks is [`Ensemble::together`],
-//! to which every rank gives the same list of sides. Rank 0 then puts into every rank's memory which
-//! side to run and how often, all of them start from a barrier, and the longest time any rank
-//! reports counts. All that brings the ranks together is outside of what is timed.
+//! [`Ensemble::solo`] runs work of rank 0 alone. [`Ensemble::together`] runs work of several ranks,
+//! and every rank gives it the same list of sides. Rank 0 then puts into every rank's memory the
+//! side to run and the number of operations. All ranks start from a barrier, and the longest time
+//! that any rank reports counts. The coordination itself is not timed.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -22,42 +22,42 @@ use crate::row::{Goal, Row};
 pub(crate) struct Ensemble<'j> {
     /// The job.
     pub(crate) job: &'j Job,
-    /// Fewer sizes.
+    /// True for fewer sizes.
     pub(crate) quick: bool,
     /// Memory for the bare references, shared by all ranks.
     pub(crate) window: Window,
-    /// How the two ranks of a bare reference wait for one another.
+    /// The way that the two ranks of a bare reference wait for each other.
     pub(crate) wait: Wait,
-    /// A core for both to share where they have to hand it over.
+    /// A core that both ranks share where they must hand it over.
     pub(crate) core: usize,
-    /// Whether time passes as the network says.
+    /// True if the network runs in virtual time.
     pub(crate) is_virtual: bool,
     /// Ranks for each core.
     pub(crate) crowding: f64,
-    /// Whether memory must be registered here.
+    /// True if memory must be registered here.
     pub(crate) registered: bool,
-    /// The bare network between rank 0 and its partner, where it is one of RDMA NICs.
+    /// The bare network between rank 0 and its partner, where the job uses RDMA NICs.
     pub(crate) network: Option<RefCell<Bare>>,
     plan: Plan,
-    /// Two words that rank 0 says something with, then a word for each rank to answer with.
+    /// Two command words of rank 0, then an answer word for each rank.
     control: Symmetric<u64>,
-    /// On rank 0.
+    /// Only on rank 0.
     sender: Option<Sender>,
 }
 
-/// What [`Ensemble::new`] is told by the command that started the ranks.
+/// The arguments of [`Ensemble::new`], from the command that started the ranks.
 pub(crate) struct Setup<'s> {
-    /// The way back to that command.
+    /// The pipe to that command.
     pub(crate) report: &'s str,
     /// Cores the job may use.
     pub(crate) cores: u32,
-    /// How much to measure.
+    /// The amount to measure.
     pub(crate) plan: Plan,
-    /// Fewer sizes.
+    /// True for fewer sizes.
     pub(crate) quick: bool,
 }
 
-/// Says how much time has passed: a network in virtual time has its own.
+/// Measures elapsed time, by the network's own clock where it runs in virtual time.
 pub(crate) enum Watch<'j> {
     Real(Instant),
     Virtual(&'j Job, Duration),
@@ -74,7 +74,7 @@ impl Watch<'_> {
 }
 
 impl<'j> Ensemble<'j> {
-    /// Brings the ranks together. Collective, as everything here.
+    /// Sets the ranks up. Collective, like all functions here.
     pub(crate) fn new(job: &'j Job, setup: &Setup<'_>) -> hydrant::Result<Self> {
         let leads = job.rank() == Rank(0);
         let sender = match leads {
@@ -113,7 +113,7 @@ impl<'j> Ensemble<'j> {
         })
     }
 
-    /// Runs `op` so often and says how long that took, in virtual time where the network has that.
+    /// Runs `op` `count` times and returns the time, virtual where the network has virtual time.
     #[inline(always)]
     pub(crate) fn timed(
         &self,
@@ -136,8 +136,8 @@ impl<'j> Ensemble<'j> {
         }
     }
 
-    /// Measures what rank 0 does alone, while the others sleep in a barrier.
-    /// The medians, on rank 0.
+    /// Measures work of rank 0 alone, while the others sleep in a barrier. Returns the medians, on
+    /// rank 0.
     pub(crate) fn solo<const N: usize>(
         &self,
         what: &str,
@@ -151,7 +151,7 @@ impl<'j> Ensemble<'j> {
         Ok(medians)
     }
 
-    /// As [`solo`](Self::solo), called on rank 0 alone: the medians.
+    /// Like [`solo`](Self::solo), but called only on rank 0. Returns the medians.
     pub(crate) fn alone<const N: usize>(
         &self,
         what: &str,
@@ -162,8 +162,8 @@ impl<'j> Ensemble<'j> {
         Ok(medians.try_into().expect("a median of each side"))
     }
 
-    /// Measures what several ranks do together. Each side is what this rank does in it; one that
-    /// only answers reports no time. The medians, on rank 0.
+    /// Measures work of several ranks. Each side is this rank's part; a part that only answers
+    /// reports no time. Returns the medians, on rank 0.
     pub(crate) fn together<const N: usize>(
         &self,
         what: &str,
@@ -204,7 +204,7 @@ impl<'j> Ensemble<'j> {
         }
     }
 
-    /// Which side to run how often: what rank 0 says.
+    /// The command of rank 0: the side to run, and the number of operations.
     fn command(&self, command: [u64; 2]) -> hydrant::Result<[u64; 2]> {
         say(self.job, &self.control, command)
     }
@@ -214,7 +214,7 @@ impl<'j> Ensemble<'j> {
         Ok(Duration::from_nanos(nanos.into_iter().max().unwrap_or(0)))
     }
 
-    /// A number from every rank; nothing on ranks other than 0.
+    /// Gathers a number from every rank. Returns nothing on ranks other than 0.
     pub(crate) fn gather(&self, number: u64) -> hydrant::Result<Vec<u64>> {
         self.control
             .put_value(Rank(0), 2 + self.job.rank().index(), number)?;
@@ -228,12 +228,12 @@ impl<'j> Ensemble<'j> {
         Ok(numbers)
     }
 
-    /// Tells what comes next, for the progress bar.
+    /// Names the next measurement, for the progress bar.
     pub(crate) fn next(&self, what: &str) -> hydrant::Result<()> {
         self.tell(&Event::Next(what.to_owned()))
     }
 
-    /// Tells a row; only rank 0's counts.
+    /// Reports a row. Only the row of rank 0 counts.
     pub(crate) fn row(&self, row: Row) -> hydrant::Result<()> {
         self.tell(&Event::Row(row))
     }
@@ -245,7 +245,7 @@ impl<'j> Ensemble<'j> {
         }
     }
 
-    /// The goal, if every rank has a core: goals are stated for that.
+    /// The goal, if every rank has a core, for which goals are stated.
     pub(crate) fn uncrowded(&self, goal: Goal) -> Option<Goal> {
         (self.crowding <= 1.0).then_some(goal)
     }
@@ -255,7 +255,7 @@ impl<'j> Ensemble<'j> {
         self.job.rank().0
     }
 
-    /// Every size from `least` to `most` in steps of two; a few of them if it must be quick, or
+    /// Every size from `least` to `most` in steps of two. Only a few of them in a quick run, or
     /// where every operation takes long.
     pub(crate) fn sizes(&self, least: u64, most: u64) -> Vec<u64> {
         sizes(least, most, self.quick || self.registered)
@@ -270,8 +270,8 @@ pub(crate) fn sizes(least: u64, most: u64, few: bool) -> Vec<u64> {
     sizes.filter(|size| !few || FEW.contains(size)).collect()
 }
 
-/// What rank 0 says, to every rank. It ends in a barrier: all go on from there together, and what
-/// is said next does not come before this was read.
+/// Sends the words of rank 0 to every rank. It ends in a barrier: all ranks continue together, and
+/// the next words do not come before these are read.
 fn say(job: &Job, control: &Symmetric<u64>, mut words: [u64; 2]) -> hydrant::Result<[u64; 2]> {
     if job.rank() == Rank(0) {
         for rank in job.ranks() {

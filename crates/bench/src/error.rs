@@ -2,16 +2,16 @@
 
 use std::io;
 
-/// Why a rank could not measure, other than by a failure of Hydrant.
+/// A failure of a measuring rank that is not a failure of Hydrant.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BenchError {
-    /// The memory for the bare references could not be made or found.
+    /// The memory for the bare references could not be created or opened.
     #[error("cannot share memory for the bare references: {0}")]
     Window(#[source] io::Error),
-    /// The way back to `hydrant bench` is closed.
+    /// The pipe to `hydrant bench` is closed.
     #[error("cannot report to `hydrant bench`: {0}")]
     Report(#[source] io::Error),
-    /// The bare network could not be had, or failed.
+    /// The bare network could not be opened, or failed.
     #[error("the bare network beside the job's own: {0}")]
     Network(#[source] io::Error),
     /// The memory in use could not be read.

@@ -1,4 +1,4 @@
-//! Starts the jobs of a bench, one after the other, and gathers what they measured.
+//! Starts the jobs of a bench in sequence, and gathers their rows.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,41 +19,42 @@ use crate::report::{Event, Receiver};
 use crate::row::Row;
 use crate::suite::{self, Step, Suite};
 
-/// How often the strategies take turns if nobody says so.
+/// The rounds of the strategies where the arguments name none.
 const ROUNDS: u32 = 5;
 
-/// Why a job measured nothing.
+/// The reason why a job measured nothing.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum JobError {
-    /// The command does not find its own program.
+    /// The command cannot find its own program.
     #[error("cannot find the program of this command, to start it as ranks: {0}")]
     OwnProgram(#[source] io::Error),
-    /// No pipe could be made, or what came through it was no event.
+    /// No pipe could be made, or an input from it was no event.
     #[error("cannot hear from the ranks: {0}")]
     Hear(#[source] io::Error),
     /// A process could not be started.
     #[error("cannot start a job of {ranks} ranks: {why}")]
     Start {
-        /// Its size.
+        /// The number of ranks.
         ranks: u32,
-        /// What the system says.
+        /// The system's error.
         #[source]
         why: io::Error,
     },
-    /// A job failed; its ranks have said why.
+    /// A job failed; its ranks have printed the reason.
     #[error("a job of {ranks} ranks failed ({status}); what it says is above")]
     Failed {
-        /// Its size.
+        /// The number of ranks.
         ranks: u32,
-        /// Its status.
+        /// The status of the job.
         status: ExitStatus,
     },
-    /// The others could not be measured.
+    /// The rivals could not be measured.
     #[error(transparent)]
     Beside(#[from] MpiError),
 }
 
-/// Runs every step of the bench, in turns with `others`. The rows, in the order they were measured.
+/// Runs every step of the bench, in turns with `others`. Returns the rows in the order of
+/// measurement.
 pub(crate) fn measure(
     args: &BenchArgs,
     cores: u32,
@@ -62,7 +63,7 @@ pub(crate) fn measure(
     let mut receiver = Receiver::new().map_err(JobError::Hear)?;
     let steps: Vec<Step> = (0..rounds(args))
         .flat_map(|_| suite::steps(args.bench, args.network(), args.n))
-        // What a user gets who chooses no protocol.
+        // The default protocol only.
         .filter(|step| match step {
             Step::Send(protocol, _) => args.beside.is_none() || *protocol == MessageProtocol::Auto,
             _ => true,
@@ -130,7 +131,7 @@ pub(crate) fn measure(
     Ok(rows)
 }
 
-/// What the others are to measure beside a step.
+/// The rivals' measurement beside a step.
 fn request(step: Step, args: &BenchArgs) -> Option<Request> {
     let (suite, ranks) = match step {
         Step::Measure(suite, ranks) => (suite, ranks),
@@ -151,8 +152,8 @@ fn request(step: Step, args: &BenchArgs) -> Option<Request> {
     })
 }
 
-/// How often the strategies take turns, so that what disturbs the machine for a while disturbs them all:
-/// once where time is played, in which nothing disturbs them.
+/// The rounds of the strategies. In turns, a disturbance of the machine disturbs all of them.
+/// Virtual time has no disturbance, so one round is enough.
 fn rounds(args: &BenchArgs) -> u32 {
     match args.bench {
         Bench::Strategies if !args.quick && !args.is_played() => args.reps.unwrap_or(ROUNDS),
@@ -161,8 +162,8 @@ fn rounds(args: &BenchArgs) -> u32 {
     }
 }
 
-/// A bar on standard error if somebody sees it. It is drawn when the ranks say what comes next,
-/// which they do between two measurements, and never by itself.
+/// A progress bar on standard error, if that is a terminal. It is drawn when the ranks name their
+/// next measurement, between two measurements, and never by itself.
 fn progress(steps: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:24} {pos}/{len} jobs, {elapsed}  {msg}");
     match style {
@@ -171,7 +172,7 @@ fn progress(steps: u64) -> ProgressBar {
     }
 }
 
-/// One job whose ranks measure.
+/// Runs one job whose ranks measure.
 fn run_job(
     launch: &Launch<'_>,
     ranks: u32,
@@ -201,8 +202,8 @@ fn run_job(
     })
 }
 
-/// From the start of a launcher to its end, the ranks doing nothing but start and end a job;
-/// beside it, as many plain processes of the same program started at once.
+/// The time from the start of a launcher to its end, with ranks that only start and end a job. The
+/// reference is as many plain processes of the same program, started at once.
 fn start_up(launch: &Launch<'_>, ranks: u32, quick: bool) -> Result<Row, JobError> {
     let program = own_program()?;
     let start = |why| JobError::Start { ranks, why };
@@ -229,18 +230,19 @@ fn start_up(launch: &Launch<'_>, ranks: u32, quick: bool) -> Result<Row, JobErro
     Ok(Row::new("cost", case, "ns", median(&mut ours)).against(median(&mut bare)))
 }
 
-/// What the jobs of a bench have in common.
+/// The settings that the jobs of a bench share.
 #[derive(Clone, Copy)]
 struct Launch<'a> {
     conduit: Option<&'a str>,
-    /// With limits so small that it matters: settings and their values.
+    /// The strategy and its small limits: settings and their values.
     strategy: Option<(Strategy, &'a [(&'static str, String)])>,
-    /// How two-sided messages go.
+    /// The protocol of two-sided messages.
     protocol: Option<MessageProtocol>,
 }
 
 impl Launch<'_> {
-    /// Runs a whole job of this program's ranks. Another process of it is the launcher, which takes its process over.
+    /// Runs a whole job of this program's ranks. Another process of this program becomes the
+    /// launcher.
     fn run(&self, ranks: u32, words: Vec<String>) -> Result<(), JobError> {
         let mut run = Command::new(own_program()?);
         run.args([launch::LAUNCH, &ranks.to_string()]);

@@ -1,4 +1,4 @@
-//! A process of this command that launches the ranks of a measurement, as `hydrant run` would.
+//! A process of this command that launches the ranks of a measurement, like `hydrant run`.
 
 use std::env;
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use hydrant_launch::launcher::{self, Spec};
 /// The first argument of a process that launches ranks; the number of ranks and their arguments follow.
 pub(crate) const LAUNCH: &str = "launch";
 
-/// Launches the ranks, and returns the status of the job.
+/// Launches the ranks. Returns the status of the job.
 pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let ranks = arguments.next().and_then(|it| it.to_str()?.parse().ok());
     let (Some(ranks), Ok(own)) = (ranks, env::current_exe()) else {
@@ -18,7 +18,7 @@ pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     };
     let conduit = env::var("HYDRANT_CONDUIT").ok();
     let conduit: Option<ConduitKind> = conduit.and_then(|name| name.trim().parse().ok());
-    // On a network in virtual time the ranks are threads of one process.
+    // On a network in virtual time, the ranks are threads of one process.
     let simulated = conduit.is_some_and(|it| it.is_virtual());
     let mut spec = Spec::new(if simulated { 1 } else { ranks }, own);
     spec.arguments = arguments.collect();

@@ -1,9 +1,9 @@
-//! `hydrant bench`: what Hydrant's operations cost beside what the bare machine does.
+//! `hydrant bench`: the cost of Hydrant's operations, compared with the bare machine.
 //!
-//! The command `hydrant-bench`, which `hydrant bench` starts, starts itself again as a launcher ([`launch`]), which
-//! starts it again as the ranks of a job ([`rank`]). Rank 0 leads the measurement and tells every row to the
-//! command through a pipe; the command prints and draws. [`measure`] times, [`bare`] is what
-//! everything is set beside, [`cases`] has one file for each bench.
+//! `hydrant bench` starts the command `hydrant-bench`. That starts itself again as a launcher
+//! ([`launch`]), which starts it again as the ranks of a job ([`rank`]). Rank 0 leads the
+//! measurement and sends every row to the command through a pipe; the command prints and draws.
+//! [`measure`] times, [`bare`] has the references, and [`cases`] has one file for each bench.
 
 mod args;
 #[allow(unsafe_code)]
@@ -44,7 +44,7 @@ use launch::LAUNCH;
 use rank::{RANK, RankArgs};
 use row::Row;
 
-/// Measure what operations cost beside what the bare machine does.
+/// Measure the cost of operations, compared with the bare machine.
 #[derive(Debug, Parser)]
 #[command(name = "hydrant bench", bin_name = "hydrant bench", version)]
 struct Command {
@@ -52,7 +52,7 @@ struct Command {
     args: BenchArgs,
 }
 
-/// A rank of a measurement; started by the command itself.
+/// A rank of a measurement; the command itself starts it.
 #[derive(Debug, Parser)]
 struct RankCommand {
     #[command(flatten)]
@@ -68,34 +68,34 @@ fn main() -> ExitCode {
     if first == LAUNCH {
         return launch::run(env::args_os().skip(2));
     }
-    // Its errors may be of pipes between the ranks that it starts.
+    // Its errors may come from pipes between the ranks that it starts.
     strict_status(run(&Command::parse().args))
 }
 
-/// Why there is no result.
+/// The reason why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunError {
     /// A job could not be started, or failed.
     #[error(transparent)]
     Job(#[from] JobError),
-    /// What stands beside the measurement takes no virtual time.
+    /// The references of the bench take no virtual time.
     #[error(
         "`hydrant bench {bench}` compares with what takes real time, and on a simulated network there is none: \
          rma, messages, armci and strategies can be measured there"
     )]
     RealTime {
-        /// What was to be measured.
+        /// The bench that was asked for.
         bench: String,
     },
-    /// Nothing of the others is like it.
+    /// No rival has such operations.
     #[error(
         "`hydrant bench {bench}` has nothing of MPI's beside it: barrier, collectives and messages have, on shared memory"
     )]
     NothingBeside {
-        /// What was to be measured.
+        /// The bench that was asked for.
         bench: String,
     },
-    /// The others cannot be measured.
+    /// The rivals cannot be measured.
     #[error(transparent)]
     Beside(#[from] MpiError),
     /// The result could not be printed.
@@ -104,9 +104,9 @@ pub(crate) enum RunError {
     /// The picture could not be drawn.
     #[error("cannot draw into {}: {why}", path.display())]
     Plot {
-        /// The file asked for.
+        /// The file to draw into.
         path: PathBuf,
-        /// What was in the way.
+        /// The cause.
         why: String,
     },
 }

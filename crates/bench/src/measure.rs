@@ -1,36 +1,36 @@
 //! Timing: batches long enough for the clock, warm-up, medians, and the sides of a ratio in turns.
 //!
-//! A side runs `n` operations and says how long they took. Sides are sampled one after the other in
-//! every repetition (reference, ours, reference, ours, …), so a machine that slows down in the
-//! middle slows all of them, and ratios survive where absolute figures do not.
+//! A side runs `n` operations and returns the time that they took. In every repetition the sides
+//! are sampled in turn (reference, ours, reference, ours, …). So a machine that slows down slows
+//! all sides, and ratios survive where absolute figures do not.
 
 use std::time::Duration;
 
-/// Repetitions where the caller gives no number.
+/// The repetitions where the caller gives no number.
 pub(crate) const REPETITIONS: u32 = 101;
 
-/// A side of a comparison: runs so many operations and returns the time they took.
+/// A side of a comparison: runs this many operations and returns the time.
 pub(crate) type Side<'s, E = hydrant::Error> = &'s mut dyn FnMut(u64) -> Result<Duration, E>;
 
-/// More operations than any batch needs: a side that reports no time must not run for ever.
+/// More operations than any batch needs. A side that reports no time must not run for ever.
 const MAX_OPERATIONS: u64 = 1 << 24;
 
-/// How much to measure.
+/// The amount to measure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     /// Repetitions that count.
     pub(crate) repetitions: usize,
-    /// Repetitions before them that do not.
+    /// Repetitions before the counted ones.
     pub(crate) warm_up: usize,
-    /// The least a batch should take, so that reading the clock is nothing beside it.
+    /// The least time of a batch, so that the cost of reading the clock is negligible.
     pub(crate) batch: Duration,
-    /// Whether operations take so long that each can be timed by itself, where one rank does
-    /// them alone.
+    /// True if operations take so long that each can be timed by itself, where one rank runs them
+    /// alone.
     pub(crate) singly: bool,
 }
 
 impl Plan {
-    /// The plan for so many repetitions; `quick` is for seeing that it works.
+    /// The plan for this many repetitions; `quick` only shows that it works.
     pub(crate) fn new(repetitions: Option<usize>, quick: bool) -> Self {
         let (usual, warm_up, micros) = if quick {
             (5, 1, 50)
@@ -45,10 +45,9 @@ impl Plan {
         }
     }
 
-    /// The same for a network, whose operations take microseconds and more. Where kernels and
-    /// threads take part in them, one that met with another that was about to sleep says nothing
-    /// of the rest: a batch is long, and its operations are samples of their own, as perftest
-    /// takes them.
+    /// The plan for a network, whose operations take microseconds and more. A batch is long, and
+    /// its operations are samples of their own, as in perftest. Where kernels and threads take
+    /// part, one operation may be delayed by a thread about to sleep, and must not spoil the rest.
     pub(crate) fn of_a_network(repetitions: Option<usize>, quick: bool) -> Self {
         let (usual, warm_up, millis) = if quick { (5, 1, 5) } else { (21, 2, 10) };
         Plan {
@@ -59,19 +58,20 @@ impl Plan {
         }
     }
 
-    /// Operations that fill a batch of this side.
+    /// The number of operations that fill a batch of this side.
     fn calibrate<E>(&self, side: Side<'_, E>) -> Result<u64, E> {
         let mut count = 1;
         loop {
             let mut took = side(count)?;
-            // The best of three: one batch that was preempted must not pass for a long one.
+            // The best of three: a preempted batch must not pass for a long one.
             if took * 8 >= self.batch {
                 took = took.min(side(count)?).min(side(count)?);
             }
             if took >= self.batch || count >= MAX_OPERATIONS {
                 return Ok(count);
             }
-            // From an eighth of the batch on the estimate can be trusted; below, keep doubling.
+            // From an eighth of the batch on, the estimate is good enough; below, the count
+            // doubles.
             count = if took * 8 >= self.batch {
                 let scale = self.batch.as_secs_f64() / took.as_secs_f64();
                 ((count as f64 * scale).ceil() as u64 + 1).min(MAX_OPERATIONS)
@@ -178,7 +178,8 @@ mod tests {
             singly: false,
         };
         let clock = std::cell::Cell::new(0u32);
-        // Both slow down with every batch anyone runs; the second is always twice the first.
+        // Both slow down with every batch that either runs; the second always takes twice the
+        // first.
         let drift = |times: u64| {
             let clock = &clock;
             move |n: u64| {

@@ -7,13 +7,13 @@ use hydrant_verbs::{Bare, Options};
 
 use crate::error::BenchError;
 
-/// The peer of rank 0 in everything that takes two.
+/// The peer of rank 0 in all operations of two ranks.
 pub(crate) const PARTNER: Rank = Rank(1);
 
-/// Bytes on each side of the bare network's operations: its longest.
+/// The bytes on each side of the bare network's operations: the longest operation.
 pub(crate) const LARGEST: usize = 16 << 20;
 
-/// Connects rank 0 and its partner beside the job, if that is joined by RDMA NICs. Collective.
+/// Connects rank 0 and its partner beside the job, if the job uses RDMA NICs. Collective.
 pub(crate) fn connect(job: &Job) -> hydrant::Result<Option<RefCell<Bare>>> {
     let caps = job.conduit();
     let peer = match job.rank() {

@@ -1,5 +1,5 @@
-//! What other systems measure, from the files beside this one: two ranks on two cores of the same
-//! kind of machine, not the same run. They are for orientation; ratios are never made of them.
+//! Published figures of other systems, from the files beside this one: two ranks on two cores of
+//! the same kind of machine, in another run. They are for orientation; no ratio is made of them.
 
 use serde::Deserialize;
 
@@ -18,19 +18,19 @@ struct Figure {
 /// A peer on one network.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    /// Whose figures these are.
+    /// The name of the peer.
     pub(crate) name: &'static str,
     figures: Vec<Figure>,
 }
 
 impl Peer {
-    /// Who was measured on shared memory.
+    /// The figures of the peer on shared memory.
     pub(crate) fn mapped() -> serde_json::Result<Self> {
         Self::with("GASNet-EX smp", include_str!("peers/smp.json"))
     }
 
-    /// Who was measured on a network that needs registration, by its name: on soft-RoCE in the virtual machine. On
-    /// others, somebody without figures.
+    /// The figures of the peer on a network that needs registration, by its name: on soft-RoCE in
+    /// the virtual machine. Other networks have a peer without figures.
     pub(crate) fn registered(network: &str) -> serde_json::Result<Self> {
         match network {
             "verbs" => Self::with("GASNet-EX ibv", include_str!("peers/ibv.json")),

@@ -5,7 +5,7 @@ use hydrant_report::plot::{Dot, Figure, Kind, Mark, Panel, Series};
 use crate::peers::Peer;
 use crate::row::{Other, Row, WORKING_SET};
 
-/// The picture of these rows; rows that are no times are left to the table.
+/// The picture of these rows. Rows that are no times appear only in the table.
 pub(crate) fn figure(rows: &[Row], peer: &Peer, machine: String) -> Figure {
     let times: Vec<&Row> = rows
         .iter()
@@ -15,7 +15,7 @@ pub(crate) fn figure(rows: &[Row], peer: &Peer, machine: String) -> Figure {
     for rows in times.chunk_by(|a, b| a.bench == b.bench) {
         let (swept, single): (Vec<&Row>, Vec<&Row>) =
             rows.iter().partition(|row| is_swept(row, rows));
-        // What is judged or has a peer's figure is not to drown among its variants.
+        // Rows with a goal or a peer's figure must not drown among their variants.
         let noted = |row: &Row| row.goal.is_some() || peer.beside(row).is_some();
         let (main, variants): (Vec<&Row>, Vec<&Row>) = swept.iter().partition(|row| {
             swept
@@ -109,7 +109,7 @@ fn series(rows: &[&Row], peer: &Peer) -> Vec<Series> {
     series
 }
 
-/// What stands for it.
+/// The mark of a rival.
 fn mark(other: Other) -> Mark {
     match other {
         Other::Mpich => Mark::Square,
@@ -199,7 +199,7 @@ mod tests {
                 Panel::Dots { dots, .. } => ("dots", dots.len()),
             })
             .collect();
-        // put and get have a peer's point, the other two series have none.
+        // The series of put and get have a point of the peer; the other two have none.
         let expected = [
             ("sweep", 6),
             ("sweep", 4),

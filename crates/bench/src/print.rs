@@ -1,4 +1,4 @@
-//! Rows as a reader sees them: a table for each bench, its references explained under it.
+//! Rows for a reader: a table for each bench, with its references explained below it.
 
 use hydrant_report::machine::Machine;
 use hydrant_report::table::{Align, Table};
@@ -8,7 +8,7 @@ use crate::args::Network;
 use crate::peers::Peer;
 use crate::row::{Other, Row, WORKING_SET};
 
-/// The lines over the tables: what was measured on.
+/// The lines above the tables: the machine and the ranks.
 pub(crate) fn header(machine: &Machine, ranks: u32) -> String {
     let crowded = match machine.cores_allowed {
         cores if (cores as u32) < ranks => format!(
@@ -72,7 +72,7 @@ fn table(rows: &[Row], peer: &Peer) -> Table {
     table
 }
 
-/// Times and sizes in the unit that fits them, all else as it was measured.
+/// Times and sizes in the unit that fits them, all else as measured.
 fn figure_in_words(figure: f64, unit: &str) -> String {
     match unit {
         "ns" => units::nanos(figure),
@@ -81,7 +81,7 @@ fn figure_in_words(figure: f64, unit: &str) -> String {
     }
 }
 
-/// What the reference of a bench is.
+/// The reference of a bench.
 fn reference(bench: &str) -> &'static str {
     match bench {
         "rma" => "  reference: the same bytes by a bare copy between the same two places\n",
@@ -107,7 +107,7 @@ fn reference(bench: &str) -> &'static str {
     }
 }
 
-/// The same where memory must be registered.
+/// The reference of a bench where memory must be registered.
 fn network_reference(bench: &str) -> &'static str {
     match bench {
         "rma" => {

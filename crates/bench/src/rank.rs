@@ -1,4 +1,4 @@
-//! The ranks' side: the hidden command that `hydrant bench` starts its jobs with.
+//! The ranks' side: the hidden command that the jobs of `hydrant bench` run.
 
 use clap::{Args, ValueEnum};
 use hydrant::Job;
@@ -12,19 +12,19 @@ use crate::suite::Suite;
 /// The first argument of the ranks that a measurement starts.
 pub(crate) const RANK: &str = "rank";
 
-/// What the ranks are told; written by `hydrant bench`, not by people.
+/// The arguments of the ranks; `hydrant bench` writes them, not people.
 #[derive(Debug, Args)]
 pub(crate) struct RankArgs {
-    /// What to measure.
+    /// The suite to measure.
     #[arg(value_enum)]
     suite: Suite,
-    /// Where to report to.
+    /// The path of the pipe for reports.
     #[arg(long, default_value = "/dev/null")]
     report: String,
     /// Cores the job may use.
     #[arg(long, default_value_t = 1)]
     cores: u32,
-    /// How many repetitions.
+    /// The number of repetitions.
     #[arg(long)]
     reps: Option<u32>,
     /// Fewer sizes.
@@ -33,7 +33,7 @@ pub(crate) struct RankArgs {
 }
 
 impl RankArgs {
-    /// The words of the command line that have ranks measure `suite` and report.
+    /// The words of the command line with which ranks measure `suite` and report.
     pub(crate) fn measure(
         suite: Suite,
         report: &str,
@@ -47,7 +47,7 @@ impl RankArgs {
         words
     }
 
-    /// The words that have ranks do nothing.
+    /// The words with which ranks do nothing.
     pub(crate) fn nothing() -> Vec<String> {
         Self::words(Suite::Nothing)
     }
@@ -60,7 +60,7 @@ impl RankArgs {
     }
 }
 
-/// One rank, from start to end.
+/// Runs one rank, from start to end.
 pub(crate) fn run(args: &RankArgs) -> hydrant::Result<()> {
     let before = match args.suite {
         Suite::Memory => cases::cost::memory()?,
@@ -97,7 +97,7 @@ fn measure(job: &Job, args: &RankArgs, before: u64) -> hydrant::Result<()> {
         Suite::Idle => cases::cost::idle(&ensemble),
         Suite::Scattered => cases::scattered::run(&ensemble),
         Suite::Strategies => cases::strategies::run(&ensemble),
-        // Measured around a job, and before one.
+        // Start-up is measured around a job, registration before one.
         Suite::Nothing | Suite::Registration => Ok(()),
     }
 }

@@ -1,6 +1,6 @@
-//! How rank 0 tells the command that started it what it measured: lines of JSON through a pipe.
+//! The reports of rank 0 to the command that started it: lines of JSON through a pipe.
 //!
-//! The ranks' own standard output belongs to the launcher, which prefixes it. The pipe is opened
+//! The ranks' own standard output belongs to the launcher, which prefixes it. Ranks open the pipe
 //! by its path under `/proc`, so it has no name that could be left behind.
 
 use std::fs::File;
@@ -15,41 +15,41 @@ use crate::row::Row;
 /// The reason why no process is found by its number.
 pub(crate) const NOT_OURS: &str = "/proc is not there or is of another PID namespace, and processes of the bench find each other by it";
 
-/// What is told.
+/// An event of a measurement.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Event {
-    /// What is measured next.
+    /// The name of the next measurement.
     Next(String),
-    /// What was measured.
+    /// A measured row.
     Row(Row),
-    /// The job is over; written by the receiver itself.
+    /// The job is over; the receiver itself writes this event.
     Over,
 }
 
-/// The telling end, on rank 0.
+/// The sending end, on rank 0.
 #[derive(Debug)]
 pub(crate) struct Sender(File);
 
 impl Sender {
-    /// Opens the pipe at the path its [`Receiver`] gave.
+    /// Opens the pipe at the path of its [`Receiver`].
     pub(crate) fn open(path: &str) -> io::Result<Self> {
         File::options().write(true).open(path).map(Sender)
     }
 
-    /// Tells `event`.
+    /// Sends `event`.
     pub(crate) fn tell(&self, event: &Event) -> io::Result<()> {
         let mut line = serde_json::to_vec(event)?;
         line.push(b'\n');
-        // One write of at most a pipe's atomic size: events of two ranks never mix.
+        // One write of at most a pipe's atomic size, so events of two ranks never mix.
         (&self.0).write_all(&line)
     }
 }
 
-/// The hearing end, in the command.
+/// The receiving end, in the command.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     read: BufReader<File>,
-    /// Keeps the pipe open between jobs.
+    /// The writing end, kept open between jobs.
     write: OwnedFd,
 }
 
@@ -67,12 +67,12 @@ impl Receiver {
         })
     }
 
-    /// Where [`Sender::open`] finds it while this process lives.
+    /// The path for [`Sender::open`], valid while this process lives.
     pub(crate) fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.write.as_raw_fd())
     }
 
-    /// The sender that says it is over.
+    /// The sender of the event that the job is over.
     pub(crate) fn own_sender(&self) -> io::Result<Sender> {
         Ok(Sender(self.write.try_clone()?.into()))
     }

@@ -1,37 +1,38 @@
-//! One measured row: what every benchmark prints, as JSON or in a table.
+//! One measured row: the result that every benchmark prints, as JSON or in a table.
 
 use serde::{Deserialize, Serialize};
 
-/// How the names of benches end whose `bytes` are those of the working set.
+/// The ending of names of benches whose `bytes` are those of the working set.
 pub(crate) const WORKING_SET: &str = "over a working set";
 
-/// A measurement beside its reference; the shape every benchmark of Hydrant keeps.
+/// A measurement and its reference; every benchmark of Hydrant keeps this shape.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Row {
     /// The benchmark: `rma`, `am`, …
     pub(crate) bench: String,
-    /// What was done.
+    /// The operation that was measured.
     pub(crate) case: String,
-    /// Bytes moved by one operation, where it moves any.
+    /// The bytes that one operation moves, if any.
     pub(crate) bytes: Option<u64>,
     /// The unit of `median` and `reference`.
     pub(crate) unit: String,
-    /// Median over the repetitions.
+    /// The median over the repetitions.
     pub(crate) median: f64,
-    /// Median of the bare reference, from the same run.
+    /// The median of the bare reference, from the same run.
     pub(crate) reference: Option<f64>,
     /// `median / reference`.
     pub(crate) ratio: Option<f64>,
-    /// What is to be reached, in words.
+    /// The goal, in words.
     pub(crate) goal: Option<String>,
-    /// Whether this run reached it.
+    /// True if this run reached the goal.
     pub(crate) met: Option<bool>,
-    /// What others take, who were measured in turns with Hydrant; their keys are there if they were.
+    /// The rivals' medians, measured in turns with Hydrant. Their keys are present only if they
+    /// were measured.
     #[serde(flatten)]
     pub(crate) others: Others,
 }
 
-/// Whom users would pick instead.
+/// A rival that users might choose instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Other {
     Mpich,
@@ -41,7 +42,7 @@ pub(crate) enum Other {
 impl Other {
     pub(crate) const ALL: [Self; 2] = [Self::Mpich, Self::OpenMpi];
 
-    /// As it calls itself.
+    /// The name that the rival gives itself.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Mpich => "MPICH",
@@ -50,7 +51,7 @@ impl Other {
     }
 }
 
-/// Their medians, in the unit of the row.
+/// The rivals' medians, in the unit of the row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Others {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,7 +61,7 @@ pub(crate) struct Others {
 }
 
 impl Others {
-    /// One of them.
+    /// The median of one rival.
     pub(crate) fn of(self, other: Other) -> Option<f64> {
         match other {
             Other::Mpich => self.mpich,
@@ -77,7 +78,7 @@ impl Others {
     }
 }
 
-/// What is to be beaten.
+/// The rival's figure to beat.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Ahead {
     best: f64,
@@ -101,27 +102,27 @@ impl Row {
         }
     }
 
-    /// The bytes one operation moves.
+    /// Sets the bytes that one operation moves.
     pub(crate) fn bytes(mut self, bytes: u64) -> Self {
         self.bytes = Some(bytes);
         self
     }
 
-    /// The bare figure beside it.
+    /// Sets the bare reference.
     pub(crate) fn against(mut self, reference: f64) -> Self {
         self.reference = Some(reference);
         self.ratio = (reference > 0.0).then(|| self.median / reference);
         self
     }
 
-    /// What is to be reached; judged at once, so call it after [`Row::against`].
+    /// Sets the goal and judges it at once, so call it after [`Row::against`].
     pub(crate) fn goal(mut self, goal: Goal) -> Self {
         self.met = goal.met(self.median, self.reference);
         self.goal = Some(goal.words());
         self
     }
 
-    /// As [`Row::goal`] if there is one.
+    /// Like [`Row::goal`], if there is a goal.
     pub(crate) fn goal_if(self, goal: Option<Goal>) -> Self {
         match goal {
             Some(goal) => self.goal(goal),
@@ -130,22 +131,22 @@ impl Row {
     }
 }
 
-/// What a measurement is to reach.
+/// The goal of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Goal {
-    /// At most so many units above the reference.
+    /// At most this many units above the reference.
     Within(f64, &'static str),
-    /// At most so many times the reference.
+    /// At most this factor of the reference.
     AtMostTimes(f64),
-    /// At least so many times the reference.
+    /// At least this factor of the reference.
     AtLeastTimes(f64),
-    /// At most so much, whatever the reference.
+    /// At most this much, whatever the reference.
     AtMost(f64, &'static str),
     /// Between the two, whatever the reference.
     Between(f64, f64),
-    /// At most so many times the reference, and at most so much where the reference itself is.
+    /// At most this factor of the reference. Also at most this much, where the reference itself is.
     AtMostTimesAnd(f64, f64, &'static str),
-    /// Better than the others, whatever the reference.
+    /// Better than the rivals, whatever the reference.
     Ahead(Ahead),
 }
 
@@ -164,7 +165,7 @@ impl Goal {
         }
     }
 
-    /// `None` where the reference it needs is missing.
+    /// `None` where the goal needs a reference and there is none.
     fn met(self, median: f64, reference: Option<f64>) -> Option<bool> {
         match self {
             Goal::Within(extra, _) => reference.map(|bare| median - bare <= extra),

@@ -1,4 +1,4 @@
-//! Which jobs a bench is made of.
+//! The jobs of each bench.
 
 use clap::ValueEnum;
 
@@ -6,7 +6,7 @@ use hydrant::{MessageProtocol, Strategy};
 
 use crate::args::{Bench, Network};
 
-/// What the ranks of one job measure.
+/// The measurements of one job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Suite {
     /// One-sided operations.
@@ -23,7 +23,7 @@ pub(crate) enum Suite {
     Barrier,
     /// The other collectives.
     Collectives,
-    /// What registering costs.
+    /// The cost of registering.
     Registration,
     /// Puts scattered over a working set.
     Scattered,
@@ -31,11 +31,11 @@ pub(crate) enum Suite {
     Strategies,
     /// ARMCI's operations on a peer's memory.
     Armci,
-    /// ARMCI's operations that many processes do at once.
+    /// ARMCI's operations of many processes at once.
     ArmciCrowd,
-    /// Memory of the ranks.
+    /// The memory of the ranks.
     Memory,
-    /// CPU time of ranks that wait.
+    /// The CPU time of waiting ranks.
     Idle,
     /// Nothing: the job starts and ends.
     Nothing,
@@ -56,14 +56,14 @@ pub(crate) enum Step {
     StartUp(u32),
 }
 
-/// The steps of `bench` with `n` ranks. Those that ask what becomes of a crowd, or of a growing
-/// job, have their own numbers of ranks.
+/// The steps of `bench` with `n` ranks. Steps about a crowd, or about a growing job, have their own
+/// numbers of ranks.
 pub(crate) fn steps(bench: Bench, network: Network, n: u32) -> Vec<Step> {
     use Step::{Measure, Scatter, Send, StartUp, Try};
     match bench {
         Bench::Am if network == Network::Registered => vec![Measure(Suite::Am, n)],
         Bench::Registration => {
-            // Where the NIC pages there is nothing to be seen.
+            // A NIC with on-demand paging shows no cost here.
             let scattered = (Strategy::ALL.into_iter())
                 .filter(|strategy| *strategy != Strategy::Paging)
                 .map(|strategy| Scatter(strategy, n));
@@ -72,8 +72,8 @@ pub(crate) fn steps(bench: Bench, network: Network, n: u32) -> Vec<Step> {
                 .chain(scattered)
                 .collect()
         }
-        // Where the NIC pages there is nothing to be seen, and more than M is not registered when it
-        // is allocated.
+        // A NIC with on-demand paging shows no cost here. Strategies that register at the
+        // allocation cannot register more than M.
         Bench::Strategies => (Strategy::ALL.into_iter())
             .filter(|strategy| !matches!(strategy, Strategy::Paging | Strategy::PinEverything))
             .map(|strategy| Try(strategy, n))
@@ -89,7 +89,7 @@ pub(crate) fn steps(bench: Bench, network: Network, n: u32) -> Vec<Step> {
             .collect(),
         Bench::Atomics => vec![Measure(Suite::Atomics, n)],
         Bench::Armci => {
-            // As many as the paper's figures take; on a network, those that are given.
+            // As many ranks as in the paper's figures; on a network, the given number.
             let mut crowds = match network {
                 Network::Mapped => vec![n, 4, 8],
                 Network::Registered => vec![n],

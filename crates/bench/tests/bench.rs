@@ -1,4 +1,4 @@
-//! `hydrant bench` with real ranks: every row it prints has the agreed shape.
+//! Runs `hydrant bench` with real ranks: every row that it prints has the agreed shape.
 
 use std::process::{Command, Output};
 
@@ -11,7 +11,7 @@ fn bench(arguments: &[&str]) -> Output {
         .expect("the command starts")
 }
 
-/// The rows of a run that must succeed, each checked against the agreed shape.
+/// The rows of a run that must succeed. Each is checked against the agreed shape.
 fn rows(arguments: &[&str]) -> Vec<Value> {
     let output = bench(arguments);
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -34,7 +34,7 @@ fn rows(arguments: &[&str]) -> Vec<Value> {
 
 fn check(row: &Value) {
     let keys = row.as_object().expect("an object").keys();
-    // Those of others are there where they were measured.
+    // The keys of rivals are present only where they were measured.
     let keys: Vec<&String> = keys.filter(|key| !OTHERS.contains(&key.as_str())).collect();
     let mut expected = [
         "bench",
@@ -47,7 +47,7 @@ fn check(row: &Value) {
         "goal",
         "met",
     ];
-    // The parser may sort keys; the order of the text is tested beside `Row`.
+    // The parser may sort keys; a test beside `Row` checks the order of the text.
     let mut sorted: Vec<&str> = keys.iter().map(|key| key.as_str()).collect();
     sorted.sort_unstable();
     expected.sort_unstable();
@@ -77,7 +77,7 @@ fn check(row: &Value) {
     );
 }
 
-/// The keys of those who are measured beside.
+/// The keys of the rivals.
 const OTHERS: [&str; 2] = ["mpich", "open_mpi"];
 
 fn cases(rows: &[Value]) -> Vec<&str> {
@@ -206,7 +206,7 @@ fn mpich_and_openmpi_stand_beside_each_row_that_they_have() {
         for row in &rows {
             let case = row["case"].as_str().expect("a case");
             let figures: Vec<f64> = OTHERS.iter().filter_map(|key| row[key].as_f64()).collect();
-            // MPI has no memory that others can read where it lies.
+            // MPI has no memory that others can read in place.
             if case.starts_with(without) || case.ends_with("symmetric memory") {
                 assert!(figures.is_empty(), "{row}");
                 continue;
@@ -224,7 +224,7 @@ fn mpich_and_openmpi_stand_beside_each_row_that_they_have() {
     }
 }
 
-/// There is no bare network, whose round trips stand beside misses elsewhere.
+/// No bare network exists here, so misses have no round trips as reference.
 #[test]
 fn puts_and_gets_are_measured_where_memory_is_registered() {
     for (conduit, ranks) in [("sim:ideal", "2"), ("sim:ideal", "4"), ("smp+pin", "2")] {

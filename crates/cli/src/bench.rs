@@ -1,4 +1,6 @@
-//! `hydrant bench`: a program of its own, `hydrant-bench`, built when it is missing, as `hydrant run` builds `cannon`.
+//! `hydrant bench`: a separate program, `hydrant-bench`, built when it is missing, as `hydrant run`
+//! builds `cannon`.
+//!
 //! The command itself stays small: a user who only runs jobs compiles no measurement.
 
 use std::ffi::OsString;
@@ -13,7 +15,7 @@ use crate::run::{beside, tell, workspace};
 /// The program that measures.
 const PROGRAM: &str = "hydrant-bench";
 
-/// Measure what operations cost beside what the bare machine does
+/// Measure the cost of operations, compared with the bare machine
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct BenchArgs {
@@ -26,7 +28,7 @@ pub(crate) struct BenchArgs {
     arguments: Vec<OsString>,
 }
 
-/// Becomes the program that measures.
+/// Replaces this process with the program that measures.
 pub(crate) fn run(args: &BenchArgs) -> ExitCode {
     let mut spec = Spec::new(1, PROGRAM);
     spec.beside = beside();

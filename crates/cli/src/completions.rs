@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use clap::{Args, Command};
 use clap_complete::{Shell, generate};
 
-/// What `hydrant completions` is told.
+/// The arguments of `hydrant completions`.
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
     /// The shell to write for.
@@ -14,7 +14,7 @@ pub(crate) struct CompletionsArgs {
 
 /// Prints the script of `command` for the shell.
 pub(crate) fn print(args: &CompletionsArgs, mut command: Command) -> io::Result<()> {
-    // Written at once: the generator panics when its reader goes away in the middle.
+    // The script is written at once, because the generator panics when its reader closes the pipe.
     let mut script = Vec::new();
     generate(args.shell, &mut command, "hydrant", &mut script);
     io::stdout().lock().write_all(&script)

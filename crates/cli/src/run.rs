@@ -30,16 +30,16 @@ const NOT_STARTED: u8 = 125;
 /// below holds for all hosts together.
 ///
 /// Rank 0 has the standard input. The first rank that fails decides the exit status; the others
-/// then have the grace to end by themselves. What ranks start ends with the job.
+/// then have the grace to end by themselves. Processes that ranks start end with the job.
 ///
 /// Ranks get SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 when this command does. After
 /// SIGTERM or SIGHUP they have the grace to end, and are killed then; the second SIGINT, SIGTERM,
 /// SIGHUP or SIGQUIT kills them at once. A rank that became another user, and that this user may
 /// not kill, is named and left behind.
 ///
-/// Exit status: 0 when all ranks end with 0; the first failing rank's status, which is 128 + N
-/// for signal N; 124 after --timeout; 125 when the job could not be started, 126 when the program
-/// could not be run, 127 when it was not found.
+/// Exit status: 0 when all ranks end with 0; otherwise that of the first failing rank, which is 128
+/// + N for signal N. 124 after --timeout; 125 when the job could not be started; 126 when the
+/// program could not be run; 127 when it was not found.
 #[derive(Args)]
 #[command(override_usage = "hydrant run -n <N> [OPTIONS] <PROGRAM> [ARGUMENTS]...")]
 pub(crate) struct Arguments {
@@ -47,8 +47,8 @@ pub(crate) struct Arguments {
     #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)))]
     ranks: u32,
 
-    /// Which network joins the ranks: auto, smp, smp+pin (memory is reached as by a NIC: only where
-    /// it is registered), verbs (RDMA NICs), or sim:PROFILE for one in virtual time
+    /// The network that joins the ranks: auto, smp, smp+pin (memory is reached as by a NIC: only
+    /// where it is registered), verbs (RDMA NICs), or sim:PROFILE for one in virtual time
     #[arg(long, value_name = "NAME")]
     conduit: Option<ConduitKind>,
 
@@ -56,11 +56,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "STRATEGY")]
     registration: Option<Strategy>,
 
-    /// What stands before each line of output: `rank` as in `[3] `, or `none` to leave it untouched
+    /// The prefix of each line of output: `rank` as in `[3] `, or `none` to leave it untouched
     #[arg(long, value_name = "WHAT", default_value_t)]
     prefix: Prefix,
 
-    /// Which cores each rank may run on: one `core` each, a `share` of them each, or all (`none`);
+    /// The cores that each rank may use: one `core` each, a `share` of them each, or all (`none`).
     /// `auto` is share when there is a core for every rank, and none otherwise
     #[arg(long, value_name = "HOW", default_value_t)]
     bind: Bind,
@@ -101,7 +101,7 @@ pub(crate) struct Arguments {
     command: Vec<OsString>,
 }
 
-/// Runs the job; its status is this command's.
+/// Runs the job. Returns its status, which is this command's.
 pub(crate) fn run(arguments: Arguments) -> ExitCode {
     let mut command = arguments.command.into_iter();
     let conduit = arguments.conduit.clone().or_else(conduit_in_force);
@@ -123,7 +123,7 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
         tell("run", &error);
         return ExitCode::from(NOT_STARTED);
     }
-    // All ranks of a simulated job have one output.
+    // All ranks of a simulated job share one output.
     spec.prefix = if simulated {
         Prefix::None
     } else {
@@ -153,18 +153,19 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
     }
 }
 
-/// Writes a line to the standard error output. A failure is ignored, since the status is the job's all the same.
+/// Writes a line to the standard error output. A failure is ignored, since the exit status is that
+/// of the job anyway.
 pub(crate) fn tell(command: &str, what: &dyn fmt::Display) {
-    // In one piece: the ranks write to the same place meanwhile.
+    // One write, because the ranks write to the same file meanwhile.
     let line = format!("hydrant {command}: {what}\n");
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
-/// Refuses, once for all ranks, settings that each of them would refuse.
+/// Refuses, once for all ranks, the settings that each of them would refuse.
 fn check_settings(of_ranks: &[(OsString, OsString)]) -> Result<(), hydrant::Error> {
     let rows = Settings::new().rows();
     let of_ranks = of_ranks.iter().cloned();
-    // What the ranks are given beside it comes after the environment, and wins.
+    // The settings given to the ranks come after the environment, and win.
     let all: BTreeMap<OsString, OsString> = env::vars_os().chain(of_ranks).collect();
     let known = rows.iter().filter_map(|row| {
         let value = all.get(OsStr::new(row.name))?;
@@ -183,7 +184,7 @@ fn shell_in_force() -> Option<OsString> {
     env::var_os("HYDRANT_RSH").filter(|shell| !shell.is_empty())
 }
 
-/// What the environment says to the ranks, if it makes sense.
+/// The conduit that the environment gives the ranks, if it is valid.
 fn conduit_in_force() -> Option<ConduitKind> {
     env::var("HYDRANT_CONDUIT").ok()?.trim().parse().ok()
 }
@@ -194,7 +195,7 @@ pub(crate) fn beside() -> Option<PathBuf> {
     own.parent().map(Path::to_owned)
 }
 
-/// Where this command was built, which it may have left since.
+/// The workspace that this command was built in; the command may have been moved since.
 pub(crate) fn workspace() -> PathBuf {
     let mut root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     root.pop();

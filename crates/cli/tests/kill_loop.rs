@@ -1,8 +1,8 @@
 //! One rank of a job, killed at some moment: in some situation, on some conduit and by some
-//! strategy, or while the job starts. `cargo xtask kill-loop` does this a hundred times.
+//! strategy, or during the job's start. `cargo xtask kill-loop` does this a hundred times.
 //!
-//! `HYDRANT_TEST_SEED` repeats one, `HYDRANT_TEST_CONDUIT` chooses the conduit: `smp`, `smp+pin`,
-//! `mixed` (two hosts that are pretended) or, where there is a device, `verbs`.
+//! `HYDRANT_TEST_SEED` repeats one kill. `HYDRANT_TEST_CONDUIT` chooses the conduit: `smp`,
+//! `smp+pin`, `mixed` (two emulated hosts) or, where there is a device, `verbs`.
 
 #[path = "../../hydrant/tests/support/situations.rs"]
 mod situations;
@@ -25,13 +25,14 @@ use situations::Situation;
 
 const RANKS: u64 = 4;
 const CONDUITS: [&str; 3] = ["smp", "smp+pin", "mixed"];
-/// Conduits times strategies, all but paging, which is for NICs that page: those are simulated.
+/// Conduits times strategies, all but `paging`: that is for NICs with on-demand paging, which are
+/// simulated.
 const TURNS: usize = CONDUITS.len() * (Strategy::ALL.len() - 1);
-/// One kill in so many is during the start.
+/// One kill in this many is during the start.
 const STARTS: u64 = 4;
 /// The interval of jobs whose ranks fork children. The children take no part, and one of each rank outlives it.
 const FORKS: u64 = 2;
-/// Seconds that survivors have to end by themselves: they must not need them.
+/// Seconds that survivors have to end by themselves. They must not need all of them.
 const GRACE: &str = "40";
 
 fn main() -> ExitCode {
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
     roles::main(|_, arguments| Some(situations::rank(arguments)), vec![test])
 }
 
-/// Who is killed, when and where.
+/// The victim, with the time and the situation of the kill.
 #[derive(Debug)]
 struct Case {
     /// Counts through conduits and strategies.
@@ -48,10 +49,10 @@ struct Case {
     strategy: Strategy,
     situation: Situation,
     victim: u64,
-    /// After all are ready, or after the launcher was started.
+    /// The delay after all ranks are ready, or after the launcher was started.
     delay: Duration,
     starting: bool,
-    /// The ranks have children by then.
+    /// True if the ranks have children by then.
     forks: bool,
 }
 
@@ -100,7 +101,7 @@ impl Case {
         if self.forks {
             command.env("HYDRANT_TEST_FORKS", "1");
         }
-        // What is registered for good needs room for all of it.
+        // Memory registered up front needs room for all of it.
         if self.strategy != Strategy::PinEverything {
             command.envs([("HYDRANT_M", "128K"), ("HYDRANT_MAXVICTIM", "16K")]);
         }
@@ -165,9 +166,9 @@ fn kill_starting(case: &Case, token: &str, trace: Trace) {
     trace.assert_nothing_left();
 }
 
-/// Every survivor was told of the victim, or of one that gave up for it. Of a job that did not begin
-/// the first that is told ends the others, perhaps before it said so itself: then the launcher says why
-/// it did.
+/// Every survivor gets the loss of the victim, or of a rank that aborted because of it. If the job
+/// did not begin, the first rank with the error ends the others, perhaps before its own message.
+/// Then the launcher names the reason.
 fn assert_reported(case: &Case, killed: Duration, printed: &[String]) {
     let all = printed.join("\n");
     let losses: Vec<_> = (printed.iter())
@@ -182,7 +183,8 @@ fn assert_reported(case: &Case, killed: Duration, printed: &[String]) {
         let after = at.saturating_sub(killed);
         println!("rank {} was told after {after:?}", rank[0]);
         let of_victim = rank[1] == case.victim.to_string();
-        // Who comes late may use a rank that was told before and gave up: that one is named.
+        // A late rank may use a rank that got the error earlier and aborted. Its error names that
+        // rank.
         let time = |loss: &[String]| loss[2].parse::<u64>().expect("a time");
         let gave_up = (losses.iter()).any(|other| other[0] == rank[1] && time(other) <= time(rank));
         let never_began = explained[1..]
@@ -214,7 +216,7 @@ fn assert_reported(case: &Case, killed: Duration, printed: &[String]) {
     );
 }
 
-/// The victim, and every rank whose error names one of these.
+/// The victim, and every rank whose error names a rank already in the list.
 fn explained(victim: u64, errors: &[(&str, &str)]) -> Vec<u64> {
     let mut explained = vec![victim];
     let mut at = 0;
@@ -231,7 +233,7 @@ fn explained(victim: u64, errors: &[(&str, &str)]) -> Vec<u64> {
     explained
 }
 
-/// The process of a rank of the job with that token in its arguments.
+/// The process of a rank of the job, found by the token in its arguments.
 fn rank_of(token: &str, rank: u64) -> Option<Pid> {
     let wanted = format!("PMI_RANK={rank}");
     let has = |path: String, what: &str| {
@@ -248,14 +250,14 @@ fn rank_of(token: &str, rank: u64) -> Option<Pid> {
     ranks.next().and_then(Pid::from_raw)
 }
 
-/// A seed of chance; of a run that is one of many, for the next conduit and strategy in turn.
+/// A random seed. In a loop, the seed of the next conduit and strategy in turn.
 fn fresh_seed(turn: Option<String>) -> u64 {
     let turn = turn.and_then(|turn| turn.parse::<usize>().ok());
     loop {
         let mut bytes = [0; 8];
         rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())
             .expect("the kernel gives random bytes");
-        // Few digits, to be typed again, and enough for all that is drawn from it.
+        // Few digits, so that a person can type the seed again, and enough for all draws.
         let seed = u64::from_le_bytes(bytes) % 100_000_000_000;
         let place = Case::draw(seed).turn;
         if turn.is_none_or(|turn| turn % TURNS == place) {

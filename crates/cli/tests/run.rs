@@ -1,5 +1,4 @@
-//! `hydrant run` as a user types it. What the launcher does with ranks is
-//! tested beside it, in `crates/launch/tests`.
+//! `hydrant run` as a user types it. The launcher itself is tested in `crates/launch/tests`.
 
 use std::process::{Command, Output};
 
@@ -29,7 +28,7 @@ fn every_rank_runs_the_program_with_its_own_arguments() {
     assert!(output.status.success());
     let mut lines: Vec<_> = out(&output).lines().map(str::to_owned).collect();
     lines.sort_unstable();
-    // echo's own -n leaves out the newline, which the prefix puts back.
+    // echo's own -n omits the newline, which the prefix adds again.
     assert_eq!(lines, ["[0] 4 --grace -- x", "[1] 4 --grace -- x"]);
     let output = hydrant(&[
         "--prefix", "none", "-n", "1", "--", "printf", "%s", "--help",
@@ -90,7 +89,7 @@ fn a_program_that_is_not_there_says_where_it_was_looked_for() {
 
 #[test]
 fn ranks_run_on_the_hosts_named() {
-    // A remote shell for hosts that are all this one.
+    // A remote shell whose hosts are all this one.
     let rsh = "sh -c 'export HYDRANT_HOST_ID=$1; shift; exec sh -c \"$*\"' rsh";
     let on_hosts = |rsh: &str, options: &[&str]| {
         let command = ["sh", "-c", "echo $HYDRANT_HOST_ID $HYDRANT_CONDUIT"];
@@ -155,7 +154,7 @@ fn bad_settings_are_refused_once_and_before_any_rank_begins() {
     refused("HYDRANT_CONDUIT", "tcp", &[], "HYDRANT_CONDUIT=tcp");
     let options = ["--conduit", "smp+pin"];
     refused("HYDRANT_BUCKET", "7", &options, "HYDRANT_BUCKET=7");
-    // What the command line says stands in for what the environment says.
+    // The command line overrides the environment.
     let output = Command::new(env!("CARGO_BIN_EXE_hydrant"))
         .args(["run", "-n", "1", "--conduit", "smp", "true"])
         .env("HYDRANT_CONDUIT", "tcp")
@@ -197,7 +196,7 @@ fn nobody_need_read_what_goes_wrong() {
     }
 }
 
-/// As in `hydrant info | head`: a reader that has read enough causes no failure and no message.
+/// As in `hydrant info | head`: a reader that closes the pipe causes no failure and no message.
 #[test]
 fn a_reader_that_goes_ends_what_is_printed_quietly() {
     for arguments in [
@@ -216,7 +215,7 @@ fn a_reader_that_goes_ends_what_is_printed_quietly() {
             .output()
             .expect("the command runs");
         let said = String::from_utf8_lossy(&ended.stderr);
-        // A rank that writes when the launcher has heard of it gets the signal of a closed pipe.
+        // A rank that writes after the launcher got the broken pipe is killed by SIGPIPE.
         let is_killed = arguments[0] == "run" && ended.status.code() == Some(128 + 13);
         assert!(ended.status.success() || is_killed, "{arguments:?}: {said}");
         assert!(!said.contains("pipe"), "{arguments:?}: {said}");

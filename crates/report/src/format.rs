@@ -1,4 +1,4 @@
-//! How a command prints what it found.
+//! The output format of a command.
 
 use clap::ValueEnum;
 

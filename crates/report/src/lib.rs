@@ -1,5 +1,5 @@
-//! What Hydrant's commands share to print: [tables](table), [units], the [format] of a result, the [status] they end
-//! with, the [machine] they run on and, with the feature `plot`, pictures.
+//! The output that Hydrant's commands share: [tables](table), [units], the [format] of a result,
+//! the exit [status], the [machine] and, with the feature `plot`, pictures.
 
 pub mod format;
 pub mod machine;

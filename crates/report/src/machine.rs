@@ -1,4 +1,4 @@
-//! What this machine offers and where it sets limits, read from the kernel.
+//! The resources and the limits of this machine, read from the kernel.
 
 use std::fs;
 use std::path::Path;
@@ -13,13 +13,13 @@ use crate::units;
 /// One line of `hydrant info`.
 #[derive(Clone, Debug)]
 pub struct Fact {
-    /// What it is.
+    /// The name of the fact.
     pub name: &'static str,
-    /// What it is set to here.
+    /// The value on this machine.
     pub value: String,
-    /// What it decides for Hydrant.
+    /// The effect on Hydrant.
     pub meaning: &'static str,
-    /// The numbers in the value, for programs: the key says the unit.
+    /// The numbers in the value, for programs. Each key names the unit.
     pub figures: Map<String, Value>,
 }
 
@@ -34,7 +34,7 @@ pub fn fact(name: &'static str, value: impl Into<String>, meaning: &'static str)
 }
 
 impl Fact {
-    /// Adds a figure; `None` is no limit, or not known.
+    /// Adds a figure; `None` means no limit, or unknown.
     pub fn figure(mut self, key: &str, number: Option<impl Into<Value>>) -> Self {
         let number = number.map_or(Value::Null, Into::into);
         self.figures.insert(key.to_owned(), number);
@@ -49,7 +49,7 @@ pub struct Machine {
     pub model: String,
     /// Cores that this process may use.
     pub cores_allowed: usize,
-    /// Cores that are there.
+    /// Cores that are present.
     pub cores_present: usize,
     /// The kernel's release.
     pub kernel: String,
@@ -240,7 +240,7 @@ fn meminfo(key: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// The word in brackets is the one in force.
+/// The word in brackets is the setting in force.
 fn huge_pages(file: &str) -> String {
     let modes = fs::read_to_string(Path::new("/sys/kernel/mm/transparent_hugepage").join(file));
     match modes {
@@ -254,7 +254,7 @@ fn chosen(modes: &str) -> Option<&str> {
     Some(rest.split_once(']')?.0)
 }
 
-/// Huge pages of one size that are set aside.
+/// The reserved huge pages of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct HugePagePool {
     page_bytes: u64,
@@ -286,7 +286,7 @@ impl HugePagePool {
     }
 }
 
-/// The pools of reserved huge pages, the smallest pages first; none if the kernel has no such.
+/// The pools of reserved huge pages, the smallest pages first; none if the kernel has none.
 fn reserved_huge_pages() -> Option<Vec<HugePagePool>> {
     let folders = fs::read_dir("/sys/kernel/mm/hugepages").ok()?;
     let pool = |folder: &fs::DirEntry| {

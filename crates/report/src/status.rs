@@ -1,12 +1,13 @@
-//! How a command ends: its status, and its error on the standard error output.
+//! The end of a command: its exit status, and its error on the standard error output.
 
 use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Returns the status to end with, and prints the error if there is one.
+/// Returns the exit status, and prints the error if there is one.
 ///
-/// A reader that closed the standard output, such as `head`, has all that it wants: that is no error.
+/// A reader that closes the standard output, such as `head`, has all that it wants, so that is no
+/// error.
 pub fn status<E: Error + 'static>(result: Result<(), E>) -> ExitCode {
     match result {
         Err(error) if is_unread(&error) => ExitCode::SUCCESS,
@@ -14,19 +15,19 @@ pub fn status<E: Error + 'static>(result: Result<(), E>) -> ExitCode {
     }
 }
 
-/// As [`status`], where a closed pipe is an error like any other.
+/// Like [`status`], but a closed pipe is an error like any other.
 pub fn strict_status<E: Error + 'static>(result: Result<(), E>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Without a reader of the error there is the status all the same.
+            // If nobody can read the error, the exit status still reports it.
             let _ = io::stderr().write_all(format!("hydrant: {error}\n").as_bytes());
             ExitCode::FAILURE
         }
     }
 }
 
-/// Returns whether an error means that the reader of the output has gone.
+/// True if the error means that the reader of the output has closed it.
 fn is_unread(error: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(it) = cause {

@@ -1,8 +1,8 @@
-//! Text tables whose columns line up, for whatever the command prints to a reader.
+//! Text tables with aligned columns.
 
 use std::fmt;
 
-/// On which side of its column a cell stands.
+/// The side of the column that a cell is aligned to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// Words.
@@ -39,7 +39,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// A column nobody filled says nothing: leaves it out.
+    /// The columns to show: empty columns are left out.
     fn shown(&self) -> Vec<usize> {
         let filled = |column: usize| self.rows.iter().any(|row| !row[column].is_empty());
         (0..self.columns.len())
@@ -56,7 +56,7 @@ impl Table {
     }
 }
 
-/// Terminal cells taken by `text`: none of what we print is wider than one cell a character.
+/// The terminal cells of `text`: no printed character is wider than one cell.
 fn width(text: &str) -> usize {
     text.chars().count()
 }

@@ -1,4 +1,4 @@
-//! Figures as a reader wants them: three digits and a fitting unit.
+//! Figures for a reader: three digits and a fitting unit.
 
 /// Three significant digits, never in powers of ten.
 pub fn digits(value: f64) -> String {
@@ -11,7 +11,7 @@ pub fn digits(value: f64) -> String {
 
 /// A time given in nanoseconds.
 pub fn nanos(nanos: f64) -> String {
-    // The limits are where three digits round up to the next unit.
+    // The limits lie where three digits round up to the next unit.
     let (scale, unit) = match nanos.abs() {
         size if size < 999.5 => (1.0, "ns"),
         size if size < 999.5e3 => (1e3, "µs"),
@@ -32,7 +32,7 @@ pub fn bytes(bytes: f64) -> String {
     format!("{} {unit}", plain(bytes / scale))
 }
 
-/// As [`digits`], without decimals that are all zero.
+/// Like [`digits`], without decimals that are all zero.
 pub fn plain(value: f64) -> String {
     let text = digits(value);
     match text.trim_end_matches('0').strip_suffix('.') {

@@ -1,69 +1,72 @@
-//! Traces of more ranks than were recorded, of programs in which each rank does the same and exchanges with all.
+//! Traces of more ranks than were recorded, of programs in which each rank does the same and
+//! exchanges with all.
 //!
-//! Each rank of the derived job does what one of the recorded ranks did. An exchange of all with all moves the same
-//! bytes in smaller parts, as the program itself divides its arrays; computing is divided likewise, or stays with
-//! each rank. What is exchanged in a few bytes, a count for each peer, stays as it is. Collectives without parts
-//! stay, too. Messages between two ranks are left out where they are of a few bytes; a program that has others is
-//! not derived: who talks to whom among more ranks is nothing that a trace says.
+//! Each rank of the derived job does the work of one recorded rank. An exchange of all with all
+//! moves the same bytes in smaller parts, as the program itself divides its arrays. Computation is
+//! divided likewise, or stays with each rank. Exchanges of a few bytes, a count for each peer, and
+//! collectives without parts stay as they are.
+//!
+//! Messages of a few bytes between two ranks are left out. A program with larger ones cannot be
+//! derived, because a trace does not say which of more ranks would talk to each other.
 
 use hydrant_foresight::trace::{self, Call, MAGIC, RECORD_BYTES, RankTrace, Record, Trace};
 
-/// Bytes of a message, or of a part, that is a count and no data.
+/// The largest message, or part, that counts as a count and not as data.
 const COUNT: u64 = 64;
 
-/// An address above all that programs use.
+/// An address above those that programs use.
 const ELSEWHERE: u64 = 1 << 60;
 
-/// What stays the same where ranks are more.
+/// The quantity that stays the same with more ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scaling {
-    /// The problem: each rank has less of it.
+    /// The problem: each rank has a smaller part.
     Strong,
     /// The part of each rank.
     Weak,
 }
 
-/// Why there is no trace of more ranks.
+/// The reason why there is no trace of more ranks.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Underivable {
-    /// The number is no multiple.
+    /// The number is no multiple of the recorded number.
     #[error("a trace of {recorded} ranks makes none of {ranks}: that is no multiple")]
     Ranks {
-        /// Those of the trace.
+        /// The ranks of the trace.
         recorded: u32,
-        /// Those asked for.
+        /// The ranks asked for.
         ranks: u32,
     },
-    /// It has messages whose peers are not known.
+    /// The trace has messages whose peers are not known.
     #[error(
         "rank {rank} sends or receives {bytes} bytes by {call:?}: to whom it would among more ranks is not known"
     )]
     Message {
-        /// Whose.
+        /// The rank.
         rank: u32,
-        /// How many.
+        /// The bytes of the message.
         bytes: u64,
-        /// By what.
+        /// The call.
         call: Call,
     },
-    /// It has an exchange of some of the ranks.
+    /// The trace has an exchange among some of the ranks.
     #[error(
         "rank {rank} exchanges with {peers} of {ranks} ranks: who these would be among more is not known"
     )]
     Some {
-        /// Whose.
+        /// The rank.
         rank: u32,
-        /// With how many.
+        /// The number of peers in the exchange.
         peers: usize,
-        /// Of how many.
+        /// The number of ranks.
         ranks: u32,
     },
-    /// What came out is no trace.
+    /// The result is no valid trace.
     #[error(transparent)]
     Trace(#[from] trace::Error),
 }
 
-/// A trace of as many ranks.
+/// Derives a trace of `ranks` ranks.
 pub(super) fn derive(trace: &Trace, ranks: u32, scaling: Scaling) -> Result<Trace, Underivable> {
     let recorded = trace.ranks().len() as u32;
     if recorded == 0 || ranks == 0 || !ranks.is_multiple_of(recorded) {
@@ -76,7 +79,7 @@ pub(super) fn derive(trace: &Trace, ranks: u32, scaling: Scaling) -> Result<Trac
     Ok(Trace::new(files.collect::<Result<_, _>>()?)?)
 }
 
-/// The file of a rank, as far as it is written.
+/// The trace file of a rank so far.
 struct Derived<'a> {
     source: &'a RankTrace,
     ranks: u32,
@@ -96,7 +99,7 @@ impl<'a> Derived<'a> {
         }
     }
 
-    /// How many ranks there are for each that was recorded.
+    /// The derived ranks for each recorded rank.
     fn times(&self) -> u64 {
         u64::from(self.ranks / self.source.ranks())
     }
@@ -147,8 +150,8 @@ impl<'a> Derived<'a> {
         Ok(())
     }
 
-    /// The parts of an exchange that are sent, or received: each in as many as there are ranks for its peer, in the
-    /// order of the peers, from where the recorded ones began.
+    /// The parts of an exchange that are sent, or received. Each is divided among the derived ranks
+    /// of its peer. The parts are in the order of the peers, from the address of the recorded ones.
     fn exchange(&mut self, records: &[Record], sends: bool) -> Result<(), Underivable> {
         let mut parts: Vec<&Record> = (records.iter())
             .filter(|it| it.call.sends() == sends)
@@ -165,7 +168,8 @@ impl<'a> Derived<'a> {
         let mut addr = used.min().unwrap_or(0);
         let times = self.times();
         if parts.iter().all(|it| it.bytes <= COUNT) {
-            // More counts take more memory than was there: they go where nothing else is, as far apart as they need.
+            // More counts take more memory than the program has, so they go to an unused range, as
+            // far apart as they need.
             addr = ELSEWHERE + addr * times;
         }
         let shrunk = match self.scaling {
@@ -176,7 +180,7 @@ impl<'a> Derived<'a> {
             let part = parts[(peer % self.source.ranks()) as usize];
             let bytes = match part.bytes {
                 count if count <= COUNT => count,
-                // Elements stay whole.
+                // Elements are not split.
                 data => data / shrunk / 4 * 4,
             };
             self.write(&Record {
@@ -196,7 +200,7 @@ impl<'a> Derived<'a> {
             Scaling::Weak => record.computed.0,
         };
         let words = [
-            // Of the two clocks the other is not derived.
+            // The other of the two clocks is not derived.
             computed,
             0,
             record.addr,
@@ -251,7 +255,7 @@ mod tests {
         let traces = Traces::own().unwrap();
         let recorded = &traces.find("is", "A").expect("it is there").trace;
         let derived = derive(recorded, 64, Scaling::Strong).unwrap();
-        // That finds messages under way that share their bytes.
+        // The check finds messages in flight that share bytes.
         assert!(crate::papers::replays::script(&derived, "connectx").is_ok());
     }
 

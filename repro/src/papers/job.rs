@@ -10,13 +10,13 @@ use hydrant::{
 
 use super::{ReproduceError, Scope};
 
-/// The page of all machines here.
+/// The page size of all simulated machines.
 pub(crate) const PAGE: usize = 4096;
-/// As the papers count.
+/// A megabyte as the papers count.
 pub(crate) const MB: u64 = 1 << 20;
 /// The rank that puts.
 pub(crate) const FIRST: Rank = Rank(0);
-/// The rank that is put to.
+/// The rank that owns the target memory.
 pub(crate) const SECOND: Rank = Rank(1);
 
 /// A job on a simulated network.
@@ -24,11 +24,11 @@ pub(crate) const SECOND: Rank = Rank(1);
 pub(crate) struct Setup {
     /// The machine: a shipped profile, or a file.
     pub(crate) profile: String,
-    /// Ranks.
+    /// The number of ranks.
     pub(crate) ranks: u32,
-    /// How memory gets registered.
+    /// The registration strategy.
     pub(crate) strategy: Strategy,
-    /// How two-sided messages go.
+    /// The protocol of two-sided messages.
     pub(crate) messages: MessageProtocol,
     /// M, in bytes.
     pub(crate) m: u64,
@@ -38,16 +38,16 @@ pub(crate) struct Setup {
     pub(crate) entries: u64,
     /// Bytes of a bucket.
     pub(crate) bucket: usize,
-    /// Whether peers may borrow firehoses.
+    /// True if peers may borrow firehoses.
     pub(crate) borrowing: bool,
-    /// Whether victims may fill what peers leave unused.
+    /// True if victims may fill the memory that peers leave unused.
     pub(crate) adaptive: bool,
     /// Bytes of symmetric memory.
     pub(crate) heap: usize,
 }
 
 impl Setup {
-    /// Two ranks, and the Firehose paper's algorithm to the letter where it is that.
+    /// Two ranks, with the Firehose paper's exact algorithm where the strategy is `firehose`.
     pub(crate) fn new(profile: &str, strategy: Strategy, m: u64, maxvictim: u64) -> Self {
         Self {
             profile: profile.to_owned(),
@@ -64,7 +64,7 @@ impl Setup {
         }
     }
 
-    /// Runs it; what the first rank returns.
+    /// Runs the job. Returns the first rank's result.
     pub(crate) fn run<R: Send>(
         &self,
         body: impl Fn(&Job) -> Result<R> + Sync,
@@ -74,7 +74,7 @@ impl Setup {
         let builder = JobBuilder::with(settings)
             .conduit(ConduitKind::Sim(self.profile.clone()))
             .registration(self.strategy)
-            // The paper's helper gives up whatever it does not expect soon.
+            // The paper's helper deregisters every buffer that it does not expect soon.
             .foresight_steps_back(false)
             .messages(self.messages)
             .m(self.m)
@@ -83,7 +83,7 @@ impl Setup {
             .ride(0)
             .borrowing(self.borrowing)
             .adaptive_victims(self.adaptive)
-            // The papers register what is needed, a page at a time.
+            // The papers register only the needed pages.
             .widening(false)
             .heap(self.heap);
         let failed = |why: String| ReproduceError::Job {
@@ -102,10 +102,11 @@ impl Setup {
     }
 }
 
-/// Machines whose limits on what can be registered some experiments are without.
+/// The machines whose registration limits some experiments lift.
 const LIFTED: [&str; 2] = ["myrinet-gm", "myrinet-pm"];
 
-/// Writes them as profiles beside the page, before experiments that read them run side by side.
+/// Writes these machines as profiles beside the page, before experiments that read them run in
+/// parallel.
 pub(crate) fn lift(out: &Path) -> std::result::Result<(), ReproduceError> {
     const LIMITS: [(&str, &str); 2] = [
         ("max_bytes", "value = 4096, unit = \"MiB\""),
@@ -133,7 +134,7 @@ fn lifted_path(out: &Path, machine: &str) -> PathBuf {
     out.join(format!("{machine}-lifted.toml"))
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn in_words(cause: &(dyn std::any::Any + Send)) -> String {
     let text = cause.downcast_ref::<String>().map(String::as_str);
     (text.or(cause.downcast_ref::<&str>().copied()))
@@ -141,34 +142,34 @@ fn in_words(cause: &(dyn std::any::Any + Send)) -> String {
         .to_owned()
 }
 
-/// How long something takes by the job's clock.
+/// The time of `body` by the job's clock.
 pub(crate) fn timed(job: &Job, body: impl FnOnce() -> Result<()>) -> Result<Duration> {
     let start = job.now();
     body()?;
     Ok(job.now().saturating_sub(start))
 }
 
-/// In microseconds.
+/// The time in microseconds.
 pub(crate) fn micros(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e3
 }
 
-/// Megabytes a second, as the papers count, where a megabyte is a million bytes.
+/// Megabytes a second as the papers count, where a megabyte is a million bytes.
 pub(crate) fn bandwidth(bytes: u64, time: Duration) -> f64 {
     bytes as f64 * 1e3 / time.as_nanos().max(1) as f64
 }
 
-/// Chance that is the same in every run (SplitMix64).
+/// Random numbers that are the same in every run (SplitMix64).
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// From a seed.
+    /// A generator with this seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Below a bound.
+    /// A number below a bound.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut x = self.0;
@@ -178,7 +179,7 @@ impl Random {
         ((u128::from(x) * bound as u128) >> 64) as usize
     }
 
-    /// Numbers from `from` to below `to`, in any order.
+    /// The numbers from `from` to below `to`, in random order.
     pub(crate) fn shuffled(&mut self, from: usize, to: usize) -> Vec<usize> {
         let mut all: Vec<usize> = (from..to).collect();
         for at in (1..all.len()).rev() {
@@ -188,18 +189,17 @@ impl Random {
     }
 }
 
-/// As much longer a buffer is made, for its [`aligned`] part to be as long as wanted. No
-/// experiment has larger buckets.
+/// The extra length of a buffer for its [`aligned`] part. No experiment has larger buckets.
 pub(crate) const SPARE: usize = 2 << 20;
 
-/// A place in a buffer, of which the first boundary of [`SPARE`] bytes counts as its beginning.
-/// Where the heap put it would count otherwise: what it costs to register follows from the pages,
-/// and the buckets, that it touches.
+/// The offset of the first boundary of [`SPARE`] bytes in a buffer. The cost of registration
+/// follows from the pages and buckets that it touches, and must not depend on the heap's choice of
+/// address.
 pub(crate) fn aligned(buffer: &[u8]) -> usize {
     buffer.as_ptr().align_offset(SPARE)
 }
 
-/// Memory of so many bytes on every rank.
+/// Memory of `bytes` bytes on every rank.
 pub(crate) fn memory(job: &Job, bytes: u64) -> Result<Symmetric<u8>> {
     job.alloc::<u8>(bytes as usize)
 }

@@ -1,10 +1,10 @@
-//! `hydrant-repro papers`: the experiments of the papers, again, on their machines in virtual time.
+//! `hydrant-repro papers`: the experiments of the papers, on their machines in virtual time.
 //!
-//! Each experiment is a function from nothing but how much there is time for to a [`Part`]:
-//! tables, pictures, and how it stands to what the paper has. Programs and micro-benchmarks run
-//! on `hydrant` itself over `sim` ([`job`], [`programs`]); what needs more ranks than a machine
-//! has threads for drives the pinning protocol alone ([`hydrant_sim::scale`]). The papers'
-//! figures are a data file ([`published`]). [`page`] writes it all down.
+//! Each experiment is a function of only the available time. Its result is a [`Part`]: tables,
+//! pictures, and a comparison with the paper. Programs and micro-benchmarks run on `hydrant` itself
+//! over `sim` ([`job`], [`programs`]). Experiments with more ranks than a machine has threads drive
+//! the pinning protocol alone ([`hydrant_sim::scale`]). The papers' figures are a data file
+//! ([`published`]). [`page`] writes the results.
 
 mod armci;
 mod derive;
@@ -33,7 +33,7 @@ use hydrant_report::format::Format;
 use part::Part;
 use traces::Traces;
 
-/// Which experiments.
+/// The choice of experiments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Which {
     /// Firehose (2003): table 3, figures 3 to 5, and with borrowing and adaptive victims.
@@ -46,53 +46,53 @@ pub(crate) enum Which {
     Foresight,
     /// Traffic of 16 to 10,000 ranks, with and without borrowing.
     Scale,
-    /// All of them.
+    /// All experiments.
     #[default]
     All,
 }
 
-/// What `hydrant-repro papers` may be told.
+/// The arguments of `hydrant-repro papers`.
 #[derive(Debug, Args)]
 pub(crate) struct PapersArgs {
-    /// Which experiments
+    /// The experiments
     #[arg(value_enum, default_value_t)]
     which: Which,
     /// The folder to write the tables, pictures and the page to
     #[arg(long, value_name = "DIR", default_value = "reproduced")]
     out: PathBuf,
-    /// Replay the traces of this folder, archives or folders as `hydrant-repro replay` takes them, and not
-    /// the small ones that come with the command
+    /// Replay the traces of this folder, archives or folders as `hydrant-repro replay` takes them,
+    /// in place of the small ones that come with the command
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
-    /// Fewer operations and sizes: to see that it works; the page says so
+    /// Fewer operations and sizes: a quick run that shows that it works; the page says so
     #[arg(long)]
     quick: bool,
-    /// How to print what was expected and what came out: a table, or one JSON object a line
+    /// How to print the expectations and the results: a table, or one JSON object a line
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
 
-/// Why there is no reproduction.
+/// The reason why there is no reproduction.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum ReproduceError {
-    /// The data file is not as it should be.
+    /// The data file is malformed.
     #[error("the papers' figures are not in order: {0}")]
     Papers(String),
-    /// Something could not be written.
+    /// A file could not be written.
     #[error("cannot write {}: {why}", path.display())]
     Write {
-        /// What.
+        /// The path.
         path: PathBuf,
-        /// What was in the way.
+        /// The system's error.
         why: io::Error,
     },
     /// A picture could not be drawn.
     #[error("cannot draw {name}: {why}")]
     Draw {
-        /// Which.
+        /// The name of the picture.
         name: String,
-        /// What was in the way.
+        /// The cause.
         why: String,
     },
     /// A rank of a simulated job failed.
@@ -100,17 +100,17 @@ pub(crate) enum ReproduceError {
     Job {
         /// The machine.
         profile: String,
-        /// What was run.
+        /// The experiment.
         what: String,
-        /// Why it failed.
+        /// The cause.
         why: String,
     },
     /// A folder has no traces.
     #[error("no traces from {}: {why}", folder.display())]
     Traces {
-        /// Which.
+        /// The folder.
         folder: PathBuf,
-        /// Why.
+        /// The cause.
         why: String,
     },
     /// A trace is wrong.
@@ -125,27 +125,27 @@ pub(crate) enum ReproduceError {
     /// A program could not be run, or failed.
     #[error("{program} under {strategy}: {why}")]
     Program {
-        /// Which.
+        /// The program.
         program: &'static str,
         /// The registration strategy.
         strategy: String,
-        /// Why.
+        /// The cause.
         why: String,
     },
     /// The protocol alone failed.
     #[error(transparent)]
     Scale(#[from] hydrant_sim::scale::ScaleError),
-    /// A machine is not there.
+    /// A machine's profile is missing.
     #[error(transparent)]
     Profile(#[from] hydrant_sim::ProfileError),
-    /// Experiments failed; the page says which.
+    /// Experiments failed; the page names them.
     #[error("{failed} of {all} experiments failed: {first}")]
     Failed {
-        /// How many.
+        /// The number of failed experiments.
         failed: usize,
-        /// Of how many.
+        /// The number of all experiments.
         all: usize,
-        /// What the first of them said.
+        /// The error of the first one.
         first: String,
     },
     /// The result could not be printed.
@@ -153,14 +153,14 @@ pub(crate) enum ReproduceError {
     Print(#[source] io::Error),
 }
 
-/// An experiment: what it is called while it runs, and what it does.
+/// An experiment: its name while it runs, and its function.
 struct Experiment {
     id: &'static str,
     which: Which,
     run: fn(&Scope<'_>) -> Result<Part, ReproduceError>,
 }
 
-/// What an experiment may use.
+/// The inputs of an experiment.
 struct Scope<'a> {
     quick: bool,
     out: &'a Path,
@@ -169,18 +169,18 @@ struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// The one or the other, as there is time.
+    /// The full or the quick value, as time allows.
     fn pick<T>(&self, full: T, quick: T) -> T {
         if self.quick { quick } else { full }
     }
 
-    /// Says what is being done.
+    /// Shows the current work.
     fn doing(&self, what: impl Into<String>) {
         self.bar.doing(what.into());
     }
 }
 
-/// The longest first, so that they are not waited for at the end.
+/// The longest first, so that no long one starts at the end.
 const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         id: "firehose-table-3",
@@ -329,7 +329,7 @@ const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// Runs the experiments and writes them down.
+/// Runs the experiments and writes the results.
 pub(crate) fn run(args: &PapersArgs) -> Result<(), ReproduceError> {
     published::papers()?;
     std::fs::create_dir_all(&args.out).map_err(|why| ReproduceError::Write {

@@ -1,5 +1,4 @@
-//! Writes a file for each table and picture, and one page with all of them that needs no other
-//! file.
+//! Writes a file for each table and picture, and one self-contained page with all of them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -27,7 +26,7 @@ table.sum { table-layout: fixed; width: 100%; } table.sum td, table.sum th { pad
 a { color: #0072b2; }
 ";
 
-/// Writes everything; where the page is.
+/// Writes everything. Returns the path of the page.
 pub(crate) fn write(
     out: &Path,
     quick: bool,
@@ -176,7 +175,7 @@ fn table(body: &mut String, sheet: &Sheet) {
     body.push_str("</table></div>\n");
 }
 
-/// A column's name for people: its unit behind a comma.
+/// A column's name for people, with its unit after a comma.
 fn heading(name: &str) -> String {
     const UNITS: [(&str, &str); 7] = [
         ("_us", "µs"),

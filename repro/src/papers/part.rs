@@ -1,29 +1,29 @@
-//! What an experiment has to show: tables, pictures, and how it stands to what is expected.
+//! The results of an experiment: tables, pictures, and a comparison with the expectations.
 
 use serde::Serialize;
 
 use hydrant_report::plot;
 use hydrant_report::units;
 
-/// The outcome of an experiment: a chapter of the page.
+/// The result of an experiment: a chapter of the page.
 #[derive(Debug)]
 pub(crate) struct Part {
-    /// As files are called.
+    /// The stem of its file names.
     pub(crate) id: &'static str,
     /// The heading.
     pub(crate) title: String,
-    /// What was done, and what differs from the paper and why; a paragraph each.
+    /// Paragraphs about the experiment, and about the differences from the paper and their causes.
     pub(crate) notes: Vec<String>,
-    /// In the order of the page.
+    /// The tables in the order of the page.
     pub(crate) sheets: Vec<Sheet>,
-    /// Likewise.
+    /// The pictures in the order of the page.
     pub(crate) pictures: Vec<Picture>,
-    /// What was expected.
+    /// The expectations, and whether they are met.
     pub(crate) criteria: Vec<Criterion>,
 }
 
 impl Part {
-    /// Nothing yet.
+    /// An empty part.
     pub(crate) fn new(id: &'static str, title: impl Into<String>) -> Self {
         Self {
             id,
@@ -44,31 +44,31 @@ impl Part {
 /// A picture and the name of its file.
 #[derive(Debug)]
 pub(crate) struct Picture {
-    /// Without the ending.
+    /// The file name without the ending.
     pub(crate) name: String,
-    /// What is drawn.
+    /// The picture itself.
     pub(crate) figure: plot::Figure,
 }
 
 /// A table.
 #[derive(Debug, Clone)]
 pub(crate) struct Sheet {
-    /// The file, without the ending.
+    /// The file name without the ending.
     pub(crate) name: String,
-    /// Over it.
+    /// The title.
     pub(crate) title: String,
     /// Names of the columns, as in the file: `put_us`.
     pub(crate) columns: Vec<String>,
     /// The cells.
     pub(crate) rows: Vec<Vec<Cell>>,
-    /// For the file alone: too long to be read.
+    /// True for a table that appears only as a file, because it is too long for a reader.
     pub(crate) hidden: bool,
 }
 
 /// A cell of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Cell {
-    /// Nothing to say.
+    /// An empty cell.
     Empty,
     /// Words.
     Text(String),
@@ -88,8 +88,8 @@ impl Sheet {
         }
     }
 
-    /// A table of series over one axis, for the file behind a picture: one row for each place,
-    /// one column for each series.
+    /// A table of series over one axis, for the file behind a picture. It has one row for each
+    /// position, and one column for each series.
     pub(crate) fn of_series(
         name: impl Into<String>,
         title: impl Into<String>,
@@ -154,7 +154,7 @@ impl Sheet {
 }
 
 impl Cell {
-    /// As a reader wants it.
+    /// The cell as text for a reader.
     pub(crate) fn words(&self) -> String {
         match self {
             Cell::Empty => String::new(),
@@ -229,25 +229,25 @@ fn quoted(text: &str) -> String {
     text.to_owned()
 }
 
-/// Something that is expected of a reproduction.
+/// An expectation of a reproduction.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Criterion {
     /// The experiment.
     pub(crate) part: String,
-    /// What.
+    /// The quantity.
     pub(crate) what: String,
-    /// What the paper has.
+    /// The paper's result.
     pub(crate) paper: String,
-    /// What came out.
+    /// Our result.
     pub(crate) ours: String,
-    /// Whether it is as expected.
+    /// True if the expectation is met.
     pub(crate) met: bool,
-    /// Why not, or what to keep in mind.
+    /// The reason why not, or a remark.
     pub(crate) why: String,
 }
 
 impl Part {
-    /// Says how it stands with something that is expected.
+    /// Records an expectation and its result.
     pub(crate) fn expect(
         &mut self,
         what: impl Into<String>,

@@ -1,4 +1,5 @@
-//! Whole programs on a simulated network, as `hydrant run --conduit sim:… --registration … cannon` starts them.
+//! Whole programs on a simulated network, as `hydrant run --conduit sim:… --registration … cannon`
+//! starts them.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -11,49 +12,49 @@ use serde::Deserialize;
 
 use super::ReproduceError;
 
-/// What a program said of itself.
+/// A program's report about itself.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Report {
-    /// How long it ran, in virtual time.
+    /// The run time, in virtual time.
     pub(crate) seconds: f64,
-    /// Of them, computing.
+    /// The computing part of the run time.
     pub(crate) compute_seconds: f64,
-    /// Puts.
+    /// The number of puts.
     pub(crate) puts: u64,
-    /// The mean put.
+    /// The mean time of a put.
     pub(crate) mean_put_nanoseconds: Option<f64>,
-    /// Mean puts whose memory was registered already, and the others.
+    /// The mean times of puts with registered memory, and of the others.
     one_sided_put_nanoseconds: Option<f64>,
     other_put_nanoseconds: Option<f64>,
     counters: BTreeMap<String, u64>,
 }
 
 impl Report {
-    /// The mean of the puts that moved a firehose and of those that did not, in microseconds.
+    /// The mean times of the puts that moved a firehose and of those that did not, in microseconds.
     pub(crate) fn kinds(&self) -> [Option<f64>; 2] {
         [self.other_put_nanoseconds, self.one_sided_put_nanoseconds]
             .map(|nanos| nanos.map(|nanos| nanos / 1e3))
     }
 
-    /// A counter, over all ranks.
+    /// A counter, summed over all ranks.
     pub(crate) fn counter(&self, name: &str) -> u64 {
         self.counters.get(name).copied().unwrap_or(0)
     }
 }
 
-/// A program of the papers, and how much of it.
+/// A program of the papers, and the size of its problem.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Program {
     /// Its name.
     pub(crate) name: &'static str,
-    /// Ranks.
+    /// The number of ranks.
     pub(crate) ranks: u32,
     /// The size of the problem.
     pub(crate) n: u64,
 }
 
 impl Program {
-    /// Runs it with element puts under the Firehose paper's limits, its result checked.
+    /// Runs the program with element puts under the Firehose paper's limits, and checks its result.
     pub(crate) fn run(&self, strategy: Strategy) -> Result<Report, ReproduceError> {
         let failed = |why: String| ReproduceError::Program {
             program: self.name,
@@ -61,7 +62,7 @@ impl Program {
             why,
         };
         let mut run = Command::new(self.find().map_err(&failed)?);
-        // The user's own settings are not to change what is compared.
+        // The user's own settings must not change the comparison.
         for (name, _) in env::vars_os() {
             if name.to_string_lossy().starts_with("HYDRANT_") {
                 run.env_remove(name);
@@ -100,7 +101,7 @@ impl Program {
             .and_then(|line| serde_json::from_str(line).map_err(|why| failed(why.to_string())))
     }
 
-    /// Returns its executable, which is built beside this command if it is missing.
+    /// Returns its executable, and builds it beside this command if it is missing.
     fn find(&self) -> Result<PathBuf, String> {
         let own = env::current_exe().map_err(|why| why.to_string())?;
         let mut spec = Spec::new(1, self.name);

@@ -1,4 +1,4 @@
-//! The papers' figures, from a data file, each with the sentence it comes from.
+//! The papers' figures, from a data file, each with the sentence that states it.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -11,7 +11,7 @@ use super::ReproduceError;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Paper {
-    /// Who, when, what.
+    /// The authors, the year and the title.
     pub(crate) name: String,
     figures: BTreeMap<String, Figure>,
 }
@@ -27,11 +27,11 @@ impl Paper {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Figure {
-    /// How much.
+    /// The value.
     pub(crate) value: f64,
-    /// Of what: `us`, `MB/s`; empty for a count.
+    /// The unit: `us`, `MB/s`; empty for a count.
     pub(crate) unit: String,
-    /// Table, or section and sentence.
+    /// The table, or the section and the sentence.
     pub(crate) source: String,
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn value(paper: &str, name: &str) -> Result<f64, ReproduceError> {
 }
 
 impl Figure {
-    /// With its unit, as a reader wants it.
+    /// The value with its unit, for a reader.
     pub(crate) fn words(&self) -> String {
         format!(
             "{} {}",

@@ -8,27 +8,28 @@ use super::{ReproduceError, Scope};
 use crate::replay::{self, EAGER, How, Played, ReplayError, Row, Script};
 use hydrant_foresight::trace::Trace;
 
-/// How a trace is replayed, and where.
+/// The settings of a replay.
 #[derive(Clone, Debug)]
 pub(super) struct Replay {
     /// The machine: a shipped profile, or a file.
     pub(super) machine: String,
-    /// How memory gets registered.
+    /// The registration strategy.
     pub(super) strategy: Strategy,
-    /// How two-sided messages go.
+    /// The protocol of two-sided messages.
     pub(super) messages: MessageProtocol,
-    /// Most bytes of a message that is sent at once; as the network's costs have it, if not given.
+    /// The most bytes of an eager message; if not given, it follows from the network's costs.
     pub(super) eager: Option<usize>,
     /// The most bytes that a rank may have registered, half of them for its own operations.
     pub(super) limit: Option<u64>,
-    /// Whether a registration takes in what lies beside it and is free, as ours do and the older papers' do not.
+    /// True if a registration widens over adjacent free memory, as ours do and the older papers' do
+    /// not.
     pub(super) widening: bool,
-    /// The rest.
+    /// The other settings.
     pub(super) how: How,
 }
 
 impl Replay {
-    /// As `hydrant-repro replay` does it.
+    /// The settings of `hydrant-repro replay`.
     pub(super) fn new(machine: &str, strategy: Strategy) -> Self {
         Self {
             machine: machine.to_owned(),
@@ -41,7 +42,7 @@ impl Replay {
         }
     }
 
-    /// Runs it.
+    /// Runs the replay.
     pub(super) fn run(
         &self,
         scope: &Scope<'_>,
@@ -54,7 +55,7 @@ impl Replay {
         let builder = JobBuilder::with(settings)
             .conduit(ConduitKind::Sim(self.machine.clone()))
             .registration(self.strategy)
-            // The paper's helper gives up whatever it does not expect soon.
+            // The paper's helper deregisters every buffer that it does not expect soon.
             .foresight_steps_back(false)
             .messages(self.messages)
             .widening(self.widening)
@@ -77,38 +78,38 @@ impl Replay {
     }
 }
 
-/// A trace, ready to be replayed on a machine.
+/// A trace, prepared for a replay on a machine.
 ///
 /// # Errors
-/// What cannot be replayed there.
+/// If the trace cannot be replayed there.
 pub(super) fn script(trace: &Trace, machine: &str) -> Result<Script, ReplayError> {
     Script::of(trace, &ConduitKind::Sim(machine.to_owned()))
 }
 
-/// What a replay came to.
+/// The results of a replay.
 pub(super) struct Replayed {
-    /// All ranks together.
+    /// The results of all ranks together.
     pub(super) all: Row,
-    /// Each of them.
+    /// The results of each rank.
     pub(super) ranks: Vec<Played>,
 }
 
 impl Replayed {
-    /// How long it ran.
+    /// The run time.
     pub(super) fn seconds(&self) -> f64 {
         self.all.run_ns as f64 / 1e9
     }
 
-    /// The rank that registers most at a time.
+    /// The rank with the largest peak of registered memory.
     pub(super) fn largest(&self) -> usize {
         let peak = |it: &Played| it.series.iter().map(|point| point.1).max();
         let ranks = self.ranks.iter().enumerate();
-        // Of several the first.
+        // Of equal ranks, the first.
         ranks.rev().max_by_key(|it| peak(it.1)).map_or(0, |it| it.0)
     }
 }
 
-/// What is registered in all by several ranks, over time.
+/// The registered memory of several ranks together, over time.
 pub(super) fn together<'a>(
     series: impl IntoIterator<Item = &'a [(Duration, u64)]>,
 ) -> Vec<(Duration, u64)> {

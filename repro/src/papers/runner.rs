@@ -1,4 +1,4 @@
-//! Runs experiments side by side, as many as there are cores; each is a world of its own.
+//! Runs experiments in parallel, as many as there are cores. Each has a simulation of its own.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -12,17 +12,17 @@ use super::part::Part;
 use super::traces::Traces;
 use super::{EXPERIMENTS, Experiment, ReproduceError, Scope};
 
-/// How an experiment went.
+/// The outcome of an experiment.
 pub(crate) struct Outcome {
-    /// Which.
+    /// The name of the experiment.
     pub(crate) id: &'static str,
-    /// What it has to show.
+    /// The result.
     pub(crate) part: Result<Part, ReproduceError>,
-    /// How long it took, by the clock on the wall.
+    /// The elapsed time on the wall clock.
     pub(crate) took: Duration,
 }
 
-/// The bar on standard error, if somebody sees it.
+/// The progress bar on standard error, if that is a terminal.
 pub(crate) struct Bar(ProgressBar);
 
 impl Bar {
@@ -36,14 +36,14 @@ impl Bar {
         Self(bar)
     }
 
-    /// Says what is being done.
+    /// Shows the current work.
     pub(crate) fn doing(&self, what: String) {
         self.0.set_message(what);
         self.0.tick();
     }
 }
 
-/// Runs them; the outcomes are in the order of the page, whatever ended first.
+/// Runs the experiments. The outcomes are in the order of the page, whichever ended first.
 pub(crate) fn run(
     wanted: &[&Experiment],
     quick: bool,
@@ -81,7 +81,7 @@ pub(crate) fn run(
     outcomes
 }
 
-/// Where an experiment stands on the page: by paper, then as the paper has them.
+/// The position of an experiment on the page: by paper, then in the paper's order.
 fn place(id: &str) -> (usize, bool, usize, &str) {
     let papers = ["firehose-", "pindown-", "armci-", "foresight-", "scale-"];
     let paper = papers.iter().position(|paper| id.starts_with(paper));

@@ -1,4 +1,4 @@
-//! New: the protocol with 16 to 10,000 ranks, a static share beside borrowing.
+//! New: the protocol with 16 to 10,000 ranks, a static share compared with borrowing.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use hydrant_report::plot::{self, Figure, Kind, Panel, Series};
 use hydrant_report::units;
 
 const MACHINE: &str = "myrinet-gm";
-/// Each rank puts to as many pages of each peer it talks to.
+/// The pages of each peer that a rank puts to.
 const PAGES: u64 = 64;
 
-/// And with traffic of every kind, where a rank has up to eight such peers.
+/// The pages with traffic of every kind, where a rank has up to eight peers.
 const TRAFFIC_PAGES: u64 = 32;
 
-/// By name: borrowing, adaptive victims.
+/// The modes: name, borrowing, adaptive victims.
 const MODES: [(&str, bool, bool); 4] = [
     ("static share", false, false),
     ("adaptive victims", false, true),
@@ -95,7 +95,7 @@ fn row(sheet: &mut Sheet, setup: &Setup, mode: &str, outcome: &Outcome) {
 pub(super) fn hot_spot(scope: &Scope<'_>) -> Result<Part, ReproduceError> {
     let profile = Profile::named(MACHINE)?;
     let sizes: &[u32] = scope.pick(&[16, 64, 256, 1024, 4096, 10_000], &[16, 128, 1024]);
-    // A quick run has fewer ranks, which must share less to be short of it.
+    // A quick run has fewer ranks, so M must be smaller to be short.
     let m = scope.pick(400_u64, 100);
     let short = (m << 20) / 4096 / PAGES + 1;
     let mut part = Part::new(
@@ -212,7 +212,7 @@ pub(super) fn hot_spot(scope: &Scope<'_>) -> Result<Part, ReproduceError> {
     Ok(part)
 }
 
-/// Every kind of traffic with every way to share.
+/// Every kind of traffic with every kind of sharing.
 pub(super) fn traffic(scope: &Scope<'_>) -> Result<Part, ReproduceError> {
     let profile = Profile::named(MACHINE)?;
     let ranks = scope.pick(1024, 128);

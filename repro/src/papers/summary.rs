@@ -1,4 +1,4 @@
-//! What was expected and what came out, on the terminal.
+//! The expectations and the results, on the terminal.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -11,7 +11,7 @@ use hydrant_report::table::{Align, Table};
 use super::part::Criterion;
 use super::runner::Outcome;
 
-/// Prints each criterion, then where the page is.
+/// Prints each criterion, then the path of the page.
 pub(crate) fn print(format: Format, outcomes: &[Outcome], page: &Path) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let parts = || {

@@ -1,4 +1,5 @@
-//! The traces of real programs that experiments replay: those that come with the command, and those of a folder.
+//! The traces of real programs that experiments replay: those that come with the command, and those
+//! of a folder.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +8,7 @@ use hydrant_foresight::trace::Trace;
 use super::ReproduceError;
 use crate::replay;
 
-/// The archives that come with the command: what is small of the NAS Parallel Benchmarks.
+/// The archives that come with the command: the small NAS Parallel Benchmarks.
 const OWN: [(&str, &[u8]); 8] = [
     (
         "bt.S.4",
@@ -43,11 +44,11 @@ const OWN: [(&str, &[u8]); 8] = [
     ),
 ];
 
-/// A trace, and what it is called.
+/// A trace and its name.
 pub(super) struct Recorded {
-    /// As `ft.A.4`: the program, the class of the problem, the ranks.
+    /// The name, such as `ft.A.4`: the program, the class of the problem, the ranks.
     pub(super) name: String,
-    /// What was recorded.
+    /// The recorded communication.
     pub(super) trace: Trace,
 }
 
@@ -64,15 +65,15 @@ impl Recorded {
     }
 }
 
-/// All traces that there are.
+/// The traces to replay.
 pub(super) struct Traces {
     all: Vec<Recorded>,
-    /// Whether they are those of the command.
+    /// True for the traces that come with the command.
     is_own: bool,
 }
 
 impl Traces {
-    /// Those that come with the command.
+    /// The traces that come with the command.
     pub(super) fn own() -> Result<Self, ReproduceError> {
         let unpack = |&(name, packed): &(&str, &[u8])| {
             Ok(Recorded {
@@ -89,7 +90,7 @@ impl Traces {
         })
     }
 
-    /// All those of a folder: archives, and folders with a file for each rank.
+    /// All traces of a folder: archives, and folders with a file for each rank.
     pub(super) fn of(folder: &Path) -> Result<Self, ReproduceError> {
         let wrong = |why| ReproduceError::Traces {
             folder: folder.to_owned(),
@@ -125,8 +126,8 @@ impl Traces {
         })
     }
 
-    /// All of a folder; of those that come with the command the largest problem of each program, or the smallest if
-    /// there is little time.
+    /// All traces of a folder. Of the command's own traces, only the largest problem of each
+    /// program, or the smallest in a quick run.
     pub(super) fn all(&self, quick: bool) -> impl Iterator<Item = &Recorded> {
         let is_wanted = move |it: &&Recorded| {
             let of_program = self.is_own.then(|| self.of_program(&it.program(), quick));
@@ -142,7 +143,7 @@ impl Traces {
         all.find(|it| it.program() == program && it.class() == Some(class))
     }
 
-    /// The largest problem of a program, or the smallest if there is little time.
+    /// The largest problem of a program, or the smallest in a quick run.
     pub(super) fn of_program(&self, program: &str, quick: bool) -> Option<&Recorded> {
         let those = self.all.iter().filter(|it| it.program() == program);
         match quick {
@@ -152,7 +153,7 @@ impl Traces {
     }
 }
 
-/// How many bytes a trace communicates.
+/// The bytes that a trace communicates.
 pub(super) fn size(of: &Recorded) -> u64 {
     let records = of.trace.ranks().iter().flat_map(|it| it.records());
     records.map(|it| it.bytes).fold(0, u64::saturating_add)
@@ -163,7 +164,7 @@ fn is_trace(path: &Path) -> bool {
     if name.ends_with(".tar") || name.ends_with(".tar.zst") {
         return true;
     }
-    // A folder of one trace.
+    // The folder itself is one trace.
     let mut files = std::fs::read_dir(path).into_iter().flatten().flatten();
     files.any(|file| file.path().extension().is_some_and(|it| it == "pmt"))
 }

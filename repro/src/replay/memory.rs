@@ -1,4 +1,4 @@
-//! The memory of a rank of a trace: blocks that are laid out as the trace's are, page by page.
+//! The memory of a rank of a trace: blocks with the page layout of the traced program.
 
 #![allow(unsafe_code)] // lends parts of blocks to messages under way, which borrows cannot follow; see each block
 
@@ -13,29 +13,31 @@ use super::schedule::{End, Place, Step};
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 
-/// A stretch of the traced program's memory.
+/// A range of the traced program's memory.
 struct Block {
-    /// Where it began there, at the start of a page.
+    /// The traced start address, at a page boundary.
     start: u64,
-    /// Its bytes, from a page's first on.
+    /// Its bytes, from the start of a page.
     bytes: NonNull<u8>,
     layout: Layout,
 }
 
-/// All memory that a rank's steps name, and what of it is lent to messages under way.
+/// The memory that a rank's steps name, with the loans to messages in flight.
 pub(super) struct Memory {
-    /// In order, with a page's gap or more between.
+    /// In order of address, with a gap of at least a page between.
     blocks: Vec<Block>,
     scratch: Block,
-    /// By the number of the loan: from where to where, and whether it is written to.
+    /// By the number of the loan: the start, the end, and whether it is written to.
     lent: Vec<(u64, u64, u64, bool)>,
     next: u64,
 }
 
-/// Looks whether there is room for the memory of a rank, and whether its messages use that as MPI allows: nothing
-/// is received where another message under way is. Says of which messages fewer than [`STAMP`] bytes can be told
-/// from others, and how many of each: those that are shorter, and none of those that are sent from bytes that another
-/// message under way is sent from, or from none of the program's.
+/// Checks that there is room for the memory of a rank, and that its messages use it as MPI allows:
+/// nothing is received where another message in flight is.
+///
+/// Returns the messages of which fewer than [`STAMP`] bytes are distinguishable, with the number of
+/// those bytes. Short messages have their length. A message has none if it is sent from bytes of
+/// another message in flight, or from scratch memory.
 pub(super) fn check(steps: &[Step]) -> Result<HashMap<u64, usize>, MemoryError> {
     let mut memory = Memory::of(steps)?;
     let (mut requests, mut short) = (HashMap::new(), HashMap::new());
@@ -54,7 +56,7 @@ pub(super) fn check(steps: &[Step]) -> Result<HashMap<u64, usize>, MemoryError> 
         };
         let mut loans = Vec::new();
         if let Some(end) = sends {
-            // Tokens say nothing.
+            // Tokens carry no data.
             if matches!(end.place, Place::Scratch { .. }) || !memory.is_free(end.place) {
                 short.insert(end.tag, 0);
             } else if end.place.bytes() < STAMP as u64 {
@@ -75,25 +77,25 @@ pub(super) fn check(steps: &[Step]) -> Result<HashMap<u64, usize>, MemoryError> 
     Ok(short)
 }
 
-/// Bytes of a message that say which it is.
+/// The bytes of a message that identify it.
 pub(super) const STAMP: usize = 8;
 
-/// Why the messages of a rank have no memory.
+/// The reason why the messages of a rank have no memory.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MemoryError {
-    /// Two messages under way use the same bytes, one of which is received there.
+    /// Two messages in flight use the same bytes, and one of them is received there.
     #[error(
         "{bytes} bytes at {addr:#x} are used by a message while another is received there: no correct program \
          does that"
     )]
     InUse { addr: u64, bytes: u64 },
-    /// There is not so much.
+    /// The machine has less memory.
     #[error("its messages use {bytes} bytes in one piece, for which there is no room here")]
     NoRoom { bytes: u64 },
 }
 
 impl Memory {
-    /// The memory that the steps name.
+    /// Allocates the memory that the steps name.
     pub(super) fn of(steps: &[Step]) -> Result<Self, MemoryError> {
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         let mut scratch = PAGE;
@@ -127,7 +129,7 @@ impl Memory {
             }
         }
         let block = |(first, end): (u64, u64)| {
-            // All of an address space is a byte more than can be said.
+            // The length of a whole address space does not fit in 64 bits.
             Block::new(first * PAGE, (end - first).saturating_mul(PAGE))
         };
         Ok(Self {
@@ -138,44 +140,46 @@ impl Memory {
         })
     }
 
-    /// Bytes of all blocks.
+    /// The bytes of all blocks.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> u64 {
         self.blocks.iter().map(Block::len).sum()
     }
 
-    /// The bytes of a message that is sent, and the number of their loan, until that [ends](Self::end).
+    /// Lends the bytes of a message that is sent, with the number of the loan, until the loan
+    /// [ends](Self::end).
     ///
     /// # Safety
     /// As long as the slice is used:
     /// 1. The memory lives.
     /// 2. The loan does not end.
+    /// 2. The loan does not end.
     pub(super) unsafe fn lend<'a>(&mut self, place: Place) -> Result<(&'a [u8], u64), MemoryError> {
         let (at, len, loan) = self.take(place, false)?;
-        // SAFETY: 1. `take` found the bytes in a block, which lives as long, says the caller. 2. Nobody writes to them
-        //         before the loan ends.
+        // SAFETY: `take` found the bytes in a block, which lives as long (the caller's condition
+        // 1). Nobody writes to them before the loan ends (2).
         Ok((unsafe { std::slice::from_raw_parts(at, len) }, loan))
     }
 
-    /// As [`lend`](Self::lend), of a message that is received.
+    /// Like [`lend`](Self::lend), for a message that is received.
     ///
     /// # Safety
-    /// As there.
+    /// The conditions of [`lend`](Self::lend).
     pub(super) unsafe fn lend_mut<'a>(
         &mut self,
         place: Place,
     ) -> Result<(&'a mut [u8], u64), MemoryError> {
         let (at, len, loan) = self.take(place, true)?;
-        // SAFETY: as in `lend`; nobody else has a part of these bytes before the loan ends.
+        // SAFETY: as in `lend`; no other loan has a part of these bytes before this loan ends.
         Ok((unsafe { std::slice::from_raw_parts_mut(at, len) }, loan))
     }
 
-    /// A message does not use its bytes any more.
+    /// Ends a loan: the message does not use its bytes any more.
     pub(super) fn end(&mut self, loan: u64) {
         self.lent.retain(|it| it.0 != loan);
     }
 
-    /// Whether no message under way uses the bytes there.
+    /// True if no message in flight uses the bytes there.
     pub(super) fn is_free(&mut self, place: Place) -> bool {
         let taken = self.take(place, true);
         taken.map(|(.., loan)| self.end(loan)).is_ok()
@@ -186,7 +190,7 @@ impl Memory {
         let at = match place {
             _ if bytes == 0 => NonNull::dangling().as_ptr(),
             Place::Traced { addr, .. } => self.find(addr, bytes),
-            // What is received goes into the second half, and nothing is checked there.
+            // Received data goes into the second half, which is not checked.
             Place::Scratch { .. } if writes => {
                 let half = self.scratch.layout.size() / 2;
                 self.scratch.bytes.as_ptr().wrapping_add(half)
@@ -227,8 +231,8 @@ impl Block {
         let Ok(layout) = Layout::from_size_align(size, PAGE as usize) else {
             return Err(no_room);
         };
-        // SAFETY: the layout is of a page or more: ranges and the scratch memory are. Zeroed memory is mapped when
-        //         it is touched.
+        // SAFETY: the layout has at least a page: ranges and the scratch memory do. Zeroed memory
+        // is mapped only when it is touched.
         let bytes = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(no_room)?;
         Ok(Self {
             start,
@@ -244,7 +248,8 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: it was allocated so in `new`; loans end before the memory does, say those who take them.
+        // SAFETY: `new` allocated it with this layout, and the loans end before the memory does
+        // (condition 1 of `lend`).
         unsafe { dealloc(self.bytes.as_ptr(), self.layout) }
     }
 }
@@ -272,7 +277,7 @@ mod tests {
         ];
         let mut memory = Memory::of(&steps).unwrap();
         assert_eq!(memory.bytes(), 4 * 4096);
-        // SAFETY: the memory outlives both, which are not used after their loans.
+        // SAFETY: 1. the memory outlives both slices; 2. they are not used after their loans.
         let (first, one) = unsafe { memory.lend(traced(0x7000_0ff8, 16)) }.unwrap();
         // SAFETY: as above.
         let (second, two) = unsafe { memory.lend_mut(traced(0x7000_2000, 4096)) }.unwrap();
@@ -312,7 +317,7 @@ mod tests {
                 "{refused:?}"
             );
         }
-        // The last bytes that there are.
+        // The last bytes of the address space.
         let last = [Step::Send(end(u64::MAX - 8, 8))];
         assert_eq!(Memory::of(&last).unwrap().bytes(), PAGE);
     }

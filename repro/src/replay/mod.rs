@@ -1,9 +1,9 @@
-//! `hydrant-repro replay`: does again what a program communicated, as a trace of it says, and tells what memory was
-//! registered for that (Li and others 2011, Figures 11 to 13).
+//! `hydrant-repro replay`: replays the communication of a program from a trace, and reports the
+//! memory registered for it (Li and others 2011, Figures 11 to 13).
 //!
-//! Each rank sends and receives what was recorded, collectives as the point-to-point messages that they are made
-//! of, and waits out what was computed between. How long the messages take, and what is registered for them, is
-//! the network's and the strategy's affair: a simulated network has the same figures in every run.
+//! Each rank sends and receives the recorded messages, with collectives as point-to-point messages,
+//! and waits out the computation between them. The network and the strategy decide the time of
+//! messages and the registrations: a simulated network has the same figures in every run.
 
 mod memory;
 mod order;
@@ -35,24 +35,24 @@ pub(crate) use read::{ReadError, read, unpack};
 pub(crate) use report::{Row, mean};
 pub(crate) use script::{EAGER, How, Script};
 
-/// Do again what a program communicated, as a trace of it says
+/// Replay the communication of a program from a trace of it
 #[derive(Args)]
 pub(crate) struct ReplayArgs {
     /// The trace: a folder of .pmt files, or an archive of them, .tar or .tar.zst
     trace: PathBuf,
-    /// How memory gets registered; several, by commas, are run one after the other
+    /// The registration strategy; several, separated by commas, run in sequence
     #[arg(long, value_delimiter = ',', default_value = "foresight")]
     registration: Vec<Strategy>,
     /// The network
     #[arg(long, default_value = "sim:connectx")]
     conduit: ConduitKind,
-    /// How messages go that are longer than 16 KiB, or than what the network takes at once
+    /// The protocol of messages longer than 16 KiB, or longer than the network takes eagerly
     #[arg(long, default_value_t = MessageProtocol::Rendezvous)]
     messages: MessageProtocol,
     /// Draw the bytes registered over time, as .svg or .html
     #[arg(long)]
     plot: Option<PictureFile>,
-    /// How the figures are printed; json has a row for each rank besides
+    /// The format of the figures; json has a row for each rank besides
     #[arg(long, value_enum, default_value_t)]
     format: Format,
     /// The most bytes that a rank may have registered, half of them for its own operations
@@ -63,60 +63,60 @@ pub(crate) struct ReplayArgs {
     check: bool,
 }
 
-/// Why nothing was replayed.
+/// The reason why nothing was replayed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReplayError {
     /// The trace is wrong.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// It cannot be replayed.
+    /// The trace cannot be replayed.
     #[error(transparent)]
     Unplayable(#[from] schedule::Unplayable),
-    /// Messages of it overlap, or there is no room for them.
+    /// Messages of the trace overlap, or there is no room for them.
     #[error("rank {rank}: {why}")]
     Memory {
-        /// Whose.
+        /// The rank.
         rank: usize,
-        /// Which bytes.
+        /// The cause.
         why: memory::MemoryError,
     },
-    /// A rank waits for what its peer never comes to.
+    /// A rank waits for an event that never comes from its peer.
     #[error("{place}: rank {rank} waits for ever {what}")]
     Stuck {
-        /// Where in its trace.
+        /// The position in its trace.
         place: schedule::Position,
-        /// Who waits.
+        /// The rank that waits.
         rank: u32,
-        /// For what.
+        /// The event.
         what: String,
     },
-    /// There is no such network here.
+    /// This machine has no such network.
     #[error("{conduit}: {why}")]
     Network {
-        /// Which.
+        /// The network.
         conduit: String,
-        /// Why.
+        /// The cause.
         why: String,
     },
     /// The job failed.
     #[error("{strategy} on {conduit}: {why}")]
     Job {
-        /// How memory was registered.
+        /// The registration strategy.
         strategy: Strategy,
-        /// On which network.
+        /// The network.
         conduit: String,
-        /// Why.
+        /// The cause.
         why: String,
     },
     /// The picture was not drawn.
     #[error("{path}: {why}", path = .path.display())]
     Picture {
-        /// Where.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         why: String,
     },
-    /// Nobody reads what is printed.
+    /// The output has no reader.
     #[error("the figures were not printed: {0}")]
     Print(#[from] io::Error),
 }
@@ -156,7 +156,7 @@ pub(crate) fn run(arguments: &ReplayArgs) -> Result<(), ReplayError> {
     Ok(())
 }
 
-/// Runs the job; what each rank did.
+/// Runs the job. Returns the results of each rank.
 fn replay(
     arguments: &ReplayArgs,
     strategy: Strategy,
@@ -181,7 +181,7 @@ fn replay(
     played.map_err(failed)
 }
 
-/// Half of what may be registered is for peers, half for own operations; each may use what the other leaves.
+/// Half of the limit is for peers, half for local operations; each may use the other's unused part.
 pub(crate) fn limited(builder: JobBuilder, limit: Option<u64>) -> JobBuilder {
     match limit {
         Some(bytes) => builder.m(bytes / 2).maxvictim(bytes - bytes / 2),
@@ -222,7 +222,7 @@ fn name_of(arguments: &ReplayArgs) -> String {
         .to_owned()
 }
 
-/// The rank that registered most.
+/// The curve of the rank with the most registered memory.
 fn curve(strategy: Strategy, number: usize, played: &[Played]) -> Option<Series> {
     let peak = |it: &Played| it.series.iter().map(|point| point.1).max();
     let played = played.iter().max_by_key(|it| peak(it))?;

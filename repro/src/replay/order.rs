@@ -1,27 +1,27 @@
-//! Whether the ranks of a trace get to their ends: what was recorded of a program did, on a network that took at
-//! once what this one may not; what was put together wrong may wait for ever.
+//! Checks that the ranks of a trace get to their ends. A recorded program ended, but its network
+//! may have taken messages eagerly that this one does not. A trace made by hand may wait for ever.
 
 use std::collections::{HashMap, HashSet};
 
 use super::schedule::{End, Step};
 
-/// A message: from whom, to whom, and its number.
+/// A message: the sender, the receiver, and its number.
 type Message = (u32, u32, u64);
 
 /// A rank that waits for ever.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Stuck {
     pub(super) rank: u32,
-    /// The place of its step among its steps.
+    /// The index of its step.
     pub(super) step: usize,
-    /// For whom.
+    /// The peer that it waits for.
     pub(super) peer: u32,
-    /// If it sends: so many bytes, which the peer does not ask for.
+    /// If it sends: the bytes, which the peer does not ask for.
     pub(super) sends: Option<u64>,
 }
 
-/// The first rank that waits for ever, if any does. A send waits until its message is asked for if it is longer than
-/// `at_once`, the most that the network takes before.
+/// The first rank that waits for ever, if any does. A send longer than `at_once`, the network's
+/// eager limit, waits until its message is asked for.
 pub(super) fn stuck(schedules: &[Vec<Step>], at_once: u64) -> Option<Stuck> {
     let mut known = Known::default();
     let mut ranks: Vec<Progress<'_>> = (0..)
@@ -31,28 +31,28 @@ pub(super) fn stuck(schedules: &[Vec<Step>], at_once: u64) -> Option<Stuck> {
     let mut ready: Vec<u32> = (0..ranks.len() as u32).rev().collect();
     while let Some(own) = ready.pop() {
         let rank = &mut ranks[own as usize];
-        // Whoever waits for what it does goes on.
+        // The ranks that wait for its messages continue.
         let touched = rank.go_on(&mut known);
         ready.extend(touched.into_iter().filter(|peer| *peer != own));
     }
     ranks.iter().find_map(Progress::stuck)
 }
 
-/// What has happened so far.
+/// The events so far.
 #[derive(Default)]
 struct Known {
-    /// Messages whose sends were begun.
+    /// The messages whose sends have begun.
     sent: HashSet<Message>,
-    /// Messages whose receives were begun.
+    /// The messages whose receives have begun.
     asked_for: HashSet<Message>,
 }
 
-/// What a rank waits for.
+/// An event that a rank waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Need {
-    /// That a message is sent.
+    /// A message is sent.
     Sent(Message),
-    /// That a message of so many bytes is asked for.
+    /// A message of this many bytes is asked for.
     AskedFor(Message, u64),
 }
 
@@ -65,16 +65,16 @@ impl Need {
     }
 }
 
-/// How far a rank is.
+/// The progress of a rank.
 struct Progress<'a> {
     own: u32,
     at_once: u64,
     steps: &'a [Step],
-    /// The step that comes next.
+    /// The index of the next step.
     next: usize,
-    /// What the step before that waits for.
+    /// The events that the last step waits for.
     needs: Vec<Need>,
-    /// What those wait for that were begun, by the number of the request.
+    /// The events that begun requests wait for, by the number of the request.
     begun: HashMap<u64, Need>,
 }
 
@@ -90,7 +90,7 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Does steps until one waits for what has not happened. Those ranks that it sent to or asked.
+    /// Runs steps until one waits for an event. Returns the ranks that it sent to or asked.
     fn go_on(&mut self, known: &mut Known) -> HashSet<u32> {
         let mut touched = HashSet::new();
         loop {
@@ -135,7 +135,7 @@ impl<'a> Progress<'a> {
         let message = (self.own, end.peer, end.tag);
         known.sent.insert(message);
         touched.insert(end.peer);
-        // What a rank sends to itself is copied.
+        // A message of a rank to itself is copied.
         let waits = end.place.bytes() > self.at_once && end.peer != self.own;
         waits.then_some(Need::AskedFor(message, end.place.bytes()))
     }
@@ -174,7 +174,7 @@ mod tests {
         End { peer, tag, place }
     }
 
-    /// Who is stuck, and for whom.
+    /// The rank that is stuck, and the peer that it waits for.
     fn found(schedules: &[Vec<Step>]) -> Option<(u32, u32)> {
         stuck(schedules, 1000).map(|it| (it.rank, it.peer))
     }

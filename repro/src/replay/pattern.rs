@@ -2,10 +2,10 @@
 
 use super::schedule::{End, Place, Step};
 
-/// What a message carries that says only that its sender came so far.
+/// The content of a message that only says that its sender arrived.
 const TOKEN: Place = Place::Scratch { bytes: 8 };
 
-/// To whom a rank sends and of whom it receives in each round of an exchange; itself first.
+/// The peers that a rank sends to and receives from in each round of an exchange; itself first.
 pub(super) fn rounds(own: u32, ranks: u32) -> impl Iterator<Item = (u32, u32)> {
     let (own, all) = (u64::from(own), u64::from(ranks.max(1)));
     (0..all).map(move |round| {
@@ -48,7 +48,7 @@ pub(super) fn broadcast(own: u32, ranks: u32, root: u32, base: u64, buffer: Plac
     receive.into_iter().chain(sends).collect()
 }
 
-/// A reduction along a binomial tree. What comes is received beside the caller's buffer.
+/// A reduction along a binomial tree. Data is received beside the caller's buffer.
 pub(super) fn reduce(own: u32, ranks: u32, root: u32, base: u64, buffer: Place) -> Vec<Step> {
     let tree = Tree::new(own, ranks, root);
     let beside = Place::Scratch {
@@ -59,7 +59,7 @@ pub(super) fn reduce(own: u32, ranks: u32, root: u32, base: u64, buffer: Place) 
         tag: base,
         place,
     };
-    // Those that are done first come first: the smallest subtrees.
+    // The smallest subtrees are done first, so they come first.
     let receives = tree.children().into_iter().rev();
     let receives = receives.map(|child| Step::Receive(end(child, beside)));
     let send = tree.parent().map(|parent| Step::Send(end(parent, buffer)));
@@ -89,7 +89,7 @@ impl Tree {
         (self.own > 0).then(|| self.rank(self.own & (self.own - 1)))
     }
 
-    /// The largest subtree first.
+    /// The children, the largest subtree first.
     fn children(&self) -> Vec<u32> {
         let own = self.own;
         let bits = (0..32_u64).map(|bit| 1 << bit);

@@ -1,4 +1,4 @@
-//! A rank of a job that does what a rank of a trace did.
+//! A rank of a job that replays a rank of a trace.
 
 #![allow(unsafe_code)] // uses memory that is lent to messages under way; see each block
 
@@ -15,47 +15,48 @@ use super::{
     schedule::{End, Step},
 };
 
-/// A computation shorter than this is not slept through: to wake takes as long.
+/// A computation shorter than this does not sleep: waking takes as long.
 const NAP: Duration = Duration::from_micros(100);
 
-/// What a replay does beside the communication.
+/// The options of a replay.
 #[derive(Debug)]
 pub(super) struct Options<'a> {
-    /// If data is looked at: of which messages fewer than [`STAMP`] bytes, and how many, by their numbers.
+    /// With checks: the messages of which fewer than [`STAMP`] bytes are distinguishable, with
+    /// those bytes, by number.
     pub(super) checks: Option<&'a HashMap<u64, usize>>,
-    /// How many times as long as in the trace each computation takes.
+    /// The factor on the time of each computation in the trace.
     pub(super) slowdown: f64,
-    /// Most bytes of a message whose sender does not wait until it is asked for.
+    /// The most bytes of an eager message, whose sender does not wait for the receiver.
     pub(super) at_once: u64,
-    /// The host of each rank; empty: each rank has its own.
+    /// The host of each rank. Empty if each rank has its own.
     pub(super) hosts: &'a [u32],
 }
 
 impl Options<'_> {
-    /// Whether two ranks share a host.
+    /// True if two ranks share a host.
     fn is_near(&self, rank: Rank, peer: u32) -> bool {
         let host = |rank: u32| self.hosts.get(rank as usize);
         host(peer).is_some() && host(rank.0) == host(peer)
     }
 }
 
-/// What a rank did.
+/// The results of a rank.
 #[derive(Clone, Debug)]
 pub(crate) struct Played {
-    /// From the first step to the last.
+    /// The time from the first step to the last.
     pub(crate) took: Duration,
-    /// Of this, within communication.
+    /// The part of it within communication.
     pub(crate) communicating: Duration,
-    /// Bytes that were registered, and from when on; the time is that since the first step.
+    /// Registered bytes with the time of each change, counted from the first step.
     pub(crate) series: Vec<(Duration, u64)>,
     pub(crate) registration: Option<RegistrationStats>,
     pub(crate) foresight: Option<Foresight>,
     pub(crate) counters: Counters,
-    /// Messages whose data was looked at.
+    /// The messages whose data was checked.
     pub(crate) checked: u64,
 }
 
-/// Does the steps of this rank. `done` is told of steps as they are done.
+/// Replays the steps of this rank. `done` hears of finished steps.
 pub(super) fn play(
     job: &Job,
     steps: &[Step],
@@ -101,15 +102,15 @@ pub(super) fn play(
     Ok(played)
 }
 
-/// How long computing takes.
+/// The speed of computation.
 struct Pace {
-    /// Operations in a nanosecond, where they are what takes time.
+    /// Operations in a nanosecond, where operations take time.
     per_ns: Option<f64>,
     slowdown: f64,
 }
 
 impl Pace {
-    /// Measures, in virtual time, what a million operations take; in real time they take none.
+    /// Measures the virtual time of a million operations; in real time they take none.
     fn of(job: &Job, slowdown: f64) -> Self {
         if !job.settings().conduit.is_virtual() {
             return Self {
@@ -133,7 +134,7 @@ impl Pace {
             job.compute((computed_ns * per_ns) as u64);
             return;
         }
-        // The cores may be fewer than the ranks, which none of them is to feel.
+        // There may be fewer cores than ranks, and no rank may notice.
         let until = Instant::now() + Duration::from_nanos(computed_ns as u64);
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -146,11 +147,11 @@ impl Pace {
     }
 }
 
-/// A message under way.
+/// A message in flight.
 struct UnderWay<'scope> {
     transit: Transit<'scope>,
     loan: u64,
-    /// If it is received here.
+    /// The end of the message, if it is received here.
     received: Option<End>,
 }
 
@@ -159,7 +160,7 @@ struct Player<'scope, 'env, 'a> {
     scope: &'scope Scope<'scope, 'env>,
     memory: &'a mut Memory,
     options: &'a Options<'a>,
-    /// Where in the traced program the rank is.
+    /// The rank's call site in the traced program.
     site: u64,
     /// By the number of the request.
     under_way: HashMap<u64, UnderWay<'scope>>,
@@ -186,7 +187,8 @@ impl Player<'_, '_, '_> {
             Step::Copy { bytes } => self.copies(*bytes),
             Step::Send(end) => {
                 self.stamp(end);
-                // SAFETY: 1. The memory outlives this. 2. The loan ends when the message was sent.
+                // SAFETY: 1. the memory outlives the slice; 2. the loan ends when the message was
+                // sent.
                 let (data, loan) = raised(unsafe { self.memory.lend(end.place) })?;
                 self.copies_near(end);
                 let sent = &data[..self.goes(end, data.len())];
@@ -194,7 +196,7 @@ impl Player<'_, '_, '_> {
                 self.memory.end(loan);
             }
             Step::Receive(end) => {
-                // SAFETY: as above.
+                // SAFETY: 1. and 2. as above, when the message was received.
                 let (data, loan) = raised(unsafe { self.memory.lend_mut(end.place) })?;
                 let len = self.goes(end, data.len());
                 self.job
@@ -222,13 +224,14 @@ impl Player<'_, '_, '_> {
             }
             Step::BeginSend(request, end) => {
                 self.stamp(end);
-                // SAFETY: 1. The memory outlives the scope, which ends all that was begun. 2. The loan ends
-                //         with the message.
+                // SAFETY: 1. the memory outlives the scope, which completes all begun messages; 2.
+                // the loan ends with the message.
                 let (data, loan) = raised(unsafe { self.memory.lend(end.place) })?;
                 self.copies_near(end);
                 let sent = &data[..self.goes(end, data.len())];
                 let peer = Rank(end.peer);
-                // What would wait for its receiver does, though between ranks of one host only a stamp goes.
+                // A message that would wait for its receiver does so, though between ranks of one
+                // host only a stamp travels.
                 let transit = match end.place.bytes() <= self.options.at_once {
                     true => self.scope.send(peer, end.tag, sent)?,
                     false => self.scope.send_synchronous(peer, end.tag, sent)?,
@@ -267,21 +270,23 @@ impl Player<'_, '_, '_> {
         Ok(())
     }
 
-    /// As long as it takes to copy so many bytes. What a library copies is no program's to see.
+    /// Spends the time to copy this many bytes. The copies of a library are not part of the
+    /// program.
     fn copies(&self, bytes: u64) {
         if self.job.settings().conduit.is_virtual() {
             self.job.compute(bytes / 8);
         }
     }
 
-    /// A message between ranks of one host is copied at both ends, through memory that they share.
+    /// Copies a message between ranks of one host at both ends, through memory that they share.
     fn copies_near(&self, end: &End) {
         if self.options.is_near(self.job.rank(), end.peer) {
             self.copies(end.place.bytes());
         }
     }
 
-    /// How many of a message's bytes go by the network: between ranks of one host those that say which message it is.
+    /// The bytes of a message that travel over the network: between ranks of one host only the
+    /// identifying ones.
     fn goes(&self, end: &End, len: usize) -> usize {
         match self.options.is_near(self.job.rank(), end.peer) {
             true => len.min(STAMP),
@@ -289,19 +294,19 @@ impl Player<'_, '_, '_> {
         }
     }
 
-    /// How many bytes of a message are looked at.
+    /// The bytes of a message that are checked.
     fn checked_bytes(&self, end: &End) -> usize {
         let checked = |short: &HashMap<u64, usize>| short.get(&end.tag).copied().unwrap_or(STAMP);
         self.options.checks.map_or(0, checked)
     }
 
-    /// Writes down in a message which one it is.
+    /// Writes the identity of a message into its data.
     fn stamp(&mut self, end: &End) {
         let bytes = self.checked_bytes(end);
         if bytes == 0 {
             return;
         }
-        // SAFETY: the loan ends here, and the slice is used no more.
+        // SAFETY: 1. the memory lives; 2. the slice is not used after the end of the loan below.
         if let Ok((data, loan)) = unsafe { self.memory.lend_mut(end.place) } {
             let bytes = bytes.min(data.len());
             data[..bytes].copy_from_slice(&stamp_of(end.tag)[..bytes]);
@@ -309,15 +314,16 @@ impl Player<'_, '_, '_> {
         }
     }
 
-    /// Looks whether a message that was received is the right one.
+    /// Checks that a received message is the right one.
     fn look(&mut self, end: &End) -> Result<()> {
         let bytes = self.checked_bytes(end);
         if bytes == 0 {
             return Ok(());
         }
-        // SAFETY: as in `stamp`. What was received into scratch memory lies where the next is received.
+        // SAFETY: as in `stamp`. Data received into scratch memory lies at the address of the next
+        // receive.
         let (data, loan) = raised(unsafe { self.memory.lend_mut(end.place) })?;
-        // The message may be shorter than the buffer, which it was found to fit.
+        // The message may be shorter than the buffer, which was checked to fit.
         let bytes = bytes.min(data.len());
         let is_right = data[..bytes] == stamp_of(end.tag)[..bytes];
         self.memory.end(loan);
@@ -335,12 +341,12 @@ impl Player<'_, '_, '_> {
     }
 }
 
-/// The steps were checked before, so that this is no error of the program's.
+/// The steps were checked before, so this is no error of the program.
 fn raised<T>(outcome: std::result::Result<T, MemoryError>) -> Result<T> {
     outcome.map_err(hydrant::Error::other)
 }
 
 fn stamp_of(tag: u64) -> [u8; STAMP] {
-    // Never zero, which is what memory begins with.
+    // Never zero, which is the initial content of memory.
     (tag.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 0x0101_0101_0101_0101).to_le_bytes()
 }

@@ -1,4 +1,4 @@
-//! Reading traces: archives and folders of a file for each rank.
+//! Reads traces: archives, and folders with a file for each rank.
 
 use std::{
     fs,
@@ -8,21 +8,21 @@ use std::{
 
 use hydrant_foresight::trace::{self, RankTrace, Trace};
 
-/// Why there is no trace.
+/// The reason why a trace was not read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
     /// It cannot be opened, or unpacked.
     #[error("{path}: {why}", path = .path.display())]
     File {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// What the system, or the unpacker, says.
+        /// The error of the system, or of the unpacker.
         why: String,
     },
     /// It holds no traces of ranks.
     #[error("{} holds no .pmt file; a trace is one for each rank", .0.display())]
     Nothing(PathBuf),
-    /// A file of it is wrong.
+    /// A file of the trace is wrong.
     #[error(transparent)]
     Trace(#[from] trace::Error),
 }
@@ -74,7 +74,7 @@ fn of_archive(path: &Path) -> Result<Vec<RankTrace>, ReadError> {
     of_tar(path, packed)
 }
 
-/// Reads a trace from an archive, `.tar.zst`, that is called `name`.
+/// Reads a trace from an archive, `.tar.zst`, with the name `name`.
 pub(crate) fn unpack(name: &str, packed: &[u8]) -> Result<Trace, ReadError> {
     Ok(Trace::new(of_packed(Path::new(name), packed)?)?)
 }

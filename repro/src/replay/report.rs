@@ -1,4 +1,4 @@
-//! What a replay came to, for readers and for programs.
+//! The results of a replay, for readers and for programs.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(crate) struct Row {
     pub(crate) trace: String,
     /// None for all ranks together.
     pub(crate) rank: Option<u32>,
-    /// The longest of the ranks.
+    /// The longest time of the ranks.
     pub(crate) run_ns: u64,
     /// The mean of the ranks.
     pub(crate) communication_ns: u64,
@@ -26,22 +26,22 @@ pub(crate) struct Row {
     pub(crate) peak_bytes: u64,
     /// The mean of the ranks, over time.
     pub(crate) mean_bytes: u64,
-    /// Registrations and deregistrations that an operation waited for, or that gave room for one.
+    /// Registrations and deregistrations that an operation waited for, or that made room for one.
     pub(crate) on_path: u64,
     /// Registrations by the helper, beside the application.
     pub(crate) off_path: u64,
     pub(crate) deregistrations: u64,
     /// Uses that found their buffer registered.
     pub(crate) hits: u64,
-    /// Uses that were expected and came before the helper was ready.
+    /// Uses that were expected but came before the helper was ready.
     pub(crate) late: u64,
-    /// Registrations of the helper's that nobody used in time.
+    /// Registrations of the helper that were not used in time.
     pub(crate) early: u64,
-    /// Uses of which the helper never heard.
+    /// Uses that the helper never heard of.
     pub(crate) overwritten: u64,
     /// Predictions with an error up to 0.5 %, 1 %, 5 %, 20 % of the period, and above.
     pub(crate) errors: [u64; 5],
-    /// Messages whose data was looked at.
+    /// Messages whose data was checked.
     pub(crate) checked: u64,
 }
 

@@ -1,5 +1,5 @@
-//! What each rank of a trace does next: its calls as steps, collectives as the point-to-point messages that
-//! they are made of. All is known beforehand, and nothing is done here.
+//! The steps of each rank of a trace: its calls, with collectives as point-to-point messages.
+//! Everything is computed before the replay, and nothing runs here.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -10,17 +10,17 @@ use hydrant_foresight::trace::{Call, HEADER_BYTES, RECORD_BYTES, RankTrace, Reco
 
 use super::pattern;
 
-/// Where a message is, or goes.
+/// The memory of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
     /// Memory that the trace names.
     Traced { addr: u64, bytes: u64 },
-    /// Memory of the library's own, which the trace does not name.
+    /// Memory of the library itself, which the trace does not name.
     Scratch { bytes: u64 },
 }
 
 impl Place {
-    /// The bytes there.
+    /// The number of bytes.
     pub(crate) fn bytes(self) -> u64 {
         match self {
             Place::Traced { bytes, .. } | Place::Scratch { bytes } => bytes,
@@ -33,38 +33,38 @@ impl Place {
 pub(crate) struct End {
     /// The other rank.
     pub(crate) peer: u32,
-    /// What both ends call the message; no other has that number.
+    /// The number of the message at both ends, which is unique.
     pub(crate) tag: u64,
     pub(crate) place: Place,
 }
 
-/// What a rank does next.
+/// One step of a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
-    /// A call begins, from this place in the program, after so much was computed.
+    /// A call begins, at this call site, after this computation.
     Call {
         site: u64,
         computed_ns: u64,
     },
     Send(End),
     Receive(End),
-    /// Both at once.
+    /// Sends and receives at once.
     SendReceive(End, End),
     /// Begins to send, under the number of a request.
     BeginSend(u64, End),
     BeginReceive(u64, End),
     /// Waits for the end of a request.
     Complete(u64),
-    /// Copies its own part of an exchange.
+    /// Copies the rank's own part of an exchange.
     Copy {
         bytes: u64,
     },
 }
 
-/// Why a trace cannot be replayed.
+/// The reason why a trace cannot be replayed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unplayable {
-    /// Who takes part in a collective is not in the trace.
+    /// The trace does not say which ranks take part in a collective.
     #[error(
         "{file}: rank {rank}, call {call}: a {what} on communicator {comm}, which not all ranks call alike; \
          the trace does not say who its members are, and only point-to-point messages and exchanges are \
@@ -73,28 +73,28 @@ pub(crate) enum Unplayable {
     Members {
         /// The file.
         file: String,
-        /// Whose.
+        /// The rank.
         rank: u32,
         /// The number of the call.
         call: u32,
-        /// What was called.
+        /// The name of the call.
         what: String,
-        /// On which communicator, by the rank's count.
+        /// The communicator, by the rank's count.
         comm: u16,
     },
-    /// It would be beyond the end of virtual time.
+    /// The trace lasts beyond the end of virtual time.
     #[error("{file}: rank {rank} computes for {days} days; 100 can be replayed")]
     Long {
         /// The file.
         file: String,
-        /// Whose.
+        /// The rank.
         rank: u32,
-        /// For how long, without the rest.
+        /// The days of computation so far.
         days: u64,
     },
 }
 
-/// Where a call is in the trace of its rank.
+/// The position of a call in the trace of its rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
     /// The file.
@@ -111,7 +111,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// Where the call is that a step of a rank belongs to.
+/// The position of the call that a rank's step belongs to.
 pub(crate) fn position(trace: &Trace, schedules: &[Vec<Step>], rank: u32, step: usize) -> Position {
     let steps = schedules.get(rank as usize).into_iter().flatten();
     let begins = |it: &&Step| matches!(it, Step::Call { .. });
@@ -128,9 +128,9 @@ pub(crate) fn position(trace: &Trace, schedules: &[Vec<Step>], rank: u32, step: 
     }
 }
 
-/// Nanoseconds of a day.
+/// Nanoseconds in a day.
 const DAY: u64 = 86_400_000_000_000;
-/// Days that a rank may compute: virtual time ends after twice as many.
+/// The most days that a rank may compute: virtual time ends after twice as many.
 const MOST_DAYS: u64 = 100;
 
 /// The steps of each rank, by rank.
@@ -143,7 +143,7 @@ pub(crate) fn schedules(trace: &Trace) -> Result<Vec<Vec<Step>>, Unplayable> {
     Ok(trace.ranks().iter().map(of).collect())
 }
 
-/// What the calls of a collective on a communicator look like, for who has to call alike.
+/// The kinds of the collective calls on each communicator, which all members must call alike.
 fn collectives(rank: &RankTrace) -> BTreeMap<u16, Vec<(Call, i32)>> {
     let mut found: BTreeMap<u16, Vec<(Call, i32)>> = BTreeMap::new();
     for record in whole(rank) {
@@ -160,7 +160,7 @@ fn collectives(rank: &RankTrace) -> BTreeMap<u16, Vec<(Call, i32)>> {
     found
 }
 
-/// The collectives that all members of a communicator take part in by one record.
+/// The collectives that all members of a communicator join with one record each.
 fn whole(rank: &RankTrace) -> impl Iterator<Item = &Record> {
     let records = rank.records().iter();
     records.filter(|it| it.call.is_collective() && !it.call.is_exchange())
@@ -203,14 +203,14 @@ fn check_computing(trace: &Trace) -> Result<(), Unplayable> {
     Ok(())
 }
 
-/// Messages between two ranks that only their order tells apart.
+/// The messages between two ranks that only their order tells apart.
 type Stream = (u32, u32, Option<i32>);
 
-/// The number of each message, at both ends: by rank, and the place of the record in its trace.
+/// The number of each message, at both ends: by rank and index of the record in its trace.
 struct Numbers(HashMap<(u32, u64), u64>);
 
 impl Numbers {
-    /// Matches sends with receives as the reader checked that they match.
+    /// Matches sends with receives, in the way that the reader checked.
     fn of(trace: &Trace) -> Self {
         let mut streams: BTreeMap<Stream, [Vec<&Record>; 2]> = BTreeMap::new();
         for rank in trace.ranks() {
@@ -257,17 +257,17 @@ impl Numbers {
     }
 }
 
-/// Tags of messages that collectives are made of lie above those of the trace's own.
+/// The lowest tag of the messages of collectives, above those of the trace itself.
 const COLLECTIVE: u64 = 1 << 40;
 
-/// The steps of one rank, as far as they are made.
+/// The steps of one rank so far.
 struct Schedule<'a> {
     rank: &'a RankTrace,
     ranks: u32,
     numbers: &'a Numbers,
     steps: Vec<Step>,
     computed: u64,
-    /// How many collectives there were so far on each communicator.
+    /// The number of collectives so far on each communicator.
     collectives: HashMap<u16, u64>,
 }
 
@@ -291,7 +291,7 @@ impl<'a> Schedule<'a> {
             };
             let computed_ns = first.computed.0.saturating_sub(self.computed);
             self.computed = first.computed.0;
-            // Init, and what has no stack, is told apart by what it is.
+            // Init, and calls without a stack, are told apart by their kind.
             let site = match first.stack {
                 0 => first.call as u64,
                 stack => stack,
@@ -302,7 +302,7 @@ impl<'a> Schedule<'a> {
         self.steps
     }
 
-    /// One call: its records are its parts.
+    /// Adds one call; its records are its parts.
     fn call(&mut self, records: &[Record]) {
         let Some(first) = records.first() else {
             return;
@@ -348,7 +348,7 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// Sends a part to each rank and receives one of each, peer by peer.
+    /// Sends a part to each rank and receives one from each, peer by peer.
     fn exchange(&mut self, records: &[Record]) {
         let (own, ranks) = (self.rank.rank(), self.ranks);
         let part = |peer: u32, sends: bool| {
@@ -372,11 +372,11 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// A collective of all ranks.
+    /// Adds a collective of all ranks.
     fn collective(&mut self, record: &Record) {
         let number = self.collectives.entry(record.comm).or_default();
         *number += 1;
-        // Each has so many tags of its own as a rank has rounds.
+        // Each collective has as many tags as a rank has rounds.
         let base = COLLECTIVE | u64::from(record.comm) << 41 | *number << 6;
         let (own, ranks) = (self.rank.rank(), self.ranks);
         let root = u32::try_from(record.peer).unwrap_or(0);
@@ -409,7 +409,7 @@ fn place_of(record: &Record) -> Place {
 mod tests {
     use super::*;
 
-    /// The ends of all messages of some schedules: what is sent is received once, with room for it.
+    /// Checks the ends of all messages: each sent message is received once, with room for it.
     pub(super) fn check(schedules: &[Vec<Step>]) {
         let mut sent: HashMap<(u32, u32, u64), u64> = HashMap::new();
         let mut received = sent.clone();

@@ -1,4 +1,4 @@
-//! A trace made ready to be replayed, and its replays.
+//! A trace prepared for replays, and its replays.
 
 use std::{
     collections::HashMap,
@@ -15,17 +15,17 @@ use super::{
     schedule::{self, Step},
 };
 
-/// Most bytes of a message that is sent at once (Li §2), if the network takes so many.
+/// The most bytes of an eager message (Li §2), if the network takes as many.
 pub(crate) const EAGER: usize = 16 << 10;
 
-/// How a trace is replayed.
+/// The settings of a replay.
 #[derive(Clone, Debug)]
 pub(crate) struct How {
-    /// Whether the data of each message is looked at.
+    /// True if the data of each message is checked.
     pub(crate) checks: bool,
-    /// How many times as long as in the trace each computation takes.
+    /// The factor on the time of each computation in the trace.
     pub(crate) slowdown: f64,
-    /// The host of each rank; messages between ranks of one are copied. Empty: each rank has its own.
+    /// The host of each rank; messages within a host are copied. Empty if each rank has its own.
     pub(crate) hosts: Vec<u32>,
 }
 
@@ -39,21 +39,21 @@ impl Default for How {
     }
 }
 
-/// What each rank of a trace does, and that it can be done.
+/// The checked steps of each rank of a trace.
 pub(crate) struct Script {
     /// By rank.
     schedules: Vec<Vec<Step>>,
-    /// Messages of which fewer bytes than a stamp can be told from others.
+    /// The messages of which fewer bytes than a stamp are distinguishable.
     short: HashMap<u64, usize>,
-    /// Most bytes of a message whose sender does not wait until it is asked for.
+    /// The most bytes of an eager message, whose sender does not wait for the receiver.
     at_once: u64,
 }
 
 impl Script {
-    /// The steps of a trace's ranks, if these can be done again on such a network.
+    /// The steps of a trace's ranks, if this network can replay them.
     ///
     /// # Errors
-    /// What cannot be replayed, ranks that wait for ever, messages without memory.
+    /// If a call cannot be replayed, ranks wait for ever, or messages have no memory.
     pub(crate) fn of(trace: &Trace, conduit: &ConduitKind) -> Result<Self, ReplayError> {
         let at_once = at_once(conduit).map_err(|why| ReplayError::Network {
             conduit: conduit.to_string(),
@@ -67,7 +67,7 @@ impl Script {
         for (rank, steps) in schedules.iter().enumerate() {
             let checked = memory::check(steps);
             for (tag, bytes) in checked.map_err(|why| ReplayError::Memory { rank, why })? {
-                // The messages of a collective have one number.
+                // The messages of a collective share one number.
                 let least = short.entry(tag).or_insert(bytes);
                 *least = bytes.min(*least);
             }
@@ -84,11 +84,11 @@ impl Script {
         self.schedules.iter().map(|it| it.len() as u64).sum()
     }
 
-    /// Replays it in such a job, with as many ranks as the trace has; what each rank did. `done` is told of steps as
-    /// they are done.
+    /// Replays the trace in such a job, with as many ranks as the trace has. Returns the results of
+    /// each rank. `done` hears of finished steps.
     ///
     /// # Errors
-    /// Why the job failed.
+    /// The reason why the job failed.
     pub(crate) fn play(
         &self,
         builder: JobBuilder,
@@ -110,7 +110,7 @@ impl Script {
         let ranks = self.schedules.len() as u32;
         let ends = panic::catch_unwind(AssertUnwindSafe(|| builder.run_local(ranks, body)));
         let ends = ends.map_err(|_| "a rank panicked".to_owned())?;
-        // Who lost a peer that failed has not the cause to tell.
+        // A rank that lost a failed peer does not know the cause.
         let cause = ends.iter().find_map(|it| match it {
             Err(hydrant::Error::PeerLost(_)) | Ok(_) => None,
             Err(why) => Some(why.to_string()),
@@ -124,10 +124,10 @@ impl Script {
     }
 }
 
-/// Most bytes of a message that the network takes before anybody asks for it.
+/// The most bytes of a message that the network takes before its receive.
 ///
 /// # Errors
-/// Why no job can be had on it.
+/// The reason why no job can run on the network.
 fn at_once(conduit: &ConduitKind) -> Result<u64, String> {
     let builder = Job::builder().map_err(|why| why.to_string())?;
     let builder = builder.conduit(conduit.clone());

@@ -1,8 +1,8 @@
-//! `cargo xtask faults`: breaks what can break under a job on RDMA, in virtual machines, and
-//! tells what its ranks got, how long that took, and what was left.
+//! `cargo xtask faults`: injects faults under a job on RDMA, in virtual machines.
 //!
-//! The ranks are `hammer` of `apps`, which check everything they read. `docs/faults.md` has the
-//! table as it came out.
+//! It reports the errors that the ranks got, the time until then, and the resources that were left.
+//! The ranks run `hammer` of `apps`, which checks everything that it reads. `docs/faults.md` has a
+//! table that this command printed.
 
 mod runs;
 mod scenarios;
@@ -22,7 +22,7 @@ use crate::vm;
 use runs::Listener;
 use scenarios::{ALL, Machine, Scenario};
 
-/// Which of them, and where the table goes.
+/// The choice of scenarios, and the file for the table.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Arguments {
     /// Also write the table, as Markdown, to this file
@@ -34,13 +34,13 @@ pub(crate) struct Arguments {
     only: String,
 }
 
-/// Longer than any machine takes; there to end a hang.
+/// A limit that ends a hang, longer than any machine takes.
 const SECONDS: &str = "1500";
 
-/// So little to register that moves and evictions happen all the time.
+/// A limit so low that moves and evictions happen all the time.
 const LIMITS: [(&str, &str); 2] = [("HYDRANT_M", "128K"), ("HYDRANT_MAXVICTIM", "16K")];
 
-/// Tries everything and prints the table: whether all came out as it should.
+/// Runs all scenarios and prints the table. Returns success if all came out as expected.
 pub(crate) fn report(arguments: &Arguments) -> ExitCode {
     let chosen: Vec<Scenario> = (ALL.iter().copied())
         .filter(|it| it.name.contains(&arguments.only))
@@ -68,7 +68,7 @@ pub(crate) fn report(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// The scenarios of this dose: in the short one each runs once.
+/// The part of `test` and `full`. In the short dose each short scenario runs once.
 pub(crate) fn check(dose: Dose) -> Result<Vec<String>, Error> {
     let chosen: Vec<Scenario> = match dose {
         Dose::Long => ALL.to_vec(),
@@ -89,7 +89,7 @@ pub(crate) fn check(dose: Dose) -> Result<Vec<String>, Error> {
 
 struct Outcome {
     table: String,
-    /// What did not come out as it should.
+    /// The problems found, a sentence each.
     problems: Vec<String>,
 }
 
@@ -116,7 +116,7 @@ fn try_all(chosen: &[Scenario]) -> Result<Outcome, Error> {
     })
 }
 
-/// Boots one machine and tries all that want its kind.
+/// Boots one machine and runs all scenarios of its kind.
 fn try_in(machine: Machine, scenarios: &[Scenario]) -> Result<Vec<runs::Tried>, Error> {
     let (options, name): (&[&str], _) = match machine {
         Machine::Wire => (&["--devices", "2"], "faults-1.sh"),
@@ -131,7 +131,7 @@ fn try_in(machine: Machine, scenarios: &[Scenario]) -> Result<Vec<runs::Tried>, 
     Ok(listener.tried())
 }
 
-/// The script's file, which stays, so that it can be run again by hand.
+/// Writes the script's file. The file stays, so that it can be run again by hand.
 fn write_script(name: &str, machine: Machine, scenarios: &[Scenario]) -> Result<PathBuf, Error> {
     let program = |name: &str| quoted(&programs::shipped(name).to_string_lossy());
     let mut text = format!(
@@ -146,7 +146,7 @@ fn write_script(name: &str, machine: Machine, scenarios: &[Scenario]) -> Result<
     };
     for scenario in scenarios {
         for run in 1..=scenario.runs {
-            // In a shell of its own, which takes its settings with it.
+            // A subshell, so that its settings end with it.
             text += &format!(
                 "echo; echo fault begins: {}\n(run={run}; {})\necho; echo fault ends\n",
                 quoted(scenario.name),

@@ -1,4 +1,4 @@
-//! What the script and the ranks said of each run, and whether it is what it should be.
+//! Parses the output of the script and the ranks for each run, and judges it.
 
 use std::collections::BTreeSet;
 
@@ -16,24 +16,24 @@ pub(super) struct Tried {
 /// One run.
 #[derive(Debug, Default)]
 pub(super) struct Run {
-    /// When it broke, in nanoseconds since 1970.
+    /// The time of the fault, in nanoseconds since 1970.
     at: Option<u64>,
-    /// What each rank said that could.
+    /// The reports of the ranks that survived to print one.
     pub(super) ranks: Vec<Value>,
     /// Pages that were left pinned.
     pub(super) pages: Option<i64>,
-    /// What was left at the devices.
+    /// The objects left at the devices.
     objects: String,
-    /// Why the job ended, as its launcher has it.
+    /// The launcher's reasons for the end of the job.
     why: Vec<String>,
-    /// Whether the script came to its end.
+    /// True if the script came to its end.
     ended: bool,
 }
 
-/// Takes it from the output, line by line.
+/// Parses the output line by line.
 pub(super) struct Listener {
     tried: Vec<Tried>,
-    /// Which scenario runs.
+    /// The index of the scenario that runs.
     now: Option<usize>,
 }
 
@@ -81,7 +81,7 @@ impl Listener {
 }
 
 impl Tried {
-    /// What is not as it should be.
+    /// The differences from the expected result, a sentence each.
     pub(super) fn problems(&self) -> Vec<String> {
         let mut all = Vec::new();
         if self.runs.len() as u32 != self.scenario.runs {
@@ -106,7 +106,7 @@ impl Run {
         }
         let survivors = match expected {
             Expected::Lost(lost) => 4 - lost.len(),
-            // Who fails first ends the others.
+            // The first rank that fails ends the others.
             Expected::Refused(_) => 0,
             _ => 4,
         };
@@ -135,8 +135,8 @@ impl Run {
         all
     }
 
-    /// How long each rank waited, in seconds: until it was told of what broke, or for the
-    /// operation that took longest.
+    /// The time that each rank waited, in seconds: until it got the error, or for the longest
+    /// operation.
     pub(super) fn times(&self, expected: Expected) -> Vec<f64> {
         let told = |rank: &Value| -> Vec<f64> {
             let losses = list(&rank["lost"]).iter();
@@ -155,13 +155,13 @@ impl Run {
         }
     }
 
-    /// Why no rank got into the job.
+    /// The reason why no rank got into the job.
     pub(super) fn why(&self) -> Option<&str> {
         self.why.first().map(String::as_str)
     }
 }
 
-/// What is wrong with what a rank says.
+/// The problem in the report of a rank, if there is one.
 fn of_rank(rank: &Value, expected: Expected) -> Option<String> {
     let wrong = rank["wrong"].as_u64().unwrap_or(0);
     if wrong > 0 {

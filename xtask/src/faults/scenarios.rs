@@ -1,39 +1,40 @@
-//! What is broken, how, and what must come of it.
+//! The faults: how each is injected, and the result that is expected.
 
-/// In what kind of machine.
+/// The kind of machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Machine {
-    /// One host with a device at either end of a wire; ranks 0 and 2 have the one, 1 and 3 the
-    /// other.
+    /// One host with a device at either end of a wire. Ranks 0 and 2 use the first device, ranks 1
+    /// and 3 the second.
     Wire,
     /// Two hosts; ranks 0 and 1 are on the first.
     Hosts,
 }
 
-/// What must come of it.
+/// The result that is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expected {
     /// No error, at no rank.
     Unharmed,
-    /// Every rank that is left is told that these are lost, and gets no other error.
+    /// Every surviving rank gets the error that these ranks are lost, and no other error.
     Lost(&'static [u32]),
-    /// Each half is told that the other is lost.
+    /// Each half gets the error that the other half is lost.
     Split,
-    /// No rank begins; the error has this in it.
+    /// No rank begins. The error contains this text.
     Refused(&'static str),
-    /// Things tried each by itself, of which every rank says whether it was right.
+    /// Cases tried separately. Every rank says for each whether it was right.
     Cases,
 }
 
-/// Something that is broken.
+/// One fault to inject.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scenario {
     pub(super) name: &'static str,
     pub(super) machine: Machine,
     pub(super) runs: u32,
-    /// Whether it is among those that every test run tries, once.
+    /// True for the scenarios that every test run tries, once.
     pub(super) short: bool,
-    /// What breaks it: functions of `functions.sh`. `$run` is the number of the run.
+    /// The calls that inject the fault: functions of `functions.sh`. `$run` is the number of the
+    /// run.
     pub(super) script: &'static str,
     pub(super) expected: Expected,
 }
@@ -41,7 +42,7 @@ pub(super) struct Scenario {
 use Expected::{Cases, Lost, Refused, Split, Unharmed};
 use Machine::{Hosts, Wire};
 
-/// All of them, in the order of the table.
+/// All scenarios, in the order of the table.
 pub(super) const ALL: &[Scenario] = &[
     Scenario {
         name: "nothing",
@@ -227,7 +228,7 @@ mod tests {
     fn names_are_unique_and_runs_have_times_below_a_second() {
         for (at, scenario) in ALL.iter().enumerate() {
             assert!(ALL[..at].iter().all(|other| other.name != scenario.name));
-            // `--at 0.$((run * 2))`: from the fifth run on it would be earlier again.
+            // `--at 0.$((run * 2))`: from the fifth run on, the time would be earlier again.
             assert!((1..=5).contains(&scenario.runs), "{}", scenario.name);
         }
     }

@@ -1,4 +1,4 @@
-//! The table: a line for each scenario, or for each thing tried in it.
+//! The table: a line for each scenario, or for each of its cases.
 
 use std::collections::BTreeMap;
 
@@ -104,7 +104,7 @@ fn row(tried: &Tried, name: &str, runs: usize, got: String, mut times: Vec<f64>)
     }
 }
 
-/// What the callers of all ranks and runs got, each kind with the ranks that got it.
+/// The errors that callers got at all ranks and runs, each kind with the ranks that got it.
 fn got(tried: &Tried) -> String {
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
     if let Expected::Refused(limit) = tried.scenario.expected {

@@ -14,12 +14,12 @@ pub(super) const SUBJECT: usize = 72;
 /// The commit whose successors keep to `SUBJECT`.
 pub(super) const SUBJECTS_SINCE: &str = "5335fbe6ca3b3c52af2e5e44e2af3469561491c2";
 
-/// A ceiling and what it is to become.
+/// A ceiling and its goal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Budget {
-    /// The most there may be now.
+    /// The ceiling now.
     pub(super) now: f64,
-    /// The most there may be at last.
+    /// The ceiling at last.
     pub(super) goal: f64,
 }
 

@@ -1,7 +1,7 @@
 //! Finds the comments of Rust and C: a lexer that knows literals and nothing else.
 //!
-//! Strings, raw strings and characters hide what looks like a comment in them. Rust's tokens are
-//! those of the reference, chapter "Tokens"; lifetimes are told from characters by the next quote.
+//! A comment mark inside a string, a raw string or a character literal is no comment. Rust's tokens
+//! are those of the reference, chapter "Tokens"; the next quote tells lifetimes from characters.
 
 use std::iter::Peekable;
 use std::str::CharIndices;
@@ -43,7 +43,7 @@ pub(super) fn comments(text: &str, language: Language) -> Vec<Vec<TextLine>> {
 struct Raw {
     line: usize,
     marks: Marks,
-    /// Code stands before it on its line.
+    /// True if code stands before it on its line.
     trails: bool,
     /// Without the marks that open and close it.
     body: String,
@@ -68,7 +68,7 @@ struct Lexer<'a> {
     line: usize,
     /// The beginning of the last word, which may be the prefix of a raw string.
     start: usize,
-    /// Code stands on this line before the next character.
+    /// True if code stands on this line before the next character.
     code: bool,
     found: Vec<Raw>,
 }
@@ -122,7 +122,7 @@ impl Lexer<'_> {
         let mut depth = 0_usize;
         let mut end = self.text.len();
         let mut from = at;
-        // The first slash is already taken.
+        // The first slash is already consumed.
         while let Some(&(here, _)) = self.chars.peek() {
             let opens = self.text[from..].starts_with("/*");
             if opens && (depth == 0 || language == Language::Rust) {
@@ -153,7 +153,7 @@ impl Lexer<'_> {
         });
     }
 
-    /// True if the word before the quote at `at` makes a raw string of it.
+    /// True if the word before the quote at `at` makes it a raw string.
     fn is_raw(&self, at: usize) -> bool {
         let word = self.text.get(self.start..at).unwrap_or_default();
         ["r", "br", "cr"].contains(&word.trim_end_matches('#'))

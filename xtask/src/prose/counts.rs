@@ -47,7 +47,8 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Counts the text of a file; by its ending it is Rust, C or Markdown, or it is left out.
+    /// Counts the text of a file. Its ending says whether it is Rust, C or Markdown; any other file
+    /// is left out.
     pub(super) fn add(&mut self, file: &Path, text: &str) {
         match file.extension().and_then(|it| it.to_str()) {
             Some("rs") => self.add_comments(file, &comments(text, Language::Rust)),
@@ -138,7 +139,7 @@ impl Counts {
         aligned(&rows)
     }
 
-    /// The same, as objects.
+    /// The table as JSON objects.
     pub(super) fn json(&self) -> Vec<Value> {
         let row = |folder: &str, count: &Count| {
             json!({
@@ -202,7 +203,7 @@ impl Count {
 }
 
 impl Breach {
-    /// As a line that editors can follow.
+    /// The place as a line that editors can follow.
     pub(super) fn line(&self) -> String {
         let fault = match self.fault {
             Rule::Long(words) => format!("{words} words"),
@@ -216,7 +217,7 @@ impl Breach {
         )
     }
 
-    /// As an object.
+    /// The place as a JSON object.
     pub(super) fn json(&self) -> Value {
         let (fault, words) = match self.fault {
             Rule::Long(words) => ("long", Some(words)),

@@ -59,7 +59,7 @@ struct Findings {
     subjects: Option<Vec<String>>,
 }
 
-/// Looks, and prints the table and the lists asked for: whether the tree keeps to the budgets.
+/// Prints the table and the lists asked for. Returns success if the tree keeps to the budgets.
 pub(crate) fn report(arguments: &Arguments, format: Format) -> ExitCode {
     let findings = match look() {
         Ok(findings) => findings,
@@ -128,7 +128,7 @@ fn look() -> Result<Findings, Error> {
     })
 }
 
-/// The files with text: those that git knows or would take, or all where there is no git.
+/// The files with text: those that git tracks or would add, or all files where there is no git.
 fn files(workspace: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut git = at_root("git");
     git.args([
@@ -224,7 +224,7 @@ impl Findings {
         rows
     }
 
-    /// The places asked for.
+    /// The places that the arguments ask for.
     fn places<'a>(&'a self, arguments: &'a Arguments) -> impl Iterator<Item = &'a Breach> {
         let asked = arguments.places.as_deref();
         let asked = asked.map(|path| path.strip_prefix(".").unwrap_or(path));
@@ -232,7 +232,7 @@ impl Findings {
         self.counts.places.iter().filter(below)
     }
 
-    /// The first of all places, for a failure.
+    /// The first places, which a failure prints.
     fn some_places(&self) -> Vec<String> {
         let places = &self.counts.places;
         let mut lines: Vec<String> = places.iter().take(PLACES_SHOWN).map(Breach::line).collect();
@@ -257,7 +257,7 @@ mod tests {
         let known = files(&workspace).unwrap();
         assert!(known.contains(&own));
         let walked = walked(&workspace).unwrap();
-        // Somebody may have removed a file without telling git.
+        // A file may be removed from disk while git still lists it.
         let is_there = |it: &&PathBuf| workspace.join(it).is_file();
         let missed: Vec<_> = known
             .iter()

@@ -1,4 +1,4 @@
-//! Type names that may mean more than one thing, because several modules declare them.
+//! Type names with several meanings, because several modules declare them.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::budget::{MAY_BE_SHARED, SHARED_TYPES};
 use crate::rooms::Declared;
 
-/// The names that several modules declare, each with where.
+/// The names that several modules declare, each with its places.
 #[derive(Debug)]
 pub(super) struct SharedNames {
     shared: BTreeMap<String, Vec<Declared>>,
@@ -32,7 +32,7 @@ impl SharedNames {
         Self { shared, stale }
     }
 
-    /// A sentence for each thing that is wrong.
+    /// A sentence for each problem.
     pub(super) fn problems(&self) -> Vec<String> {
         let above = SHARED_TYPES.exceeded("types that share a name", self.types() as f64);
         let stale = self
@@ -65,7 +65,7 @@ impl SharedNames {
         lines
     }
 
-    /// The same, an object a name.
+    /// The list as JSON, an object for each name.
     pub(super) fn json(&self) -> Vec<Value> {
         let object = |(name, declared): (&String, &Vec<Declared>)| {
             let places: Vec<_> = declared.iter().map(place).collect();

@@ -3,14 +3,14 @@
 use super::budget::{SUBJECT, SUBJECTS_SINCE};
 use crate::command::{at_root, output, succeeds};
 
-/// The commits that are looked at where the first one is not in the clone.
+/// The range of commits to check where the first commit is not in the clone.
 const LAST: &str = "--max-count=20";
 
 /// A sentence for each subject that is too long; none where there is no history to look at.
 pub(super) fn problems() -> Option<Vec<String>> {
     let mut known = at_root("git");
     known.args(["merge-base", "--is-ancestor", SUBJECTS_SINCE, "HEAD"]);
-    // A shallow clone lacks the base, and so does a history that was imported anew.
+    // A shallow clone lacks the base, and so does an imported history.
     let range = match succeeds(known) {
         true => format!("{SUBJECTS_SINCE}..HEAD"),
         false => LAST.to_owned(),

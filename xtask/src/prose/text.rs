@@ -1,4 +1,4 @@
-//! The sentences of a text in Markdown, which rustdoc and plain comments are, too.
+//! The sentences of a text in Markdown, as rustdoc and plain comments are too.
 //!
 //! Paragraphs and items of lists hold sentences. Headings, tables, code blocks and definitions of
 //! links hold none (CommonMark 0.31, sections 4 and 5, as far as this tree needs them).
@@ -10,9 +10,9 @@ use super::comments::TextLine;
 pub(super) struct Sentence {
     /// The line that it begins on.
     pub(super) line: usize,
-    /// How many words it has; inline code and a link's target count as one and as none.
+    /// The number of words. Inline code counts as one word and a link's target as none.
     pub(super) words: usize,
-    /// Its first word in lower case, if that is a word; not if it is code.
+    /// The first word in lower case, if it is a word and not code.
     pub(super) first: String,
     /// True if it ends with a question mark.
     pub(super) asks: bool,
@@ -75,7 +75,7 @@ fn paragraphs(lines: &[TextLine]) -> Vec<Vec<TextLine>> {
             fence = Some(mark);
         }
         if fence.is_some() || text.is_empty() || is_no_text(text) || code {
-            // A block of code goes on for as long as its lines are indented.
+            // A block of code continues for as long as its lines are indented.
             after_blank |= code;
             found.push(Vec::new());
             continue;
@@ -219,7 +219,7 @@ fn is_end(pieces: &[Glyph], start: usize, at: usize) -> bool {
     read[stop] != '.' || !abbreviated || next.is_none()
 }
 
-/// The sentence that these characters are; none if they are fewer than two words.
+/// The sentence of these characters; none if it has fewer than two words.
 fn sentence(pieces: &[Glyph]) -> Option<Sentence> {
     let read: String = pieces.iter().filter_map(|it| it.read).collect();
     let is_word = |it: &&str| it.chars().any(|c| c.is_alphanumeric() || c == CODE);

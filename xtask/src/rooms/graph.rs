@@ -1,4 +1,4 @@
-//! Which file of a crate imports which.
+//! The imports among the files of a crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -10,24 +10,24 @@ use crate::rooms::tree::Tree;
 pub(super) struct Graph {
     /// Each file, with the room it belongs to.
     pub(super) files: Vec<File>,
-    /// From a file to one it imports (indices), and the line that does so first.
+    /// The imports: from a file to an imported file (indices), with the first line of the import.
     pub(super) edges: BTreeMap<(usize, usize), usize>,
 }
 
 /// One file of a crate.
 #[derive(Debug)]
 pub(super) struct File {
-    /// Where it is.
+    /// The path of the file.
     pub(super) path: PathBuf,
-    /// The room it belongs to: its top-level module; the root is one by itself.
+    /// Its room: the top-level module. The root is a room of its own.
     pub(super) room: String,
-    /// Whether it is the root, which stands above all unless it is placed.
+    /// True for the root, which stands above all rooms unless the order places it.
     pub(super) is_root: bool,
 }
 
 impl Graph {
-    /// The graph of a crate. That a room hands on a name of its own is no edge, and
-    /// what the root hands on is none either.
+    /// The graph of a crate. A room's reexport of its own names is no edge, nor is any reexport of
+    /// the root.
     pub(super) fn of(tree: &Tree) -> Self {
         let named = |index: usize| {
             let path = &tree.files[index];
@@ -61,14 +61,14 @@ impl Graph {
         Self { files, edges }
     }
 
-    /// The rooms there are, by name.
+    /// The names of the rooms.
     pub(super) fn rooms(&self) -> BTreeSet<&str> {
         let rooms = self.files.iter().filter(|it| !it.is_root);
         rooms.map(|it| it.room.as_str()).collect()
     }
 
-    /// How many files are in the largest set in which each imports every other,
-    /// directly or not.
+    /// The number of files in the largest set in which each file imports every other, directly or
+    /// not.
     pub(super) fn largest_cycle(&self) -> usize {
         let reach: Vec<_> = (0..self.files.len()).map(|it| self.reached(it)).collect();
         let sizes = (0..reach.len()).map(|file| {
@@ -78,7 +78,7 @@ impl Graph {
         sizes.max().unwrap_or(0)
     }
 
-    /// All that can be reached from a file; itself only by way of another.
+    /// All files reachable from a file. The file itself is among them only if another imports it.
     fn reached(&self, from: usize) -> BTreeSet<usize> {
         let mut reached = BTreeSet::new();
         let mut open = vec![from];

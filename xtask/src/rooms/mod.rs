@@ -1,8 +1,8 @@
 //! The check that no room imports one above it.
 //!
-//! A room is a top-level module of a crate: a folder, or a file. It may import the
-//! rooms below it, in the order that `xtask/rooms.toml` declares. Crates stand on
-//! floors in the same way. Code that only tests or the fuzzer use is exempt.
+//! A room is a top-level module of a crate: a folder, or a file. It may import the rooms below it,
+//! in the order that `xtask/rooms.toml` declares. Crates stand on floors in the same way. Code that
+//! only tests or the fuzzer use is exempt.
 
 mod graph;
 mod order;
@@ -19,10 +19,10 @@ use crate::rooms::order::{Judged, Plan};
 use crate::rooms::source::Reader;
 use crate::rooms::tree::Tree;
 
-/// Where the orders are declared.
+/// The file that declares the orders.
 const PLAN: &str = "xtask/rooms.toml";
 
-/// Looks at every crate of the workspace, and says a line about each.
+/// Checks every crate of the workspace. Returns a line about each.
 pub(crate) fn rooms() -> Result<Vec<String>, Error> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let plan = Plan::read(&workspace.join(PLAN)).map_err(refused)?;
@@ -54,13 +54,13 @@ pub(crate) fn rooms() -> Result<Vec<String>, Error> {
 pub(crate) struct Declared {
     /// Its name.
     pub(crate) name: String,
-    /// The file it is in, below the workspace.
+    /// The file that declares it, relative to the workspace.
     pub(crate) file: PathBuf,
     /// The line of its name.
     pub(crate) line: usize,
 }
 
-/// The types and traits of every crate of the workspace, at most one of a name for each module.
+/// The types and traits of every crate of the workspace. A name counts once for each module.
 pub(crate) fn types() -> Result<BTreeSet<Declared>, Error> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut types = BTreeSet::new();
@@ -91,7 +91,7 @@ fn tree(workspace: &Path, root: &Root) -> Result<Tree, String> {
     Reader::new(&on_disk).read(&root.file)
 }
 
-/// What is worth saying of a crate, whether or not it is in order.
+/// A line about a crate, whether or not it is in order.
 fn note(key: &str, graph: &Graph, judged: &Judged) -> String {
     let (files, edges) = (graph.files.len(), graph.edges.len());
     let cycle = match graph.largest_cycle() {
@@ -117,7 +117,7 @@ fn note(key: &str, graph: &Graph, judged: &Judged) -> String {
     format!("{key}: {files} files, {edges} edges, {cycle}; {state}{lower}")
 }
 
-/// An error of the check itself: it could not look.
+/// An error of the check itself, which could not read its input.
 fn refused(what: String) -> Error {
     Error::NotRead { what }
 }

@@ -1,4 +1,4 @@
-//! What `xtask/rooms.toml` declares, and what a crate makes of it.
+//! The orders that `xtask/rooms.toml` declares, and the verdict on each crate.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,23 +16,23 @@ pub(super) struct Plan {
     /// The packages on each floor, from the ground up.
     #[serde(default)]
     floors: Vec<Vec<String>>,
-    /// What holds in each crate, by its key.
+    /// The order of each crate, by its key.
     #[serde(default, rename = "crate")]
     crates: BTreeMap<String, Order>,
 }
 
-/// What holds in one crate.
+/// The order of one crate.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Order {
     /// The rooms from the ground up; none where the order is not yet decided.
     order: Option<Vec<Level>>,
-    /// How many edges may run backward: what is left to mend.
+    /// The number of backward edges that are accepted until they are mended.
     #[serde(default)]
     at_most: usize,
 }
 
-/// One room, or several that may know each other.
+/// One room, or several that may import each other.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Level {
@@ -40,17 +40,17 @@ enum Level {
     Several(Vec<String>),
 }
 
-/// What became of one crate.
+/// The verdict on one crate.
 #[derive(Debug)]
 pub(super) struct Judged {
-    /// The best order that was found, from the ground up, where none is declared.
+    /// Where none is declared: the best order that was found, from the ground up.
     pub(super) found: Option<Vec<String>>,
-    /// How many edges between files run from a lower room to a higher one; where no
-    /// order is declared, by the best order that was found.
+    /// The number of edges between files from a lower room to a higher one. Where no order is
+    /// declared, the best order found counts.
     pub(super) backward: usize,
-    /// How many may.
+    /// The number of such edges that is accepted.
     pub(super) at_most: usize,
-    /// A sentence for each thing that is wrong.
+    /// A sentence for each problem.
     pub(super) problems: Vec<String>,
 }
 
@@ -65,12 +65,12 @@ impl Plan {
         Self::parse(&text)
     }
 
-    /// Understands the text of that file.
+    /// Parses the text of that file.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         toml::from_str(text).map_err(|error| error.to_string())
     }
 
-    /// Those that this names and the workspace has not.
+    /// The packages that this file names and the workspace lacks.
     pub(super) fn unused(&self, packages: &[Package]) -> Vec<&str> {
         let roots = || packages.iter().flat_map(|it| &it.roots);
         let keys = self.crates.keys().map(String::as_str);
@@ -78,7 +78,7 @@ impl Plan {
             .collect()
     }
 
-    /// A sentence for each package that imports one that is not on a lower floor.
+    /// A sentence for each package that imports a package that is not on a lower floor.
     pub(super) fn misplaced(&self, packages: &[Package]) -> Vec<String> {
         let floor = |name: &str| {
             let on = |floor: &Vec<String>| floor.iter().any(|it| it == name);
@@ -100,7 +100,7 @@ impl Plan {
         problems
     }
 
-    /// What becomes of the crate `key`; none where it has no two rooms to order.
+    /// Judges the crate `key`. Returns none if the crate has fewer than two rooms.
     pub(super) fn judge(&self, key: &str, graph: &Graph) -> Option<Judged> {
         let rooms = graph.rooms();
         if rooms.len() < 2 {
@@ -178,16 +178,16 @@ fn backward(graph: &Graph, levels: &Levels<'_>) -> Vec<String> {
     upward.map(sentence).collect()
 }
 
-/// An order with few edges backward, for a crate that declares none: rooms are moved
-/// one at a time while that helps. The fewest are hard to find, and a ceiling needs
-/// only the same answer each time.
+/// An order with few edges backward, for a crate that declares none. Rooms move one at a time while
+/// that helps. The fewest edges are hard to find, and a ceiling needs only the same answer each
+/// time.
 fn best(graph: &Graph) -> Levels<'_> {
     let files = &graph.files;
     let mut rooms: Vec<&str> = files.iter().map(|it| it.room.as_str()).collect();
     rooms.sort_unstable();
     rooms.dedup();
     let place = |file: usize| rooms.binary_search(&files[file].room.as_str());
-    // How many edges lead from one room to another.
+    // The number of edges from one room to another.
     let mut weights = vec![vec![0_i64; rooms.len()]; rooms.len()];
     for &(from, to) in graph.edges.keys() {
         if let (Ok(from), Ok(to)) = (place(from), place(to)) {
@@ -195,7 +195,7 @@ fn best(graph: &Graph) -> Levels<'_> {
         }
     }
     let mut order: Vec<usize> = (0..rooms.len()).collect();
-    // Whoever is imported most and imports least stands lowest to begin with.
+    // At the start, the rooms that are imported most and import least stand lowest.
     order.sort_by_key(|&room| {
         let out: i64 = weights[room].iter().sum();
         let into: i64 = weights.iter().map(|row| row[room]).sum();
@@ -212,12 +212,12 @@ fn best(graph: &Graph) -> Levels<'_> {
         .collect()
 }
 
-/// The move of one room, from a place to another, that turns most edges round.
+/// The move of one room, from one position to another, that reverses most backward edges.
 fn better(order: &[usize], weights: &[Vec<i64>]) -> Option<(usize, usize)> {
     let mut found = (0, None);
     for from in 0..order.len() {
         let room = order[from];
-        // What passing `other` upward gains: edges to it were backward and no longer are.
+        // The gain of passing `other` upward: edges to it were backward and are no longer.
         let gain = |other: usize| weights[room][other] - weights[other][room];
         let mut up = 0;
         for (to, &other) in order.iter().enumerate().skip(from + 1) {

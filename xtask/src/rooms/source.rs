@@ -1,4 +1,4 @@
-//! Reads the sources of a crate: which modules there are, and which paths they go.
+//! Reads the sources of a crate: its modules, and the paths that they name.
 
 use std::path::{Path, PathBuf};
 
@@ -8,19 +8,19 @@ use syn::{Attribute, Ident, Item, ItemMod, ItemUse, UseTree, Visibility};
 
 use crate::rooms::tree::{Import, Module, Tree};
 
-/// The feature of what only the fuzzer calls, as a condition writes it.
+/// The feature of the code that only the fuzzer calls, as a condition writes it.
 const FUZZING: &str = "\"fuzzing\"";
 
 /// Reads one crate, file by file, through `text`.
 pub(super) struct Reader<'a> {
     /// Gives the text of a file; none where there is no such file.
     text: &'a dyn Fn(&Path) -> Option<String>,
-    /// What was found so far.
+    /// The tree so far.
     tree: Tree,
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of files that `text` gives.
+    /// A reader that gets files from `text`.
     pub(super) fn new(text: &'a dyn Fn(&Path) -> Option<String>) -> Self {
         let tree = Tree::default();
         Self { text, tree }
@@ -35,7 +35,7 @@ impl<'a> Reader<'a> {
         Ok(self.tree)
     }
 
-    /// Reads the text of `file`, which is `module`, whose children are in `folder`.
+    /// Parses the text of `file`. The file is `module`, and its children are in `folder`.
     fn file(
         &mut self,
         module: usize,
@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
                 tree: &mut self.tree,
                 module,
             };
-            // Modules were gone into above.
+            // Modules were visited above.
             if !matches!(item, Item::Mod(_)) {
                 paths.visit_item(item);
             }
@@ -108,7 +108,7 @@ impl<'a> Reader<'a> {
         Err(format!("module {name} has no file in {folder}"))
     }
 
-    /// Notes what a `use` declaration of `module` calls things.
+    /// Records the names that a `use` declaration brings into `module`.
     fn names(&mut self, module: usize, item: &ItemUse) {
         let module = &mut self.tree.modules[module];
         for used in flattened(&item.tree) {
@@ -120,11 +120,11 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Collects the paths that one item goes.
+/// Collects the paths that one item names.
 struct Paths<'a> {
-    /// Where they are collected.
+    /// The tree that collects them.
     tree: &'a mut Tree,
-    /// The module that the item is in.
+    /// The module of the item.
     module: usize,
 }
 
@@ -139,7 +139,7 @@ impl Paths<'_> {
         });
     }
 
-    /// Macros are not parsed: each `crate::…` and `super::…` among the words counts.
+    /// Macros are not parsed: each `crate::…` and `super::…` among the tokens counts.
     fn words(&mut self, tokens: TokenStream) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         for (at, token) in tokens.iter().enumerate() {
@@ -188,7 +188,7 @@ impl<'ast> Visit<'ast> for Paths<'_> {
     fn visit_attribute(&mut self, _: &'ast Attribute) {}
 }
 
-/// The path that these words begin with.
+/// The path at the beginning of these tokens.
 fn path_of(tokens: &[TokenTree]) -> Vec<String> {
     let mut path = Vec::new();
     let mut tokens = tokens.iter();
@@ -205,11 +205,11 @@ fn path_of(tokens: &[TokenTree]) -> Vec<String> {
 
 /// One name that a `use` declaration brings.
 struct Used {
-    /// What it leads to; the module, where everything of it is taken.
+    /// The path that the name leads to; the module, for a glob import.
     path: Vec<String>,
-    /// What it is called here; none where everything is taken.
+    /// The name here; none for a glob import.
     name: Option<String>,
-    /// Where it is written.
+    /// The position in the source.
     span: Span,
 }
 
@@ -252,7 +252,7 @@ fn flatten(tree: &UseTree, before: &[String], into: &mut Vec<Used>) {
     }
 }
 
-/// Whether these attributes leave their item to the tests, or to the documentation.
+/// True if these attributes leave their item to tests or to the documentation.
 fn only_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|it| {
         let condition = it.meta.require_list();
@@ -262,8 +262,8 @@ fn only_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Whether the condition of a `cfg` can only hold in tests or for the documentation: `test`, `doc`,
-/// the fuzzer's feature, or `all(…)` of which one is.
+/// True if the condition of a `cfg` can only hold in tests or for the documentation. Such
+/// conditions are `test`, `doc`, the fuzzer's feature, and `all(…)` that contains one of them.
 fn requires_test(condition: TokenStream) -> bool {
     let mut tokens = condition.into_iter().peekable();
     while let Some(token) = tokens.next() {

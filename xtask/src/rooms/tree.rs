@@ -1,9 +1,9 @@
-//! The modules of one crate, and where a path written in one of them leads.
+//! The modules of one crate, and the module that a path leads to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// How many names may stand for one another before we give up following them.
+/// The longest chain of aliases that is followed.
 const LONGEST_CHAIN: usize = 16;
 
 /// A crate as its sources declare it.
@@ -17,43 +17,43 @@ pub(super) struct Tree {
     pub(super) imports: Vec<Import>,
 }
 
-/// One module, with a file to itself or inline in another's.
+/// One module, in a file of its own or inline in another's.
 #[derive(Debug, Default)]
 pub(super) struct Module {
-    /// The file it is in, an index.
+    /// The index of its file.
     pub(super) file: usize,
-    /// The room it belongs to; none for the root itself.
+    /// Its room; none for the root itself.
     pub(super) room: Option<String>,
-    /// The module around it, an index.
+    /// The index of its parent module.
     pub(super) parent: Option<usize>,
-    /// The modules it declares, by name.
+    /// Its child modules, by name.
     pub(super) children: BTreeMap<String, usize>,
-    /// What its `use` declarations call by another name.
+    /// The aliases of its `use` declarations.
     pub(super) aliases: BTreeMap<String, Vec<String>>,
-    /// The modules it takes everything from.
+    /// The modules whose names it imports by glob.
     pub(super) globs: Vec<Vec<String>>,
-    /// The names it defines.
+    /// The names that it defines.
     pub(super) items: BTreeSet<String>,
-    /// The types and traits among them, each with its line.
+    /// The types and traits that it defines, each with its line.
     pub(super) types: BTreeMap<String, usize>,
 }
 
-/// A path that code of a module goes.
+/// A path that the code of a module names.
 #[derive(Debug)]
 pub(super) struct Import {
-    /// The module it is written in, an index.
+    /// The index of its module.
     pub(super) module: usize,
     /// Its segments, as written.
     pub(super) path: Vec<String>,
-    /// Where it is written, from 1.
+    /// Its line, from 1.
     pub(super) line: usize,
-    /// Whether it only hands the name on, as `pub use` does.
+    /// True if it only reexports the name, as `pub use` does.
     pub(super) reexport: bool,
 }
 
 impl Tree {
-    /// The module that defines what `path` names when written in `module`; none
-    /// where the path leads out of the crate.
+    /// The module that defines the name of `path`, as written in `module`. Returns none if the path
+    /// leads out of the crate.
     pub(super) fn resolve(&self, module: usize, path: &[String]) -> Option<usize> {
         self.follow(module, path, LONGEST_CHAIN)
     }
@@ -69,7 +69,7 @@ impl Tree {
             name if start.children.contains_key(name) => self.descend(module, path, chain),
             name => {
                 let target = start.aliases.get(name)?;
-                // `use name::…` where `name` is a crate leads out of this one.
+                // `use name::…` leads out of this crate where `name` is another crate.
                 if target.first() == Some(first) {
                     return None;
                 }
@@ -105,7 +105,7 @@ impl Tree {
         });
         match behind {
             Some(target) => self.descend(target, path, chain.checked_sub(1)?),
-            // What a macro defined: it is here as far as we can tell.
+            // A macro defined the name: this module owns it as far as the check can tell.
             None => Some(module),
         }
     }

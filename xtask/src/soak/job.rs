@@ -1,4 +1,4 @@
-//! One run: what is tried, and what came of it.
+//! One run: the trial, the job, and the outcome.
 
 use std::fs;
 use std::io::{self, Read};
@@ -16,24 +16,25 @@ use crate::programs::shipped;
 
 /// Ranks of a job.
 const RANKS: u64 = 4;
-/// So little to register that moves and evictions happen all the time.
+/// A limit so low that moves and evictions happen all the time.
 const LIMITS: [(&str, &str); 2] = [("HYDRANT_M", "128K"), ("HYDRANT_MAXVICTIM", "16K")];
-/// One run in so many is one in which a rank is killed, and one in so many leaks handles.
+/// In one run of this many a rank is killed, and in one of this many handles are leaked.
 const KILLS: u64 = 3;
 const LEAKS: u64 = 4;
-/// Seconds that survivors have to end by themselves: longer than what counts as a hang.
+/// The seconds that survivors have to end by themselves: longer than the limit of a hang.
 const GRACE: &str = "150";
-/// How long a driver may take to let go of the pages of processes that ended, and what is told of.
+/// The longest time for a driver to release the pages of ended processes. Pages left after that are
+/// reported.
 const RELEASE: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(5);
-/// Longer than any job takes beyond its time; there to end a hang.
+/// A limit that ends a hang, longer than any job takes beyond its time.
 const HANG: Duration = Duration::from_secs(300);
-/// What `torture` exits with if a rank was lost and nothing else was wrong.
+/// The exit code of `torture` if a rank was lost and nothing else was wrong.
 const LOST: i32 = 3;
-/// What a launcher exits with for a rank that was killed.
+/// The exit code of a launcher for a rank that was killed.
 const KILLED: i32 = 128 + 9;
 
-/// What is tried.
+/// The settings of one run.
 #[derive(Clone, Debug)]
 pub(super) struct Trial {
     kind: Kind,
@@ -42,7 +43,7 @@ pub(super) struct Trial {
 }
 
 impl Trial {
-    /// All of it follows from the seed; the next seed has the next strategy.
+    /// Draws everything from the seed. The next seed has the next strategy.
     pub(super) fn draw(kind: Kind, seed: u64) -> Self {
         let strategies = kind.strategies();
         Self {
@@ -52,22 +53,23 @@ impl Trial {
         }
     }
 
-    /// Whether it is run twice, to the same end.
+    /// True if the trial runs twice and both runs must print the same.
     pub(super) fn repeats(&self) -> bool {
         self.kind == Kind::Sim
     }
 
-    /// What kills and leaks go by: each strategy comes at another place each time, however many there are.
+    /// The number that decides kills and leaks. In each cycle, a strategy comes at another
+    /// position, for any number of strategies.
     fn turn(&self) -> u64 {
         let strategies = self.kind.strategies().len() as u64;
         (self.seed / strategies).wrapping_add(self.seed % strategies)
     }
 
-    /// When a rank is killed, if one is: from before it is started until long after.
+    /// The victim and the time of a kill, if one is drawn: from before its start until long after.
     fn kill(&self) -> Option<(u64, Duration)> {
         let kills = self.kind != Kind::Sim && self.turn() % KILLS == KILLS - 1;
         let drawn = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
-        // Half of them during the start.
+        // Half of the kills hit the start.
         let most = if drawn & 1 == 0 { 120 } else { 1500 };
         let most = if self.kind == Kind::Verbs {
             most * 4
@@ -90,7 +92,7 @@ impl Trial {
         let mut command = at_root(&shipped("hydrant").to_string_lossy());
         command.envs(self.kind.settings(self.seed));
         command.env("HYDRANT_REGISTRATION", self.strategy);
-        // What is registered for good needs room for all of it.
+        // Memory registered up front needs room for all of it.
         if self.strategy != "pin-everything" {
             command.envs(LIMITS);
         }
@@ -99,7 +101,7 @@ impl Trial {
         command.arg(shipped("torture"));
         match self.kind {
             Kind::Sim => command.args(["--rounds", "40"]),
-            // Its processors are translated, and its ranks share two of them.
+            // The processors of the machine are emulated, and the ranks share two of them.
             Kind::Verbs => command.args(["--seconds", "2", "--patience", "120"]),
             _ => command.args(["--seconds", "2"]),
         };
@@ -110,7 +112,7 @@ impl Trial {
         command
     }
 
-    /// As one would type it to repeat the run.
+    /// The command that repeats the run.
     pub(super) fn typed(&self) -> String {
         let command = typed(&self.command());
         match self.kill() {
@@ -120,20 +122,20 @@ impl Trial {
     }
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) operations: u64,
     pub(super) checks: u64,
     pub(super) killed: bool,
-    /// The longest that an operation took, in seconds.
+    /// The time of the longest operation, in seconds.
     pub(super) longest: f64,
-    /// All that the ranks wrote to their standard output.
+    /// The standard output of all ranks.
     pub(super) said: String,
     pub(super) problems: Vec<String>,
 }
 
-/// A run under way.
+/// A run in progress.
 pub(super) struct Job {
     child: Child,
     begun: Instant,
@@ -144,7 +146,7 @@ pub(super) struct Job {
 
 impl Job {
     pub(super) fn start(trial: &Trial) -> io::Result<Self> {
-        // In the environment of every process of the job, by which they are found.
+        // The mark is in the environment of every process of the job, and identifies them.
         let mark = format!("HYDRANT_TEST_SOAK={}-{}", std::process::id(), trial.seed);
         let (name, value) = mark.split_once('=').unwrap_or_default();
         let mut command = trial.command();
@@ -172,7 +174,7 @@ impl Job {
             killed
         });
         let status = self.wait(&mut outcome);
-        // Whoever still has the output open would be waited for in vain.
+        // A process that still has the output open would make the reader wait for ever.
         let left = self.left();
         for (pid, name) in &left {
             outcome
@@ -211,7 +213,7 @@ impl Job {
         self.child.wait().ok()
     }
 
-    /// Processes of the job that are still there though it is over; they may take a moment.
+    /// Processes of the job that remain after its end. They may take a moment to exit.
     fn left(&self) -> Vec<(i32, String)> {
         let since = Instant::now();
         loop {
@@ -225,13 +227,13 @@ impl Job {
 }
 
 impl Outcome {
-    /// Whether the ranks say what they must.
+    /// Judges whether the ranks printed what is expected.
     fn judge(&mut self, said: &str, victim: Option<u64>, status: Option<ExitStatus>) {
         let lines = said.lines().filter(|line| line.starts_with('{'));
         let ranks: Vec<Value> = lines
             .filter_map(|line| serde_json::from_str(line).ok())
             .collect();
-        // Who was told of a loss leaves, and is lost to the others then.
+        // A rank that is told of a loss leaves, and is then lost to the others.
         let has_left = |lost: u64| {
             let told = ranks.iter().find(|rank| rank["rank"] == lost);
             victim.is_some() && told.is_some_and(|rank| rank["lost"].is_u64())
@@ -242,7 +244,7 @@ impl Outcome {
         let code = status.and_then(|status| status.code());
         let right = match victim {
             None => code == Some(0),
-            // It may have been over before.
+            // The job may have ended before the kill.
             Some(_) => [Some(0), Some(KILLED), Some(LOST)].contains(&code) || ranks.is_empty(),
         };
         if !right && self.problems.is_empty() {
@@ -296,7 +298,7 @@ impl Outcome {
     }
 }
 
-/// Where two texts differ first.
+/// The position where two texts first differ.
 pub(super) fn first_difference(one: &str, other: &str) -> String {
     let at = (one.bytes().zip(other.bytes())).position(|(one, other)| one != other);
     let at = at.unwrap_or(one.len().min(other.len()));
@@ -307,7 +309,7 @@ pub(super) fn first_difference(one: &str, other: &str) -> String {
     format!("`{}` and `{}`", around(one), around(other))
 }
 
-/// Kills a rank of the job with that mark, if it was started and has not ended.
+/// Kills a rank of the job with that mark. Returns false if it was not started or has ended.
 fn kill_rank(mark: &str, rank: u64) -> bool {
     let is_rank = |pid: &i32| {
         let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
@@ -323,7 +325,7 @@ fn kill_rank(mark: &str, rank: u64) -> bool {
     found.is_some_and(|pid| kill_marked(pid, mark))
 }
 
-/// Kills a process, unless its number now belongs to one without the mark.
+/// Kills a process, unless its number now belongs to a process without the mark.
 fn kill_marked(pid: i32, mark: &str) -> bool {
     let handle = Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
     let Some(Ok(handle)) = handle else {
@@ -340,7 +342,7 @@ fn is_marked(pid: i32, mark: &str) -> bool {
 
 /// The processes with that mark, and their names.
 fn processes(mark: &str) -> Vec<(i32, String)> {
-    // In another PID namespace's `/proc` the numbers are those of other processes.
+    // In another PID namespace's `/proc`, the numbers belong to other processes.
     let own = fs::read_link("/proc/self")
         .is_ok_and(|me| me.as_os_str() == &*std::process::id().to_string());
     let all = own
@@ -355,10 +357,11 @@ fn processes(mark: &str) -> Vec<(i32, String)> {
         .collect()
 }
 
-/// Pages of the whole machine that drivers hold, where the kernel counts them.
+/// The pages of the whole machine that drivers hold, where the kernel counts them.
 pub(super) fn pages_pinned() -> Option<i64> {
-    // Each processor counts for itself, and adds that up when it has time. Reading this file, which
-    // only root may, has them all do so: else a job begins with what the last one let go, less.
+    // Each processor keeps a count of its own and adds it up later. A read of this file, which
+    // needs root, makes all of them add up now. Otherwise a job begins with a count that still
+    // falls.
     let _ = fs::read("/proc/sys/vm/stat_refresh");
     let text = fs::read_to_string("/proc/vmstat").ok()?;
     let number = |name: &str| {
@@ -368,8 +371,8 @@ pub(super) fn pages_pinned() -> Option<i64> {
     Some(number("nr_foll_pin_acquired")? - number("nr_foll_pin_released")?)
 }
 
-/// How many more there are than before, if that does not pass. Where other programs pin memory
-/// at the same time this says nothing, so only machines of our own are asked.
+/// The number of pages above the count before, if the rise persists. Other programs that pin memory
+/// at the same time would spoil the count, so only our own virtual machines are checked.
 pub(super) fn pages_left(before: Option<i64>) -> Option<i64> {
     let before = before.filter(|_| std::env::var_os("VM_FOLDER").is_some())?;
     let since = Instant::now();
@@ -415,7 +418,7 @@ mod tests {
             for (strategy, seen) in &seen {
                 assert_eq!(seen.len(), wanted, "{kind:?} by {strategy}: {seen:?}");
             }
-            // Where memory is registered, by a helper that foresees, too.
+            // The helper thread of `foresight` registers memory, too.
             assert!(
                 kind == Kind::Smp || seen.contains_key("foresight"),
                 "{kind:?}"
@@ -443,7 +446,7 @@ mod tests {
         assert_eq!(judged(&told(""), None), Vec::<String>::new());
         let lost = r#","lost":1,"failure":"PeerLost(1)""#;
         assert_eq!(judged(&told(lost), Some(1)), Vec::<String>::new());
-        // Rank 3 is told of rank 2, which left as it was told of rank 1.
+        // Rank 3 gets the loss of rank 2, which left when it got the loss of rank 1.
         let both = told(lost).replace(
             "\"rank\":3,",
             "\"rank\":3,\"lost\":2,\"failure\":\"PeerLost(2)\",",
@@ -496,7 +499,7 @@ mod tests {
         let mut sleep = Command::new("sleep");
         let mut child = sleep.arg("60").env(name, value).spawn().unwrap();
         let expected = [(child.id() as i32, "sleep".to_owned())];
-        // The kernel lets the parent go on before it shows the child's environment.
+        // The kernel lets the parent continue before it shows the child's environment.
         while processes(&mark) != expected {
             std::thread::yield_now();
         }

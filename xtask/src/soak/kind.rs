@@ -1,4 +1,4 @@
-//! On what it is tried: conduits, and the strategies by which memory gets registered there.
+//! The conduits that are tried, and the strategies for each.
 
 use clap::ValueEnum;
 
@@ -7,10 +7,10 @@ use clap::ValueEnum;
 pub(crate) enum Kind {
     /// Shared memory.
     Smp,
-    /// Shared memory behind NICs that are played.
+    /// Shared memory behind emulated NICs.
     #[value(name = "smp+pin")]
     Pinned,
-    /// Two hosts that are pretended.
+    /// Two emulated hosts.
     Mixed,
     /// A network in virtual time.
     Sim,
@@ -18,7 +18,7 @@ pub(crate) enum Kind {
     Verbs,
 }
 
-/// The strategies of every NIC. `paging` is for those that page, which are simulated.
+/// The strategies of every NIC. `paging` is for NICs with on-demand paging, which are simulated.
 const STRATEGIES: [&str; 12] = [
     "auto",
     "firehose",
@@ -43,7 +43,7 @@ impl Kind {
         Self::value_variants().to_vec()
     }
 
-    /// Those that are tried on any machine.
+    /// The conduits that any machine can try.
     pub(super) fn without_machine() -> Vec<Self> {
         Self::all()
             .into_iter()
@@ -65,11 +65,11 @@ impl Kind {
         Self::all().into_iter().find(|kind| kind.name() == name)
     }
 
-    /// What makes a job use it, as variables. Where there are several ways the seed chooses.
+    /// The variables that make a job use it. The seed chooses where there are several routes.
     pub(super) fn settings(self, seed: u64) -> Vec<(&'static str, String)> {
         match self {
             Self::Smp => {
-                // Buffers of the ranks' own are reached in two ways.
+                // The ranks' own buffers are reached by two routes.
                 let foreign = ["process-vm", "messages"][seed as usize % 2];
                 vec![
                     ("HYDRANT_CONDUIT", "smp".to_owned()),
@@ -92,7 +92,7 @@ impl Kind {
     /// The strategies to try in turn.
     pub(super) fn strategies(self) -> Vec<&'static str> {
         match self {
-            // Nothing is registered.
+            // Shared memory registers nothing.
             Self::Smp => vec!["firehose"],
             Self::Sim => STRATEGIES.into_iter().chain([PAGING]).collect(),
             _ => STRATEGIES.to_vec(),

@@ -1,8 +1,8 @@
-//! `cargo xtask soak`: the torture, kills and repeated runs of `apps`' `torture`, on every conduit
-//! by every strategy, for as long as wished.
+//! `cargo xtask soak`: torture, kills and repeated runs of `torture` of `apps`, on every conduit by
+//! every strategy, for any time.
 //!
-//! Each run draws from a seed of its own, which is told if anything was wrong, with the command
-//! that repeats it. `docs/faults.md` has the table of a long one.
+//! Each run draws from a seed of its own. A failure prints the seed, with the command that repeats
+//! the run. `docs/faults.md` has the table of a long soak.
 
 mod job;
 mod kind;
@@ -26,7 +26,7 @@ use job::{Job, Trial};
 use kind::Kind;
 use table::Row;
 
-/// For how long, on what, and from which seed on.
+/// The time, the conduits, and the first seed.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Arguments {
     /// How long it takes in all, divided among the conduits
@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// For the time of this dose.
+    /// The arguments with the time of this dose.
     pub(crate) fn of(dose: Dose) -> Self {
         Self {
             minutes: dose.soak(),
@@ -70,10 +70,10 @@ fn minutes(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "it is a number of minutes from 0.01 to 10000".to_owned())
 }
 
-/// What a machine takes to boot at most, beyond the time it is given.
+/// The longest time that a machine takes to boot, beyond the time of its runs.
 const BOOT: f64 = 300.0;
 
-/// Runs it and prints the table: whether nothing was wrong.
+/// Runs the soak and prints the table. Returns success if nothing was wrong.
 pub(crate) fn report(arguments: &Arguments, format: Format) -> ExitCode {
     match soak(arguments) {
         Ok(rows) => {
@@ -129,7 +129,7 @@ fn soak(arguments: &Arguments) -> Result<Vec<Row>, Error> {
     };
     let missing = missing(vm::TOOLS);
     if kinds.contains(&Kind::Verbs) && !arguments.here && !missing.is_empty() {
-        // Now, rather than when all else is done.
+        // The check for tools comes first, not after all other runs.
         return Err(lacking(&missing));
     }
     soak_on(&kinds, arguments.minutes, arguments.seed, arguments.here)
@@ -156,12 +156,12 @@ fn soak_on(
     Ok(rows)
 }
 
-/// One conduit, for so long: a run by each strategy after the other.
+/// Soaks one conduit for this time: a run by each strategy in turn.
 fn soak_one(kind: Kind, share: Duration, first: u64) -> Result<Row, Error> {
     let mut row = Row::new(kind);
     let begun = Instant::now();
     let mut number = 0;
-    // Whatever was asked for, something is tried.
+    // At least one run happens, however short the time is.
     while number == 0 || begun.elapsed() < share {
         let trial = Trial::draw(kind, first + number);
         show(kind, begun, share, &row);
@@ -180,7 +180,7 @@ fn soak_one(kind: Kind, share: Duration, first: u64) -> Result<Row, Error> {
     Ok(row)
 }
 
-/// Runs it, twice at once where both must say the same.
+/// Runs the trial: twice at once where both runs must print the same.
 fn run_trial(trial: &Trial) -> Result<Vec<job::Outcome>, Error> {
     let start = || {
         Job::start(trial).map_err(|source| Error::NotRun {
@@ -192,7 +192,7 @@ fn run_trial(trial: &Trial) -> Result<Vec<job::Outcome>, Error> {
     if !trial.repeats() {
         return Ok(vec![first.end(trial)]);
     }
-    // Each is the other's load.
+    // Each run is load for the other.
     let second = start()?;
     let (first, mut second) = (first.end(trial), second.end(trial));
     if first.said != second.said {
@@ -204,7 +204,7 @@ fn run_trial(trial: &Trial) -> Result<Vec<job::Outcome>, Error> {
     Ok(vec![first, second])
 }
 
-/// Where it is, in one line that is written over.
+/// Shows the progress in one line that is overwritten.
 fn show(kind: Kind, begun: Instant, share: Duration, row: &Row) {
     use io::{IsTerminal, Write};
     const WIDTH: usize = 20;
@@ -228,7 +228,7 @@ fn show(kind: Kind, begun: Instant, share: Duration, row: &Row) {
     };
 }
 
-/// RDMA, in a machine that runs this command.
+/// Soaks RDMA, in a virtual machine that runs this command.
 fn in_machine(share: Duration, seed: u64) -> Result<Row, Error> {
     let this = env::current_exe().map_err(|source| Error::NotRun {
         command: "xtask vm".into(),
@@ -253,7 +253,7 @@ fn in_machine(share: Duration, seed: u64) -> Result<Row, Error> {
         row = Row::from_json(line).or(row.take());
     })?;
     match row {
-        // It fails if anything was wrong, which the row says.
+        // The command fails if a run failed, and the row says so.
         Some(row) => Ok(row),
         None => {
             succeeded(command.clone(), status, vec![])?;
@@ -264,6 +264,6 @@ fn in_machine(share: Duration, seed: u64) -> Result<Row, Error> {
 
 fn seed_of_clock() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    // Few digits, to be typed again.
+    // Few digits, so that a person can type the seed again.
     since.map_or(1, |since| since.as_secs() % 10_000_000 * 100)
 }

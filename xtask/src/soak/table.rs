@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use super::job::{Outcome, Trial};
 use super::kind::Kind;
 
-/// Problems that are told, of one conduit.
+/// The most problems that are printed for one conduit.
 const MAX_TOLD: usize = 20;
 
-/// What came of a conduit.
+/// The results of a conduit.
 #[derive(Debug)]
 pub(super) struct Row {
     kind: Kind,
@@ -18,9 +18,9 @@ pub(super) struct Row {
     operations: u64,
     checks: u64,
     longest: f64,
-    /// Runs in which something was wrong.
+    /// Runs with a problem.
     failed: u64,
-    /// What that was, with the command that repeats it.
+    /// The problems, each with the command that repeats it.
     pub(super) problems: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ impl Row {
     pub(super) fn wrong(&mut self, trial: &Trial, problem: &str) {
         self.failed += 1;
         let told = format!("seed {}: {problem}\n$ {}", trial.seed, trial.typed());
-        // At once, for a long run may be ended early.
+        // Printed at once, because a long soak may be ended early.
         eprintln!("\n{told}");
         if self.problems.len() < MAX_TOLD {
             self.problems.push(told);
@@ -90,7 +90,7 @@ impl Row {
         })
     }
 
-    /// The row that a line holds, if it is one.
+    /// The row of a line, if the line holds one.
     pub(super) fn from_json(line: &str) -> Option<Self> {
         let value: Value = serde_json::from_str(line).ok()?;
         let number = |field: &str| value[field].as_u64();
@@ -112,7 +112,7 @@ impl Row {
 
     fn cells(&self) -> [String; COLUMNS] {
         let longest = match self.kind {
-            // Of virtual time.
+            // The time is virtual.
             Kind::Sim => "–".to_owned(),
             _ => format!("{:.1} s", self.longest),
         };

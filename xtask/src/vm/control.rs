@@ -1,23 +1,23 @@
-//! What the command may ask of us by a line to its control port: the faults that a
-//! host cannot do to itself.
+//! The requests of the command by lines to its control port: faults that a host cannot inject into
+//! itself.
 
 use rustix::process::Signal;
 
 use super::Error;
 use super::machine::Running;
 
-/// What is to become of a host.
+/// The fate of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// Gone at once and for good, as if its power were cut.
     Kill,
-    /// Stopped where it is: it answers nothing, and does not know.
+    /// Stopped where it is: it answers nothing, and does not notice.
     Stop,
-    /// Going on after that, as if no time had passed.
+    /// Continued after a stop, as if no time had passed.
     Continue,
 }
 
-/// One line, understood.
+/// One line, parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     fate: Fate,
@@ -26,7 +26,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Understands `kill host2` and the like, or says what is wrong with it.
+    /// Parses `kill host2` and the like, or returns the problem in it.
     pub(crate) fn parse(line: &str, hosts: usize) -> Result<Request, String> {
         let words: Vec<_> = line.split_whitespace().collect();
         let [fate, name] = words[..] else {
@@ -44,7 +44,7 @@ impl Request {
         Ok(Request { fate, host })
     }
 
-    /// Does it; when this comes back, it is done.
+    /// Carries the request out. It is done when this returns.
     pub(crate) fn carry_out(self, hosts: &mut [Running]) -> Result<(), Error> {
         let host = &mut hosts[self.host];
         match self.fate {
@@ -53,7 +53,7 @@ impl Request {
                 host.end();
                 Ok(())
             }
-            // A host that was killed is past both.
+            // A killed host can be neither stopped nor continued.
             Fate::Stop | Fate::Continue if host.was_asked_to_end => Ok(()),
             Fate::Stop => host.signal(Signal::STOP),
             Fate::Continue => host.signal(Signal::CONT),

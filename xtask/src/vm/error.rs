@@ -1,4 +1,4 @@
-//! Why a virtual machine did not run a command to its end.
+//! The errors of a virtual machine that did not run a command to its end.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use crate::tool::{Tool, with_sources};
 
-/// Why a virtual machine did not run a command to its end.
+/// The reason why a virtual machine did not run a command to its end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Error {
     /// This machine lacks tools.
     #[error("missing: {}; `cargo xtask setup` installs them", with_sources(.tools))]
     Missing {
-        /// What is missing.
+        /// The missing tools.
         tools: Vec<Tool>,
     },
-    /// A program we need did not do what we needed.
+    /// A program that the machine needs failed.
     #[error("`{command}` {problem}")]
     Helper {
-        /// The command as one would type it.
+        /// The command as a shell would read it.
         command: String,
-        /// How it ended, and what it said.
+        /// Its exit status and its output.
         problem: String,
     },
     /// No kernel is known under the names Debian gives its packages.
@@ -29,30 +29,30 @@ pub(crate) enum Error {
         "{package} depends on no package of a kernel, as Debian's does; apt-cache said:\n{said}"
     )]
     NoKernelPackage {
-        /// The package we asked about.
+        /// The package that was queried.
         package: &'static str,
-        /// What it was said to depend on.
+        /// The output of apt-cache.
         said: String,
     },
     /// A file or folder could not be used.
     #[error("cannot {action} {}: {source}", .path.display())]
     File {
-        /// What we wanted with it.
+        /// The action that failed.
         action: &'static str,
-        /// Where it is.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The system refused a channel, a thread or the like.
     #[error("cannot {action}: {source}")]
     System {
-        /// What we wanted.
+        /// The action that failed.
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// What a word was to be, it cannot be.
+    /// An argument has no usable value.
     #[error("{0}")]
     Unusable(String),
     /// The time was up.
@@ -61,11 +61,11 @@ pub(crate) enum Error {
     /// A machine ended before the command did.
     #[error("host{host} ended before the command did{said}\nits kernel's log is {}", .log.display())]
     Died {
-        /// Which of the machines.
+        /// The number of the machine.
         host: usize,
-        /// What QEMU and the end of the kernel's log say.
+        /// The output of QEMU and the end of the kernel's log.
         said: String,
-        /// Where the log is.
+        /// The path of the log.
         log: PathBuf,
     },
 }

@@ -13,10 +13,10 @@ use super::control::Request;
 use super::folder::KERNEL_LOG;
 use super::machine::{Machine, Running};
 
-/// So many of the last lines of a kernel's log are shown when it failed.
+/// The last lines of a kernel's log that are shown when it failed.
 const LINES_SHOWN: usize = 12;
 
-/// Which of the command's two outputs.
+/// One of the command's two outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Output {
     Out,
@@ -24,17 +24,17 @@ enum Output {
 }
 
 enum Event {
-    /// So much of this output was passed on by now.
+    /// The number of bytes of this output that were passed on so far.
     Passed(Output, u64),
     /// A line from the first host's status port.
     Status(String),
-    /// This host's status port, and so the host, is gone.
+    /// The status port of this host is closed, so the host is gone.
     Gone(usize),
     /// A line from the control port.
     Asked(String),
 }
 
-/// How the command ended, and how much it wrote to each output.
+/// The end of the command, and the number of bytes that it wrote to each output.
 #[derive(Debug, PartialEq, Eq)]
 struct Report {
     status: u8,
@@ -42,8 +42,8 @@ struct Report {
     err: u64,
 }
 
-/// Boots the machines, passes on what the command of the first one writes, and gives
-/// back its status.
+/// Boots the machines and passes on the output of the first one's command. Returns the status of
+/// the command.
 pub(crate) fn run(machines: Vec<Machine>, limit: Duration) -> Result<u8, Error> {
     let deadline = Instant::now() + limit;
     let (sender, events) = mpsc::channel();
@@ -87,7 +87,7 @@ pub(crate) fn run(machines: Vec<Machine>, limit: Duration) -> Result<u8, Error> 
     }
 }
 
-/// Does what the command asks, and tells it so when it is done.
+/// Does what the command asks, and answers when it is done.
 fn answer(hosts: &mut [Running], line: &str) -> Result<(), Error> {
     let said = match Request::parse(line, hosts.len()) {
         Ok(request) => {
@@ -135,9 +135,9 @@ fn listen(
     let events = events.clone();
     let from = from.try_clone().map_err(Error::system("copy a channel"))?;
     thread::spawn(move || {
-        // What cannot be read, or is no text, ends it as well.
+        // A read error, or bytes that are no text, end the loop as well.
         for text in BufReader::new(from).lines().map_while(Result::ok) {
-            // Where nobody waits any more, nobody misses it.
+            // A send fails only if nobody waits any more.
             let _ = events.send(line(text));
         }
         let _ = end.map(|end| events.send(end));
@@ -155,7 +155,7 @@ fn parse(line: &str) -> Option<Report> {
     words.next().is_none().then_some(report)
 }
 
-/// The error of a machine that ended by itself: what QEMU said, the end of the log.
+/// The error of a machine that ended by itself: the output of QEMU and the end of the log.
 fn died(host: usize, running: &mut Running) -> Error {
     let complaint = running.end();
     let log = running.folder.join(KERNEL_LOG);

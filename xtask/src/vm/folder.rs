@@ -10,14 +10,14 @@ use crate::command::target_folder;
 /// The kernel's log, in the folder.
 pub(crate) const KERNEL_LOG: &str = "kernel.log";
 
-/// A folder the guest sees under the path that the first machine's has here.
+/// A folder that the guest sees under the path of the first machine's folder here.
 pub(crate) struct Folder {
     path: PathBuf,
     is_ours: bool,
 }
 
 impl Folder {
-    /// `wanted`, made if it is not there, or a fresh one of ours.
+    /// `wanted`, created if it is missing, or a fresh temporary folder.
     pub(crate) fn new(wanted: Option<&Path>) -> Result<Folder, Error> {
         let fresh = || {
             target_folder()
@@ -33,7 +33,7 @@ impl Folder {
         })
     }
 
-    /// That of a further machine, beside this one: what two hosts write must not meet.
+    /// The folder of a further machine, beside this one: the files of two hosts must not collide.
     pub(crate) fn of_host(&self, number: usize) -> Result<Folder, Error> {
         let mut path = self.path.clone().into_os_string();
         path.push(format!(".host{number}"));
@@ -45,12 +45,12 @@ impl Folder {
         })
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// After a machine that ended well: a folder of ours that nobody wrote to goes.
+    /// Removes a temporary folder that nobody wrote to, after a machine that ended well.
     pub(crate) fn close(self) {
         if !self.is_ours {
             return;
@@ -59,7 +59,7 @@ impl Folder {
         let is_log = |entry: fs::DirEntry| entry.file_name() == KERNEL_LOG;
         let entries = fs::read_dir(&self.path).map(|it| it.flatten().all(is_log));
         if matches!(entries, Ok(true)) {
-            // Left behind it takes a little room and does no harm.
+            // A folder left behind takes a little room and does no harm.
             let _ = fs::remove_file(log).and_then(|()| fs::remove_dir(&self.path));
         } else {
             eprintln!("vm: what the command wrote is in {}", self.path.display());

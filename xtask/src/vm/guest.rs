@@ -1,5 +1,5 @@
-//! What a guest is told: the two scripts it starts with, what differs from one
-//! guest to the next, and the command with the surroundings it has here.
+//! The start of a guest: its two scripts, its own settings, and the command with its environment
+//! here.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -14,20 +14,20 @@ use super::ssh::Ssh;
 use super::words::quoted;
 use crate::tool::found;
 
-/// Where the command finds what it may write to, and whom it may ask to end a host.
+/// The variables that tell the command the folder it may write to, and the port to end a host.
 const FOLDER_VARIABLE: &str = "VM_FOLDER";
 const CONTROL_VARIABLE: &str = "VM_CONTROL";
 const CONTROL: &str = "/run/vm/port.control";
 
-/// Variables handed on whose names begin so.
+/// The prefixes of the variables that are handed on.
 const PREFIXES: [&str; 3] = ["HYDRANT_", "RUST_", "LC_"];
 
-/// Variables handed on: who the user is and what he is used to.
+/// The variables that are handed on: the user's name and preferences.
 const NAMES: [&str; 8] = [
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TZ",
 ];
 
-/// A command with its surroundings.
+/// A command with its environment.
 #[derive(Clone, Debug)]
 pub(crate) struct Command {
     words: Vec<OsString>,
@@ -39,7 +39,7 @@ pub(crate) struct Command {
 }
 
 impl Command {
-    /// `words`, as they would be run here and now by the user we are.
+    /// `words`, as the current user would run them here and now.
     pub(crate) fn from_here(words: &[OsString], variables: &[String]) -> Result<Command, Error> {
         let folder = env::current_dir().map_err(Error::system("find the current folder"))?;
         let groups = getgroups().map_err(Error::system("list the user's groups"))?;
@@ -54,7 +54,7 @@ impl Command {
         })
     }
 
-    /// The script that runs it in the guest, whose folder is `shared`.
+    /// The script that runs the command in the guest. The guest's folder is `shared`.
     fn script(&self, shared: &Path) -> Vec<u8> {
         let mut script = b"cd ".to_vec();
         script.extend(quoted(self.folder.as_os_str()));
@@ -100,18 +100,18 @@ fn is_handed_on(name: &OsStr, variables: &[String]) -> bool {
 
 /// One guest among others, or alone.
 pub(crate) struct Guest<'a> {
-    /// Which it is: 1, or 2 as well.
+    /// Its number: 1, or also 2.
     pub(crate) number: usize,
-    /// How many RDMA devices it has; two only if it is alone.
+    /// The number of its RDMA devices; two only if it is alone.
     pub(crate) devices: u32,
-    /// The folder it may write to, as it sees it.
+    /// The folder that it may write to, under the guest's path.
     pub(crate) folder: &'a Path,
-    /// The way from one guest to the other, where there are two.
+    /// The remote shell from one guest to the other, where there are two.
     pub(crate) ssh: Option<&'a Ssh>,
 }
 
 impl Guest<'_> {
-    /// What its initramfs holds. `command` is run by the first guest.
+    /// The files of its initramfs. The first guest runs `command`.
     pub(crate) fn entries(&self, command: &Command) -> Vec<Entry> {
         let scripts = [
             ("init", include_str!("init.sh")),
@@ -125,10 +125,10 @@ impl Guest<'_> {
         entries
     }
 
-    /// What the scripts ask for by name, as assignments of a shell.
+    /// The settings that the scripts name, as assignments of a shell.
     fn settings(&self, user: u32) -> Vec<u8> {
         let number = self.number;
-        // A guest alone makes a network of its own, both ends of it.
+        // A guest alone makes both ends of a network of its own.
         let device = if self.ssh.is_some() { "eth0" } else { "veth0" };
         let values: [(&str, OsString); 10] = [
             ("host", format!("host{number}").into()),

@@ -1,8 +1,8 @@
 //! The initramfs: busybox, the modules, and the scripts that make the guest.
 //!
-//! Written here rather than by `cpio`, which would want a folder of files and,
-//! for the console's node, root. The format is `newc` of cpio(5), as the kernel
-//! describes it in Documentation/driver-api/early-userspace/buffer-format.rst.
+//! The archive is written here rather than by `cpio`, which needs a folder of files and, for the
+//! console's node, root. The format is `newc` of cpio(5), as the kernel describes it in
+//! Documentation/driver-api/early-userspace/buffer-format.rst.
 
 use std::fs::{self, File};
 use std::io::{Seek, Write};
@@ -13,16 +13,16 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use super::Error;
 use super::kernel::Kernel;
 
-/// A file for the guest: its path without the first slash, and what is in it.
+/// A file for the guest: its path without the first slash, and its content.
 pub(crate) type Entry = (String, Vec<u8>);
 
 const FOLDER: u32 = 0o040_755;
 const PROGRAM: u32 = 0o100_755;
 const CONSOLE: u32 = 0o020_600;
 
-/// The initramfs of one machine, in memory: nothing is left however we end.
+/// The initramfs of one machine, in memory, so that no end leaves a file.
 pub(crate) struct Image {
-    /// What QEMU reads, by the path its descriptor has.
+    /// The file that QEMU reads, by the path of its descriptor.
     pub(crate) file: File,
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn memory_file(content: &[u8]) -> Result<File, Error> {
     Ok(file)
 }
 
-/// The static busybox; another one's libraries would be missing in the guest.
+/// The static busybox. A dynamic one would lack its libraries in the guest.
 fn busybox() -> Result<Vec<u8>, Error> {
     let path = crate::tool::found("busybox");
     fs::read(&path).map_err(Error::file("read", Path::new(&path)))
@@ -78,7 +78,8 @@ impl Archive {
         let lengths = [content.len(), name.len() + 1];
         let [size, name_size] = lengths.map(|it| u32::try_from(it).expect("files are small"));
         let [major, minor] = device;
-        // Magic; inode, mode, owner, group, links, time, size, device, device it is, name, sum.
+        // Magic, inode, mode, owner, group, links, time, size, device, device of the node, name,
+        // sum.
         let fields = [
             self.count, mode, 0, 0, 1, 0, size, 0, 0, major, minor, name_size, 0,
         ];

@@ -1,5 +1,5 @@
-//! Debian's stock kernel: fetched once, unpacked, never installed. What a
-//! machine needs of it is kept below `target/vm/kernel/VERSION`.
+//! Debian's stock kernel: fetched once, unpacked, never installed. The files that a machine needs
+//! are kept below `target/vm/kernel/VERSION`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ use crate::tool::found;
 /// The package that depends on the newest kernel of the release.
 const NEWEST: &str = "linux-image-amd64";
 
-/// What the guest does with the kernel, by the modules that bring it; the host's
-/// file system first, soft-RoCE with the checksums it picks at run time, then networks.
+/// The kernel modules of the guest: the host's file system first, then soft-RoCE with the checksums
+/// that it picks at run time, then networks.
 const MODULES: [&str; 14] = [
     "virtio_pci",
     "virtio_console",
@@ -33,19 +33,19 @@ const MODULES: [&str; 14] = [
     "sch_netem",
 ];
 
-/// The file in a kept kernel that says which modules it was kept with.
+/// The file in a kept kernel that lists the modules it was kept with.
 const KEPT_WITH: &str = "modules.txt";
 
 /// A kernel ready to boot.
 #[derive(Debug)]
 pub(crate) struct Kernel {
-    /// What QEMU boots.
+    /// The image that QEMU boots.
     pub(crate) image: PathBuf,
-    /// The files of the modules, in the order they load.
+    /// The files of the modules, in load order.
     pub(crate) modules: Vec<PathBuf>,
 }
 
-/// The kernel kept from an earlier run, else one fetched now.
+/// The kernel kept from an earlier run, or one fetched now.
 pub(crate) fn find_or_fetch() -> Result<Kernel, Error> {
     let kept = target_folder().join("vm/kernel");
     match newest_kept(&kept) {
@@ -104,7 +104,7 @@ fn fetch(kept: &Path) -> Result<Kernel, Error> {
 
     fs::create_dir_all(kept).map_err(Error::file("make", kept))?;
     let place = kept.join(version);
-    // What another run put there meanwhile is as good; what is outdated must go.
+    // A kernel that another run put there meanwhile is as good; an outdated one must go.
     if Kernel::open(&place).is_none() {
         let _ = fs::remove_dir_all(&place);
         fs::rename(&chosen, &place).map_err(Error::file("make", &place))?;
@@ -132,7 +132,7 @@ fn newest_package() -> Result<String, Error> {
     })
 }
 
-/// The package that really holds the kernel, in the words of `apt-cache depends`.
+/// The package that contains the kernel, from the output of `apt-cache depends`.
 fn real_package(said: &str) -> Option<String> {
     let depends = said.lines().filter_map(|line| {
         let line = line.trim_start().trim_start_matches('|');
@@ -142,12 +142,12 @@ fn real_package(said: &str) -> Option<String> {
     kernels.next().map(str::to_owned)
 }
 
-/// What `uname -r` will say: the package is named after it.
+/// The release that `uname -r` will print: the package is named after it.
 fn release(package: &str) -> &str {
     package.strip_prefix("linux-image-").unwrap_or_default()
 }
 
-/// The files that loading [`MODULES`] takes, dependencies first, none twice.
+/// The files that loading [`MODULES`] takes, dependencies first, without duplicates.
 fn load_order(root: &Path, release: &str) -> Result<Vec<PathBuf>, Error> {
     let mut index = Command::new(found("depmod"));
     index.arg("-b").arg(root).arg(release);
@@ -168,20 +168,20 @@ fn load_order(root: &Path, release: &str) -> Result<Vec<PathBuf>, Error> {
     Ok(files)
 }
 
-/// The files in what `modprobe --show-depends` says. `builtin` lines name none.
+/// The files in the output of `modprobe --show-depends`. `builtin` lines name none.
 fn files_named(said: &str) -> Vec<PathBuf> {
     let inserted = said.lines().filter_map(|it| it.strip_prefix("insmod "));
     let files = inserted.filter_map(|it| it.split_whitespace().next());
     files.map(PathBuf::from).collect()
 }
 
-/// Unpacks the kernel proper, which QEMU can start directly: letting the guest
-/// unpack itself takes four seconds where processors are translated.
+/// Unpacks the kernel proper, which QEMU can start directly. A guest that unpacks itself takes four
+/// seconds where processors are emulated.
 fn unpack_image(compressed: &Path, image: &Path) -> Result<(), Error> {
     let bytes = fs::read(compressed).map_err(Error::file("read", compressed))?;
     let unpacked = match payload(&bytes) {
         Some(payload) if payload.starts_with(b"\xfd7zXZ\0") => unxz(payload)?,
-        // Some other compression: QEMU takes the file as it is, too.
+        // QEMU takes a file of another compression as it is.
         _ => bytes,
     };
     fs::write(image, unpacked).map_err(Error::file("write", image))

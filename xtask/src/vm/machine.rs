@@ -17,52 +17,52 @@ use super::image::Image;
 use super::words::option_value;
 use super::{Accelerator, Error};
 
-/// What the kernel is told: to log where QEMU writes it down, to end on a panic, and
-/// to leave out what takes time at every start or guards secrets nobody has here.
+/// The kernel's command line. It logs where QEMU records the log, and ends on a panic. It leaves
+/// out work that takes time at every start or guards secrets that no guest has.
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 panic=-1 8250.nr_uarts=1 \
     mitigations=off tsc=reliable audit=0 apparmor=0 cryptomgr.notests \
     random.trust_cpu=on rcupdate.rcu_expedited=1";
 
-/// What a machine is made of.
+/// The parts of a machine.
 pub(crate) struct Machine<'a> {
-    /// Which it is, of those that belong together.
+    /// Its number among the machines of one cluster.
     pub(crate) number: usize,
     /// The kernel it boots.
     pub(crate) kernel: &'a Path,
-    /// What it starts with.
+    /// Its initramfs.
     pub(crate) image: Image,
-    /// What it may write to, of the host's.
+    /// The folder of the host that it may write to.
     pub(crate) folder: &'a Path,
     /// Its end of the wire, if there is one.
     pub(crate) network: Option<OwnedFd>,
-    /// How its processors are made.
+    /// The accelerator of its processors.
     pub(crate) accelerator: Accelerator,
-    /// How many of them.
+    /// The number of its processors.
     pub(crate) cpus: u32,
-    /// Its memory, as QEMU has it.
+    /// Its memory, in QEMU's notation.
     pub(crate) memory: &'a str,
 }
 
-/// A machine that runs. It is killed when this is dropped, and when we die.
+/// A machine that runs. The drop kills it, and so does our own death.
 pub(crate) struct Running<'a> {
     child: Child,
     complaints: Option<JoinHandle<String>>,
-    /// Whether its end is what the command wants.
+    /// True if the command asked for its end.
     pub(crate) was_asked_to_end: bool,
-    /// Where its kernel's log is.
+    /// The folder of its kernel's log.
     pub(crate) folder: &'a Path,
-    /// What the command writes to standard output.
+    /// The standard output of the command.
     pub(crate) out: UnixStream,
-    /// What it writes to standard error.
+    /// The standard error of the command.
     pub(crate) err: UnixStream,
-    /// How it ended, in the end.
+    /// The final status of the command.
     pub(crate) status: UnixStream,
-    /// What the command asks of us.
+    /// The requests of the command.
     pub(crate) control: UnixStream,
 }
 
-/// Kvm where it can be hoped to work: nested without the processor's help, its
-/// device is there and whoever uses it hangs.
+/// Kvm where it is likely to work. Nested without the processor's help, the device is there but its
+/// users hang.
 pub(crate) fn best_accelerator() -> Accelerator {
     let processor = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let mut flags = processor.split_whitespace();
@@ -75,7 +75,7 @@ pub(crate) fn best_accelerator() -> Accelerator {
     }
 }
 
-/// A wire between two machines: its two ends.
+/// The two ends of a wire between two machines.
 pub(crate) fn network() -> Result<[OwnedFd; 2], Error> {
     let ends = UnixDatagram::pair();
     let (one, other) = ends.map_err(Error::system::<io::Error>("make a wire"))?;
@@ -83,7 +83,7 @@ pub(crate) fn network() -> Result<[OwnedFd; 2], Error> {
 }
 
 impl<'a> Machine<'a> {
-    /// Starts it. To be called by a thread that stays: the machine dies with it.
+    /// Starts the machine. The calling thread must stay: the machine dies with it.
     pub(crate) fn start(self) -> Result<Running<'a>, Error> {
         let [out, err, status, control] = [channel()?, channel()?, channel()?, channel()?];
         let ports = [
@@ -107,15 +107,15 @@ impl<'a> Machine<'a> {
         }
         let image = format!("/dev/fd/{}", inherited(&self.image.file)?);
         command.args(["-initrd", &image]);
-        // What is inherited is closed here before another machine starts: an end of a
-        // channel that somebody else holds would never be seen to close.
+        // Inherited ends are closed here before another machine starts. The reader would never see
+        // a channel close if another process still held an end.
         let mut child = command
             .spawn()
             .map_err(Error::system("start setpriv with QEMU"))?;
         let complaints = child.stderr.take().map(|mut it| {
             thread::spawn(move || {
                 let mut said = Vec::new();
-                // What cannot be read cannot be told either.
+                // A read error leaves nothing to report.
                 let _ = it.read_to_end(&mut said);
                 String::from_utf8_lossy(&said).trim().to_owned()
             })
@@ -133,7 +133,7 @@ impl<'a> Machine<'a> {
     }
 
     fn command(&self) -> Command {
-        // It must not outlive us, whatever ends us.
+        // The machine must not outlive this process, however this process ends.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--", "qemu-system-x86_64"]);
         command.args(["-nodefaults", "-no-user-config", "-no-reboot"]);
@@ -173,16 +173,16 @@ impl<'a> Machine<'a> {
 }
 
 impl Running<'_> {
-    /// Ends it at once, as if its power were cut, and gives back what QEMU had to say.
+    /// Ends the machine at once, as if its power were cut. Returns the output of QEMU.
     pub(crate) fn end(&mut self) -> String {
-        // One that ended before cannot be killed, and need not be.
+        // A machine that ended before cannot be killed, and need not be.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let complaints = self.complaints.take().map(JoinHandle::join);
         complaints.and_then(Result::ok).unwrap_or_default()
     }
 
-    /// Stops it where it is, or lets it go on.
+    /// Stops the machine where it is, or lets it continue.
     pub(crate) fn signal(&self, signal: Signal) -> Result<(), Error> {
         let process = Pid::from_child(&self.child);
         kill_process(process, signal).map_err(Error::system("signal the machine"))
@@ -202,7 +202,7 @@ fn channel() -> Result<(UnixStream, OwnedFd), Error> {
     Ok((ours, theirs.into()))
 }
 
-/// Lets the next program have `descriptor`, and gives back its number there.
+/// Lets the next program inherit `descriptor`. Returns its number there.
 fn inherited(descriptor: &impl std::os::fd::AsFd) -> Result<RawFd, Error> {
     let kept = fcntl_setfd(descriptor, FdFlags::empty());
     kept.map_err(Error::system("hand a channel to the machine"))?;

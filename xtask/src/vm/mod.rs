@@ -1,12 +1,11 @@
-//! `cargo xtask vm -- COMMAND`: runs a command of this machine in a virtual
-//! machine whose kernel has an RDMA device, so that real verbs can be tried
-//! where there is no NIC. `docs/vm.md` is its manual.
+//! `cargo xtask vm -- COMMAND`: runs a command of this machine in a virtual machine whose kernel
+//! has an RDMA device. So real verbs can be tried where there is no NIC. `docs/vm.md` is its
+//! manual.
 //!
-//! QEMU boots Debian's kernel with our own initramfs. The root file system of
-//! this machine is the guest's, so whatever was built here runs there as it is;
-//! what the guest changes in it is kept in its memory and goes with it. One
-//! folder is really shared. The command's output and status come back through
-//! virtio ports. Two such machines with a wire between them are a cluster.
+//! QEMU boots Debian's kernel with our own initramfs. The guest's root file system is that of this
+//! machine, so programs built here run there unchanged. The guest's changes to it stay in the
+//! guest's memory and end with it. One folder is really shared. The command's output and status
+//! come back through virtio ports. Two such machines with a wire between them are a cluster.
 
 mod control;
 mod error;
@@ -33,7 +32,7 @@ use crate::tool::{Tool, missing};
 
 pub(crate) use error::Error;
 
-/// What the machine needs here beyond cargo.
+/// The tools that the machine needs here beyond cargo.
 pub(crate) const TOOLS: &[Tool] = &[
     Tool::Qemu,
     Tool::Busybox,
@@ -45,13 +44,13 @@ pub(crate) const TOOLS: &[Tool] = &[
     Tool::SshClient,
 ];
 
-/// What `timeout` of coreutils exits with, so that scripts know it.
+/// The exit status of a timeout, which scripts know from `timeout` of coreutils.
 const TIMED_OUT: u8 = 124;
 
-/// The machine failed, rather than the command; as `timeout` has it.
+/// The exit status if the machine failed, rather than the command; `timeout` uses the same.
 const MACHINE_FAILED: u8 = 125;
 
-/// What to run, and in what kind of machine.
+/// The command to run, and the kind of machine.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Arguments {
     /// The folder that the machine may write to, under its own path; a fresh one if not given
@@ -94,13 +93,13 @@ pub(crate) struct Arguments {
 /// How QEMU makes processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Accelerator {
-    /// By translation, anywhere.
+    /// By emulation, on any host.
     Tcg,
     /// By the processor's own virtualization.
     Kvm,
 }
 
-/// Runs the command and gives back what to exit with.
+/// Runs the command and returns the exit status.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     match boot(arguments) {
         Ok(status) => ExitCode::from(status),
@@ -122,7 +121,7 @@ pub(crate) fn in_machine(
         command: "xtask vm".into(),
         source,
     })?;
-    // Killed with us: nobody would wait for it any more.
+    // The machine dies with us: nobody would wait for it any more.
     let mut command = at_root("setpriv");
     command.args(["--pdeathsig", "KILL", "--"]).arg(this);
     command.args(["vm", "--timeout", seconds]).args(options);

@@ -1,5 +1,5 @@
-//! Debian packages that are unpacked into a folder of ours, not installed:
-//! fetched by apt from where the system gets its own.
+//! Debian packages that are unpacked into a folder of ours, not installed. apt fetches them from
+//! the system's own sources.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::Error;
 use crate::command::typed;
 use crate::setup;
 
-/// Fetches `package` and unpacks it into `all` below `folder`; gives back its version.
+/// Fetches `package` and unpacks it into `all` below `folder`. Returns its version.
 pub(crate) fn fetch(package: &str, folder: &Path) -> Result<String, Error> {
     let debs = folder.join("debs");
     fs::create_dir_all(&debs).map_err(Error::file("make", &debs))?;
@@ -30,12 +30,12 @@ pub(crate) fn fetch(package: &str, folder: &Path) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&version).trim().to_owned())
 }
 
-/// Learns anew which packages there are, where we may.
+/// Updates the package lists, where root allows.
 pub(crate) fn update_lists() -> Result<(), Error> {
     setup::apt_update().map_err(|error| Error::Unusable(error.to_string()))
 }
 
-/// Runs `command` and gives back its output; what it said, if it failed, is the error.
+/// Runs `command` and returns its output. On failure the error has its messages.
 pub(crate) fn output(mut command: Command) -> Result<Vec<u8>, Error> {
     let output = command.output();
     let failed = |problem| Error::Helper {
@@ -54,20 +54,20 @@ pub(crate) fn output(mut command: Command) -> Result<Vec<u8>, Error> {
     )))
 }
 
-/// A folder that goes when this does.
+/// A folder that the drop removes.
 pub(crate) struct Scratch {
     path: PathBuf,
 }
 
 impl Scratch {
-    /// One of ours, beside what will be kept, so that renaming moves it there.
+    /// A temporary folder beside the final path, so that a rename can move its content there.
     pub(crate) fn new(beside: &Path) -> Result<Scratch, Error> {
         let path = beside.with_extension(format!("scratch-{}", process::id()));
         fs::create_dir_all(&path).map_err(Error::file("make", &path))?;
         Ok(Scratch { path })
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -75,14 +75,14 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Left behind it takes room and does no harm.
+        // A folder left behind takes room and does no harm.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
 fn download(package: &str, folder: &Path) -> Result<(), Error> {
     let mut command = Command::new("apt-get");
-    // Root's apt would switch to a user who may not write here, and say so at length.
+    // As root, apt would switch to a user that cannot write here, and print long warnings.
     command.args(["-o", "APT::Sandbox::User=root", "download", package]);
     command.current_dir(folder);
     output(command).map(drop)

@@ -1,5 +1,5 @@
-//! A remote shell between the hosts of a cluster: Debian's OpenSSH server, unpacked
-//! like the kernel, with keys made for the run.
+//! A remote shell between the hosts of a cluster: Debian's OpenSSH server, unpacked like the
+//! kernel, with keys made for the run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use crate::command::target_folder;
 /// The server, and the one library of it that not every Debian has.
 const PACKAGES: [&str; 2] = ["openssh-server", "libwrap0"];
 
-/// Where the server and its libraries are in them.
+/// The path of the server in its package.
 const SERVER: &str = "usr/sbin/sshd";
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
-/// The server's settings: whoever has the run's key is the user himself. The newest
-/// ways to agree on a key are left out, being slow where processors are translated.
+/// The server's settings. The holder of the run's key is the user. The newest key exchanges are
+/// left out, because they are slow where processors are emulated.
 const SERVER_SETTINGS: &str = "\
 HostKey /run/vm/host_key
 AuthorizedKeysFile /run/vm/user_key.pub
@@ -35,7 +35,7 @@ MaxSessions 1000
 LogLevel ERROR
 ";
 
-/// The user's settings, in the place of his own.
+/// The client's settings, which replace the user's own.
 const CLIENT_SETTINGS: &str = "\
 IdentityFile ~/.ssh/user_key
 StrictHostKeyChecking no
@@ -48,13 +48,13 @@ LogLevel ERROR
 pub(crate) struct Ssh {
     /// The server's program.
     pub(crate) server: PathBuf,
-    /// The folder of the libraries that came with it.
+    /// The folder of the libraries that came with the server.
     pub(crate) libraries: PathBuf,
     entries: Vec<Entry>,
 }
 
 impl Ssh {
-    /// The server kept from an earlier run, else one fetched now; and fresh keys.
+    /// The server kept from an earlier run, or one fetched now, and fresh keys.
     pub(crate) fn new() -> Result<Ssh, Error> {
         let kept = target_folder().join("vm/openssh");
         if !kept.join(SERVER).is_file() {
@@ -81,7 +81,7 @@ fn fetch(kept: &Path) -> Result<(), Error> {
     }
     let _ = fs::remove_dir_all(kept);
     let moved = fs::rename(scratch.path().join("all"), kept);
-    // What another run put there meanwhile is as good.
+    // A server that another run put there meanwhile is as good.
     match moved {
         Err(error) if !kept.join(SERVER).is_file() => Err(Error::file("make", kept)(error)),
         _ => Ok(()),

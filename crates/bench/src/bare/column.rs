@@ -1,28 +1,29 @@
-//! The loops that a program would write by hand for a column of a matrix: short rows a stride apart on both sides,
-//! by a loop over the words of each row, as the original ARMCI has it, or by a call of `memcpy` for each.
+//! Loops that a program would write by hand for a column of a matrix: short rows, a stride apart on
+//! both sides. The original ARMCI loops over the words of each row; the other loop calls `memcpy`
+//! for each row.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use super::Place;
 
-/// Rows of so many words.
+/// A column of rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     /// Words of a row.
     pub(crate) run: usize,
-    /// How many rows there are, at least one.
+    /// The number of rows, at least one.
     pub(crate) rows: usize,
     /// Words from the start of a row to that of the next, on both sides.
     pub(crate) stride: usize,
 }
 
-/// How a row is copied.
+/// The copy of one row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum By {
-    /// By a loop over its words, of which the compiler makes no call.
+    /// By a loop over its words, which the compiler does not turn into a call.
     Words,
-    /// By the C library's `memcpy`, which is told the length only when it runs.
+    /// By the C library's `memcpy`, with a length known only at run time.
     Memcpy,
 }
 
@@ -33,7 +34,9 @@ impl Column {
     }
 
     /// # Safety
-    /// So many words from `from` on are readable, and as many from `to` on writable, which lie apart.
+    /// 1. The column's words from `from` on are readable.
+    /// 2. The column's words from `to` on are writable.
+    /// 3. The two columns do not overlap.
     #[inline(always)]
     unsafe fn copy(self, by: By, from: *const u64, to: *mut u64) {
         for row in 0..self.rows {
@@ -41,11 +44,12 @@ impl Column {
             match by {
                 By::Words => {
                     for word in at..at + self.run {
-                        // SAFETY: the word is one of a row.
+                        // SAFETY: the word belongs to a row of the column (1, 2).
                         unsafe { to.add(word).write_volatile(from.add(word).read_volatile()) }
                     }
                 }
-                // SAFETY: the words are those of a row.
+                // SAFETY: the words belong to a row of the column (1, 2), and the columns do not
+                // overlap (3).
                 By::Memcpy => unsafe {
                     std::ptr::copy_nonoverlapping(from.add(at), to.add(at), black_box(self.run));
                 },
@@ -54,20 +58,20 @@ impl Column {
     }
 
     /// # Safety
-    /// As [`copy`](Self::copy).
+    /// The conditions of [`copy`](Self::copy).
     unsafe fn copy_often(self, by: By, from: *const u64, to: *mut u64, count: u64) -> Duration {
         let start = Instant::now();
-        // The loop is chosen once, outside of what is repeated.
+        // The branch is outside of the timed loop.
         match by {
             By::Words => {
                 for _ in 0..count {
-                    // SAFETY: the caller's promise.
+                    // SAFETY: 1. to 3. the caller's conditions 1 to 3.
                     unsafe { black_box(self).copy(By::Words, black_box(from), black_box(to)) }
                 }
             }
             By::Memcpy => {
                 for _ in 0..count {
-                    // SAFETY: the caller's promise.
+                    // SAFETY: 1. to 3. the caller's conditions 1 to 3.
                     unsafe { black_box(self).copy(By::Memcpy, black_box(from), black_box(to)) }
                 }
             }
@@ -82,7 +86,7 @@ impl Place {
         assert!(span <= here && span * size_of::<u64>() <= self.len);
     }
 
-    /// Copies a column to the start of the place, so often.
+    /// Copies a column to the start of the place `count` times.
     pub(crate) fn copy_column_in(
         &self,
         by: By,
@@ -91,12 +95,12 @@ impl Place {
         count: u64,
     ) -> Duration {
         self.check_column(&column, from.len());
-        // SAFETY: both have the span (1, just checked), the place is aligned for words (3) and apart from
-        // private memory (2).
+        // SAFETY: 1. and 2. the span was just checked on both sides, and the place is aligned for
+        // words; 3. private memory is no part of a place.
         unsafe { column.copy_often(by, from.as_ptr(), self.base.cast(), count) }
     }
 
-    /// Copies it the other way.
+    /// Copies a column from the start of the place `count` times.
     pub(crate) fn copy_column_out(
         &self,
         by: By,
@@ -125,8 +129,8 @@ mod tests {
         let from: Vec<u64> = (1..=10).collect();
         for by in [By::Words, By::Memcpy] {
             let mut memory = vec![0_u64; 10];
-            // SAFETY: 1. and 3. a vector of words, alive until the end; 2. touched below only after the
-            // place's last use.
+            // SAFETY: 1. and 3. a vector of words, alive until the end; 2. the vector is used below
+            // only after the place's last use.
             let place = unsafe { Place::new(memory.as_mut_ptr().cast(), 10 * 8) };
             place.copy_column_in(by, &from, column, 1);
             let mut back = vec![7; 10];

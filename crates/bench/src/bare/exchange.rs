@@ -1,4 +1,4 @@
-//! What two processes need at least to tell each other something: a cache line that changes hands.
+//! The least that two processes need to signal each other: a cache line that changes owners.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::Ordering;
@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use super::window::{ACK, PING, PONG, SLOTS, STREAM, Window};
 
-/// How many lines the reader of a stream takes before it says so.
+/// The number of lines that the reader of a stream takes before it acknowledges them.
 const TAKEN: u64 = 64;
 
-/// How a bare loop waits for the other process.
+/// The way that a bare loop waits for the other process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// Both have a core: spin.
+    /// Each process has a core: spin.
     Spin,
-    /// They share a core: give it up.
+    /// The processes share a core: yield it.
     Yield,
 }
 
@@ -34,7 +34,7 @@ impl Wait {
 pub(crate) fn ping(window: &Window, turn: &mut u64, count: u64, wait: Wait) -> Duration {
     let (ping, pong) = (window.word(PING), window.word(PONG));
     let first = *turn;
-    // One untimed round trip: the other end is here when the clock starts.
+    // The first round trip is untimed, so that the other end is ready when the clock starts.
     let mut start = Instant::now();
     for i in 0..=count {
         if i == 1 {
@@ -58,8 +58,8 @@ pub(crate) fn pong(window: &Window, turn: &mut u64, count: u64, wait: Wait) {
     }
 }
 
-/// The writing end of a stream of lines through a ring, the least a one-way message can cost: the
-/// time until the reader has said that it took all of them.
+/// The writing end of a stream of lines through a ring, the least that a one-way message can cost.
+/// Returns the time until the reader has acknowledged all lines.
 pub(crate) fn send_lines(window: &Window, turn: &mut u64, count: u64, wait: Wait) -> Duration {
     let ack = window.word(ACK);
     let (first, last) = (*turn, *turn + count);

@@ -1,9 +1,9 @@
-//! The bare references: what the processor itself does, with nothing of Hydrant in between.
+//! The bare references: operations of the processor itself, without Hydrant.
 //!
-//! Everything here works on a [`Window`], memory of the bench's own that two ranks map, or on a
-//! [`Place`] in a peer's part of symmetric memory. Bounds are checked once, before the clock
-//! starts; the loops are as bare as they can be. A loop that has two ends comes as a pair of
-//! functions, one for each of the two processes.
+//! All references work on a [`Window`], memory of the bench that two ranks map, or on a [`Place`]
+//! in a peer's part of symmetric memory. Bounds are checked once, before the clock starts, and the
+//! loops are as short as possible. A loop with two ends is a pair of functions, one for each
+//! process.
 
 mod column;
 mod exchange;

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-/// Mapped memory that nobody else touches while it is measured, for bare copies; its first word
+/// Mapped memory for bare copies, which nobody else touches during a measurement. Its first word
 /// may be shared, as an atomic.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -16,42 +16,42 @@ impl Place {
     /// # Safety
     /// As long as the place is used:
     /// 1. `len` bytes at `base` stay mapped for reading and writing;
-    /// 2. nobody else, of this process or another, reads or writes them while one of the methods
-    ///    runs, but for the first word, and that only atomically, beside [`Place::word`];
+    /// 2. no other thread or process reads or writes them while a method runs, except that the
+    ///   first word may be accessed atomically beside [`Place::word`];
     /// 3. `base` is a multiple of 8.
     pub(crate) unsafe fn new(base: *mut u8, len: usize) -> Self {
         Place { base, len }
     }
 
-    /// Copies `from` to the start of the place, so often.
+    /// Copies `from` to the start of the place `count` times.
     pub(crate) fn copy_in(&self, from: &[u64], count: u64) -> Duration {
         let bytes = size_of_val(from);
         assert!(bytes <= self.len);
         let start = Instant::now();
         for _ in 0..count {
             let from = black_box(from.as_ptr()).cast::<u8>();
-            // SAFETY: `from` is a slice of so many bytes and the place has as many (1, checked
-            // above); a slice of private memory is no part of a place (2).
+            // SAFETY: `from` is a slice of this length and the place is as long (1, checked above).
+            // A slice of private memory is no part of a place (2).
             unsafe { std::ptr::copy_nonoverlapping(from, self.base, black_box(bytes)) }
         }
         start.elapsed()
     }
 
-    /// Copies the start of the place into `to`, so often.
+    /// Copies the start of the place into `to`, `count` times.
     pub(crate) fn copy_out(&self, to: &mut [u64], count: u64) -> Duration {
         let bytes = size_of_val(to);
         assert!(bytes <= self.len);
         let start = Instant::now();
         for _ in 0..count {
             let to = black_box(to.as_mut_ptr()).cast::<u8>();
-            // SAFETY: as in `copy_in`, the other way; every value of bytes is a u64.
+            // SAFETY: as in `copy_in`, in the other direction; all bit patterns are valid for u64.
             unsafe { std::ptr::copy_nonoverlapping(self.base, to, black_box(bytes)) }
         }
         start.elapsed()
     }
 
-    /// Copies rows of `row` words, one after the other in `from`, to places that start `stride`
-    /// words apart; so often.
+    /// Copies rows of `row` words to the place, `count` times. The rows follow each other in
+    /// `from`, and begin `stride` words apart in the place.
     pub(crate) fn copy_rows_in(
         &self,
         from: &[u64],
@@ -77,7 +77,7 @@ impl Place {
         start.elapsed()
     }
 
-    /// Copies rows the other way.
+    /// Copies rows from the place, `count` times.
     pub(crate) fn copy_rows_out(
         &self,
         to: &mut [u64],
@@ -101,12 +101,12 @@ impl Place {
         start.elapsed()
     }
 
-    /// Sets so many bytes at the start of the place, so often.
+    /// Sets `bytes` bytes at the start of the place, `count` times.
     pub(crate) fn fill(&self, bytes: usize, count: u64) -> Duration {
         assert!(bytes <= self.len);
         let start = Instant::now();
         for i in 0..count {
-            // SAFETY: the place has so many bytes (1), and they are ours (2).
+            // SAFETY: the place has these bytes (1), and nobody else uses them (2).
             unsafe { self.base.write_bytes(black_box(i as u8), black_box(bytes)) }
         }
         start.elapsed()
@@ -115,28 +115,28 @@ impl Place {
     /// The first word, as an atomic.
     pub(crate) fn word(&self) -> &AtomicU64 {
         assert!(size_of::<u64>() <= self.len);
-        // SAFETY: the place has a word (1), aligned (3), which all use atomically (2); no other
-        // method runs meanwhile, for it would take this thread.
+        // SAFETY: the place has an aligned word (1, 3), which all access atomically (2). No other
+        // method runs meanwhile, because it would need this thread.
         unsafe { AtomicU64::from_ptr(self.base.cast()) }
     }
 
-    /// Stores a word at the start of the place, so often.
+    /// Stores a word at the start of the place, `count` times.
     pub(crate) fn store(&self, count: u64) -> Duration {
         assert!(size_of::<u64>() <= self.len);
         let start = Instant::now();
         for i in 0..count {
-            // SAFETY: the place has a word (1) that is ours (2) and aligned (3).
+            // SAFETY: the place has an aligned word (1, 3), which nobody else uses (2).
             unsafe { self.base.cast::<u64>().write_volatile(black_box(i)) }
         }
         start.elapsed()
     }
 
-    /// Loads the word at the start of the place, so often.
+    /// Loads the word at the start of the place, `count` times.
     pub(crate) fn load(&self, count: u64) -> Duration {
         assert!(size_of::<u64>() <= self.len);
         let start = Instant::now();
         for _ in 0..count {
-            // SAFETY: the place has a word (1) that is ours (2) and aligned (3).
+            // SAFETY: the place has an aligned word (1, 3), which nobody else uses (2).
             black_box(unsafe { self.base.cast::<u64>().read_volatile() });
         }
         start.elapsed()
@@ -150,8 +150,8 @@ mod tests {
     #[test]
     fn bare_copies_reach_the_place_and_come_back() {
         let mut memory = vec![0u64; 64];
-        // SAFETY: 1. and 3. a vector of words, alive until the end; 2. touched below only
-        // after the place's last use.
+        // SAFETY: 1. and 3. a vector of words, alive until the end; 2. the vector is used below
+        // only after the place's last use.
         let place = unsafe { Place::new(memory.as_mut_ptr().cast(), 64 * 8) };
         let from: Vec<u64> = (0..64).collect();
         place.copy_rows_in(&from[..8], 2, 16, 1);

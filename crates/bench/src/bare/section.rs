@@ -1,28 +1,27 @@
-//! What a program would write by hand for sections of arrays and for lists of runs, and to add a
-//! multiple of one vector to another: the loops that strided, vector and accumulate operations
-//! stand beside.
+//! Loops that a program would write by hand for sections of arrays, for lists of runs, and for `y
+//! += a * x`. They are the references of strided, vector and accumulate operations.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use super::Place;
 
-/// A section of an array of up to three dimensions, in words: rows of `run` words, `counts[0]` of
-/// them in each of `counts[1]` planes. They lie without gaps in a buffer here, and `there` has the
-/// strides of rows and of planes in the array.
+/// A section of an array of up to three dimensions, in words. It has rows of `run` words,
+/// `counts[0]` of them in each of `counts[1]` planes. The rows are contiguous in a local buffer,
+/// and `there` has the strides of rows and planes in the array.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     /// Words of a row.
     pub(crate) run: usize,
-    /// Rows of a plane, and planes.
+    /// Rows of a plane, and number of planes.
     pub(crate) counts: [usize; 2],
     /// Words from a row to the next one in the array, and from a plane to the next.
     pub(crate) there: [usize; 2],
 }
 
 impl Shape {
-    /// A section of so many words, a power of two, about as long in each of two or three dimensions.
-    /// The array is twice as wide, and has a row more in each plane.
+    /// A section of `words` words, a power of two, with two or three dimensions of about equal
+    /// length. The array is twice as wide, and has one more row in each plane.
     pub(crate) fn new(dimensions: u32, words: usize) -> Self {
         let bits = words.ilog2();
         let along = bits.div_ceil(dimensions);
@@ -49,7 +48,7 @@ impl Shape {
         self.run * self.counts[0] * self.counts[1]
     }
 
-    /// Calls `each` with where every row begins here and in the array.
+    /// Calls `each` with the offset of every row in the buffer and in the array.
     #[inline(always)]
     pub(crate) fn rows(&self, mut each: impl FnMut(usize, usize)) {
         let [rows, planes] = self.counts;
@@ -67,7 +66,7 @@ impl Place {
         assert!(shape.words() <= here && shape.span() * size_of::<u64>() <= self.len);
     }
 
-    /// Copies the rows of a section into the place, so often.
+    /// Copies the rows of a section into the place, `count` times.
     pub(crate) fn copy_section_in(&self, from: &[u64], shape: Shape, count: u64) -> Duration {
         self.check(&shape, from.len());
         let start = Instant::now();
@@ -75,8 +74,8 @@ impl Place {
             let (from, to) = (black_box(from.as_ptr()), self.base.cast::<u64>());
             let shape = black_box(shape);
             shape.rows(|here, there| {
-                // SAFETY: the rows lie in `from` and in the place (1, both just checked), which is
-                // aligned for words (3) and apart from private memory (2).
+                // SAFETY: the rows lie in `from` and in the place (1, both just checked). The place
+                // is aligned for words (3) and apart from private memory (2).
                 unsafe {
                     std::ptr::copy_nonoverlapping(from.add(here), to.add(there), shape.run);
                 }
@@ -85,7 +84,7 @@ impl Place {
         start.elapsed()
     }
 
-    /// Copies them the other way.
+    /// Copies the rows of a section from the place, `count` times.
     pub(crate) fn copy_section_out(&self, to: &mut [u64], shape: Shape, count: u64) -> Duration {
         self.check(&shape, to.len());
         let start = Instant::now();
@@ -102,7 +101,7 @@ impl Place {
         start.elapsed()
     }
 
-    /// `y += a * x`, row by row of a section, so often; the words are doubles.
+    /// Computes `y += a * x`, row by row of a section, `count` times. The words are doubles.
     pub(crate) fn add_section(&self, a: f64, x: &[u64], shape: Shape, count: u64) -> Duration {
         self.check(&shape, x.len());
         let add = axpy();
@@ -118,26 +117,26 @@ impl Place {
         start.elapsed()
     }
 
-    /// `y += a * x` of words that follow each other, so often.
+    /// Computes `y += a * x` on contiguous words, `count` times.
     pub(crate) fn add_in(&self, a: f64, x: &[u64], count: u64) -> Duration {
         assert!(size_of_val(x) <= self.len);
         let add = axpy();
         let start = Instant::now();
         for _ in 0..count {
             let from = black_box(x.as_ptr()).cast();
-            // SAFETY: `x` has so many words and the place as many (1, just checked, 3), which
-            // nobody else uses (2).
+            // SAFETY: `x` and the place have this many words (1, just checked, 3), and nobody else
+            // uses the place (2).
             unsafe { add(self.base.cast(), a, from, black_box(x.len())) }
         }
         start.elapsed()
     }
 }
 
-/// Copies runs of so many bytes from one list to the other, so often.
+/// Copies runs of `bytes` bytes from one list to the other, `count` times.
 ///
 /// # Safety
-/// 1. Each run of the one is readable, and that of the other writable.
-/// 2. Nobody else uses them meanwhile.
+/// 1. Each run of the source list is readable, and each run of the other writable.
+/// 2. Nobody else uses the runs meanwhile.
 pub(crate) unsafe fn copy_list(
     from: &[*mut u8],
     to: &[*mut u8],
@@ -148,18 +147,18 @@ pub(crate) unsafe fn copy_list(
     for _ in 0..count {
         let bytes = black_box(bytes);
         for (from, to) in black_box(from).iter().zip(to) {
-            // SAFETY: 1., 2.
+            // SAFETY: the caller's conditions 1 and 2.
             unsafe { std::ptr::copy_nonoverlapping(*from, *to, bytes) }
         }
     }
     start.elapsed()
 }
 
-/// `y += a * x` for runs of so many bytes of doubles, so often.
+/// Computes `y += a * x` on runs of doubles, `count` times.
 ///
 /// # Safety
-/// 1. As [`copy_list`].
-/// 2. The runs are of doubles that are aligned.
+/// 1. The conditions of [`copy_list`].
+/// 2. The runs hold aligned doubles.
 pub(crate) unsafe fn add_list(
     a: f64,
     from: &[*mut u8],
@@ -172,7 +171,7 @@ pub(crate) unsafe fn add_list(
     for _ in 0..count {
         let words = black_box(bytes / size_of::<f64>());
         for (from, to) in black_box(from).iter().zip(to) {
-            // SAFETY: 1., 2.
+            // SAFETY: 1. and 2. the caller's conditions 1 and 2.
             unsafe { add(to.cast(), a, from.cast(), words) }
         }
     }
@@ -181,7 +180,7 @@ pub(crate) unsafe fn add_list(
 
 type Axpy = unsafe fn(*mut f64, f64, *const f64, usize);
 
-/// The loop as the compiler makes it for this processor.
+/// The loop that the compiler generates for this processor.
 fn axpy() -> Axpy {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
@@ -191,11 +190,11 @@ fn axpy() -> Axpy {
 }
 
 /// # Safety
-/// 1. So many doubles are at `y` for reading and writing.
-/// 2. As many are at `x` for reading.
+/// 1. `y` has `len` doubles for reading and writing.
+/// 2. `x` has `len` doubles for reading.
 #[inline(always)]
 unsafe fn add(y: *mut f64, a: f64, x: *const f64, len: usize) {
-    // SAFETY: 1., 2.
+    // SAFETY: the caller's conditions 1 and 2.
     let (y, x) = unsafe {
         (
             std::slice::from_raw_parts_mut(y, len),
@@ -208,14 +207,14 @@ unsafe fn add(y: *mut f64, a: f64, x: *const f64, len: usize) {
 }
 
 unsafe fn add_plain(y: *mut f64, a: f64, x: *const f64, len: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: 1. and 2. the caller's conditions 1 and 2.
     unsafe { add(y, a, x, len) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 unsafe fn add_avx2(y: *mut f64, a: f64, x: *const f64, len: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: 1. and 2. the caller's conditions 1 and 2.
     unsafe { add(y, a, x, len) }
 }
 
@@ -238,8 +237,8 @@ mod tests {
     #[test]
     fn sections_go_there_and_back_and_are_added_to() {
         let mut memory = vec![0_f64; 64];
-        // SAFETY: 1. and 3. a vector of doubles, alive until the end; 2. touched below only
-        // after the place's last use.
+        // SAFETY: 1. and 3. a vector of doubles, alive until the end; 2. the vector is used below
+        // only after the place's last use.
         let place = unsafe { Place::new(memory.as_mut_ptr().cast(), 64 * 8) };
         let from: Vec<u64> = (0..8).map(|i| f64::from(i).to_bits()).collect();
         let shape = Shape::new(3, 8);
@@ -259,7 +258,7 @@ mod tests {
         let (mut x, mut y) = ([1.0_f64, 2.0, 3.0], [10.0_f64; 3]);
         let at = |memory: &mut [f64; 3]| memory.each_mut().map(|it| std::ptr::from_mut(it).cast());
         let lists = (at(&mut x), at(&mut y));
-        // SAFETY: 1., 2. doubles of our own.
+        // SAFETY: 1. and 2. the doubles belong to this test.
         unsafe {
             add_list(2.0, &lists.0, &lists.1, 8, 1);
             copy_list(&lists.1[..1], &lists.0[..1], 8, 1);

@@ -9,20 +9,21 @@ use std::sync::atomic::AtomicU64;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// The unit in which caches exchange memory; two lines, since neighbours are fetched in pairs.
+/// The unit in which caches exchange memory: two cache lines, because neighbours are fetched in
+/// pairs.
 const LINE: usize = 128;
 
 /// Slots of the line stream.
 pub(super) const SLOTS: u64 = 256;
 
-/// Lines with a part in a loop, from the start of the window.
+/// The lines that loops use, from the start of the window.
 pub(super) const PING: usize = 0;
 pub(super) const PONG: usize = 1;
 pub(super) const ACK: usize = 2;
 const WORD: usize = 3;
 pub(super) const STREAM: usize = 4;
 
-/// The bytes a window needs for every loop.
+/// The bytes of a window that suffice for every loop.
 pub(crate) const WINDOW: usize = (STREAM + SLOTS as usize) * LINE;
 
 /// Memory shared by the ranks of a job, mapped by the bench itself.
@@ -30,7 +31,7 @@ pub(crate) const WINDOW: usize = (STREAM + SLOTS as usize) * LINE;
 pub(crate) struct Window {
     base: NonNull<u8>,
     len: usize,
-    /// Kept open so that the other ranks can open it through `/proc`.
+    /// Kept open so that other ranks can open it through `/proc`.
     memory: OwnedFd,
 }
 
@@ -42,7 +43,7 @@ impl Window {
         Self::map(memory, len)
     }
 
-    /// The memory another process of the same user created.
+    /// Opens the memory that another process of the same user created.
     pub(crate) fn open(process: u64, descriptor: u64, len: usize) -> io::Result<Self> {
         if !hydrant_launch::proc_is_own() {
             return Err(io::Error::other(crate::report::NOT_OURS));
@@ -57,7 +58,7 @@ impl Window {
         Self::map(memory.into(), len)
     }
 
-    /// What [`Window::open`] needs.
+    /// The arguments of [`Window::open`].
     pub(crate) fn address(&self) -> [u64; 2] {
         [
             u64::from(std::process::id()),
@@ -67,7 +68,8 @@ impl Window {
 
     fn map(memory: OwnedFd, len: usize) -> io::Result<Self> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a null hint lets the kernel choose the place, so nothing of ours is replaced.
+        // SAFETY: a null hint lets the kernel choose the address, so no mapping of ours is
+        // replaced.
         let base = unsafe {
             mmap(
                 std::ptr::null_mut(),
@@ -90,9 +92,9 @@ impl Window {
     pub(super) fn word_at(&self, line: usize, word: usize) -> &AtomicU64 {
         let at = line * LINE + word * size_of::<u64>();
         assert!(at + size_of::<u64>() <= self.len && word < LINE / size_of::<u64>());
-        // SAFETY: in bounds (just checked) and aligned (the mapping is by pages, `at` by words); the
-        // memory stays mapped as long as `self`; zeroed memory is a valid AtomicU64, and all
-        // processes reach these words through atomics only.
+        // SAFETY: the word is in bounds (just checked) and aligned: the mapping by pages, `at` by
+        // words. The memory stays mapped as long as `self`. Zeroed memory is a valid AtomicU64, and
+        // all processes access these words only atomically.
         unsafe { self.base.add(at).cast::<AtomicU64>().as_ref() }
     }
 
@@ -104,8 +106,8 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        // SAFETY: exactly what `map` mapped, and every borrow of it has ended.
-        // A failure to unmap could only leave the memory mapped until the process ends.
+        // SAFETY: `map` mapped exactly this range, and every borrow of it has ended.
+        // If unmapping fails, the memory stays mapped until the process ends.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }
 }

@@ -1,4 +1,4 @@
-//! The processor's own atomics on one word, as strictly ordered as Hydrant's are.
+//! The processor's own atomics on one word, with the same ordering as Hydrant's.
 
 use std::hint::black_box;
 use std::sync::atomic::AtomicU64;
@@ -55,7 +55,7 @@ pub(crate) fn store(word: &AtomicU64, count: u64) -> Duration {
     start.elapsed()
 }
 
-/// A lock written by hand, taken and given back, so often; nobody else wants it.
+/// Takes and releases a hand-written spin lock, `count` times, without contention.
 pub(crate) fn spin_lock(word: &AtomicU64, count: u64) -> Duration {
     let start = Instant::now();
     for _ in 0..count {

@@ -1,8 +1,8 @@
-//! What users would pick instead, measured by the same command: MPI.
+//! MPI, the usual alternative, measured by the same command.
 //!
-//! A program of ours in C does the same operations with each MPI that is installed. It
-//! takes turns with Hydrant's own jobs, so that what slows the machine down for a while slows all of
-//! them down, and every figure is the median over the turns.
+//! A C program of ours does the same operations with each installed MPI. It takes turns with
+//! Hydrant's own jobs, so that a slow phase of the machine slows all of them. Every figure is the
+//! median over the turns.
 
 mod mpi;
 mod rows;
@@ -15,7 +15,7 @@ pub(super) use rows::set;
 
 /// Bytes of an operation; for collectives, those from or to each rank.
 pub(super) const SIZES: [u64; 8] = [8, 64, 512, 4 << 10, 32 << 10, 128 << 10, 1 << 20, 4 << 20];
-/// Those of them that are enough to see that it works.
+/// The sizes that suffice for a quick run.
 const FEW: [u64; 3] = [8, 4 << 10, 1 << 20];
 
 /// The sizes that both sides measure.
@@ -24,12 +24,12 @@ pub(super) fn sizes(few: bool) -> Vec<u64> {
     sizes.filter(|size| !few || FEW.contains(size)).collect()
 }
 
-/// Whether the program in C measures the same.
+/// True if the C program measures the same bench.
 pub(super) fn has(bench: Bench) -> bool {
     matches!(bench, Bench::Barrier | Bench::Collectives | Bench::Messages)
 }
 
-/// What the program in C calls it.
+/// The name of the suite in the C program.
 pub(super) fn name_of(suite: Suite) -> Option<&'static str> {
     match suite {
         Suite::Barrier => Some("barrier"),

@@ -1,4 +1,4 @@
-//! MPICH and Open MPI of Debian: whether they are here, and what they say.
+//! Debian's MPICH and Open MPI: finds them, runs the C program with them, and reads its output.
 
 use std::env;
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use super::rows::Sample;
 use crate::measure::Plan;
 use crate::row::Other;
 
-/// The program.
+/// The C program.
 const SOURCE: &str = include_str!("bench.c");
 
 /// An MPI, by its commands.
@@ -23,7 +23,7 @@ struct Mpi {
     compiler: &'static str,
     launcher: &'static str,
     options: &'static [&'static str],
-    /// What lets the launcher run where people seldom would.
+    /// Variables that let the launcher run as root or in containers.
     environment: &'static [(&'static str, &'static str)],
 }
 
@@ -32,8 +32,8 @@ const MPIS: [Mpi; 2] = [
         other: Other::Mpich,
         compiler: "mpicc.mpich",
         launcher: "mpiexec.mpich",
-        // As the other two launchers do. Its ranks spin without giving the core up: two that the system
-        // puts on one core wait a time slice for each message.
+        // The other two launchers bind to cores as well. MPICH's ranks spin without yielding: two
+        // ranks on one core wait a time slice for each message.
         options: &["-bind-to", "core"],
         environment: &[],
     },
@@ -41,18 +41,19 @@ const MPIS: [Mpi; 2] = [
         other: Other::OpenMpi,
         compiler: "mpicc.openmpi",
         launcher: "mpiexec.openmpi",
-        // It refuses more ranks than cores else. It then gives the core up in a wait if there are more.
+        // Without this option it refuses more ranks than cores. With more ranks, a waiting rank
+        // then yields its core.
         options: &["--oversubscribe"],
         environment: &[
             ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
             ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
-            // It looks for a way to other hosts, though there are none.
+            // Open MPI looks for a remote shell, though there is one host.
             ("OMPI_MCA_plm_rsh_agent", "sh"),
         ],
     },
 ];
 
-/// Why nothing can be set beside.
+/// The reason why no MPI can be measured.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MpiError {
     /// None of them is installed.
@@ -64,70 +65,70 @@ pub(crate) enum MpiError {
     /// The program in C could not be written.
     #[error("cannot write the program for MPI into {}: {why}", folder.display())]
     Write {
-        /// Where.
+        /// The folder.
         folder: PathBuf,
-        /// What the system says.
+        /// The system's error.
         #[source]
         why: io::Error,
     },
     /// A compiler or a launcher could not be started.
     #[error("cannot start {command}: {why}")]
     Start {
-        /// Its name.
+        /// The name of the command.
         command: &'static str,
-        /// What the system says.
+        /// The system's error.
         #[source]
         why: io::Error,
     },
     /// A compiler or a launcher failed.
     #[error("{command} failed ({status}):\n{says}")]
     Failed {
-        /// Its name.
+        /// The name of the command.
         command: &'static str,
-        /// Its status.
+        /// The status of the command.
         status: std::process::ExitStatus,
-        /// What it says on standard error.
+        /// The standard error of the command.
         says: String,
     },
-    /// The program said something else than figures.
+    /// The program printed a line that is no figure.
     #[error("the program under {command} says no figure but {line:?}")]
     Unexpected {
         /// The launcher.
         command: &'static str,
-        /// What it says.
+        /// The line.
         line: String,
     },
 }
 
-/// What the program is to measure.
+/// A measurement for the C program.
 pub(crate) struct Request {
-    /// Its name of the bench.
+    /// The program's name for the bench.
     pub(crate) bench: &'static str,
     pub(crate) ranks: u32,
     pub(crate) sizes: Vec<u64>,
     pub(crate) plan: Plan,
 }
 
-/// The programs, compiled for each MPI that is here.
+/// The programs, compiled for each installed MPI.
 #[derive(Debug)]
 pub(crate) struct Programs {
-    /// Removed with this.
+    /// The drop removes the folder.
     folder: TempDir,
     here: Vec<&'static Mpi>,
 }
 
 impl Programs {
-    /// Compiles the program for each MPI of those on the path. Says on standard error which is not.
+    /// Compiles the program for each MPI on the path. Names the missing ones on standard error.
     ///
     /// # Errors
-    /// If there is none, or it cannot be compiled.
+    /// If no MPI is installed, or the program cannot be compiled.
     pub(crate) fn build() -> Result<Self, MpiError> {
         let (here, missing) = look_for_all(&env::var_os("PATH").unwrap_or_default());
         if here.is_empty() {
             return Err(MpiError::None);
         }
         for mpi in missing {
-            // That it cannot be said is no reason to stop.
+            // A failed notice is no reason to stop.
             let _ = writeln!(
                 io::stderr(),
                 "{} is not installed ({} and {}): it is not set beside",
@@ -136,7 +137,7 @@ impl Programs {
                 mpi.launcher
             );
         }
-        // What a bench that was killed left there has another name.
+        // Files left by a killed bench have another name.
         let folder = tempfile::Builder::new().prefix("hydrant-bench-").tempdir();
         let written = |folder: &Path, why| MpiError::Write {
             folder: folder.to_owned(),
@@ -157,10 +158,10 @@ impl Programs {
         Ok(built)
     }
 
-    /// What each of them takes.
+    /// Measures with each MPI.
     ///
     /// # Errors
-    /// If one fails, or says something else.
+    /// If a launcher fails, or prints a line that is no figure.
     pub(crate) fn measure(&self, request: &Request) -> Result<Vec<Sample>, MpiError> {
         let mut samples = Vec::new();
         for mpi in &self.here {
@@ -204,7 +205,7 @@ fn output(command: &'static str, mut run: Command) -> Result<Output, MpiError> {
     }
 }
 
-/// Those that are on the path whole, and the others.
+/// The complete installations on the path, and the others.
 fn look_for_all(path: &OsString) -> (Vec<&'static Mpi>, Vec<&'static Mpi>) {
     MPIS.iter()
         .partition(|mpi| is_on(path, mpi.compiler) && is_on(path, mpi.launcher))
@@ -229,7 +230,7 @@ mod tests {
         assert!(is_on(&path, "sh"));
         assert!(!is_on(&path, "no-such-program"));
         assert!(!is_on(&OsString::from("/no/such/folder"), "sh"));
-        // A file that is no program.
+        // The file is not executable.
         assert!(!is_on(&OsString::from("/etc"), "passwd"));
     }
 

@@ -1,14 +1,14 @@
-//! The figures of the others in the rows of the same case and size.
+//! The rivals' figures, in the rows of the same case and size.
 
 use crate::measure::median;
 use crate::row::{Goal, Other, Others, Row};
 
-/// What another takes for an operation, in one turn.
+/// The time of a rival for an operation, in one turn.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sample {
     other: Other,
     bench: &'static str,
-    /// As in the rows of that bench.
+    /// The name of the case, as in the rows of that bench.
     case: String,
     bytes: Option<u64>,
     nanos: f64,
@@ -34,7 +34,7 @@ impl Sample {
     }
 
     fn is_of(&self, row: &Row) -> bool {
-        // Rows of messages say by which protocol, too.
+        // The rows of messages name the protocol, too.
         let case = match self.bench {
             "messages" => row.case.split(", ").next().unwrap_or_default(),
             _ => &row.case,
@@ -42,18 +42,18 @@ impl Sample {
         self.bench == row.bench && self.case == case && self.bytes == row.bytes
     }
 
-    /// In the unit of a row.
+    /// The figure in the unit of a row.
     fn figure(&self, row: &Row) -> f64 {
         match (row.unit.as_str(), self.case.as_str()) {
             ("MB/s", _) => row.bytes.unwrap_or(0) as f64 / (self.nanos / 1e9) / 1e6,
-            // It times both ways.
+            // The program times both directions.
             (_, "ping-pong") => self.nanos / 2.0,
             _ => self.nanos,
         }
     }
 }
 
-/// Makes one row of those of several turns, with the figures of the others, which are to be beaten.
+/// Merges the rows of several turns into one. The rivals' figures become the goal.
 pub(crate) fn set(rows: &mut Vec<Row>, samples: &[Sample]) {
     let turns = std::mem::take(rows);
     for row in &turns {

@@ -1,4 +1,4 @@
-//! Active messages and remote calls between rank 0 and one other: round trips and floods; and
+//! Active messages and remote calls between rank 0 and one other: round trips and floods. Also
 //! calls of all ranks at once.
 
 use std::hint::black_box;
@@ -16,10 +16,10 @@ use crate::measure::{Side, median};
 use crate::network::PARTNER;
 use crate::row::{Goal, Row};
 
-/// Between calls that are apart: longer than a service thread looks on.
+/// The pause between separate calls: longer than a service thread polls before it sleeps.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Messages this rank has handled, and how many it has waited for.
+/// The messages that this rank has handled, and the number it has waited for.
 #[derive(Default)]
 struct Heard {
     so_far: AtomicU64,
@@ -35,14 +35,14 @@ impl Heard {
         self.so_far.load(Ordering::Acquire)
     }
 
-    /// Handles so many more messages than were waited for before; some may have come already.
+    /// Handles `count` more messages than were waited for before. Some may have arrived already.
     fn serve(&self, job: &Job, count: u64) -> hydrant::Result<Duration> {
         let expected = self.expected.fetch_add(count, Ordering::Relaxed) + count;
         self.await_count(job, expected);
         Ok(Duration::ZERO)
     }
 
-    /// Handles messages until there have been `count`.
+    /// Handles messages until `count` have been handled.
     fn await_count(&self, job: &Job, count: u64) {
         while self.count() < count {
             job.poll();
@@ -50,7 +50,7 @@ impl Heard {
     }
 }
 
-/// Rank 0 and its partner; the others look on.
+/// Measures rank 0 and its partner. The other ranks wait.
 pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     round_trips(e)?;
     if e.registered {
@@ -71,7 +71,7 @@ fn round_trips(e: &Ensemble<'_>) -> hydrant::Result<()> {
         let asked = Arc::clone(&asked);
         job.handler(move |context, arguments, payload| {
             asked.one();
-            // A reply that cannot be sent would leave rank 0 waiting: better to fail loudly.
+            // A lost reply would leave rank 0 waiting, so a loud failure is better.
             context
                 .reply_medium(reply, arguments, payload)
                 .expect("a request can be replied to once");
@@ -86,7 +86,7 @@ fn round_trips(e: &Ensemble<'_>) -> hydrant::Result<()> {
                 .expect("a request can be replied to once");
         })?
     };
-    // One round trip after the other; the partner does nothing but handle messages.
+    // Round trips one after another. The partner does nothing but handle messages.
     let trips = |count: u64, request: &dyn Fn() -> hydrant::Result<()>| match e.rank() {
         0 => e.timed(count, |_| {
             let next = answered.count() + 1;
@@ -146,12 +146,12 @@ fn round_trips(e: &Ensemble<'_>) -> hydrant::Result<()> {
     Ok(())
 }
 
-/// What a bare message carries in place of one: a word, if it has no payload.
+/// The argument of a message without payload: a word.
 fn carried(bytes: Option<u64>) -> u64 {
     bytes.unwrap_or(8)
 }
 
-/// Remote calls, by what the rank that is called does meanwhile.
+/// Remote calls, for each activity of the target.
 fn calls(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let job = e.job;
     let asked = Arc::new(Heard::default());
@@ -203,7 +203,7 @@ fn calls(e: &Ensemble<'_>) -> hydrant::Result<()> {
         }
         Ok(took)
     };
-    // Ranks that compute without a core of their own only measure the scheduler.
+    // Ranks that compute without a core of their own would only measure the scheduler.
     if e.crowding <= 1.0 {
         until.store(0, Ordering::Release);
         let case = "call, the peer computes";
@@ -213,7 +213,8 @@ fn calls(e: &Ensemble<'_>) -> hydrant::Result<()> {
         until.store(0, Ordering::Release);
         done.store(0, Ordering::Relaxed);
         let case = "call after a pause, the peer computes";
-        // Each is a sample of its own: one that met with the scheduler says nothing of the rest.
+        // Each call is a sample of its own, so that a call delayed by the scheduler does not spoil
+        // the rest.
         let after_pauses = |count: u64| {
             let mut took = Vec::with_capacity(count as usize);
             for i in 0..count {
@@ -232,7 +233,7 @@ fn calls(e: &Ensemble<'_>) -> hydrant::Result<()> {
     Ok(())
 }
 
-/// Computes for so long that the service thread of the peer sleeps.
+/// Computes long enough for the peer's service thread to fall asleep.
 fn pause() {
     let begun = Instant::now();
     while begun.elapsed() < PAUSE {
@@ -240,7 +241,7 @@ fn pause() {
     }
 }
 
-/// Short messages one after the other, no reply awaited: the time for each until all were handled.
+/// Short messages in sequence without replies: the time for each until all were handled.
 fn floods(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let job = e.job;
     let heard = Arc::new(Heard::default());
@@ -297,7 +298,7 @@ fn floods(e: &Ensemble<'_>) -> hydrant::Result<()> {
     Ok(())
 }
 
-/// All ranks at once, each calling the next: what becomes of it with more ranks than cores.
+/// Each rank calls the next, all at once: the effect of more ranks than cores.
 pub(crate) fn crowd(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let job = e.job;
     let next = job.right();

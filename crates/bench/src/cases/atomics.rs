@@ -12,12 +12,13 @@ use crate::ensemble::Ensemble;
 use crate::network::PARTNER;
 use crate::row::{Goal, Row};
 
-/// All ranks.
+/// Measures all ranks.
 pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let words = e.job.alloc::<u64>(64)?;
     let reals = e.job.alloc::<f64>(8)?;
     let peer = PARTNER;
-    // SAFETY: 1. `words` is freed at the end, after the last use; 2. they are used as atomics only.
+    // SAFETY: 1. `words` is freed at the end, after the last use; 2. the words are used only as
+    // atomics.
     #[allow(unsafe_code)]
     let place = unsafe { partner_place(&words)? };
     let word = place.word();
@@ -96,8 +97,9 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     Ok(())
 }
 
-/// Where the word is not mapped, its owner's NIC does it, if the job is such, and else, for 32 bits
-/// always, its owner's processor, by a message, at best in the time of a bare round trip.
+/// Measures words that are not mapped. The owner's NIC carries the operation out if the job uses
+/// NIC atomics. Otherwise, and for 32 bits always, the owner's processor does so on a message, at
+/// best in the time of a bare round trip.
 pub(crate) fn unmapped(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let words = e.job.alloc::<u64>(64)?;
     let short = e.job.alloc::<u32>(64)?;
@@ -147,7 +149,7 @@ pub(crate) fn unmapped(e: &Ensemble<'_>) -> hydrant::Result<()> {
     e.job.free(words)
 }
 
-/// All ranks at once on one word.
+/// All ranks change one word at once.
 fn contended(e: &Ensemble<'_>, words: &Symmetric<u64>, word: &AtomicU64) -> hydrant::Result<()> {
     let case = format!("fetch_add, {} ranks at once", e.job.size());
     let medians = e.together(

@@ -4,12 +4,12 @@ use super::round_trip;
 use crate::ensemble::Ensemble;
 use crate::row::{Goal, Row};
 
-/// With more ranks than cores every rank has to get its core once for each barrier, which takes at
-/// least a handover of the core; ten of them for each rank of a core is far below the time slice
-/// that one rank loses when another spins in its place.
+/// With more ranks than cores, every rank must get its core once for each barrier, which takes at
+/// least one handover of the core. Ten handovers for each rank of a core are far below the time
+/// slice that a rank loses while another spins.
 pub(super) const HANDOVERS: f64 = 10.0;
 
-/// All ranks.
+/// Measures all ranks.
 pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let job = e.job;
     let ranks = job.size();

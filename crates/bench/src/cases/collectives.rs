@@ -1,7 +1,7 @@
 //! Collectives over size, all ranks taking part.
 //!
-//! The root moves on by one rank each time: a root that may leave early then waits in the next
-//! call for what it needs, and the time is that of a whole operation, not of handing it in.
+//! The root moves by one rank each time. A root that may leave early then waits in the next call
+//! for its own input. So the time is that of a whole operation, not of its start.
 
 use std::hint::black_box;
 
@@ -13,17 +13,19 @@ use crate::ensemble::Ensemble;
 use crate::measure::Side;
 use crate::row::{Goal, Row};
 
-/// Up to here a collective costs its messages, above it its bytes.
+/// Up to this size a collective costs its messages, above it its bytes.
 const SHORT: u64 = 64;
-/// Where memory of the segment is tried, too: what is shorter rides on messages wherever it lies.
+/// The sizes that are also tried in segment memory: shorter data travels in messages wherever it
+/// lies.
 const SHARED: std::ops::RangeInclusive<u64> = 32 << 10..=1 << 20;
-/// Where its copies are judged.
+/// The size at which its copies are judged.
 const JUDGED: u64 = 1 << 20;
 
-/// All ranks.
+/// Measures all ranks.
 pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let sizes = beside::sizes(e.quick || e.registered);
-    // Without a mapping each byte is a message's; such sizes take long and say no more.
+    // Without a mapping every byte travels in messages. Large sizes then take long and show nothing
+    // new.
     let sizes = sizes
         .into_iter()
         .filter(|size| !e.registered || *size <= JUDGED);
@@ -36,12 +38,12 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     Ok(())
 }
 
-/// What a rank must do of its own, at the least, in copies and additions of so many elements.
+/// The least work of a rank itself, in copies and additions of elements.
 #[derive(Clone, Copy)]
 struct Least {
     copied: usize,
     added: usize,
-    /// How many times that it may take where copies are judged.
+    /// The factor over that least work that is accepted where copies are judged.
     times: Option<f64>,
 }
 
@@ -54,7 +56,7 @@ impl Least {
         }
     }
 
-    /// An addition of so many elements, and a copy of as many.
+    /// An addition and a copy of `words` elements each.
     fn both(words: usize) -> Self {
         Self {
             added: words,
@@ -70,7 +72,7 @@ impl Least {
     }
 }
 
-/// Those whose copies are judged, with buffers in exclusive symmetric memory.
+/// The collectives whose copies are judged, with buffers in exclusive symmetric memory.
 fn shared(e: &Ensemble<'_>, bytes: u64) -> hydrant::Result<()> {
     let (job, world) = (e.job, e.job.world());
     let ranks = job.size() as usize;
@@ -78,7 +80,7 @@ fn shared(e: &Ensemble<'_>, bytes: u64) -> hydrant::Result<()> {
     let mut part = job.exclusive(job.alloc::<f64>(words)?)?;
     let mut whole = job.exclusive(job.alloc::<f64>(words * ranks)?)?;
     let mut into = job.exclusive(job.alloc::<f64>(words * ranks)?)?;
-    // No page of it was ever touched.
+    // The first touch of its pages.
     part.fill(0.0);
     whole.fill(0.0);
     into.fill(0.0);
@@ -100,7 +102,7 @@ fn shared(e: &Ensemble<'_>, bytes: u64) -> hydrant::Result<()> {
     Ok(())
 }
 
-/// Every collective with so many bytes from or to each rank.
+/// Every collective with `bytes` bytes from or to each rank.
 fn sized(e: &Ensemble<'_>, bytes: u64) -> hydrant::Result<()> {
     let world = e.job.world();
     let ranks = e.job.size();
@@ -110,7 +112,7 @@ fn sized(e: &Ensemble<'_>, bytes: u64) -> hydrant::Result<()> {
     let mut part = touched(words);
     let whole = touched(all);
     let mut into = touched(all);
-    // All but the own part of what is reduced comes from others.
+    // All input of a reduction comes from others, except for the local part.
     let theirs = words - words / ranks as usize;
     let copies = Least::copies;
     let least = copies(words).within(1.3);
@@ -146,8 +148,8 @@ fn sized(e: &Ensemble<'_>, bytes: u64) -> hydrant::Result<()> {
     })
 }
 
-/// So many elements in memory that is there: zeros would be pages that were never written, which all are read from
-/// one page of the system's.
+/// `words` elements in pages that were written. Pages that were never written would all read from
+/// one zero page of the system.
 fn touched(words: usize) -> Vec<f64> {
     vec![1.0; words]
 }
@@ -177,7 +179,8 @@ fn compare(
     let mut ours = |count| e.timed(count, &mut operation);
     let medians = match bytes <= SHORT || e.network.is_some() {
         true => e.together(&what, [&mut bare as Side<'_>, &mut ours])?,
-        // One after the other: the copies of the one would leave the caches full of memory that the other does not use.
+        // One after the other: the copies of one side would fill the caches with memory that the
+        // other does not use.
         false => (e.together(&what, [&mut bare as Side<'_>])?)
             .zip(e.together(&what, [&mut ours as Side<'_>])?)
             .map(|([bare], [ours])| [bare, ours]),

@@ -1,4 +1,4 @@
-//! What a rank costs while it does nothing: memory, and CPU time.
+//! The cost of an idle rank: memory, and CPU time.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use crate::ensemble::Ensemble;
 use crate::error::BenchError;
 use crate::row::{Goal, Row};
 
-/// Bytes of memory this process has made the system provide, shared ones by its share; pages of
-/// files are not counted, since programs and libraries are there without Hydrant too.
+/// The bytes of memory that the system provides to this process, shared memory by its share. Pages
+/// of files are not counted, because programs and libraries are there without Hydrant too.
 pub(crate) fn memory() -> hydrant::Result<u64> {
     let text = std::fs::read_to_string("/proc/self/smaps_rollup").map_err(BenchError::Memory)?;
     let kib = |key: &str| {
@@ -26,15 +26,15 @@ pub(crate) fn memory() -> hydrant::Result<u64> {
     }
 }
 
-/// What Hydrant added to the memory in use, summed over the ranks, of which each had `before`;
-/// every rank has called every other by then.
+/// The memory that Hydrant added, summed over the ranks. `before` is the memory of this rank before
+/// the job; every rank has called every other since.
 pub(crate) fn job_memory(e: &Ensemble<'_>, before: u64) -> hydrant::Result<()> {
     let job = e.job;
     let nothing = job.function(|_, (): ()| ())?;
     for rank in job.ranks() {
         job.call(rank, &nothing, &())?;
     }
-    // Nobody leaves, and gives memory back, before all have looked.
+    // No rank leaves and frees memory before all have measured.
     job.barrier()?;
     let added: u64 = e
         .gather(memory()?.saturating_sub(before))?
@@ -48,7 +48,7 @@ pub(crate) fn job_memory(e: &Ensemble<'_>, before: u64) -> hydrant::Result<()> {
     ))
 }
 
-/// CPU time of ranks with nothing to do: asleep in the system, in a barrier, for a signal.
+/// CPU time of idle ranks: asleep in the system, in a barrier, for a signal.
 pub(crate) fn idle(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let job = e.job;
     let time = Duration::from_millis(if e.quick { 300 } else { 3000 });
@@ -80,7 +80,7 @@ pub(crate) fn idle(e: &Ensemble<'_>) -> hydrant::Result<()> {
     Ok(())
 }
 
-/// The most CPU time any rank used for each second of `wait`.
+/// The most CPU time that any rank used for each second of `wait`.
 fn cpu_time(
     e: &Ensemble<'_>,
     case: &str,

@@ -1,5 +1,5 @@
-//! Two-sided messages between rank 0 and its partner, by the protocol in force: half a round trip, and
-//! bytes a second of a stream of them.
+//! Two-sided messages between rank 0 and its partner, by the protocol in force: half of a round
+//! trip, and the bandwidth of a stream.
 
 use std::time::Duration;
 
@@ -9,22 +9,23 @@ use crate::row::Row;
 
 /// The longest message.
 pub(crate) const MAX_BYTES: u64 = 4 << 20;
-/// Messages of a stream that are under way at once. A stream is measured in whole windows, so that all that
-/// stand beside each other go through as much memory, however fast they are.
+/// Messages of a stream in flight at once. A stream is measured in whole windows, so that compared
+/// streams go through the same amount of memory at any speed.
 const WINDOW: usize = 16;
 const THERE: u64 = 1;
 const BACK: u64 = 2;
 
-/// Rank 0 and its partner.
+/// Measures rank 0 and its partner.
 pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let protocol = e.job.settings().messages;
     let takes_part = e.rank() == 0 || e.rank() == PARTNER.0;
     for bytes in e.sizes(8, MAX_BYTES) {
         let case = format!("ping-pong, {protocol}");
-        // The same memory for all batches, as in the programs that this stands beside.
+        // The same memory for all batches, as in the MPI programs.
         let window = if takes_part { WINDOW } else { 0 };
         let (mut one, mut buffers) = (buffer(bytes), vec![buffer(bytes); window]);
-        // Each by itself, as there: what the one leaves in the caches is not what the other finds.
+        // Each side runs by itself, as in the MPI programs, so that no side inherits the other's
+        // caches.
         let what = format!("{case}, {bytes} bytes");
         let there_and_back = e.together(&what, [&mut |count| ping_pong(e, &mut one, count)])?;
         if let Some([there_and_back]) = there_and_back {
@@ -63,7 +64,7 @@ fn ping_pong(e: &Ensemble<'_>, buffer: &mut [u8], count: u64) -> hydrant::Result
     }
 }
 
-/// This rank's part in so many windows, which are over when the last message was received.
+/// This rank's part in `windows` windows. They end when the last message was received.
 fn stream(e: &Ensemble<'_>, buffers: &mut [Vec<u8>], windows: u64) -> hydrant::Result<Duration> {
     let (job, zero) = (e.job, hydrant::Rank(0));
     let takes_part = !buffers.is_empty();

@@ -1,4 +1,4 @@
-//! What the ranks measure: one file for each bench.
+//! The measurements of the ranks: one file for each bench.
 
 pub(super) mod am;
 pub(super) mod armci;
@@ -28,8 +28,8 @@ use crate::network::PARTNER;
 /// Longer than a rank spins before it sleeps.
 const SETTLE: Duration = Duration::from_millis(2);
 
-/// This rank's part in a bare round trip of so many bytes between rank 0 and its partner: by the
-/// bare network where there is one, else by a [`ping_pong`] through memory.
+/// This rank's part in a bare round trip of `bytes` bytes between rank 0 and its partner. It goes
+/// over the bare network where there is one, else by a [`ping_pong`] through memory.
 pub(super) fn round_trip(
     e: &Ensemble<'_>,
     turn: &mut u64,
@@ -55,8 +55,8 @@ pub(super) fn round_trip(
     }
 }
 
-/// Handles messages and does nothing else until rank 0 has put `turn` here. It gives the core up in
-/// between: where a NIC is played by a thread or by the kernel, that needs one.
+/// Handles messages and does nothing else until rank 0 has put `turn` here. The loop yields its
+/// core, because an emulated NIC runs on a thread or in the kernel and needs one.
 fn attend(e: &Ensemble<'_>, over: &Symmetric<u64>, turn: u64) -> hydrant::Result<()> {
     while over.local()?.load(0)? < turn {
         e.job.poll();
@@ -65,7 +65,7 @@ fn attend(e: &Ensemble<'_>, over: &Symmetric<u64>, turn: u64) -> hydrant::Result
     Ok(())
 }
 
-/// Bare writes of so many bytes from rank 0 to its partner.
+/// Bare writes of `bytes` bytes from rank 0 to its partner.
 fn written(e: &Ensemble<'_>, bytes: u64, count: u64) -> hydrant::Result<Duration> {
     match &e.network {
         Some(network) if e.rank() == 0 => e.timed(count, |_| {
@@ -76,8 +76,8 @@ fn written(e: &Ensemble<'_>, bytes: u64, count: u64) -> hydrant::Result<Duration
     }
 }
 
-/// This rank's part in the bare ping-pong of rank 0 and its partner. With more ranks than cores
-/// the two share a core meanwhile, so that it is handed over twice in a round trip.
+/// This rank's part in the bare ping-pong of rank 0 and its partner. With more ranks than cores the
+/// two share a core meanwhile, so that a round trip hands the core over twice.
 pub(super) fn ping_pong(e: &Ensemble<'_>, turn: &mut u64, count: u64) -> hydrant::Result<Duration> {
     let (leads, answers) = (e.rank() == 0, e.rank() == PARTNER.0);
     if !leads && !answers {
@@ -86,7 +86,7 @@ pub(super) fn ping_pong(e: &Ensemble<'_>, turn: &mut u64, count: u64) -> hydrant
     let elsewhere = match e.wait {
         Wait::Spin => None,
         Wait::Yield => {
-            // The others have given up spinning by then, and sleep.
+            // By then the other ranks have stopped spinning and sleep.
             std::thread::sleep(SETTLE);
             Some(move_to(e.core)?)
         }
@@ -102,7 +102,7 @@ pub(super) fn ping_pong(e: &Ensemble<'_>, turn: &mut u64, count: u64) -> hydrant
     Ok(took)
 }
 
-/// Moves this thread to one core. The cores it was allowed before.
+/// Moves this thread to one core. Returns the cores that it was allowed before.
 fn move_to(core: usize) -> std::io::Result<CpuSet> {
     let before = sched_getaffinity(None)?;
     let mut only = CpuSet::new();
@@ -111,20 +111,20 @@ fn move_to(core: usize) -> std::io::Result<CpuSet> {
     Ok(before)
 }
 
-/// The partner's part, for bare access to the very memory that Hydrant's operations reach.
+/// The partner's part, for bare access to the memory that Hydrant's operations reach.
 ///
 /// # Safety
-/// As [`Place::new`], for the whole part.
+/// The conditions of [`Place::new`], for the whole part.
 #[allow(unsafe_code)]
 pub(super) unsafe fn partner_place(memory: &Symmetric<u64>) -> hydrant::Result<Place> {
     let part = memory.on(PARTNER)?;
     let part =
         part.ok_or_else(|| hydrant::Error::other("the memory of rank 1 is not mapped here"))?;
-    // SAFETY: 1. and 2. by the caller; 3. words are aligned.
+    // SAFETY: 1. and 2. the caller's conditions 1 and 2; 3. words are aligned.
     Ok(unsafe { Place::new(part.as_ptr().cast(), part.len() * size_of::<u64>()) })
 }
 
-/// Keeps the compiler from leaving out what nobody looks at.
+/// Keeps the compiler from removing an unused value.
 fn look<T>(value: T) {
     black_box(value);
 }

@@ -1,8 +1,8 @@
 //! Put and get where memory must be registered, beside a bare queue pair.
 //!
-//! Rank 0 works on the part of rank 1 while that waits in a barrier. On a *hit* both sides lie in
-//! symmetric memory that was registered by the warm-up; for a *miss* every operation goes to a
-//! bucket that no operation went to before.
+//! Rank 0 works on the part of rank 1 while rank 1 waits in a barrier. On a *hit* both sides lie in
+//! symmetric memory that the warm-up registered. On a *miss* every operation goes to a bucket that
+//! no operation used before.
 
 use std::cell::{Cell, RefCell};
 use std::hint::black_box;
@@ -19,38 +19,39 @@ use crate::network::LARGEST;
 use crate::network::PARTNER;
 use crate::row::{Goal, Row};
 
-/// Sizes whose bandwidth is measured, as many at once as fill the largest.
+/// The sizes whose bandwidth is measured, with as many operations in flight as fill the largest
+/// size.
 const BULK: [usize; 3] = [64 << 10, 1 << 20, 16 << 20];
 
-/// Most operations at once.
+/// The most operations in flight.
 const AT_ONCE: usize = 16;
 
-/// Words in a row of the strided accesses, and from one row to the next.
+/// Words in a row of the strided accesses, and words from one row to the next.
 const ROW: usize = 8;
 const STRIDE: usize = 16;
 /// Rows of one access.
 const ROWS: [usize; 3] = [16, 128, 1024];
 
-/// Buckets for misses: more than are used, so that none comes again.
+/// Buckets for misses: more than are used, so that none is used twice.
 const FRESH: usize = 1 << 14;
 
-/// Bytes of a bucket where the settings do not say.
+/// The bytes of a bucket where the settings do not say.
 const PAGE: usize = 4096;
 
-/// From one miss to the next, so that no run of misses is a sequence: odd, so that every bucket
-/// has its turn.
+/// The step from one miss to the next, so that misses form no sequence. It is odd, so that every
+/// bucket gets its turn.
 const STEP: usize = 6151;
 
-/// How many times a bare write and read a word may take on a hit.
+/// The accepted factors over a bare write and read of a word on a hit.
 const HIT: [f64; 2] = [1.03, 1.05];
 
-/// How many times a bare round trip a put and a get may take on a miss.
+/// The accepted factors over a bare round trip for a put and a get on a miss.
 const MISS: [f64; 2] = [3.0, 3.5];
 
-/// How much of the bare rate is to be reached: for the shortest of [`BULK`], and for the others.
+/// The share of the bare bandwidth to reach: for the shortest of [`BULK`], and for the others.
 const RATE: [f64; 2] = [0.99, 0.97];
 
-/// What rank 0 does to the memory of rank 1.
+/// Measures operations of rank 0 on the memory of rank 1.
 pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let field = e.job.alloc::<u64>(LARGEST / size_of::<u64>())?;
     let registered = Registered { e, field: &field };
@@ -73,7 +74,7 @@ struct Registered<'a> {
 }
 
 impl Registered<'_> {
-    /// One comparison on rank 0, of so many operations at a time: the medians of one of them.
+    /// One comparison on rank 0, of `count` operations at a time: the medians of one operation.
     fn compare(
         &self,
         case: &str,
@@ -100,11 +101,11 @@ impl Registered<'_> {
         Ok(medians.map(|[bare, ours]| (each(ours), Some(each(bare)))))
     }
 
-    /// Eight bytes, from the call to the completion.
+    /// Operations of eight bytes, from the call to the completion.
     fn words(&self) -> hydrant::Result<()> {
         let (e, field) = (self.e, self.field);
-        // SAFETY: only rank 0 uses its own part, by this alone; what it does reaches no other part
-        // than its partner's, which does not use that. The field is freed after this.
+        // SAFETY: 1. only rank 0 uses its own part, and only by this slice; its operations reach
+        // only the partner's part; 2. the field is freed after this.
         #[allow(unsafe_code)]
         let one = RefCell::new(unsafe { own_part(field, 1) }?);
         let [to_put, to_get] = HIT.map(|times| e.uncrowded(Goal::AtMostTimes(times)));
@@ -128,7 +129,7 @@ impl Registered<'_> {
         Ok(())
     }
 
-    /// So many rows of 64 bytes in one call, and one after the other.
+    /// `count` rows of 64 bytes in one call, and in sequence.
     fn rows(&self, count: usize) -> hydrant::Result<()> {
         let field = self.field;
         let rows = Stride {
@@ -192,12 +193,12 @@ impl Registered<'_> {
         Ok(())
     }
 
-    /// Bandwidth: as many operations at once as the memory has room for.
+    /// Bandwidth: as many operations in flight as the memory has room for.
     fn bulk(&self, bytes: usize) -> hydrant::Result<()> {
         let (job, field) = (self.e.job, self.field);
         let at_once = (LARGEST / bytes).min(AT_ONCE);
         let words = bytes / size_of::<u64>();
-        // One beside the other, as the bare side has them.
+        // The pieces are adjacent, as on the bare side.
         let all = field.len() / words;
         // SAFETY: as in `words`.
         #[allow(unsafe_code)]
@@ -240,7 +241,7 @@ impl Registered<'_> {
     }
 }
 
-/// The own part of symmetric memory, in so many pieces.
+/// The local part of symmetric memory, in `pieces` pieces.
 ///
 /// # Safety
 /// While the pieces are used:
@@ -248,26 +249,27 @@ impl Registered<'_> {
 /// 2. It is not freed.
 #[allow(unsafe_code, clippy::mut_from_ref)] // as `Symmetric::local_slice_mut`
 unsafe fn own_part(field: &Symmetric<u64>, pieces: usize) -> hydrant::Result<Vec<&mut [u64]>> {
-    // SAFETY: 1., 2.
+    // SAFETY: the caller's conditions 1 and 2.
     let own = unsafe { field.local_slice_mut() }?;
     let words = own.len() / pieces;
     Ok(own.chunks_mut(words).collect())
 }
 
-/// Eight bytes to and from a bucket that was never used before. The peer does nothing but handle
-/// messages, and has registered what it was asked for before, or is asked one after the other;
-/// or it waits in a barrier and may sleep there.
+/// Eight bytes to and from a bucket that was never used before. In one case the peer only handles
+/// messages, and misses follow each other or come after pauses. In the other case the peer waits in
+/// a barrier and may sleep there.
 fn misses(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let job = e.job;
     let bucket = job.settings().registration.bucket.unwrap_or(PAGE) / size_of::<u64>();
     let [put, get] = MISS.map(|times| e.uncrowded(Goal::AtMostTimes(times)));
     for (gets, case, goal) in [(false, "put, miss", put), (true, "get, miss", get)] {
         let fresh = job.alloc::<u64>(FRESH * bucket)?;
-        // What is measured is not how the system finds memory.
+        // The memory is touched first, because page faults are not to be measured.
         fresh.local()?.fill(0..FRESH * bucket, 1)?;
-        // The own side is there: one word of symmetric memory, used before.
+        // The local side is ready: one word of symmetric memory, used before.
         let own = job.alloc::<u64>(1)?;
-        // SAFETY: nobody but this rank knows of `own`, and uses it by this alone until it is freed.
+        // SAFETY: 1. only this rank knows `own`, and uses it only by this slice; 2. until it is
+        // freed.
         #[allow(unsafe_code)]
         let word = RefCell::new(unsafe { own_part(&own, 1) }?);
         let used = Cell::new(0_usize);
@@ -280,14 +282,15 @@ fn misses(e: &Ensemble<'_>) -> hydrant::Result<()> {
         };
         let next = || used.replace(used.get() + 1) * STEP % FRESH * bucket;
         let in_a_row = |count| e.timed(count, |_| once(next()));
-        // Each is a sample of its own: one that met with the scheduler says nothing of the rest.
+        // Each miss is a sample of its own, so that a miss delayed by the scheduler does not spoil
+        // the rest.
         let one_by_one = |count: u64| {
             let mut took = Vec::with_capacity(count as usize);
             for _ in 0..count {
                 let index = next();
                 took.push(e.timed(1, |_| once(index))?.as_secs_f64());
-                // This needs what the miss brings, and so waits until the peer has nothing left
-                // to do for it.
+                // The second operation needs the result of the miss, and so waits until the peer
+                // has finished its part.
                 once(index)?;
             }
             Ok(Duration::from_secs_f64(median(&mut took) * count as f64))
@@ -309,7 +312,7 @@ fn misses(e: &Ensemble<'_>) -> hydrant::Result<()> {
         let moves = || job.registration().map_or(0, |stats| stats.moves);
         let before = moves();
         let row_of_them = format!("{case}, one after the other");
-        // The same on every rank, also on those that are not on it.
+        // The answer is the same on every rank, also on ranks without the bare network.
         let has_bare = job.conduit().name == "verbs";
         let mut turn = 0;
         let mut beside_bare = |case: &str, work: &dyn Fn(u64) -> hydrant::Result<Duration>| {

@@ -1,7 +1,7 @@
-//! What registering and deregistering memory costs, by pages: through the conduit, and by the
+//! The cost of registering and deregistering memory, by pages: through the conduit, and by the
 //! system's own calls on the same pages.
 //!
-//! It is measured by rank 0 when it has its conduit, before the job uses it.
+//! Rank 0 measures it when it has its conduit, before the job uses it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,14 +20,14 @@ const PAGES: [usize; 7] = [1, 4, 16, 64, 256, 1024, 4096];
 /// Bytes of a page.
 const PAGE: usize = 4096;
 
-/// What was measured, shared with the layer that measures it.
+/// The measurements, shared with the layer that takes them.
 #[derive(Clone)]
 pub(crate) struct Costs {
     repetitions: usize,
     points: Arc<Mutex<Result<Vec<Point>, String>>>,
 }
 
-/// Times for so many pages: of registering and of deregistering.
+/// Times of registering and of deregistering some number of pages.
 #[derive(Clone, Copy)]
 struct Point {
     pages: usize,
@@ -43,7 +43,7 @@ impl Costs {
         }
     }
 
-    /// Measures on the conduit that passes, and hands it on as it is.
+    /// A layer that measures on the conduit, and returns the conduit unchanged.
     pub(crate) fn layer(&self) -> impl Fn(Box<dyn Conduit>) -> Box<dyn Conduit> + use<> {
         let costs = self.clone();
         move |conduit| {
@@ -85,10 +85,10 @@ impl Costs {
     }
 }
 
-/// Registers memory and gives it back: how long each took.
+/// Registers and deregisters memory. Returns both times.
 type Register = Box<dyn Fn(&mut [u8]) -> Result<[Duration; 2], String>>;
 
-/// The calls of the system that the network of this name makes, if they are known.
+/// The system's own calls for the network of this name, if they are known.
 fn raw_calls(network: &str) -> Result<Option<Register>, String> {
     fn described(cause: impl ToString) -> String {
         cause.to_string()
@@ -116,11 +116,11 @@ fn note(times: &mut [Vec<f64>; 2], took: [Duration; 2]) {
     }
 }
 
-/// Registers memory and gives it back, through a conduit: how long each took.
+/// Registers and deregisters memory through a conduit. Returns both times.
 #[allow(unsafe_code)] // registers memory
 fn through(conduit: &dyn Conduit, extent: &mut [u8]) -> Result<[Duration; 2], String> {
     let start = Instant::now();
-    // SAFETY: the memory is borrowed until it was deregistered, and nobody is told the key.
+    // SAFETY: the memory is borrowed until it is deregistered, and no peer gets the key.
     let key = unsafe { conduit.register(extent.as_mut_ptr(), extent.len(), Permission::ReadWrite) };
     let key = key.map_err(|cause| cause.to_string())?;
     let registered = start.elapsed();
@@ -128,20 +128,19 @@ fn through(conduit: &dyn Conduit, extent: &mut [u8]) -> Result<[Duration; 2], St
     Ok([registered, start.elapsed() - registered])
 }
 
-/// So many pages that are there, and are none of the huge ones, which would hide what a page
-/// costs.
+/// Resident pages of the ordinary size. Huge pages would hide the cost of a page.
 #[allow(unsafe_code)] // advises the kernel
 fn small_pages(pages: usize) -> Result<Vec<u8>, String> {
     use rustix::mm::{Advice, madvise};
     let mut memory: Vec<u8> = vec![0; (pages + 1) * PAGE];
     let skew = memory.as_ptr().align_offset(PAGE);
-    // SAFETY: whole pages of our own, whose contents the advice does not change.
+    // SAFETY: the pages are our own, and the advice does not change their contents.
     let advised = unsafe {
         let start = memory.as_mut_ptr().add(skew);
         madvise(start.cast(), pages * PAGE, Advice::LinuxNoHugepage)
     };
     match advised {
-        // A kernel without huge pages knows no such advice.
+        // A kernel without huge pages does not know this advice.
         Ok(()) | Err(rustix::io::Errno::INVAL) => {}
         Err(cause) => return Err(cause.to_string()),
     }
@@ -149,7 +148,7 @@ fn small_pages(pages: usize) -> Result<Vec<u8>, String> {
     Ok(memory)
 }
 
-/// Tells what was measured before the job began.
+/// Reports the measurements from before the job.
 pub(crate) fn run(e: &Ensemble<'_>, costs: &Costs) -> hydrant::Result<()> {
     if !e.registered {
         return Err(hydrant::Error::other(

@@ -1,7 +1,7 @@
 //! Put and get in all their forms, beside bare copies.
 //!
-//! Rank 0 works on the part of rank 1 while that waits in a barrier. Bare copies are between the
-//! very same buffers: copies of equal length differ by a tenth if only their addresses do.
+//! Rank 0 works on the part of rank 1 while rank 1 waits in a barrier. Bare copies use the same
+//! buffers, because copies of equal length differ by a tenth if only their addresses do.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -23,17 +23,17 @@ const LARGEST: u64 = 4 << 20;
 const ROW: usize = 8;
 const STRIDE: usize = 16;
 
-/// Whose memory is written and read.
+/// The rank whose memory is written and read.
 const PEER: Rank = PARTNER;
 
-/// What rank 0 does to the memory of rank 1.
+/// Measures operations of rank 0 on the memory of rank 1.
 pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     // Strided rows spread over twice their bytes.
     let words = 2 * LARGEST as usize / size_of::<u64>();
     let field = e.job.alloc::<u64>(words)?;
     let signal = e.job.alloc::<u64>(1)?;
-    // SAFETY: 1. `field` is freed at the end, after the last use; 2. rank 0 alone, which does one
-    // thing after the other, reads and writes this memory.
+    // SAFETY: 1. `field` is freed at the end, after the last use; 2. rank 0 alone reads and writes
+    // this memory, one operation at a time.
     #[allow(unsafe_code)]
     let bare = unsafe { partner_place(&field)? };
     let rma = Rma {
@@ -46,7 +46,8 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
         rma.blocking(bytes)?;
     }
     rma.values()?;
-    // The forms below differ by what they do once for each operation: every fourth size will do.
+    // The forms below differ only by a fixed cost for each operation, so every fourth size is
+    // enough.
     let coarse = if e.quick { 1 } else { 2 };
     for bytes in e.sizes(8, LARGEST).into_iter().step_by(coarse) {
         rma.others(bytes)?;
@@ -66,7 +67,7 @@ struct Rma<'a> {
 }
 
 impl Rma<'_> {
-    /// One comparison on rank 0; the medians come as a row, which `goal` may judge.
+    /// One comparison on rank 0. It reports the medians as a row, which `goal` may judge.
     fn compare(
         &self,
         case: &str,
@@ -180,7 +181,7 @@ impl Rma<'_> {
             &mut |count| Ok(bare.copy_out(&mut buffer.borrow_mut(), count)),
             &mut |count| {
                 let into = &mut buffer.borrow_mut()[..];
-                // One buffer cannot be lent twice at a time: a scope for each get.
+                // One buffer cannot be lent twice at a time, so each get has a scope.
                 self.e.timed(count, |_| {
                     job.scope(|scope| scope.get(field, PEER, 0, black_box(&mut *into)).map(drop))
                 })
@@ -254,7 +255,7 @@ impl Rma<'_> {
                     .timed(count, |_| field.get_strided(PEER, black_box(rows), into))
             },
         )?;
-        // The same rows as sections of what could be two axes of an array.
+        // The same rows, as sections along two axes of an array.
         let level = Level {
             count,
             stride: STRIDE,

@@ -1,10 +1,9 @@
 //! Puts scattered over a working set that outgrows M: Figures 3 and 4 of the Firehose paper, on a
-//! real network, and how much was pinned meanwhile.
+//! real network, with the bytes pinned meanwhile.
 //!
-//! Rank 0 puts at random places within the working set in rank 1's memory, from one place of its
-//! own, after every bucket of the set has been put to once, or as many as M holds twice; rank 1
-//! does nothing but handle messages. Both sample what the kernel says that they have pinned until
-//! the end.
+//! Rank 0 puts at random offsets within the working set in rank 1's memory, from one buffer of its
+//! own. Before that it puts once to every bucket of the set, or to as many as hold twice M. Rank 1
+//! does nothing but handle messages. Both sample the kernel's count of pinned bytes until the end.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -17,30 +16,30 @@ use crate::measure::median;
 use crate::network::PARTNER;
 use crate::row::{Goal, Row, WORKING_SET};
 
-/// What ranks get where the environment does not say.
+/// The limit M where the environment does not set one.
 const M: u64 = 4 << 20;
 const MAXVICTIM: u64 = 1 << 20;
 
-/// So many times as much for strategies that never give up what they registered: as in the paper,
-/// the limit is lifted for them.
+/// The factor on M for strategies that never deregister. As in the paper, the limit is lifted for
+/// them.
 const LIFTED: u64 = 16;
 
 /// Working sets in quarters of M.
 const QUARTERS: [u64; 8] = [1, 2, 3, 4, 5, 6, 8, 16];
 const QUICK_QUARTERS: [u64; 3] = [1, 4, 16];
 
-/// Bytes of a put, in words too, and how many make a figure.
+/// Bytes of a put, as text too, and the number of puts in a figure.
 const PUTS: [(usize, &str, u64); 2] = [(8, "8 B", 1500), (64 << 10, "64 KiB", 100)];
 
-/// Bytes from one place of a short put to the next: one to a bucket.
+/// Bytes from one offset of a short put to the next: one put to a bucket.
 const STEP: usize = 4096;
 
-/// Between two looks at what is pinned.
+/// The interval between two samples of the pinned bytes.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// The limits that a job of this strategy runs with: settings and their values.
 pub(crate) fn limits(strategy: Strategy) -> [(&'static str, String); 2] {
-    // What the environment says wrongly, the ranks will say.
+    // The ranks report a bad value of the environment.
     let said = Job::builder()
         .ok()
         .map(|builder| builder.settings().registration.clone());
@@ -55,13 +54,13 @@ pub(crate) fn limits(strategy: Strategy) -> [(&'static str, String); 2] {
     ]
 }
 
-/// Whether a strategy never gives up what peers registered here.
+/// True if a strategy never deregisters buckets that peers use.
 fn keeps(strategy: Strategy) -> bool {
     let no_unpin = Strategy::Rendezvous { unpin: false };
     strategy == Strategy::PinEverything || strategy == no_unpin
 }
 
-/// All ranks: rank 0 puts, and each watches itself.
+/// Runs on all ranks: rank 0 puts, and each rank samples its own pinned bytes.
 pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let pinned = Pinned::default();
     let over = AtomicBool::new(false);
@@ -94,7 +93,7 @@ fn measure(e: &Ensemble<'_>) -> hydrant::Result<()> {
     field.local()?.fill(0..field.len(), 1)?;
     let own = e.job.alloc::<u64>(PUTS[1].0 / size_of::<u64>())?;
     let (over, mut turn) = (e.job.alloc::<u64>(1)?, 0);
-    // More than M and the victims together fill no cache any further.
+    // Beyond M and the victims, more puts do not change the cache.
     let enough = if e.quick { 64 } else { 2 * m as usize / STEP };
     e.job.barrier()?;
     for (bytes, words, count) in PUTS {
@@ -120,7 +119,7 @@ fn measure(e: &Ensemble<'_>) -> hydrant::Result<()> {
     e.job.free(field)
 }
 
-/// The mean time of a put, as the median of five runs of so many each.
+/// The mean time of a put, as the median of five runs.
 fn scatter(
     field: &Symmetric<u64>,
     own: &Symmetric<u64>,
@@ -129,7 +128,7 @@ fn scatter(
     [warm_up, count]: [u64; 2],
 ) -> hydrant::Result<f64> {
     let words = bytes / size_of::<u64>();
-    // SAFETY: rank 0 alone works here, and only on its partner's memory: nobody writes to its own
+    // SAFETY: only rank 0 works here, and only on its partner's memory. Nobody writes to its own
     // part, which is freed after this.
     #[allow(unsafe_code)]
     let data = &unsafe { own.local_slice() }?[..words];
@@ -151,7 +150,7 @@ fn scatter(
     Ok(median(&mut means))
 }
 
-/// A row of numbers that is the same in every run (xorshift).
+/// A sequence of numbers that is the same in every run (xorshift).
 pub(super) struct Random(u64);
 
 impl Default for Random {
@@ -169,7 +168,7 @@ impl Random {
     }
 }
 
-/// The most that a rank had pinned and locked, as `/proc/self/status` counts it.
+/// The most bytes that a rank had pinned and locked, from `/proc/self/status`.
 #[derive(Default)]
 struct Pinned {
     pin: AtomicU64,
@@ -187,19 +186,20 @@ impl Pinned {
     }
 }
 
-/// What was pinned at most beside what may be: M, MAXVICTIM, the conduit's own and, in the same
-/// processes, that of the bare network.
+/// Compares the most bytes pinned with the bytes allowed: M, MAXVICTIM, the conduit's own and, in
+/// the same processes, those of the bare network.
 fn tell(e: &Ensemble<'_>, pinned: &Pinned) -> hydrant::Result<()> {
     let (settings, conduit) = (&e.job.settings().registration, e.job.footprint());
     let limits = settings.m.unwrap_or(M) + settings.maxvictim.unwrap_or(MAXVICTIM);
     let peers = e.job.size() as usize - 1;
-    // Each rank of a pair has half of what the pair costs, if that is registered: the rings of shared memory are not.
+    // Each rank of a pair registers half of the pair's memory, where it is registered: the rings of
+    // shared memory are not.
     let of_pairs = match e.job.settings().conduit {
         hydrant::ConduitKind::Pinned => 0,
         _ => conduit.per_pair / 2 * peers,
     };
     let own = conduit.per_rank + of_pairs;
-    // The bare network beside the job has memory of its own.
+    // The bare network beside the job registers memory of its own.
     let bare = (e.network.as_ref()).map_or(0, |network| network.borrow().registered_bytes());
     let fixed = own + bare;
     for (name, most) in [("VmPin", &pinned.pin), ("VmLck", &pinned.lock)] {
@@ -243,7 +243,7 @@ mod tests {
         pinned.look();
         let before = pinned.lock.load(Ordering::Relaxed);
         let memory = vec![1_u8; 64 << 10];
-        // SAFETY: memory of our own, which locking does not change.
+        // SAFETY: the memory is our own, and locking does not change it.
         #[allow(unsafe_code)]
         let locked = unsafe { rustix::mm::mlock(memory.as_ptr().cast_mut().cast(), memory.len()) };
         locked.unwrap();

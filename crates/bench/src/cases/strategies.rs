@@ -1,11 +1,12 @@
 //! Every strategy at every point: Figures 3 and 4 of the Firehose paper for puts and gets of all
-//! sizes, in sequence, at random and skewed, over working sets below, at and beyond M.
+//! sizes. The accesses are in sequence, at random and skewed, over working sets below, at and
+//! beyond M.
 //!
-//! Rank 0 works on the memory of rank 1, from and to one place of its own, after it has touched the
-//! working set once, or as much of it as fills M twice; rank 1 does nothing but handle messages.
-//! Each strategy is a job of its own, with the same limits, each point has memory of its own, so that
-//! none finds what another left, and time is that of the job's clock, so that played machines are
-//! measured by theirs.
+//! Rank 0 works on the memory of rank 1, from and to one buffer of its own. Before that it touches
+//! the working set once, or as much of it as fills M twice. Rank 1 does nothing but handle
+//! messages. Each strategy is a job of its own with the same limits, and each point has memory of
+//! its own, so that none inherits registrations. Time is that of the job's clock, so that emulated
+//! machines are measured by theirs.
 
 use std::time::Duration;
 
@@ -18,12 +19,12 @@ use crate::measure::median;
 use crate::network::PARTNER;
 use crate::row::{Row, WORKING_SET};
 
-/// What ranks get: small, so that a working set beyond it is quickly touched, and no more than the smallest
-/// of the played machines can pin.
+/// The limit M: small, so that a working set beyond it is quickly touched, and below the pinning
+/// limit of the smallest emulated machine.
 const M: u64 = 3 << 20;
 const MAXVICTIM: u64 = 1 << 20;
 
-/// Bytes of an operation, and how many make a figure.
+/// Bytes of an operation, and the number of operations in a figure.
 const SIZES: [(usize, u64); 6] = [
     (8, 1000),
     (64, 1000),
@@ -37,20 +38,20 @@ const QUICK_SIZES: [(usize, u64); 2] = [(8, 100), (64 << 10, 20)];
 /// Working sets in quarters of M: below it, all of it, beyond it.
 const QUARTERS: [u64; 3] = [2, 4, 16];
 
-/// Samples of which the median counts.
+/// The number of samples in a median.
 const SAMPLES: u64 = 5;
 
-/// Bytes from one place of a short operation to the next: one to a bucket.
+/// Bytes from one offset of a short operation to the next: one to a bucket.
 const STEP: usize = 4096;
 
-/// Which place comes next.
+/// The order of offsets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Order {
-    /// One after the other, and from the start again.
+    /// In sequence, and from the start again.
     Sequential,
-    /// Any, one as likely as the other.
+    /// At random, all offsets equally likely.
     Random,
-    /// Few of them most of the time, wherever they lie.
+    /// A few offsets most of the time, wherever they lie.
     Skewed,
 }
 
@@ -74,7 +75,7 @@ pub(crate) fn limits() -> [(&'static str, String); 2] {
     ]
 }
 
-/// All ranks: rank 0 puts and gets.
+/// Runs on all ranks: rank 0 puts and gets.
 pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let sizes = match e.quick {
         true => &QUICK_SIZES[..],
@@ -132,20 +133,20 @@ struct Point {
     order: Order,
     set: usize,
     count: u64,
-    /// Most bytes of places that are touched first.
+    /// The most bytes that the warm-up touches.
     warm_up: usize,
 }
 
 impl Point {
-    /// The mean time of an operation, as the median of some runs of so many each.
+    /// The mean time of an operation, as the median of some runs.
     fn measure(
         &self,
         e: &Ensemble<'_>,
         field: &Symmetric<u64>,
         own: &Symmetric<u64>,
     ) -> hydrant::Result<f64> {
-        // SAFETY: rank 0 alone works here, and only on its partner's memory: nobody else uses its own
-        // part, which is freed after this.
+        // SAFETY: only rank 0 works here, and only on its partner's memory. Nobody else uses its
+        // own part, which is freed after this.
         #[allow(unsafe_code)]
         let data = &mut unsafe { own.local_slice_mut() }?[..self.bytes / size_of::<u64>()];
         let place = self.bytes.max(STEP);
@@ -181,13 +182,13 @@ impl Point {
     }
 }
 
-/// A place, drawn so that the first tenth in some order makes up nearly half: by the cube of an even
-/// draw. The order scatters them.
+/// A skewed offset: the first tenth, in some order, makes up nearly half of the draws, by the cube
+/// of an even draw. The order scatters the offsets.
 fn skewed(random: &mut Random, places: usize) -> usize {
     const FINE: usize = 1 << 20;
     let even = random.below(FINE) as f64 / FINE as f64;
     let rank = ((even * even * even) * places as f64) as usize;
-    // Odd and a prime, so that every place has its turn.
+    // An odd prime, so that every offset has its turn.
     rank.min(places - 1) * 7919 % places
 }
 

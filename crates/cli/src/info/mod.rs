@@ -1,4 +1,4 @@
-//! `hydrant info`: what Hydrant finds on this machine, and every setting in force.
+//! `hydrant info`: the resources of this machine for Hydrant, and every setting in force.
 
 mod page;
 
@@ -15,7 +15,7 @@ use hydrant_report::format::Format;
 use hydrant_report::machine::{Fact, Machine, fact};
 use hydrant_report::units;
 
-/// What `hydrant info` may be told.
+/// The arguments of `hydrant info`.
 #[derive(Debug, Args)]
 pub(crate) struct InfoArgs {
     /// How to print it: for people, or one JSON object a line.
@@ -23,7 +23,7 @@ pub(crate) struct InfoArgs {
     format: Format,
 }
 
-/// Why not everything could be printed.
+/// The reason why not everything was printed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InfoError {
     /// Standard output is closed or full.
@@ -34,16 +34,16 @@ pub(crate) enum InfoError {
     Setting(#[source] hydrant::Error),
 }
 
-/// One line of what is printed; as JSON, one object.
+/// One printed line; as JSON, one object.
 #[derive(Debug, Serialize)]
 struct Line {
     section: &'static str,
     name: String,
     value: String,
-    /// Where a setting's value came from.
+    /// The origin of a setting's value.
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
-    /// The numbers in the value, each under a key that ends in its unit; `null` where there is no
+    /// The numbers in the value. Each key ends in its unit; a number is `null` where there is no
     /// limit, or the value is `auto`.
     #[serde(flatten)]
     figures: Map<String, Value>,
@@ -84,7 +84,7 @@ impl From<SettingRow> for Line {
     }
 }
 
-/// Prints everything; then, if a setting in the environment is bad, that it is.
+/// Prints everything, then the error of a bad setting in the environment.
 pub(crate) fn run(args: &InfoArgs) -> Result<(), InfoError> {
     let mut lines = lines();
     let settings = Settings::from_env();
@@ -131,7 +131,7 @@ fn lines() -> Vec<Line> {
     lines
 }
 
-/// The conduits there are, and why one is absent.
+/// The available conduits, and the reason for each missing one.
 fn conduits() -> impl Iterator<Item = Fact> {
     [
         fact("smp", "available", "ranks of one host, by shared memory"),
@@ -146,7 +146,8 @@ fn conduits() -> impl Iterator<Item = Fact> {
     .into_iter()
 }
 
-/// The RDMA ports that are up and what registration costs on the first, or why there are none.
+/// The active RDMA ports and the cost of registration on the first, or the reason why there are
+/// none.
 fn verbs() -> Fact {
     let verbs = |value: String| fact("verbs", value, "RDMA NICs, by libibverbs");
     let settings = Settings::from_env().unwrap_or_else(|_| Settings::new());
@@ -170,8 +171,8 @@ fn verbs() -> Fact {
     }
 }
 
-/// What the receive buffers for messages take where there are as many peers as a large cLAN had
-/// (Nieplocha and others 2002, §3, "Memory consumption").
+/// The receive buffers for messages with as many peers as a large cLAN had (Nieplocha and others
+/// 2002, §3, "Memory consumption").
 fn buffers() -> Fact {
     const PEERS: usize = 128;
     let settings = Settings::from_env().unwrap_or_else(|_| Settings::new());
@@ -189,7 +190,7 @@ fn buffers() -> Fact {
     )
 }
 
-/// What registration costs with played NICs, or why there are none.
+/// The cost of registration with emulated NICs, or the reason why there are none.
 fn pinned(found: Result<Registration, Error>) -> Fact {
     let meaning = "ranks of one host, whose memory is reached where it is pinned, as by a NIC";
     match found {
@@ -213,7 +214,7 @@ fn costing(costs: [Cost; 2]) -> String {
 }
 
 fn with_costs(fact: Fact, [register, deregister]: [Cost; 2]) -> Fact {
-    // Measured, so that more than tenths say nothing.
+    // The figure is measured, so digits beyond tenths mean nothing.
     let tenths = |nanos: f64| Some((nanos * 10.0).round() / 10.0);
     fact.figure("register_nanoseconds", tenths(register.per_op_ns))
         .figure("register_page_nanoseconds", tenths(register.per_page_ns))
@@ -224,7 +225,7 @@ fn with_costs(fact: Fact, [register, deregister]: [Cost; 2]) -> Fact {
         )
 }
 
-/// Which launcher's variables are seen: they decide how a program started here would join a job.
+/// The launchers whose variables are set: they decide how a program started here would join a job.
 fn launchers(environment: impl Fn(&str) -> Option<String>) -> impl Iterator<Item = Fact> {
     [
         (

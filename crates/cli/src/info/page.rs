@@ -1,11 +1,11 @@
-//! What `hydrant info` finds as a page of text that fits a terminal of 80 columns.
+//! The output of `hydrant info` as a page of text for a terminal of 80 columns.
 
 use super::Line;
 
-/// The columns of the narrowest terminal that anybody uses.
+/// The columns of the narrowest terminal in use.
 const COLUMNS: usize = 80;
 
-/// Where the meaning of a line begins.
+/// The column of the meaning of a line.
 const MEANING: usize = 6;
 
 /// All lines, a heading for each section: the name, the value beside it, the meaning below.
@@ -28,7 +28,7 @@ pub(super) fn text(lines: &[Line]) -> String {
     text
 }
 
-/// The value, and where it came from if it is a setting's.
+/// The value, with its origin if it is a setting.
 fn value(line: &Line) -> String {
     let value = match line.value.as_str() {
         "" => "(empty)",
@@ -40,7 +40,7 @@ fn value(line: &Line) -> String {
     }
 }
 
-/// `words` after `first`, in lines that go on at column `indent`.
+/// `words` after `first`, in lines that continue at column `indent`.
 fn paragraph(first: &str, indent: usize, words: &str) -> String {
     let room = COLUMNS - indent;
     let lines = wrap(words, room);
@@ -55,7 +55,7 @@ fn paragraph(first: &str, indent: usize, words: &str) -> String {
     text
 }
 
-/// Breaks between words, and within those that no line can hold.
+/// Breaks lines between words, and within words that are longer than a line.
 fn wrap(text: &str, room: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
@@ -73,7 +73,7 @@ fn wrap(text: &str, room: usize) -> Vec<String> {
     lines
 }
 
-/// Terminal cells: none of what we print is wider than one cell a character.
+/// The terminal cells of `text`: no printed character is wider than one cell.
 fn width(text: &str) -> usize {
     text.chars().count()
 }

@@ -1,11 +1,10 @@
-//! An axis whose ticks stand where we say: at powers on a scale of logarithms, at round numbers
-//! on a plain one.
+//! An axis with chosen ticks: at powers on a logarithmic scale, at round numbers on a plain one.
 
 use std::ops::Range;
 
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 
-/// A scale of logarithms, to whatever base its ticks were chosen for, or a plain one.
+/// A logarithmic scale with ticks for any base, or a plain one.
 #[derive(Clone, Debug)]
 pub(super) struct TickAxis {
     range: Range<f64>,

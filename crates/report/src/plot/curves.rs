@@ -1,4 +1,4 @@
-//! Curves over any two axes, each plain or logarithmic, with places marked.
+//! Curves over any two axes, each plain or logarithmic, with marked positions.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
@@ -7,7 +7,7 @@ use super::axis::TickAxis;
 use super::sweep::{self, LEGEND_WIDTH};
 use super::{Area, Drawn, FAINT, Series, WIDTH, anchored, font};
 
-/// How an axis counts.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// From zero on, evenly.
@@ -18,19 +18,19 @@ pub enum Scale {
     Twos,
 }
 
-/// What an axis shows.
+/// An axis and its labels.
 #[derive(Clone, Copy, Debug)]
 pub struct Axis {
-    /// What, and in which unit.
+    /// The quantity and its unit.
     pub label: &'static str,
-    /// How it counts.
+    /// The scale.
     pub scale: Scale,
-    /// How a tick is written.
+    /// The text of a tick.
     pub words: fn(f64) -> String,
 }
 
 impl Axis {
-    /// Where a value stands.
+    /// The position of a value on the axis.
     fn place(&self, value: f64) -> Option<f64> {
         match self.scale {
             Scale::Plain => Some(value),
@@ -39,7 +39,7 @@ impl Axis {
         }
     }
 
-    /// The value that stands there.
+    /// The value at a position.
     fn value(&self, place: f64) -> f64 {
         match self.scale {
             Scale::Plain => place,

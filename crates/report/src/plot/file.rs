@@ -1,4 +1,4 @@
-//! The file that a picture is written to: what its name ends in decides what is in it.
+//! The file of a picture: the ending of its name decides the format.
 
 use std::fs;
 use std::io;
@@ -7,14 +7,14 @@ use std::str::FromStr;
 
 use super::Figure;
 
-/// A file whose name says how a picture is to be written.
+/// A file whose name decides the format of a picture.
 #[derive(Clone, Debug)]
 pub struct PictureFile {
     path: PathBuf,
     form: Form,
 }
 
-/// What can be written.
+/// The formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Svg,
@@ -22,10 +22,10 @@ enum Form {
     Html,
 }
 
-/// Why a name will not do.
+/// The reason why a name is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum NameError {
-    /// It ends in something else.
+    /// The name has another ending.
     #[error("pictures are written as .svg or .html, and {} ends in neither", .0.display())]
     Ending(PathBuf),
 }
@@ -46,19 +46,19 @@ impl FromStr for PictureFile {
 }
 
 impl PictureFile {
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes the file if it is not there: minutes of measuring are not to end at a folder that is
-    /// missing or closed.
+    /// Creates the file if it is missing. A missing or read-only folder must show before minutes of
+    /// measuring.
     pub fn reserve(&self) -> io::Result<()> {
         let mut options = fs::File::options();
         options.append(true).create(true).open(&self.path).map(drop)
     }
 
-    /// Writes the picture as the name says.
+    /// Writes the picture in the format of the name.
     pub fn write(&self, figure: &Figure) -> super::Drawn {
         let svg = figure.svg()?;
         let text = match self.form {

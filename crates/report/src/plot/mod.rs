@@ -1,8 +1,8 @@
-//! Pictures of measurements, as SVG or pages that hold one: size sweeps with lines, single figures as dots, and curves
-//! over any axes.
+//! Pictures of measurements, as SVG or HTML pages: size sweeps with lines, single figures as dots,
+//! and curves over any axes.
 //!
-//! Axes of time are logarithmic: nanoseconds and milliseconds stand in one picture. Legends
-//! and values stand beside the plotting area, never on it, so no text covers a line.
+//! Axes of time are logarithmic, because one picture shows nanoseconds and milliseconds. Legends
+//! and values are beside the plotting area, never on it, so no text covers a line.
 
 mod axis;
 mod curves;
@@ -28,8 +28,8 @@ const DOTS_MARGIN: u32 = 96;
 const INK: RGBColor = RGBColor(40, 40, 40);
 const FAINT: RGBColor = RGBColor(222, 222, 222);
 
-/// Okabe and Ito's colours, told apart by all readers, and four darker ones, for there are ten
-/// strategies; black is kept for references.
+/// Okabe and Ito's colours, which all readers can tell apart, and four darker ones, because there
+/// are ten strategies. Black is reserved for references.
 const COLOURS: [RGBColor; 10] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -43,14 +43,14 @@ const COLOURS: [RGBColor; 10] = [
     RGBColor(150, 20, 40),
 ];
 
-/// A picture: panels below one another under a title.
+/// A picture: a title above a column of panels.
 #[derive(Debug)]
 pub struct Figure {
-    /// The line on top.
+    /// The title.
     pub title: String,
-    /// The smaller line under it: the machine, the run.
+    /// The smaller line below the title: the machine, the run.
     pub subtitle: String,
-    /// From top to bottom.
+    /// The panels from top to bottom.
     pub panels: Vec<Panel>,
 }
 
@@ -59,31 +59,31 @@ pub struct Figure {
 pub enum Panel {
     /// Nanoseconds over bytes.
     Sweep {
-        /// Over the panel.
+        /// The title of the panel.
         title: String,
-        /// In the order of the legend.
+        /// The series in the order of the legend.
         series: Vec<Series>,
     },
-    /// Anything over anything.
+    /// Curves over any two axes.
     Curves {
-        /// Over the panel.
+        /// The title of the panel.
         title: String,
-        /// To the right.
+        /// The axis to the right.
         x: Axis,
-        /// Upwards.
+        /// The axis upwards.
         y: Axis,
-        /// In the order of the legend.
+        /// The series in the order of the legend.
         series: Vec<Series>,
-        /// Places on the x axis to be seen, and what they are.
+        /// Marked positions on the x axis, with their labels.
         marks: Vec<(f64, String)>,
     },
     /// One figure a line.
     Dots {
-        /// Over the panel.
+        /// The title of the panel.
         title: String,
-        /// From top to bottom.
+        /// The dots from top to bottom.
         dots: Vec<Dot>,
-        /// Whose figures the [peer's](Dot::peer) are.
+        /// The owner of the [peer's](Dot::peer) figures.
         peer: &'static str,
     },
 }
@@ -91,32 +91,32 @@ pub enum Panel {
 /// A line of a sweep.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// As in the legend.
+    /// The name in the legend.
     pub name: String,
-    /// What kind of figures these are.
+    /// The kind of figures.
     pub kind: Kind,
-    /// Series of the same colour number belong together: ours and its reference.
+    /// The colour number. Series with the same number belong together: Hydrant's and its reference.
     pub colour: usize,
-    /// Bytes and nanoseconds, or what the axes of the panel are.
+    /// Bytes and nanoseconds, or values of the panel's axes.
     pub points: Vec<(f64, f64)>,
 }
 
-/// Whose figures a series shows, which decides how it is drawn.
+/// The kind of figures in a series, which decides how it is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Measured of Hydrant: a full line with dots.
     Ours,
-    /// The same at so many places that dots would hide the line, or as steps.
+    /// Measured of Hydrant at so many points that dots would hide the line, or as steps.
     Line,
     /// The bare reference of the same run: a dashed line.
     Reference,
     /// Published or measured elsewhere: diamonds without a line.
     Peer,
-    /// Measured of others in the same run: marks on a thin line.
+    /// Measured of rivals in the same run: marks on a thin line.
     Other(Mark),
 }
 
-/// What stands for one of several others.
+/// The mark of a rival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// A square.
@@ -128,15 +128,15 @@ pub enum Mark {
 /// A line of a dot panel, in nanoseconds.
 #[derive(Debug)]
 pub struct Dot {
-    /// On the left.
+    /// The name on the left.
     pub name: String,
-    /// Hydrant's.
+    /// Hydrant's figure.
     pub ours: f64,
     /// The bare reference.
     pub reference: Option<f64>,
-    /// A peer's.
+    /// The peer's figure.
     pub peer: Option<f64>,
-    /// Those of others in the same run, with their names.
+    /// The rivals' figures of the same run, with their names.
     pub others: Vec<(Mark, &'static str, f64)>,
 }
 

@@ -54,7 +54,7 @@ pub(super) fn draw(area: &Area<'_>, series: &[Series]) -> Drawn {
     names(&legend, series)
 }
 
-/// A series at the places given.
+/// Draws a series at the given points.
 pub(super) fn line(chart: &mut Chart<'_, '_>, series: &Series, points: &[(f64, f64)]) -> Drawn {
     let style = colour(series).stroke_width(2);
     match series.kind {
@@ -101,7 +101,7 @@ pub(super) fn names(legend: &Area<'_>, series: &[Series]) -> Drawn {
     Ok(())
 }
 
-/// The piece of line or the mark before a name in a legend.
+/// Draws the piece of line or the mark before a name in a legend.
 fn sample(legend: &Area<'_>, series: &Series, y: i32) -> Drawn {
     let style = colour(series).stroke_width(2);
     match series.kind {

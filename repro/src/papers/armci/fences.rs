@@ -1,4 +1,4 @@
-//! Figure 12: how much sooner a fence of all processes ends that has several requests outstanding.
+//! Figure 12: the gain of a fence of all processes that has several requests in flight.
 
 #![allow(unsafe_code)] // ARMCI names memory by its address
 
@@ -13,18 +13,18 @@ use super::{GM, Outcome, World, raised};
 use hydrant_report::plot::{self, Figure, Kind, Panel, Series};
 use hydrant_report::units;
 
-/// One process speaks to all the others: seven.
+/// One process talks to all seven others.
 const RANKS: u32 = 8;
 
-/// Requests that are outstanding at once.
+/// Requests in flight at once.
 const OUTSTANDING: [u32; 4] = [1, 3, 5, 7];
 
-/// What limits requests.
+/// The note about the limits of requests.
 const REQUESTS: &str = "the processes that all call attend to each other's requests as they wait, without an \
                         interrupt, so that even one request at a time takes less than where the others \
                         compute";
 
-/// What limits a fence by copies.
+/// The note about the limit of a fence by copies.
 const COPIES: &str =
     "the processes that all call attend to each other's puts as they wait, as they do to requests";
 
@@ -48,7 +48,7 @@ pub(in super::super) fn figure_12(scope: &Scope<'_>) -> Outcome<Part> {
     );
     scope.doing("ARMCI: figure 12");
     let rounds = scope.pick(16, 2);
-    // Without copies memory is pinned once, so that the NIC puts by itself.
+    // Without copies, memory is registered once, and the NIC puts by itself.
     let (requests, copies, armci) = (
         measure(Way::Requests, Strategy::Firehose, rounds)?,
         measure(Way::Armci, Strategy::Bounce, rounds)?,
@@ -161,7 +161,7 @@ pub(in super::super) fn figure_12(scope: &Scope<'_>) -> Outcome<Part> {
     Ok(part)
 }
 
-/// How a process asks for a fence.
+/// The way that a process asks for a fence.
 #[derive(Clone, Copy)]
 enum Way {
     /// By a request to each server, which answers.
@@ -170,7 +170,8 @@ enum Way {
     Armci,
 }
 
-/// The mean times, by requests outstanding: where one calls, and the longest where all do.
+/// The mean times for each number of requests in flight: where one process calls, and the longest
+/// where all call.
 fn measure(way: Way, strategy: Strategy, rounds: u32) -> Outcome<Vec<[Duration; 2]>> {
     let mut setup = Setup::new(GM, strategy, 128 * MB, 64 * MB);
     setup.ranks = RANKS;
@@ -186,7 +187,7 @@ fn measure(way: Way, strategy: Strategy, rounds: u32) -> Outcome<Vec<[Duration; 
         let fences = Fences { parts, ..fences };
         let mut times = Vec::new();
         for outstanding in OUTSTANDING {
-            // What is pinned stays so.
+            // The registrations of the first call stay.
             fences.call(1)?;
             job.barrier()?;
             let call = || {
@@ -214,7 +215,7 @@ struct Fences<'a> {
 }
 
 impl Fences<'_> {
-    /// Fences each of the others, so many at a time.
+    /// Fences each of the others, with `outstanding` requests in flight.
     fn call(&self, outstanding: usize) -> hydrant::Result<()> {
         let own = self.job.rank().index();
         let others: Vec<usize> = (1..RANKS as usize)
@@ -236,8 +237,8 @@ impl Fences<'_> {
         for &other in some {
             let to = self.parts[other].wrapping_add(8 * own);
             let from = std::ptr::from_ref(&WORD).cast();
-            // SAFETY: nobody writes to a constant; each rank has a word of its own in `to`, which is
-            // another process's memory.
+            // SAFETY: nobody writes to a constant. Each rank has a word of its own in `to`, which
+            // is another process's memory.
             raised(unsafe { armci.put_nb(from, to, 8, other as i32, None) })?;
         }
         match some.len() + 1 == RANKS as usize {

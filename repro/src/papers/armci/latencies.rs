@@ -1,5 +1,5 @@
-//! Table 2: the latency of a get, a lock, an unlock and a read-modify-write. That within a host is no
-//! network's, so `hydrant bench armci` measures it.
+//! Table 2: the latency of a get, a lock, an unlock and a read-modify-write. Latencies within a
+//! host do not depend on the network; `hydrant bench armci` measures them.
 
 #![allow(unsafe_code)] // ARMCI names memory by its address
 
@@ -14,7 +14,7 @@ use super::super::part::{Cell, Part, Sheet};
 use super::super::published::value;
 use super::{GM, Outcome, VIA, World, raised};
 
-/// What is timed, as the papers' figures are called.
+/// The timed operations, by their names among the papers' figures.
 const OPERATIONS: [&str; 4] = ["get", "lock", "unlock", "rmw"];
 
 /// Table 2.
@@ -53,7 +53,7 @@ pub(in super::super) fn table_2(scope: &Scope<'_>) -> Outcome<Part> {
         for (name, times) in &columns {
             let paper = value("armci", &format!("{name}_{operation}"))?;
             cells.extend([paper.into(), times[row].into()]);
-            // An unlock that is sent sooner is none the worse.
+            // An unlock that is sent sooner is no worse.
             let least = if operation == "unlock" { 0.0 } else { 0.8 };
             let is_near = (least..=1.25).contains(&(times[row] / paper));
             part.expect(
@@ -113,7 +113,7 @@ fn latencies(machine: &str, rounds: u32) -> Outcome<[Duration; 4]> {
                         .map(drop)
                     })?,
                 ];
-                // The first round is for what is set up once.
+                // The first round pays one-time setup, and is not counted.
                 if round > 0 {
                     (times.iter_mut().zip(once)).for_each(|(sum, time)| *sum += time);
                 }

@@ -23,20 +23,20 @@ pub(super) use protocols::{figure_2, figure_6, figure_7};
 const GM: &str = "myrinet-gm-armci";
 const VIA: &str = "clan-via";
 
-/// What a rank computes between two looks whether the others are done: a millisecond on these
+/// The computation of a rank between two checks whether the others are done: a millisecond on these
 /// machines.
 const OPERATIONS: u64 = 250_000;
 
 type Outcome<T> = std::result::Result<T, ReproduceError>;
 
-/// ARMCI in a job, and a word by which ranks that compute learn that they need not any more.
+/// ARMCI in a job, and a word that tells computing ranks to stop.
 struct World {
     armci: Armci,
     over: Symmetric<u64>,
 }
 
 impl World {
-    /// Collective.
+    /// Sets ARMCI up. Collective.
     fn new(job: &Job) -> hydrant::Result<Self> {
         Ok(Self {
             armci: raised(Armci::new(job, None))?,
@@ -44,14 +44,15 @@ impl World {
         })
     }
 
-    /// Memory of the second rank, of so many bytes.
+    /// Memory of `bytes` bytes on the second rank.
     fn memory(&self, bytes: usize) -> hydrant::Result<*mut u8> {
         let parts = raised(self.armci.malloc(bytes as i64))?;
         Ok(parts[SECOND.index()])
     }
 
-    /// The first rank does something while the others compute, so that their host attends to it by
-    /// interrupts, as the paper's servers do; what it returns, and nothing on the others.
+    /// Runs `body` on the first rank while the others compute. Their hosts then serve it by
+    /// interrupts, as the paper's servers do. Returns the result of `body`, and nothing on the
+    /// others.
     fn while_others_compute<R>(
         &self,
         job: &Job,

@@ -20,12 +20,12 @@ use hydrant_report::units;
 /// Bytes of an element.
 const DOUBLE: usize = 8;
 
-/// What every note says.
+/// The note below every figure.
 const MPI: &str = "The paper's curves of MPI are MPICH-GM's and MVICH's: they are the paper's alone, \
                    and not simulated here. The paper has the plots but not their numbers; what its \
                    text says of them is what is compared.";
 
-/// What a figure shows.
+/// The settings of a figure.
 struct Plot {
     id: &'static str,
     number: u32,
@@ -236,7 +236,7 @@ fn measure(
     strategy: Strategy,
     is_strided: bool,
 ) -> Outcome<Vec<(usize, [Duration; 2])>> {
-    // Sides of the squares, of which sizes follow.
+    // The sides of the squares; the sizes follow from them.
     let sides: Vec<usize> = (0..=9)
         .step_by(scope.pick(1, 3))
         .map(|bits| 1 << bits)
@@ -271,7 +271,7 @@ fn measure(
     })
 }
 
-/// A square of doubles, here and there: or as many bytes that follow each other.
+/// A square of doubles on both sides, or as many contiguous bytes.
 struct Square<'a> {
     armci: &'a Armci,
     there: *mut u8,
@@ -305,8 +305,8 @@ impl Square<'_> {
             count: &[row, self.side as i32],
         };
         let bytes = row * self.side as i32;
-        // SAFETY: `measure` made as much memory on both sides as the largest square spans, which
-        // nobody else uses.
+        // SAFETY: `measure` allocated memory on both sides for the largest square, and nobody else
+        // uses it.
         raised(unsafe {
             match (self.is_strided, gets) {
                 (true, true) => armci.get_strided(there, own, strides, proc),

@@ -1,5 +1,5 @@
-//! ARMCI's figures 2, 6 and 7 (Nieplocha et al. 2002, §3, §4): registering against copying, and
-//! gets without copies, streamed, and streamed in a pipeline.
+//! ARMCI's figures 2, 6 and 7 (Nieplocha et al. 2002, §3, §4): registration compared with copying,
+//! and gets without copies, streamed, and pipelined.
 
 use std::time::Duration;
 
@@ -184,7 +184,7 @@ fn expect_streaming(part: &mut Part, pipelined: &Series, baseline: &Series) {
     );
 }
 
-/// How many times as fast the one is as the other, size by size.
+/// The speed of one series relative to the other, size by size.
 fn series_lead(one: &Series, other: &Series) -> Vec<f64> {
     (one.points.iter().zip(&other.points))
         .map(|((_, a), (_, b))| a / b)
@@ -228,7 +228,7 @@ fn gets(
     {
         scope.doing(format!("ARMCI: figure {figure}, {name}"));
         let mut setup = Setup::new(machine, strategy, 128 * MB, 64 * MB);
-        // Where the NIC does not read, a get without copies is in pieces of 32 buckets.
+        // Where the NIC cannot read, a get without copies is in pieces of 32 buckets.
         setup.bucket = 16 * PAGE;
         let points = setup.run(|job| {
             let times = if calls {
@@ -258,7 +258,7 @@ fn gets(
     Ok((part, series))
 }
 
-/// Gets as they are; the mean time by size.
+/// Gets by the library itself. Returns the mean time by size.
 fn direct(job: &Job, sizes: &[usize], rounds: usize) -> Result<Vec<(usize, Duration)>> {
     let largest = sizes.iter().copied().max().unwrap_or(0);
     let source = memory(job, largest as u64)?;
@@ -278,10 +278,10 @@ fn direct(job: &Job, sizes: &[usize], rounds: usize) -> Result<Vec<(usize, Durat
     Ok(times)
 }
 
-/// One chunk after the other, each a remote call whose result is the data.
+/// Chunks in sequence, each a remote call whose result is the data.
 fn by_calls(job: &Job, sizes: &[usize], rounds: usize) -> Result<Vec<(usize, Duration)>> {
     let fetch = job.function(|_: Rank, bytes: u32| vec![1_u8; bytes as usize])?;
-    // What a result is wrapped in.
+    // The header of a result.
     let most = job.limits().max_medium - 16;
     let mut times = Vec::new();
     if job.rank() == FIRST {

@@ -8,33 +8,32 @@ use super::LIMITS;
 use crate::papers::job::{FIRST, MB, PAGE, Random, SECOND, SPARE, Setup, aligned, memory, timed};
 use crate::papers::{ReproduceError, Scope};
 
-/// A put that takes longer than that, and than its bytes take, waited for memory to be
-/// deregistered.
+/// A put waited for a deregistration if it takes longer than this and than its bytes take.
 const UNPINNED: Duration = Duration::from_millis(1);
-/// Twice what a byte takes on the wire.
+/// Twice the time of a byte on the wire.
 const BYTE: Duration = Duration::from_nanos(8);
 
-/// At one size of the area.
+/// The result at one size of the area.
 #[derive(Clone, Copy)]
 pub(super) struct Point {
-    /// The area.
+    /// The size of the area.
     pub(super) mb: f64,
     pub(super) mean: Duration,
-    /// Of a hundred puts, those that waited for a deregistration.
+    /// The percentage of puts that waited for a deregistration.
     pub(super) unpinned: f64,
-    /// Of a hundred puts, those that were hits.
+    /// The percentage of puts that were hits.
     pub(super) hits: f64,
 }
 
-/// How much, and where.
+/// The size and the area of a load.
 #[derive(Clone, Copy)]
 pub(super) struct Load {
     pub(super) bytes: usize,
     /// Puts measured at each size.
     pub(super) puts: usize,
-    /// Puts under way at once.
+    /// Puts in flight at once.
     pub(super) at_once: usize,
-    /// In a quick run everything is smaller by this.
+    /// The divisor of all sizes in a quick run.
     pub(super) smaller: u64,
     /// Areas in MB: from, to, step.
     pub(super) areas: [u64; 3],
@@ -63,8 +62,8 @@ impl Load {
         setup
     }
 
-    /// Puts at random over each area in turn, having touched all of it before. The source is at
-    /// random within MAXVICTIM, less what the ends of a buffer take.
+    /// Puts at random over each area in turn, after touching all of it. The source is random within
+    /// MAXVICTIM, less room for the partial pages at the ends of a buffer.
     pub(super) fn run(&self, setup: &Setup) -> std::result::Result<Vec<Point>, ReproduceError> {
         let area_of = |mb: u64| (mb * MB / self.smaller) as usize / self.bytes;
         setup.run(|job| {
@@ -77,10 +76,11 @@ impl Load {
                 let places = (source.len() - spare).max(self.bytes) / self.bytes;
                 let mut random = Random::new(1);
                 let mut touched = 0;
-                // A put each stride touches every page.
+                // A put for each stride touches every page.
                 let stride = (PAGE / self.bytes).max(1);
-                // All of the source, so that what it costs to register is not measured; in any
-                // order, as the puts that follow, for a sequence would register far ahead.
+                // The warm-up covers all of the source, so that its registration is not measured.
+                // It is in random order like the puts after it, because a sequence would register
+                // far ahead.
                 let step = self.bytes.max(PAGE);
                 for at in random.shuffled(0, (places * self.bytes).div_ceil(step)) {
                     let from = (at * step).min((places - 1) * self.bytes);

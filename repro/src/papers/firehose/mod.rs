@@ -1,5 +1,5 @@
-//! The Firehose paper's table 3 and figures 3 to 5 (Bell & Bonachea 2003, §4.3, §4.4), and what
-//! borrowing and adaptive victims change.
+//! The Firehose paper's table 3 and figures 3 to 5 (Bell & Bonachea 2003, §4.3, §4.4), and the
+//! effects of borrowing and adaptive victims.
 
 mod load;
 mod peak;

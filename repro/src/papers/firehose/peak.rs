@@ -1,4 +1,4 @@
-//! Figure 5: the bandwidth of puts to one place, by size.
+//! Figure 5: the bandwidth of puts to one address, by size.
 
 use hydrant::Strategy;
 
@@ -10,7 +10,7 @@ use crate::papers::part::{Part, Sheet};
 use hydrant_report::plot::{self, Kind, Panel, Series};
 use hydrant_report::units;
 
-/// Figure 5: the bandwidth of puts to one place, by size.
+/// Figure 5: the bandwidth of puts to one address, by size.
 pub(in crate::papers) fn figure_5(scope: &Scope<'_>) -> Outcome<Part> {
     let sizes: Vec<usize> = (3..=21)
         .step_by(scope.pick(1, 3))

@@ -32,7 +32,7 @@ pub(super) fn curve(
     }
 }
 
-/// The three strategies of the paper over the areas.
+/// Runs the three strategies of the paper over the areas.
 fn three(scope: &Scope<'_>, load: &Load, figure: &str) -> Outcome<[Vec<Point>; 3]> {
     let run = |strategy: Strategy, machine: &str| {
         scope.doing(format!("firehose: figure {figure}, {strategy}"));
@@ -44,7 +44,7 @@ fn three(scope: &Scope<'_>, load: &Load, figure: &str) -> Outcome<[Vec<Point>; 3
     };
     let firehose = run(Strategy::Firehose, MACHINE)?;
     let no_unpin = run(NO_UNPIN, &lifted(scope, MACHINE))?;
-    // With unpin an area makes no difference: fewer of the long puts will do.
+    // With unpin the area makes no difference, so fewer of the long puts suffice.
     let few = Load {
         puts: load.puts.div_ceil(8),
         ..*load

@@ -1,4 +1,4 @@
-//! New: figures 3 and 4 again where a static share is short.
+//! New: figures 3 and 4 again where a static share is too small.
 
 use hydrant::Strategy;
 
@@ -10,8 +10,8 @@ use crate::papers::Scope;
 use crate::papers::job::{bandwidth, micros};
 use crate::papers::part::Part;
 
-/// Figures 3 and 4 again where one of four ranks puts: its static share is a third of M, and
-/// borrowing and adaptive victims give it the rest.
+/// Figures 3 and 4 again where one of four ranks puts. Its static share is a third of M; borrowing
+/// and adaptive victims give it the rest.
 pub(in crate::papers) fn shares(scope: &Scope<'_>) -> Outcome<Part> {
     let modes = [
         ("static share", false, false),

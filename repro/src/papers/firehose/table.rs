@@ -8,7 +8,7 @@ use crate::papers::published::value;
 use crate::papers::{ReproduceError, Scope};
 use hydrant_report::units;
 
-/// The paper's three, in its order.
+/// The paper's three strategies, in its order.
 const PAPERS: [(Strategy, &str); 3] = [
     (Strategy::Rendezvous { unpin: true }, "unpin"),
     (Strategy::Rendezvous { unpin: false }, "no_unpin"),
@@ -20,13 +20,13 @@ struct Case {
     title: &'static str,
     program: Program,
     quick: u64,
-    /// With unpin, where each put takes three messages and milliseconds.
+    /// The size with unpin, where each put takes three messages and milliseconds.
     unpin: u64,
-    /// With the other strategies.
+    /// The size with the other strategies.
     others: u64,
 }
 
-/// As many puts as the paper had (docs/apps.md).
+/// As many puts as in the paper (docs/apps.md).
 const CASES: [Case; 2] = [
     Case {
         short: "cannon",
@@ -243,7 +243,7 @@ fn judge(part: &mut Part, case: &Case, reports: &[Report]) -> Result<(), Reprodu
         "99 % or more are expected",
     );
     let ratio = |a: f64, b: f64| format!("{} ×", units::digits(a / b));
-    // For as many puts.
+    // Scaled to the same number of puts.
     let unpin_seconds = unpin.seconds * firehose.puts as f64 / unpin.puts.max(1) as f64;
     part.expect(
         format!("{}: with unpin takes at least 5 × firehose", case.title),

@@ -1,4 +1,4 @@
-//! Figures 5 and 6: how well uses are predicted, by predictor and by the length of its window.
+//! Figures 5 and 6: the accuracy of predictions, by predictor and by the length of its window.
 
 use hydrant_foresight::evaluation::{Accuracy, BOUNDS, Clock, Errors, Setting, bound, evaluate};
 use hydrant_foresight::predictor::Method;
@@ -18,7 +18,7 @@ const PATTERNS: [usize; 6] = [8, 16, 32, 64, 128, 256];
 /// The windows of signatures.
 const SIGNATURES: [usize; 4] = [0, 1, 2, 4];
 
-/// Thousandths that are the paper's 5 % and 0.5 %.
+/// Thousandths for the paper's 5 % and 0.5 %.
 const FIVE: u32 = 50;
 const HALF: u32 = 5;
 
@@ -69,7 +69,7 @@ const COLUMNS: [Column; 6] = [
     },
 ];
 
-/// The rival, with the window that suits the trace best.
+/// The rival, with the best window for the trace.
 fn periodicity(trace: &Trace, setting: &Setting) -> Errors {
     let of = |window| patterns(trace, setting, window).at_use;
     let all = PATTERNS.map(of).into_iter();
@@ -83,14 +83,14 @@ fn periodicity(trace: &Trace, setting: &Setting) -> Errors {
 
 fn patterns(trace: &Trace, setting: &Setting, window: usize) -> Accuracy {
     let setting = Setting {
-        // Its patterns have the context in them.
+        // Its patterns contain the context.
         window: 0,
         ..*setting
     };
     evaluate(trace, Method::Periodicity { window }, &setting)
 }
 
-/// Of all uses that were seen before: those of which nothing was said are as good as missed.
+/// The errors over all repeated uses. A use without a prediction counts as missed.
 fn of_repeated(accuracy: Accuracy) -> Errors {
     Errors {
         forecasts: accuracy.repeated,
@@ -98,8 +98,9 @@ fn of_repeated(accuracy: Accuracy) -> Errors {
     }
 }
 
-/// What is counted as a use. Programs whose buffers are all below the paper's 16 KB, as those of class S, are judged
-/// by shorter ones, registered in as much less time.
+/// The definition of a use. Programs whose buffers are all below the paper's 16 KB, such as those
+/// of class S, are judged by a smaller threshold, with a registration time that shrinks in
+/// proportion.
 fn setting_of(trace: &Trace, clock: Clock) -> Setting {
     const SHORT: LinearCost = LinearCost {
         per_page_ns: 25.0,
@@ -126,7 +127,7 @@ fn setting_of(trace: &Trace, clock: Clock) -> Setting {
     }
 }
 
-/// The mean over traces of the forecasts within each bound, of the traces for which there are any.
+/// The mean over traces of the forecasts within each bound. Traces without forecasts are left out.
 fn means(all: &[Errors]) -> Vec<(f64, f64)> {
     let said: Vec<&Errors> = all.iter().filter(|it| it.forecasts > 0).collect();
     let mean = |bound: u32| {
@@ -141,7 +142,7 @@ fn at(points: &[(f64, f64)], bound: u32) -> f64 {
     found.map_or(f64::NAN, |it| it.1)
 }
 
-/// Figure 5: the predictors side by side.
+/// Figure 5: the predictors compared.
 pub(in crate::papers) fn figure_5(scope: &Scope<'_>) -> Outcome<Part> {
     let mut part = Part::new(
         "foresight-figure-5",
@@ -197,7 +198,7 @@ pub(in crate::papers) fn figure_5(scope: &Scope<'_>) -> Outcome<Part> {
     Ok(part)
 }
 
-/// All predictors on all traces by one clock: their means, and a table of each.
+/// Runs all predictors on all traces by one clock. Returns their means, and a table of each.
 fn predictors(
     scope: &Scope<'_>,
     traces: &[&Recorded],
@@ -292,7 +293,7 @@ fn judge(part: &mut Part, series: &[Series]) -> Outcome<()> {
     Ok(())
 }
 
-/// With what the paper has in its text.
+/// Adds the figures of the paper's text.
 fn with_paper(mut series: Vec<Series>) -> Outcome<Vec<Series>> {
     let figure = |name| value("foresight", name);
     for (name, colour, points) in [
@@ -320,7 +321,7 @@ fn with_paper(mut series: Vec<Series>) -> Outcome<Vec<Series>> {
     Ok(series)
 }
 
-/// Figure 6: by the length of the window, on CG.
+/// Figure 6: the accuracy by the length of the window, on CG.
 pub(in crate::papers) fn figure_6(scope: &Scope<'_>) -> Outcome<Part> {
     let mut part = Part::new(
         "foresight-figure-6",

@@ -1,4 +1,4 @@
-//! Figure 11 and table 2: the NAS benchmarks by strategy; figure 3: a limit on what may be registered.
+//! Figure 11 and table 2: the NAS benchmarks by strategy. Figure 3: a limit on registered memory.
 
 use std::time::Duration;
 
@@ -21,11 +21,11 @@ const NO_LEAVE: Strategy = Strategy::OnDemand {
 };
 const OTHERS: [Strategy; 3] = [NO_LEAVE, Strategy::PinDown, Strategy::Firehose];
 
-/// Changes of what is registered that a picture shows at most: more are a blot.
+/// The most changes of registered memory in a picture: with more, it is a blot.
 const SHOWN: usize = 160;
 
-/// What the paper has of a program: its name there, the peak saved in percent, and the seconds with the helper and
-/// leaving pinned, by their names in the data file.
+/// The paper's results of a program. They are its name there, the percentage of the peak saved, and
+/// the names in the data file of the seconds with the helper and of those that leave memory pinned.
 const PAPER: [(&str, &str, &str); 5] = [
     ("bt", "BT.D.4", "bt"),
     ("lu", "LU.D.4", "lu"),
@@ -34,7 +34,7 @@ const PAPER: [(&str, &str, &str); 5] = [
     ("ft", "FT.B.4", "ft"),
 ];
 
-/// A trace that was replayed, leaving pinned and with the helper.
+/// A replayed trace, with memory left pinned and with the helper.
 struct Pair<'a> {
     recorded: &'a Recorded,
     leave: Replayed,
@@ -61,7 +61,7 @@ impl Pair<'_> {
     }
 }
 
-/// Figure 11, tables 2 and 3's kind of columns for every strategy, and figure 3.
+/// Figure 11, columns like those of tables 2 and 3 for every strategy, and figure 3.
 pub(in crate::papers) fn figure_11(scope: &Scope<'_>) -> Outcome<Part> {
     let mut part = Part::new(
         "foresight-figure-11",
@@ -178,7 +178,7 @@ fn row(
     ]);
 }
 
-/// What the helper saves and costs, and what it does in the paper.
+/// The savings and costs of the helper, compared with the paper.
 fn beside_the_paper(pairs: &[Pair<'_>]) -> Outcome<Sheet> {
     let mut sheet = Sheet::new(
         "foresight-table-2",
@@ -275,13 +275,13 @@ fn judge(part: &mut Part, pairs: &[Pair<'_>]) -> Outcome<()> {
     Ok(())
 }
 
-/// Figure 3: what leaving pinned needs is not to be had.
+/// Figure 3: a limit below the memory that leaving pinned needs.
 fn limited(scope: &Scope<'_>, part: &mut Part, pairs: &[Pair<'_>]) -> Outcome<()> {
     let ft = pairs.iter().filter(|it| it.recorded.program() == "ft");
     let Some(pair) = ft.max_by_key(|it| it.leave.all.peak_bytes) else {
         return Ok(());
     };
-    // The paper's: 3 GB of 3.58 GB.
+    // The paper's share: 3 GB of 3.58 GB.
     let share = value("foresight", "limit")? / value("foresight", "limit_needed")?;
     let limit = (pair.leave.all.peak_bytes as f64 * share) as u64;
     let script = script(&pair.recorded.trace, MACHINE)?;
@@ -303,7 +303,8 @@ fn limited(scope: &Scope<'_>, part: &mut Part, pairs: &[Pair<'_>]) -> Outcome<()
         replay.limit = Some(limit);
         let run = replay.run(scope, &pair.recorded.name, &script);
         finished.push(run.is_ok());
-        // Which buffers make room follows from where they lie, which is another place in every run: so do time and peak.
+        // The addresses of buffers decide which ones are evicted, and they differ in every run. So
+        // time and peak differ too.
         let (finishes, why) = match run {
             Ok(_) => ("yes", Cell::Empty),
             Err(why) => ("no", why.to_string().into()),
@@ -362,7 +363,8 @@ fn over_time(pair: &Pair<'_>) -> Panel {
     }
 }
 
-/// From when to when a picture shows a rank, in milliseconds: all, or as much of the middle as it can.
+/// The time range of a rank in a picture, in milliseconds: all of it, or the longest part of the
+/// middle that fits.
 fn window(played: &Played) -> (f64, f64) {
     let ms = |at: Duration| at.as_secs_f64() * 1e3;
     let changes = played.series.len();

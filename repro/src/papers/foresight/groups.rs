@@ -19,7 +19,7 @@ use hydrant_report::units;
 const PER_HOST: u32 = 4;
 const LEAVE: Strategy = Strategy::OnDemand { leave_pinned: true };
 
-/// What the ranks of a host have registered together.
+/// The memory that the ranks of a host have registered together.
 struct Host {
     series: Vec<(Duration, u64)>,
 }
@@ -141,7 +141,7 @@ pub(in crate::papers) fn figure_12(scope: &Scope<'_>) -> Outcome<Part> {
     Ok(part)
 }
 
-/// The host that registers most at a time.
+/// The host with the largest peak of registered memory.
 fn largest(replayed: &Replayed, hosts: &[u32]) -> Host {
     let host = |host: u32| {
         let ranks = replayed.ranks.iter().zip(hosts);

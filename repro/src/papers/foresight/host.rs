@@ -1,8 +1,9 @@
-//! A rank of a host and its helper on a core that it may share, in virtual time (Li et al. 2011, §5).
+//! A rank of a host and its helper on a core that it may share, in virtual time (Li et al. 2011,
+//! §5).
 //!
-//! The plan is the one that ships. The rank is played from a trace and waits for no other: this is about when a
-//! helper runs and what that does to its rank. Helpers of one core run in turns, each for a whole time slice, as the
-//! paper's condition (2) has it.
+//! The plan is the shipped one. The rank follows a trace and waits for no other rank, because the
+//! model is about the helper's schedule and its effect on the rank. Helpers of one core run in
+//! turns, each for a whole time slice, as in the paper's condition (2).
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -13,20 +14,20 @@ use hydrant_foresight::{Communication, Costs, Region, Time, Way};
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
-/// Messages up to this size are copied (§2).
+/// The largest message that is copied (§2).
 pub(super) const THRESHOLD: u64 = 16 << 10;
 
-/// When a helper runs.
+/// The turns of a helper.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turns {
-    /// All helpers of the core, and how long each runs on end.
+    /// All helpers of the core, and the time slice of each.
     pub(super) sharing: Sharing,
-    /// Which of them this is.
+    /// The index of this helper.
     pub(super) own: u32,
 }
 
 impl Turns {
-    /// From when to when its first turn is, and after how long the next comes.
+    /// The start and the end of the first turn, and the time from one turn to the next.
     fn first(&self) -> (u64, u64, u64) {
         let Sharing {
             helpers,
@@ -45,7 +46,7 @@ impl Turns {
         )
     }
 
-    /// The first moment from then on at which it runs, and how long it still does.
+    /// The first moment from `at` on at which the helper runs, and the rest of its turn.
     fn ready(&self, at: u64) -> (u64, u64) {
         let (start, end, all) = self.first();
         let within = at % all;
@@ -56,7 +57,7 @@ impl Turns {
         }
     }
 
-    /// When something is done that takes so long and is begun then.
+    /// The end of work that takes `takes_ns` and begins at `at`.
     fn after(&self, at: u64, mut takes_ns: u64) -> u64 {
         let (mut now, mut left) = self.ready(at);
         while takes_ns > left {
@@ -67,20 +68,21 @@ impl Turns {
     }
 }
 
-/// What a rank came to.
+/// The results of a rank.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lived {
-    /// Bytes registered, and from when on.
+    /// Registered bytes, with the time of each change.
     pub(super) series: Vec<(Duration, u64)>,
-    /// From its first communication to its last.
+    /// The time from its first communication to its last.
     pub(super) took: Duration,
-    /// What it spent on registering, or waiting for its helper to register.
+    /// The time spent on registering, or on waiting for the helper to register.
     pub(super) stalled: Duration,
-    /// What its helper planned.
+    /// The counters of the helper's plan.
     pub(super) stats: Stats,
 }
 
-/// Plays a rank's communications, with a helper that begins after so many uses of registered buffers, or none.
+/// Plays a rank's communications. The helper begins after the given number of uses of registered
+/// buffers, or there is none.
 pub(super) fn live(
     communications: &[Communication],
     costs: Costs,
@@ -102,15 +104,15 @@ pub(super) fn live(
     }
 }
 
-/// The state of a region; one that is not known is not registered.
+/// The state of a region; an unknown region is not registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Registered,
-    /// The helper registers or deregisters it, until then.
+    /// The helper registers or deregisters it until this time.
     Busy(u64),
 }
 
-/// What is registered.
+/// The registered regions.
 #[derive(Debug, Default)]
 struct Nic {
     regions: HashMap<(u64, u64), State>,
@@ -135,13 +137,13 @@ struct Rank<'a> {
     left: std::slice::Iter<'a, Communication>,
     current: Option<&'a Communication>,
     costs: Costs,
-    /// When its next step is, until it is over.
+    /// The time of its next step, until it is over.
     next: Option<u64>,
     last: u64,
     begun: u64,
-    /// How its buffer was registered, while it is under way.
+    /// The registration of the buffer in use, while the communication is in flight.
     under_way: Option<Way>,
-    /// What it waits for began then.
+    /// The start of the current wait.
     stalled_ns: u64,
     uses: usize,
     nic: Nic,
@@ -165,7 +167,7 @@ impl<'a> Rank<'a> {
         rank
     }
 
-    /// Computes until the next communication; `before` is when the last one was in the trace.
+    /// Computes until the next communication; `before` is the time of the last one in the trace.
     fn compute(&mut self, now: u64, before: Time) {
         self.last = now;
         self.current = self.left.next();
@@ -195,7 +197,7 @@ impl<'a> Rank<'a> {
             }
             return self.compute(at, current.begun);
         }
-        // A message takes 2 µs and goes at 3.4 bytes a nanosecond, which is the machine's bandwidth.
+        // A message takes 2 µs plus its bytes at 3.4 bytes a nanosecond, the machine's bandwidth.
         let transfer_ns = 2000 + current.bytes * 10 / 34;
         if current.bytes <= THRESHOLD {
             self.under_way = Some(Way::Copied);
@@ -232,13 +234,13 @@ struct Helper {
     thread: ThreadId,
     costs: Costs,
     turns: Turns,
-    /// The use from which on it is told.
+    /// The use from which on the helper hears of uses.
     from: usize,
     told: VecDeque<(u64, Communication)>,
     now: u64,
-    /// What it is in the middle of, and until when.
+    /// The work in progress, with its end.
     under: Option<(RegionId, Region, bool, u64)>,
-    /// Whether it looks at the registration queue this time.
+    /// True if this turn looks at the registration queue.
     looks: bool,
 }
 
@@ -270,7 +272,7 @@ impl Helper {
         }
     }
 
-    /// When its next step is, if it does not wait for the application.
+    /// The time of its next step, unless it waits for the application.
     fn next(&self) -> Option<u64> {
         if let Some((.., until)) = self.under {
             return Some(until);
@@ -305,7 +307,7 @@ impl Helper {
         };
         match action {
             Some(action) => self.begin(action, nic),
-            // A wake that came to nothing.
+            // A wake-up without work.
             None => self.now = self.now.max(at + 1),
         }
     }
@@ -386,7 +388,7 @@ mod tests {
         assert_eq!(second.ready(0), (10_000, 9000));
         assert_eq!(second.ready(12_000), (12_000, 7000));
         assert_eq!(second.ready(19_500), (30_000, 9000));
-        // Seven now, nine in the next turn, one in the one after.
+        // Seven now, nine in the next turn, one in the turn after that.
         assert_eq!(second.after(12_000, 17_000), 51_000);
         assert_eq!(turns(1, 9000, 0).after(5, 1_000_000), 1_000_005);
     }
@@ -400,7 +402,7 @@ mod tests {
         let alone = live(&uses, Costs::TYPICAL, Some((turns(1, 0, 0), 0)));
         assert_eq!(peak(&alone), 1 << 20);
         assert_eq!(alone.stats.late, 0);
-        // A turn of the others is short beside a second, and long beside nothing.
+        // The turns of the others are short compared with a second, and long compared with nothing.
         let shared = live(&uses, Costs::TYPICAL, Some((turns(3, 4_000_000, 1), 0)));
         assert_eq!((peak(&shared), shared.stats.late), (1 << 20, 0));
         let starved = live(&uses, Costs::TYPICAL, Some((turns(3, 4 * SECOND, 1), 0)));

@@ -1,4 +1,4 @@
-//! Figures 2, 9 and 10: the paper's microbenchmark (Figure 1), whose buffers are used again, or never.
+//! Figures 2, 9 and 10: the paper's microbenchmark (Figure 1), whose buffers are reused, or never.
 
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ use hydrant_report::units;
 
 /// Buffers of an iteration.
 const BUFFERS: usize = 3;
-/// Iterations.
+/// The number of iterations.
 const ROUNDS: usize = 10;
-/// Operations of a second on the machine's processors: what is computed after each message.
+/// The operations in a second on the machine's processors: the computation after each message.
 const SECOND_OF_COMPUTING: u64 = 1_400_000_000;
-/// Of a computation at most so many operations more: a millisecond of noise.
+/// The most operations that noise adds to a computation: a millisecond.
 const NOISE: usize = 1_400_000;
 const KB: usize = 1 << 10;
 
-/// A way to get buffers registered, as the paper's charts name it.
+/// A registration scheme, with its name in the paper's charts.
 #[derive(Clone, Copy, Debug)]
 struct Scheme {
     name: &'static str,
@@ -61,19 +61,19 @@ const PIPELINE_LEAVE: Scheme = Scheme {
     messages: MessageProtocol::Pipeline,
 };
 
-/// Whether the iterations use the same buffers.
+/// The buffers of the iterations: the same ones, or new ones each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Buffers {
     Reused,
     Fresh,
 }
 
-/// What the sender saw.
+/// The sender's measurements.
 #[derive(Debug)]
 struct Run {
-    /// Each message.
+    /// The time of each message.
     times: Vec<Duration>,
-    /// Bytes that were registered, and from when on.
+    /// Registered bytes, with the time of each change.
     series: Vec<(Duration, u64)>,
     took: Duration,
 }
@@ -84,7 +84,7 @@ impl Run {
         micros(all) / self.times.len().max(1) as f64
     }
 
-    /// The time of a message when all is learnt and registered.
+    /// The time of a message once all is learnt and registered.
     fn median_us(&self) -> f64 {
         let mut times = self.times.clone();
         times.sort();
@@ -102,9 +102,9 @@ impl Run {
     }
 }
 
-/// Runs the benchmark with messages of so many bytes.
+/// Runs the benchmark with messages of `bytes` bytes.
 fn run(scheme: Scheme, bytes: usize, buffers: Buffers) -> Outcome<Run> {
-    // No scheme is to give anything up for want of room.
+    // No scheme may need to evict for want of room.
     let mut setup = Setup::new(MACHINE, scheme.strategy, 1024 * MB, 1024 * MB);
     setup.messages = scheme.messages;
     setup.run(|job| both(job, bytes, buffers))
@@ -119,7 +119,7 @@ fn both(job: &Job, bytes: usize, buffers: Buffers) -> Result<Run> {
     let mut memory = vec![0_u8; slots * slot + SPARE];
     let start = aligned(&memory);
     let memory = &mut memory[start..];
-    // The same on both ranks, so that neither waits for the other's noise.
+    // The same noise on both ranks, so that neither waits for the other.
     let mut noise = Random::new(1);
     job.barrier()?;
     job.keep_registered_series();
@@ -128,7 +128,7 @@ fn both(job: &Job, bytes: usize, buffers: Buffers) -> Result<Run> {
     for message in 0..BUFFERS * ROUNDS {
         let at = message % slots * slot;
         let buffer = &mut memory[at..at + bytes];
-        // The benchmark has a call for each of its buffers.
+        // The benchmark has a call site for each of its buffers.
         let site = (message % BUFFERS) as u64 + 1;
         times.push(at_site(site, || {
             timed(job, || match job.rank() {
@@ -149,7 +149,7 @@ fn both(job: &Job, bytes: usize, buffers: Buffers) -> Result<Run> {
     })
 }
 
-/// Figure 2: registered memory and time, leaving buffers pinned and not.
+/// Figure 2: registered memory and time, with buffers left pinned or not.
 pub(in crate::papers) fn figure_2(scope: &Scope<'_>) -> Outcome<Part> {
     let bytes = 5 * MB as usize;
     let mut part = Part::new(
@@ -322,7 +322,7 @@ pub(in crate::papers) fn figure_10(scope: &Scope<'_>) -> Outcome<Part> {
     Ok(part)
 }
 
-/// A scheme at all sizes.
+/// The results of a scheme at all sizes.
 struct Swept {
     /// Microseconds by bytes.
     means: Vec<(f64, f64)>,
@@ -391,7 +391,7 @@ fn schemes(
         "us",
         &medians,
     ));
-    // What others do alike is drawn over by them: the default goes last, dashed.
+    // Curves that coincide hide each other, so the default is drawn last, dashed.
     over.rotate_left(1);
     let latency = Panel::Curves {
         title: "(b) mean time of a message by its size".to_owned(),

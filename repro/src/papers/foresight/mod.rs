@@ -1,9 +1,10 @@
-//! The helper thread paper's figures 2, 3, 5, 6 and 8 to 14, and tables 1 to 4 (Li et al. 2011, §2, §3.1, §5, §6).
+//! The helper thread paper's figures 2, 3, 5, 6 and 8 to 14, and tables 1 to 4 (Li et al. 2011, §2,
+//! §3.1, §5, §6).
 //!
-//! Its microbenchmark runs on `hydrant` over `sim:connectx`. Its NAS benchmarks are replayed there from traces of
-//! them ([`traces`](super::traces)), at other sizes than the paper's: class D was not recorded. Its idle cores are
-//! a model by themselves ([`policies`]), because in virtual time
-//! each helper of `hydrant` counts as on a host of its own.
+//! Its microbenchmark runs on `hydrant` over `sim:connectx`. Its NAS benchmarks are replayed there
+//! from traces ([`traces`](super::traces)), at other sizes than the paper's: class D was not
+//! recorded. Its idle cores are a separate model ([`policies`]), because in virtual time each
+//! helper of `hydrant` counts as on a host of its own.
 
 mod accuracy;
 mod benchmarks;
@@ -30,30 +31,30 @@ const MACHINE: &str = "connectx";
 
 type Outcome<T> = std::result::Result<T, ReproduceError>;
 
-/// What is registered.
+/// The axis of registered memory.
 const REGISTERED: Axis = Axis {
     label: "registered, MiB",
     scale: Scale::Plain,
     words: units::plain,
 };
 
-/// Bytes over milliseconds, as [`REGISTERED`] has them.
+/// Bytes over milliseconds, in the units of [`REGISTERED`].
 fn in_mib(points: impl IntoIterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
     let mib = |(at, bytes): (f64, f64)| (at, bytes / MB as f64);
     points.into_iter().map(mib).collect()
 }
 
-/// By how many percent the one is more than the other.
+/// The percentage by which `one` exceeds `other`.
 fn percent_above(one: f64, other: f64) -> f64 {
     100.0 * (one / other - 1.0)
 }
 
-/// How many percent of the other the one saves.
+/// The percentage of `other` that `one` saves.
 fn percent_saved(one: f64, other: f64) -> f64 {
     100.0 * (1.0 - one / other)
 }
 
-/// The part of a staircase between two moments, counted from the first.
+/// The part of a staircase between two moments, counted from the first moment.
 fn cut(points: &[(f64, f64)], from: f64, until: f64) -> Vec<(f64, f64)> {
     let before = points.iter().rfind(|it| it.0 < from).map_or(0.0, |it| it.1);
     let within: Vec<(f64, f64)> = (points.iter())

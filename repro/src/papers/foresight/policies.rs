@@ -21,15 +21,15 @@ use hydrant_report::units;
 
 /// The time slices of helpers that share a core, in nanoseconds.
 const SLICES: [u64; 3] = [100_000, 1_000_000, 4_000_000];
-/// The one that is drawn.
+/// The slice that is drawn.
 const DRAWN: u64 = 1_000_000;
 const CONTEXT_SWITCH_NS: u64 = 2000;
-/// Uses of registered buffers after which each rank posts what it has registered.
+/// The number of uses of registered buffers after which each rank posts its registered bytes.
 const POSTED_AFTER: usize = 32;
-/// Changes of what a host has registered that a picture shows at most.
+/// The most changes of a host's registered memory in a picture.
 const SHOWN: usize = 240;
 
-/// How the helpers of a host are distributed.
+/// The distribution of a host's helpers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     None,
@@ -48,7 +48,7 @@ impl Way {
     }
 }
 
-/// What all ranks of a host came to.
+/// The results of all ranks of a host.
 struct Together {
     series: Vec<(Duration, u64)>,
     took: Duration,
@@ -141,13 +141,13 @@ pub(in crate::papers) fn figure_8(scope: &Scope<'_>) -> Outcome<Part> {
     Ok(part)
 }
 
-/// A program with long computations between its exchanges: the paper's SP, or what there is.
+/// A program with long computations between its exchanges: the paper's SP, or a substitute.
 fn calm<'a>(scope: &Scope<'a>) -> Option<&'a Recorded> {
     let named = |program| scope.traces.of_program(program, scope.quick);
     (named("sp").filter(|it| size(it) > 0)).or_else(|| named("ft"))
 }
 
-/// What the machine's registration costs.
+/// The cost of registration on the machine.
 fn costs() -> Outcome<Costs> {
     let profile = Profile::named(MACHINE)?;
     let costs = profile.registration();
@@ -183,7 +183,7 @@ fn host(ranks: &[Vec<Communication>], costs: Costs, way: Way, slice_ns: u64) -> 
                     };
                     let own = on_core % helpers.max(1);
                     on_core += 1;
-                    // Who has a helper is known when all have posted.
+                    // The helpers are assigned when all ranks have posted.
                     let from = match way {
                         Way::Shared(Policy::Conservative) => POSTED_AFTER,
                         _ => 0,
@@ -205,7 +205,7 @@ fn host(ranks: &[Vec<Communication>], costs: Costs, way: Way, slice_ns: u64) -> 
     }
 }
 
-/// Where the helper of each rank runs.
+/// The placement of each rank's helper.
 fn placements(ranks: &[Vec<Communication>], way: Way) -> Vec<Placement> {
     let count = ranks.len() as u32;
     let (policy, cores) = match way {
@@ -220,7 +220,7 @@ fn placements(ranks: &[Vec<Communication>], way: Way) -> Vec<Placement> {
     host.placements()
 }
 
-/// What a rank has registered when it posts that.
+/// The bytes that a rank has registered when it posts.
 fn posted(communications: &[Communication]) -> u64 {
     let uses = communications.iter().filter(|it| it.bytes > THRESHOLD);
     let regions = uses.map(|it| Region::of_pages(PAGE as u64, it.addr, it.bytes));
@@ -312,7 +312,7 @@ fn panel(recorded: &Recorded, all: [&Together; 3]) -> Panel {
     let names = ["no helper", "conservative", "aggressive"];
     let kinds = [Kind::Reference, Kind::Line, Kind::Line];
     let changes = all.iter().map(|it| it.series.len()).max().unwrap_or(0);
-    // As much of the middle as can be told apart.
+    // The longest part of the middle in which changes can be told apart.
     let share = (SHOWN as f64 / changes.max(1) as f64).min(1.0);
     let ms = |it: Duration| it.as_secs_f64() * 1e3;
     let whole = ms(all[0].took);

@@ -15,7 +15,7 @@ use hydrant_report::units;
 
 const LEAVE: Strategy = Strategy::OnDemand { leave_pinned: true };
 
-/// A way to grow, and what the paper says of it.
+/// A kind of growth, and the paper's results for it.
 struct Way {
     scaling: Scaling,
     figure: &'static str,
@@ -41,7 +41,7 @@ pub(in crate::papers) fn figure_13(scope: &Scope<'_>) -> Outcome<Part> {
         "foresight-figure-13",
         "Foresight, figures 13 and 14, and table 4: FT on more ranks",
     );
-    // What each rank keeps is there 64 times: large classes would not fit a machine.
+    // Each rank's memory exists 64 times, so large classes would not fit a machine.
     let own = Traces::own()?;
     let (Some(large), Some(small)) = (
         scope.traces.of_program("ft", scope.quick),
@@ -114,7 +114,7 @@ pub(in crate::papers) fn figure_13(scope: &Scope<'_>) -> Outcome<Part> {
     Ok(part)
 }
 
-/// FT on so many ranks, leaving pinned and with the helper.
+/// FT on this many ranks, with memory left pinned and with the helper.
 struct Row {
     ranks: u32,
     peaks: [f64; 2],

@@ -15,18 +15,18 @@ use crate::replay::Script;
 
 const MACHINE: &str = "myrinet-pm";
 
-/// Bytes up to which both MPIs send asynchronously, by copies (§6.2).
+/// The largest message that both MPIs send asynchronously, by copies (§6.2).
 const ASYNCHRONOUS: usize = 8 << 10;
 
 /// A benchmark.
 struct Benchmark {
     name: &'static str,
     program: &'static str,
-    /// The class that is run where there is little time.
+    /// The class for a quick run.
     small: &'static str,
-    /// Millions of operations that its rate is counted by, in the iterations that are timed.
+    /// Millions of operations that define its rate, in the timed iterations.
     operations: f64,
-    /// Exchanges of data in the trace, and in what is timed.
+    /// Exchanges of data in the trace, and in the timed part.
     exchanges: f64,
     timed: f64,
 }
@@ -52,12 +52,12 @@ const BENCHMARKS: [Benchmark; 2] = [
     },
 ];
 
-/// A benchmark by both ways.
+/// The results of a benchmark by both protocols.
 struct Found {
     slowdown: f64,
     copied: Replayed,
     written: Replayed,
-    /// For each rank, at both ends of its messages.
+    /// The hits of each rank, at both ends of its messages.
     hits: f64,
     misses: f64,
 }
@@ -149,20 +149,20 @@ pub(in crate::papers) fn table_3(scope: &Scope<'_>) -> Outcome<Part> {
     Ok(part)
 }
 
-/// The bytes of each part of an exchange that a rank sends to another, or receives of it.
+/// The bytes of each part of an exchange that a rank sends or receives.
 fn parts(trace: &Trace) -> Vec<u64> {
     let of = |rank: &RankTrace| -> Vec<u64> {
         let own = rank.rank() as i32;
         let records = rank.records().iter();
-        // Counts are no data.
+        // Counts are not data.
         let data = records.filter(|it| it.call.is_exchange() && it.peer != own && it.bytes > 64);
         data.map(|it| it.bytes).collect()
     };
     trace.ranks().iter().flat_map(of).collect()
 }
 
-/// Runs a benchmark both ways, in which each rank uses so many buffers, with computing such that the copied run takes
-/// so many seconds.
+/// Runs a benchmark by both protocols. Each rank uses the given number of buffers. The computation
+/// is scaled until the copied run takes the given number of seconds.
 fn both(
     scope: &Scope<'_>,
     benchmark: &Benchmark,
@@ -186,7 +186,7 @@ fn both(
     let copied = |slowdown| run(Strategy::Bounce, MessageProtocol::Eager, slowdown);
     let without = copied(0.0)?.seconds();
     let once = copied(1.0)?.seconds();
-    // What computing takes is not hidden by what others wait for, so that the time grows evenly with it.
+    // No rank's computation is hidden by another's wait, so time grows linearly with it.
     let slowdown = ((seconds - without) / (once - without)).max(0.0);
     let copied = copied(slowdown)?;
     let written = run(Strategy::PinDown, MessageProtocol::Rendezvous, slowdown)?;

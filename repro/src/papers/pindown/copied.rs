@@ -13,12 +13,12 @@ const BUFFER: usize = 8 << 10;
 const DATA: u64 = 0;
 const REPLY: u64 = 1;
 
-/// How messages follow each other.
+/// The order of messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Order {
-    /// As fast as they can; all were received at the end.
+    /// Without pauses; all are received at the end.
     Flood,
-    /// Each when the one before was answered.
+    /// Each after the answer to the one before.
     Answered,
 }
 

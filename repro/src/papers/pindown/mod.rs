@@ -34,7 +34,7 @@ fn curve(name: String, colour: usize, kind: Kind, rows: &[(f64, Duration)]) -> S
     }
 }
 
-/// The size from which on the one is faster than the other for good, between two measured ones.
+/// The size from which on one series stays above the other, between two measured sizes.
 pub(super) fn crossover(over: &Series, under: &Series) -> Option<f64> {
     let both: Vec<(f64, f64)> = (over.points.iter().zip(&under.points))
         .map(|((x, a), (_, b))| (*x, (a / b).ln()))
@@ -56,7 +56,7 @@ fn at(series: &Series, size: f64) -> f64 {
         .map_or(f64::NAN, |(_, y)| *y)
 }
 
-/// Table 2: what a hit and a miss cost.
+/// Table 2: the cost of a hit and of a miss.
 pub(super) fn table_2(scope: &Scope<'_>) -> Outcome<Part> {
     scope.doing("pin-down: table 2");
     let count = scope.pick(200, 40);
@@ -104,7 +104,7 @@ pub(super) fn table_2(scope: &Scope<'_>) -> Outcome<Part> {
     Ok(part)
 }
 
-/// Figure 5: bandwidth by size and hit ratio, the receiver's side registered once.
+/// Figure 5: bandwidth by size and hit ratio, with the receiver's side registered once.
 pub(super) fn figure_5(scope: &Scope<'_>) -> Outcome<Part> {
     let mut series = Vec::new();
     for (colour, ratio) in RATIOS.into_iter().enumerate() {
@@ -203,7 +203,7 @@ pub(super) fn figure_5(scope: &Scope<'_>) -> Outcome<Part> {
     Ok(part)
 }
 
-/// Why copying is slower than the paper's, if it is.
+/// The reason why copying is slower than in the paper, if it is.
 fn slow_copies(copying: &Series) -> Outcome<String> {
     let (ours, paper) = (at(copying, 131_072.0), value("pindown", "message_copy")?);
     if ours > 0.8 * paper {
@@ -214,7 +214,7 @@ fn slow_copies(copying: &Series) -> Outcome<String> {
     ))
 }
 
-/// Figure 6: message passing, copying against zero copy with both sides asked for.
+/// Figure 6: message passing, copying compared with zero copy, with a registration on both sides.
 pub(super) fn figure_6(scope: &Scope<'_>) -> Outcome<Part> {
     let mut series = Vec::new();
     for (colour, ratio) in RATIOS.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Puts of which it is said how many find their memory registered.
+//! Puts with a given ratio of hits.
 
 use std::time::Duration;
 
@@ -13,12 +13,13 @@ const MACHINE: &str = "myrinet-pm";
 
 pub(super) type Outcome<T> = std::result::Result<T, ReproduceError>;
 
-/// What own operations may keep registered.
+/// The bytes that local operations may keep registered.
 const KEPT: usize = 8 << 20;
-/// Bytes that the pools of buffers that miss take: every second buffer of it is used, and these
-/// are more than are kept.
+/// Bytes of the pool of buffers that miss. Every second buffer of it is used, and these exceed the
+/// bytes that are kept.
 const POOL: usize = 25 << 20;
-/// Room for what is to hit, which is not PM's 4 MB: which put hits is given here.
+/// Room for the buffers that hit. PM's limit was 4 MB, but here the experiment itself decides which
+/// puts hit.
 pub(super) fn setup(scope: &Scope<'_>, strategy: Strategy) -> Outcome<Setup> {
     let machine = lifted(scope, MACHINE);
     let mut setup = Setup::new(&machine, strategy, 16 * MB, KEPT as u64);
@@ -35,11 +36,12 @@ struct Buffers {
 }
 
 impl Buffers {
-    /// In a pool whose first megabyte holds the buffer that is always registered.
+    /// A pool whose first megabyte holds the buffer that is always registered.
     fn new(size: usize) -> Self {
         let slot = size.next_multiple_of(PAGE);
         let slots = (POOL - MB as usize) / slot / 2;
-        // Misses in sequence would register ahead: any other order, and none beside another.
+        // Misses in sequence would register ahead, so the order is random, and no two used buffers
+        // are adjacent.
         let order = Random::new(size as u64).shuffled(0, slots);
         Self {
             size: slot,
@@ -57,8 +59,8 @@ impl Buffers {
     }
 }
 
-/// Puts of one size, one after the other, of which so many in a hundred find their own side
-/// registered, and the remote side as well if that is to vary. The mean time.
+/// Puts of one size in sequence. A given percentage of them find the local side registered, and the
+/// remote side as well if that is to vary. Returns the mean time.
 fn puts(
     job: &Job,
     target: &Symmetric<u8>,
@@ -75,7 +77,7 @@ fn puts(
         let to = if both { remote.place(hit) } else { 0 };
         target.put(SECOND, to, &pool[from..from + size])
     };
-    // Until the caches are full of what will be given up.
+    // The warm-up fills the caches with memory that will be evicted.
     for _ in 0..(KEPT / size.next_multiple_of(PAGE)).max(8) {
         put(false)?;
         put(true)?;
@@ -94,7 +96,7 @@ fn puts(
 }
 
 pub(super) fn sizes(scope: &Scope<'_>) -> Vec<usize> {
-    // The largest is what the paper has figures of.
+    // The largest size is the one with figures in the paper.
     let mut sizes: Vec<usize> = (0..=18)
         .step_by(scope.pick(1, 3))
         .map(|halved| (1 << 20) >> halved)
@@ -119,8 +121,8 @@ pub(super) fn sweep(
         .collect()
 }
 
-/// The mean time of a put of a size at some hit ratios, in a job of its own: what another size
-/// left registered would be half a hit.
+/// The mean time of a put of a size at some hit ratios, in a job of its own. Registrations left by
+/// another size would be half a hit.
 pub(super) fn means<const N: usize>(
     scope: &Scope<'_>,
     strategy: Strategy,

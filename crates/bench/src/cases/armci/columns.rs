@@ -1,5 +1,5 @@
-//! Columns of matrices: rows of one word each, a stride apart on both sides; beside a loop over words, as the
-//! original ARMCI copies short rows, and beside a call of `memcpy` for each row.
+//! Columns of matrices: rows of one word each, a stride apart on both sides. The references are a
+//! loop over words, as the original ARMCI copies short rows, and a call of `memcpy` for each row.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -13,20 +13,20 @@ use crate::row::{Goal, Row};
 const ROWS: [usize; 5] = [4, 16, 64, 256, 1024];
 const QUICK_ROWS: [usize; 2] = [4, 1024];
 
-/// Bytes from a row to the next one: within a page, and beyond it, where all rows are in the same few sets of a
-/// cache.
+/// Bytes from a row to the next: within a page, and beyond it. Beyond a page, all rows fall into
+/// the same few sets of a cache.
 const STRIDES: [usize; 2] = [256, 8192];
 
 const WORD: usize = size_of::<u64>();
 
-/// On memory that is mapped, for no loop stands beside else. Collective.
+/// Measures mapped memory only, because there is no reference loop for other memory. Collective.
 pub(super) fn run(cases: &Cases<'_>) -> hydrant::Result<()> {
     let rows = if cases.e.quick {
         &QUICK_ROWS[..]
     } else {
         &ROWS
     };
-    // Other ranks than 0 wait: each sees its own partner, and none may leave the others alone.
+    // The other ranks wait in the barrier below: each sees a partner of its own.
     if let Some(place) = cases.peer.place.as_ref().filter(|_| cases.e.rank() == 0) {
         for stride in STRIDES {
             for rows in rows {
@@ -75,7 +75,8 @@ fn sized(cases: &Cases<'_>, place: &Place, rows: usize, stride: usize) -> hydran
     tell(cases, "get", (rows, stride), medians)
 }
 
-/// A row beside each of the loops: who meets both goals meets that of the better one.
+/// Adds a row for each of the two loops. A result that meets both goals meets that of the faster
+/// loop.
 fn tell(
     cases: &Cases<'_>,
     operation: &str,

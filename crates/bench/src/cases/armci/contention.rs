@@ -1,4 +1,5 @@
-//! A mutex that all ranks want, and how it is shared; fences to several processes, by one and by all.
+//! A mutex that all ranks want, and the fairness of its handover. Fences to several processes, one
+//! by one and all at once.
 
 #![allow(unsafe_code)] // ARMCI names memory by its address
 
@@ -12,17 +13,18 @@ use crate::ensemble::Ensemble;
 use crate::network::PARTNER;
 use crate::row::{Goal, Row};
 
-/// How long the ranks contend.
+/// The time that the ranks contend.
 const CONTEND: Duration = Duration::from_millis(500);
 const QUICK: Duration = Duration::from_millis(50);
 
-/// Between two looks at the clock.
+/// Locks between two looks at the clock.
 const LOCKS: u64 = 8;
 
-/// With so many ranks the share of each is judged.
+/// The number of ranks at which the fairness is judged.
 const JUDGED: u32 = 4;
 
-/// Processes spoken to before a fence of all (Nieplocha and others 2002, Figure 12).
+/// The numbers of processes that get a put before a fence of all (Nieplocha and others 2002, Figure
+/// 12).
 const SPOKEN_TO: [u32; 4] = [1, 3, 5, 7];
 
 pub(super) fn run(e: &Ensemble<'_>, armci: &Armci) -> hydrant::Result<()> {
@@ -34,7 +36,7 @@ fn mutex(e: &Ensemble<'_>, armci: &Armci) -> hydrant::Result<()> {
     let (ranks, proc) = (e.job.size(), PARTNER.0 as i32);
     let case = format!("lock and unlock, {ranks} ranks contend");
     raised(armci.create_mutexes(1))?;
-    // One handover of a cache line, or of a core where ranks share one: half of a round trip.
+    // The handover of a cache line, or of a core where ranks share one: half of a round trip.
     let (mut turn, mut handover) = (0, None);
     if !e.is_virtual {
         let trip = e.together(&case, [&mut |count| round_trip(e, &mut turn, 8, count)])?;
@@ -57,8 +59,8 @@ fn mutex(e: &Ensemble<'_>, armci: &Armci) -> hydrant::Result<()> {
             }
         }
     };
-    // Who leaves the barrier first has the mutex to itself until the others have left it, which
-    // takes as long as they wait for a core: only then does the time count.
+    // The first rank out of the barrier has the mutex to itself until the others get a core. So the
+    // first half is not counted.
     contend(span / 2)?;
     let (own, took) = contend(span)?;
     contend(span / 2)?;
@@ -80,19 +82,19 @@ fn mutex(e: &Ensemble<'_>, armci: &Armci) -> hydrant::Result<()> {
     Ok(())
 }
 
-/// Puts of a word to so many processes, then a fence of all; beside a put and a fence to each, one
-/// after the other.
+/// Puts of a word to several processes, then a fence of all. The reference is a put and a fence to
+/// each in sequence.
 fn fences(e: &Ensemble<'_>, armci: &Armci) -> hydrant::Result<()> {
     let ranks = e.job.size();
     let parts = raised(armci.malloc(i64::from(ranks) * 8))?;
     let word = 1_u64;
     let put = |other: u32| {
         let proc = (e.rank() + 1 + other) % ranks;
-        // Everybody has a word of its own there.
+        // Every rank has a word of its own there.
         let there = parts[proc as usize].wrapping_add(8 * e.rank() as usize);
         let from = std::ptr::from_ref(&word).cast();
-        // SAFETY: a word of this rank's own; it is another process's memory, and ARMCI sees to its
-        // end.
+        // SAFETY: the word belongs to this rank alone. It is another process's memory, and ARMCI
+        // checks its bounds.
         raised(unsafe { armci.put(from, there, 8, proc as i32) }).map(|()| proc as i32)
     };
     let all_at_once = |spoken_to: u32, _| {

@@ -1,4 +1,4 @@
-//! Bytes that follow each other, over size: the time of one operation, and the bytes it moves in it.
+//! Contiguous bytes, over size: the time of one operation, and its bandwidth.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -11,10 +11,10 @@ use crate::error::BenchError;
 use crate::network;
 use crate::row::{Goal, Row};
 
-/// From here on the bandwidth is shown, and judged.
+/// The size from which on the bandwidth is shown and judged.
 const BULK: u64 = 64 << 10;
 
-/// What the original takes for eight bytes on shared memory (`baselines`): put, get, accumulate.
+/// The original's times for eight bytes on shared memory (`baselines`): put, get, accumulate.
 const ORIGINAL: [f64; 3] = [10.0, 19.0, 29.0];
 
 pub(super) fn run(cases: &Cases<'_>) -> hydrant::Result<()> {
@@ -77,13 +77,13 @@ fn sized(cases: &Cases<'_>, bytes: u64) -> hydrant::Result<()> {
     bandwidth(cases, "accumulate", bytes, medians)
 }
 
-/// The goal of a word.
+/// The goal for a word.
 fn short(cases: &Cases<'_>, bytes: u64, most: f64) -> Option<Goal> {
     let judged = bytes == 8 && cases.peer.place.is_some();
     (cases.e.uncrowded(Goal::AtMost(most, "ns"))).filter(|_| judged)
 }
 
-/// Whether something stands beside: the network's operations are as long as its memory.
+/// True if there is a reference: the operations of the bare network are limited to its memory.
 fn has_bare(cases: &Cases<'_>, bytes: u64) -> bool {
     let network = cases.e.network.is_some() && bytes as usize <= network::LARGEST;
     cases.peer.place.is_some() || network

@@ -1,5 +1,5 @@
-//! Puts to memory that was never used before, as the paper's zero-copy protocol has them (Figure 3):
-//! the peer registers it while the own side does, and the data then goes there by itself.
+//! Puts to memory that was never used before, as in the paper's zero-copy protocol (Figure 3). The
+//! peer and the initiator register at the same time, and the data then goes directly.
 
 use hydrant_verbs::Direction;
 
@@ -11,20 +11,20 @@ use crate::row::{Goal, Row};
 /// Bytes of a put.
 const SIZES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 
-/// Puts of each size, and how many of them are not measured.
+/// Puts of each size, including the unmeasured first ones.
 const PUTS: usize = 22;
 const WARM_UP: usize = 2;
 
-/// Each put begins a page behind the one before, so that no bucket is part of two.
+/// The gap between the targets of two puts, so that no bucket belongs to both.
 const GAP: usize = 4 << 10;
 
-/// Bytes of the peer that are reached, once each.
+/// The bytes of the peer's memory that the puts cover, once each.
 fn reached() -> usize {
     let each = |bytes: &usize| 2 * PUTS * (bytes + GAP);
     SIZES.iter().map(each).sum()
 }
 
-/// Collective.
+/// Runs the measurement. Collective.
 pub(super) fn run(cases: &Cases<'_>) -> hydrant::Result<()> {
     if !cases.e.registered {
         return Ok(());

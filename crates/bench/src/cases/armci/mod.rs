@@ -1,9 +1,9 @@
 //! ARMCI's operations (Nieplocha and others 2002, Table 1), by the crate `armci`.
 //!
-//! Rank 0 works on memory of rank 1 that ARMCI allocated, while that waits in a barrier. Where it is
-//! mapped, loops written by hand stand beside, on the very same memory; where it is not, a bare
-//! queue pair, if there is one. In virtual time nothing stands beside what is measured: what takes
-//! no network takes no time there.
+//! Rank 0 works on memory of rank 1 that ARMCI allocated, while rank 1 waits in a barrier. Where
+//! the memory is mapped, hand-written loops on the same memory are the reference; elsewhere a bare
+//! queue pair, if there is one. In virtual time there is no reference: work without the network
+//! takes no time there.
 
 mod columns;
 mod contention;
@@ -23,21 +23,21 @@ use crate::measure::Side;
 use crate::row::{Goal, Row};
 use peer::Peer;
 
-/// The largest of the sweep.
+/// The largest size of the sweep.
 const LARGEST: u64 = 4 << 20;
-/// Where each run is an operation of the network's.
+/// The largest size where each run is an operation of the network.
 const LARGEST_APART: u64 = 64 << 10;
 
-/// From here on operations are judged by the bytes they move, and below by the time they take.
+/// From this size on, operations are judged by bandwidth, below it by time.
 const MANY: u64 = 4 << 10;
 
-/// Bytes of rank 1 that are reached: those of a section in three dimensions lie apart.
+/// The bytes of rank 1 in reach: those of a section in three dimensions lie apart.
 const FIELD: u64 = 4 * LARGEST + 4096;
 
-/// What elements are multiplied by before they are added.
+/// The factor of accumulate operations.
 const FACTOR: f64 = 0.5;
 
-/// What a rank does to the memory of its partner.
+/// Measures operations of a rank on the memory of its partner.
 pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let armci = raised(Armci::new(e.job, None))?;
     let peer = Peer::new(e, &armci, FIELD as usize)?;
@@ -51,20 +51,20 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     peer.free(e)
 }
 
-/// What many ranks do at once.
+/// Measures operations of many ranks at once.
 pub(crate) fn crowd(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let armci = raised(Armci::new(e.job, None))?;
     contention::run(e, &armci)
 }
 
-/// What the measurements have in common.
+/// The state that the measurements share.
 struct Cases<'a> {
     e: &'a Ensemble<'a>,
     peer: &'a Peer<'a>,
 }
 
 impl Cases<'_> {
-    /// One comparison on rank 0: the medians of ours, and of the reference if there is one.
+    /// One comparison on rank 0: the medians of Hydrant and of the reference, if there is one.
     fn compare(
         &self,
         case: &str,
@@ -88,7 +88,7 @@ impl Cases<'_> {
         Ok(medians)
     }
 
-    /// Runs `op` so often and says how long that took.
+    /// Runs `op` `count` times and returns the time.
     #[inline(always)]
     fn timed(
         &self,
@@ -106,7 +106,7 @@ impl Cases<'_> {
         self.e.sizes(least, most).into_iter().step_by(step)
     }
 
-    /// A goal for operations on so many bytes, if every rank has a core.
+    /// The goal for operations on `bytes` bytes, if every rank has a core.
     fn of_many(&self, bytes: u64, goal: Goal) -> Option<Goal> {
         let judged = bytes >= MANY && self.peer.place.is_some();
         self.e.uncrowded(goal).filter(|_| judged)
@@ -120,7 +120,7 @@ fn against(row: Row, bare: Option<f64>) -> Row {
     }
 }
 
-/// An error of ARMCI's, as one of the job's.
+/// Converts an error of ARMCI to an error of the job.
 #[inline(always)]
 fn raised<T>(result: ::armci::Result<T>) -> hydrant::Result<T> {
     result.map_err(|cause| match cause {
@@ -129,7 +129,7 @@ fn raised<T>(result: ::armci::Result<T>) -> hydrant::Result<T> {
     })
 }
 
-/// Words that are the double 1.
+/// Words with the bits of the double 1.
 fn ones(bytes: u64) -> Vec<u64> {
     vec![1.0_f64.to_bits(); bytes as usize / size_of::<u64>()]
 }

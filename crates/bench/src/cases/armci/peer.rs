@@ -1,5 +1,5 @@
-//! A partner's memory, as ARMCI reaches it: its operations on slices, so that nothing can be named
-//! that is not there.
+//! A partner's memory, as ARMCI reaches it. Its operations take slices, so that no caller can name
+//! an address out of bounds.
 
 #![allow(unsafe_code)] // ARMCI names memory by its address
 
@@ -15,12 +15,12 @@ const WORD: usize = size_of::<u64>();
 
 /// Memory of rank 1, for rank 0 to work on.
 pub(super) struct Peer<'a> {
-    /// ARMCI itself.
+    /// The ARMCI instance.
     pub(super) armci: &'a Armci,
-    /// The same memory, where it is mapped here.
+    /// The same memory, where it is mapped in this process.
     pub(super) place: Option<Place>,
     parts: Vec<*mut u8>,
-    /// Which process it is of.
+    /// The process that owns the memory.
     proc: i32,
     len: usize,
     scale: Scale,
@@ -49,7 +49,7 @@ impl Section {
         }
     }
 
-    /// A column, which has its gaps on this side, too.
+    /// A column, with gaps on the local side, too.
     pub(super) fn column(column: &Column) -> Self {
         let bytes = |words: usize| (words * WORD) as i32;
         let strides = [bytes(column.stride), 0];
@@ -64,25 +64,25 @@ impl Section {
 }
 
 impl<'a> Peer<'a> {
-    /// Memory of so many bytes. Collective.
+    /// Allocates memory of `len` bytes. Collective.
     pub(super) fn new(e: &Ensemble<'_>, armci: &'a Armci, len: usize) -> hydrant::Result<Self> {
         let parts = raised(armci.malloc(len as i64))?;
         let proc = PARTNER.0 as i32;
         let at = parts[PARTNER.index()];
-        // What is measured is not how the system finds memory.
+        // The memory is touched first, because page faults are not to be measured.
         let own = parts[e.job.rank().index()].cast::<f64>();
         for word in 0..len / WORD {
-            // SAFETY: this rank's own part, of so many words, which nobody uses before the barrier.
+            // SAFETY: the word is in this rank's own part, which nobody uses before the barrier.
             unsafe { own.add(word).write(1.0) }
         }
         raised(armci.barrier())?;
-        // Each rank's own memory is mapped: what counts is what rank 0 sees of rank 1.
+        // Each rank's own memory is mapped. The decision is rank 0's view of rank 1.
         let is_mapped = !e.registered && raised(armci.is_mapped(proc))?;
-        // SAFETY: 1. it is freed at the end, after the last use; 2. rank 0 alone, which does one
-        // thing after the other, reads and writes this memory; 3. ARMCI's memory is aligned.
+        // SAFETY: 1. the memory is freed at the end, after the last use; 2. rank 0 alone reads and
+        // writes it, one operation at a time; 3. ARMCI's memory is aligned.
         let place = is_mapped.then(|| unsafe { Place::new(at, len) });
         let scale = FACTOR.to_ne_bytes();
-        // SAFETY: it is a double.
+        // SAFETY: the pointer is to a double, as ACC_DBL needs.
         let scale = raised(unsafe { Armci::scale(armci::ACC_DBL, scale.as_ptr()) })?;
         Ok(Self {
             armci,
@@ -94,7 +94,7 @@ impl<'a> Peer<'a> {
         })
     }
 
-    /// Frees it. Collective.
+    /// Frees the memory. Collective.
     pub(super) fn free(self, e: &Ensemble<'_>) -> hydrant::Result<()> {
         raised(self.armci.barrier())?;
         raised(self.armci.free(self.parts[e.job.rank().index()]))
@@ -104,7 +104,7 @@ impl<'a> Peer<'a> {
         self.parts[PARTNER.index()]
     }
 
-    /// Where a word of it is.
+    /// The address of a word of it.
     pub(super) fn word(&self, index: usize) -> *mut u8 {
         assert!(index < self.len / WORD);
         self.at().wrapping_add(index * WORD)
@@ -113,11 +113,12 @@ impl<'a> Peer<'a> {
     #[inline(always)]
     pub(super) fn put(&self, from: &[u64]) -> hydrant::Result<()> {
         let (src, bytes) = (from.as_ptr().cast(), size_of_val(from) as i32);
-        // SAFETY: 1. a slice; 2. it is another process's memory, and ARMCI sees to its end.
+        // SAFETY: 1. the source is a slice; 2. the target is another process's memory, whose bounds
+        // ARMCI checks.
         raised(unsafe { self.armci.put(src, self.at(), bytes, self.proc) })
     }
 
-    /// Puts to so many bytes behind its beginning.
+    /// Puts the words of `from` at an offset in bytes.
     pub(super) fn put_to(&self, place: usize, from: &[u64]) -> hydrant::Result<()> {
         let (src, bytes) = (from.as_ptr().cast(), size_of_val(from) as i32);
         assert!(place + size_of_val(from) <= self.len);
@@ -126,12 +127,12 @@ impl<'a> Peer<'a> {
         raised(unsafe { self.armci.put(src, dst, bytes, self.proc) })
     }
 
-    /// The first bytes of the own part, which nobody writes to.
+    /// The first bytes of the local part, which nobody writes.
     pub(super) fn local(&self, e: &Ensemble<'_>, bytes: usize) -> &[u64] {
         assert!(bytes <= self.len);
         let own = self.parts[e.job.rank().index()];
-        // SAFETY: its words were written when it was allocated; rank 0 alone has operations, and on its
-        // partner's part. It is freed by `free`, which takes this.
+        // SAFETY: the words were written at the allocation. Only rank 0 runs operations, and they
+        // reach only its partner's part. `free` consumes `self`, so the slice ends before.
         unsafe { std::slice::from_raw_parts(own.cast(), bytes / WORD) }
     }
 
@@ -177,7 +178,8 @@ impl<'a> Peer<'a> {
         })
     }
 
-    /// As [`put_section`](Self::put_section), of a column: nothing is added to what a program in C does for a call.
+    /// Like [`put_section`](Self::put_section), for a column, without any work that a C program
+    /// would not do for the call.
     #[inline(always)]
     pub(super) fn put_column(&self, from: &[u64], column: &Section) -> hydrant::Result<()> {
         assert!(column.words <= from.len());
@@ -191,7 +193,7 @@ impl<'a> Peer<'a> {
         raised(unsafe { (self.armci).put_strided(src, dst, strides, self.proc) })
     }
 
-    /// As [`put_column`](Self::put_column), the other way.
+    /// Like [`put_column`](Self::put_column), in the other direction.
     #[inline(always)]
     pub(super) fn get_column(&self, to: &mut [u64], column: &Section) -> hydrant::Result<()> {
         assert!(column.words <= to.len());
@@ -225,35 +227,36 @@ impl<'a> Peer<'a> {
     }
 
     /// # Safety
-    /// The runs on this side are readable.
+    /// The local runs are readable.
     #[inline(always)]
     pub(super) unsafe fn put_vector(&self, vector: &Vector<'_>) -> hydrant::Result<()> {
-        // SAFETY: the caller's promise, and as in `put`.
+        // SAFETY: the caller says that the local runs are readable; the rest as in `put`.
         raised(unsafe { (self.armci).put_vector(std::slice::from_ref(vector), self.proc) })
     }
 
     /// # Safety
-    /// 1. The runs on this side are writable.
+    /// 1. The local runs are writable.
     /// 2. Nobody else uses them.
     #[inline(always)]
     pub(super) unsafe fn get_vector(&self, vector: &Vector<'_>) -> hydrant::Result<()> {
-        // SAFETY: the caller's promise, and as in `put`.
+        // SAFETY: the local runs are writable and unshared (the caller's conditions 1 and 2); the
+        // rest as in `put`.
         raised(unsafe { (self.armci).get_vector(std::slice::from_ref(vector), self.proc) })
     }
 
     /// # Safety
-    /// The runs on this side are readable.
+    /// The local runs are readable.
     #[inline(always)]
     pub(super) unsafe fn accumulate_vector(&self, vector: &Vector<'_>) -> hydrant::Result<()> {
         let vectors = std::slice::from_ref(vector);
-        // SAFETY: the caller's promise, and as in `put`.
+        // SAFETY: the caller says that the local runs are readable; the rest as in `put`.
         raised(unsafe { (self.armci).accumulate_vector(&self.scale, vectors, self.proc) })
     }
 
     /// Changes the first word, of 64 or of 32 bits.
     #[inline(always)]
     pub(super) fn change<W: armci::Word>(&self, op: Rmw, value: W) -> hydrant::Result<W> {
-        // SAFETY: it is another process's memory.
+        // SAFETY: the word is in another process's memory.
         raised(unsafe { (self.armci).read_modify_write(op, self.at().cast(), value, self.proc) })
     }
 

@@ -1,5 +1,5 @@
-//! Sections of arrays of two and three dimensions, between a buffer without gaps and an array, over
-//! size; beside a loop over their rows, written by hand.
+//! Sections of arrays of two and three dimensions, between a contiguous buffer and an array, over
+//! size. The reference is a hand-written loop over their rows.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -27,7 +27,7 @@ fn sized(cases: &Cases<'_>, dimensions: u32, bytes: u64) -> hydrant::Result<()> 
     let case = |operation: &str| format!("{operation}, {dimensions}-D");
     let copies = cases.of_many(bytes, Goal::AtMostTimes(1.1));
     let sums = cases.of_many(bytes, Goal::AtMostTimes(1.15));
-    // Where memory is not mapped the loop is of puts and gets of the rows.
+    // Where memory is not mapped, the loop does puts and gets of the rows.
     let each_row = |count, each: &mut dyn FnMut(usize) -> hydrant::Result<()>| {
         cases.timed(count, |_| {
             let mut outcome = Ok(());

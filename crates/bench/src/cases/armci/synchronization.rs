@@ -1,4 +1,4 @@
-//! Words that are changed at once, a mutex that nobody else wants, and fences.
+//! Atomic operations on words, a mutex without contention, and fences.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::row::{Goal, Row};
 pub(super) fn run(cases: &Cases<'_>) -> hydrant::Result<()> {
     let (peer, armci) = (cases.peer, cases.peer.armci);
     let word = || peer.place.as_ref().map(|place| place.word());
-    // The word is an integer from here on.
+    // From here on, the word is an integer.
     peer.change(Rmw::Swap, 0_i64)?;
     let rmw = Goal::AtMost(30.0, "ns");
     let add = |count| word().map_or(Duration::ZERO, |word| bare::fetch_add(word, count));
@@ -49,8 +49,8 @@ pub(super) fn run(cases: &Cases<'_>) -> hydrant::Result<()> {
     })
 }
 
-/// A row of what rank 0 does to a word, beside the bare machine's own on the same one, or beside a
-/// bare round trip.
+/// A row of an operation of rank 0 on a word. The reference is the processor's own operation on the
+/// same word, or a bare round trip.
 fn beside(
     cases: &Cases<'_>,
     case: &str,

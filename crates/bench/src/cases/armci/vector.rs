@@ -1,5 +1,5 @@
-//! Lists of runs of 64 bytes that lie anywhere, over size; beside a loop over the same lists,
-//! written by hand.
+//! Lists of runs of 64 bytes at arbitrary addresses, over size. The reference is a hand-written
+//! loop over the same lists.
 
 #![allow(unsafe_code)] // ARMCI names memory by its address
 
@@ -14,7 +14,7 @@ use crate::row::Goal;
 
 /// Words of a run.
 const RUN: usize = 8;
-/// From one run to the next in the partner's memory.
+/// Words from one run to the next in the partner's memory.
 const APART: usize = 2 * RUN;
 
 pub(super) fn run(cases: &Cases<'_>) -> hydrant::Result<()> {
@@ -54,8 +54,8 @@ fn sized(cases: &Cases<'_>, bytes: u64) -> hydrant::Result<()> {
         "put, vector",
         bytes,
         Some(&mut |count| match mapped {
-            // SAFETY: 1. Runs of `data` and of the partner's memory, which is mapped here. 2. Rank 0 alone
-            // uses it.
+            // SAFETY: 1. the runs belong to `data` and to the partner's memory, which is mapped
+            // here; 2. only rank 0 uses them.
             true => Ok(unsafe { bare::copy_list(to.src, to.dst, run_bytes, count) }),
             false => each(count, to, true),
         }),
