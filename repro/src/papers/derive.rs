@@ -6,7 +6,7 @@
 //! stay, too. Messages between two ranks are left out where they are of a few bytes; a program that has others is
 //! not derived: who talks to whom among more ranks is nothing that a trace says.
 
-use hydrant_foresight::trace::{self, Call, MAGIC, RECORD_BYTES, RankTrace, Record, Trace};
+use hydrant_foresight::trace::{self, MAGIC, MpiCall, RECORD_BYTES, RankTrace, Trace, TraceRecord};
 
 /// Bytes of a message, or of a part, that is a count and no data.
 const COUNT: u64 = 64;
@@ -44,7 +44,7 @@ pub(crate) enum Underivable {
         /// How many.
         bytes: u64,
         /// By what.
-        call: Call,
+        call: MpiCall,
     },
     /// It has an exchange of some of the ranks.
     #[error(
@@ -122,7 +122,7 @@ impl<'a> Derived<'a> {
         Ok(RankTrace::parse(&name, &self.bytes)?)
     }
 
-    fn call(&mut self, records: &[Record]) -> Result<(), Underivable> {
+    fn call(&mut self, records: &[TraceRecord]) -> Result<(), Underivable> {
         let Some(first) = records.first() else {
             return Ok(());
         };
@@ -149,8 +149,8 @@ impl<'a> Derived<'a> {
 
     /// The parts of an exchange that are sent, or received: each in as many as there are ranks for its peer, in the
     /// order of the peers, from where the recorded ones began.
-    fn exchange(&mut self, records: &[Record], sends: bool) -> Result<(), Underivable> {
-        let mut parts: Vec<&Record> = (records.iter())
+    fn exchange(&mut self, records: &[TraceRecord], sends: bool) -> Result<(), Underivable> {
+        let mut parts: Vec<&TraceRecord> = (records.iter())
             .filter(|it| it.call.sends() == sends)
             .collect();
         parts.sort_by_key(|it| it.peer);
@@ -179,7 +179,7 @@ impl<'a> Derived<'a> {
                 // Elements stay whole.
                 data => data / shrunk / 4 * 4,
             };
-            self.write(&Record {
+            self.write(&TraceRecord {
                 peer: peer as i32,
                 addr,
                 bytes,
@@ -190,7 +190,7 @@ impl<'a> Derived<'a> {
         Ok(())
     }
 
-    fn write(&mut self, record: &Record) {
+    fn write(&mut self, record: &TraceRecord) {
         let computed = match self.scaling {
             Scaling::Strong => record.computed.0 / self.times(),
             Scaling::Weak => record.computed.0,
