@@ -146,7 +146,7 @@ fn helper(
                 let action = plan.used(*thread, &communication, shared.now());
                 carry_out(shared, &mut plan, action);
             }
-            let action = plan.look(shared.now());
+            let action = plan.next_action(shared.now());
             is_idle &= action.is_none();
             carry_out(shared, &mut plan, action);
         }

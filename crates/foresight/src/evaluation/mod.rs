@@ -192,10 +192,10 @@ pub fn evaluate(trace: &Trace, method: Method, setting: &EvaluationSetting) -> A
                 wanted: it.bytes > setting.threshold_bytes,
                 lead_ns: setting.lead_ns(&mut backlog, &it),
             };
-            judge.came(&seen);
+            judge.judge_use(&seen);
             predictor.observe(&seen, &mut updates);
             for update in updates.drain(..) {
-                judge.said(seen.at, update.signature, update.forecast);
+                judge.record_forecast(seen.at, update.signature, update.forecast);
             }
         }
         all.join(&judge.accuracy);
@@ -216,12 +216,12 @@ struct PendingUse {
     last: Time,
     lead_ns: u64,
     /// The forecast at the use before, and the forecast in force.
-    said: Option<(Forecast, Forecast)>,
+    forecasts: Option<(Forecast, Forecast)>,
 }
 
 impl Judge {
     /// Judges the forecasts of a use that has come.
-    fn came(&mut self, seen: &Observation) {
+    fn judge_use(&mut self, seen: &Observation) {
         if !seen.wanted {
             return;
         }
@@ -229,13 +229,13 @@ impl Judge {
         let fresh = PendingUse {
             last: seen.at,
             lead_ns: seen.lead_ns,
-            said: None,
+            forecasts: None,
         };
         let Some(pending) = self.uses.insert(seen.signature, fresh) else {
             return;
         };
         self.accuracy.repeated += 1;
-        if let Some((at_use, acted)) = pending.said {
+        if let Some((at_use, acted)) = pending.forecasts {
             let period_ns = seen.at.since(pending.last);
             self.accuracy
                 .at_use
@@ -248,13 +248,13 @@ impl Judge {
     }
 
     /// Records a forecast made at `now`; it is too late if the forecast in force was acted upon.
-    fn said(&mut self, now: Time, signature: Signature, forecast: Option<Forecast>) {
+    fn record_forecast(&mut self, now: Time, signature: Signature, forecast: Option<Forecast>) {
         let Some(pending) = self.uses.get_mut(&signature) else {
             return;
         };
         let lead_ns = pending.lead_ns;
-        match (&mut pending.said, forecast) {
-            (None, Some(first)) => pending.said = Some((first, first)),
+        match (&mut pending.forecasts, forecast) {
+            (None, Some(first)) => pending.forecasts = Some((first, first)),
             (Some((_, in_force)), Some(other)) if !is_acted_upon(in_force, now, lead_ns) => {
                 *in_force = other
             }

@@ -35,7 +35,7 @@ impl RoomBound {
     }
 
     /// Notes that this many bytes are in use at once.
-    pub(super) fn at_once(&mut self, bytes: u64) {
+    pub(super) fn raise_in_use(&mut self, bytes: u64) {
         self.in_use = self.in_use.max(bytes);
     }
 
@@ -47,7 +47,7 @@ impl RoomBound {
     /// Notes that a use took `took_ns` longer because `short` bytes were missing: it registered its region itself, or
     /// evicted others first. Returns true if the bound has grown.
     #[must_use = "postponed regions may fit now"]
-    pub(super) fn cost(&mut self, took_ns: u64, short: u64, now: Time) -> bool {
+    pub(super) fn count_loss(&mut self, took_ns: u64, short: u64, now: Time) -> bool {
         self.lost_ns = self.lost_ns.saturating_add(took_ns);
         let counted_ns = self.since.map_or(0, |since| now.since(since));
         if short == 0 || self.lost_ns <= counted_ns / PARTS {
@@ -70,7 +70,7 @@ mod tests {
     fn there_is_room_for_the_most_that_was_in_use_at_once() {
         let mut bound = RoomBound::default();
         for bytes in [KIB, 3 * KIB, 2 * KIB] {
-            bound.at_once(bytes);
+            bound.raise_in_use(bytes);
         }
         assert_eq!(bound.bytes(), 3 * KIB + 3 * KIB / SHARED);
     }
@@ -80,13 +80,13 @@ mod tests {
         let mut bound = RoomBound::default();
         bound.used(Time(0));
         // One part in 300 is bearable.
-        assert!(!bound.cost(100, KIB, Time(30_000)));
+        assert!(!bound.count_loss(100, KIB, Time(30_000)));
         assert_eq!(bound.bytes(), 0);
-        assert!(bound.cost(1, KIB, Time(30_000)));
+        assert!(bound.count_loss(1, KIB, Time(30_000)));
         assert_eq!(bound.bytes(), KIB);
         // The loss is counted anew from then on.
-        assert!(!bound.cost(100, KIB, Time(60_000)));
-        assert!(bound.cost(1, 2 * KIB, Time(60_000)));
+        assert!(!bound.count_loss(100, KIB, Time(60_000)));
+        assert!(bound.count_loss(1, 2 * KIB, Time(60_000)));
         assert_eq!(bound.bytes(), 3 * KIB);
     }
 
@@ -94,12 +94,12 @@ mod tests {
     fn a_clock_that_is_set_back_or_nothing_short_gives_no_room_for_nothing() {
         let mut bound = RoomBound::default();
         bound.used(Time(60_000));
-        assert!(!bound.cost(1000, 0, Time(0)));
+        assert!(!bound.count_loss(1000, 0, Time(0)));
         assert_eq!(bound.bytes(), 0);
-        assert!(bound.cost(0, KIB, Time(0)));
-        assert!(!bound.cost(0, u64::MAX, Time(0)));
+        assert!(bound.count_loss(0, KIB, Time(0)));
+        assert!(!bound.count_loss(0, u64::MAX, Time(0)));
         assert_eq!(bound.bytes(), KIB);
-        assert!(bound.cost(1, u64::MAX, Time(0)));
+        assert!(bound.count_loss(1, u64::MAX, Time(0)));
         assert_eq!(bound.bytes(), u64::MAX);
     }
 }

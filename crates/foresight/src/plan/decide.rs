@@ -99,13 +99,13 @@ impl Plan {
             None => self.queue.remove(id),
         }
         if region.is_idle() {
-            self.leave_shared(id);
+            self.note_idle_pages(id);
         }
     }
 
     /// Drops forecasts whose use is overdue by a period.
     pub(super) fn expire(&mut self, now: Time) -> Option<Action> {
-        while let Some((at, id)) = self.regions.first_look()
+        while let Some((at, id)) = self.regions.first_overdue()
             && at <= now
         {
             let region = self.regions.at_mut(id);
@@ -122,7 +122,7 @@ impl Plan {
                 self.stats.unused += 1;
             }
             if is_over {
-                let _ = self.regions.take_short(id);
+                let _ = self.regions.take_shortage(id);
             }
             self.requeue(id);
             let action = self.reconsider(id, now);
@@ -154,7 +154,7 @@ impl Plan {
             } else {
                 let all = all.max(self.actual_bytes.saturating_add(bytes));
                 let short = all.saturating_sub(self.room_bytes());
-                self.regions.is_short(first.region, short);
+                self.regions.note_shortage(first.region, short);
             }
             self.queue.remove(first.region);
             self.regions.at_mut(first.region).is_postponed = true;

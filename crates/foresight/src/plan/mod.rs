@@ -9,7 +9,7 @@
 //!     if let Some(communication) = reader.read() {
 //!         carry out plan.used(thread, &communication, now)      // deregistration condition
 //!     }
-//!     carry out plan.look(now)                                  // registration condition
+//!     carry out plan.next_action(now)                           // registration condition
 //!     if nothing happened, sleep until plan.wake(), or until something is written
 //! }
 //! ```
@@ -202,25 +202,25 @@ impl Plan {
     }
 
     /// Acts on due work: the most urgent registration, and overdue uses.
-    pub fn look(&mut self, now: Time) -> Option<Action> {
+    pub fn next_action(&mut self, now: Time) -> Option<Action> {
         let over = self.expire(now).or_else(|| self.give_up_spared(now));
         over.or_else(|| self.register_first(now))
     }
 
     /// Sets the bytes registered at this moment, of which the plan may not have heard yet, for the next
-    /// [`look`](Self::look).
-    pub fn are_registered(&mut self, bytes: u64) {
+    /// [`next_action`](Self::next_action).
+    pub fn set_registered_bytes(&mut self, bytes: u64) {
         self.actual_bytes = bytes;
     }
 
-    /// The next time at which [`look`](Self::look) has work, if nothing else happens before.
+    /// The next time at which [`next_action`](Self::next_action) has work, if nothing else happens before.
     pub fn wake(&self) -> Option<Time> {
         let due = self.queue.first().map(|it| {
             let bytes = self.regions.at(it.region).bytes();
             // The first moment at which the registration can no longer be postponed.
             it.deadline.before(self.to_delay_ns(bytes)).after(1)
         });
-        let expires = self.regions.first_look().map(|it| it.0);
+        let expires = self.regions.first_overdue().map(|it| it.0);
         let spared = self.regions.first_spared();
         let spared_ns = spared.map(|id| self.regions.at(id).spared_ns);
         let is_worth_it = spared_ns.and_then(|ns| self.worth.affords_from(ns));
@@ -278,13 +278,14 @@ impl Plan {
         let pages = bytes / self.config.page_bytes;
         self.bound.used(begun);
         // Held regions are still in use: puts and gets are recorded at their begin.
-        self.bound.at_once(self.held_bytes.saturating_add(bytes));
+        self.bound
+            .raise_in_use(self.held_bytes.saturating_add(bytes));
         let register_ns = self.config.costs.register.of(pages);
         let is_late = region.registered_from.after(register_ns) > begun;
-        let short = self.regions.take_short(id);
+        let short = self.regions.take_shortage(id);
         let took_longer = is_late || communication.outcome == RegistrationOutcome::OnDemand;
-        if took_longer && short > 0 && self.bound.cost(register_ns, short, now) {
-            self.regions.forget_short();
+        if took_longer && short > 0 && self.bound.count_loss(register_ns, short, now) {
+            self.regions.forget_shortages();
         }
         if self.bound.bytes() > before {
             self.retry_postponed();

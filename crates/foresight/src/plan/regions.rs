@@ -29,7 +29,7 @@ pub(super) struct FoundRegion {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct IndexKeys {
     /// The time to look at it.
-    looked_at: Option<Time>,
+    overdue_at: Option<Time>,
     /// The time of its last use, if it is idle.
     idle: Option<Time>,
     /// The time of its next use, if it can be deregistered.
@@ -83,7 +83,7 @@ pub(super) struct Regions {
     /// The region of each use.
     sites: FxHashMap<(ThreadId, Signature), RegionId>,
     /// The time at which a region's first expected use is no longer expected.
-    looks: BTreeSet<(Time, RegionId)>,
+    overdue: BTreeSet<(Time, RegionId)>,
     /// Regions that are not registered and have no expected use, least recently used first.
     idle: BTreeSet<(Time, RegionId)>,
     /// Regions that can be deregistered; the region needed last is at the end.
@@ -109,7 +109,7 @@ impl Regions {
             exact: FxHashMap::default(),
             by_start: Ordered::default(),
             sites: FxHashMap::default(),
-            looks: BTreeSet::new(),
+            overdue: BTreeSet::new(),
             idle: BTreeSet::new(),
             can_go: Ordered::default(),
             postponed: BTreeSet::new(),
@@ -163,7 +163,7 @@ impl Regions {
             .get_mut(&id)
             .expect("a region that was changed is there");
         let now = IndexKeys {
-            looked_at: region.expires(),
+            overdue_at: region.expires(),
             idle: region.is_idle().then_some(region.last_used),
             can_go: (region.can_go()).then(|| region.earliest().unwrap_or(Time::NEVER)),
             postponed: (region.is_postponed).then(|| region.due().unwrap_or(Time::NEVER)),
@@ -175,16 +175,16 @@ impl Regions {
             return;
         }
         let (start, end, bytes) = (region.memory.addr, region.memory.end(), region.bytes());
-        let is_moved = |set: &mut BTreeSet<_>, before: Option<Time>, now: Option<Time>| {
+        let move_key = |set: &mut BTreeSet<_>, before: Option<Time>, now: Option<Time>| {
             if before != now {
                 before.map(|at| set.remove(&(at, id)));
                 now.map(|at| set.insert((at, id)));
             }
         };
-        is_moved(&mut self.looks, before.looked_at, now.looked_at);
-        is_moved(&mut self.idle, before.idle, now.idle);
-        is_moved(&mut self.postponed, before.postponed, now.postponed);
-        is_moved(&mut self.spared, before.spared, now.spared);
+        move_key(&mut self.overdue, before.overdue_at, now.overdue_at);
+        move_key(&mut self.idle, before.idle, now.idle);
+        move_key(&mut self.postponed, before.postponed, now.postponed);
+        move_key(&mut self.spared, before.spared, now.spared);
         if before.can_go != now.can_go {
             if let Some(at) = before.can_go {
                 self.can_go.remove(&(at, id));
@@ -230,8 +230,8 @@ impl Regions {
     }
 
     /// The first region to look at, and the time for it.
-    pub(super) fn first_look(&self) -> Option<(Time, RegionId)> {
-        self.looks.first().copied()
+    pub(super) fn first_overdue(&self) -> Option<(Time, RegionId)> {
+        self.overdue.first().copied()
     }
 
     /// Regions that were put off for want of room, the most urgent first.
@@ -239,7 +239,7 @@ impl Regions {
         self.postponed.iter().map(|it| it.1)
     }
 
-    /// The first region to be given up once that is worth it.
+    /// The spared region that is to be deregistered first, once that is worth its cost.
     pub(super) fn first_spared(&self) -> Option<RegionId> {
         self.spared.first().map(|it| it.1)
     }
@@ -256,18 +256,18 @@ impl Regions {
     }
 
     /// Notes that a region is put off for want of `bytes` bytes.
-    pub(super) fn is_short(&mut self, id: RegionId, bytes: u64) {
+    pub(super) fn note_shortage(&mut self, id: RegionId, bytes: u64) {
         let short = self.short.entry(id).or_default();
         *short = bytes.max(*short);
     }
 
     /// The most bytes that were missing for a region. Resets that number.
-    pub(super) fn take_short(&mut self, id: RegionId) -> u64 {
+    pub(super) fn take_shortage(&mut self, id: RegionId) -> u64 {
         self.short.remove(&id).unwrap_or(0)
     }
 
     /// Forgets the missing bytes of all regions: there is more room from now on.
-    pub(super) fn forget_short(&mut self) {
+    pub(super) fn forget_shortages(&mut self) {
         self.short.clear();
     }
 
@@ -401,7 +401,7 @@ impl Regions {
         signature: Signature,
         forecast: Option<Forecast>,
     ) -> Option<RegionId> {
-        let left = self.leave_other(id, thread, signature);
+        let left = self.remove_from_other(id, thread, signature);
         let region = self
             .all
             .get_mut(&id)
@@ -423,7 +423,7 @@ impl Regions {
     }
 
     /// Moves a use to its present region; a use belongs to one region at a time.
-    fn leave_other(
+    fn remove_from_other(
         &mut self,
         id: RegionId,
         thread: ThreadId,

@@ -184,10 +184,10 @@ impl Plan {
         }
         self.worth.charge(takes_ns);
         let before = self.bound.bytes();
-        self.bound.at_once(needed);
+        self.bound.raise_in_use(needed);
         let short = short.saturating_sub(self.bound.bytes() - before);
-        if self.bound.cost(takes_ns, short, now) {
-            self.regions.forget_short();
+        if self.bound.count_loss(takes_ns, short, now) {
+            self.regions.forget_shortages();
         }
         if self.bound.bytes() > before {
             self.retry_postponed();

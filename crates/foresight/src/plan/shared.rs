@@ -60,7 +60,7 @@ impl SharedPages {
         }
     }
 
-    fn part(&mut self, page: u64) {
+    fn keep_apart(&mut self, page: u64) {
         if self.apart.len() < MAX_APART && self.apart.insert(page) {
             self.note(page, Change::Apart);
         }
@@ -92,7 +92,7 @@ impl Plan {
     }
 
     /// Notes that a region is idle; pages kept apart in it may be idle, too.
-    pub(super) fn leave_shared(&mut self, id: RegionId) {
+    pub(super) fn note_idle_pages(&mut self, id: RegionId) {
         let memory = self.regions.at(id).memory;
         for page in self.shared.within(memory) {
             if self.regions.are_idle(self.whole(page)) {
@@ -141,7 +141,7 @@ impl Plan {
             let shares_one = memory.end().min(other.end()) - from == page_bytes;
             let is_within = |it: &Region| (inside(*it).addr..inside(*it).end()).contains(&from);
             if shares_one && self.is_worth_parting(*other) && !sharing.iter().any(is_within) {
-                self.shared.part(from);
+                self.shared.keep_apart(from);
             }
         }
     }

@@ -109,9 +109,9 @@ impl SimulatedHelper {
                 // Both queues take turns.
                 self.looks = !self.looks;
                 let action = if self.looks {
-                    self.plan.look(self.now).or_else(|| self.used())
+                    self.plan.next_action(self.now).or_else(|| self.used())
                 } else {
-                    self.used().or_else(|| self.plan.look(self.now))
+                    self.used().or_else(|| self.plan.next_action(self.now))
                 };
                 match action {
                     Some(action) => self.begin(action, registrations),

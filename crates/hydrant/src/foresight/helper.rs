@@ -294,8 +294,8 @@ impl Helper {
         let now = self.recorder.now();
         let registered = registration.stats().local.registered;
         let bucket = registration.limits().geometry.bucket();
-        plan.are_registered(registered.saturating_mul(bucket));
-        let action = plan.look(now);
+        plan.set_registered_bytes(registered.saturating_mul(bucket));
+        let action = plan.next_action(now);
         self.apply_shared_pages(registration, plan);
         let is_something = action.is_some();
         if let Some(action) = action {

@@ -167,7 +167,7 @@ impl RemotePlan {
 
     /// Does one thing that is due. Returns whether there was one.
     pub(super) fn run_due(&mut self, registration: &Registration, now: Time) -> bool {
-        if let Some(action) = self.plan.look(now) {
+        if let Some(action) = self.plan.next_action(now) {
             self.carry_out(action, registration, now);
             return true;
         }

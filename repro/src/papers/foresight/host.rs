@@ -300,8 +300,8 @@ impl Helper {
         // Both queues take turns.
         self.looks = !self.looks;
         let action = match self.looks {
-            true => self.plan.look(Time(at)).or_else(|| self.used()),
-            false => self.used().or_else(|| self.plan.look(Time(at))),
+            true => self.plan.next_action(Time(at)).or_else(|| self.used()),
+            false => self.used().or_else(|| self.plan.next_action(Time(at))),
         };
         match action {
             Some(action) => self.begin(action, nic),

@@ -83,7 +83,7 @@ proptest! {
                     plan.used(threads[thread as usize], &communication, Time(now))
                 }
                 PlanEvent::Look { now } => {
-                    let action = plan.look(Time(now));
+                    let action = plan.next_action(Time(now));
                     prop_assert!(action.is_some() || plan.wake().is_none_or(|at| at.0 > now));
                     action
                 }

@@ -100,7 +100,7 @@ impl OneThread {
     /// The first moment at which a look registers a region.
     fn registers_at(&mut self, from: u64, to: u64) -> (u64, RegionId) {
         for now in from..=to {
-            if let Some(Action::Register { id: region, .. }) = self.plan.look(Time(now)) {
+            if let Some(Action::Register { id: region, .. }) = self.plan.next_action(Time(now)) {
                 return (now, region);
             }
         }
@@ -155,7 +155,7 @@ fn the_registration_condition_puts_off_as_long_as_it_can() {
     assert_eq!(one.registers_at(2010, 4000), (3020 - 115 + 1, region));
     assert_eq!(one.plan.registered_bytes(), PAGE);
     one.plan.registered(region);
-    assert_eq!(one.plan.look(Time(3010)), None);
+    assert_eq!(one.plan.next_action(Time(3010)), None);
     // It is found registered, and deregistered again.
     one.used_and_gone(1, 7, 3020, RegistrationOutcome::Found);
     let stats = one.plan.stats();
@@ -241,8 +241,8 @@ fn a_region_not_used_in_time_is_deregistered() {
     one.plan.registered(region);
     // A period after its expected time.
     assert_eq!(one.plan.wake(), Some(Time(4020)));
-    assert_eq!(one.plan.look(Time(4019)), None);
-    let action = one.plan.look(Time(4020));
+    assert_eq!(one.plan.next_action(Time(4019)), None);
+    let action = one.plan.next_action(Time(4020));
     assert!(
         matches!(action, Some(Action::Deregister { .. })),
         "{action:?}"
@@ -250,7 +250,7 @@ fn a_region_not_used_in_time_is_deregistered() {
     assert!(!one.plan.deregistered(region));
     assert_eq!(one.plan.stats().unused, 1);
     assert_eq!(
-        (one.plan.look(Time(1 << 40)), one.plan.wake()),
+        (one.plan.next_action(Time(1 << 40)), one.plan.wake()),
         (None, None)
     );
 }
@@ -264,7 +264,7 @@ fn a_region_in_use_is_not_deregistered() {
         panic!("kept");
     };
     one.plan.still_used(region);
-    assert_eq!(one.plan.look(Time(1 << 40)), None);
+    assert_eq!(one.plan.next_action(Time(1 << 40)), None);
     assert_eq!(one.plan.registered_bytes(), PAGE);
     // The record of that use decides anew.
     assert!(one.used(2, 7, 2000, RegistrationOutcome::Found).is_some());
@@ -296,7 +296,10 @@ fn a_registration_that_fails_is_not_tried_again_before_the_next_use() {
     let (_, region) = one.registers_at(2010, 4000);
     one.plan.not_registered(region);
     assert_eq!(
-        (one.plan.look(Time(1 << 40)), one.plan.registered_bytes()),
+        (
+            one.plan.next_action(Time(1 << 40)),
+            one.plan.registered_bytes()
+        ),
         (None, 0)
     );
     assert_eq!(one.plan.stats().failed, 1);
@@ -324,14 +327,14 @@ fn the_limit_evicts_the_region_needed_last() {
             None,
             "too soon to be deregistered"
         );
-        match one.plan.look(Time(1031)) {
+        match one.plan.next_action(Time(1031)) {
             Some(Action::Deregister {
                 id: region,
                 region: memory,
             }) if gives_up => {
                 assert_eq!(memory.addr, PAGE);
                 one.plan.deregistered(region);
-                let next = one.plan.look(Time(1032));
+                let next = one.plan.next_action(Time(1032));
                 assert!(
                     matches!(next, Some(Action::Register { region, .. }) if region.addr == 2 * PAGE)
                 );
@@ -357,7 +360,7 @@ fn regions_do_not_evict_each_other_in_turn() {
     let (_, first) = one.registers_at(2012, 3000);
     one.plan.registered(first);
     for now in 2012..3000 {
-        assert_eq!(one.plan.look(Time(now)), None, "at {now}");
+        assert_eq!(one.plan.next_action(Time(now)), None, "at {now}");
     }
     assert_eq!(one.plan.stats().postponed, 2);
 }
@@ -375,7 +378,7 @@ fn a_postponed_region_is_tried_again_when_there_is_room() {
     let (_, first) = one.registers_at(2000, 4000);
     one.plan.registered(first);
     // The other region is needed at the same time: no later need can make room.
-    assert_eq!(one.plan.look(Time(2990)), None);
+    assert_eq!(one.plan.next_action(Time(2990)), None);
     assert_eq!(one.plan.stats().postponed, 1);
     let Some(Action::Deregister { id: region, .. }) =
         one.used(1, 1, 3000, RegistrationOutcome::Found)
@@ -383,7 +386,7 @@ fn a_postponed_region_is_tried_again_when_there_is_room() {
         panic!("kept");
     };
     one.plan.deregistered(region);
-    let action = one.plan.look(Time(3000));
+    let action = one.plan.next_action(Time(3000));
     assert!(
         matches!(action, Some(Action::Register { .. })),
         "{action:?}"
@@ -402,10 +405,10 @@ fn the_next_region_waits_for_the_last_if_no_two_were_in_use() {
     let action = one.used(1, 10, 20_000, RegistrationOutcome::Found);
     assert!(matches!(action, Some(Action::Deregister { id, .. }) if id == first));
     // The second is due.
-    assert_eq!(one.plan.look(Time(20_995)), None);
+    assert_eq!(one.plan.next_action(Time(20_995)), None);
     assert!(one.plan.wake().is_none_or(|at| at > Time(20_995)));
     one.plan.deregistered(first);
-    let action = one.plan.look(Time(20_995));
+    let action = one.plan.next_action(Time(20_995));
     assert!(matches!(action, Some(Action::Register { id, .. }) if id != first));
 }
 
@@ -480,7 +483,7 @@ fn a_landmark_is_waited_for() {
         now
     };
     // It is long overdue, but not registered: the landmark has not come.
-    assert_eq!(one.plan.look(Time(region + 12_000)), None);
+    assert_eq!(one.plan.next_action(Time(region + 12_000)), None);
     let late = region + 15_000;
     let _ = one.used(9, 99, late, RegistrationOutcome::Copied);
     let (at, _) = one.registers_at(late, late + 1000);
@@ -677,14 +680,14 @@ fn registered_bytes_count_before_the_plan_hears_of_them() {
     for round in 1..3 {
         one.used_and_gone(1, 7, round * 10_000, RegistrationOutcome::OnDemand);
     }
-    one.plan.are_registered(PAGE);
-    assert_eq!(one.plan.look(Time(29_995)), None);
+    one.plan.set_registered_bytes(PAGE);
+    assert_eq!(one.plan.next_action(Time(29_995)), None);
     // The registration was postponed until something is deregistered.
-    one.plan.are_registered(0);
-    assert_eq!(one.plan.look(Time(29_995)), None);
+    one.plan.set_registered_bytes(0);
+    assert_eq!(one.plan.next_action(Time(29_995)), None);
     one.used_and_gone(2, 20, 29_996, RegistrationOutcome::OnDemand);
     assert!(matches!(
-        one.plan.look(Time(29_997)),
+        one.plan.next_action(Time(29_997)),
         Some(Action::Register { .. })
     ));
 }
@@ -736,7 +739,7 @@ fn a_page_that_is_apart_is_idle_when_none_of_its_buffers_is_expected() {
     assert_eq!(use_and_leave(&mut one, 1, 100, 100_000), (true, vec![]));
     assert_eq!(use_and_leave(&mut one, 3, 104, 100_001), (false, vec![]));
     // It does not come again.
-    while one.plan.look(Time(90_000_000)).is_some() {}
+    while one.plan.next_action(Time(90_000_000)).is_some() {}
     let shared = one.plan.take_shared();
     assert!(
         matches!(shared[..], [SharedPage { page, change: Change::Idle }] if page == 104 * PAGE)

@@ -28,7 +28,7 @@ fn steps_with(config: PlanConfig, regions: u64, pages: u64, apart: u64) -> u64 {
             let now = 10_000 + (round * regions + number) * EACH;
             // Do the work that is due by then, and all that follows from it.
             while let Some(at) = one.plan.wake().filter(|at| at.0 <= now) {
-                if let Some(action) = one.plan.look(at) {
+                if let Some(action) = one.plan.next_action(at) {
                     one.carry_out(action);
                 }
             }
@@ -154,8 +154,8 @@ fn regions_in_use_are_found_without_visiting_others() {
     let all = one.plan.in_use_within(place(500));
     assert_eq!(all, Vec::from_iter(one.plan.known(place(500))));
     assert_eq!(one.plan.in_use_within(place(501)), []);
-    let looks = steps::take();
-    assert!(looks < MOST, "{looks}");
+    let overdue = steps::take();
+    assert!(overdue < MOST, "{overdue}");
     // A region deregistered since is not among them.
     for id in all {
         let action = one.plan.try_again(id, Time(9000));
