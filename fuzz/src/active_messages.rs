@@ -1,4 +1,4 @@
-//! What a rank makes of messages of any kind, as its conduit hands them up.
+//! A rank handles arbitrary messages that its conduit delivers.
 
 #![no_main]
 
@@ -7,7 +7,7 @@ use hydrant::settings::ConduitKind;
 use hydrant::{Job, JobBuilder, Rank, Settings};
 use libfuzzer_sys::fuzz_target;
 
-/// The most arguments a message has.
+/// The maximum number of arguments of a message.
 const ARGUMENTS: usize = 8;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -22,12 +22,12 @@ fuzz_target!(|bytes: &[u8]| {
         }
         Ok(())
     });
-    // A job in which somebody broke a rule ends as it may.
+    // A job in which a peer broke a rule may end in any way.
     drop(results);
 });
 
-/// Delivers the message that the bytes begin with: two bytes of head, a tag, the number of its
-/// arguments and those, the length of its payload and that.
+/// Delivers the first message in the bytes. It has a byte of head, a tag, the number of
+/// arguments, the length of the payload, the arguments and the payload.
 fn arrive<'a>(job: &Job, bytes: &'a [u8]) -> Option<&'a [u8]> {
     let (&[head, tag, count, len], rest) = bytes.split_first_chunk::<4>()?;
     let count = (usize::from(count) % (ARGUMENTS + 1)).min(rest.len() / 8);

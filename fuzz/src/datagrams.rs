@@ -1,4 +1,4 @@
-//! Datagrams beside the connections of `verbs`.
+//! Datagrams beside the connections of the `verbs` conduit.
 
 #![no_main]
 

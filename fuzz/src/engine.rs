@@ -1,5 +1,5 @@
-//! An engine to which peers send any messages, while it has operations of its own under way
-//! and its driver does what it decides, sooner or later, with success or without.
+//! An engine that receives arbitrary messages from peers while its own operations are in flight.
+//! Its driver carries out decisions sooner or later, with or without success.
 
 #![no_main]
 
@@ -14,10 +14,10 @@ use libfuzzer_sys::fuzz_target;
 /// The ranks of the job; the engine's is 0.
 const RANKS: u32 = 4;
 
-/// The bytes of a page, and of a bucket.
+/// Bytes of a page, and of a bucket.
 const PAGE: u64 = 4096;
 
-/// The pages that operations of its own are about.
+/// The pages that the engine's own operations access.
 const PAGES: u64 = 64;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -54,9 +54,9 @@ fn config(strategy: u8, flags: u8) -> Config {
     }
 }
 
-/// What the bytes of an input say, one after the other.
+/// A reader of the fuzzer's input.
 struct Input<'a> {
-    /// Those that were not read yet.
+    /// The bytes that were not read yet.
     rest: &'a [u8],
 }
 
@@ -67,7 +67,7 @@ impl<'a> Input<'a> {
         Some(byte)
     }
 
-    /// A run of bytes, its length first.
+    /// A run of bytes, preceded by its length.
     fn bytes(&mut self) -> Option<&'a [u8]> {
         let len = usize::from(self.byte()?);
         let (bytes, rest) = self.rest.split_at(len.min(self.rest.len()));
@@ -76,13 +76,13 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Does what the engine says.
+/// Carries out the engine's decisions.
 struct Driver {
     /// The engine under test.
     engine: Engine,
-    /// What it said and the driver has not done yet.
+    /// Actions that the driver has not carried out yet.
     due: VecDeque<Action>,
-    /// The next key, and the next operation's name.
+    /// The next key or operation id.
     named: u64,
 }
 
@@ -99,7 +99,7 @@ impl Driver {
                         1 => AccessVerdict::Refused(Refusal::NotMapped),
                         _ => AccessVerdict::Fine,
                     };
-                    // That a message breaks a rule is the peer's fault.
+                    // A message that breaks a rule is the peer's fault.
                     let _ = self.engine.message(from, message, verdict, &mut out);
                 }
             }
@@ -120,13 +120,13 @@ impl Driver {
                     copied: choice & 16 != 0,
                 };
                 let begun = self.engine.begin(operation, &mut out);
-                assert_eq!(begun, Ok(()), "an operation that is right");
+                assert_eq!(begun, Ok(()), "a valid operation");
             }
             4 if choice >= 0xf0 => self
                 .engine
                 .peer_lost(1 + u32::from(choice >> 3) % 2, &mut out),
             _ => {
-                // Sometimes not in the order they were decided.
+                // Actions are sometimes carried out in another order than decided.
                 let last = choice & 0x80 != 0;
                 let next = if last {
                     self.due.pop_back()
@@ -145,7 +145,11 @@ impl Driver {
                 bytes.resize(bytes.len() + *len as usize, 0);
             }
             let read = Message::decode(&bytes).map(|(read, _)| read);
-            assert_eq!(read.as_ref(), Ok(message), "what it says can be read");
+            assert_eq!(
+                read.as_ref(),
+                Ok(message),
+                "the engine's messages can be decoded"
+            );
         }
         self.due.extend(out.actions);
         Some(())
@@ -168,7 +172,7 @@ impl Driver {
             }
             Action::Deregister { id, .. } => self.engine.deregistered(id, out),
             Action::Transfer { id, .. } => self.engine.transferred(id, Ok(()), out),
-            // Nobody answers but who the input makes answer.
+            // Peers answer only if the input makes them.
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! Lines of PMI-1, as a rank and as the launcher read them, and values in chunks.
+//! Lines of PMI-1, as ranks and the launcher read them, and values in chunks.
 
 #![no_main]
 

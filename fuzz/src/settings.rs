@@ -1,4 +1,4 @@
-//! Settings from the environment: lines of `NAME=value`. What is accepted can be listed.
+//! Settings from the environment: lines of `NAME=value`. Accepted settings can be listed.
 
 #![no_main]
 

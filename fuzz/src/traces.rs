@@ -1,4 +1,4 @@
-//! Communication traces: the files of one job, one after the other, each after its length.
+//! Communication traces: the files of one job, one after the other, each preceded by its length.
 
 #![no_main]
 

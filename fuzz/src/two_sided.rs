@@ -1,5 +1,5 @@
-//! What peers say about two-sided messages, to a rank that waits for some: what can be read is said the same
-//! again, and what follows no rule harms nobody else.
+//! A rank with waiting receives handles arbitrary two-sided messages. Every decoded message encodes
+//! to the same bytes, and a message that breaks a rule harms no other rank.
 
 #![no_main]
 
@@ -8,9 +8,9 @@ use hydrant::settings::ConduitKind;
 use hydrant::{AnySource, AnyTag, Job, JobBuilder, Rank, Result, Settings};
 use libfuzzer_sys::fuzz_target;
 
-/// The most arguments that are tried: one more than any of these messages has.
+/// The maximum number of arguments tried: one more than any of these messages has.
 const ARGUMENTS: usize = 5;
-/// The most receives that wait.
+/// The maximum number of waiting receives.
 const RECEIVES: usize = 4;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -18,11 +18,12 @@ fuzz_target!(|bytes: &[u8]| {
         .conduit(ConduitKind::Pinned)
         .heap(1 << 16)
         .service(false);
-    // A job in which somebody broke a rule ends as it may.
+    // A job in which a peer broke a rule may end in any way.
     drop(builder.run_local(1, |job| play(job, bytes)));
 });
 
-/// Posts receives, each of as many times 64 bytes as a byte says, and delivers messages to them.
+/// Posts receives, each with a length of 64 bytes times an input byte, and delivers messages to
+/// them.
 fn play(job: &Job, bytes: &[u8]) -> Result<()> {
     let Some((count, rest)) = bytes.split_first() else {
         return Ok(());
@@ -40,13 +41,13 @@ fn play(job: &Job, bytes: &[u8]) -> Result<()> {
     while let Some(left) = arrive(job, rest) {
         rest = left;
     }
-    // What this rank said to itself of what it was told.
+    // The probe polls, so that the rank handles its replies to itself.
     drop(job.try_probe(AnySource, AnyTag));
     Ok(())
 }
 
-/// Delivers the message that the bytes begin with: a tag, the number of its arguments and those, the length
-/// of its payload and that.
+/// Delivers the first message in the bytes: a tag, the number of arguments, the length of the
+/// payload, the arguments and the payload.
 fn arrive<'a>(job: &Job, bytes: &'a [u8]) -> Option<&'a [u8]> {
     let (&[tag, count, len], rest) = bytes.split_first_chunk::<3>()?;
     let count = (usize::from(count) % (ARGUMENTS + 1)).min(rest.len() / 8);

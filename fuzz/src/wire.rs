@@ -1,4 +1,4 @@
-//! The messages between engines: what can be read is written the same again.
+//! The messages between engines: a decoded message encodes to the same bytes.
 
 #![no_main]
 
@@ -12,6 +12,6 @@ fuzz_target!(|bytes: &[u8]| {
     let mut again = Vec::new();
     message.encode(&mut again);
     again.extend_from_slice(data);
-    let (read, rest) = Message::decode(&again).expect("what was written can be read");
+    let (read, rest) = Message::decode(&again).expect("an encoded message can be decoded");
     assert_eq!((read, rest), (message, data));
 });

@@ -16,7 +16,7 @@ use std::{
 
 use hydrant::Strategy;
 use hydrant_testing::{
-    left_behind::Trace,
+    left_behind::JobRemains,
     roles,
     running::{self, Running, fields},
 };
@@ -119,7 +119,7 @@ fn kill_one() {
     let case = Case::draw(seed);
     println!("seed {seed}: {case:?}");
     let token = format!("kill-loop-{}-{seed}", std::process::id());
-    let trace = Trace::before(&token);
+    let trace = JobRemains::before(&token);
     match case.starting {
         true => kill_starting(&case, &token, trace),
         false => kill_ready(&case, &token, trace),
@@ -127,7 +127,7 @@ fn kill_one() {
 }
 
 /// Kills a rank of a job that is in its situation.
-fn kill_ready(case: &Case, token: &str, mut trace: Trace) {
+fn kill_ready(case: &Case, token: &str, mut trace: JobRemains) {
     let mut job = Running::start(case.command(token));
     let ready = job.expect("ready", RANKS as usize);
     ready.iter().for_each(|rank| trace.note_rank(&rank[1]));
@@ -148,7 +148,7 @@ fn kill_ready(case: &Case, token: &str, mut trace: Trace) {
 }
 
 /// Kills a rank of a job that is starting, or has just started.
-fn kill_starting(case: &Case, token: &str, trace: Trace) {
+fn kill_starting(case: &Case, token: &str, trace: JobRemains) {
     let job = Running::start(case.command(token));
     thread::sleep(case.delay);
     let pid = (0..10_000).find_map(|_| {

@@ -1,14 +1,14 @@
-//! `#[derive(hydrant::Pod)]` and `#[derive(hydrant::Zeroable)]`, which need no `bytemuck` in the
-//! crate that uses them.
+//! `#[derive(hydrant::Pod)]` and `#[derive(hydrant::Zeroable)]`, for crates that do not depend on
+//! `bytemuck`.
 //!
-//! The code that `bytemuck`'s own derives make begins with `::bytemuck`, a path that only exists
-//! in crates that depend on it. They take another path by an attribute of the struct,
-//! `#[bytemuck(crate = "…")]`, but a derive cannot add an attribute to the struct it is applied to.
-//! So these derives write the struct down a second time, under another name, in a block that
-//! nobody sees. That *mirror* has the attribute and `bytemuck`'s derive, which checks its fields
-//! and its layout exactly as it would check the struct's; what holds for the mirror holds for the
-//! struct, as both have the same `repr` and the same fields. There is no check of our own that
-//! could be wrong.
+//! The code from `bytemuck`'s own derives begins with `::bytemuck`, a path that only exists in
+//! crates that depend on it. An attribute of the struct, `#[bytemuck(crate = "…")]`, gives them
+//! another path. However, a derive cannot add an attribute to its struct.
+//!
+//! So these derives define the struct a second time, under another name, in a private block. That
+//! *mirror* has the attribute and `bytemuck`'s derive, which checks the mirror's fields and layout.
+//! The check also holds for the struct, because both have the same `repr` and the same fields. This
+//! crate adds no check of its own that could be wrong.
 
 use std::iter::Peekable;
 
@@ -16,8 +16,8 @@ use proc_macro::{Delimiter, Group, TokenStream, TokenTree, token_stream::IntoIte
 
 /// Plain old data: any bytes of the right length are a value, and no byte of a value is padding.
 ///
-/// For structs without type parameters that are `#[repr(C)]` or `#[repr(transparent)]`, `Copy`
-/// and [`Zeroable`](macro@Zeroable), and all of whose fields are `Pod`:
+/// For structs without type parameters that are `#[repr(C)]` or `#[repr(transparent)]`, `Copy` and
+/// [`Zeroable`](macro@Zeroable), and whose fields are all `Pod`:
 ///
 /// ```
 /// #[derive(Clone, Copy, hydrant::Pod, hydrant::Zeroable)]
@@ -36,11 +36,11 @@ use proc_macro::{Delimiter, Group, TokenStream, TokenTree, token_stream::IntoIte
 /// # Ok::<(), hydrant::Error>(())
 /// ```
 ///
-/// The crate needs `hydrant` under that name, and no `bytemuck`. For what is not covered here
-/// (structs with type parameters, other traits) use `bytemuck`'s derive and say where the crate
-/// is: `#[derive(hydrant::bytemuck::Pod)] #[bytemuck(crate = "hydrant::bytemuck")]`.
+/// The crate needs `hydrant` under that name, and no `bytemuck`. For other cases (structs with type
+/// parameters, other traits), use `bytemuck`'s derive with the path of the crate:
+/// `#[derive(hydrant::bytemuck::Pod)] #[bytemuck(crate = "hydrant::bytemuck")]`.
 ///
-/// A field that is not plain data is refused:
+/// A field that is not plain old data is refused:
 ///
 /// ```compile_fail
 /// #[derive(Clone, Copy, hydrant::Pod, hydrant::Zeroable)]
@@ -52,16 +52,16 @@ pub fn derive_pod(item: TokenStream) -> TokenStream {
     derive("Pod", item)
 }
 
-/// A value of zero bytes is a value of the type.
+/// A value of all zero bytes is a value of the type.
 ///
-/// For structs without type parameters all of whose fields are `Zeroable`. See
-/// [`Pod`](macro@Pod) for an example.
+/// For structs without type parameters whose fields are all `Zeroable`. See [`Pod`](macro@Pod) for
+/// an example.
 #[proc_macro_derive(Zeroable)]
 pub fn derive_zeroable(item: TokenStream) -> TokenStream {
     derive("Zeroable", item)
 }
 
-/// The mirror's name: a struct that is called so itself would be refused by the compiler.
+/// The mirror's name; the compiler refuses a user's struct of the same name.
 const MIRROR: &str = "HydrantMirror";
 
 fn derive(name: &str, item: TokenStream) -> TokenStream {
@@ -69,10 +69,10 @@ fn derive(name: &str, item: TokenStream) -> TokenStream {
         Ok(parsed) => parsed.implement(name),
         Err(why) => format!("::core::compile_error!({:?});", format!("{name}: {why}")).parse(),
     };
-    made.expect("what is put together here is Rust")
+    made.expect("the generated code is Rust")
 }
 
-/// What a mirror takes over of a struct.
+/// The parts of a struct that its mirror repeats.
 struct Struct {
     /// Its `#[repr(…)]` attributes.
     repr: TokenStream,
@@ -88,7 +88,7 @@ impl Struct {
             .filter(is_repr)
             .flat_map(|attribute| [punct('#'), TokenTree::Group(attribute)])
             .collect();
-        // What may come before the word `struct` is `pub` and where it is public.
+        // Only `pub` and its scope may come before the word `struct`.
         let word = tokens.find(|token| {
             matches!(token, TokenTree::Ident(word)
                 if ["struct", "enum", "union"].contains(&word.to_string().as_str()))
@@ -105,7 +105,7 @@ impl Struct {
             }
             _ => {}
         }
-        // Braces or parentheses and a semicolon, with or without `where`, or nothing at all.
+        // Braces, or parentheses and a semicolon, with or without `where`, or nothing at all.
         let fields = tokens.map(|token| match token {
             TokenTree::Group(group) => {
                 let inside = without_attributes(group.stream());
@@ -122,14 +122,15 @@ impl Struct {
         })
     }
 
-    /// The trait `hydrant::bytemuck::{name}` for the struct.
+    /// Generates the trait `hydrant::bytemuck::{name}` for the struct.
     fn implement(self, name: &str) -> Result<TokenStream, proc_macro::LexError> {
         let Self {
             repr,
             name: of,
             fields,
         } = self;
-        // `Pod` asks for `Copy` and `Zeroable` of the mirror; the struct's own are asked for below.
+        // `Pod` requires `Copy` and `Zeroable` of the mirror; the `impl` below requires the
+        // struct's own.
         let beside = match name {
             "Pod" => "::core::clone::Clone, ::core::marker::Copy, ::hydrant::bytemuck::Zeroable,",
             _ => "",
@@ -141,9 +142,9 @@ impl Struct {
         )
         .parse()?;
         let named: TokenStream = format!("struct {MIRROR}").parse()?;
-        // SAFETY (of the code made): the mirror has the fields and the `repr` of the struct, and
-        // `bytemuck` found it to be what the trait says. The sizes are compared in case another
-        // attribute ever changes how a struct is laid out.
+        // SAFETY (of the generated code): the mirror has the fields and the `repr` of the struct,
+        // and `bytemuck` has checked that the mirror meets the trait's contract. The assertion on
+        // size and alignment guards against any future attribute that changes a struct's layout.
         let after: TokenStream = format!(
             "const _: () = ::core::assert!(
                 ::core::mem::size_of::<{of}>() == ::core::mem::size_of::<{MIRROR}>()
@@ -162,7 +163,7 @@ impl Struct {
     }
 }
 
-/// Takes the attributes at the front: what is in the brackets of each.
+/// Takes the attributes at the front, and returns the bracketed group of each.
 fn attributes(tokens: &mut Peekable<IntoIter>) -> impl Iterator<Item = Group> {
     let mut found = Vec::new();
     while tokens.next_if(is_hash).is_some() {
@@ -174,8 +175,8 @@ fn attributes(tokens: &mut Peekable<IntoIter>) -> impl Iterator<Item = Group> {
 }
 
 /// The fields without their attributes (of documentation, of other derives), which the mirror's
-/// derives do not know. Only an attribute begins with `#` in a list of fields; types keep what is
-/// nested in them.
+/// derives do not know. Only an attribute begins with `#` in a list of fields. The tokens nested in
+/// types stay.
 fn without_attributes(fields: TokenStream) -> TokenStream {
     let mut tokens = fields.into_iter().peekable();
     let mut kept = TokenStream::new();

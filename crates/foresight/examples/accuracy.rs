@@ -1,12 +1,14 @@
-//! Prints how well each predictor does on traces (the paper's Figures 5 and 6), each an archive with a file
-//! for each rank.
+//! Prints the accuracy of each predictor on traces (the paper's Figures 5 and 6). Each trace is an archive with a
+//! file for each rank.
 //!
 //! `cargo run --release -p hydrant-foresight --example accuracy -- cg.A.4.tar.zst lu.A.4.tar.zst`
 
 use std::error::Error;
 use std::path::Path;
 
-use hydrant_foresight::evaluation::{Clock, Errors, Row, Setting, bound, compare};
+use hydrant_foresight::evaluation::{
+    AccuracyRow, Errors, EvaluationSetting, TraceClock, bound, compare,
+};
 use hydrant_foresight::trace::Trace;
 
 #[path = "../tests/support/mod.rs"]
@@ -18,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
     for path in std::env::args().skip(1) {
         let trace = support::read(Path::new(&path))?;
-        for clock in [Clock::Computing, Clock::Smooth] {
+        for clock in [TraceClock::Computing, TraceClock::Smooth] {
             println!("\n{path}, {clock:?}");
             print(&trace, clock);
         }
@@ -26,17 +28,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn print(trace: &Trace, clock: Clock) {
+fn print(trace: &Trace, clock: TraceClock) {
     println!(
         "{:<16} {:>6} {:>9} {:>9}  {:>13}  {:>13}  {:>5}",
         "method", "window", "repeated", "forecasts", "at use", "acted upon", "late"
     );
-    let setting = Setting {
+    let setting = EvaluationSetting {
         clock,
-        ..Setting::PAPER
+        ..EvaluationSetting::PAPER
     };
     for row in compare(trace, &setting) {
-        let Row {
+        let AccuracyRow {
             method,
             window,
             accuracy: found,

@@ -1,14 +1,13 @@
-//! Prints what a helper saves on traces, in virtual time: registered memory against leaving everything
-//! registered (the paper's Figure 11), and time against that (Table 2). Ranks wait for nobody: this is about
-//! each rank's helper, and no replay of their messages.
+//! Prints the savings of a helper on traces, in virtual time. Registered memory (the paper's Figure 11) and time
+//! (Table 2) are compared with leaving everything registered. Ranks wait for nobody: the messages are not replayed.
 //!
 //! `cargo run --release -p hydrant-foresight --example memory -- bt.A.4.tar.zst`
 
 use std::error::Error;
 use std::path::Path;
 
-use hydrant_foresight::evaluation::Clock;
-use hydrant_foresight::plan::Config;
+use hydrant_foresight::evaluation::TraceClock;
+use hydrant_foresight::plan::PlanConfig;
 use hydrant_foresight::predictor::Method;
 
 #[path = "../tests/support/mod.rs"]
@@ -16,7 +15,7 @@ mod support;
 #[path = "../tests/world/mod.rs"]
 mod world;
 
-use world::{Outcome, Setup, program, run};
+use world::{RunOutcome, RunSetup, program, run};
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!(
@@ -42,10 +41,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         let Some(rank) = trace.ranks().first() else {
             continue;
         };
-        let program = program(rank, Clock::Computing);
-        let starved = Setup {
+        let program = program(rank, TraceClock::Computing);
+        let starved = RunSetup {
             is_starved: true,
-            ..Setup::new(Config::DEFAULT)
+            ..RunSetup::new(PlanConfig::DEFAULT)
         };
         let pinned = run(&starved, vec![program.clone()]);
         for method in [
@@ -53,18 +52,18 @@ fn main() -> Result<(), Box<dyn Error>> {
             Method::Median { of: 9 },
             Method::Landmarks,
         ] {
-            let plan = Config {
+            let plan = PlanConfig {
                 method,
-                ..Config::DEFAULT
+                ..PlanConfig::DEFAULT
             };
-            let outcome = run(&Setup::new(plan), vec![program.clone()]);
+            let outcome = run(&RunSetup::new(plan), vec![program.clone()]);
             print(&path, method, &outcome, &pinned);
         }
     }
     Ok(())
 }
 
-fn print(path: &str, method: Method, outcome: &Outcome, pinned: &Outcome) {
+fn print(path: &str, method: Method, outcome: &RunOutcome, pinned: &RunOutcome) {
     let percent = |of: f64, all: f64| 100.0 * of / all.max(1.0);
     let stats = outcome.stats;
     println!(

@@ -1,100 +1,100 @@
-//! What the application writes down of one communication, in as few stores as it can.
+//! The record of one communication, written in as few stores as possible.
 
 use crate::time::Time;
 
-/// How many return addresses of the call stack are recorded, innermost first.
+/// The number of recorded return addresses of the call stack, innermost first.
 #[cfg(not(loom))]
 pub const FRAMES: usize = 6;
-/// How many return addresses of the call stack are recorded: fewer words, fewer interleavings.
+/// The number of recorded return addresses; one under loom, for fewer interleavings.
 #[cfg(loom)]
 pub const FRAMES: usize = 1;
 
 /// The words of a raw record.
 pub(crate) const WORDS: usize = 6 + FRAMES;
 
-/// The type of a communication, by a number the caller chooses: put, get, send, receive and so on.
+/// The type of a communication, a number of the caller's choice: put, get, send, receive and so on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Kind(pub u16);
+pub struct CommunicationKind(pub u16);
 
-/// Memory that is registered as a whole: whole pages.
+/// A run of whole pages that is registered as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Region {
     /// Its first byte.
     pub addr: u64,
-    /// How long it is.
+    /// Its length.
     pub bytes: u64,
 }
 
 impl Region {
-    /// The whole pages that a buffer is on.
+    /// The whole pages that contain a buffer.
     pub fn of_pages(page_bytes: u64, addr: u64, bytes: u64) -> Self {
         let mask = page_bytes.wrapping_sub(1);
         let start = addr & !mask;
         let last = addr.saturating_add(bytes.max(1) - 1) | mask;
-        // All of the address space has one byte more than can be counted.
+        // The whole address space has one byte more than 64 bits can count.
         Self {
             addr: start,
             bytes: (last - start).saturating_add(1),
         }
     }
 
-    /// Where it ends.
+    /// The address after its last byte.
     pub(crate) fn end(self) -> u64 {
         self.addr.saturating_add(self.bytes)
     }
 }
 
-/// How the buffer of a communication got registered.
+/// The registration state that a communication found for its buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
-    /// Not at all, because it is too short to be worth it: it was copied (§2, "smaller than a
-    /// threshold"). It is recorded because its place in the stream tells what comes next.
+pub enum RegistrationOutcome {
+    /// The buffer is too short to be worth registering, and was copied (§2, "smaller than a threshold"). It is
+    /// recorded because its position in the stream helps to predict later uses.
     Copied,
-    /// It was found registered.
+    /// The buffer was registered already.
     Found,
-    /// The application registered it, on the critical path.
+    /// The application registered the buffer, on the critical path.
     OnDemand,
-    /// It should have been, and was copied because the limit on registered bytes was reached.
+    /// The limit on registered bytes was reached, so the buffer was copied.
     Refused,
 }
 
-impl Way {
-    /// Whether the communication wanted its buffer registered.
+impl RegistrationOutcome {
+    /// True if the communication wanted its buffer registered.
     pub fn wants_registration(self) -> bool {
-        self != Way::Copied
+        self != RegistrationOutcome::Copied
     }
 }
 
 /// One communication, as it is recorded after its completion (§3.2, "Memory Deregistration").
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Communication {
-    /// When it began: the moment at which its buffer had to be registered.
+    /// The time of its begin, at which its buffer had to be registered.
     pub begun: Time,
     /// Its type.
-    pub kind: Kind,
-    /// How its buffer got registered.
-    pub way: Way,
+    pub kind: CommunicationKind,
+    /// The registration state that its buffer had.
+    pub outcome: RegistrationOutcome,
     /// The first byte of the buffer.
     pub addr: u64,
     /// The bytes of the buffer.
     pub bytes: u64,
-    /// The region that was registered for it, maybe larger than it; if that was refused, the region that
-    /// it would have been. Of no meaning if it was copied.
+    /// The region registered for the buffer, which may be larger. If registration was refused, the region that
+    /// would have been registered. Meaningless if the buffer was copied.
     pub region: Region,
-    /// Return addresses of the call, innermost first, zero where there are no more. Any other
-    /// words that tell call sites apart do as well, such as the address of a `Location`.
+    /// Return addresses of the call, innermost first, padded with zeros. Any other words that tell call sites apart
+    /// will do, such as the address of a `Location`.
     pub stack: [u64; FRAMES],
 }
 
 impl Communication {
-    /// The record as plain words, unhashed: hashing is the helper's part (§3.1).
+    /// The record as plain words, unhashed: the helper does the hashing (§3.1).
     #[inline]
     pub(crate) fn to_words(self) -> [u64; WORDS] {
         let mut words = [0; WORDS];
         words[0] = self.begun.0;
         words[1] = self.addr;
         words[2] = self.bytes;
-        words[3] = u64::from(self.kind.0) | (self.way as u64) << 16;
+        words[3] = u64::from(self.kind.0) | (self.outcome as u64) << 16;
         words[4] = self.region.addr;
         words[5] = self.region.bytes;
         words[6..].copy_from_slice(&self.stack);
@@ -112,12 +112,12 @@ impl Communication {
                 addr: words[4],
                 bytes: words[5],
             },
-            kind: Kind(words[3] as u16),
-            way: match words[3] >> 16 {
-                0 => Way::Copied,
-                1 => Way::Found,
-                2 => Way::OnDemand,
-                _ => Way::Refused,
+            kind: CommunicationKind(words[3] as u16),
+            outcome: match words[3] >> 16 {
+                0 => RegistrationOutcome::Copied,
+                1 => RegistrationOutcome::Found,
+                2 => RegistrationOutcome::OnDemand,
+                _ => RegistrationOutcome::Refused,
             },
             stack,
         }
@@ -143,12 +143,17 @@ mod tests {
     }
 
     #[test]
-    fn words_say_what_was_recorded() {
-        for way in [Way::Copied, Way::Found, Way::OnDemand, Way::Refused] {
+    fn words_round_trip() {
+        for outcome in [
+            RegistrationOutcome::Copied,
+            RegistrationOutcome::Found,
+            RegistrationOutcome::OnDemand,
+            RegistrationOutcome::Refused,
+        ] {
             let communication = Communication {
                 begun: Time(u64::MAX - 1),
-                kind: Kind(u16::MAX),
-                way,
+                kind: CommunicationKind(u16::MAX),
+                outcome,
                 addr: 1 << 47,
                 bytes: 17 << 10,
                 region: Region::of_pages(4096, 1 << 47, 17 << 10),

@@ -1,13 +1,12 @@
-//! What each step of the helper takes: every component of t_p in condition (1) (§3.2, "Time
-//! Control and Estimation").
+//! The duration of each step of the helper: every component of t_p in condition (1) (§3.2, "Time Control and
+//! Estimation").
 //!
-//! These are estimates of the most that a step may take. A deadline met too early costs a
-//! moment of registered memory, one missed costs a registration on the critical path.
+//! These are estimates of the longest duration. A deadline met too early costs a moment of registered memory. A
+//! missed deadline costs a registration on the critical path.
 
 use crate::time::Time;
 
-/// The cost of an operation on memory, `a × pages + b` (§3.2): linear in the pages, with a part
-/// for each operation.
+/// The cost of a memory operation, `a × pages + b` (§3.2): linear in the pages, with a part for each operation.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LinearCost {
     /// a: nanoseconds for each page.
@@ -17,15 +16,14 @@ pub struct LinearCost {
 }
 
 impl LinearCost {
-    /// What so many pages cost.
+    /// The cost for `pages` pages, in nanoseconds.
     pub fn of(&self, pages: u64) -> u64 {
-        // A cast of a float saturates, and makes nothing of what is not a number.
+        // A cast from float saturates, and maps NaN to zero.
         (self.per_page_ns * pages as f64 + self.per_operation_ns).ceil() as u64
     }
 
-    /// The line of least squares through measurements, each the pages and the nanoseconds that
-    /// they took ("we determine a and b through linear regression"). Neither part is negative.
-    /// `None` where there is no measurement.
+    /// The line of least squares through measurements of pages and nanoseconds ("we determine a and b through linear
+    /// regression"). Neither part is negative. `None` without a measurement.
     pub fn fit(measured: &[(u64, u64)]) -> Option<Self> {
         if measured.is_empty() {
             return None;
@@ -41,7 +39,7 @@ impl LinearCost {
             spread += x * x;
             common += x * y;
         }
-        // All of one size: nothing is known of the slope.
+        // With a single size, the slope is unknown.
         let slope = if spread > 0.0 { common / spread } else { 0.0 };
         let through_mean = ns - slope * pages;
         Some(match (slope < 0.0, through_mean < 0.0) {
@@ -69,7 +67,7 @@ impl LinearCost {
     }
 }
 
-/// What the helper's steps take.
+/// The durations of the helper's steps.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Costs {
     /// t_register.
@@ -78,14 +76,14 @@ pub struct Costs {
     pub deregister: LinearCost,
     /// t_hash: hashing a call site, finding it and updating its entry, in nanoseconds.
     pub hash_ns: u64,
-    /// One comparison of a queue's or the cache's items. Every item is taken to be compared, as
-    /// in the paper, though fewer are.
+    /// One comparison of an item of a queue or a table. The model compares every item, as the paper does, though
+    /// fewer comparisons happen.
     pub comparison_ns: u64,
 }
 
 impl Costs {
-    /// A NIC of today and a processor of today: 16 µs and 0.25 µs a page to register, which is
-    /// what UCX plans with; deregistering the same. Reading a record takes the helper some µs.
+    /// A NIC and a processor of today: 16 µs and 0.25 µs a page to register, the figures that UCX plans with.
+    /// Deregistration costs the same. The helper needs some µs to read a record.
     pub const TYPICAL: Costs = Costs {
         register: LinearCost {
             per_page_ns: 250.0,
@@ -99,12 +97,12 @@ impl Costs {
         comparison_ns: 5,
     };
 
-    /// t_insert and t_update: an insertion into, or a walk over, a queue of so many items.
+    /// t_insert and t_update: an insertion into, or a walk over, a queue of `items` items.
     pub fn queue(&self, items: usize) -> u64 {
         self.comparison_ns.saturating_mul(items as u64 + 1)
     }
 
-    /// t_cache: a search of a cache of so many entries.
+    /// t_cache: a search among `entries` entries.
     pub fn cache(&self, entries: usize) -> u64 {
         self.comparison_ns.saturating_mul(entries as u64 + 1)
     }
@@ -122,9 +120,8 @@ impl Costs {
         .fold(0, u64::saturating_add)
     }
 
-    /// t_p of the registration condition: one item of the deregistration queue, of at most
-    /// `other_pages` pages (t_hash, t_cache, t_deregister, t_insert), and then the registration
-    /// (t_register, t_update).
+    /// t_p of the registration condition: one item of the deregistration queue, of at most `other_pages` pages
+    /// (t_hash, t_cache, t_deregister, t_insert), and then the registration (t_register, t_update).
     pub fn to_delay(&self, pages: u64, other_pages: u64, queued: usize, cached: usize) -> u64 {
         [
             self.one_use(other_pages, queued, cached),
@@ -135,7 +132,7 @@ impl Costs {
         .fold(0, u64::saturating_add)
     }
 
-    /// What one item of the deregistration queue takes, of at most so many pages.
+    /// The duration of one item of the deregistration queue, of at most `pages` pages.
     pub fn one_use(&self, pages: u64, queued: usize, cached: usize) -> u64 {
         [
             self.hash_ns,
@@ -148,19 +145,19 @@ impl Costs {
     }
 }
 
-/// What is to be done, one after the other, before each of a series of moments.
+/// The work to be done, one piece after the other, before each of a series of deadlines.
 ///
-/// A burst of communications needs all its buffers at nearly the same time, and there is one helper. So it has to
-/// begin with the first as long before as all of them take together.
+/// A burst of communications needs all its buffers at nearly the same time, and there is one helper. The helper
+/// therefore begins with the first as early as the sum of all requires.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Backlog {
+pub struct RegistrationBacklog {
     work_ns: u64,
     at: Time,
 }
 
-impl Backlog {
-    /// Adds what takes so long and is to be done by then. Gives how long before it the first of all that is
-    /// to be done together must begin.
+impl RegistrationBacklog {
+    /// Adds work of `takes_ns` that must be done by `by`. Returns the time before `by` at which the first piece of
+    /// the burst must begin.
     pub fn add(&mut self, by: Time, takes_ns: u64) -> u64 {
         let left_ns = self.work_ns.saturating_sub(by.since(self.at));
         self.work_ns = left_ns.saturating_add(takes_ns);
@@ -198,11 +195,11 @@ mod tests {
 
     #[test]
     fn a_burst_is_prepared_as_a_whole() {
-        let mut backlog = Backlog::default();
+        let mut backlog = RegistrationBacklog::default();
         assert_eq!(backlog.add(Time(1000), 100), 100);
         assert_eq!(backlog.add(Time(1010), 100), 190);
         assert_eq!(backlog.add(Time(1020), 100), 280);
-        // Until then there is time enough for all.
+        // There is enough time for all until then.
         assert_eq!(backlog.add(Time(2000), 100), 100);
         assert_eq!(
             backlog.add(Time(500), 100),

@@ -1,16 +1,16 @@
-//! Every interleaving of the two ends of the deregistration queue, by loom.
+//! Every interleaving of the two ends of the deregistration queue, explored by loom.
 
 use loom::thread;
 
-use crate::communication::{Communication, FRAMES, Kind, Region, Way};
-use crate::queue::{Reader, queue};
+use crate::communication::{Communication, CommunicationKind, FRAMES, Region, RegistrationOutcome};
+use crate::queue::{RecordReader, queue};
 use crate::time::Time;
 
 fn record(number: u64) -> Communication {
     Communication {
         begun: Time(number),
-        kind: Kind(number as u16),
-        way: Way::Found,
+        kind: CommunicationKind(number as u16),
+        outcome: RegistrationOutcome::Found,
         addr: number,
         bytes: number,
         region: Region {
@@ -21,8 +21,8 @@ fn record(number: u64) -> Communication {
     }
 }
 
-/// The second record overwrites the first, maybe while that is read. With either end on the first thread, as
-/// loom looks for other orders from one side only.
+/// The second record overwrites the first, maybe during its read. The test runs with either end on the first thread,
+/// because loom varies the order from one side only.
 #[test]
 fn loom_a_record_is_read_whole_or_not_at_all() {
     for writes_first in [false, true] {
@@ -32,7 +32,7 @@ fn loom_a_record_is_read_whole_or_not_at_all() {
                 writer.write(&record(1));
                 writer.write(&record(2));
             };
-            let mut seen = Seen::default();
+            let mut seen = ReadSoFar::default();
             if writes_first {
                 let helper = thread::spawn(move || {
                     seen.read(&mut reader);
@@ -54,15 +54,15 @@ fn loom_a_record_is_read_whole_or_not_at_all() {
     }
 }
 
-/// What was read so far.
+/// The records read so far.
 #[derive(Default)]
-struct Seen {
+struct ReadSoFar {
     last: u64,
     count: u64,
 }
 
-impl Seen {
-    fn read(&mut self, reader: &mut Reader) -> bool {
+impl ReadSoFar {
+    fn read(&mut self, reader: &mut RecordReader) -> bool {
         let Some(read) = reader.read() else {
             return false;
         };

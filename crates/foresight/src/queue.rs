@@ -1,36 +1,33 @@
-//! The deregistration queue: a circular queue without a lock (§4.1, Figure 7).
+//! The deregistration queue: a lock-free circular queue (§4.1, Figure 7).
 //!
-//! One thread of the application writes records of its communications, the helper reads them.
-//! The writer never waits: where the helper falls behind, the oldest records are overwritten. That is
-//! safe because a record is news and no debt: a region whose record is lost stays registered
-//! until its next use, which costs memory for a while and correctness nothing. An
-//! application that writes faster than the helper reads communicates too often for registrations
-//! to be worth giving back in between anyhow.
+//! One thread of the application writes records of its communications, and the helper reads them. The writer never
+//! waits: if the helper falls behind, the oldest records are overwritten. A lost record is harmless: its region stays
+//! registered until its next use, which costs memory for a while. An application that outruns the helper communicates
+//! too often for deregistration in between to pay off.
 //!
-//! The paper leaves open what the helper reads of a record that is overwritten at that moment. Here
-//! each slot has a sequence number, odd while it is written, by which the reader finds out that
-//! what it read is torn, and skips it.
+//! The paper does not say how the helper handles a record that is overwritten during the read. Here each slot has a
+//! sequence number, which is odd during a write. The reader detects a torn record by that number, and skips it.
 
 use std::sync::Arc;
 
 use crate::communication::{Communication, WORDS};
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// The records of a queue where nothing else is asked for: 6.5 KB, near the paper's 5.6 KB (§6).
+/// The default number of records: 6.5 KB, near the paper's 5.6 KB (§6).
 pub const DEFAULT_RECORDS: usize = 64;
 
 /// Makes a queue of at least `records` records, and at least one.
-pub fn queue(records: usize) -> (Writer, Reader) {
+pub fn queue(records: usize) -> (RecordWriter, RecordReader) {
     let records = records.clamp(1, 1 << 24).next_power_of_two();
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(RecordRing {
         head: AtomicU64::new(0),
-        slots: (0..records).map(|_| Slot::new()).collect(),
+        slots: (0..records).map(|_| RecordSlot::new()).collect(),
     });
-    let writer = Writer {
+    let writer = RecordWriter {
         shared: Arc::clone(&shared),
         head: 0,
     };
-    let reader = Reader {
+    let reader = RecordReader {
         shared,
         tail: 0,
         overwritten: 0,
@@ -38,25 +35,25 @@ pub fn queue(records: usize) -> (Writer, Reader) {
     (writer, reader)
 }
 
-/// The application's end. Each thread that communicates has one of its own.
+/// The application's end. Each communicating thread has its own.
 #[derive(Debug)]
-pub struct Writer {
-    shared: Arc<Shared>,
+pub struct RecordWriter {
+    shared: Arc<RecordRing>,
     head: u64,
 }
 
-impl Writer {
-    /// Records a communication that has completed: a dozen stores, and no wait.
+impl RecordWriter {
+    /// Records a communication that has completed: a dozen stores, without waiting.
     #[inline]
     pub fn write(&mut self, communication: &Communication) {
         let slot = self.shared.slot(self.head);
         slot.sequence.store(writing(self.head), Ordering::Relaxed);
-        // What is read of the words below is known to be torn: pairs with the reader's fence.
+        // Pairs with the reader's fence: a reader that sees a word below also sees the odd number above.
         fence(Ordering::Release);
         for (to, word) in slot.words.iter().zip(communication.to_words()) {
             to.store(word, Ordering::Relaxed);
         }
-        // Seen by who sees the head below.
+        // The release store of `head` below publishes this number.
         slot.sequence.store(written(self.head), Ordering::Relaxed);
         self.head += 1;
         self.shared.head.store(self.head, Ordering::Release);
@@ -64,20 +61,20 @@ impl Writer {
 
     /// The bytes of the queue's records.
     pub fn bytes(&self) -> usize {
-        self.shared.slots.len() * size_of::<Slot>()
+        self.shared.slots.len() * size_of::<RecordSlot>()
     }
 }
 
 /// The helper's end.
 #[derive(Debug)]
-pub struct Reader {
-    shared: Arc<Shared>,
+pub struct RecordReader {
+    shared: Arc<RecordRing>,
     tail: u64,
     overwritten: u64,
 }
 
-impl Reader {
-    /// The oldest record that is still there, if there is one.
+impl RecordReader {
+    /// Takes the oldest record still in the queue, if any.
     pub fn read(&mut self) -> Option<Communication> {
         loop {
             let head = self.shared.head.load(Ordering::Acquire);
@@ -93,40 +90,40 @@ impl Reader {
             self.tail += 1;
             match found {
                 Some(communication) => return Some(communication),
-                // The writer has come round to it since.
+                // The writer has overwritten the slot since.
                 None => self.overwritten += 1,
             }
         }
     }
 
-    /// Whether there is something to read.
+    /// True if there is no record to read.
     pub fn is_empty(&self) -> bool {
         self.shared.head.load(Ordering::Acquire) == self.tail
     }
 
-    /// How many records were overwritten before they were read.
+    /// The number of records that were overwritten before they were read.
     pub fn overwritten(&self) -> u64 {
         self.overwritten
     }
 }
 
 #[derive(Debug)]
-struct Shared {
-    /// How many records were written, ever.
+struct RecordRing {
+    /// The number of records written so far.
     head: AtomicU64,
-    slots: Box<[Slot]>,
+    slots: Box<[RecordSlot]>,
 }
 
-impl Shared {
+impl RecordRing {
     #[inline]
-    fn slot(&self, number: u64) -> &Slot {
+    fn slot(&self, number: u64) -> &RecordSlot {
         // The length is a power of two.
         &self.slots[number as usize & (self.slots.len() - 1)]
     }
 }
 
 #[derive(Debug)]
-struct Slot {
+struct RecordSlot {
     sequence: AtomicU64,
     words: [AtomicU64; WORDS],
 }
@@ -137,13 +134,13 @@ fn writing(number: u64) -> u64 {
     2 * number + 1
 }
 
-/// The sequence number of a slot that has record `number`.
+/// The sequence number of a slot that holds record `number`.
 #[inline]
 fn written(number: u64) -> u64 {
     2 * number + 2
 }
 
-impl Slot {
+impl RecordSlot {
     fn new() -> Self {
         Self {
             sequence: AtomicU64::new(0),
@@ -151,13 +148,13 @@ impl Slot {
         }
     }
 
-    /// Record `number`, if it is there and stays there while it is read.
+    /// Returns record `number`, if the slot holds it during the whole read.
     fn read(&self, number: u64) -> Option<Communication> {
         if self.sequence.load(Ordering::Acquire) != written(number) {
             return None;
         }
         let words = std::array::from_fn(|at| self.words[at].load(Ordering::Relaxed));
-        // If one of the words above is of a later record, the load below sees its number.
+        // If a word above is of a later record, the load below sees that record's number.
         fence(Ordering::Acquire);
         let still = self.sequence.load(Ordering::Relaxed) == written(number);
         still.then(|| Communication::from_words(&words))
@@ -169,15 +166,15 @@ mod tests {
     use std::collections::VecDeque;
 
     use super::*;
-    use crate::communication::{FRAMES, Kind, Region, Way};
+    use crate::communication::{CommunicationKind, FRAMES, Region, RegistrationOutcome};
     use crate::time::Time;
     use proptest::prelude::*;
 
     fn record(number: u64) -> Communication {
         Communication {
             begun: Time(number),
-            kind: Kind(number as u16),
-            way: Way::Found,
+            kind: CommunicationKind(number as u16),
+            outcome: RegistrationOutcome::Found,
             addr: !number,
             bytes: number << 12,
             region: Region {
@@ -195,9 +192,9 @@ mod tests {
     }
 
     proptest! {
-        /// Against a queue that forgets its oldest.
+        /// Compares with a queue that drops its oldest record.
         #[test]
-        fn reads_what_was_written_but_for_what_was_overwritten(
+        fn reads_all_records_that_were_not_overwritten(
             records in 1usize..20,
             steps in prop::collection::vec(any::<bool>(), 0..200),
         ) {

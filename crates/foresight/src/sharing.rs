@@ -1,45 +1,45 @@
 //! Helper threads and idle cores (§5).
 //!
-//! Helper threads are to use cores that neither compute nor communicate. Where there are as many as ranks
-//! each helper has its own, and condition (1) holds as it is. Where there are fewer, there are two
-//! policies: the *aggressive* one lets helpers share cores, and has each allow for the turns of
-//! the others, condition (2); the *conservative* one runs a helper only where it has a core of its own, for the
-//! ranks that register most. All this is state and arithmetic; where ranks post what they register, and how
-//! a helper is stopped, is the caller's part.
+//! Helper threads use cores that neither compute nor communicate. With as many idle cores as ranks, each helper has
+//! its own, and condition (1) holds as it is. With fewer, there are two policies. The *aggressive* policy lets
+//! helpers share cores, and each allows for the turns of the others: condition (2). The *conservative* policy runs a
+//! helper only on a core of its own, for the ranks that register most.
+//!
+//! All this is state and arithmetic; the caller posts the registered bytes and stops helpers.
 
 use crate::signature::mix;
 
-/// How helpers are distributed where idle cores are fewer than ranks.
+/// The distribution of helpers if idle cores are fewer than ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Policy {
-    /// A helper for each rank; those of one core take turns.
+    /// A helper for each rank; helpers on one core take turns.
     Aggressive,
-    /// One helper for each idle core, for the ranks that register most. The paper favours it, as
-    /// a helper that knows when it runs keeps its deadlines.
+    /// One helper for each idle core, for the ranks that register most. The paper favours it, because a helper that
+    /// knows when it runs keeps its deadlines.
     Conservative,
 }
 
-/// What a helper allows for the others on its core: the last term of condition (2).
+/// A helper's allowance for the others on its core: the last term of condition (2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sharing {
     /// n: the helpers on the core, this one included.
     pub helpers: u32,
-    /// t_slice: how long one of them runs on end.
+    /// t_slice: the length of a helper's turn.
     pub time_slice_ns: u64,
-    /// t_cs: what it takes to switch to the next.
+    /// t_cs: the duration of a switch to the next helper.
     pub context_switch_ns: u64,
 }
 
 impl Sharing {
-    /// A core of its own.
+    /// A core without other helpers.
     pub const NONE: Sharing = Sharing {
         helpers: 1,
         time_slice_ns: 0,
         context_switch_ns: 0,
     };
 
-    /// n (t_slice + t_cs): until its next time slice for sure, as a helper does not know when the
-    /// present one ends. Nothing where it has the core to itself.
+    /// n (t_slice + t_cs): the longest time until the helper's next turn, because a helper does not know when its
+    /// turn ends. Zero on a core of its own.
     pub fn delay_ns(&self) -> u64 {
         if self.helpers <= 1 {
             return 0;
@@ -49,72 +49,72 @@ impl Sharing {
     }
 }
 
-/// Where the helper of a rank runs.
+/// The place where a rank's helper runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Placement {
-    /// It does not: the rank registers on demand.
+    /// Nowhere: the rank registers on demand.
     Stopped,
-    /// On this idle core, with so many helpers in all.
+    /// On an idle core.
     On {
-        /// Which of the idle cores.
+        /// The number of the idle core.
         core: u32,
-        /// The helpers there, this one included.
+        /// The helpers on that core, this one included.
         helpers: u32,
     },
 }
 
-/// What is known of a rank.
+/// The last report of a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Known {
-    /// It has not posted yet.
+enum RankReport {
+    /// The rank has not posted yet.
     Nothing,
-    /// It has so many bytes registered.
+    /// The rank has this many bytes registered.
     Posted(u64),
-    /// It needs no helper any more.
+    /// The rank has left and needs no helper.
     Left,
 }
 
-/// The ranks of a host, and what each posted that it registers.
+/// The ranks of a host, and the registered bytes that each posted.
 #[derive(Clone, Debug)]
-pub struct Host {
+pub struct HelperHost {
     /// By rank of the host.
-    ranks: Vec<Known>,
+    ranks: Vec<RankReport>,
     idle_cores: u32,
     policy: Policy,
-    /// Breaks ties: the same on all ranks, so that they decide alike.
+    /// Breaks ties; equal on all ranks, so that they decide alike.
     seed: u64,
 }
 
-impl Host {
-    /// A host with so many ranks and idle cores. All ranks give the same seed.
+impl HelperHost {
+    /// A host with this many ranks and idle cores. All ranks pass the same seed.
     pub fn new(ranks: u32, idle_cores: u32, policy: Policy, seed: u64) -> Self {
         Self {
-            ranks: vec![Known::Nothing; ranks as usize],
+            ranks: vec![RankReport::Nothing; ranks as usize],
             idle_cores,
             policy,
             seed,
         }
     }
 
-    /// A rank says how many bytes it has registered, as each does after a fixed number of
-    /// communications. A rank that is none of the host's is ignored.
+    /// Notes the bytes that a rank has registered; each rank posts after a fixed number of communications. Unknown
+    /// ranks are ignored.
     pub fn post(&mut self, rank: u32, registered_bytes: u64) {
         if let Some(known) = self.ranks.get_mut(rank as usize) {
-            *known = Known::Posted(registered_bytes);
+            *known = RankReport::Posted(registered_bytes);
         }
     }
 
-    /// A rank has left, and needs no helper.
+    /// Notes that a rank has left and needs no helper.
     pub fn leave(&mut self, rank: u32) {
         if let Some(known) = self.ranks.get_mut(rank as usize) {
-            *known = Known::Left;
+            *known = RankReport::Left;
         }
     }
 
-    /// Where each rank's helper is to run, by what was posted so far.
+    /// The place of each rank's helper, by the posted bytes so far.
     ///
-    /// Under the conservative policy a rank has no helper before it has posted anything: until then it registers
-    /// nothing that would be worth one. Without an idle core nobody has a helper, and neither has a rank that left.
+    /// Under the conservative policy a rank has no helper before its first post, because it registers nothing yet
+    /// that would be worth one. Ranks that left have no helper. Without an idle core no rank has one.
     pub fn placements(&self) -> Vec<Placement> {
         let running = match self.policy {
             Policy::Aggressive => self.present().map(|it| it.0).collect(),
@@ -127,7 +127,7 @@ impl Host {
         let (count, cores) = (running.len() as u32, self.idle_cores);
         for (turn, rank) in (0..).zip(running) {
             let core = turn % cores;
-            // The first cores have one helper more where they do not come out even.
+            // If the division leaves a rest, the first cores have one helper more.
             let helpers = count / cores + u32::from(core < count % cores);
             if let Some(placement) = placements.get_mut(rank as usize) {
                 *placement = Placement::On { core, helpers };
@@ -136,18 +136,18 @@ impl Host {
         placements
     }
 
-    /// The ranks that have not left, and what each posted.
+    /// The ranks that have not left, and the bytes that each posted.
     fn present(&self) -> impl Iterator<Item = (u32, Option<u64>)> {
         (0..)
             .zip(&self.ranks)
             .filter_map(|(rank, known)| match known {
-                Known::Nothing => Some((rank, None)),
-                Known::Posted(bytes) => Some((rank, Some(*bytes))),
-                Known::Left => None,
+                RankReport::Nothing => Some((rank, None)),
+                RankReport::Posted(bytes) => Some((rank, Some(*bytes))),
+                RankReport::Left => None,
             })
     }
 
-    /// The ranks that have the most registered, one for each idle core, in their order.
+    /// The ranks with the most registered bytes, one for each idle core, in order of rank.
     fn most_registering(&self) -> Vec<u32> {
         let mut ranks: Vec<(u64, u64, u32)> = (self.present())
             .filter_map(|(rank, posted)| {
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn the_paper_s_six_tasks_and_two_idle_cores() {
-        let mut host = Host::new(6, 2, Policy::Aggressive, 1);
+        let mut host = HelperHost::new(6, 2, Policy::Aggressive, 1);
         let three = |core| Placement::On { core, helpers: 3 };
         assert_eq!(host.placements(), [0, 1, 0, 1, 0, 1].map(three));
         host.policy = Policy::Conservative;
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn ties_are_broken_by_chance_and_alike_for_all() {
         let winners = |seed| {
-            let mut host = Host::new(8, 1, Policy::Conservative, seed);
+            let mut host = HelperHost::new(8, 1, Policy::Conservative, seed);
             (0..8).for_each(|rank| host.post(rank, 100));
             host.placements()
                 .iter()
@@ -231,16 +231,16 @@ mod tests {
     }
 
     #[test]
-    fn who_is_no_rank_is_ignored() {
-        let mut host = Host::new(1, 1, Policy::Conservative, 0);
+    fn an_unknown_rank_is_ignored() {
+        let mut host = HelperHost::new(1, 1, Policy::Conservative, 0);
         host.post(1, 5);
         host.leave(7);
         assert_eq!(host.placements(), [Placement::Stopped]);
     }
 
     #[test]
-    fn who_left_takes_no_turn_on_a_core() {
-        let mut host = Host::new(4, 1, Policy::Aggressive, 0);
+    fn a_rank_that_left_takes_no_turn_on_a_core() {
+        let mut host = HelperHost::new(4, 1, Policy::Aggressive, 0);
         host.post(1, 10);
         host.leave(3);
         host.leave(1);
@@ -260,7 +260,7 @@ mod tests {
             conservative in any::<bool>(),
         ) {
             let policy = if conservative { Policy::Conservative } else { Policy::Aggressive };
-            let mut host = Host::new(posted.len() as u32, cores, policy, 9);
+            let mut host = HelperHost::new(posted.len() as u32, cores, policy, 9);
             for (rank, bytes) in (0..).zip(&posted) {
                 bytes.iter().for_each(|&bytes| host.post(rank, bytes));
             }

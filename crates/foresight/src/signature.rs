@@ -1,22 +1,21 @@
-//! Signatures: which use of a buffer a communication is (§3.1, §4.2).
+//! Signatures: a hash identifies each recurring use of a buffer (§3.1, §4.2).
 //!
-//! The same buffer is used from several call sites, with different periods, and the same call
-//! site in different contexts, as on entering an inner loop and within it (Figure 4). So a
-//! signature is a hash of the call stack, the buffer's address, and type and address of the
-//! communications just before, in a sliding window. Only the raw words are recorded on the critical
-//! path; this is the helper's part.
+//! The same buffer is used from several call sites, with different periods. The same call site recurs in different
+//! contexts, as on entering an inner loop and within it (Figure 4). So a signature hashes the call stack, the
+//! buffer's address, and the types and addresses of the communications just before, in a sliding window. Only the raw
+//! words are recorded on the critical path; the helper does the hashing.
 
 use std::collections::VecDeque;
 
-use crate::communication::{Communication, Kind};
+use crate::communication::{Communication, CommunicationKind};
 
-/// The longest window there may be.
+/// The longest possible window.
 pub const MAX_WINDOW: usize = 64;
 
 /// The paper's window: the two communications before (§3.1).
 pub const DEFAULT_WINDOW: usize = 2;
 
-/// The hash that stands for one use of a buffer in its context.
+/// The hash of one recurring use of a buffer in its context.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Signature(pub u64);
 
@@ -24,19 +23,18 @@ pub struct Signature(pub u64);
 ///
 /// Threads have contexts of their own: their streams interleave by chance.
 #[derive(Clone, Debug)]
-pub struct Context {
+pub struct SignatureContext {
     /// Type and address of the communications before, oldest first.
     window: VecDeque<u64>,
-    /// How many of them a signature takes in.
+    /// The number of communications before that a signature includes.
     length: usize,
     /// Low bits of addresses that signatures leave out.
     grain_bits: u32,
 }
 
-impl Context {
-    /// A context with a window of `length` communications, [`MAX_WINDOW`] at most. Addresses that
-    /// differ in their lowest `grain_bits` bits alone are taken for the same buffer; the paper's
-    /// are exact, which is 0.
+impl SignatureContext {
+    /// Makes a context with a window of `length` communications, [`MAX_WINDOW`] at most. Addresses that differ only
+    /// in their lowest `grain_bits` bits count as the same buffer. The paper's addresses are exact, which is 0.
     pub fn new(length: usize, grain_bits: u32) -> Self {
         let length = length.min(MAX_WINDOW);
         Self {
@@ -51,13 +49,13 @@ impl Context {
         let addr = next.addr >> self.grain_bits;
         let site = next.stack.iter().fold(0, |hash, &frame| join(hash, frame));
         let own = join(site, addr);
-        // The order counts: the window's oldest is hashed first.
+        // The order counts: the window's oldest entry is hashed first.
         let hash = self.window.iter().fold(own, |hash, &it| join(hash, it));
         self.remember(next.kind, addr);
         Signature(hash)
     }
 
-    fn remember(&mut self, kind: Kind, addr: u64) {
+    fn remember(&mut self, kind: CommunicationKind, addr: u64) {
         if self.length == 0 {
             return;
         }
@@ -73,7 +71,7 @@ fn join(hash: u64, word: u64) -> u64 {
     mix(hash.rotate_left(5) ^ word)
 }
 
-/// Spreads what differs in a word over all its bits (the finalizer of splitmix64).
+/// Spreads the bits of a word over all its bits (the finalizer of splitmix64).
 pub(crate) fn mix(word: u64) -> u64 {
     let mut word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -84,15 +82,15 @@ pub(crate) fn mix(word: u64) -> u64 {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::communication::{FRAMES, Region, Way};
+    use crate::communication::{FRAMES, Region, RegistrationOutcome};
     use crate::time::Time;
     use proptest::prelude::*;
 
     fn communication(kind: u16, site: u64, addr: u64) -> Communication {
         Communication {
             begun: Time(0),
-            kind: Kind(kind),
-            way: Way::Found,
+            kind: CommunicationKind(kind),
+            outcome: RegistrationOutcome::Found,
             addr,
             bytes: 1 << 20,
             region: Region::default(),
@@ -101,7 +99,7 @@ mod tests {
     }
 
     fn signatures(window: usize, stream: &[(u16, u64, u64)]) -> Vec<Signature> {
-        let mut context = Context::new(window, 0);
+        let mut context = SignatureContext::new(window, 0);
         let sign = |&(kind, site, addr): &_| context.sign(&communication(kind, site, addr));
         stream.iter().map(sign).collect()
     }
@@ -134,13 +132,13 @@ mod tests {
         ] {
             assert_ne!(signatures(1, &other)[1], base, "{other:?}");
         }
-        // Of what came before, the call site does not count (§3.1).
+        // The call site of an earlier communication does not count (§3.1).
         assert_eq!(signatures(1, &[(1, 9, 10), (1, 1, 10)])[1], base);
     }
 
     #[test]
     fn a_grain_makes_shifted_addresses_one_buffer() {
-        let mut context = Context::new(0, 12);
+        let mut context = SignatureContext::new(0, 12);
         let first = context.sign(&communication(1, 1, 0x7000_1010));
         assert_eq!(context.sign(&communication(1, 1, 0x7000_1ffc)), first);
         assert_ne!(context.sign(&communication(1, 1, 0x7000_2000)), first);

@@ -1,5 +1,4 @@
-//! The atomics of what the application shares with the helper: the real ones, or loom's under its
-//! model checker.
+//! The atomics shared by the application and the helper: the real ones, or loom's under its model checker.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};

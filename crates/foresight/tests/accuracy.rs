@@ -2,7 +2,9 @@
 
 mod support;
 
-use hydrant_foresight::evaluation::{Accuracy, Clock, Errors, Setting, bound, evaluate};
+use hydrant_foresight::evaluation::{
+    Accuracy, Errors, EvaluationSetting, TraceClock, bound, evaluate,
+};
 use hydrant_foresight::predictor::Method;
 use hydrant_foresight::trace::Trace;
 use hydrant_foresight::{Costs, LinearCost};
@@ -11,9 +13,9 @@ fn trace(name: &str) -> Trace {
     support::read(&support::path(name)).unwrap()
 }
 
-/// Class S computes little and its buffers are short: those counted here are of 1500 bytes or more, and
-/// registering takes as little in proportion.
-const SETTING: Setting = Setting {
+/// Class S computes little and its buffers are short. So buffers of 1500 bytes or more count here, and registering is
+/// cheaper in proportion.
+const SETTING: EvaluationSetting = EvaluationSetting {
     threshold_bytes: 1500,
     costs: Costs {
         register: SHORT,
@@ -21,7 +23,7 @@ const SETTING: Setting = Setting {
         hash_ns: 100,
         comparison_ns: 0,
     },
-    ..Setting::PAPER
+    ..EvaluationSetting::PAPER
 };
 
 const SHORT: LinearCost = LinearCost {
@@ -29,8 +31,8 @@ const SHORT: LinearCost = LinearCost {
     per_operation_ns: 1000.0,
 };
 
-fn errors(trace: &Trace, method: Method, clock: Clock) -> Accuracy {
-    evaluate(trace, method, &Setting { clock, ..SETTING })
+fn errors(trace: &Trace, method: Method, clock: TraceClock) -> Accuracy {
+    evaluate(trace, method, &EvaluationSetting { clock, ..SETTING })
 }
 
 fn percent(errors: &Errors) -> (f64, f64) {
@@ -38,13 +40,13 @@ fn percent(errors: &Errors) -> (f64, f64) {
 }
 
 #[test]
-fn landmarks_do_better_than_the_shortest_and_than_a_median() {
+fn landmarks_beat_the_shortest_period_and_the_median() {
     for name in ["bt", "lu"] {
         let trace = trace(name);
-        let ours = errors(&trace, Method::Landmarks, Clock::Computing);
+        let ours = errors(&trace, Method::Landmarks, TraceClock::Computing);
         let best = percent(&ours.acted);
         for method in [Method::Shortest, Method::Median { of: 9 }] {
-            let theirs = errors(&trace, method, Clock::Computing);
+            let theirs = errors(&trace, method, TraceClock::Computing);
             assert_eq!(
                 (theirs.uses, theirs.at_use.forecasts),
                 (ours.uses, ours.at_use.forecasts)
@@ -65,7 +67,7 @@ fn landmarks_do_better_than_the_shortest_and_than_a_median() {
                 best.1
             );
         }
-        // What is safe for the deadlines of the paper's rule is safe for ours.
+        // Deadlines that are safe by the paper's rule are safe here.
         assert!(
             ours.deadlines.percent(ours.deadlines.late) < 15.0,
             "{:?}",
@@ -79,15 +81,15 @@ fn without_jitter_every_use_is_foreseen() {
     for name in ["bt", "lu", "ft", "is"] {
         let trace = trace(name);
         for method in [Method::Shortest, Method::Landmarks] {
-            let found = errors(&trace, method, Clock::Smooth);
+            let found = errors(&trace, method, TraceClock::Smooth);
             assert!(found.acted.forecasts > 0, "{name}");
             let (within_5, _) = percent(&found.acted);
             assert!(within_5 >= 95.0, "{name}, {method}: {within_5}");
         }
         let best = bound(
             &trace,
-            &Setting {
-                clock: Clock::Smooth,
+            &EvaluationSetting {
+                clock: TraceClock::Smooth,
                 ..SETTING
             },
         );
@@ -100,7 +102,7 @@ fn a_periodicity_needs_its_window() {
     let trace = trace("ft");
     // Each iteration of FT exchanges eight large buffers, six times.
     let forecasts = |window| {
-        let setting = Setting {
+        let setting = EvaluationSetting {
             window: 0,
             ..SETTING
         };
@@ -113,11 +115,11 @@ fn a_periodicity_needs_its_window() {
 }
 
 #[test]
-fn nobody_does_better_than_hindsight_by_much() {
+fn no_predictor_beats_hindsight_by_much() {
     for name in ["bt", "lu"] {
         let trace = trace(name);
         let best = bound(&trace, &SETTING);
-        let ours = errors(&trace, Method::Landmarks, Clock::Computing);
+        let ours = errors(&trace, Method::Landmarks, TraceClock::Computing);
         assert!(
             percent(&ours.acted).1 <= percent(&best.gaps).1 + 2.0,
             "{name}"

@@ -3,20 +3,20 @@
 mod support;
 mod world;
 
-use hydrant_foresight::evaluation::Clock;
-use hydrant_foresight::plan::Config;
+use hydrant_foresight::evaluation::TraceClock;
+use hydrant_foresight::plan::PlanConfig;
 use hydrant_foresight::predictor::Method;
 use hydrant_foresight::sharing::Sharing;
 use proptest::prelude::*;
-use world::{Setup, Step, program, run};
+use world::{ProgramStep, RunSetup, program, run};
 
 const MB: u64 = 1 << 20;
 const SECOND: u64 = 1_000_000_000;
 
-/// The paper's Figure 1: three buffers of 5 MB, sent in turn, a second of computing after each.
-fn figure_1(rounds: u64, reuse: bool) -> Vec<Step> {
+/// The paper's Figure 1: three buffers of 5 MB are sent in turn, with a second of computing after each.
+fn figure_1(rounds: u64, reuse: bool) -> Vec<ProgramStep> {
     let round = move |round: u64| {
-        (0..3).map(move |buffer| Step {
+        (0..3).map(move |buffer| ProgramStep {
             compute_ns: SECOND,
             site: buffer,
             addr: (1 << 32) + (buffer + if reuse { 0 } else { 3 * round }) * 8 * MB,
@@ -27,8 +27,8 @@ fn figure_1(rounds: u64, reuse: bool) -> Vec<Step> {
     (0..rounds).flat_map(round).collect()
 }
 
-fn setup() -> Setup {
-    Setup::new(Config::DEFAULT)
+fn setup() -> RunSetup {
+    RunSetup::new(PlanConfig::DEFAULT)
 }
 
 #[test]
@@ -43,13 +43,13 @@ fn figure_1_keeps_one_buffer_registered_and_the_critical_path_free() {
         Method::Median { of: 9 },
         Method::Landmarks,
     ] {
-        let plan = Config {
+        let plan = PlanConfig {
             method,
-            ..Config::DEFAULT
+            ..PlanConfig::DEFAULT
         };
-        let outcome = run(&Setup::new(plan), vec![program.clone()]);
-        // The first round learns nothing yet of when, and the second is the first to repeat it: with the
-        // paper's window, three uses each are new signatures twice.
+        let outcome = run(&RunSetup::new(plan), vec![program.clone()]);
+        // The first two rounds teach the predictor. With the paper's window, three uses each are new signatures
+        // twice.
         assert!(outcome.stats.on_demand <= 8, "{method}: {outcome:?}");
         assert_eq!(
             (outcome.stats.late, outcome.stats.unused),
@@ -57,7 +57,7 @@ fn figure_1_keeps_one_buffer_registered_and_the_critical_path_free() {
             "{method}"
         );
         assert!(outcome.stats.found >= 22, "{method}: {outcome:?}");
-        // Left pinned, there would be all three.
+        // Without a helper, all three would stay registered.
         assert_eq!(outcome.peak_bytes, 5 * MB, "{method}");
         assert!(
             outcome.mean_bytes < 0.02 * (5 * MB) as f64,
@@ -80,7 +80,7 @@ fn buffers_that_are_never_used_again_are_deregistered() {
 
 #[test]
 fn a_starved_helper_leaves_everything_registered_on_demand() {
-    let starved = Setup {
+    let starved = RunSetup {
         is_starved: true,
         ..setup()
     };
@@ -92,7 +92,7 @@ fn a_starved_helper_leaves_everything_registered_on_demand() {
 
 #[test]
 fn registrations_that_fail_are_left_to_the_application() {
-    let failing = Setup {
+    let failing = RunSetup {
         failing: 3,
         ..setup()
     };
@@ -105,10 +105,10 @@ fn registrations_that_fail_are_left_to_the_application() {
     assert!(outcome.stats.ahead > 20, "{outcome:?}");
 }
 
-/// Two exchanges close together, then computing: the second's registration must not make the first's late.
-fn pairs(rounds: u64, apart_ns: u64) -> Vec<Step> {
+/// Exchanges close together, then computing: the second registration must not make the first late.
+fn pairs(rounds: u64, apart_ns: u64) -> Vec<ProgramStep> {
     let round = move |_| {
-        [(SECOND / 100, 1u64), (apart_ns, 2), (apart_ns, 3)].map(|(compute_ns, site)| Step {
+        [(SECOND / 100, 1u64), (apart_ns, 2), (apart_ns, 3)].map(|(compute_ns, site)| ProgramStep {
             compute_ns,
             site,
             addr: site << 32,
@@ -131,18 +131,18 @@ fn neighbours_are_all_registered_in_time() {
 }
 
 #[test]
-fn a_helper_that_shares_its_core_leaves_what_it_cannot_do_in_time() {
+fn a_helper_that_shares_its_core_keeps_what_it_cannot_register_in_time() {
     // The whole period is 10 ms; three helpers take turns of 4 ms each.
     let sharing = Sharing {
         helpers: 3,
         time_slice_ns: 4_000_000,
         context_switch_ns: 2000,
     };
-    let plan = Config {
+    let plan = PlanConfig {
         sharing,
-        ..Config::DEFAULT
+        ..PlanConfig::DEFAULT
     };
-    let shared = run(&Setup::new(plan), vec![pairs(50, 2000)]);
+    let shared = run(&RunSetup::new(plan), vec![pairs(50, 2000)]);
     assert_eq!(shared.stats.late, 0, "{shared:?}");
     let alone = run(&setup(), vec![pairs(50, 2000)]);
     assert!(
@@ -155,7 +155,7 @@ fn a_helper_that_shares_its_core_leaves_what_it_cannot_do_in_time() {
 fn one_region_of_two_call_sites_is_kept_for_the_nearer() {
     // The same buffer, 100 µs after one site's use and 10 ms after the other's.
     let round = |_| {
-        [(10_000_000, 1u64), (100_000, 2)].map(|(compute_ns, site)| Step {
+        [(10_000_000, 1u64), (100_000, 2)].map(|(compute_ns, site)| ProgramStep {
             compute_ns,
             site,
             addr: 1 << 32,
@@ -164,7 +164,7 @@ fn one_region_of_two_call_sites_is_kept_for_the_nearer() {
         })
     };
     let outcome = run(&setup(), vec![(0..40).flat_map(round).collect()]);
-    // Between the two it stays registered: deregistering and registering again takes longer.
+    // Between the two uses the buffer stays registered: deregistering and registering again takes longer.
     assert_eq!(outcome.stats.late, 0, "{outcome:?}");
     assert!(outcome.stats.on_demand <= 6, "{outcome:?}");
     assert!((30..=40).contains(&outcome.stats.ahead), "{outcome:?}");
@@ -175,7 +175,7 @@ fn one_region_of_two_call_sites_is_kept_for_the_nearer() {
 fn the_limit_is_kept_where_the_buffers_need_more() {
     // Four buffers of 1 MB, used 5 µs apart, and room for two.
     let round = |_| {
-        (1..=4u64).map(|site| Step {
+        (1..=4u64).map(|site| ProgramStep {
             compute_ns: if site == 1 { 5_000_000 } else { 5000 },
             site,
             addr: site << 32,
@@ -183,28 +183,31 @@ fn the_limit_is_kept_where_the_buffers_need_more() {
             transfer_ns: 1000,
         })
     };
-    let plan = Config {
+    let plan = PlanConfig {
         limit_bytes: 2 * MB,
-        ..Config::DEFAULT
+        ..PlanConfig::DEFAULT
     };
-    let outcome = run(&Setup::new(plan), vec![(0..40).flat_map(round).collect()]);
-    // That it is never exceeded is checked at every registration.
+    let outcome = run(
+        &RunSetup::new(plan),
+        vec![(0..40).flat_map(round).collect()],
+    );
+    // The simulated NIC checks the limit at every registration.
     assert_eq!(outcome.peak_bytes, 2 * MB);
     assert!(outcome.stats.refused > 0, "{outcome:?}");
     assert_eq!(outcome.stats.refused, outcome.times.refused);
-    // Nobody waits while regions give each other up in turn.
+    // Few waits show that regions do not evict each other in turn.
     let once = setup().plan.costs.register.of(MB / 4096);
     assert!(outcome.times.waiting_ns < 40 * 2 * once, "{outcome:?}");
-    // The helper keeps two of them ready all the same.
+    // The helper keeps two of the buffers ready all the same.
     assert!(outcome.stats.ahead >= 2 * 30, "{outcome:?}");
 }
 
 #[test]
 fn a_program_that_stops_using_a_buffer_gives_it_back() {
     let mut program = figure_1(6, true);
-    // Goes on with another one.
+    // The program goes on with another buffer.
     let first = program[0];
-    program.extend((0..40).map(|_| Step {
+    program.extend((0..40).map(|_| ProgramStep {
         addr: 1 << 40,
         site: 9,
         ..first
@@ -217,16 +220,16 @@ fn a_program_that_stops_using_a_buffer_gives_it_back() {
 
 #[test]
 fn too_small_a_queue_costs_memory_and_nothing_else() {
-    // 300 small messages in no time, more than the queue takes, then a large one.
+    // A large message follows 300 small ones, more than the queue holds.
     let round = |_| {
-        let small = (0..300).map(|it| Step {
+        let small = (0..300).map(|it| ProgramStep {
             compute_ns: 1,
             site: 100 + it,
             addr: 64,
             bytes: 8,
             transfer_ns: 1,
         });
-        small.chain([Step {
+        small.chain([ProgramStep {
             compute_ns: 3_000_000,
             site: 1,
             addr: 1 << 32,
@@ -234,7 +237,7 @@ fn too_small_a_queue_costs_memory_and_nothing_else() {
             transfer_ns: 1000,
         }])
     };
-    let small = Setup {
+    let small = RunSetup {
         records: 16,
         ..setup()
     };
@@ -246,11 +249,11 @@ fn too_small_a_queue_costs_memory_and_nothing_else() {
 #[test]
 fn a_real_program_is_served() {
     let trace = support::read(&support::path("ft")).unwrap();
-    for clock in [Clock::Computing, Clock::Smooth] {
+    for clock in [TraceClock::Computing, TraceClock::Smooth] {
         for rank in trace.ranks() {
             let program = program(rank, clock);
             let wanting = program.iter().filter(|it| it.bytes > 16 << 10).count() as u64;
-            let starved = Setup {
+            let starved = RunSetup {
                 is_starved: true,
                 ..setup()
             };
@@ -277,15 +280,15 @@ fn a_real_program_is_served() {
 
 #[test]
 fn a_helper_that_does_not_pay_steps_back() {
-    let bounded = Setup::new(Config {
+    let bounded = RunSetup::new(PlanConfig {
         lost_part: 400,
-        ..Config::DEFAULT
+        ..PlanConfig::DEFAULT
     });
     for name in ["ft", "is", "bt"] {
         let trace = support::read(&support::path(name)).unwrap();
         for rank in trace.ranks() {
-            let program = program(rank, Clock::Computing);
-            let starved = Setup {
+            let program = program(rank, TraceClock::Computing);
+            let starved = RunSetup {
                 is_starved: true,
                 ..setup()
             };
@@ -299,7 +302,7 @@ fn a_helper_that_does_not_pay_steps_back() {
     }
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = ProgramStep> {
     (
         1000u64..3_000_000,
         0u64..4,
@@ -307,14 +310,16 @@ fn step() -> impl Strategy<Value = Step> {
         1u64..80,
         100u64..20_000,
     )
-        .prop_map(|(compute_ns, site, buffer, pages, transfer_ns)| Step {
-            compute_ns,
-            site,
-            // Buffers may overlap.
-            addr: (1 << 32) + buffer * 40 * 4096,
-            bytes: pages * 4096,
-            transfer_ns,
-        })
+        .prop_map(
+            |(compute_ns, site, buffer, pages, transfer_ns)| ProgramStep {
+                compute_ns,
+                site,
+                // Buffers may overlap.
+                addr: (1 << 32) + buffer * 40 * 4096,
+                bytes: pages * 4096,
+                transfer_ns,
+            },
+        )
 }
 
 proptest! {
@@ -335,15 +340,15 @@ proptest! {
             Just(Method::Periodicity { window: 8 }),
         ],
     ) {
-        let repeat = |round: &Vec<Step>| -> Vec<Step> {
+        let repeat = |round: &Vec<ProgramStep>| -> Vec<ProgramStep> {
             let all = (0..30).flat_map(|_| round.clone());
             let noisy = all.zip(noise.iter().cycle());
-            noisy.map(|(step, extra)| Step { compute_ns: step.compute_ns + extra, ..step }).collect()
+            noisy.map(|(step, extra)| ProgramStep { compute_ns: step.compute_ns + extra, ..step }).collect()
         };
-        let programs: Vec<Vec<Step>> = rounds.iter().map(repeat).collect();
+        let programs: Vec<Vec<ProgramStep>> = rounds.iter().map(repeat).collect();
         let wanting: usize = programs.iter().flatten().filter(|it| it.bytes > 16 << 10).count();
-        let plan = Config { limit_bytes: limit_pages * 4096, method, ..Config::DEFAULT };
-        let setup = Setup { failing, records, ..Setup::new(plan) };
+        let plan = PlanConfig { limit_bytes: limit_pages * 4096, method, ..PlanConfig::DEFAULT };
+        let setup = RunSetup { failing, records, ..RunSetup::new(plan) };
         let outcome = run(&setup, programs);
         let stats = outcome.stats;
         prop_assert!(stats.found + stats.on_demand + stats.refused <= wanting as u64);
@@ -356,19 +361,19 @@ proptest! {
     fn steady_programs_are_never_late(
         round in prop::collection::vec((400_000u64..3_000_000, 1u64..80), 1..6),
     ) {
-        let steps = |(site, (compute_ns, pages)): (u64, &(u64, u64))| Step {
+        let steps = |(site, (compute_ns, pages)): (u64, &(u64, u64))| ProgramStep {
             compute_ns: *compute_ns,
             site,
             addr: (site + 1) << 32,
             bytes: pages * 4096 + 1,
             transfer_ns: 1000,
         };
-        let round: Vec<Step> = (0..).zip(&round).map(steps).collect();
-        let program: Vec<Step> = (0..30).flat_map(|_| round.clone()).collect();
+        let round: Vec<ProgramStep> = (0..).zip(&round).map(steps).collect();
+        let program: Vec<ProgramStep> = (0..30).flat_map(|_| round.clone()).collect();
         let wanting = program.iter().filter(|it| it.bytes > 16 << 10).count() as u64;
         for method in [Method::Shortest, Method::Landmarks] {
-            let plan = Config { method, ..Config::DEFAULT };
-            let outcome = run(&Setup::new(plan), vec![program.clone()]);
+            let plan = PlanConfig { method, ..PlanConfig::DEFAULT };
+            let outcome = run(&RunSetup::new(plan), vec![program.clone()]);
             prop_assert_eq!(outcome.stats.late, 0, "{}: {:?}", method, &outcome);
             prop_assert_eq!(outcome.times.waiting_ns, 0);
             // Four rounds to learn: two for the window, one for the period, one to be sure.

@@ -1,24 +1,29 @@
-//! The application and its helper as threads, on a real clock: the loop that the plan's documentation has. What is
-//! registered and in use is checked by a NIC that knows; no time is.
+//! The application and its helper as threads, on a real clock, with the loop in the plan's documentation. A counting NIC
+//! checks registrations and uses; times are not checked.
+
+#[path = "world/registrations.rs"]
+mod registrations;
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use hydrant_foresight::cache::{Acquired, Begun, Cache, EntryId};
-use hydrant_foresight::plan::{Action, Config, Plan, Stats, ThreadId};
-use hydrant_foresight::queue::{Reader, Writer, queue};
-use hydrant_foresight::{Communication, FRAMES, Kind, Region, Time, Way};
+use hydrant_foresight::plan::{Action, Plan, PlanConfig, Stats, ThreadId};
+use hydrant_foresight::queue::{RecordReader, RecordWriter, queue};
+use hydrant_foresight::{
+    Communication, CommunicationKind, FRAMES, Region, RegistrationOutcome, Time,
+};
+use registrations::{Acquired, Deregistration, EntryId, Registrations};
 
-/// Which keys are registered, and by how many they are used.
+/// The registered keys, each with the number of its users.
 #[derive(Default)]
-struct Nic {
+struct CountingNic {
     users: Mutex<HashMap<u64, u32>>,
     next: AtomicU64,
 }
 
-impl Nic {
+impl CountingNic {
     fn register(&self) -> u64 {
         let key = self.next.fetch_add(1, Ordering::Relaxed);
         self.users.lock().unwrap().insert(key, 0);
@@ -55,39 +60,39 @@ const BUFFERS: u64 = 6;
 const BYTES: u64 = 64 << 10;
 const ROUNDS: u64 = 400;
 
-/// What all have in common.
-struct Shared {
-    cache: Cache,
-    nic: Nic,
+/// The state that all threads share.
+struct TestState {
+    registrations: Registrations,
+    nic: CountingNic,
     began: Instant,
     over: AtomicBool,
 }
 
-impl Shared {
+impl TestState {
     fn now(&self) -> Time {
         Time(self.began.elapsed().as_nanos() as u64)
     }
 }
 
-fn application(shared: &Shared, mut writer: Writer, number: u64) {
+fn application(shared: &TestState, mut writer: RecordWriter, number: u64) {
     for round in 0..ROUNDS {
         for buffer in 0..BUFFERS {
             // All threads use the first buffer.
             let own = if buffer == 0 { 0 } else { number };
             let addr = (1 << 32) + (own * BUFFERS + buffer) * (1 << 20);
             let begun = shared.now();
-            let (region, way) = communicate(shared, addr);
+            let (region, outcome) = communicate(shared, addr);
             writer.write(&Communication {
                 begun,
-                kind: Kind(1),
-                way,
+                kind: CommunicationKind(1),
+                outcome,
                 addr,
                 bytes: BYTES,
                 region,
                 stack: [buffer + 1; FRAMES],
             });
         }
-        // Computing; now and then for longer.
+        // Computes; longer in every fiftieth round.
         let until = shared
             .now()
             .after(if round % 50 == 0 { 300_000 } else { 50_000 });
@@ -97,35 +102,41 @@ fn application(shared: &Shared, mut writer: Writer, number: u64) {
     }
 }
 
-fn communicate(shared: &Shared, addr: u64) -> (Region, Way) {
+fn communicate(shared: &TestState, addr: u64) -> (Region, RegistrationOutcome) {
     let wanted = Region::of_pages(PAGE, addr, BYTES);
     loop {
-        let entry = match shared.cache.acquire(addr, BYTES) {
+        let entry = match shared.registrations.acquire(addr, BYTES) {
             Acquired::Hit(held) => {
                 shared.nic.transfer(held.key);
                 let region = held.region;
-                shared.cache.release(held);
-                return (region, Way::Found);
+                shared.registrations.release(held);
+                return (region, RegistrationOutcome::Found);
             }
-            Acquired::Busy(_) => {
+            Acquired::Busy => {
                 std::thread::yield_now();
                 continue;
             }
-            Acquired::Absent(entry) => shared.cache.claim(entry).map(|_| entry),
-            Acquired::Unknown => shared.cache.insert(wanted.addr, wanted.bytes),
+            Acquired::Absent(entry) => shared.registrations.claim(entry).map(|_| entry),
+            Acquired::Unknown => shared.registrations.insert(wanted),
         };
         let Ok(entry) = entry else {
-            return (wanted, Way::Refused);
+            return (wanted, RegistrationOutcome::Refused);
         };
-        let held = shared.cache.publish_held(entry, shared.nic.register());
+        let held = shared
+            .registrations
+            .publish_held(entry, shared.nic.register());
         shared.nic.transfer(held.key);
         let region = held.region;
-        shared.cache.release(held);
-        return (region, Way::OnDemand);
+        shared.registrations.release(held);
+        return (region, RegistrationOutcome::OnDemand);
     }
 }
 
-fn helper(shared: &Shared, mut plan: Plan, mut readers: Vec<(ThreadId, Reader)>) -> (Stats, u64) {
+fn helper(
+    shared: &TestState,
+    mut plan: Plan,
+    mut readers: Vec<(ThreadId, RecordReader)>,
+) -> (Stats, u64) {
     loop {
         let is_last = shared.over.load(Ordering::Acquire);
         let mut is_idle = true;
@@ -135,7 +146,7 @@ fn helper(shared: &Shared, mut plan: Plan, mut readers: Vec<(ThreadId, Reader)>)
                 let action = plan.used(*thread, &communication, shared.now());
                 carry_out(shared, &mut plan, action);
             }
-            let action = plan.look(shared.now());
+            let action = plan.next_action(shared.now());
             is_idle &= action.is_none();
             carry_out(shared, &mut plan, action);
         }
@@ -149,34 +160,36 @@ fn helper(shared: &Shared, mut plan: Plan, mut readers: Vec<(ThreadId, Reader)>)
     }
 }
 
-fn carry_out(shared: &Shared, plan: &mut Plan, action: Option<Action>) {
-    let Shared { cache, nic, .. } = shared;
+fn carry_out(shared: &TestState, plan: &mut Plan, action: Option<Action>) {
+    let TestState {
+        registrations, nic, ..
+    } = shared;
     match action {
         Some(Action::Register { id, region }) => {
-            let entry: Result<EntryId, _> = match cache.find(region) {
-                Some(entry) => cache.claim(entry).map(|_| entry),
-                None => cache.insert(region.addr, region.bytes),
+            let entry: Result<EntryId, _> = match registrations.find(region) {
+                Some(entry) => registrations.claim(entry).map(|_| entry),
+                None => registrations.insert(region),
             };
             match entry {
                 Ok(entry) => {
-                    cache.publish(entry, nic.register());
+                    registrations.publish(entry, nic.register());
                     plan.registered(id);
                 }
                 Err(_) => plan.not_registered(id),
             }
         }
         Some(Action::Deregister { id, region }) => {
-            let entry = cache.find(region);
-            match entry.map(|entry| (entry, cache.begin_deregistering(entry))) {
-                Some((entry, Begun::Deregister { key })) => {
+            let entry = registrations.find(region);
+            match entry.map(|entry| (entry, registrations.begin_deregistering(entry))) {
+                Some((entry, Deregistration::Started { key })) => {
                     nic.deregister(key);
-                    cache.deregistered(entry);
+                    registrations.deregistered(entry);
                     if !plan.deregistered(id) {
-                        cache.forget(entry);
+                        registrations.forget(entry);
                     }
                 }
-                Some((_, Begun::InUse)) => plan.still_used(id),
-                Some((_, Begun::NotRegistered)) | None => {
+                Some((_, Deregistration::InUse)) => plan.still_used(id),
+                Some((_, Deregistration::NotRegistered)) | None => {
                     plan.deregistered(id);
                 }
             }
@@ -188,14 +201,14 @@ fn carry_out(shared: &Shared, plan: &mut Plan, action: Option<Action>) {
 #[test]
 fn threads_and_their_helper_agree() {
     for (threads, limit_bytes) in [(1, u64::MAX), (2, u64::MAX), (2, 4 * BYTES)] {
-        let mut plan = Plan::new(Config {
+        let mut plan = Plan::new(PlanConfig {
             limit_bytes,
-            ..Config::DEFAULT
+            ..PlanConfig::DEFAULT
         })
         .unwrap();
-        let shared = Shared {
-            cache: Cache::new(64, limit_bytes),
-            nic: Nic::default(),
+        let shared = TestState {
+            registrations: Registrations::new(limit_bytes),
+            nic: CountingNic::default(),
             began: Instant::now(),
             over: AtomicBool::new(false),
         };
@@ -218,6 +231,6 @@ fn threads_and_their_helper_agree() {
         });
         let seen = stats.found + stats.on_demand + stats.refused;
         assert_eq!(seen + overwritten, threads * ROUNDS * BUFFERS, "{stats:?}");
-        assert!(shared.cache.registered_bytes() <= limit_bytes);
+        assert!(shared.registrations.registered_bytes() <= limit_bytes);
     }
 }

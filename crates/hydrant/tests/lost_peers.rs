@@ -10,7 +10,7 @@ use std::{process::ExitCode, thread, time::Duration};
 
 use hydrant_testing::{
     launcher,
-    left_behind::Trace,
+    left_behind::JobRemains,
     roles,
     running::{self, Running},
 };
@@ -47,7 +47,7 @@ fn snake(name: &str) -> String {
 
 fn kill_one(situation: &str) {
     let token = format!("lost-peers-{}-{situation}", std::process::id());
-    let mut trace = Trace::before(&token);
+    let mut trace = JobRemains::before(&token);
     let victim = VICTIM.to_string();
     let command = launcher::command(RANKS, &["lost", situation, &victim, &token]);
     let mut job = Running::start(command);

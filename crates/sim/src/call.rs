@@ -111,25 +111,25 @@ impl SimCall<'_> {
     /// Lets everything happen that is earlier than the caller's clock.
     pub(crate) fn sync(&mut self) {
         let clock = self.clock();
-        let attends = self.own().attends(clock);
+        let attends = self.own().attends_from(clock);
         self.set_clock(attends);
         let clock = self.clock();
         let due = self.events.next_time().is_some_and(|time| time <= clock);
         if due || self.turns.before(self.me) {
             self.queue();
-            self.pass();
+            self.pass_turn();
         }
         let clock = self.clock();
         self.now = self.now.max(clock);
         self.actor().looked = clock;
-        self.live();
+        self.unwind_if_dead();
     }
 
     /// Like [`sync`](Self::sync), but returns early if the inbox holds something, or if the caller
     /// looked less than a `moment` ago. Nothing takes less than a moment to arrive, and passing the
     /// turn on is the largest cost of a simulation. While another thread of the rank delivers, the
     /// caller always syncs, because items arrive only by that thread's turn.
-    pub(crate) fn look(&mut self) {
+    pub(crate) fn sync_unless_fresh(&mut self) {
         let fresh = self.clock() - self.actor().looked < self.world.fixed.moment;
         if !fresh && (self.own().inbox.is_empty() || self.own().polling) {
             self.sync();
@@ -140,14 +140,14 @@ impl SimCall<'_> {
     ///
     /// # Panics
     /// If nothing will ever end the wait: the program deadlocks.
-    pub(crate) fn rest(&mut self, until: Option<VirtualTime>) {
+    pub(crate) fn wait_for_news(&mut self, until: Option<VirtualTime>) {
         let me = self.me;
         let number = self.actor().number;
         if let Some(until) = until {
             (self.events).at(until, crate::event::SimEvent::Timer(me, number));
         }
         self.turns.drop_turn(me, ActorPhase::Waiting);
-        self.pass();
+        self.pass_turn();
         let actor = self.actor();
         actor.looked = actor.clock;
         actor.number += 1;
@@ -156,11 +156,11 @@ impl SimCall<'_> {
             self.state = None;
             panic!("{text}");
         }
-        self.live();
+        self.unwind_if_dead();
     }
 
     /// Runs a callback of the layer above without the lock. The callback may call the conduit.
-    pub(crate) fn outside<R>(&mut self, act: impl FnOnce() -> R) -> R {
+    pub(crate) fn without_lock<R>(&mut self, act: impl FnOnce() -> R) -> R {
         self.state = None;
         let result = act();
         self.state = Some(self.world.lock());
@@ -213,12 +213,12 @@ impl SimCall<'_> {
         let now = self.now;
         self.set_clock(now);
         self.queue();
-        self.pass();
-        self.live();
+        self.pass_turn();
+        self.unwind_if_dead();
     }
 
     /// Gives the turn to the earliest actor, and waits until the caller is the earliest.
-    fn pass(&mut self) {
+    fn pass_turn(&mut self) {
         let Some(mut state) = self.state.take() else {
             return;
         };
@@ -236,7 +236,7 @@ impl SimCall<'_> {
         if !mine {
             drop(state);
             if let Some(other) = other {
-                other.go();
+                other.grant();
             }
             self.seat.wait();
             state = self.world.lock();
@@ -247,7 +247,7 @@ impl SimCall<'_> {
     }
 
     /// Unwinds if a fault killed the rank.
-    fn live(&mut self) {
+    fn unwind_if_dead(&mut self) {
         if self.own().dead && !thread::panicking() {
             let rank = Rank(self.rank as u32);
             self.state = None;

@@ -48,7 +48,7 @@ impl Sim {
         self.world.call(self.rank)
     }
 
-    fn segment_part(&self, offset: usize, len: usize) -> Result<(), Error> {
+    fn check_segment_range(&self, offset: usize, len: usize) -> Result<(), Error> {
         (self.world.fixed.segments[self.rank.index()]).check(self.rank, offset, len)
     }
 
@@ -59,7 +59,13 @@ impl Sim {
     }
 
     /// Fails unless the local key covers the place.
-    fn covered(&self, call: &SimCall<'_>, key: Key, place: Place, used: Use) -> Result<(), Error> {
+    fn check_local_key(
+        &self,
+        call: &SimCall<'_>,
+        key: Key,
+        place: Place,
+        used: Use,
+    ) -> Result<(), Error> {
         if key == Key::ANY {
             return Ok(());
         }
@@ -90,7 +96,7 @@ impl Sim {
             let data = unsafe { take(from, len) };
             return onesided::store(fixed, target, there, &data, peer).map(|()| Posted::Done);
         }
-        self.covered(&call, key, place, Use::Read)?;
+        self.check_local_key(&call, key, place, Use::Read)?;
         call.charge(fixed.profile.host().post.0);
         let own = call.own();
         own.statistics.writes += 1;
@@ -143,7 +149,7 @@ impl Sim {
                 remedy: "this NIC only writes: ask the peer for a write",
             });
         }
-        self.covered(&call, key, place, Use::Write)?;
+        self.check_local_key(&call, key, place, Use::Write)?;
         call.charge(fixed.profile.host().post.0);
         let own = call.own();
         own.statistics.reads += 1;
@@ -172,7 +178,7 @@ impl Sim {
 //            transfers of a rank that is over.
 //         2. Data lands only where the registry of its owner opens a key for it; opening checks
 //            range and permission. Keys are counted up, and a removed key opens nothing.
-//         3. `window` is the rank's segment, and `segment_part` checks the range to decommit.
+//         3. `window` is the rank's segment, and `check_segment_range` checks the range to decommit.
 //         4. They come from the fixed part of the world.
 unsafe impl Conduit for Sim {
     fn rank(&self) -> Rank {
@@ -286,7 +292,7 @@ unsafe impl Conduit for Sim {
                 return Ok(Sent::Full);
             }
         }
-        call.charge(deliver::sending(fixed, message));
+        call.charge(deliver::send_cost(fixed, message));
         let clock = call.clock();
         call.send_request(rank, target, OwnedMessage::new(message), clock);
         Ok(Sent::Yes)
@@ -295,7 +301,7 @@ unsafe impl Conduit for Sim {
     fn handled(&self, peer: Rank) -> (u64, u64) {
         let mut call = self.call();
         call.charge(self.world.fixed.profile.host().poll.0);
-        call.look();
+        call.sync_unless_fresh();
         let pair = call.pair(self.rank.index(), peer.index());
         (pair.settled, pair.sent)
     }
@@ -303,7 +309,7 @@ unsafe impl Conduit for Sim {
     fn poll(&self, sink: &mut dyn Sink) -> usize {
         let mut call = self.call();
         call.charge(self.world.fixed.profile.host().poll.0);
-        call.look();
+        call.sync_unless_fresh();
         call.deliver(sink)
     }
 
@@ -324,15 +330,15 @@ impl Segments for Sim {
     fn commit(&self, offset: usize, len: usize) -> Result<(), Error> {
         // Memory that was never committed, or was decommitted, is zero and becomes resident on
         // touch.
-        self.segment_part(offset, len)
+        self.check_segment_range(offset, len)
     }
 
     fn commit_huge(&self, offset: usize, len: usize) -> Result<usize, Error> {
-        self.segment_part(offset, len).map(|()| 0)
+        self.check_segment_range(offset, len).map(|()| 0)
     }
 
     fn decommit(&self, offset: usize, len: usize) {
-        if self.segment_part(offset, len).is_ok() {
+        if self.check_segment_range(offset, len).is_ok() {
             self.world.fixed.segments[self.rank.index()].discard(offset, len);
         }
     }
@@ -433,7 +439,7 @@ impl Clock for Sim {
 impl Drop for Sim {
     fn drop(&mut self) {
         // A rank that did not leave counts as lost to its peers.
-        if self.world.let_go(self.rank)
+        if self.world.drop_handle(self.rank)
             && !self.world.is_over(self.rank)
             && !self.world.end_early(self.rank)
         {

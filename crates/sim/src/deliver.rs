@@ -42,7 +42,7 @@ impl SimCall<'_> {
     pub(crate) fn await_poller(&mut self) {
         while self.own().polling {
             self.begin_wait(ActorWait::Polling);
-            self.rest(None);
+            self.wait_for_news(None);
             self.end_wait();
         }
     }
@@ -53,26 +53,26 @@ impl SimCall<'_> {
         let rank = self.rank;
         match item {
             InboxItem::Request(from, message) => {
-                self.charge(receiving(fixed, &message));
+                self.charge(receive_cost(fixed, &message));
                 let mut port = SimReplyPort {
                     world,
                     rank,
                     peer: from,
                 };
-                self.outside(|| sink.request(delivery(from, &message), &mut port));
+                self.without_lock(|| sink.request(delivery(from, &message), &mut port));
                 let clock = self.clock();
                 self.handler_done(fixed, rank, from, clock);
             }
             InboxItem::Reply(from, message) => {
-                self.charge(receiving(fixed, &message));
-                self.outside(|| sink.reply(delivery(from, &message)));
+                self.charge(receive_cost(fixed, &message));
+                self.without_lock(|| sink.reply(delivery(from, &message)));
                 let clock = self.clock();
                 self.reply_done(fixed, rank, from, clock);
             }
-            InboxItem::Local(ticket) => self.outside(|| sink.local(ticket)),
+            InboxItem::Local(ticket) => self.without_lock(|| sink.local(ticket)),
             InboxItem::Complete(ticket, outcome) => {
                 self.charge(fixed.profile.host().completion.0);
-                self.outside(|| sink.complete(ticket, outcome));
+                self.without_lock(|| sink.complete(ticket, outcome));
             }
         }
     }
@@ -88,14 +88,14 @@ impl SimCall<'_> {
             self.charge(time);
             self.sync();
             self.deliver(sink);
-            self.outside(|| sink.send_waiting());
+            self.without_lock(|| sink.send_waiting());
             return;
         }
         let mut end = self.clock() + time;
         loop {
             self.sync();
             let before = self.clock();
-            let stuck = self.outside(|| sink.send_waiting());
+            let stuck = self.without_lock(|| sink.send_waiting());
             if host.processors == 1 {
                 end += self.clock() - before;
             }
@@ -116,7 +116,7 @@ impl SimCall<'_> {
             } else {
                 ActorWait::Computing
             });
-            self.rest(Some(end));
+            self.wait_for_news(Some(end));
             self.end_wait();
         }
     }
@@ -133,7 +133,7 @@ impl SimCall<'_> {
             }
         }
         !ended.is_empty()
-            && self.outside(|| ended.into_iter().any(|ticket| sink.is_awaited(ticket)))
+            && self.without_lock(|| ended.into_iter().any(|ticket| sink.is_awaited(ticket)))
     }
 }
 
@@ -163,7 +163,7 @@ impl ReplyPort for SimReplyPort<'_> {
         let fixed = &self.world.fixed;
         fixed.caps.check(message)?;
         let mut call = self.world.call(Rank(self.rank as u32));
-        call.charge(sending(fixed, message));
+        call.charge(send_cost(fixed, message));
         let clock = call.clock();
         call.send_reply(
             fixed,
@@ -177,12 +177,12 @@ impl ReplyPort for SimReplyPort<'_> {
 }
 
 /// The host's cost of sending a message.
-pub(crate) fn sending(fixed: &Fixed, message: &Message<'_>) -> VirtualTime {
+pub(crate) fn send_cost(fixed: &Fixed, message: &Message<'_>) -> VirtualTime {
     let host = fixed.profile.host();
     host.send.0 + host.copying(message.payload.len())
 }
 
-fn receiving(fixed: &Fixed, message: &OwnedMessage) -> VirtualTime {
+fn receive_cost(fixed: &Fixed, message: &OwnedMessage) -> VirtualTime {
     let host = fixed.profile.host();
     host.receive.0 + host.copying(message.payload.len()) + host.handler.0
 }

@@ -109,7 +109,7 @@ impl SimState {
         self.notify(to, News::Message);
     }
 
-    pub(crate) fn token_back(&mut self, rank: usize) {
+    pub(crate) fn return_token(&mut self, rank: usize) {
         self.ranks[rank].tokens += 1;
         self.notify(rank, News::Room);
     }

@@ -115,7 +115,7 @@ impl SimState {
             last,
             retry: false,
         };
-        self.fly(fixed, packet, outward);
+        self.transmit(fixed, packet, outward);
         if last && write && nic.early_local {
             self.events.at(time, SimEvent::Local(id));
         }
@@ -123,7 +123,7 @@ impl SimState {
     }
 
     /// A packet leaves on the wire.
-    fn fly(&mut self, fixed: &Fixed, packet: Packet, outward: VirtualTime) {
+    fn transmit(&mut self, fixed: &Fixed, packet: Packet, outward: VirtualTime) {
         let mut head = outward + fixed.profile.link().latency.0;
         if fixed.delay > 0 {
             head += self.random.below(fixed.delay);
@@ -136,7 +136,7 @@ impl SimState {
 
     /// The head of a packet arrives at the receiver's link.
     pub(crate) fn arrive(&mut self, fixed: &Fixed, packet: Packet) {
-        if fixed.loss > 0 && !self.taken(fixed, packet) {
+        if fixed.loss > 0 && !self.accepts(fixed, packet) {
             return;
         }
         let Some(transfer) = self.transfers.get(&packet.transfer) else {
@@ -157,7 +157,7 @@ impl SimState {
     }
 
     /// True if the packet is accepted: neither it nor an earlier packet is missing.
-    fn taken(&mut self, fixed: &Fixed, packet: Packet) -> bool {
+    fn accepts(&mut self, fixed: &Fixed, packet: Packet) -> bool {
         let (from, to) = (packet.from as usize, packet.to as usize);
         let lost = self.random.happens(fixed.loss);
         let now = self.now;

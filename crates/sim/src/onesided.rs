@@ -25,10 +25,10 @@ impl SimState {
             _ => None,
         };
         let from = transfer.from;
-        place.map_or(0, |place| self.fault(fixed, from, place))
+        place.map_or(0, |place| self.touch_pages(fixed, from, place))
     }
 
-    fn fault(&mut self, fixed: &Fixed, rank: usize, place: Place) -> usize {
+    fn touch_pages(&mut self, fixed: &Fixed, rank: usize, place: Place) -> usize {
         let rank = &mut self.ranks[rank];
         let faults = rank.pages.touch(place, fixed.profile.nic().page_table);
         rank.statistics.page_faults += faults as u64;
@@ -36,7 +36,7 @@ impl SimState {
     }
 
     /// The NIC has read the whole source of a write.
-    pub(crate) fn left_source(&mut self, id: u64) {
+    pub(crate) fn complete_locally(&mut self, id: u64) {
         let Some(transfer) = self.transfers.get_mut(&id) else {
             return;
         };
@@ -137,7 +137,7 @@ impl SimState {
             }
             _ => None,
         };
-        let faults = place.map_or(0, |place| self.fault(fixed, to, place));
+        let faults = place.map_or(0, |place| self.touch_pages(fixed, to, place));
         if faults > 0 {
             let time = self.now + fixed.profile.nic().page_fault.times(faults);
             self.events.at(time, SimEvent::Landed(id));
@@ -182,13 +182,13 @@ impl SimState {
     }
 
     /// True if a transfer of this rank is in flight to a rank that takes part.
-    pub(crate) fn speaks(&self, rank: usize) -> bool {
-        let speaks = |transfer: &NicTransfer| {
+    pub(crate) fn has_in_flight(&self, rank: usize) -> bool {
+        let has_in_flight = |transfer: &NicTransfer| {
             transfer.from == rank
                 && self.ranks[transfer.to].over.is_none()
                 && !matches!(transfer.payload, Payload::ReadRequest(_))
         };
-        self.transfers.values().any(speaks)
+        self.transfers.values().any(has_in_flight)
     }
 
     /// Ends the transfers from and to a rank that is over.
@@ -206,7 +206,7 @@ impl SimState {
             match transfer.payload {
                 // Messages that the rank sent before its end are still delivered.
                 Payload::Request(_) | Payload::Reply(_) if transfer.from == rank => continue,
-                Payload::Request(_) => self.token_back(transfer.from),
+                Payload::Request(_) => self.return_token(transfer.from),
                 Payload::Reply(_) => {}
                 // The data of the rank's own writes has left; no completion comes back.
                 Payload::Write(_) if transfer.from == rank && transfer.to != rank => continue,

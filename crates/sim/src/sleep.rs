@@ -39,9 +39,9 @@ impl Sim {
             world: &self.world,
             actor: call.id(),
         };
-        let is_ready = call.outside(&mut *ready);
+        let is_ready = call.without_lock(&mut *ready);
         if !is_ready && !call.is_ended() {
-            call.rest(until);
+            call.wait_for_news(until);
         }
         std::mem::forget(tidy);
         call.end_wait();

@@ -89,7 +89,7 @@ impl RankState {
     }
 
     /// The earliest time from `time` on at which the rank attends to events.
-    pub(crate) fn attends(&self, time: VirtualTime) -> VirtualTime {
+    pub(crate) fn attends_from(&self, time: VirtualTime) -> VirtualTime {
         (self.busy.iter())
             .find(|(from, until)| (*from..*until).contains(&time))
             .map_or(time, |(_, until)| *until)
@@ -165,7 +165,7 @@ impl SimState {
                 (None, _) => false,
             };
             if due {
-                self.happen(fixed);
+                self.process_event(fixed);
                 continue;
             }
             let id = self.turns.take_first()?;
@@ -175,7 +175,7 @@ impl SimState {
     }
 
     /// Lets the next event happen.
-    pub(crate) fn happen(&mut self, fixed: &Fixed) {
+    pub(crate) fn process_event(&mut self, fixed: &Fixed) {
         let Some((time, event)) = self.events.pop() else {
             return;
         };
@@ -186,7 +186,7 @@ impl SimState {
             }
             self.now = self.now.max(time);
             let rank = &self.ranks[actor_state.rank];
-            let clock = rank.attends(actor_state.clock.max(time));
+            let clock = rank.attends_from(actor_state.clock.max(time));
             self.turns.make_ready(actor, clock);
             return;
         }
@@ -199,14 +199,14 @@ impl SimState {
             SimEvent::Packet(packet) => self.arrive(fixed, packet),
             SimEvent::Landed(transfer) => {
                 self.land(fixed, transfer);
-                self.tell_ends(fixed);
+                self.announce_ends(fixed);
             }
-            SimEvent::Local(transfer) => self.left_source(transfer),
+            SimEvent::Local(transfer) => self.complete_locally(transfer),
             SimEvent::Acked(transfer) => {
                 self.acked(transfer);
-                self.tell_ends(fixed);
+                self.announce_ends(fixed);
             }
-            SimEvent::Token(rank) => self.token_back(rank as usize),
+            SimEvent::Token(rank) => self.return_token(rank as usize),
             SimEvent::Handled(rank, peer) => self.request_handled(rank as usize, peer as usize),
             SimEvent::Taken(rank, peer) => self.reply_taken(fixed, rank as usize, peer as usize),
             SimEvent::Death(rank) => {
@@ -219,23 +219,23 @@ impl SimState {
 
     /// Sends news to a rank's threads.
     pub(crate) fn notify(&mut self, rank: usize, news: News) {
-        let time = self.ranks[rank].attends(self.now);
+        let time = self.ranks[rank].attends_from(self.now);
         self.turns.notify(rank, news, time);
     }
 
     /// Ends a rank's part in the job. Its memory is out of reach and its NIC answers nothing.
     /// Transfers that it sent go on, and the news of its end does not overtake them: peers [learn
-    /// of it](Self::tell_ends) when the last has arrived.
+    /// of it](Self::announce_ends) when the last has arrived.
     pub(crate) fn end(&mut self, fixed: &Fixed, rank: usize, orderly: bool) {
         if self.ranks[rank].over.is_some() {
             return;
         }
         self.ranks[rank].over = Some(orderly);
-        self.turns.came(rank);
+        self.turns.note_arrival(rank);
         self.ranks[rank].registry.clear();
         self.ranks[rank].statistics.registered = 0;
         self.ending.push(rank);
-        self.tell_ends(fixed);
+        self.announce_ends(fixed);
     }
 
     /// Notes that a rank's program has come to its end, or goes on after all. Wakes the ranks whose
@@ -256,15 +256,19 @@ impl SimState {
     }
 
     /// Announces the ended ranks that have no more transfers in flight.
-    pub(crate) fn tell_ends(&mut self, fixed: &Fixed) {
-        while let Some(at) = self.ending.iter().position(|rank| !self.speaks(*rank)) {
+    pub(crate) fn announce_ends(&mut self, fixed: &Fixed) {
+        while let Some(at) = self
+            .ending
+            .iter()
+            .position(|rank| !self.has_in_flight(*rank))
+        {
             let rank = self.ending.remove(at);
-            self.tell_end(fixed, rank);
+            self.announce_end(fixed, rank);
         }
     }
 
     /// Announces a rank's end to all.
-    fn tell_end(&mut self, fixed: &Fixed, rank: usize) {
+    fn announce_end(&mut self, fixed: &Fixed, rank: usize) {
         let orderly = self.ranks[rank].over == Some(true);
         fixed.standings.end(Self::rank_of(rank), orderly);
         self.end_transfers(rank);

@@ -25,7 +25,7 @@ pub(crate) type ActorId = usize;
 /// Where a thread waits for its turn.
 pub(crate) struct Seat {
     thread: Thread,
-    go: AtomicBool,
+    granted: AtomicBool,
     /// The thread's id in the system, to see whether it sleeps.
     pub(crate) tid: i32,
 }
@@ -34,18 +34,18 @@ impl Seat {
     pub(crate) fn here() -> Arc<Self> {
         Arc::new(Self {
             thread: thread::current(),
-            go: AtomicBool::new(false),
+            granted: AtomicBool::new(false),
             tid: rustix::thread::gettid().as_raw_nonzero().get(),
         })
     }
 
-    pub(crate) fn go(&self) {
-        self.go.store(true, Release);
+    pub(crate) fn grant(&self) {
+        self.granted.store(true, Release);
         self.thread.unpark();
     }
 
     pub(crate) fn wait(&self) {
-        while !self.go.swap(false, Acquire) {
+        while !self.granted.swap(false, Acquire) {
             thread::park();
         }
     }
@@ -167,7 +167,7 @@ pub(crate) struct Turns {
     /// that no missing rank is about to come.
     pub(crate) open: bool,
     /// True for each rank that has wanted a turn, or ended.
-    came: Vec<bool>,
+    arrived: Vec<bool>,
     /// Counts all calls, for the watchdog.
     pub(crate) calls: u64,
 }
@@ -182,7 +182,7 @@ impl Turns {
             waiting: 0,
             running: None,
             open: false,
-            came: vec![false; ranks],
+            arrived: vec![false; ranks],
             calls: 0,
         }
     }
@@ -217,15 +217,15 @@ impl Turns {
     }
 
     /// Notes that a rank wants a turn or has ended, so the job's begin need not wait for it.
-    pub(crate) fn came(&mut self, rank: usize) {
-        self.came[rank] = true;
-        self.open |= self.came.iter().all(|came| *came);
+    pub(crate) fn note_arrival(&mut self, rank: usize) {
+        self.arrived[rank] = true;
+        self.open |= self.arrived.iter().all(|arrived| *arrived);
     }
 
     /// The ranks that have neither wanted a turn nor ended.
     pub(crate) fn missing(&self) -> impl Iterator<Item = usize> {
-        (self.came.iter().enumerate())
-            .filter(|(_, came)| !**came)
+        (self.arrived.iter().enumerate())
+            .filter(|(_, arrived)| !**arrived)
             .map(|(rank, _)| rank)
     }
 
@@ -263,7 +263,7 @@ impl Turns {
         if !self.open {
             // The first turn belongs to the earliest of all ranks, so a rank counts only once it is
             // in the queue, not when it joins.
-            self.came(rank);
+            self.note_arrival(rank);
         }
     }
 
@@ -320,7 +320,7 @@ impl Turns {
     }
 
     /// Nothing will ever end a wait, so all waiting actors get the turn and report the deadlock.
-    pub(crate) fn strand(&mut self) {
+    pub(crate) fn wake_stranded(&mut self) {
         let all: Vec<ActorId> = (self.of_rank.iter().flatten().copied())
             .filter(|id| self.actors[*id].phase == ActorPhase::Waiting)
             .collect();
@@ -373,7 +373,7 @@ mod tests {
         let mut turns = Turns::new(2);
         let second = turns.join(1, Seat::here(), 0);
         turns.make_ready(second, 0);
-        turns.came(0);
+        turns.note_arrival(0);
         assert!(turns.open);
     }
 }

@@ -128,7 +128,7 @@ fn inspect(world: &World, seen: &mut LookCounts) {
     }
     seen.count_quiet(|doing| doing != ThreadActivity::Work);
     if seen.quiet >= STUCK.0 || seen.idle >= STUCK.1 {
-        state.turns.strand();
+        state.turns.wake_stranded();
         *seen = LookCounts::default();
         world.pass_on(state);
     }

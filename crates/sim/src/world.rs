@@ -81,7 +81,7 @@ impl World {
         let seat = next.map(|id| Arc::clone(&state.turns.actors[id].seat));
         drop(state);
         if let Some(seat) = seat {
-            seat.go();
+            seat.grant();
         }
     }
 
@@ -110,7 +110,7 @@ impl World {
     }
 
     /// Drops one conduit of the rank; returns true if it was the last.
-    pub(crate) fn let_go(&self, rank: Rank) -> bool {
+    pub(crate) fn drop_handle(&self, rank: Rank) -> bool {
         let handles = &mut self.lock().ranks[rank.index()].handles;
         *handles -= 1;
         *handles == 0

@@ -1,4 +1,4 @@
-//! An executor that has its thread for itself.
+//! An executor that has its thread to itself.
 
 use std::{
     pin::pin,
@@ -7,8 +7,8 @@ use std::{
     thread::{self, Thread},
 };
 
-/// Waits for a future on a thread that only sleeps between two polls: it looks after nothing else, so
-/// that somebody else must wake it.
+/// Waits for a future on a thread that sleeps between two polls. The thread does nothing else, so
+/// another thread must wake it.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {

@@ -1,5 +1,5 @@
-//! Ranks as children of the test, which is their launcher: they speak to it in lines on
-//! their standard input and output.
+//! Ranks as children of the test. The test is their launcher: they talk to it in lines on their
+//! standard input and output.
 
 use std::{
     collections::HashMap,
@@ -16,34 +16,34 @@ use std::{
 
 use hydrant_launch::{Bootstrap, Error};
 
-use crate::{HANG, left_behind::Trace, running};
+use crate::{HANG, left_behind::JobRemains, running};
 
 const RANK: &str = "HYDRANT_TEST_RANK";
 const SIZE: &str = "HYDRANT_TEST_SIZE";
 const ROLE: &str = "HYDRANT_TEST_ROLE";
 
-/// Jobs that this process started.
+/// The number of jobs that this process started.
 static STARTED: AtomicU32 = AtomicU32::new(0);
 
-/// The launcher's side of a job. Ranks that live when this is dropped are killed.
+/// The launcher's side of a job. Dropping it kills ranks that are still alive.
 pub struct Family {
-    ranks: Vec<Member>,
-    /// What was put, as sent on to everybody.
+    ranks: Vec<RankProcess>,
+    /// The values put so far, as lines for all ranks.
     put: Vec<String>,
-    trace: Trace,
+    trace: JobRemains,
 }
 
-struct Member {
+struct RankProcess {
     process: process::Child,
     input: ChildStdin,
     lines: Receiver<String>,
 }
 
 impl Family {
-    /// Starts ranks: this binary, where [`Child::from_environment`] says what it is.
+    /// Starts ranks: this binary again, which [`Child::from_environment`] tells that it is a rank.
     ///
     /// # Panics
-    /// If that can't be.
+    /// If a rank cannot be started.
     pub fn start(role: &str, ranks: usize) -> Self {
         let number = STARTED.fetch_add(1, Relaxed);
         let token = format!("--family-{}-{number}", process::id());
@@ -61,23 +61,23 @@ impl Family {
             let input = process.stdin.take().expect("piped");
             let (sender, lines) = channel();
             running::read_lines(process.stdout.take(), sender);
-            Member {
+            RankProcess {
                 process,
                 input,
                 lines,
             }
         };
         Self {
-            trace: Trace::before(&token),
+            trace: JobRemains::before(&token),
             ranks: (0..ranks).map(start).collect(),
             put: Vec::new(),
         }
     }
 
-    /// Serves the key-value space until the ranks wait for something else, or have ended.
+    /// Serves the key-value space until all ranks report "served", or have ended.
     ///
     /// # Panics
-    /// If they do not come so far.
+    /// If the ranks hang.
     pub fn serve(&mut self) {
         let ranks = self.ranks.len();
         let since = Instant::now();
@@ -85,7 +85,7 @@ impl Family {
         let mut serving = vec![true; ranks];
         while serving.contains(&true) {
             let hangs = since.elapsed() > HANG;
-            assert!(!hangs, "the ranks do not come along: {fencing:?}");
+            assert!(!hangs, "the ranks hang: {fencing:?}");
             for rank in 0..ranks {
                 if !serving[rank] || fencing[rank] {
                     continue;
@@ -110,7 +110,7 @@ impl Family {
         }
     }
 
-    /// Sends a line to a rank. One that has ended hears nothing.
+    /// Sends a line to a rank. Ignores ranks that have ended.
     pub fn tell(&mut self, rank: usize, text: &str) {
         let _ = writeln!(self.ranks[rank].input, "{text}");
     }
@@ -118,7 +118,7 @@ impl Family {
     /// Waits for the next line of a rank.
     ///
     /// # Panics
-    /// If none comes, or another one.
+    /// If no line comes, or another line.
     pub fn expect_line(&mut self, rank: usize, line: &str) {
         let said = self.ranks[rank].lines.recv_timeout(HANG);
         assert_eq!(said.as_deref(), Ok(line), "said by rank {rank}");
@@ -127,7 +127,7 @@ impl Family {
     /// Kills a rank.
     ///
     /// # Panics
-    /// If it has been waited for.
+    /// If the rank has been waited for.
     pub fn kill(&mut self, rank: usize) {
         self.ranks[rank].process.kill().expect("SIGKILL");
     }
@@ -135,7 +135,7 @@ impl Family {
     /// Waits until a rank has ended.
     ///
     /// # Panics
-    /// If it does not.
+    /// If the rank does not end.
     pub fn wait(&mut self, rank: usize) -> ExitStatus {
         let mut status = None;
         running::within(HANG, || {
@@ -145,10 +145,10 @@ impl Family {
         status.unwrap_or_else(|| panic!("rank {rank} does not end"))
     }
 
-    /// Waits until these ranks have ended, well.
+    /// Waits until these ranks have ended with success.
     ///
     /// # Panics
-    /// If one does not.
+    /// If a rank does not end, or fails.
     pub fn end_well(&mut self, ranks: impl IntoIterator<Item = usize>) {
         for rank in ranks {
             let status = self.wait(rank);
@@ -159,16 +159,16 @@ impl Family {
     /// Waits until nothing of the job is left.
     ///
     /// # Panics
-    /// If something stays.
+    /// If something is left.
     pub fn nothing_left(&self) {
         self.trace.assert_nothing_left();
     }
 }
 
-/// A job that ends well, and leaves nothing.
+/// Runs a job that must end well and leave nothing.
 ///
 /// # Panics
-/// If it is not so.
+/// If the job fails or leaves something.
 pub fn orderly(role: &str, ranks: usize) {
     let mut family = Family::start(role, ranks);
     family.serve();
@@ -185,18 +185,18 @@ impl Drop for Family {
     }
 }
 
-/// A rank's side.
+/// A rank's side of a job.
 pub struct Child {
     rank: u32,
     size: u32,
-    /// What the rank is to do.
+    /// The role that the rank plays.
     pub role: String,
-    /// What every rank put, by its rank and the key.
+    /// The values that all ranks put, by rank and key.
     values: HashMap<(u32, String), Vec<u8>>,
 }
 
 impl Child {
-    /// `None` in the test itself.
+    /// Reads the rank from the environment; `None` in the test itself.
     pub fn from_environment() -> Option<Self> {
         let number = |name| env::var(name).ok()?.parse().ok();
         Some(Self {
@@ -225,7 +225,8 @@ impl Child {
         line.trim_end().to_owned()
     }
 
-    /// What every rank says, by rank. After the last exchange come meetings only.
+    /// Exchanges a text among all ranks; returns the texts by rank. Only `meet` may follow the last
+    /// exchange.
     ///
     /// # Panics
     /// If the launcher is gone.
@@ -242,7 +243,7 @@ impl Child {
         said
     }
 
-    /// Waits for all ranks, doing `meanwhile`.
+    /// Waits for all ranks, and calls `meanwhile` again and again.
     pub fn meet(&mut self, mut meanwhile: impl FnMut()) {
         self.say("fence");
         let (sender, heard) = channel();
@@ -314,13 +315,13 @@ impl Bootstrap for Child {
     }
 }
 
-/// A rank that does something whenever a fence is over.
+/// A rank that runs a hook after each fence.
 pub struct Hooked<'a, F> {
     /// The rank.
     pub child: &'a mut Child,
-    /// How many fences are over.
+    /// The number of fences so far.
     pub fences: u32,
-    /// Is told how many fences are over.
+    /// The hook, which takes the number of fences so far.
     pub hook: F,
 }
 

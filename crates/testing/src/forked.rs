@@ -1,4 +1,4 @@
-//! Children that a test forks, with copies of all its state.
+//! Forked children of a test, with copies of all its state.
 
 #![allow(unsafe_code)] // forks
 
@@ -9,8 +9,8 @@ use std::{
 
 use crate::HANG;
 
-/// Forks a child that calls `act` and ends with the status that it returns. Returns the child's process number. The
-/// child has one thread, even if its parent has several.
+/// Forks a child that calls `act` and ends with the returned status. Returns the child's process
+/// id. The child has one thread, even if its parent has several.
 ///
 /// # Panics
 /// If no further process can be started.
@@ -21,33 +21,34 @@ pub fn child(act: impl FnOnce() -> i32) -> i32 {
     }
 }
 
-/// As the system call: 0 in the child, which goes on from here.
+/// Like the system call: returns 0 in the child, which continues from here.
 ///
 /// # Panics
 /// If no further process can be started.
 pub fn fork() -> i32 {
-    // SAFETY: the C library frees its own locks in the child. The libraries that the test calls there document their
-    // further limits.
+    // SAFETY: the C library releases its own locks in the child. The libraries that the test calls
+    // there document their further limits.
     let pid = unsafe { libc::fork() };
-    assert!(pid >= 0, "there may be another process");
+    assert!(pid >= 0, "fork succeeds");
     pid
 }
 
-/// Ends the process with that status, and nothing else.
+/// Ends the process with this status, without destructors or exit handlers.
 pub fn end(status: i32) -> ! {
-    // SAFETY: it ends the process.
+    // SAFETY: `_exit` only ends the process.
     unsafe { libc::_exit(status) }
 }
 
-/// The status with which a child ended; none if a signal ended it, or if it hung and was killed.
+/// The exit status of a child; `None` if a signal ended it, or if it hung and was killed.
 pub fn ended(pid: i32) -> Option<i32> {
     let until = Instant::now() + HANG / 2;
     let mut status = 0;
     loop {
-        // SAFETY: the status is a local.
+        // SAFETY: `status` is a local variable that lives through the call.
         match unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) } {
             0 if Instant::now() > until => {
-                // SAFETY: a child of this process that was not waited for.
+                // SAFETY: `pid` is a child of this process that has not been waited for, so its id
+                // is not reused.
                 unsafe { libc::kill(pid, libc::SIGKILL) };
                 return None;
             }

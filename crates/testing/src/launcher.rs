@@ -1,4 +1,4 @@
-//! The launcher's library in a process of its own, for it takes its process over.
+//! Runs the launcher's library in a process of its own, because the library takes over its process.
 
 use std::io::Write;
 use std::process::{Command, ExitCode};
@@ -10,10 +10,10 @@ use crate::roles;
 /// The role of the launcher: `launch N ROLE ARGUMENTS`.
 pub(crate) const ROLE: &str = "launch";
 
-/// The command that starts so many ranks in a role: this binary in the role of the launcher.
+/// The command that starts `ranks` ranks in a role: this binary in the role of the launcher.
 ///
 /// # Panics
-/// If the path of the binary is no text.
+/// If the path of the binary is not UTF-8.
 pub fn command(ranks: u32, arguments: &[&str]) -> Command {
     let ranks = ranks.to_string();
     let mut words = roles::role(&[&[ROLE, ranks.as_str()], arguments].concat()).into_iter();
@@ -32,9 +32,9 @@ pub(crate) fn launch(arguments: &[String]) -> ExitCode {
     let mut spec = Spec::new(ranks, words.next().expect("the program"));
     spec.arguments = words.map(Into::into).collect();
     spec.prefix = Prefix::None;
-    // Survivors end by themselves, on a busy machine, too; who hangs is found by the test.
+    // Survivors end by themselves, even on a busy machine; the test finds hangs.
     spec.grace = crate::HANG / 2;
-    // In one piece: the ranks write to the same place meanwhile.
+    // One write, because the ranks write to the same pipe meanwhile.
     let mut report = |event| {
         let line = format!("launcher: {event}\n");
         let _ = std::io::stderr().write_all(line.as_bytes());

@@ -1,23 +1,23 @@
-//! Whether a job left anything on the host.
+//! Checks for remains of a job on the host.
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use crate::{HANG, running};
 
-/// What was on the host before a job, and what is known of the job.
-pub struct Trace {
+/// The state of the host before a job, and identifiers of the job.
+pub struct JobRemains {
     sockets: BTreeSet<String>,
     files: BTreeSet<PathBuf>,
     shared_memory: u64,
-    /// In the arguments of every process of the job.
+    /// A token in the arguments of every process of the job.
     token: String,
     /// The inodes of the job's shared memory.
     memory: BTreeSet<String>,
 }
 
-impl Trace {
-    /// What is there before a job begins. `token` is in the arguments of every process of the job, and
-    /// of no other.
+impl JobRemains {
+    /// Records the state of the host before a job begins. `token` is in the arguments of every
+    /// process of the job, and of no other process.
     pub fn before(token: &str) -> Self {
         Self {
             sockets: sockets(),
@@ -28,7 +28,7 @@ impl Trace {
         }
     }
 
-    /// Notes what memory a rank shares, while it lives.
+    /// Notes the memory that a living rank shares.
     pub fn note_rank(&mut self, pid: &str) {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         let inodes = maps.lines().filter(|line| line.contains("memfd:hydrant"));
@@ -36,7 +36,7 @@ impl Trace {
             .extend(inodes.filter_map(|line| Some(line.split_whitespace().nth(4)?.to_owned())));
     }
 
-    /// Checks that the ranks that were noted share one file.
+    /// Checks that the noted ranks share one file.
     ///
     /// # Panics
     /// If they do not.
@@ -44,15 +44,15 @@ impl Trace {
         assert_eq!(self.memory.len(), 1, "the ranks of a host share one file");
     }
 
-    /// Waits until everything of the job is gone: its processes, the memory they shared, files and
-    /// sockets. Other jobs may run meanwhile; they come and go.
+    /// Waits until everything of the job is gone: its processes, its shared memory, its files and
+    /// sockets. Other jobs may run, begin and end meanwhile.
     ///
     /// # Panics
-    /// If something stays.
+    /// If something is left.
     pub fn assert_nothing_left(&self) {
         let mut left = Vec::new();
         let is_clean = running::within(HANG, || {
-            left = self.left();
+            left = self.find_remains();
             left.is_empty()
         });
         assert!(is_clean, "the job left behind: {}", left.join(", "));
@@ -60,7 +60,7 @@ impl Trace {
         println!("nothing left; shared memory of the host {kib:+} KiB");
     }
 
-    fn left(&self) -> Vec<String> {
+    fn find_remains(&self) -> Vec<String> {
         let mut left: Vec<String> = (sockets().difference(&self.sockets))
             .map(|name| format!("socket {name}"))
             .chain(
@@ -94,7 +94,7 @@ fn processes() -> impl Iterator<Item = PathBuf> {
         })
 }
 
-/// The abstract sockets at which ranks meet.
+/// The abstract sockets that ranks meet at.
 fn sockets() -> BTreeSet<String> {
     let text = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     (text
@@ -105,7 +105,7 @@ fn sockets() -> BTreeSet<String> {
     .collect()
 }
 
-/// Files where shared memory may have a name.
+/// Files that may name shared memory.
 fn files() -> BTreeSet<PathBuf> {
     ["/dev/shm", "/tmp"]
         .into_iter()

@@ -1,17 +1,17 @@
-//! What the tests of several crates share.
+//! Utilities shared by the tests of several crates.
 //!
-//! A test here is a program that starts itself again: as the ranks of a job, as their launcher, as
-//! strangers that want the job to fail. There are two ways to start ranks:
+//! A test here is a program that starts itself again: as the ranks of a job, as their launcher, or
+//! as strangers that want the job to fail. There are two ways to start ranks:
 //!
-//! - [`launcher`]: the launcher that users have, in a process of its own; a rank is a [role](roles) of
-//!   the test, and says what it sees in [lines that the test reads](running).
-//! - [`family`]: the test is the launcher itself, hears every word of a rank and answers it, and so
-//!   decides when what happens.
+//! - [`launcher`]: the users' launcher, in a process of its own. A rank is a [role](roles) of the
+//!   test, and reports in [lines that the test reads](running).
+//! - [`family`]: the test itself is the launcher. It hears every line of a rank and answers it, and
+//!   so controls the order of events.
 //!
-//! [`ranks`] are threads. [`forked`] makes children that are no ranks. [`left_behind`] looks for remains of a job on
-//! the host, and [`executor`] waits for futures.
+//! [`ranks`] are threads. [`forked`] makes children that are not ranks. [`left_behind`] looks for
+//! remains of a job on the host, and [`executor`] waits for futures.
 //!
-//! Only tests import this crate; it is on no floor, and imports but `launch`.
+//! Only tests import this crate. It is on no floor, and imports only `launch`.
 
 pub mod executor;
 pub mod family;
@@ -25,5 +25,5 @@ pub mod strangers;
 
 use std::time::Duration;
 
-/// Longer than anything in a test takes on a busy machine: only a hang reaches it.
+/// Longer than anything in a test takes on a busy machine, so that only a hang reaches it.
 pub const HANG: Duration = Duration::from_secs(60);

@@ -1,13 +1,13 @@
-//! Ranks that are threads of the test.
+//! Ranks as threads of the test.
 
 use std::thread;
 
 use hydrant_launch::LocalBootstrap;
 
-/// Has so many ranks join a job, each by a thread of its own; what they joined, by rank.
+/// Lets `ranks` ranks join a job, each on its own thread; returns the results by rank.
 ///
 /// # Panics
-/// If one of them does.
+/// If a rank panics.
 pub fn joined<T: Send>(ranks: u32, join: impl Fn(LocalBootstrap) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let join = &join;

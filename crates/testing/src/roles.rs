@@ -1,12 +1,12 @@
-//! Tests that start themselves again: `BINARY --role NAME ARGUMENTS` is a rank, or what else
-//! the test needs a process for.
+//! Tests that start themselves again: `BINARY --role NAME ARGUMENTS` is a rank, or another process
+//! that the test needs.
 
 use std::{env, process::ExitCode};
 
 use libtest_mimic::{Arguments, Trial};
 
-/// Plays the role that the command line names, or runs the tests. `roles` knows those of the test,
-/// by name and arguments; the kit has those of its own.
+/// Plays the role on the command line, or runs the tests. `roles` handles the test's own roles, by
+/// name and arguments; this crate adds the launcher.
 pub fn main(
     roles: impl FnOnce(&str, &[String]) -> Option<ExitCode>,
     tests: Vec<Trial>,
@@ -40,10 +40,10 @@ pub fn test(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Tr
     })
 }
 
-/// What starts this binary in a role: the program and its arguments.
+/// The program and the arguments that start this binary in a role.
 ///
 /// # Panics
-/// If the path of the binary is no text.
+/// If the path of the binary is not UTF-8.
 pub fn role(arguments: &[&str]) -> Vec<String> {
     let binary = env::current_exe().expect("the test binary has a path");
     let binary = binary.into_os_string().into_string();

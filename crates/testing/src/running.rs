@@ -1,4 +1,4 @@
-//! A command under test: what it prints, line by line, and how it ends.
+//! A command under test: its output, line by line, and its exit.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -12,19 +12,19 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::HANG;
 
-/// A command that runs, and what it prints.
+/// A running command and its output.
 pub struct Running {
     child: Child,
     lines: Receiver<String>,
-    /// Everything printed so far, for when a test fails.
+    /// All lines so far, to be printed if a test fails.
     printed: Vec<String>,
 }
 
 impl Running {
-    /// Starts a command that reads nothing.
+    /// Starts a command without input.
     ///
     /// # Panics
-    /// If it can't be started.
+    /// If it cannot be started.
     pub fn start(mut command: Command) -> Self {
         let mut child = command
             .stdin(Stdio::null())
@@ -42,10 +42,10 @@ impl Running {
         }
     }
 
-    /// Reads on until `count` lines begin with `word`; what follows it in each.
+    /// Reads lines until `count` of them begin with `word`; returns the other words of each.
     ///
     /// # Panics
-    /// If they do not come.
+    /// If the lines do not come.
     pub fn expect(&mut self, word: &str, count: usize) -> Vec<Vec<String>> {
         let until = Instant::now() + HANG;
         let mut found = Vec::new();
@@ -61,7 +61,7 @@ impl Running {
         found
     }
 
-    /// Reads to the end: the status, and every line.
+    /// Reads to the end; returns the status and all lines.
     ///
     /// # Panics
     /// If the command hangs.
@@ -89,7 +89,7 @@ impl Running {
         }
     }
 
-    /// Ends the command and fails the test with what it printed.
+    /// Kills the command, and fails the test with the output.
     fn give_up(&mut self, why: &str) -> ! {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -97,13 +97,13 @@ impl Running {
     }
 }
 
-/// The words of a line after its first, if that is `word`.
+/// The words of a line after the first, if the first is `word`.
 pub fn fields(line: &str, word: &str) -> Option<Vec<String>> {
     let mut words = line.split_whitespace().map(str::to_owned);
     (words.next().as_deref() == Some(word)).then(|| words.collect())
 }
 
-/// Sends the lines of a pipe on, as they come.
+/// Forwards the lines of a pipe as they come.
 pub(crate) fn read_lines(from: Option<impl Read + Send + 'static>, to: Sender<String>) {
     let from = BufReader::new(from.expect("a pipe was asked for"));
     thread::spawn(move || {
@@ -118,10 +118,10 @@ pub(crate) fn read_lines(from: Option<impl Read + Send + 'static>, to: Sender<St
     });
 }
 
-/// Runs a command that reads nothing to its end: all that it printed.
+/// Runs a command without input to its end, and returns its output.
 ///
 /// # Panics
-/// If it can't be started, or hangs.
+/// If it cannot be started, or hangs.
 #[track_caller]
 pub fn run(command: &mut Command) -> Output {
     let child = command
@@ -144,16 +144,16 @@ pub fn run(command: &mut Command) -> Output {
     ended.expect("a child can be waited for")
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 ///
 /// # Panics
-/// If it never is.
+/// If it never holds.
 #[track_caller]
 pub fn until(mut done: impl FnMut() -> bool) {
     assert!(within(HANG, &mut done), "it did not happen");
 }
 
-/// Waits until something is so, or the time is over; whether it is.
+/// Waits until a condition holds, or the time is over; returns true if the condition holds.
 pub(crate) fn within(time: Duration, mut done: impl FnMut() -> bool) -> bool {
     let begun = Instant::now();
     while !done() {
@@ -168,13 +168,13 @@ pub(crate) fn within(time: Duration, mut done: impl FnMut() -> bool) -> bool {
 /// The host's clock, the same in every process.
 ///
 /// # Panics
-/// If it is before its epoch.
+/// If the clock is before its epoch.
 pub fn now() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Duration::try_from(now).expect("the clock is past zero")
 }
 
-/// Prints a whole line in one write, for the ranks of a job share the pipe.
+/// Prints a whole line in one write, because the ranks of a job share the pipe.
 pub fn say(line: &str) {
     let _ = std::io::stdout()
         .lock()

@@ -1,5 +1,5 @@
-//! Processes of this host that do not belong to the job and want it to fail: they find its sockets
-//! where the system lists them, and send to them and connect with them without an end.
+//! Processes of this host that do not belong to the job and want it to fail. They find its sockets
+//! in the system's list, and send to them and connect to them without end.
 
 use std::{
     collections::VecDeque,
@@ -22,14 +22,14 @@ const NOBODY: u32 = 65534;
 /// Connections that a stranger keeps open.
 const HELD: usize = 300;
 
-/// Strangers at work, until dropped.
+/// Strangers at work until dropped.
 pub struct Strangers(Vec<Child>);
 
 impl Strangers {
-    /// Starts one of this user, and one of another, if this user may start such.
+    /// Starts a stranger as this user, and one as another user if permitted.
     ///
     /// # Panics
-    /// If the first can't be started.
+    /// If the first cannot be started.
     pub fn start() -> Self {
         let mut strangers = Self(vec![start(None).expect("a process")]);
         match start(Some(NOBODY)) {
@@ -67,11 +67,11 @@ fn start(user: Option<u32>) -> std::io::Result<Child> {
         .spawn()
 }
 
-/// Is a stranger until its parent ends, if it was started as one: what the `main` of a test that starts
-/// strangers calls first.
+/// Plays a stranger until the parent ends, if this process was started as one. The `main` of a test
+/// that starts strangers calls this first.
 ///
 /// # Panics
-/// If there is no socket for it.
+/// If it cannot make a socket.
 pub fn be_one() {
     if std::env::var_os(STRANGER).is_none() {
         return;
@@ -81,7 +81,7 @@ pub fn be_one() {
         std::process::exit(0);
     });
     let (sender, connections) = std::sync::mpsc::sync_channel(HELD);
-    // A connection waits where there is no room for it, and so does not keep from sending.
+    // A connection waits here for room, so that it does not keep the other thread from sending.
     thread::spawn(move || {
         loop {
             for address in sockets() {
@@ -108,7 +108,7 @@ pub fn be_one() {
     }
 }
 
-/// The sockets of jobs.
+/// The sockets of all jobs.
 fn sockets() -> Vec<SocketAddr> {
     let list = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let names = list.lines().filter_map(|line| line.rsplit_once('@'));
@@ -118,7 +118,7 @@ fn sockets() -> Vec<SocketAddr> {
         .collect()
 }
 
-/// More datagrams than a queue holds.
+/// Sends more datagrams than a queue holds.
 fn harass(address: &SocketAddr) {
     let socket = UnixDatagram::unbound().expect("a socket");
     let _ = socket.set_nonblocking(true);

@@ -9,7 +9,7 @@
 //! Messages of a few bytes between two ranks are left out. A program with larger ones cannot be
 //! derived, because a trace does not say which of more ranks would talk to each other.
 
-use hydrant_foresight::trace::{self, Call, MAGIC, RECORD_BYTES, RankTrace, Record, Trace};
+use hydrant_foresight::trace::{self, MAGIC, MpiCall, RECORD_BYTES, RankTrace, Trace, TraceRecord};
 
 /// The largest message, or part, that counts as a count and not as data.
 const COUNT: u64 = 64;
@@ -47,7 +47,7 @@ pub(crate) enum Underivable {
         /// The bytes of the message.
         bytes: u64,
         /// The call.
-        call: Call,
+        call: MpiCall,
     },
     /// The trace has an exchange among some of the ranks.
     #[error(
@@ -125,7 +125,7 @@ impl<'a> Derived<'a> {
         Ok(RankTrace::parse(&name, &self.bytes)?)
     }
 
-    fn call(&mut self, records: &[Record]) -> Result<(), Underivable> {
+    fn call(&mut self, records: &[TraceRecord]) -> Result<(), Underivable> {
         let Some(first) = records.first() else {
             return Ok(());
         };
@@ -152,8 +152,8 @@ impl<'a> Derived<'a> {
 
     /// The parts of an exchange that are sent, or received. Each is divided among the derived ranks
     /// of its peer. The parts are in the order of the peers, from the address of the recorded ones.
-    fn exchange(&mut self, records: &[Record], sends: bool) -> Result<(), Underivable> {
-        let mut parts: Vec<&Record> = (records.iter())
+    fn exchange(&mut self, records: &[TraceRecord], sends: bool) -> Result<(), Underivable> {
+        let mut parts: Vec<&TraceRecord> = (records.iter())
             .filter(|it| it.call.sends() == sends)
             .collect();
         parts.sort_by_key(|it| it.peer);
@@ -183,7 +183,7 @@ impl<'a> Derived<'a> {
                 // Elements are not split.
                 data => data / shrunk / 4 * 4,
             };
-            self.write(&Record {
+            self.write(&TraceRecord {
                 peer: peer as i32,
                 addr,
                 bytes,
@@ -194,7 +194,7 @@ impl<'a> Derived<'a> {
         Ok(())
     }
 
-    fn write(&mut self, record: &Record) {
+    fn write(&mut self, record: &TraceRecord) {
         let computed = match self.scaling {
             Scaling::Strong => record.computed.0 / self.times(),
             Scaling::Weak => record.computed.0,

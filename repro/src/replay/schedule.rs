@@ -6,7 +6,9 @@ use std::{
     fmt,
 };
 
-use hydrant_foresight::trace::{Call, HEADER_BYTES, RECORD_BYTES, RankTrace, Record, Trace};
+use hydrant_foresight::trace::{
+    HEADER_BYTES, MpiCall, RECORD_BYTES, RankTrace, Trace, TraceRecord,
+};
 
 use super::pattern;
 
@@ -144,8 +146,8 @@ pub(crate) fn schedules(trace: &Trace) -> Result<Vec<Vec<Step>>, Unplayable> {
 }
 
 /// The kinds of the collective calls on each communicator, which all members must call alike.
-fn collectives(rank: &RankTrace) -> BTreeMap<u16, Vec<(Call, i32)>> {
-    let mut found: BTreeMap<u16, Vec<(Call, i32)>> = BTreeMap::new();
+fn collectives(rank: &RankTrace) -> BTreeMap<u16, Vec<(MpiCall, i32)>> {
+    let mut found: BTreeMap<u16, Vec<(MpiCall, i32)>> = BTreeMap::new();
     for record in whole(rank) {
         let root = if record.call.has_root() {
             record.peer
@@ -161,7 +163,7 @@ fn collectives(rank: &RankTrace) -> BTreeMap<u16, Vec<(Call, i32)>> {
 }
 
 /// The collectives that all members of a communicator join with one record each.
-fn whole(rank: &RankTrace) -> impl Iterator<Item = &Record> {
+fn whole(rank: &RankTrace) -> impl Iterator<Item = &TraceRecord> {
     let records = rank.records().iter();
     records.filter(|it| it.call.is_collective() && !it.call.is_exchange())
 }
@@ -212,7 +214,7 @@ struct Numbers(HashMap<(u32, u64), u64>);
 impl Numbers {
     /// Matches sends with receives, in the way that the reader checked.
     fn of(trace: &Trace) -> Self {
-        let mut streams: BTreeMap<Stream, [Vec<&Record>; 2]> = BTreeMap::new();
+        let mut streams: BTreeMap<Stream, [Vec<&TraceRecord>; 2]> = BTreeMap::new();
         for rank in trace.ranks() {
             for record in rank.records() {
                 let tag = (!record.call.is_exchange()).then_some(record.tag);
@@ -227,7 +229,7 @@ impl Numbers {
         }
         let (mut numbers, mut next) = (HashMap::new(), 0);
         for ((from, to, _), [sends, receives]) in &streams {
-            let count = |records: &[&Record]| {
+            let count = |records: &[&TraceRecord]| {
                 let mut counts: BTreeMap<u16, usize> = BTreeMap::new();
                 records
                     .iter()
@@ -235,8 +237,8 @@ impl Numbers {
                 counts
             };
             let alike = count(sends) == count(receives);
-            let comm = |record: &Record| alike.then_some(record.comm);
-            let mut posted: BTreeMap<Option<u16>, VecDeque<&Record>> = BTreeMap::new();
+            let comm = |record: &TraceRecord| alike.then_some(record.comm);
+            let mut posted: BTreeMap<Option<u16>, VecDeque<&TraceRecord>> = BTreeMap::new();
             for receive in receives {
                 posted.entry(comm(receive)).or_default().push_back(receive);
             }
@@ -252,7 +254,7 @@ impl Numbers {
         Self(numbers)
     }
 
-    fn tag(&self, rank: u32, record: &Record) -> u64 {
+    fn tag(&self, rank: u32, record: &TraceRecord) -> u64 {
         self.0.get(&(rank, record.index)).copied().unwrap_or(0)
     }
 }
@@ -303,44 +305,44 @@ impl<'a> Schedule<'a> {
     }
 
     /// Adds one call; its records are its parts.
-    fn call(&mut self, records: &[Record]) {
+    fn call(&mut self, records: &[TraceRecord]) {
         let Some(first) = records.first() else {
             return;
         };
         match first.call {
-            Call::Init | Call::Finalize => {}
-            Call::Send | Call::Recv | Call::Isend | Call::Irecv => {
+            MpiCall::Init | MpiCall::Finalize => {}
+            MpiCall::Send | MpiCall::Recv | MpiCall::Isend | MpiCall::Irecv => {
                 for record in records {
                     let (end, request) = (self.end(record), record.request);
                     self.steps.push(match first.call {
-                        Call::Send => Step::Send(end),
-                        Call::Recv => Step::Receive(end),
-                        Call::Isend => Step::BeginSend(request, end),
+                        MpiCall::Send => Step::Send(end),
+                        MpiCall::Recv => Step::Receive(end),
+                        MpiCall::Isend => Step::BeginSend(request, end),
                         _ => Step::BeginReceive(request, end),
                     });
                 }
             }
-            Call::Wait | Call::Waitall => {
+            MpiCall::Wait | MpiCall::Waitall => {
                 let waited = records.iter().filter(|it| it.request != 0);
                 self.steps
                     .extend(waited.map(|it| Step::Complete(it.request)));
             }
-            Call::SendrecvSend
-            | Call::SendrecvReceive
-            | Call::AlltoallSend
-            | Call::AlltoallReceive
-            | Call::AlltoallvSend
-            | Call::AlltoallvReceive => self.exchange(records),
-            Call::Barrier
-            | Call::Bcast
-            | Call::Reduce
-            | Call::Allreduce
-            | Call::CommSplit
-            | Call::CommDup => self.collective(first),
+            MpiCall::SendrecvSend
+            | MpiCall::SendrecvReceive
+            | MpiCall::AlltoallSend
+            | MpiCall::AlltoallReceive
+            | MpiCall::AlltoallvSend
+            | MpiCall::AlltoallvReceive => self.exchange(records),
+            MpiCall::Barrier
+            | MpiCall::Bcast
+            | MpiCall::Reduce
+            | MpiCall::Allreduce
+            | MpiCall::CommSplit
+            | MpiCall::CommDup => self.collective(first),
         }
     }
 
-    fn end(&self, record: &Record) -> End {
+    fn end(&self, record: &TraceRecord) -> End {
         End {
             peer: record.peer as u32,
             tag: self.numbers.tag(self.rank.rank(), record),
@@ -349,7 +351,7 @@ impl<'a> Schedule<'a> {
     }
 
     /// Sends a part to each rank and receives one from each, peer by peer.
-    fn exchange(&mut self, records: &[Record]) {
+    fn exchange(&mut self, records: &[TraceRecord]) {
         let (own, ranks) = (self.rank.rank(), self.ranks);
         let part = |peer: u32, sends: bool| {
             let mut parts = records.iter().filter(move |it| {
@@ -373,7 +375,7 @@ impl<'a> Schedule<'a> {
     }
 
     /// Adds a collective of all ranks.
-    fn collective(&mut self, record: &Record) {
+    fn collective(&mut self, record: &TraceRecord) {
         let number = self.collectives.entry(record.comm).or_default();
         *number += 1;
         // Each collective has as many tags as a rank has rounds.
@@ -385,9 +387,9 @@ impl<'a> Schedule<'a> {
             place => place,
         };
         let steps = match record.call {
-            Call::Bcast => pattern::broadcast(own, ranks, root, base, buffer),
-            Call::Reduce => pattern::reduce(own, ranks, root, base, buffer),
-            Call::Allreduce => {
+            MpiCall::Bcast => pattern::broadcast(own, ranks, root, base, buffer),
+            MpiCall::Reduce => pattern::reduce(own, ranks, root, base, buffer),
+            MpiCall::Allreduce => {
                 let mut steps = pattern::reduce(own, ranks, 0, base, buffer);
                 steps.extend(pattern::broadcast(own, ranks, 0, base + 32, buffer));
                 steps
@@ -398,7 +400,7 @@ impl<'a> Schedule<'a> {
     }
 }
 
-fn place_of(record: &Record) -> Place {
+fn place_of(record: &TraceRecord) -> Place {
     Place::Traced {
         addr: record.addr,
         bytes: record.bytes,

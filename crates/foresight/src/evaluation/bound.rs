@@ -1,40 +1,40 @@
-//! What the noise of a trace leaves to be predicted.
+//! The accuracy that the noise of a trace permits.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use super::{BOUNDS, Errors, Setting, communications};
-use crate::costs::Backlog;
-use crate::signature::{Context, Signature, mix};
+use super::{BOUNDS, Errors, EvaluationSetting, communications};
+use crate::costs::RegistrationBacklog;
+use crate::signature::{Signature, SignatureContext, mix};
 use crate::time::Time;
 use crate::trace::Trace;
 
-/// How many uses could have been predicted by one constant for uses of the same circumstances, the best
-/// one for those before and after, known in hindsight.
+/// Counts the uses that one constant could have predicted for uses in the same circumstances. The constant is the
+/// best for the neighbouring uses, known in hindsight.
 ///
-/// No predictor knows these constants, nor the circumstances in advance. It is what noise leaves to all that
-/// say the same of the same, and so what [`evaluate`](super::evaluate) is to be compared with. Circumstances that
-/// never come again count as predictable.
+/// No predictor knows these constants, nor the circumstances, in advance. It is the limit that noise sets to all
+/// predictors that say the same in the same circumstances. The result of [`evaluate`](super::evaluate) is to be
+/// compared with it. Circumstances that never recur count as predictable.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Bound {
-    /// The whole period, for uses of the same signature and the same communications since its last.
+pub struct HindsightBound {
+    /// The whole period, for uses with the same signature and the same communications since their last.
     pub periods: Errors,
-    /// The time since the last communication that came early enough to register the buffer after it,
-    /// for uses of the same signature and the same last communication.
+    /// The time since the last communication that left enough time to register the buffer, for uses with the same
+    /// signature and the same such communication.
     pub gaps: Errors,
 }
 
-/// Uses before and after one that share its constant.
+/// The number of uses before and after one that share its constant.
 const AROUND: usize = 16;
 
-/// The bound of a trace.
-pub fn bound(trace: &Trace, setting: &Setting) -> Bound {
-    let mut all = Bound::default();
+/// Computes the bound of a trace.
+pub fn bound(trace: &Trace, setting: &EvaluationSetting) -> HindsightBound {
+    let mut all = HindsightBound::default();
     for rank in trace.ranks() {
-        let mut context = Context::new(setting.window, setting.grain_bits);
+        let mut context = SignatureContext::new(setting.window, setting.grain_bits);
         let mut last: HashMap<Signature, (Time, u64)> = HashMap::new();
-        let (mut periods, mut gaps) = (Series::default(), Series::default());
-        let mut backlog = Backlog::default();
+        let (mut periods, mut gaps) = (TimeSeries::default(), TimeSeries::default());
+        let mut backlog = RegistrationBacklog::default();
         let mut sum = 0u64;
         let mut stream: Vec<(Time, Signature)> = Vec::new();
         for it in communications(rank, setting.clock) {
@@ -45,11 +45,11 @@ pub fn bound(trace: &Trace, setting: &Setting) -> Bound {
                 && let Some((before, sum_before)) = last.insert(signature, (now, sum))
             {
                 let period_ns = now.since(before);
-                let way = sum.wrapping_sub(sum_before);
-                periods.add((signature, way), period_ns, period_ns);
+                let outcome = sum.wrapping_sub(sum_before);
+                periods.add((signature, outcome), period_ns, period_ns);
                 let early_enough = stream.partition_point(|other| other.0.after(lead_ns) <= now);
                 let landmark = early_enough.checked_sub(1).and_then(|at| stream.get(at));
-                // What came before the use before tells no more than that.
+                // A communication before the use before adds no information.
                 let landmark = landmark.filter(|other| other.0 > before);
                 let (from, by) = landmark.map_or((before, 0), |other| (other.0, other.1.0));
                 gaps.add((signature, by), now.since(from), period_ns);
@@ -62,17 +62,17 @@ pub fn bound(trace: &Trace, setting: &Setting) -> Bound {
     all
 }
 
-/// Times of the same circumstances, in their order, each with the period it is a part of.
+/// Durations in the same circumstances, in order, each with its period.
 #[derive(Debug)]
-struct Series<K>(HashMap<K, Vec<(u64, u64)>>);
+struct TimeSeries<K>(HashMap<K, Vec<(u64, u64)>>);
 
-impl<K> Default for Series<K> {
+impl<K> Default for TimeSeries<K> {
     fn default() -> Self {
         Self(HashMap::new())
     }
 }
 
-impl<K: Eq + Hash> Series<K> {
+impl<K: Eq + Hash> TimeSeries<K> {
     fn add(&mut self, circumstances: K, time_ns: u64, period_ns: u64) {
         self.0
             .entry(circumstances)
@@ -93,7 +93,8 @@ impl<K: Eq + Hash> Series<K> {
     }
 }
 
-/// Whether a time is within so many thousandths of the period of the constant that most of those around it are near.
+/// True if a duration is within `bound` thousandths of the period of the constant that is near most of its
+/// neighbours.
 fn is_near((time_ns, period_ns): (u64, u64), around: &[(u64, u64)], bound: u32) -> bool {
     let allowed_ns = u128::from(period_ns) * u128::from(bound);
     let near = |a: u64, b: u64| u128::from(a.abs_diff(b)) * 1000 <= allowed_ns;
@@ -104,6 +105,6 @@ fn is_near((time_ns, period_ns): (u64, u64), around: &[(u64, u64)], bound: u32) 
             .count();
         (count, near(constant, time_ns))
     });
-    // Of several that are near as many, one that is near this.
+    // Among constants with equal counts, one near this duration wins.
     rated.max().is_some_and(|it| it.1)
 }

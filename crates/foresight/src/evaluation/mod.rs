@@ -1,15 +1,13 @@
-//! How well uses are predicted on traces of real programs (the paper's Figures 5 and 6).
+//! The accuracy of predictions on traces of real programs (the paper's Figures 5 and 6).
 //!
-//! [`evaluate`] plays a trace to a predictor, rank by rank, and compares each forecast with the use that
-//! then came. The error of a forecast is a share of the period, and is taken twice:
+//! [`evaluate`] plays a trace to a predictor, rank by rank, and compares each forecast with the actual use. The error
+//! of a forecast is a share of the period, and is taken twice:
 //!
-//! - *at the use before*, as the paper does: of what was said when the period began;
-//! - *when acted upon*: of what was in force at the moment at which the helper has to begin to
-//!   register the buffer, for that to be done when the use is expected. For predictors that never
-//!   correct themselves both are the same.
+//! - *at the use before*, as the paper does: the forecast when the period began;
+//! - *when acted upon*: the forecast in force when the helper has to begin to register the buffer. For predictors
+//!   that never correct themselves both are the same.
 //!
-//! [`bound()`] says what the best constants could have reached in hindsight: the rest is the trace's own
-//! jitter.
+//! [`bound()`] computes the reach of the best constants in hindsight; the rest is the trace's own jitter.
 
 mod bound;
 mod stream;
@@ -17,46 +15,46 @@ mod stream;
 use std::collections::HashMap;
 
 use crate::communication::{Communication, Region};
-use crate::costs::{Backlog, Costs};
+use crate::costs::{Costs, RegistrationBacklog};
 use crate::predictor::{Forecast, Method, Observation};
-use crate::signature::{Context, DEFAULT_WINDOW, Signature};
+use crate::signature::{DEFAULT_WINDOW, Signature, SignatureContext};
 use crate::time::Time;
 use crate::trace::Trace;
 
-pub use bound::{Bound, bound};
-pub use stream::{Clock, communications};
+pub use bound::{HindsightBound, bound};
+pub use stream::{TraceClock, communications};
 
-/// What is counted as a use, and how.
+/// The parameters of an evaluation.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Setting {
-    /// How many communications before belong to a signature.
+pub struct EvaluationSetting {
+    /// The number of earlier communications in a signature.
     pub window: usize,
-    /// Low bits of addresses that signatures leave out.
+    /// The number of low address bits that signatures ignore.
     pub grain_bits: u32,
     /// Buffers of more bytes than this are registered (16 KB in the paper, §2).
     pub threshold_bytes: u64,
-    /// Which clock of the trace.
-    pub clock: Clock,
-    /// What the helper's steps cost: so long before a use a forecast of it is acted upon.
+    /// The clock of the trace.
+    pub clock: TraceClock,
+    /// The costs of the helper's steps, which determine when a forecast is acted upon.
     pub costs: Costs,
     /// The bytes of a page.
     pub page_bytes: u64,
 }
 
-impl Setting {
-    /// As the paper has it, by computing time.
-    pub const PAPER: Setting = Setting {
+impl EvaluationSetting {
+    /// The paper's parameters, by computing time.
+    pub const PAPER: EvaluationSetting = EvaluationSetting {
         window: DEFAULT_WINDOW,
         grain_bits: 0,
         threshold_bytes: 16 << 10,
-        clock: Clock::Computing,
+        clock: TraceClock::Computing,
         costs: Costs::TYPICAL,
         page_bytes: 4096,
     };
 
-    /// How long before a use the helper has to act: as long as it takes to deregister another buffer and to
-    /// register this one, and all that are used just before.
-    fn lead_ns(&self, backlog: &mut Backlog, it: &Communication) -> u64 {
+    /// The lead time of a use: one deregistration of another buffer, and the registration of this buffer and of those
+    /// used just before.
+    fn lead_ns(&self, backlog: &mut RegistrationBacklog, it: &Communication) -> u64 {
         if it.bytes <= self.threshold_bytes {
             return 0;
         }
@@ -73,14 +71,14 @@ impl Setting {
 /// The bounds by which errors are counted, in thousandths of the period: 50 is the paper's 5 %, and 5 its 0.5 %.
 pub const BOUNDS: [u32; 8] = [1, 2, 5, 10, 20, 50, 100, 200];
 
-/// How many forecasts were how near.
+/// Counts of forecasts by their error.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Errors {
-    /// All of them.
+    /// The number of forecasts.
     pub forecasts: u64,
     /// Those within each of the [`BOUNDS`].
     pub within: [u64; BOUNDS.len()],
-    /// The use came before it was expected.
+    /// Uses that came before they were expected.
     pub late: u64,
 }
 
@@ -119,23 +117,23 @@ impl Errors {
     }
 }
 
-/// How well a predictor did.
+/// The accuracy of a predictor.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Accuracy {
     /// Uses of registered buffers.
     pub uses: u64,
-    /// Those of a signature that was seen before.
+    /// Uses with a signature that was seen before.
     pub repeated: u64,
     /// The forecasts as they were at the use before.
     pub at_use: Errors,
     /// The forecasts as they were when acted upon.
     pub acted: Errors,
-    /// The deadlines that these gave: uses that came before are [`late`](Errors::late).
+    /// The deadlines of these forecasts; uses that came before are [`late`](Errors::late).
     pub deadlines: Errors,
 }
 
 impl Accuracy {
-    /// Adds what was seen elsewhere.
+    /// Adds the counts of another evaluation.
     pub fn join(&mut self, other: &Accuracy) {
         self.uses += other.uses;
         self.repeated += other.repeated;
@@ -145,20 +143,20 @@ impl Accuracy {
     }
 }
 
-/// One predictor on one trace.
+/// The result of one predictor on one trace.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Row {
-    /// Which predictor.
+pub struct AccuracyRow {
+    /// The predictor.
     pub method: Method,
-    /// How many communications before belonged to a signature.
+    /// The number of earlier communications in a signature.
     pub window: usize,
-    /// How well it did.
+    /// Its accuracy.
     pub accuracy: Accuracy,
 }
 
-/// All predictors, each with the windows that tell how much it depends on them (Figures 5 and 6): those of
-/// signatures, and for the periodicity predictor its own, as its patterns have their context in them.
-pub fn compare(trace: &Trace, setting: &Setting) -> Vec<Row> {
+/// Evaluates all predictors, each with several windows (Figures 5 and 6). The windows are those of signatures. The
+/// periodicity predictor varies its own window instead, because its patterns contain their context.
+pub fn compare(trace: &Trace, setting: &EvaluationSetting) -> Vec<AccuracyRow> {
     let by_signature = [
         Method::Shortest,
         Method::Median { of: 9 },
@@ -168,23 +166,23 @@ pub fn compare(trace: &Trace, setting: &Setting) -> Vec<Row> {
     let signatures = by_signature.into_iter().flat_map(with_windows);
     let patterns = [8, 16, 32, 64, 128, 256].map(|window| (Method::Periodicity { window }, 0));
     let all = signatures.chain(patterns);
-    all.map(|(method, window)| Row {
+    all.map(|(method, window)| AccuracyRow {
         method,
         window,
-        accuracy: evaluate(trace, method, &Setting { window, ..*setting }),
+        accuracy: evaluate(trace, method, &EvaluationSetting { window, ..*setting }),
     })
     .collect()
 }
 
 /// Plays a trace to a predictor of its own for each rank.
-pub fn evaluate(trace: &Trace, method: Method, setting: &Setting) -> Accuracy {
+pub fn evaluate(trace: &Trace, method: Method, setting: &EvaluationSetting) -> Accuracy {
     let mut all = Accuracy::default();
     for rank in trace.ranks() {
         let mut judge = Judge::default();
         let mut predictor = method.predictor();
-        let mut context = Context::new(setting.window, setting.grain_bits);
+        let mut context = SignatureContext::new(setting.window, setting.grain_bits);
         let mut updates = Vec::new();
-        let mut backlog = Backlog::default();
+        let mut backlog = RegistrationBacklog::default();
         for it in communications(rank, setting.clock) {
             let seen = Observation {
                 signature: context.sign(&it),
@@ -194,10 +192,10 @@ pub fn evaluate(trace: &Trace, method: Method, setting: &Setting) -> Accuracy {
                 wanted: it.bytes > setting.threshold_bytes,
                 lead_ns: setting.lead_ns(&mut backlog, &it),
             };
-            judge.came(&seen);
+            judge.judge_use(&seen);
             predictor.observe(&seen, &mut updates);
             for update in updates.drain(..) {
-                judge.said(seen.at, update.signature, update.forecast);
+                judge.record_forecast(seen.at, update.signature, update.forecast);
             }
         }
         all.join(&judge.accuracy);
@@ -205,39 +203,39 @@ pub fn evaluate(trace: &Trace, method: Method, setting: &Setting) -> Accuracy {
     all
 }
 
-/// Compares what is said with what comes.
+/// Compares forecasts with the actual uses.
 #[derive(Debug, Default)]
 struct Judge {
-    uses: HashMap<Signature, Pending>,
+    uses: HashMap<Signature, PendingUse>,
     accuracy: Accuracy,
 }
 
 /// A use that may come again.
 #[derive(Debug)]
-struct Pending {
+struct PendingUse {
     last: Time,
     lead_ns: u64,
-    /// What was said at the use before, and what is in force.
-    said: Option<(Forecast, Forecast)>,
+    /// The forecast at the use before, and the forecast in force.
+    forecasts: Option<(Forecast, Forecast)>,
 }
 
 impl Judge {
-    /// A communication has come: what was said of it is judged.
-    fn came(&mut self, seen: &Observation) {
+    /// Judges the forecasts of a use that has come.
+    fn judge_use(&mut self, seen: &Observation) {
         if !seen.wanted {
             return;
         }
         self.accuracy.uses += 1;
-        let fresh = Pending {
+        let fresh = PendingUse {
             last: seen.at,
             lead_ns: seen.lead_ns,
-            said: None,
+            forecasts: None,
         };
         let Some(pending) = self.uses.insert(seen.signature, fresh) else {
             return;
         };
         self.accuracy.repeated += 1;
-        if let Some((at_use, acted)) = pending.said {
+        if let Some((at_use, acted)) = pending.forecasts {
             let period_ns = seen.at.since(pending.last);
             self.accuracy
                 .at_use
@@ -249,14 +247,14 @@ impl Judge {
         }
     }
 
-    /// Something is said at the moment `now`; too late if what was said before was acted upon.
-    fn said(&mut self, now: Time, signature: Signature, forecast: Option<Forecast>) {
+    /// Records a forecast made at `now`; it is too late if the forecast in force was acted upon.
+    fn record_forecast(&mut self, now: Time, signature: Signature, forecast: Option<Forecast>) {
         let Some(pending) = self.uses.get_mut(&signature) else {
             return;
         };
         let lead_ns = pending.lead_ns;
-        match (&mut pending.said, forecast) {
-            (None, Some(first)) => pending.said = Some((first, first)),
+        match (&mut pending.forecasts, forecast) {
+            (None, Some(first)) => pending.forecasts = Some((first, first)),
             (Some((_, in_force)), Some(other)) if !is_acted_upon(in_force, now, lead_ns) => {
                 *in_force = other
             }
@@ -265,7 +263,7 @@ impl Judge {
     }
 }
 
-/// Whether the helper has begun to register by `now`.
+/// True if the helper has begun to register by `now`.
 fn is_acted_upon(forecast: &Forecast, now: Time, lead_ns: u64) -> bool {
     !forecast.awaits && now >= forecast.expected.before(lead_ns)
 }

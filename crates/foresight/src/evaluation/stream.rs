@@ -2,28 +2,27 @@
 
 use std::collections::HashMap;
 
-use crate::communication::{Communication, FRAMES, Kind, Region, Way};
+use crate::communication::{Communication, CommunicationKind, FRAMES, Region, RegistrationOutcome};
 use crate::time::Time;
-use crate::trace::{RankTrace, Record};
+use crate::trace::{RankTrace, TraceRecord};
 
-/// Which clock of a trace.
+/// A clock of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Clock {
-    /// The computing time of the rank: free of its waiting, and of the turns of others.
+pub enum TraceClock {
+    /// The computing time of the rank, without its waits and without the turns of other ranks.
     Computing,
-    /// The same without its jitter: the computing before each call takes what it takes in the
-    /// median of the calls from the same call site.
+    /// Computing time without its jitter: the computation before each call takes the median of its call site.
     Smooth,
-    /// The wall clock of the run that was recorded.
+    /// The wall clock of the recorded run.
     Wall,
 }
 
 /// The communications of a rank that name a buffer, in the order of its calls.
-pub fn communications(rank: &RankTrace, clock: Clock) -> Vec<Communication> {
+pub fn communications(rank: &RankTrace, clock: TraceClock) -> Vec<Communication> {
     let times = match clock {
-        Clock::Smooth => smoothed(rank.records()),
-        Clock::Computing => rank.records().iter().map(|it| it.computed).collect(),
-        Clock::Wall => rank.records().iter().map(|it| it.at).collect(),
+        TraceClock::Smooth => smoothed(rank.records()),
+        TraceClock::Computing => rank.records().iter().map(|it| it.computed).collect(),
+        TraceClock::Wall => rank.records().iter().map(|it| it.at).collect(),
     };
     let timed = rank.records().iter().zip(times);
     let with_buffer = timed.filter(|(record, _)| record.has_buffer());
@@ -32,13 +31,13 @@ pub fn communications(rank: &RankTrace, clock: Clock) -> Vec<Communication> {
         .collect()
 }
 
-fn communication(record: &Record, begun: Time) -> Communication {
+fn communication(record: &TraceRecord, begun: Time) -> Communication {
     let mut stack = [0; FRAMES];
     stack[0] = record.stack;
     Communication {
         begun,
-        kind: Kind(record.call as u16),
-        way: Way::Found,
+        kind: CommunicationKind(record.call as u16),
+        outcome: RegistrationOutcome::Found,
         addr: record.addr,
         bytes: record.bytes,
         region: Region::default(),
@@ -46,10 +45,9 @@ fn communication(record: &Record, begun: Time) -> Communication {
     }
 }
 
-/// When each record's call would have begun, had the computing before it taken the median of its call
-/// site.
-fn smoothed(records: &[Record]) -> Vec<Time> {
-    let site = |record: &Record| (record.call, record.stack);
+/// The begin of each record's call, if the computation before it had taken the median of its call site.
+fn smoothed(records: &[TraceRecord]) -> Vec<Time> {
+    let site = |record: &TraceRecord| (record.call, record.stack);
     let mut taken: HashMap<_, Vec<u64>> = HashMap::new();
     for (before, record) in pairs(records) {
         taken
@@ -74,7 +72,7 @@ fn smoothed(records: &[Record]) -> Vec<Time> {
     times
 }
 
-fn pairs(records: &[Record]) -> impl Iterator<Item = (&Record, &Record)> {
+fn pairs(records: &[TraceRecord]) -> impl Iterator<Item = (&TraceRecord, &TraceRecord)> {
     records.windows(2).map(|pair| (&pair[0], &pair[1]))
 }
 

@@ -1,38 +1,38 @@
-//! How a helper plans.
+//! The configuration of a plan.
 
 use crate::costs::Costs;
 use crate::predictor::Method;
 use crate::sharing::Sharing;
 use crate::signature::{DEFAULT_WINDOW, MAX_WINDOW};
 
-/// How a helper plans.
+/// The configuration of a plan.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Config {
-    /// How many communications before belong to a signature.
+pub struct PlanConfig {
+    /// The number of earlier communications in a signature.
     pub window: usize,
-    /// Low bits of addresses that signatures leave out.
+    /// The number of low address bits that signatures ignore.
     pub grain_bits: u32,
-    /// What predicts.
+    /// The prediction method.
     pub method: Method,
-    /// What the helper's steps take.
+    /// The durations of the helper's steps.
     pub costs: Costs,
-    /// With whom it shares its core.
+    /// The helpers on the same core.
     pub sharing: Sharing,
-    /// The bytes of a page: regions are whole pages.
+    /// Bytes of a page: regions are whole pages.
     pub page_bytes: u64,
-    /// The most bytes that may be registered.
+    /// The limit on registered bytes.
     pub limit_bytes: u64,
-    /// One part in so many of the time may be lost by giving up regions that are used again unforeseen. A region that
-    /// would cost more stays registered. Zero means no bound, as in the paper.
+    /// One part in so many of the time may be lost by deregistering regions whose next use is not foreseen. A region
+    /// that would cost more stays registered. Zero means no bound, as in the paper.
     pub lost_part: u64,
-    /// How many regions are remembered that are neither registered nor expected to be.
+    /// The number of remembered regions that are neither registered nor expected.
     pub regions: usize,
 }
 
-impl Config {
-    /// The paper's window with our predictor, and no limit. Addresses on one page are the same buffer for
-    /// signatures, as they are for the NIC: programs shift their offsets a little from use to use, as IS does.
-    pub const DEFAULT: Config = Config {
+impl PlanConfig {
+    /// The paper's window with the landmark predictor, and no limit. Signatures treat addresses on one page as the
+    /// same buffer, as the NIC does: programs such as IS shift their offsets a little from use to use.
+    pub const DEFAULT: PlanConfig = PlanConfig {
         window: DEFAULT_WINDOW,
         grain_bits: 12,
         method: Method::Landmarks,
@@ -64,26 +64,26 @@ impl Config {
     }
 }
 
-/// Why there is no such plan.
+/// An invalid configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Invalid {
-    /// A page of no power of two.
-    #[error("a page of {bytes} bytes; it is a power of two")]
+    /// The page size is not a power of two.
+    #[error("a page of {bytes} bytes: a page size is a power of two")]
     Page {
-        /// What was asked for.
+        /// The requested size.
         bytes: u64,
     },
-    /// A window that is too long.
-    #[error("a window of {window} communications; {MAX_WINDOW} are the most")]
+    /// The window is too long.
+    #[error("a window of {window} communications; the maximum is {MAX_WINDOW}")]
     Window {
-        /// What was asked for.
+        /// The requested window.
         window: usize,
     },
-    /// Addresses of which nothing would be left.
-    #[error("signatures that leave out {bits} bits of addresses; 63 are the most")]
+    /// Signatures would ignore all address bits.
+    #[error("signatures that ignore {bits} low bits of addresses; the maximum is 63")]
     Grain {
-        /// What was asked for.
+        /// The requested bits.
         bits: u32,
     },
 }

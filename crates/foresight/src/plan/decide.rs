@@ -1,17 +1,17 @@
-//! The conditions: when to deregister, when to register, and what goes where the limit is reached.
+//! The conditions to deregister, to register, and to evict at the limit.
 
-use super::region::State;
+use super::region::RegionState;
 use super::{Action, Plan, RegionId};
 use crate::time::Time;
 
-/// As many of the regions are looked at that go with one that is given up.
+/// The number of neighbours checked that would be torn by a deregistration.
 const MOST_TORN: usize = 8;
 
 impl Plan {
     /// The deregistration condition.
     pub(super) fn reconsider(&mut self, id: RegionId, now: Time) -> Option<Action> {
         let region = self.regions.at(id);
-        if region.state != State::Registered || region.is_held {
+        if region.state != RegionState::Registered || region.is_held {
             return None;
         }
         let takes_ns = self
@@ -19,7 +19,7 @@ impl Plan {
             .costs
             .to_deregister(self.page_count(region.bytes()), self.queue.len());
         let again = now.after(takes_ns).after(self.config.sharing.delay_ns());
-        // Nothing expected: a first use, or one that nobody can foresee.
+        // Without a forecast this is a first use, or an unpredictable one.
         let is_needed = region.earliest().is_some_and(|deadline| again > deadline);
         if is_needed {
             return None;
@@ -36,14 +36,14 @@ impl Plan {
         Some(self.deregister(id))
     }
 
-    /// The cost of registering a region again for its next use, if that is not foreseen.
+    /// The cost of registering a region again on demand for its next use.
     pub(super) fn again_ns(&self, id: RegionId) -> u64 {
         let pages = self.page_count(self.regions.at(id).bytes());
         self.config.costs.register.of(pages)
     }
 
-    /// The cost of giving a region up if no next use is foreseen: its own, and that of the regions that it tears. The pages
-    /// that long ones share are apart.
+    /// The cost of deregistering a region whose next use is not foreseen: its own registration, and those of the
+    /// regions that it tears. Long regions keep their shared pages apart, and tear nothing.
     fn in_vain_ns(&self, id: RegionId) -> u64 {
         let mut all_ns = self.again_ns(id);
         if self.worth.is_bounded() && !self.is_worth_parting(self.regions.at(id).memory) {
@@ -54,7 +54,7 @@ impl Plan {
         all_ns
     }
 
-    /// A region is not registered any more, or only in part, from now on: its next use may pay for that.
+    /// Charges a region that is deregistered, or torn; its next use may pay for that.
     pub(super) fn charge_for(&mut self, id: RegionId, ns: u64, now: Time) {
         self.worth.charge(ns);
         let region = self.regions.at_mut(id);
@@ -62,7 +62,7 @@ impl Plan {
         region.charged_at = now;
     }
 
-    /// Gives up the regions that were spared, once that is worth it.
+    /// Deregisters spared regions, once that is worth its cost.
     pub(super) fn give_up_spared(&mut self, now: Time) -> Option<Action> {
         while let Some(id) = self.regions.first_spared()
             && self.worth.affords(self.regions.at(id).spared_ns, now)
@@ -79,18 +79,18 @@ impl Plan {
 
     pub(super) fn deregister(&mut self, id: RegionId) -> Action {
         let region = self.regions.at_mut(id);
-        region.state = State::Deregistering;
+        region.state = RegionState::Deregistering;
         let memory = region.memory;
         self.regions.settle(id);
         Action::Deregister { id, region: memory }
     }
 
-    /// Puts a region into the registration queue, where it is to be and as it is expected now; or has what it shares
-    /// with others given up, if it is not.
+    /// Queues a region for registration at its present deadline, or takes it out of the queue. An idle region also
+    /// releases its shared pages.
     pub(super) fn requeue(&mut self, id: RegionId) {
         self.regions.settle(id);
         let region = self.regions.at(id);
-        let is_wanted = region.state == State::Absent && !region.is_postponed;
+        let is_wanted = region.state == RegionState::Absent && !region.is_postponed;
         match region.due().filter(|_| is_wanted) {
             Some(due) => {
                 let cost_ns = self.registration_ns(region.bytes());
@@ -99,13 +99,13 @@ impl Plan {
             None => self.queue.remove(id),
         }
         if region.is_idle() {
-            self.leave_shared(id);
+            self.note_idle_pages(id);
         }
     }
 
-    /// Gives up on uses that should have come a period ago.
+    /// Drops forecasts whose use is overdue by a period.
     pub(super) fn expire(&mut self, now: Time) -> Option<Action> {
-        while let Some((at, id)) = self.regions.first_look()
+        while let Some((at, id)) = self.regions.first_overdue()
             && at <= now
         {
             let region = self.regions.at_mut(id);
@@ -114,12 +114,15 @@ impl Plan {
             if is_over {
                 region.is_postponed = false;
             }
-            if region.state == State::Registered && region.earliest().is_none() && region.is_ahead {
+            if region.state == RegionState::Registered
+                && region.earliest().is_none()
+                && region.is_ahead
+            {
                 region.is_ahead = false;
                 self.stats.unused += 1;
             }
             if is_over {
-                let _ = self.regions.take_short(id);
+                let _ = self.regions.take_shortage(id);
             }
             self.requeue(id);
             let action = self.reconsider(id, now);
@@ -143,7 +146,7 @@ impl Plan {
                 if let Some(victim) = self.victim(bytes, first.wanted) {
                     return Some(self.deregister(victim));
                 }
-                // Nothing that is needed later can make room.
+                // No region that is needed later can make room.
                 self.stats.postponed += 1;
             } else if all.max(self.actual_bytes.saturating_add(bytes)) <= self.room_bytes() {
                 self.queue.remove(first.region);
@@ -151,7 +154,7 @@ impl Plan {
             } else {
                 let all = all.max(self.actual_bytes.saturating_add(bytes));
                 let short = all.saturating_sub(self.room_bytes());
-                self.regions.is_short(first.region, short);
+                self.regions.note_shortage(first.region, short);
             }
             self.queue.remove(first.region);
             self.regions.at_mut(first.region).is_postponed = true;
@@ -162,7 +165,7 @@ impl Plan {
 
     fn register(&mut self, id: RegionId, now: Time) -> Action {
         let region = self.regions.at_mut(id);
-        region.state = State::Registering;
+        region.state = RegionState::Registering;
         region.registered_from = now;
         let region = region.memory;
         self.regions.settle(id);
@@ -170,9 +173,9 @@ impl Plan {
         Action::Register { id, region }
     }
 
-    /// Of the registered regions the one needed last, if that is after the moment at which the room is wanted, and if
-    /// all of these together make enough of it. It is the moment, and not the deadline, which is earlier where
-    /// neighbours are spaced: else two regions would give each other up in turn.
+    /// The registered region needed last, if that need is after `wanted`, and if such regions together make enough
+    /// room. The comparison uses the time of need, not the deadline, which spacing may move earlier. Otherwise two
+    /// regions would evict each other in turn.
     fn victim(&self, bytes: u64, wanted: Time) -> Option<RegionId> {
         let (last, id) = self.regions.last_needed()?;
         let freed = self.regions.needed_after(wanted);
@@ -185,13 +188,13 @@ impl Plan {
         bytes / self.config.page_bytes
     }
 
-    /// What an item of each queue takes: that much deadlines are apart.
+    /// The duration of one item of each queue: the distance between deadlines.
     pub(super) fn registration_ns(&self, bytes: u64) -> u64 {
         let register_ns = self.config.costs.register.of(self.page_count(bytes));
         self.one_use_ns().saturating_add(register_ns)
     }
 
-    /// What one item of the deregistration queue takes, at most.
+    /// The longest duration of one item of the deregistration queue.
     fn one_use_ns(&self) -> u64 {
         let pages = self.page_count(self.regions.longest_bytes());
         self.config
@@ -199,7 +202,7 @@ impl Plan {
             .one_use(pages, self.queue.len(), self.regions.len())
     }
 
-    /// t_p of the registration condition, with what sharing the core adds.
+    /// t_p of the registration condition, with the allowance for sharing the core.
     pub(super) fn to_delay_ns(&self, bytes: u64) -> u64 {
         let longest = self.page_count(self.regions.longest_bytes());
         let (queued, cached) = (self.queue.len(), self.regions.len());

@@ -9,11 +9,11 @@ use crate::time::Time;
 
 /// A region to be registered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Item {
+pub(super) struct QueuedRegion {
     pub(super) region: RegionId,
-    /// When it is needed.
+    /// The time of need.
     pub(super) wanted: Time,
-    /// The time to register it. It may be earlier than needed, so that the next ones can be in time as well.
+    /// The time by which to register it. It may be earlier than the need, so that later items can be in time as well.
     pub(super) deadline: Time,
 }
 
@@ -24,15 +24,15 @@ pub(super) struct Item {
 /// the latest begin of the first item, which the tree adds up.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RegistrationQueue {
-    items: Ordered<Time, Work>,
+    items: Ordered<Time, QueuedWork>,
     /// The time at which each is wanted.
     wanted: FxHashMap<RegionId, Time>,
 }
 
 /// Registrations, one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Work {
-    /// The latest moment at which the first of them may begin for all to be in time: may be before time began.
+struct QueuedWork {
+    /// The latest moment at which the first may begin for all to be in time; it may be negative.
     starts: i128,
     /// The time that the first takes, with one item of the deregistration queue.
     first_ns: u64,
@@ -40,7 +40,7 @@ struct Work {
     takes_ns: i128,
 }
 
-impl Weight for Work {
+impl Weight for QueuedWork {
     fn join(self, later: Self) -> Self {
         Self {
             starts: self.starts.min(later.starts - self.takes_ns),
@@ -55,24 +55,24 @@ impl RegistrationQueue {
         self.items.len()
     }
 
-    /// The most urgent.
-    pub(super) fn first(&self) -> Option<Item> {
+    /// The most urgent item.
+    pub(super) fn first(&self) -> Option<QueuedRegion> {
         let ((wanted, region), _) = self.items.first()?;
         let all = self.items.all()?;
         let deadline = all.starts + i128::from(all.first_ns);
-        Some(Item {
+        Some(QueuedRegion {
             region,
             wanted,
             deadline: Time(u64::try_from(deadline.max(0)).unwrap_or(u64::MAX)),
         })
     }
 
-    /// Puts a region in, or moves it. `cost_ns` is what one item of this queue and one of the other
-    /// take, which is to fit between the deadline before and this one.
+    /// Inserts a region, or moves it. `cost_ns` is the duration of one item of this queue and one of the other, which
+    /// must fit between the deadline before and this one.
     pub(super) fn insert(&mut self, region: RegionId, wanted: Time, cost_ns: u64) {
         self.remove(region);
         self.wanted.insert(region, wanted);
-        let work = Work {
+        let work = QueuedWork {
             starts: i128::from(wanted.0) - i128::from(cost_ns),
             first_ns: cost_ns,
             takes_ns: i128::from(cost_ns),
@@ -120,7 +120,7 @@ mod tests {
         let first =
             |queue: &RegistrationQueue| queue.first().map(|it| (it.region.0, it.deadline.0));
         assert_eq!(first(&queue), Some((1, 910)));
-        // Moved away, it makes no more room.
+        // The moved item needs no room before the first.
         queue.insert(region(2), Time(2000), 100);
         assert_eq!(first(&queue), Some((1, 1000)));
         queue.remove(region(1));
@@ -131,8 +131,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is put in: registering in this order, each as late as its deadline allows, all
-        /// are registered when wanted, if that is possible at all from the first start on.
+        /// Registers items in this order, each as late as its deadline allows. All are in time, if that is possible
+        /// at all from the first start on.
         #[test]
         fn all_are_in_time(items in prop::collection::vec((0u64..12, 0u64..2000, 1u64..100), 1..40)) {
             let mut queue = RegistrationQueue::default();
@@ -153,7 +153,7 @@ mod tests {
             prop_assert!(model.is_empty());
         }
 
-        /// The first deadline is that of the rule, for any items put in, moved and taken out, and any durations.
+        /// The first deadline follows the rule, for any insertions, moves, removals and durations.
         #[test]
         fn the_first_deadline_is_that_of_the_rule(
             changes in prop::collection::vec((0u64..12, prop::option::of((0u64..2000, prop_oneof![8 => 1u64..100, 1 => any::<u64>()]))), 1..60),
@@ -175,7 +175,7 @@ mod tests {
                 items.sort_unstable();
                 let plain: Vec<_> = items.iter().map(|it| (it.0, it.2)).collect();
                 let expected = items.first().zip(deadlines(&plain).first().copied());
-                let expected = expected.map(|(it, deadline)| Item {
+                let expected = expected.map(|(it, deadline)| QueuedRegion {
                     region: region(it.1),
                     wanted: Time(it.0),
                     deadline: Time(deadline),

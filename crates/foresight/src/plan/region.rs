@@ -1,15 +1,15 @@
 //! A region of memory that is registered repeatedly, and its expected uses.
 
 use super::ThreadId;
-use super::regions::Places;
+use super::regions::IndexKeys;
 use crate::communication::Region;
 use crate::predictor::Forecast;
 use crate::signature::Signature;
 use crate::time::Time;
 
-/// What is known of a region's registration.
+/// The registration state of a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum State {
+pub(super) enum RegionState {
     Absent,
     /// The helper was told to register it.
     Registering,
@@ -20,53 +20,53 @@ pub(super) enum State {
 
 /// One call site's use of a region (§3.2: a region "which multiple communication call sites may use").
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Use {
+pub(super) struct RegionUse {
     pub(super) thread: ThreadId,
     pub(super) signature: Signature,
-    /// When it is expected again, until that is over.
+    /// Its next expected time, until that has passed.
     pub(super) forecast: Option<Forecast>,
 }
 
-impl Use {
-    /// When it is no longer expected: a period after the moment at which it should have come.
+impl RegionUse {
+    /// The time at which the use is overdue: a period after its expected time.
     fn expires(&self) -> Option<Time> {
         let forecast = self.forecast?;
         Some(forecast.expected.after(forecast.period_ns.max(1)))
     }
 }
 
-/// What is known of a region.
+/// The plan's knowledge of a region.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct KnownRegion {
     pub(super) memory: Region,
-    pub(super) state: State,
-    /// Somebody used it when it was to be deregistered: that is not tried again before its next record.
+    pub(super) state: RegionState,
+    /// True if the region was in use when it was to be deregistered; only its next record allows another try.
     pub(super) is_held: bool,
-    /// The helper registered it, and it was not used since.
+    /// True if the helper registered it and it has not been used since.
     pub(super) is_ahead: bool,
-    /// It was due to be given up, but that may have cost more than is [worth it](super::worth).
+    /// True if it was due for deregistration, but that may have cost more than it is [worth](super::worth).
     pub(super) is_spared: bool,
-    /// The cost of giving it up in vain, as of then.
+    /// The cost of deregistering it in vain, when it was spared.
     pub(super) spared_ns: u64,
-    /// The charge for giving it up.
+    /// The charge for deregistering it.
     pub(super) charged_ns: u64,
-    /// When that was.
+    /// The time of that charge.
     pub(super) charged_at: Time,
-    /// It was to be registered, and there was no room.
+    /// True if it was to be registered and there was no room.
     pub(super) is_postponed: bool,
     /// When the helper last began to register it.
     pub(super) registered_from: Time,
     pub(super) last_used: Time,
     /// Its keys in the indexes.
-    pub(super) places: Places,
-    pub(super) uses: Vec<Use>,
+    pub(super) index_keys: IndexKeys,
+    pub(super) uses: Vec<RegionUse>,
 }
 
-impl Known {
+impl KnownRegion {
     pub(super) fn new(memory: Region, now: Time) -> Self {
         Self {
             memory,
-            state: State::Absent,
+            state: RegionState::Absent,
             is_held: false,
             is_ahead: false,
             is_spared: false,
@@ -76,7 +76,7 @@ impl Known {
             is_postponed: false,
             registered_from: Time::default(),
             last_used: now,
-            places: Places::default(),
+            index_keys: IndexKeys::default(),
             uses: Vec::new(),
         }
     }
@@ -85,13 +85,12 @@ impl Known {
         self.memory.bytes
     }
 
-    /// The registration deadline: the earliest of those of all its uses (§3.2).
+    /// The registration deadline: the earliest deadline of all its uses (§3.2).
     pub(super) fn earliest(&self) -> Option<Time> {
         self.forecasts().map(|it| it.earliest).min()
     }
 
-    /// The earliest deadline that is to be acted upon: not of a use before which something is
-    /// yet to come.
+    /// The earliest deadline to act on; uses that await a landmark do not count.
     pub(super) fn due(&self) -> Option<Time> {
         self.forecasts()
             .filter(|it| !it.awaits)
@@ -99,9 +98,9 @@ impl Known {
             .min()
     }
 
-    /// When the first of its uses is no longer expected. At once, if it is registered though none is.
+    /// The time at which its first use is overdue. Immediate if the region is registered without any forecast.
     pub(super) fn expires(&self) -> Option<Time> {
-        let first = self.uses.iter().filter_map(Use::expires).min();
+        let first = self.uses.iter().filter_map(RegionUse::expires).min();
         let is_left = self.can_go() && !self.is_spared;
         first.or(is_left.then_some(self.last_used))
     }
@@ -110,7 +109,7 @@ impl Known {
         self.uses.iter().filter_map(|it| it.forecast.as_ref())
     }
 
-    /// Nobody is expected any more who should have come.
+    /// Drops the forecasts of overdue uses.
     pub(super) fn expire(&mut self, now: Time) {
         for it in &mut self.uses {
             if it.expires().is_some_and(|at| at <= now) {
@@ -119,23 +118,23 @@ impl Known {
         }
     }
 
-    /// Nothing is expected any more.
+    /// Drops all forecasts.
     pub(super) fn expect_nothing(&mut self) {
         self.uses.iter_mut().for_each(|it| it.forecast = None);
     }
 
-    /// Returns whether it can be given up: it is registered, and no use of it is in progress.
+    /// True if it can be deregistered: it is registered, and no use of it is in progress.
     pub(super) fn can_go(&self) -> bool {
-        self.state == State::Registered && !self.is_held
+        self.state == RegionState::Registered && !self.is_held
     }
 
-    /// Whether it is registered for a use to come.
+    /// True if it is registered for an expected use.
     pub(super) fn is_kept(&self) -> bool {
         self.can_go() && self.earliest().is_some()
     }
 
-    /// Whether it is neither registered nor expected to be, so that it can be forgotten.
+    /// True if it is neither registered nor expected, so that it can be forgotten.
     pub(super) fn is_idle(&self) -> bool {
-        self.state == State::Absent && self.forecasts().next().is_none()
+        self.state == RegionState::Absent && self.forecasts().next().is_none()
     }
 }

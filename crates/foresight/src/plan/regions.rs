@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 
-use super::region::{Known, Use};
+use super::region::{KnownRegion, RegionUse};
 use super::tree::{Ordered, Weight, count};
 use super::{RegionId, ThreadId};
-use crate::communication::{Communication, Region, Way};
+use crate::communication::{Communication, Region, RegistrationOutcome};
 use crate::predictor::Forecast;
 use crate::signature::Signature;
 use crate::time::Time;
@@ -17,44 +17,44 @@ use crate::time::Time;
 const MOST_USES: usize = 64;
 
 /// The region that a communication used.
-pub(super) struct Found {
+pub(super) struct FoundRegion {
     pub(super) id: RegionId,
     /// True if it was not known before.
     pub(super) is_new: bool,
     /// The region that was forgotten for its sake.
-    pub(super) gone: Vec<Known>,
+    pub(super) gone: Vec<KnownRegion>,
 }
 
 /// The keys of a region in the indexes, as of the last time it was [settled](Regions::settle).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Places {
+pub(super) struct IndexKeys {
     /// The time to look at it.
-    looked_at: Option<Time>,
+    overdue_at: Option<Time>,
     /// The time of its last use, if it is idle.
     idle: Option<Time>,
-    /// The time of its next use, if it can be given up.
+    /// The time of its next use, if it can be deregistered.
     can_go: Option<Time>,
     /// The time it is due, if it was put off.
     postponed: Option<Time>,
-    /// The time of its last use, if it is to be given up once that is worth it.
+    /// The time of its last use, if it is spared until deregistration is worth its cost.
     spared: Option<Time>,
-    /// Whether it was in use when it was to be given up.
+    /// True if it was in use when it was to be deregistered.
     is_held: bool,
 }
 
 /// The last bytes of regions, by their state. Zero means that there is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Ends {
+struct RegionEnds {
     any: u64,
     /// Of regions that are not idle.
     busy: u64,
-    /// Of those that are registered and not in use.
+    /// Of regions that are registered and not in use.
     registered: u64,
-    /// Of those that were in use when they were to be given up.
+    /// Of regions that were in use when they were to be deregistered.
     held: u64,
 }
 
-impl Weight for Ends {
+impl Weight for RegionEnds {
     fn join(self, later: Self) -> Self {
         Self {
             any: self.any.max(later.any),
@@ -77,20 +77,20 @@ impl Weight for Bytes {
 /// All regions, and their users.
 #[derive(Debug)]
 pub(super) struct Regions {
-    all: BTreeMap<RegionId, Known>,
+    all: BTreeMap<RegionId, KnownRegion>,
     exact: FxHashMap<Region, RegionId>,
-    by_start: Ordered<u64, Ends>,
+    by_start: Ordered<u64, RegionEnds>,
     /// The region of each use.
     sites: FxHashMap<(ThreadId, Signature), RegionId>,
     /// The time at which a region's first expected use is no longer expected.
-    looks: BTreeSet<(Time, RegionId)>,
+    overdue: BTreeSet<(Time, RegionId)>,
     /// Regions that are not registered and have no expected use, least recently used first.
     idle: BTreeSet<(Time, RegionId)>,
-    /// Regions that can be given up, the one needed last at the end.
+    /// Regions that can be deregistered; the region needed last is at the end.
     can_go: Ordered<Time, Bytes>,
     /// Regions for which there was no room, the most urgent first.
     postponed: BTreeSet<(Time, RegionId)>,
-    /// Regions to be given up once that is worth it, least recently used first.
+    /// Regions to be deregistered once that is worth its cost, least recently used first.
     spared: BTreeSet<(Time, RegionId)>,
     /// The most bytes by which a registration of the region since its last use would have exceeded the
     /// [bound](super::bound).
@@ -109,7 +109,7 @@ impl Regions {
             exact: FxHashMap::default(),
             by_start: Ordered::default(),
             sites: FxHashMap::default(),
-            looks: BTreeSet::new(),
+            overdue: BTreeSet::new(),
             idle: BTreeSet::new(),
             can_go: Ordered::default(),
             postponed: BTreeSet::new(),
@@ -130,7 +130,7 @@ impl Regions {
     }
 
     /// A region that exists.
-    pub(super) fn at(&self, id: RegionId) -> &Known {
+    pub(super) fn at(&self, id: RegionId) -> &KnownRegion {
         count();
         self.all
             .get(&id)
@@ -138,12 +138,12 @@ impl Regions {
     }
 
     /// A region, if it is not forgotten.
-    pub(super) fn get(&self, id: RegionId) -> Option<&Known> {
+    pub(super) fn get(&self, id: RegionId) -> Option<&KnownRegion> {
         self.all.get(&id)
     }
 
     /// A region that exists, for changes. It is [settled](Self::settle) afterwards.
-    pub(super) fn at_mut(&mut self, id: RegionId) -> &mut Known {
+    pub(super) fn at_mut(&mut self, id: RegionId) -> &mut KnownRegion {
         count();
         self.all
             .get_mut(&id)
@@ -151,7 +151,7 @@ impl Regions {
     }
 
     #[cfg(all(test, not(loom)))]
-    pub(super) fn iter(&self) -> impl Iterator<Item = (RegionId, &Known)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (RegionId, &KnownRegion)> {
         self.all.iter().map(|(id, region)| (*id, region))
     }
 
@@ -162,29 +162,29 @@ impl Regions {
             .all
             .get_mut(&id)
             .expect("a region that was changed is there");
-        let now = Places {
-            looked_at: region.expires(),
+        let now = IndexKeys {
+            overdue_at: region.expires(),
             idle: region.is_idle().then_some(region.last_used),
             can_go: (region.can_go()).then(|| region.earliest().unwrap_or(Time::NEVER)),
             postponed: (region.is_postponed).then(|| region.due().unwrap_or(Time::NEVER)),
             spared: (region.can_go() && region.is_spared).then_some(region.last_used),
             is_held: region.is_held,
         };
-        let before = std::mem::replace(&mut region.places, now);
+        let before = std::mem::replace(&mut region.index_keys, now);
         if before == now {
             return;
         }
         let (start, end, bytes) = (region.memory.addr, region.memory.end(), region.bytes());
-        let is_moved = |set: &mut BTreeSet<_>, before: Option<Time>, now: Option<Time>| {
+        let move_key = |set: &mut BTreeSet<_>, before: Option<Time>, now: Option<Time>| {
             if before != now {
                 before.map(|at| set.remove(&(at, id)));
                 now.map(|at| set.insert((at, id)));
             }
         };
-        is_moved(&mut self.looks, before.looked_at, now.looked_at);
-        is_moved(&mut self.idle, before.idle, now.idle);
-        is_moved(&mut self.postponed, before.postponed, now.postponed);
-        is_moved(&mut self.spared, before.spared, now.spared);
+        move_key(&mut self.overdue, before.overdue_at, now.overdue_at);
+        move_key(&mut self.idle, before.idle, now.idle);
+        move_key(&mut self.postponed, before.postponed, now.postponed);
+        move_key(&mut self.spared, before.spared, now.spared);
         if before.can_go != now.can_go {
             if let Some(at) = before.can_go {
                 self.can_go.remove(&(at, id));
@@ -198,16 +198,16 @@ impl Regions {
         }
     }
 
-    /// The region that a communication used. For a refused communication that is the largest known region that
+    /// The region that a communication used. For a refused communication, the largest known region that
     /// contains its bytes.
-    pub(super) fn find_or_add(&mut self, communication: &Communication, now: Time) -> Found {
+    pub(super) fn find_or_add(&mut self, communication: &Communication, now: Time) -> FoundRegion {
         let memory = communication.region;
-        let found = match communication.way {
-            Way::Refused => self.largest(memory),
+        let found = match communication.outcome {
+            RegistrationOutcome::Refused => self.largest(memory),
             _ => self.exact(memory),
         };
         if let Some(id) = found {
-            return Found {
+            return FoundRegion {
                 id,
                 is_new: false,
                 gone: Vec::new(),
@@ -216,13 +216,13 @@ impl Regions {
         let gone = self.make_room();
         let id = RegionId(self.next);
         self.next += 1;
-        self.all.insert(id, Known::new(memory, now));
+        self.all.insert(id, KnownRegion::new(memory, now));
         self.exact.insert(memory, id);
-        let ends = ends(memory.end(), &Places::default());
+        let ends = ends(memory.end(), &IndexKeys::default());
         self.by_start.insert((memory.addr, id), ends);
         self.settle(id);
         self.longest = self.longest.max(memory.bytes);
-        Found {
+        FoundRegion {
             id,
             is_new: true,
             gone,
@@ -230,8 +230,8 @@ impl Regions {
     }
 
     /// The first region to look at, and the time for it.
-    pub(super) fn first_look(&self) -> Option<(Time, RegionId)> {
-        self.looks.first().copied()
+    pub(super) fn first_overdue(&self) -> Option<(Time, RegionId)> {
+        self.overdue.first().copied()
     }
 
     /// Regions that were put off for want of room, the most urgent first.
@@ -239,35 +239,35 @@ impl Regions {
         self.postponed.iter().map(|it| it.1)
     }
 
-    /// The first region to be given up once that is worth it.
+    /// The spared region that is to be deregistered first, once that is worth its cost.
     pub(super) fn first_spared(&self) -> Option<RegionId> {
         self.spared.first().map(|it| it.1)
     }
 
-    /// The region that can be given up and is needed last, and the time of that need.
+    /// The region needed last among those that can be deregistered, and the time of that need.
     pub(super) fn last_needed(&self) -> Option<(Time, RegionId)> {
         self.can_go.last().map(|it| it.0)
     }
 
-    /// The bytes of regions that can be given up and are needed after a moment.
+    /// The bytes of regions that can be deregistered and are needed after a moment.
     pub(super) fn needed_after(&self, moment: Time) -> u64 {
         let later = self.can_go.all_after(&(moment, RegionId(u64::MAX)));
         later.map_or(0, |it| it.0)
     }
 
     /// Notes that a region is put off for want of `bytes` bytes.
-    pub(super) fn is_short(&mut self, id: RegionId, bytes: u64) {
+    pub(super) fn note_shortage(&mut self, id: RegionId, bytes: u64) {
         let short = self.short.entry(id).or_default();
         *short = bytes.max(*short);
     }
 
     /// The most bytes that were missing for a region. Resets that number.
-    pub(super) fn take_short(&mut self, id: RegionId) -> u64 {
+    pub(super) fn take_shortage(&mut self, id: RegionId) -> u64 {
         self.short.remove(&id).unwrap_or(0)
     }
 
     /// Forgets the missing bytes of all regions: there is more room from now on.
-    pub(super) fn forget_short(&mut self) {
+    pub(super) fn forget_shortages(&mut self) {
         self.short.clear();
     }
 
@@ -279,7 +279,7 @@ impl Regions {
     /// Up to `most` of the other regions that overlap one.
     pub(super) fn sharing_with(&self, id: RegionId, most: usize) -> Vec<Region> {
         let mut found = Vec::new();
-        self.show(self.at(id).memory, |it| it.any, &mut |other| {
+        self.visit(self.at(id).memory, |it| it.any, &mut |other| {
             if other != id {
                 found.push(self.at(other).memory);
             }
@@ -288,10 +288,10 @@ impl Regions {
         found
     }
 
-    /// Up to so many of the other regions that share bytes with one, are registered, and not in use.
+    /// Up to `most` of the other regions that overlap one, are registered, and are not in use.
     pub(super) fn registered_beside(&self, id: RegionId, most: usize) -> Vec<(RegionId, Region)> {
         let mut found = Vec::new();
-        self.show(self.at(id).memory, |it| it.registered, &mut |other| {
+        self.visit(self.at(id).memory, |it| it.registered, &mut |other| {
             if other != id {
                 found.push((other, self.at(other).memory));
             }
@@ -300,56 +300,55 @@ impl Regions {
         found
     }
 
-    /// The regions that overlap this memory and were in use when they were to be given up.
+    /// The regions that overlap this memory and were in use when they were to be deregistered.
     pub(super) fn held_within(&self, memory: Region) -> Vec<RegionId> {
         let mut found = Vec::new();
-        self.show(memory, |it| it.held, &mut |id| {
+        self.visit(memory, |it| it.held, &mut |id| {
             found.push(id);
             true
         });
         found
     }
 
-    /// Returns whether all regions that overlap this memory are idle.
+    /// True if all regions that overlap this memory are idle.
     pub(super) fn are_idle(&self, memory: Region) -> bool {
         let mut are_idle = true;
-        self.show(memory, |it| it.busy, &mut |_| {
+        self.visit(memory, |it| it.busy, &mut |_| {
             are_idle = false;
             false
         });
         are_idle
     }
 
-    /// Returns whether two regions or more overlap this memory.
+    /// True if two regions or more overlap this memory.
     pub(super) fn are_shared(&self, memory: Region) -> bool {
         let mut count = 0;
-        self.show(memory, |it| it.any, &mut |_| {
+        self.visit(memory, |it| it.any, &mut |_| {
             count += 1;
             count < 2
         });
         count == 2
     }
 
-    /// Calls `each` for the regions that overlap this memory and whose end `end_of` gives, until `each` returns
-    /// false.
-    fn show(
+    /// Calls `each` for the overlapping regions whose end `end_of` reports, until `each` returns false.
+    fn visit(
         &self,
         memory: Region,
-        end_of: fn(&Ends) -> u64,
+        end_of: fn(&RegionEnds) -> u64,
         each: &mut dyn FnMut(RegionId) -> bool,
     ) {
         let before = (memory.end(), RegionId(0));
-        let reaches = |ends: &Ends| end_of(ends) > memory.addr;
-        (self.by_start).show_before(&before, &reaches, &mut |(_, id), _| each(id));
+        let reaches = |ends: &RegionEnds| end_of(ends) > memory.addr;
+        (self.by_start).visit_before(&before, &reaches, &mut |(_, id), _| each(id));
     }
 
     /// The largest region that contains all of this memory.
     fn largest(&self, memory: Region) -> Option<RegionId> {
         let mut largest = None;
         let after = (memory.addr.saturating_add(1), RegionId(0));
-        let has_all = |ends: &Ends| ends.any >= memory.end();
+        let has_all = |ends: &RegionEnds| ends.any >= memory.end();
         self.by_start
-            .show_before(&after, &has_all, &mut |(start, id), ends| {
+            .visit_before(&after, &has_all, &mut |(start, id), ends| {
                 largest = largest.max(Some((ends.any - start, start, id)));
                 true
             });
@@ -357,7 +356,7 @@ impl Regions {
     }
 
     /// Forgets the least recently used idle regions, if there are too many. Returns those.
-    fn make_room(&mut self) -> Vec<Known> {
+    fn make_room(&mut self) -> Vec<KnownRegion> {
         let mut gone = Vec::new();
         while self.all.len() >= self.most
             && let Some((_, id)) = self.idle.pop_first()
@@ -366,7 +365,7 @@ impl Regions {
             self.by_start.remove(&(region.memory.addr, id));
             self.exact.remove(&region.memory);
             self.short.remove(&id);
-            if let Some(at) = region.places.postponed {
+            if let Some(at) = region.index_keys.postponed {
                 self.postponed.remove(&(at, id));
             }
             for it in &region.uses {
@@ -389,12 +388,12 @@ impl Regions {
         thread: ThreadId,
         signature: Signature,
     ) -> Option<Forecast> {
-        let is_it = |it: &&Use| (it.thread, it.signature) == (thread, signature);
+        let is_it = |it: &&RegionUse| (it.thread, it.signature) == (thread, signature);
         self.at(id).uses.iter().find(is_it)?.forecast
     }
 
-    /// Sets the time at which a use of a region is expected. Returns the region that the use belonged to before, if
-    /// that is another.
+    /// Sets the expected time of a use of a region. Returns the region that the use belonged to before, if that is
+    /// another.
     pub(super) fn expect(
         &mut self,
         id: RegionId,
@@ -402,19 +401,19 @@ impl Regions {
         signature: Signature,
         forecast: Option<Forecast>,
     ) -> Option<RegionId> {
-        let left = self.leave_other(id, thread, signature);
+        let left = self.remove_from_other(id, thread, signature);
         let region = self
             .all
             .get_mut(&id)
             .expect("a region that is used is there");
-        let is_it = |it: &Use| (it.thread, it.signature) == (thread, signature);
+        let is_it = |it: &RegionUse| (it.thread, it.signature) == (thread, signature);
         if let Some(at) = region.uses.iter().position(is_it) {
             region.uses.remove(at);
         } else if region.uses.len() == MOST_USES {
             let oldest = region.uses.remove(0);
             self.sites.remove(&(oldest.thread, oldest.signature));
         }
-        region.uses.push(Use {
+        region.uses.push(RegionUse {
             thread,
             signature,
             forecast,
@@ -423,8 +422,8 @@ impl Regions {
         left
     }
 
-    /// A use belongs to one region: to the larger one, if its bytes grew.
-    fn leave_other(
+    /// Moves a use to its present region; a use belongs to one region at a time.
+    fn remove_from_other(
         &mut self,
         id: RegionId,
         thread: ThreadId,
@@ -439,12 +438,12 @@ impl Regions {
     }
 }
 
-fn ends(end: u64, places: &Places) -> Ends {
+fn ends(end: u64, index_keys: &IndexKeys) -> RegionEnds {
     let of = |is_there: bool| if is_there { end } else { 0 };
-    Ends {
+    RegionEnds {
         any: end,
-        busy: of(places.idle.is_none()),
-        registered: of(places.can_go.is_some()),
-        held: of(places.is_held),
+        busy: of(index_keys.idle.is_none()),
+        registered: of(index_keys.can_go.is_some()),
+        held: of(index_keys.is_held),
     }
 }

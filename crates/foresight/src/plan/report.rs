@@ -1,60 +1,60 @@
-//! What became of what the plan asked for.
+//! The helper's reports on its actions.
 
-use super::region::State;
+use super::region::RegionState;
 use super::{Action, Plan, RegionId};
 use crate::communication::Region;
 use crate::time::Time;
 
-/// The most regions put off for want of room that are tried again when room comes.
+/// The most postponed regions that are tried again when room comes.
 const MOST_RETRIED: usize = 4;
 
-/// The most neighbours of a region that was deregistered that are looked at. Others are found torn by their next use.
+/// The most neighbours of a deregistered region that are checked. The next use of any other neighbour finds it torn.
 const MOST_MENDED: usize = 16;
 
 impl Plan {
-    /// A region was registered, or found to be.
+    /// Reports that a region was registered, or found registered.
     ///
     /// # Panics
     ///
-    /// As all reports, if that was not asked for.
+    /// If the plan did not ask for that; this holds for all reports.
     pub fn registered(&mut self, id: RegionId) {
         let region = self.regions.at_mut(id);
         assert_eq!(
             region.state,
-            State::Registering,
-            "only what is being registered is registered"
+            RegionState::Registering,
+            "the region is not being registered"
         );
-        region.state = State::Registered;
+        region.state = RegionState::Registered;
         region.is_ahead = true;
         self.set_held(id, false);
         self.requeue(id);
     }
 
-    /// As [`registered`](Self::registered), of a region that was used while it was on its way: whether it is kept for
-    /// its next use is decided now.
+    /// As [`registered`](Self::registered), for a region that was used during its registration. Decides now whether
+    /// it is kept for its next use.
     ///
     /// # Panics
     ///
-    /// As there.
+    /// As [`registered`](Self::registered).
     pub fn registered_late(&mut self, id: RegionId, now: Time) -> Option<Action> {
         self.registered(id);
         self.regions.at_mut(id).is_ahead = false;
         self.reconsider(id, now)
     }
 
-    /// A region could not be registered: that is left to its next user.
+    /// Reports that a region could not be registered; its next use registers it.
     ///
     /// # Panics
     ///
-    /// If that was not asked for.
+    /// If the plan did not ask for that.
     pub fn not_registered(&mut self, id: RegionId) {
         let region = self.regions.at_mut(id);
         assert_eq!(
             region.state,
-            State::Registering,
-            "only what is being registered fails"
+            RegionState::Registering,
+            "the region is not being registered"
         );
-        region.state = State::Absent;
+        region.state = RegionState::Absent;
         region.expect_nothing();
         self.registered_bytes = self.registered_bytes.saturating_sub(region.bytes());
         self.stats.failed += 1;
@@ -62,20 +62,20 @@ impl Plan {
         self.retry_postponed();
     }
 
-    /// A region was deregistered, or found to be. Says whether it is expected to be registered again: if not,
-    /// nothing of it needs to be kept.
+    /// Reports that a region was deregistered, or found absent. Returns true if it is expected to be registered
+    /// again; if not, the driver may forget it.
     ///
     /// # Panics
     ///
-    /// If that was not asked for.
+    /// If the plan did not ask for that.
     pub fn deregistered(&mut self, id: RegionId) -> bool {
         let region = self.regions.at_mut(id);
         assert_eq!(
             region.state,
-            State::Deregistering,
-            "only what is being deregistered is absent"
+            RegionState::Deregistering,
+            "the region is not being deregistered"
         );
-        region.state = State::Absent;
+        region.state = RegionState::Absent;
         region.is_ahead = false;
         let is_expected = region.earliest().is_some();
         self.registered_bytes = self.registered_bytes.saturating_sub(region.bytes());
@@ -84,53 +84,54 @@ impl Plan {
         is_expected
     }
 
-    /// Those that share memory with a region that was deregistered, and are registered and not in use: where a NIC
-    /// registers whole pages once, buffers that lie side by side share a page, which went with it. The driver looks
-    /// which of them are [torn](Self::torn). They are 16 at most: where more overlap, the others cost their next use.
+    /// The registered, unused regions that share memory with a deregistered one, 16 at most. A NIC registers whole
+    /// pages once, so adjacent buffers share a page, which is now deregistered. The driver checks which of them are
+    /// [torn](Self::torn). Further neighbours cost their next use.
     pub fn neighbours(&self, id: RegionId) -> Vec<(RegionId, Region)> {
         self.regions.registered_beside(id, MOST_MENDED)
     }
 
-    /// A part of a registered region was deregistered with another one: it is to be registered again, if it is expected.
-    /// Its next use may find it registered or not, and pays for that as if it had been given up itself.
+    /// Reports that part of a registered region was deregistered with a neighbour. It is registered again if it is
+    /// expected. Its next use may find it registered or not, and is charged as if the region itself had been
+    /// deregistered.
     ///
     /// # Panics
     ///
-    /// If it is not one of those that [share memory](Self::neighbours) with that.
+    /// If the region is not among the [neighbours](Self::neighbours).
     pub fn torn(&mut self, id: RegionId, now: Time) -> Option<Action> {
         self.charge_for(id, self.again_ns(id), now);
         let region = self.regions.at_mut(id);
-        assert!(region.can_go(), "only what is registered is torn");
+        assert!(region.can_go(), "the region is not registered");
         let memory = region.memory;
         if !region.is_kept() {
             self.lost(memory);
             return None;
         }
-        region.state = State::Registering;
+        region.state = RegionState::Registering;
         self.regions.settle(id);
         Some(Action::Register { id, region: memory })
     }
 
-    /// A region could not be deregistered because somebody uses it: its next record decides.
+    /// Reports that a region could not be deregistered because it is in use; its next record decides.
     ///
     /// # Panics
     ///
-    /// If that was not asked for.
+    /// If the plan did not ask for that.
     pub fn still_used(&mut self, id: RegionId) {
         let region = self.regions.at_mut(id);
         assert_eq!(
             region.state,
-            State::Deregistering,
-            "only what is being deregistered is still used"
+            RegionState::Deregistering,
+            "the region is not being deregistered"
         );
-        region.state = State::Registered;
+        region.state = RegionState::Registered;
         let charged_ns = std::mem::take(&mut region.charged_ns);
         self.worth.refund(charged_ns);
         self.set_held(id, true);
         self.requeue(id);
     }
 
-    /// A region that was [still used](Self::still_used) may be free by now: what is to be done about that. Nothing,
+    /// Decides again about a region that was [still used](Self::still_used) and may be free by now. Returns nothing
     /// if its next record came before.
     pub fn try_again(&mut self, id: RegionId, now: Time) -> Option<Action> {
         if !self.is_in_use(id) {
@@ -141,27 +142,27 @@ impl Plan {
         self.reconsider(id, now)
     }
 
-    /// Whether a region was still used when it was to be deregistered, and nothing came of it since.
+    /// True if a region was in use when it was to be deregistered, and is undecided since.
     pub fn is_in_use(&self, id: RegionId) -> bool {
-        (self.regions.get(id)).is_some_and(|it| it.state == State::Registered && it.is_held)
+        (self.regions.get(id)).is_some_and(|it| it.state == RegionState::Registered && it.is_held)
     }
 
-    /// The regions that were still used when they were to be deregistered, and that overlap this memory.
+    /// The regions that overlap this memory and were in use when they were to be deregistered.
     pub fn in_use_within(&self, memory: Region) -> Vec<RegionId> {
         self.regions.held_within(memory)
     }
 
-    /// A region is not registered any more, though the helper did not give it up: nothing changes if that is known, or
-    /// asked for.
+    /// Notes that a region is no longer registered, though the helper did not deregister it. Does nothing if the plan
+    /// knows that already or asked for it.
     pub fn lost(&mut self, memory: Region) {
         let Some(id) = self.regions.exact(memory) else {
             return;
         };
         let region = self.regions.at_mut(id);
-        if region.state != State::Registered {
+        if region.state != RegionState::Registered {
             return;
         }
-        region.state = State::Absent;
+        region.state = RegionState::Absent;
         region.is_ahead = false;
         self.registered_bytes = self.registered_bytes.saturating_sub(region.bytes());
         self.set_held(id, false);
@@ -169,8 +170,8 @@ impl Plan {
         self.retry_postponed();
     }
 
-    /// Operations used `needed` bytes at once, if that is not zero, and deregistered others first because with their own
-    /// `short` bytes more would have been registered than [there is room for](Plan::room_bytes).
+    /// Notes that operations deregistered `others` first, because their own `short` bytes would have exceeded the
+    /// [room](Plan::room_bytes). The operations used `needed` bytes at once, if that is not zero.
     pub fn crowded_out(&mut self, others: &[Region], short: u64, needed: u64, now: Time) {
         let mut takes_ns = 0_u64;
         for it in others {
@@ -183,17 +184,17 @@ impl Plan {
         }
         self.worth.charge(takes_ns);
         let before = self.bound.bytes();
-        self.bound.at_once(needed);
+        self.bound.raise_in_use(needed);
         let short = short.saturating_sub(self.bound.bytes() - before);
-        if self.bound.cost(takes_ns, short, now) {
-            self.regions.forget_short();
+        if self.bound.count_loss(takes_ns, short, now) {
+            self.regions.forget_shortages();
         }
         if self.bound.bytes() > before {
             self.retry_postponed();
         }
     }
 
-    /// Room may have come for regions that were put off: the most urgent is tried, and more once these have it.
+    /// Tries the most urgent postponed region again; more follow once it is registered.
     pub(super) fn retry_postponed(&mut self) {
         let postponed = self.regions.postponed().take(MOST_RETRIED);
         for id in postponed.collect::<Vec<_>>() {

@@ -1,48 +1,48 @@
-//! Pages that buffers share which lie side by side: where they are registered by themselves, and stay so, neither buffer
-//! keeps the other registered, and none is torn when the other is given up.
+//! Pages shared by adjacent buffers. If such a page is registered by itself and stays so, neither buffer keeps the
+//! other registered, and neither is torn when the other is deregistered.
 
 use std::collections::BTreeSet;
 
-use super::regions::Found;
+use super::regions::FoundRegion;
 use super::{Plan, RegionId};
 use crate::communication::{Communication, Region};
 use crate::time::Time;
 
-/// The most pages that are apart; more are registered with the buffers.
+/// The most pages kept apart; further shared pages are registered with their buffers.
 const MAX_APART: usize = 1024;
 
-/// The most regions that are checked for pages that they share with a new one.
+/// The most regions checked for pages shared with a new one.
 const MAX_BESIDE: usize = 64;
 
-/// A page is to be by itself only where registering each of the buffers takes so many times what the page takes.
+/// A page is kept apart only if registering each of its buffers costs this many times the page's registration.
 const WORTH_IT: u64 = 5;
 
-/// A page that buffers share, and what is to become of it.
+/// A shared page, and its new state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Shared {
+pub struct SharedPage {
     /// Its first byte.
     pub page: u64,
-    /// What is to become of it.
+    /// Its new state.
     pub change: Change,
 }
 
-/// What is to become of a page that buffers share.
+/// The new state of a shared page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// It is registered by itself from now on.
+    /// The page is registered by itself from now on.
     Apart,
-    /// It is registered with what lies beside it.
+    /// The page is registered with its neighbours.
     Joined,
-    /// It stays apart, and is given up now, because no buffer that has it is expected to be used.
+    /// The page stays apart, and is deregistered now, because no buffer on it is expected to be used.
     Idle,
 }
 
-/// The pages that are to be by themselves.
+/// The pages that are kept apart.
 #[derive(Debug, Default)]
 pub(super) struct SharedPages {
     apart: BTreeSet<u64>,
-    /// What changed since this was last asked.
-    changes: Vec<Shared>,
+    /// Changes since the last call of `take_shared`.
+    changes: Vec<SharedPage>,
 }
 
 impl SharedPages {
@@ -52,7 +52,7 @@ impl SharedPages {
         pages.copied().collect()
     }
 
-    /// A region that is used as a whole has these pages inside: it would take several registrations.
+    /// Joins the pages inside a region that is used as a whole: it would take several registrations.
     fn join(&mut self, inside: Region) {
         for page in self.within(inside) {
             self.apart.remove(&page);
@@ -60,28 +60,28 @@ impl SharedPages {
         }
     }
 
-    fn part(&mut self, page: u64) {
+    fn keep_apart(&mut self, page: u64) {
         if self.apart.len() < MAX_APART && self.apart.insert(page) {
             self.note(page, Change::Apart);
         }
     }
 
     fn note(&mut self, page: u64, change: Change) {
-        self.changes.push(Shared { page, change });
+        self.changes.push(SharedPage { page, change });
     }
 }
 
 impl Plan {
-    /// What became known of shared pages since this was last asked.
-    pub fn take_shared(&mut self) -> Vec<Shared> {
+    /// Returns the changes of shared pages since the last call.
+    pub fn take_shared(&mut self) -> Vec<SharedPage> {
         std::mem::take(&mut self.shared.changes)
     }
 
-    /// The region that a communication used; of a new one, the pages that it shares with others are noted.
+    /// The region that a communication used. For a new region, its shared pages are noted.
     pub(super) fn find_or_add(&mut self, communication: &Communication, now: Time) -> RegionId {
-        let Found { id, is_new, gone } = self.regions.find_or_add(communication, now);
+        let FoundRegion { id, is_new, gone } = self.regions.find_or_add(communication, now);
         for gone in gone {
-            // It may never be used again.
+            // The region may never be used again.
             self.worth.refund(gone.charged_ns);
             self.forget_shared(gone.memory);
         }
@@ -91,8 +91,8 @@ impl Plan {
         id
     }
 
-    /// A region is idle: so may be pages that are apart in it.
-    pub(super) fn leave_shared(&mut self, id: RegionId) {
+    /// Notes that a region is idle; pages kept apart in it may be idle, too.
+    pub(super) fn note_idle_pages(&mut self, id: RegionId) {
         let memory = self.regions.at(id).memory;
         for page in self.shared.within(memory) {
             if self.regions.are_idle(self.whole(page)) {
@@ -101,7 +101,7 @@ impl Plan {
         }
     }
 
-    /// A region was forgotten: pages that it shared and that one region has now, or none, are shared no more.
+    /// Notes that a region was forgotten: pages that at most one region has now are shared no more.
     fn forget_shared(&mut self, memory: Region) {
         for page in self.shared.within(memory) {
             if !self.regions.are_shared(self.whole(page)) {
@@ -118,7 +118,7 @@ impl Plan {
         }
     }
 
-    /// Whether registering a region takes so long that one registration more is little beside it.
+    /// True if one registration more is little beside the region's own.
     pub(super) fn is_worth_parting(&self, memory: Region) -> bool {
         let register = self.config.costs.register;
         register.of(self.page_count(memory.bytes)) >= WORTH_IT * register.of(1)
@@ -141,7 +141,7 @@ impl Plan {
             let shares_one = memory.end().min(other.end()) - from == page_bytes;
             let is_within = |it: &Region| (inside(*it).addr..inside(*it).end()).contains(&from);
             if shares_one && self.is_worth_parting(*other) && !sharing.iter().any(is_within) {
-                self.shared.part(from);
+                self.shared.keep_apart(from);
             }
         }
     }

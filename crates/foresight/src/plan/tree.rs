@@ -1,7 +1,7 @@
-//! An ordered set that keeps the sum of all its items, and of all from a key on: a treap.
+//! An ordered set that keeps the sum of all its items, and of all items after a key: a treap.
 //!
 //! Each node has the weight of its subtree. So every query takes as many steps as the tree is deep, for any number of
-//! regions. The shape depends on the keys alone: it is the same in every run.
+//! regions. The shape depends on the keys alone, and is the same in every run.
 
 use std::cmp::Ordering;
 
@@ -14,27 +14,27 @@ pub(super) trait Weight: Copy {
     fn join(self, later: Self) -> Self;
 }
 
-/// A place in the order, and the item's owner.
-pub(super) type Key<O> = (O, RegionId);
+/// A position in the order, and the item's owner.
+pub(super) type OrderKey<O> = (O, RegionId);
 
 #[derive(Clone, Debug)]
-struct Node<O, W> {
-    key: Key<O>,
+struct TreeNode<O, W> {
+    key: OrderKey<O>,
     own: W,
     /// Of the subtree.
     all: W,
     /// No child has a higher priority.
     priority: u64,
-    before: Tree<O, W>,
-    after: Tree<O, W>,
+    before: Subtree<O, W>,
+    after: Subtree<O, W>,
 }
 
-type Tree<O, W> = Option<Box<Node<O, W>>>;
+type Subtree<O, W> = Option<Box<TreeNode<O, W>>>;
 
 /// Items in order.
 #[derive(Clone, Debug)]
 pub(super) struct Ordered<O, W> {
-    root: Tree<O, W>,
+    root: Subtree<O, W>,
     len: usize,
 }
 
@@ -50,9 +50,9 @@ impl<O: Ord + Copy, W: Weight> Ordered<O, W> {
     }
 
     /// Inserts an item. Its key must be new.
-    pub(super) fn insert(&mut self, key: Key<O>, own: W) {
+    pub(super) fn insert(&mut self, key: OrderKey<O>, own: W) {
         let (before, after) = split(self.root.take(), &key);
-        let node = Box::new(Node {
+        let node = Box::new(TreeNode {
             key,
             own,
             all: own,
@@ -65,18 +65,18 @@ impl<O: Ord + Copy, W: Weight> Ordered<O, W> {
     }
 
     /// Removes an item, if it is there.
-    pub(super) fn remove(&mut self, key: &Key<O>) {
+    pub(super) fn remove(&mut self, key: &OrderKey<O>) {
         let was_in;
         (self.root, was_in) = remove(self.root.take(), key);
         self.len -= usize::from(was_in);
     }
 
     /// Changes the weight of an item that is there.
-    pub(super) fn set(&mut self, key: &Key<O>, own: W) {
+    pub(super) fn set(&mut self, key: &OrderKey<O>, own: W) {
         set(&mut self.root, key, own);
     }
 
-    pub(super) fn first(&self) -> Option<(Key<O>, W)> {
+    pub(super) fn first(&self) -> Option<(OrderKey<O>, W)> {
         let mut node = self.root.as_deref()?;
         while let Some(before) = node.before.as_deref() {
             count();
@@ -85,7 +85,7 @@ impl<O: Ord + Copy, W: Weight> Ordered<O, W> {
         Some((node.key, node.own))
     }
 
-    pub(super) fn last(&self) -> Option<(Key<O>, W)> {
+    pub(super) fn last(&self) -> Option<(OrderKey<O>, W)> {
         let mut node = self.root.as_deref()?;
         while let Some(after) = node.after.as_deref() {
             count();
@@ -100,7 +100,7 @@ impl<O: Ord + Copy, W: Weight> Ordered<O, W> {
     }
 
     /// The weight of the items after a key.
-    pub(super) fn all_after(&self, key: &Key<O>) -> Option<W> {
+    pub(super) fn all_after(&self, key: &OrderKey<O>) -> Option<W> {
         let mut sum = None;
         let mut node = self.root.as_deref();
         while let Some(at) = node {
@@ -116,20 +116,20 @@ impl<O: Ord + Copy, W: Weight> Ordered<O, W> {
         sum
     }
 
-    /// Visits each item before a key, in order, until `each` ends it. Subtrees that are not `worth_it` are skipped.
-    pub(super) fn show_before(
+    /// Visits each item before a key, in order, until `each` returns false. Skips subtrees that are not `worth_it`.
+    pub(super) fn visit_before(
         &self,
-        end: &Key<O>,
+        end: &OrderKey<O>,
         worth_it: &dyn Fn(&W) -> bool,
-        each: &mut dyn FnMut(Key<O>, W) -> bool,
+        each: &mut dyn FnMut(OrderKey<O>, W) -> bool,
     ) {
-        show_before(self.root.as_deref(), end, worth_it, each);
+        visit_before(self.root.as_deref(), end, worth_it, each);
     }
 
     /// All items, in order.
     #[cfg(all(test, not(loom)))]
-    pub(super) fn items(&self) -> Vec<(Key<O>, W)> {
-        fn add<O: Copy, W: Copy>(tree: &Tree<O, W>, items: &mut Vec<(Key<O>, W)>) {
+    pub(super) fn items(&self) -> Vec<(OrderKey<O>, W)> {
+        fn add<O: Copy, W: Copy>(tree: &Subtree<O, W>, items: &mut Vec<(OrderKey<O>, W)>) {
             if let Some(node) = tree {
                 add(&node.before, items);
                 items.push((node.key, node.own));
@@ -142,11 +142,11 @@ impl<O: Ord + Copy, W: Weight> Ordered<O, W> {
     }
 }
 
-impl<O, W: Weight> Node<O, W> {
+impl<O, W: Weight> TreeNode<O, W> {
     /// Updates a node whose children are correct.
     fn weigh(&mut self) {
         count();
-        let of = |tree: &Tree<O, W>| tree.as_deref().map(|it| it.all);
+        let of = |tree: &Subtree<O, W>| tree.as_deref().map(|it| it.all);
         let own = join(of(&self.before), Some(self.own));
         if let Some(all) = join(own, of(&self.after)) {
             self.all = all;
@@ -161,8 +161,11 @@ fn join<W: Weight>(first: Option<W>, later: Option<W>) -> Option<W> {
     }
 }
 
-/// Splits a tree into the items before a key, and the others.
-fn split<O: Ord, W: Weight>(tree: Tree<O, W>, key: &Key<O>) -> (Tree<O, W>, Tree<O, W>) {
+/// Splits a tree into the items before a key and the rest.
+fn split<O: Ord, W: Weight>(
+    tree: Subtree<O, W>,
+    key: &OrderKey<O>,
+) -> (Subtree<O, W>, Subtree<O, W>) {
     let Some(mut node) = tree else {
         return (None, None);
     };
@@ -179,8 +182,8 @@ fn split<O: Ord, W: Weight>(tree: Tree<O, W>, key: &Key<O>) -> (Tree<O, W>, Tree
     }
 }
 
-/// Joins two trees; all keys of the one are before those of the other.
-fn merge<O, W: Weight>(before: Tree<O, W>, after: Tree<O, W>) -> Tree<O, W> {
+/// Joins two trees; all keys of `before` precede those of `after`.
+fn merge<O, W: Weight>(before: Subtree<O, W>, after: Subtree<O, W>) -> Subtree<O, W> {
     match (before, after) {
         (Some(mut first), Some(mut second)) => {
             if first.priority >= second.priority {
@@ -197,7 +200,7 @@ fn merge<O, W: Weight>(before: Tree<O, W>, after: Tree<O, W>) -> Tree<O, W> {
     }
 }
 
-fn remove<O: Ord, W: Weight>(tree: Tree<O, W>, key: &Key<O>) -> (Tree<O, W>, bool) {
+fn remove<O: Ord, W: Weight>(tree: Subtree<O, W>, key: &OrderKey<O>) -> (Subtree<O, W>, bool) {
     let Some(mut node) = tree else {
         return (None, false);
     };
@@ -211,7 +214,7 @@ fn remove<O: Ord, W: Weight>(tree: Tree<O, W>, key: &Key<O>) -> (Tree<O, W>, boo
     (Some(node), was_in)
 }
 
-fn set<O: Ord, W: Weight>(tree: &mut Tree<O, W>, key: &Key<O>, own: W) {
+fn set<O: Ord, W: Weight>(tree: &mut Subtree<O, W>, key: &OrderKey<O>, own: W) {
     let Some(node) = tree else { return };
     match key.cmp(&node.key) {
         Ordering::Less => set(&mut node.before, key, own),
@@ -221,21 +224,21 @@ fn set<O: Ord, W: Weight>(tree: &mut Tree<O, W>, key: &Key<O>, own: W) {
     node.weigh();
 }
 
-/// Returns whether to go on.
-fn show_before<O: Ord + Copy, W: Copy>(
-    tree: Option<&Node<O, W>>,
-    end: &Key<O>,
+/// Returns true to continue.
+fn visit_before<O: Ord + Copy, W: Copy>(
+    tree: Option<&TreeNode<O, W>>,
+    end: &OrderKey<O>,
     worth_it: &dyn Fn(&W) -> bool,
-    each: &mut dyn FnMut(Key<O>, W) -> bool,
+    each: &mut dyn FnMut(OrderKey<O>, W) -> bool,
 ) -> bool {
     let Some(node) = tree.filter(|it| worth_it(&it.all)) else {
         return true;
     };
     count();
-    show_before(node.before.as_deref(), end, worth_it, each)
+    visit_before(node.before.as_deref(), end, worth_it, each)
         && (node.key >= *end
             || (!worth_it(&node.own) || each(node.key, node.own))
-                && show_before(node.after.as_deref(), end, worth_it, each))
+                && visit_before(node.after.as_deref(), end, worth_it, each))
 }
 
 /// Counts one visit of a node, or of a region, for tests.
@@ -313,7 +316,7 @@ mod tests {
                 prop_assert_eq!(tree.all(), sum(&mut model.iter()));
                 prop_assert_eq!(tree.all_after(&key), sum(&mut model.iter().filter(|it| *it.0 > key)));
                 let mut shown = Vec::new();
-                tree.show_before(&key, &|_| true, &mut |key, _| {
+                tree.visit_before(&key, &|_| true, &mut |key, _| {
                     shown.push(key);
                     shown.len() < 5
                 });

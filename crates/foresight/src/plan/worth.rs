@@ -1,10 +1,12 @@
-//! Bounds the cost of giving memory up. The helper steps back when giving up is not worth it.
+//! Bounds the cost of deregistering memory. The helper steps back if deregistering is not worth its cost.
 //!
-//! A region that is given up costs its registration if the next use was not foreseen, or came too early. That cost is
-//! charged when it is given up, and refunded when the next use finds it registered. No more is charged than a part of
-//! the time so far. Beyond that, regions stay registered, as if they were left pinned, and are given up once enough
-//! time has passed. So a program whose uses are foreseen gets its charges back. A program that computes little
-//! between uses, or whose uses are not foreseen, loses only a small part of its time, and is tried again all along.
+//! A deregistered region costs its registration if the next use was not foreseen, or came too early. That cost is
+//! charged at deregistration, and refunded if the next use finds the region registered. Charges stay below a part of
+//! the time so far. Beyond that, regions stay registered as if pinned, and are deregistered once enough time has
+//! passed.
+//!
+//! A program whose uses are foreseen gets its charges back. Other programs, also those that compute little between
+//! uses, lose only a small part of their time, and are tried again all along.
 
 use crate::time::Time;
 
@@ -29,7 +31,7 @@ impl Worth {
         self.part != 0
     }
 
-    /// Returns whether this amount may be charged as well.
+    /// True if this amount may be charged as well.
     pub(super) fn affords(&self, ns: u64, now: Time) -> bool {
         let charged = self.charged_ns.saturating_add(ns);
         now.0

@@ -1,12 +1,12 @@
-//! A map of bounded size that forgets what was not used for long.
+//! A map of bounded size that forgets entries that were not used for long.
 
 use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-/// Entries of two generations. When the young are too many, they become the old, and the old are
-/// forgotten; an old one that is used becomes young. So what is among the last `most / 2` used is there, each
-/// step takes constant time, and there are never more than `most`.
+/// Entries of two generations. When the young are too many, they become the old, and the old are forgotten. An old
+/// entry that is used becomes young. So the last `most / 2` entries used are always present. Each step takes constant
+/// time, and there are never more than `most` entries.
 #[derive(Clone, Debug)]
 pub(super) struct Generations<K, V> {
     young: FxHashMap<K, V>,
@@ -33,7 +33,7 @@ impl<K: Eq + Hash, V> Generations<K, V> {
     pub(super) fn get_or_insert_with(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
         let value = match self.old.remove(&key) {
             Some(value) => value,
-            // Found twice: the borrow of a value returned early would last to the end.
+            // The second lookup satisfies the borrow checker, which extends an early return's borrow to the end.
             None if self.young.contains_key(&key) => {
                 return self.young.get_mut(&key).expect("it is there");
             }
@@ -66,7 +66,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_used_lately_is_there(
+        fn recently_used_entries_are_kept(
             most in 2usize..20,
             keys in prop::collection::vec(0u32..30, 0..300),
         ) {
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_is_gone() {
+    fn a_removed_entry_is_gone() {
         let mut map = Generations::new(4);
         for key in 0..3 {
             map.get_or_insert_with(key, || key);

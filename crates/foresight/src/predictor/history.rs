@@ -1,23 +1,23 @@
-//! The last few times that something took, and what they say of the next.
+//! The last few durations of something, and estimates of the next.
 
 use std::collections::VecDeque;
 
-/// How many are kept.
+/// The number of durations kept.
 pub(super) const KEPT: usize = 32;
 
-/// Weight of a time that is one step older.
+/// The weight of a duration relative to the next newer one.
 const DECAY: f64 = 0.9;
 
 /// Times that differ by less than this share of the period are nearly the same.
 const NARROW: f64 = 0.01;
 
-/// Times that differ by more have nothing to do with each other.
+/// Durations that differ by more than this share are unrelated.
 const WIDE: f64 = 0.05;
 
-/// Of fewer times than this, the shortest is taken: the first of all are long, as caches are cold.
+/// With fewer durations than this, the shortest is taken: the first are long, because caches are cold.
 const FEW: usize = 4;
 
-/// The last few times, newest last.
+/// The last few durations, newest last.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     times: VecDeque<u64>,
@@ -35,7 +35,7 @@ impl History {
         self.times.clear();
     }
 
-    /// Whether too little is known to tell what is usual.
+    /// True if too few durations are known to tell the usual one.
     pub(super) fn is_sparse(&self) -> bool {
         self.times.len() < FEW
     }
@@ -44,7 +44,7 @@ impl History {
         self.times.iter().min().copied()
     }
 
-    /// A time that the next will hardly be less than: as much below the shortest as that is below the median.
+    /// A duration that the next is hardly below: as far below the shortest as the shortest is below the median.
     pub(super) fn hardly_less(&self) -> Option<u64> {
         let shortest = self.shortest()?;
         let spread = self.quantile(KEPT, 0.5)? - shortest;
@@ -55,7 +55,7 @@ impl History {
         self.times.back().copied()
     }
 
-    /// The time below which `share` of the last `of` are, at most.
+    /// The `share` quantile of the last `of` durations.
     pub(super) fn quantile(&self, of: usize, share: f64) -> Option<u64> {
         let mut last: Vec<u64> = self.times.iter().rev().take(of).copied().collect();
         last.sort_unstable();
@@ -63,13 +63,11 @@ impl History {
         last.get(at.min(last.len().saturating_sub(1))).copied()
     }
 
-    /// The time around which most of the others are, the newer counting more, on the scale of
-    /// a period.
+    /// The duration around which most others lie, on the scale of a period. Newer durations weigh more.
     ///
-    /// Noise only ever makes a computation longer, and comes in bursts. So times have a sharp lower edge,
-    /// just above which they are densest, and a long tail: their mean is drawn into the tail and their
-    /// median somewhat, the shortest is an exception by its nature, and the densest is what the next will
-    /// most likely be.
+    /// Noise only ever lengthens a computation, and comes in bursts. So durations have a sharp lower edge, just above
+    /// which they are densest, and a long tail. The tail draws the mean, and somewhat the median; the shortest is by
+    /// its nature an exception. The densest is the most likely next duration.
     pub(super) fn densest(&self, period_ns: u64) -> Option<u64> {
         if self.is_sparse() {
             return self.shortest();
@@ -89,7 +87,7 @@ impl History {
                 .sum()
         };
         let rated = self.times.iter().map(|&time| (density(time), time));
-        // Of equals the shorter: to be early costs less.
+        // Among equals, take the shorter: being early costs less.
         let best = rated.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
         best.map(|it| it.1)
     }
@@ -106,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn of_nothing_nothing_is_known() {
+    fn an_empty_history_knows_nothing() {
         let none = History::default();
         assert_eq!((none.quantile(9, 0.5), none.densest(1)), (None, None));
     }
@@ -120,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_less_it_varies_the_nearer_is_what_it_hardly_is_less_than() {
+    fn the_estimate_is_nearer_the_less_durations_vary() {
         assert_eq!(history(&[100, 100, 100]).hardly_less(), Some(100));
         assert_eq!(history(&[100, 110, 120]).hardly_less(), Some(90));
         assert_eq!(history(&[10, 100, 100]).hardly_less(), Some(0));

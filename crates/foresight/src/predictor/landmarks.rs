@@ -1,53 +1,52 @@
-//! Our predictor: which way the program goes, how long that takes, and what comes just before.
+//! The landmark predictor: it learns the program's path, the path's duration, and the communication just before a
+//! use.
 //!
-//! Three things make it better than a period for each signature.
+//! Three ideas make it better than one period for each signature.
 //!
-//! **Ways.** Between two uses of a signature the program makes other communications. Which these
-//! were is the *way* it took. A call site in a nested loop (Figure 4) takes one way 24 times and then
-//! another, far longer one; a period for both fits neither. Each way has its own history, and
-//! which comes next is predicted by how often the last was taken in a row, which is the loop's
-//! trip count.
+//! **Paths.** Between two uses of a signature the program makes other communications: the *path* it takes. A call
+//! site in a nested loop (Figure 4) takes one path 24 times and then another, far longer one; one period fits
+//! neither. Each path has its own history. The next path is predicted from the length of the current run, which is
+//! the loop's trip count.
 //!
-//! **The densest time.** Of a way's last times, the one around which most are, not
-//! the shortest nor the median ([`History::densest`]).
+//! **The densest time.** Of a path's last durations, the predictor takes the one around which most lie, not the
+//! shortest nor the median ([`History::densest`]).
 //!
-//! **Landmarks.** Each way has a *landmark*: the last communication before the use that comes
-//! early enough for the buffer to be registered after it. When it comes, the use is expected anew, by the
-//! time from the landmark to the use, which is a small part of the period and so has a small part of
-//! its noise. And as the use never comes before its landmark, nothing needs to be done until that.
+//! **Landmarks.** Each path has a *landmark*: the last communication before the use that leaves enough time to
+//! register the buffer. When the landmark comes, the use is forecast anew from it. The remaining time is a small part
+//! of the period, and so has a small part of its noise. As the use never comes before its landmark, nothing needs to
+//! be done until then.
 //!
-//! A landmark is recognized by what happened since the use: the communications between, as a sum of
-//! hashes that grows with the stream. So all that is waited for is found by one look into a
-//! table, however many uses wait. What bounds all this is the noise of the longest computation without any
-//! communication that ends with a use: nobody hears anything from within it.
+//! A landmark is recognized by the communications since the use, as a sum of hashes that grows with the stream. So
+//! one lookup in a table finds all uses that await it, however many. The bound of this method is the noise of the
+//! longest computation without communication just before a use.
 
 use std::collections::VecDeque;
 
 use super::generations::Generations;
 use super::history::History;
+use super::path::{Passed, ProgramPath, Sum};
 use super::shortest::MOST_SITES;
-use super::way::{Passed, Sum, Way};
 use super::{Forecast, Observation, Predictor, Update, period};
 use crate::signature::{Signature, mix};
 use crate::time::Time;
 
-/// How many of the last communications may be landmarks.
+/// The number of last communications that may be landmarks.
 const RECENT: usize = 128;
 
-/// The most ways of one signature; the one not taken for longest is forgotten.
-const MOST_WAYS: usize = 8;
+/// The most paths of one signature; the least recently taken is forgotten.
+const MOST_PATHS: usize = 8;
 
 /// The most ends of runs that one signature remembers.
 const MOST_TURNS: usize = 64;
 
-/// How often a run must have ended alike for the way after it to be taken for certain.
+/// The number of equal ends of a run after which the next path is taken for certain.
 const CERTAIN: u32 = 2;
 
-/// The predictor.
+/// The landmark predictor.
 #[derive(Debug)]
 pub struct Landmarks {
-    pub(super) sites: Generations<Signature, Site>,
-    /// What is waited for: the uses whose landmark is reached when the sum is that.
+    pub(super) sites: Generations<Signature, SiteHistory>,
+    /// Awaited landmarks: for each sum, the uses whose landmark is reached at it.
     pub(super) awaited: Generations<Sum, Vec<Signature>>,
     /// The last communications, newest last.
     recent: VecDeque<Passed>,
@@ -55,7 +54,7 @@ pub struct Landmarks {
 }
 
 impl Landmarks {
-    /// A predictor that knows nothing yet.
+    /// Makes an empty predictor.
     pub fn new() -> Self {
         Self {
             sites: Generations::new(MOST_SITES),
@@ -65,7 +64,7 @@ impl Landmarks {
         }
     }
 
-    /// A use: learns the way to it, and says when the next one comes.
+    /// Handles a use: learns the path to it, and forecasts the next.
     fn used(&mut self, seen: &Observation) -> Option<Forecast> {
         let Self {
             sites,
@@ -76,7 +75,7 @@ impl Landmarks {
         let mut is_new = false;
         let site = sites.get_or_insert_with(seen.signature, || {
             is_new = true;
-            Site::new(seen.at)
+            SiteHistory::new(seen.at)
         });
         for target in site.targets.drain(..) {
             if let Some(waiting) = awaited.get_mut(&target) {
@@ -93,7 +92,7 @@ impl Landmarks {
         site.last_sum = *sum;
         let certain = site.next_turn().filter(|turn| turn.times >= CERTAIN);
         site.certain = certain.map(|turn| turn.taken);
-        for landmark in site.ways.iter().filter_map(|way| way.landmark) {
+        for landmark in site.paths.iter().filter_map(|path| path.landmark) {
             let target = sum.wrapping_add(landmark);
             site.targets.push(target);
             awaited
@@ -103,7 +102,7 @@ impl Landmarks {
         site.forecast()
     }
 
-    /// The landmarks that this communication is: what they precede is expected anew.
+    /// Forecasts anew the uses whose landmark this communication is.
     fn reached(&mut self, at: Time, updates: &mut Vec<Update>) {
         let Some(waiting) = self.awaited.remove(&self.sum) else {
             return;
@@ -113,11 +112,11 @@ impl Landmarks {
                 continue;
             };
             let since = self.sum.wrapping_sub(site.last_sum);
-            let means = |way: &&Way| {
-                way.landmark == Some(since) && site.certain.is_none_or(|it| it == way.taken)
+            let means = |path: &&ProgramPath| {
+                path.landmark == Some(since) && site.certain.is_none_or(|it| it == path.taken)
             };
-            let way = site.ways.iter().find(means);
-            if let Some(forecast) = way.and_then(|way| way.expected_at(at)) {
+            let path = site.paths.iter().find(means);
+            if let Some(forecast) = path.and_then(|path| path.expected_at(at)) {
                 updates.push(Update {
                     signature,
                     forecast: Some(forecast),
@@ -155,33 +154,33 @@ impl Predictor for Landmarks {
     }
 }
 
-/// What is known of a signature.
+/// The history of a signature.
 #[derive(Debug)]
-pub(super) struct Site {
+pub(super) struct SiteHistory {
     last: Time,
     last_sum: Sum,
-    /// The periods, whichever the way.
+    /// The periods over all paths.
     periods: History,
-    /// Those taken lately, the last one first.
-    ways: Vec<Way>,
-    /// How often the last was taken in a row.
+    /// The paths, most recently taken first.
+    paths: Vec<ProgramPath>,
+    /// The number of times that the last path was taken in a row.
     run: u32,
-    /// Where runs ended, the newest last.
-    turns: VecDeque<Turn>,
-    /// The way that is certain to come next, if one is: the landmarks of others mean nothing then, for
-    /// ways begin alike.
+    /// The ends of runs, the newest last.
+    turns: VecDeque<RunEnd>,
+    /// The path that is certain to come next, if any. Landmarks of other paths then mean nothing, because paths begin
+    /// alike.
     certain: Option<Sum>,
     /// The sums at which landmarks are reached.
     targets: Vec<Sum>,
 }
 
-impl Site {
+impl SiteHistory {
     fn new(at: Time) -> Self {
         Self {
             last: at,
             last_sum: 0,
             periods: History::default(),
-            ways: Vec::new(),
+            paths: Vec::new(),
             run: 0,
             turns: VecDeque::new(),
             certain: None,
@@ -192,25 +191,25 @@ impl Site {
     fn learn(&mut self, seen: &Observation, period_ns: u64, taken: Sum, recent: &VecDeque<Passed>) {
         self.turn(taken);
         self.periods.push(period_ns);
-        let mut way = match self.ways.iter().position(|way| way.taken == taken) {
-            Some(at) => self.ways.remove(at),
-            None => Way::new(taken),
+        let mut path = match self.paths.iter().position(|path| path.taken == taken) {
+            Some(at) => self.paths.remove(at),
+            None => ProgramPath::new(taken),
         };
-        way.periods.push(period_ns);
-        way.learn_landmark(seen, self.last_sum, recent);
-        self.ways.truncate(MOST_WAYS - 1);
-        self.ways.insert(0, way);
+        path.periods.push(period_ns);
+        path.learn_landmark(seen, self.last_sum, recent);
+        self.paths.truncate(MOST_PATHS - 1);
+        self.paths.insert(0, path);
     }
 
-    /// Remembers after how many in a row which way follows.
+    /// Remembers the path that follows a run, and the run's length.
     fn turn(&mut self, taken: Sum) {
-        let Some(last) = self.ways.first().map(|way| way.taken) else {
+        let Some(last) = self.paths.first().map(|path| path.taken) else {
             self.run = 1;
             return;
         };
         let known = self.turns.iter().position(|it| it.is_after(last, self.run));
         let before = known.and_then(|at| self.turns.remove(at));
-        // That a run goes on needs no entry: it is what is expected where nothing is known.
+        // A run that continues needs no entry, because that is the default.
         if taken != last {
             if self.turns.len() == MOST_TURNS {
                 self.turns.pop_front();
@@ -218,7 +217,7 @@ impl Site {
             let times = before
                 .filter(|it| it.taken == taken)
                 .map_or(0, |it| it.times);
-            self.turns.push_back(Turn {
+            self.turns.push_back(RunEnd {
                 last,
                 run: self.run,
                 taken,
@@ -232,51 +231,51 @@ impl Site {
         };
     }
 
-    /// The way that follows the run that ends now, if it is known to.
-    fn turned(&self) -> Option<&Way> {
+    /// The path that follows a run of the current length, if known.
+    fn turned(&self) -> Option<&ProgramPath> {
         let taken = self.next_turn()?.taken;
-        self.ways.iter().find(|way| way.taken == taken)
+        self.paths.iter().find(|path| path.taken == taken)
     }
 
-    /// Where the run ends now, if it is known to.
-    fn next_turn(&self) -> Option<&Turn> {
-        let last = self.ways.first()?.taken;
+    /// The known end of a run of the current length.
+    fn next_turn(&self) -> Option<&RunEnd> {
+        let last = self.paths.first()?.taken;
         self.turns.iter().find(|it| it.is_after(last, self.run))
     }
 
     fn forecast(&self) -> Option<Forecast> {
         let turned = self.turned();
-        let way = turned.or_else(|| self.ways.first())?;
-        let (period_ns, earliest_ns) = if turned.is_none() && way.periods.is_sparse() {
-            // A new way almost every time: this use is irregular (§3.1, "Discussion").
+        let path = turned.or_else(|| self.paths.first())?;
+        let (period_ns, earliest_ns) = if turned.is_none() && path.periods.is_sparse() {
+            // Almost every use takes a new path, so this use is irregular (§3.1, "Discussion").
             let shortest = self.periods.shortest()?;
             (shortest, shortest)
         } else {
             (
-                way.periods.densest(way.periods.newest()?)?,
-                way.periods.shortest()?,
+                path.periods.densest(path.periods.newest()?)?,
+                path.periods.shortest()?,
             )
         };
         Some(Forecast {
             expected: self.last.after(period_ns),
             earliest: self.last.after(earliest_ns.min(period_ns)),
             period_ns,
-            awaits: way.is_trusted(),
+            awaits: path.is_trusted(),
         })
     }
 }
 
-/// Another way follows after one was taken so often in a row.
+/// The path that followed after another was taken `run` times in a row.
 #[derive(Debug)]
-struct Turn {
+struct RunEnd {
     last: Sum,
     run: u32,
     taken: Sum,
-    /// How often it was so, the last times.
+    /// The number of times in a row that this was so.
     times: u32,
 }
 
-impl Turn {
+impl RunEnd {
     fn is_after(&self, last: Sum, run: u32) -> bool {
         (self.last, self.run) == (last, run)
     }

@@ -1,4 +1,4 @@
-//! A running median of the periods: the obvious improvement on the shortest.
+//! A running median of the periods: the obvious improvement on the shortest period.
 
 use super::generations::Generations;
 use super::history::{History, KEPT};
@@ -15,7 +15,7 @@ pub struct Median {
 }
 
 impl Median {
-    /// A predictor by the last `of` periods, 32 at most.
+    /// Makes a predictor from the last `of` periods, 32 at most.
     pub fn new(of: usize) -> Self {
         Self {
             of: of.clamp(1, KEPT),

@@ -1,26 +1,25 @@
-//! When a use of a buffer comes again (§3.1, §4.2).
+//! Predictors of the next use of a buffer (§3.1, §4.2).
 //!
-//! A [`Predictor`] sees the communications of one thread as they are read from the deregistration
-//! queue, and says of each use whose buffer is registered when the next of the same
-//! [`Signature`] comes. There are four:
+//! A [`Predictor`] sees the communications of one thread as they are read from the deregistration queue. For each use
+//! of a registered buffer it forecasts the next use with the same [`Signature`]. There are four:
 //!
-//! | method | what it goes by |
+//! | method | basis |
 //! |---|---|
 //! | [`Shortest`](Method::Shortest) | the paper's: the shortest time ever seen between two uses of a signature |
-//! | [`Median`](Method::Median) | the median of the last few |
+//! | [`Median`](Method::Median) | the median of the last few periods |
 //! | [`Periodicity`](Method::Periodicity) | the paper's rival (Freitag and others): the last round of a pattern found in the stream |
-//! | [`Landmarks`](Method::Landmarks) | ours: which way the program goes, the densest of the times that this took, and the last communication before the use |
+//! | [`Landmarks`](Method::Landmarks) | the program's path, its densest duration, and the last communication before the use |
 //!
-//! The first says one thing about a use, at the use before. The last corrects itself on the way, so
-//! a predictor may change what it said about any signature at any time.
+//! The first three forecast a use once, at the use before. Landmarks correct the forecast later, so a predictor may
+//! update any signature at any time.
 
 mod generations;
 mod history;
 mod landmarks;
 mod median;
+mod path;
 mod periodicity;
 mod shortest;
-mod way;
 
 use std::fmt;
 
@@ -35,35 +34,35 @@ pub use shortest::Shortest;
 /// One communication, as a predictor sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Observation {
-    /// What it is.
+    /// The signature of the communication.
     pub signature: Signature,
-    /// When it began.
+    /// The time of its begin.
     pub at: Time,
-    /// When the helper heard of it, which for a long communication is long after it began: nothing can be done
-    /// about what comes next before that.
+    /// The time at which the helper heard of it. For a long communication that is long after its begin, and the
+    /// helper can do nothing before.
     pub heard: Time,
-    /// Whether its buffer is to be registered. Others are landmarks only.
+    /// True if its buffer is to be registered. Others serve as landmarks only.
     pub wanted: bool,
-    /// How long before its next use that must be known, for the buffer to be registered in time.
+    /// The lead time: a forecast this long before the next use is in time to register the buffer.
     pub lead_ns: u64,
 }
 
-/// When a use is expected.
+/// A forecast of a use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Forecast {
-    /// Most likely then.
+    /// The most likely time.
     pub expected: Time,
-    /// Hardly ever before: the registration deadline.
+    /// A time that the use is hardly ever before: the registration deadline.
     pub earliest: Time,
-    /// The period that this stands on.
+    /// The period underlying the forecast.
     pub period_ns: u64,
-    /// Whether a communication that has come before this use whenever the program went this way is
-    /// yet to come: nothing needs to be done before it.
+    /// True if a landmark is still to come that always preceded this use on this path. Nothing needs to be done
+    /// before it.
     pub awaits: bool,
 }
 
 impl Forecast {
-    /// The same, so much later.
+    /// The same forecast, shifted by `ns`.
     pub(crate) fn later(self, ns: u64) -> Self {
         Self {
             expected: self.expected.after(ns),
@@ -73,43 +72,43 @@ impl Forecast {
     }
 }
 
-/// What a predictor says of a use from now on; `None` is that it does not know.
+/// A predictor's new forecast of a use; `None` if it has none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Update {
-    /// Which use.
+    /// The use.
     pub signature: Signature,
-    /// When it is expected.
+    /// Its forecast.
     pub forecast: Option<Forecast>,
 }
 
-/// What predicts.
+/// A prediction method's state for one thread.
 pub trait Predictor: fmt::Debug + Send {
-    /// Takes in the next communication of the stream, and adds to `updates` what is expected otherwise
-    /// from now on: of this signature, if its buffer is wanted, and maybe of others.
+    /// Observes the next communication of the stream, and appends changed forecasts to `updates`. They are of this
+    /// signature, if its buffer is wanted, and maybe of others.
     fn observe(&mut self, seen: &Observation, updates: &mut Vec<Update>);
 }
 
-/// Which predictor.
+/// A prediction method.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Method {
-    /// The paper's (§4.2).
+    /// The paper's method (§4.2).
     Shortest,
     /// The median of the last `of` periods.
     Median {
-        /// How many periods.
+        /// The number of periods.
         of: usize,
     },
-    /// Freitag's: patterns of a stream compared with itself in a window.
+    /// Freitag's method: patterns of a stream compared with itself in a window.
     Periodicity {
-        /// How many communications must repeat themselves.
+        /// The number of communications that must repeat.
         window: usize,
     },
-    /// Ours.
+    /// The landmark predictor.
     Landmarks,
 }
 
 impl Method {
-    /// A predictor that knows nothing yet.
+    /// Makes an empty predictor.
     pub fn predictor(self) -> Box<dyn Predictor> {
         match self {
             Method::Shortest => Box::new(Shortest::new()),
@@ -131,7 +130,7 @@ impl fmt::Display for Method {
     }
 }
 
-/// The time between two uses; `None` where the clock was set back, for that says nothing.
+/// The time between two uses; `None` if the clock was set back, because the difference means nothing.
 fn period(last: Time, now: Time) -> Option<u64> {
     (now >= last).then(|| now.since(last))
 }

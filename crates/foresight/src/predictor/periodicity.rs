@@ -1,10 +1,9 @@
 //! The paper's rival: a periodicity predictor (Freitag and others 2001, 2003; §3.1).
 //!
-//! It compares the last N communications of the stream with those m before them, for each m up to
-//! N; the smallest m for which all are the same is the period. What comes next is then what came m
-//! communications ago, after the time that this took. So it has to see a pattern and then a
-//! whole window of it again before it says anything, and what it says hangs on the
-//! window (Figure 6b).
+//! It compares the last N communications of the stream with those m before them, for each m up to N. The smallest m
+//! for which all are equal is the period. The forecast repeats the last m communications, with the times that they
+//! took. So the predictor has to see a pattern and then a whole window of it again before it forecasts, and its
+//! forecasts depend on the window (Figure 6b).
 
 use std::collections::VecDeque;
 
@@ -12,21 +11,21 @@ use super::{Forecast, Observation, Predictor, Update};
 use crate::signature::Signature;
 use crate::time::Time;
 
-/// The longest window there may be.
+/// The longest possible window.
 const MAX_COMMUNICATIONS: usize = 1 << 12;
 
-/// Patterns of the communications whose buffers are registered.
+/// Finds patterns in the communications whose buffers are registered.
 #[derive(Debug)]
 pub struct Periodicity {
     window: usize,
-    /// The last communications, as many as a window and a shift need, newest last.
+    /// The last communications, newest last; their number covers a window and a shift.
     stream: VecDeque<(Signature, Time)>,
-    /// For each shift from 1 on, how many of the last communications were the same so far before.
+    /// For each shift from 1 on, the number of last communications equal to those shifted.
     same: Vec<usize>,
 }
 
 impl Periodicity {
-    /// A predictor with a window of so many communications.
+    /// Makes a predictor with a window of this many communications.
     pub fn new(window: usize) -> Self {
         let window = window.clamp(1, MAX_COMMUNICATIONS);
         Self {
@@ -36,17 +35,17 @@ impl Periodicity {
         }
     }
 
-    /// The shift by which the whole window is the same, if there is one.
+    /// The shift at which the whole window repeats, if any.
     fn shift(&self) -> Option<usize> {
         let at = self.same.iter().position(|&same| same >= self.window)?;
         Some(at + 1)
     }
 
-    /// When the newest communication comes again, if the last round is repeated.
+    /// Forecasts the newest communication, assuming that the last round repeats.
     fn next(&self, shift: usize) -> Option<Forecast> {
         let newest = self.stream.len().checked_sub(1)?;
         let (signature, now) = *self.stream.get(newest)?;
-        // The place in the round before that is this one's, and what came after it.
+        // Find this communication in the round before, and its next occurrence after that.
         let before = newest.checked_sub(shift)?;
         let (_, then) = *self.stream.get(before)?;
         let round = self.stream.range(before + 1..);

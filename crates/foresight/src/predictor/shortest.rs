@@ -5,22 +5,22 @@ use super::{Observation, Predictor, Update, once_more, period};
 use crate::signature::Signature;
 use crate::time::Time;
 
-/// How many call sites are kept.
+/// The number of call sites kept.
 pub(super) const MOST_SITES: usize = 1 << 13;
 
-/// The call site hash table of the paper: each entry has the moment of the last registration
-/// and the shortest time between two.
+/// The paper's call site hash table: each entry has the moment of the last registration and the shortest time between
+/// two.
 ///
-/// The shortest because network, operating system and computation only ever add to it, and a use
-/// expected too early costs memory where one expected too late costs time. Applications that are irregular
-/// (§3.1, "Discussion") are served by the same rule: what is shortest in the same context is safe.
+/// The shortest period is used because network, operating system and computation only ever add time. A use expected
+/// too early costs memory; a use expected too late costs time. The same rule serves irregular applications (§3.1,
+/// "Discussion"): the shortest in the same context is safe.
 #[derive(Debug)]
 pub struct Shortest {
-    sites: Generations<Signature, Site>,
+    sites: Generations<Signature, ShortestPeriod>,
 }
 
 #[derive(Debug)]
-struct Site {
+struct ShortestPeriod {
     last: Time,
     shortest_ns: Option<u64>,
 }
@@ -49,7 +49,7 @@ impl Predictor for Shortest {
         let mut is_new = false;
         let site = self.sites.get_or_insert_with(signature, || {
             is_new = true;
-            Site {
+            ShortestPeriod {
                 last: at,
                 shortest_ns: None,
             }

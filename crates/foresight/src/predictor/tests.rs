@@ -7,7 +7,7 @@ use crate::time::Time;
 
 const LEAD: u64 = 10;
 
-/// Runs a stream of (signature, moment, whether it is wanted), and gives the last forecast of each.
+/// Runs a stream of (signature, time, wanted); returns the last forecast of each signature.
 fn run(
     method: Method,
     stream: &[(u64, u64, bool)],
@@ -67,7 +67,7 @@ fn an_irregular_use_is_expected_by_the_shortest() {
 }
 
 #[test]
-fn what_is_not_wanted_has_no_forecast() {
+fn an_unwanted_buffer_has_no_forecast() {
     for method in METHODS {
         assert!(
             run(method, &[(1, 0, false), (1, 100, false), (1, 200, false)]).is_empty(),
@@ -79,13 +79,13 @@ fn what_is_not_wanted_has_no_forecast() {
 #[test]
 fn a_clock_that_jumps_does_no_harm() {
     for method in METHODS {
-        // Back by far, and on as before.
+        // The clock jumps far back, and goes on.
         let times = [1000, 1100, 1200, 100, 200, 300, 400, 500];
         assert_eq!(expected(method, &times), Some(600), "{method}");
-        // Forward by far.
+        // The clock jumps far forward.
         let times = [0, 100, 200, 1_000_000, 1_000_100, 1_000_200, 1_000_300];
         assert_eq!(expected(method, &times), Some(1_000_400), "{method}");
-        // To the end of all time.
+        // The clock jumps to the last moment.
         let times = [0, u64::MAX, u64::MAX, 3, u64::MAX];
         expected(method, &times);
     }
@@ -138,10 +138,10 @@ fn the_trip_count_of_a_loop_is_learned() {
             .expected
             .0
     };
-    // In the last round: after the third use another inner one, after the fifth the outer.
+    // In the last round: after the third use comes another inner one, after the fifth the outer.
     assert_eq!(at(21), 3 * 1400 + 300);
     assert_eq!(at(23), 4 * 1400);
-    // The others do not see it.
+    // The other methods do not see it.
     for method in [Method::Shortest, Method::Median { of: 9 }] {
         assert_eq!(
             run(method, &stream[..23])[&1].unwrap().expected.0,
@@ -152,7 +152,7 @@ fn the_trip_count_of_a_loop_is_learned() {
 
 #[test]
 fn the_landmark_of_a_way_that_is_not_taken_means_nothing() {
-    // As above, with a small message 40 before each inner use, which comes after the last of them, too.
+    // As above, with a small message 40 before each inner use; the message comes after the last use, too.
     let round = |n: u64| {
         let base = n * 1400;
         let inner = (0..5)
@@ -161,7 +161,7 @@ fn the_landmark_of_a_way_that_is_not_taken_means_nothing() {
     };
     let stream: Vec<_> = (0..8).flat_map(round).collect();
     let at = |end: usize| run(Method::Landmarks, &stream[..end])[&1].unwrap();
-    // In the last round: the third use and its message, the fifth and its message, all of it.
+    // In the last round: the third use and its message, the fifth and its message, the whole round.
     let before = stream.len() - 12;
     assert_eq!(at(before + 6).expected, Time(7 * 1400 + 300));
     let fifth = at(before + 10);
@@ -184,7 +184,7 @@ fn a_landmark_takes_the_noise_out() {
     let forecast = run(Method::Landmarks, &stream)[&1].unwrap();
     assert_eq!(forecast.expected, Time(now));
     assert!(!forecast.awaits);
-    // Before it comes it is awaited, as it always came.
+    // Before the landmark comes it is awaited, because it always came.
     stream.pop();
     assert!(run(Method::Landmarks, &stream)[&1].unwrap().awaits);
 }
@@ -223,8 +223,8 @@ fn endless_new_buffers_take_bounded_memory() {
 }
 
 #[test]
-fn what_is_heard_of_too_late_is_no_landmark() {
-    // A message is written down when it is over, just before the next use; what was written down at 600 comes early enough.
+fn a_landmark_heard_of_too_late_is_none() {
+    // A message is recorded at its end, just before the next use. The record at 600 comes early enough.
     let round = |n: u64| {
         let base = n * 1000;
         [(1, base, 0), (2, base + 600, 0), (3, base + 700, 298)]

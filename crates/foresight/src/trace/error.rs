@@ -1,22 +1,22 @@
-//! What can be wrong with a trace, and where.
+//! Errors in traces, with their places.
 
 use std::fmt;
 
 use super::{MAX_RANKS, RECORD_BYTES};
 
-/// What is wrong with a trace, with its place.
+/// An error in a trace, with its place.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Error {
     /// The file, as the caller named it.
     pub file: String,
     /// The rank whose file it is, once that is known.
     pub rank: Option<u32>,
-    /// The record, from 0 on in the file's order.
+    /// The index of the record in the file, from 0 on.
     pub record: Option<u64>,
-    /// The byte of the file where it begins.
+    /// The byte of the file where the record begins.
     pub position: Option<u64>,
-    /// What is wrong.
-    pub fault: Fault,
+    /// The error.
+    pub fault: TraceFault,
 }
 
 impl fmt::Display for Error {
@@ -35,7 +35,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// The sentence as well: what `main` returns and what `unwrap` meets is printed by `Debug`.
+/// Prints the sentence as well, because `main` and `unwrap` print errors by `Debug`.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -44,38 +44,38 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {}
 
-/// What is wrong.
+/// The kind of error.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum TraceFault {
     /// The file ends within its header.
     #[error("the file has {bytes} bytes, which is less than its header of 64")]
     NoHeader {
-        /// How long it is.
+        /// The bytes of the file.
         bytes: u64,
     },
-    /// It is no trace.
+    /// The file is not a trace.
     #[error("it begins with {found:#x} and not with the magic number of a trace, 0x32544d50")]
     Magic {
-        /// What it begins with.
+        /// The first word of the file.
         found: u64,
     },
-    /// Its records are of another size.
+    /// The records have another size.
     #[error("its records have {found} bytes, and those of this format {RECORD_BYTES}")]
     RecordSize {
-        /// The size it gives.
+        /// The size in the header.
         found: u64,
     },
-    /// The job has no ranks, or too many.
+    /// The number of ranks is zero, or too large.
     #[error("a job of {ranks} ranks; there are between 1 and {MAX_RANKS}")]
     Ranks {
-        /// How many it gives.
+        /// The number in the header.
         ranks: u64,
     },
-    /// The rank is not of the job.
+    /// The rank does not belong to the job.
     #[error("rank {rank} is not of a job of {ranks} ranks")]
     Rank {
-        /// The rank it gives.
+        /// The rank in the header.
         rank: u64,
         /// The ranks of the job.
         ranks: u64,
@@ -91,7 +91,7 @@ pub enum Fault {
     /// The last record is cut off.
     #[error("the file ends {bytes} bytes into a record of {RECORD_BYTES}; it was cut off")]
     Truncated {
-        /// What there is of the record.
+        /// The bytes of the incomplete record.
         bytes: u64,
     },
     /// The file has a header and nothing else.
@@ -135,19 +135,21 @@ pub enum Fault {
     Contradiction {
         /// The call.
         call: u32,
-        /// What differs.
+        /// The field that differs.
         field: &'static str,
     },
     /// A buffer ends past the last address.
     #[error("a buffer of {bytes} bytes at {addr:#x} ends past the last address")]
     Buffer {
-        /// Where it begins.
+        /// Its first byte.
         addr: u64,
-        /// How long it is.
+        /// Its length.
         bytes: u64,
     },
-    /// The call needs a peer, and that is none of the ranks.
-    #[error("its peer is {peer}, and the job has {ranks} ranks; of a wildcard, record who came")]
+    /// The peer of the call is not a rank of the job.
+    #[error(
+        "its peer is {peer}, and the job has {ranks} ranks; record the actual sender of a wildcard receive"
+    )]
     Peer {
         /// The peer.
         peer: i32,
@@ -161,7 +163,7 @@ pub enum Fault {
         request: u64,
     },
     /// A request is completed that was not begun, or was completed before.
-    #[error("request {request} is completed and is not under way")]
+    #[error("request {request} is completed and is not in flight")]
     RequestUnknown {
         /// The number.
         request: u64,
@@ -199,41 +201,41 @@ pub enum Fault {
     /// A message is sent and never received.
     #[error("{bytes} bytes are sent to rank {to} with tag {tag}, which never receives them")]
     SendWithoutReceive {
-        /// To whom.
+        /// The receiver.
         to: u32,
-        /// With which tag.
+        /// The tag.
         tag: i32,
-        /// How long it is.
+        /// The bytes of the message.
         bytes: u64,
     },
     /// A message is received and was never sent.
     #[error("a message of rank {from} with tag {tag} is received, which never sends it")]
     ReceiveWithoutSend {
-        /// From whom.
+        /// The sender.
         from: u32,
-        /// With which tag.
+        /// The tag.
         tag: i32,
     },
     /// A message is longer than the buffer that receives it.
     #[error("{sent} bytes are sent to rank {to} with tag {tag}, which receives {received} at most")]
     Length {
-        /// To whom.
+        /// The receiver.
         to: u32,
-        /// With which tag.
+        /// The tag.
         tag: i32,
-        /// How long it is.
+        /// The bytes of the message.
         sent: u64,
-        /// How long the receiver's buffer is.
+        /// The bytes of the receiver's buffer.
         received: u64,
     },
-    /// Ranks disagree about the collective calls of all.
+    /// Ranks disagree about a collective call of all ranks.
     #[error("its collective call {number} on all ranks is {here}, and that of rank 0 {there}")]
     Collective {
-        /// Which of them, from 0 on.
+        /// The number of the call, from 0 on.
         number: u64,
-        /// What it is here.
+        /// The call on this rank.
         here: String,
-        /// What it is at rank 0.
+        /// The call on rank 0.
         there: String,
     },
 }

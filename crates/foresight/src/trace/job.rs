@@ -1,10 +1,10 @@
-//! The ranks of one job together: what one sends, another receives.
+//! The ranks of one job together; their messages and collective calls must match.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{Call, Error, Fault, RankTrace, Record};
+use super::{Error, MpiCall, RankTrace, TraceFault, TraceRecord};
 
-/// What all ranks of a job did.
+/// The calls of all ranks of a job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trace {
     /// By rank.
@@ -12,13 +12,12 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Puts the ranks' files together, which may come in any order.
+    /// Combines the ranks' files, in any order.
     ///
     /// # Errors
     ///
-    /// The files are not of one job, or the ranks do not fit each other: a rank is missing, a
-    /// message is sent and not received or the other way round, is longer than its receiver's buffer, or
-    /// the ranks disagree about a collective call.
+    /// The files are not of one job, or a rank is missing. A message is sent and not received, received and not sent,
+    /// or longer than its receiver's buffer. The ranks disagree about a collective call.
     pub fn new(files: Vec<RankTrace>) -> Result<Self, Error> {
         let ranks = by_rank(files)?;
         check_messages(&ranks)?;
@@ -39,7 +38,7 @@ fn by_rank(files: Vec<RankTrace>) -> Result<Vec<RankTrace>, Error> {
         let (other, others) = job.get_or_insert_with(|| (file.file().into(), file.ranks()));
         if file.ranks() != *others {
             let (other, others, ranks) = (other.clone(), *others, file.ranks());
-            return Err(file.wrong_file(Fault::OtherJob {
+            return Err(file.wrong_file(TraceFault::OtherJob {
                 ranks,
                 other,
                 others,
@@ -47,7 +46,7 @@ fn by_rank(files: Vec<RankTrace>) -> Result<Vec<RankTrace>, Error> {
         }
         if let Some(first) = found.get(&file.rank()) {
             let other = first.file().into();
-            return Err(file.wrong_file(Fault::RankTwice { other }));
+            return Err(file.wrong_file(TraceFault::RankTwice { other }));
         }
         found.insert(file.rank(), file);
     }
@@ -61,7 +60,7 @@ fn by_rank(files: Vec<RankTrace>) -> Result<Vec<RankTrace>, Error> {
 }
 
 fn missing(file: String, missing: u32, ranks: u32) -> Error {
-    let fault = Fault::RankMissing { missing, ranks };
+    let fault = TraceFault::RankMissing { missing, ranks };
     Error {
         file,
         rank: None,
@@ -71,22 +70,22 @@ fn missing(file: String, missing: u32, ranks: u32) -> Error {
     }
 }
 
-/// Which messages are told apart: those of the parts of an exchange have no tag.
-type Stream = (u32, u32, Option<i32>);
+/// The key of a stream of messages: sender, receiver and tag. Parts of an exchange have no tag.
+type StreamKey = (u32, u32, Option<i32>);
 
-/// What one stream's ends did, in the order of their calls.
+/// The sends and receives of one stream, in the order of their calls.
 #[derive(Default)]
-struct Ends<'a> {
-    sends: Vec<&'a Record>,
-    receives: Vec<&'a Record>,
+struct StreamEnds<'a> {
+    sends: Vec<&'a TraceRecord>,
+    receives: Vec<&'a TraceRecord>,
 }
 
 fn check_messages(ranks: &[RankTrace]) -> Result<(), Error> {
-    let mut streams: BTreeMap<Stream, Ends<'_>> = BTreeMap::new();
+    let mut streams: BTreeMap<StreamKey, StreamEnds<'_>> = BTreeMap::new();
     for trace in ranks {
         for record in trace.records() {
             let tag = (!record.call.is_exchange()).then_some(record.tag);
-            // That peers are ranks was checked when the file was read.
+            // The peers were checked when the file was read.
             let (own, peer) = (trace.rank(), record.peer as u32);
             if record.call.sends() {
                 streams
@@ -111,13 +110,13 @@ fn check_messages(ranks: &[RankTrace]) -> Result<(), Error> {
     Ok(())
 }
 
-impl Ends<'_> {
+impl StreamEnds<'_> {
     fn check(&self, sender: &RankTrace, receiver: &RankTrace) -> Result<(), Error> {
-        // Each rank numbers communicators for itself. Where both ends number this stream's alike,
-        // messages are matched within each; else in the order of all of them.
+        // Each rank numbers its own communicators. If both ends number this stream alike, messages match within each
+        // communicator; otherwise in the order of all of them.
         let alike = self.count_by_comm(&self.sends) == self.count_by_comm(&self.receives);
-        let comm = |record: &Record| alike.then_some(record.comm);
-        let mut posted: BTreeMap<Option<u16>, VecDeque<&Record>> = BTreeMap::new();
+        let comm = |record: &TraceRecord| alike.then_some(record.comm);
+        let mut posted: BTreeMap<Option<u16>, VecDeque<&TraceRecord>> = BTreeMap::new();
         for &record in &self.receives {
             posted.entry(comm(record)).or_default().push_back(record);
         }
@@ -127,7 +126,7 @@ impl Ends<'_> {
             let Some(receive) = receive else {
                 return Err(sender.wrong(
                     send,
-                    Fault::SendWithoutReceive {
+                    TraceFault::SendWithoutReceive {
                         to,
                         tag,
                         bytes: sent,
@@ -135,11 +134,11 @@ impl Ends<'_> {
                 ));
             };
             let received = receive.bytes;
-            // A message may be shorter than what was posted for it, a part of an exchange not.
+            // A message may be shorter than its receive; a part of an exchange may not.
             if sent > received || send.call.is_exchange() && sent != received {
                 return Err(sender.wrong(
                     send,
-                    Fault::Length {
+                    TraceFault::Length {
                         to,
                         tag,
                         sent,
@@ -152,13 +151,13 @@ impl Ends<'_> {
         match left.min_by_key(|record| record.index) {
             Some(receive) => {
                 let (from, tag) = (sender.rank(), receive.tag);
-                Err(receiver.wrong(receive, Fault::ReceiveWithoutSend { from, tag }))
+                Err(receiver.wrong(receive, TraceFault::ReceiveWithoutSend { from, tag }))
             }
             None => Ok(()),
         }
     }
 
-    fn count_by_comm(&self, records: &[&Record]) -> BTreeMap<u16, usize> {
+    fn count_by_comm(&self, records: &[&TraceRecord]) -> BTreeMap<u16, usize> {
         let mut counts = BTreeMap::new();
         for record in records {
             *counts.entry(record.comm).or_default() += 1;
@@ -167,18 +166,19 @@ impl Ends<'_> {
     }
 }
 
-/// All ranks make the same collective calls on the communicator of all, which is 0 everywhere.
+/// All ranks make the same collective calls on the world communicator, which is 0 everywhere.
 fn check_collectives(ranks: &[RankTrace]) -> Result<(), Error> {
     let first = world_collectives(&ranks[0]);
     for trace in &ranks[1..] {
         let own = world_collectives(trace);
         for number in 0..own.len().max(first.len()) {
             let (here, there) = (own.get(number), first.get(number));
-            if here.map(|it| said(it)) == there.map(|it| said(it)) {
+            if here.map(|it| agreed_part(it)) == there.map(|it| agreed_part(it)) {
                 continue;
             }
-            let word = |it: Option<&&Record>| it.map_or("missing".into(), |it| said(it));
-            let fault = Fault::Collective {
+            let word =
+                |it: Option<&&TraceRecord>| it.map_or("missing".into(), |it| agreed_part(it));
+            let fault = TraceFault::Collective {
                 number: number as u64,
                 here: word(here),
                 there: word(there),
@@ -192,7 +192,7 @@ fn check_collectives(ranks: &[RankTrace]) -> Result<(), Error> {
     Ok(())
 }
 
-fn world_collectives(trace: &RankTrace) -> Vec<&Record> {
+fn world_collectives(trace: &RankTrace) -> Vec<&TraceRecord> {
     let mut last = None;
     let mut calls = Vec::new();
     for record in trace.records() {
@@ -205,15 +205,16 @@ fn world_collectives(trace: &RankTrace) -> Vec<&Record> {
     calls
 }
 
-/// What ranks have to agree about.
-fn said(record: &Record) -> String {
+/// The part of a collective call that all ranks must agree about.
+fn agreed_part(record: &TraceRecord) -> String {
     let call = match record.call {
-        Call::AlltoallSend | Call::AlltoallReceive => "Alltoall".into(),
-        Call::AlltoallvSend | Call::AlltoallvReceive => "Alltoallv".into(),
+        MpiCall::AlltoallSend | MpiCall::AlltoallReceive => "Alltoall".into(),
+        MpiCall::AlltoallvSend | MpiCall::AlltoallvReceive => "Alltoallv".into(),
         other => format!("{other:?}"),
     };
-    match record.call.has_root() {
-        true => format!("{call} with root {}", record.peer),
-        false => call,
+    if record.call.has_root() {
+        format!("{call} with root {}", record.peer)
+    } else {
+        call
     }
 }

@@ -2,28 +2,28 @@
 
 use std::collections::HashMap;
 
-use super::{Call, Error, Fault, HEADER_BYTES, MAGIC, RECORD_BYTES, Record};
+use super::{Error, HEADER_BYTES, MAGIC, MpiCall, RECORD_BYTES, TraceFault, TraceRecord};
 
 /// The most ranks a traced job may have.
 pub const MAX_RANKS: u32 = 1 << 16;
 
-/// What one rank did, in the order of its calls.
+/// The calls of one rank, in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RankTrace {
     file: String,
     rank: u32,
     ranks: u32,
-    records: Vec<Record>,
+    records: Vec<TraceRecord>,
 }
 
 impl RankTrace {
-    /// Reads the file that the caller calls `file`.
+    /// Parses a file; errors name it `file`.
     ///
     /// # Errors
     ///
-    /// Whatever makes it no trace of one rank, with its place.
+    /// Any fault in the file, with its place.
     pub fn parse(file: &str, bytes: &[u8]) -> Result<Self, Error> {
-        let header = Header::parse(bytes).map_err(|fault| Error {
+        let header = TraceHeader::parse(bytes).map_err(|fault| Error {
             file: file.into(),
             rank: None,
             record: None,
@@ -61,17 +61,17 @@ impl RankTrace {
     }
 
     /// All records, in the order of the calls.
-    pub fn records(&self) -> &[Record] {
+    pub fn records(&self) -> &[TraceRecord] {
         &self.records
     }
 
-    /// What is wrong with a record.
-    pub(super) fn wrong(&self, record: &Record, fault: Fault) -> Error {
+    /// The error for a fault in a record.
+    pub(super) fn wrong(&self, record: &TraceRecord, fault: TraceFault) -> Error {
         self.at(record.index, fault)
     }
 
-    /// What is wrong with the file as a whole.
-    pub(super) fn wrong_file(&self, fault: Fault) -> Error {
+    /// The error for a fault in the file as a whole.
+    pub(super) fn wrong_file(&self, fault: TraceFault) -> Error {
         Error {
             file: self.file.clone(),
             rank: Some(self.rank),
@@ -81,7 +81,7 @@ impl RankTrace {
         }
     }
 
-    fn at(&self, index: u64, fault: Fault) -> Error {
+    fn at(&self, index: u64, fault: TraceFault) -> Error {
         Error {
             record: Some(index),
             position: Some(HEADER_BYTES as u64 + index * RECORD_BYTES as u64),
@@ -89,32 +89,33 @@ impl RankTrace {
         }
     }
 
-    fn read(&self, bytes: &[u8]) -> Result<Vec<Record>, Error> {
+    fn read(&self, bytes: &[u8]) -> Result<Vec<TraceRecord>, Error> {
         let (records, rest) = bytes.as_chunks::<RECORD_BYTES>();
         if !rest.is_empty() {
-            let fault = Fault::Truncated {
+            let fault = TraceFault::Truncated {
                 bytes: rest.len() as u64,
             };
             return Err(self.at(records.len() as u64, fault));
         }
         if records.is_empty() {
-            return Err(self.wrong_file(Fault::Empty));
+            return Err(self.wrong_file(TraceFault::Empty));
         }
         let numbered = records.iter().zip(0..);
-        let parse =
-            |(bytes, index)| Record::parse(index, bytes).map_err(|fault| self.at(index, fault));
+        let parse = |(bytes, index)| {
+            TraceRecord::parse(index, bytes).map_err(|fault| self.at(index, fault))
+        };
         numbered.map(parse).collect()
     }
 
-    /// From MPI_Init to MPI_Finalize, no call missing, no clock set back.
+    /// Checks the order: from MPI_Init to MPI_Finalize, no call missing, no clock set back.
     fn check_order(&self) -> Result<(), Error> {
         let last = self.records.len() - 1;
         for (at, record) in self.records.iter().enumerate() {
-            if (record.call == Call::Init) != (at == 0) {
-                return Err(self.wrong(record, Fault::Init));
+            if (record.call == MpiCall::Init) != (at == 0) {
+                return Err(self.wrong(record, TraceFault::Init));
             }
-            if (record.call == Call::Finalize) != (at == last) {
-                return Err(self.wrong(record, Fault::Finalize));
+            if (record.call == MpiCall::Finalize) != (at == last) {
+                return Err(self.wrong(record, TraceFault::Finalize));
             }
         }
         for pair in self.records.windows(2) {
@@ -125,13 +126,13 @@ impl RankTrace {
         Ok(())
     }
 
-    fn check_pair(&self, before: &Record, now: &Record) -> Result<(), Fault> {
+    fn check_pair(&self, before: &TraceRecord, now: &TraceRecord) -> Result<(), TraceFault> {
         for (clock, earlier, later) in [
             ("t_ns", before.at, now.at),
             ("comp_ns", before.computed, now.computed),
         ] {
             if later < earlier {
-                return Err(Fault::TimeBack {
+                return Err(TraceFault::TimeBack {
                     clock,
                     before: earlier.0,
                     now: later.0,
@@ -141,7 +142,7 @@ impl RankTrace {
         match now.sequence - before.sequence {
             0 => same_call(before, now),
             1 => Ok(()),
-            _ => Err(Fault::MissingCall {
+            _ => Err(TraceFault::MissingCall {
                 before: before.sequence,
                 now: now.sequence,
             }),
@@ -153,7 +154,7 @@ impl RankTrace {
             let named = record.call.sends() || record.call.receives() || record.call.has_root();
             let is_rank = u32::try_from(record.peer).is_ok_and(|peer| peer < self.ranks);
             if named && !is_rank {
-                let fault = Fault::Peer {
+                let fault = TraceFault::Peer {
                     peer: record.peer,
                     ranks: self.ranks,
                 };
@@ -165,20 +166,20 @@ impl RankTrace {
 
     /// Each request is begun once and completed once, in this order.
     fn check_requests(&self) -> Result<(), Error> {
-        // The record that began it, and whether it is under way yet.
-        let mut begun: HashMap<u64, (&Record, bool)> = HashMap::new();
+        // For each request, the record that began it, and whether it is still in flight.
+        let mut begun: HashMap<u64, (&TraceRecord, bool)> = HashMap::new();
         for record in &self.records {
             let request = record.request;
             if record.call.begins()
                 && (request == 0 || begun.insert(request, (record, true)).is_some())
             {
-                return Err(self.wrong(record, Fault::RequestAgain { request }));
+                return Err(self.wrong(record, TraceFault::RequestAgain { request }));
             }
-            // A call may wait for no request at all.
+            // A call may wait without any request.
             if record.call.completes() && request != 0 {
                 match begun.get_mut(&request) {
                     Some((_, under_way)) if *under_way => *under_way = false,
-                    _ => return Err(self.wrong(record, Fault::RequestUnknown { request })),
+                    _ => return Err(self.wrong(record, TraceFault::RequestUnknown { request })),
                 }
             }
         }
@@ -186,7 +187,7 @@ impl RankTrace {
         match left.min_by_key(|record| record.index) {
             Some(record) => Err(self.wrong(
                 record,
-                Fault::RequestLeft {
+                TraceFault::RequestLeft {
                     request: record.request,
                 },
             )),
@@ -196,11 +197,11 @@ impl RankTrace {
 }
 
 /// Records of one call share all but the buffer, the peer and the request.
-fn same_call(before: &Record, now: &Record) -> Result<(), Fault> {
-    let family = |call: Call| match call {
-        Call::AlltoallReceive => Call::AlltoallSend,
-        Call::AlltoallvReceive => Call::AlltoallvSend,
-        Call::SendrecvReceive => Call::SendrecvSend,
+fn same_call(before: &TraceRecord, now: &TraceRecord) -> Result<(), TraceFault> {
+    let family = |call: MpiCall| match call {
+        MpiCall::AlltoallReceive => MpiCall::AlltoallSend,
+        MpiCall::AlltoallvReceive => MpiCall::AlltoallvSend,
+        MpiCall::SendrecvReceive => MpiCall::SendrecvSend,
         other => other,
     };
     let call = now.sequence;
@@ -212,22 +213,22 @@ fn same_call(before: &Record, now: &Record) -> Result<(), Fault> {
         ("kind", family(before.call) == family(now.call)),
     ] {
         if !same {
-            return Err(Fault::Contradiction { call, field });
+            return Err(TraceFault::Contradiction { call, field });
         }
     }
     Ok(())
 }
 
-/// What the header says.
-struct Header {
+/// The fields of the header.
+struct TraceHeader {
     rank: u32,
     ranks: u32,
 }
 
-impl Header {
-    fn parse(bytes: &[u8]) -> Result<Self, Fault> {
+impl TraceHeader {
+    fn parse(bytes: &[u8]) -> Result<Self, TraceFault> {
         let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else {
-            return Err(Fault::NoHeader {
+            return Err(TraceFault::NoHeader {
                 bytes: bytes.len() as u64,
             });
         };
@@ -235,19 +236,19 @@ impl Header {
         let word = |at: usize| u64::from_le_bytes(words[at]);
         let [magic, size, rank, ranks, low, high] = std::array::from_fn(word);
         if magic != MAGIC {
-            return Err(Fault::Magic { found: magic });
+            return Err(TraceFault::Magic { found: magic });
         }
         if size != RECORD_BYTES as u64 {
-            return Err(Fault::RecordSize { found: size });
+            return Err(TraceFault::RecordSize { found: size });
         }
         if ranks == 0 || ranks > u64::from(MAX_RANKS) {
-            return Err(Fault::Ranks { ranks });
+            return Err(TraceFault::Ranks { ranks });
         }
         if rank >= ranks {
-            return Err(Fault::Rank { rank, ranks });
+            return Err(TraceFault::Rank { rank, ranks });
         }
         if low > high {
-            return Err(Fault::Executable { low, high });
+            return Err(TraceFault::Executable { low, high });
         }
         // Both are below MAX_RANKS.
         Ok(Self {

@@ -1,6 +1,6 @@
 //! One record of a trace.
 
-use super::Fault;
+use super::TraceFault;
 use crate::time::Time;
 
 /// "PMT2".
@@ -12,11 +12,11 @@ pub const HEADER_BYTES: usize = 64;
 /// The bytes of a record.
 pub const RECORD_BYTES: usize = 72;
 
-/// What a record is of: an MPI call, or a peer's part of one.
+/// The kind of a record: an MPI call, or a peer's part of one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u16)]
 #[allow(missing_docs)] // MPI's own names
-pub enum Call {
+pub enum MpiCall {
     Init = 1,
     Finalize = 2,
     Send = 3,
@@ -39,95 +39,95 @@ pub enum Call {
     CommDup = 20,
 }
 
-impl Call {
-    const ALL: [Call; 20] = [
-        Call::Init,
-        Call::Finalize,
-        Call::Send,
-        Call::Recv,
-        Call::Isend,
-        Call::Irecv,
-        Call::Wait,
-        Call::Waitall,
-        Call::Barrier,
-        Call::Bcast,
-        Call::Reduce,
-        Call::Allreduce,
-        Call::AlltoallSend,
-        Call::AlltoallReceive,
-        Call::AlltoallvSend,
-        Call::AlltoallvReceive,
-        Call::SendrecvSend,
-        Call::SendrecvReceive,
-        Call::CommSplit,
-        Call::CommDup,
+impl MpiCall {
+    const ALL: [MpiCall; 20] = [
+        MpiCall::Init,
+        MpiCall::Finalize,
+        MpiCall::Send,
+        MpiCall::Recv,
+        MpiCall::Isend,
+        MpiCall::Irecv,
+        MpiCall::Wait,
+        MpiCall::Waitall,
+        MpiCall::Barrier,
+        MpiCall::Bcast,
+        MpiCall::Reduce,
+        MpiCall::Allreduce,
+        MpiCall::AlltoallSend,
+        MpiCall::AlltoallReceive,
+        MpiCall::AlltoallvSend,
+        MpiCall::AlltoallvReceive,
+        MpiCall::SendrecvSend,
+        MpiCall::SendrecvReceive,
+        MpiCall::CommSplit,
+        MpiCall::CommDup,
     ];
 
-    fn of(kind: u16) -> Option<Call> {
+    fn of(kind: u16) -> Option<MpiCall> {
         let at = usize::from(kind).checked_sub(1)?;
         Self::ALL.get(at).copied()
     }
 
-    /// Whether it sends a message, or a peer's part, to one rank.
+    /// True if it sends a message, or a peer's part, to one rank.
     pub fn sends(self) -> bool {
-        use Call::*;
+        use MpiCall::*;
         matches!(
             self,
             Send | Isend | AlltoallSend | AlltoallvSend | SendrecvSend
         )
     }
 
-    /// Whether it receives a message, or a peer's part, of one rank.
+    /// True if it receives a message, or a peer's part, from one rank.
     pub fn receives(self) -> bool {
-        use Call::*;
+        use MpiCall::*;
         matches!(
             self,
             Recv | Irecv | AlltoallReceive | AlltoallvReceive | SendrecvReceive
         )
     }
 
-    /// Whether it begins a request.
+    /// True if it begins a request.
     pub fn begins(self) -> bool {
-        matches!(self, Call::Isend | Call::Irecv)
+        matches!(self, MpiCall::Isend | MpiCall::Irecv)
     }
 
-    /// Whether it completes requests.
+    /// True if it completes requests.
     pub fn completes(self) -> bool {
-        matches!(self, Call::Wait | Call::Waitall)
+        matches!(self, MpiCall::Wait | MpiCall::Waitall)
     }
 
-    /// Whether all ranks of a communicator call it.
+    /// True if all ranks of a communicator call it.
     pub fn is_collective(self) -> bool {
-        use Call::*;
+        use MpiCall::*;
         matches!(
             self,
             Barrier | Bcast | Reduce | Allreduce | CommSplit | CommDup
         ) || self.is_exchange()
     }
 
-    /// Whether each rank sends to each in it.
+    /// True if each rank sends to each.
     pub fn is_exchange(self) -> bool {
-        use Call::*;
+        use MpiCall::*;
         matches!(
             self,
             AlltoallSend | AlltoallReceive | AlltoallvSend | AlltoallvReceive
         )
     }
 
-    /// Whether it has a root, recorded as its peer.
+    /// True if it has a root, recorded as its peer.
     pub fn has_root(self) -> bool {
-        matches!(self, Call::Bcast | Call::Reduce)
+        matches!(self, MpiCall::Bcast | MpiCall::Reduce)
     }
 }
 
-/// One record.
+/// One record of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Record {
-    /// Its place in the file, from 0 on.
+pub struct TraceRecord {
+    /// The index in the file, from 0 on.
     pub index: u64,
-    /// When the call began, on the wall clock, since MPI_Init.
+    /// The begin of the call on the wall clock, since MPI_Init.
     pub at: Time,
-    /// How long the call took.
+    /// The duration of the call.
     pub duration_ns: u64,
     /// The buffer; 0 is none.
     pub addr: u64,
@@ -141,19 +141,19 @@ pub struct Record {
     pub peer: i32,
     /// The tag, the root, or the colour; −1 is none.
     pub tag: i32,
-    /// What was called.
-    pub call: Call,
+    /// The kind of call.
+    pub call: MpiCall,
     /// The communicator, by this rank's own count.
     pub comm: u16,
     /// The number of the call on this rank.
     pub sequence: u32,
-    /// The computing time of the rank's thread before this call: the clock to trust.
+    /// The computing time of the rank's thread before this call; use this clock.
     pub computed: Time,
 }
 
-impl Record {
-    /// Reads one, as far as it makes sense by itself.
-    pub(super) fn parse(index: u64, bytes: &[u8; RECORD_BYTES]) -> Result<Self, Fault> {
+impl TraceRecord {
+    /// Parses a record, and checks the fields that one record alone can show wrong.
+    pub(super) fn parse(index: u64, bytes: &[u8; RECORD_BYTES]) -> Result<Self, TraceFault> {
         let mut rest = &bytes[..];
         let [at, duration_ns, addr, len, stack, request] =
             std::array::from_fn(|_| u64::from_le_bytes(take(&mut rest)));
@@ -161,12 +161,12 @@ impl Record {
         let [kind, comm] = std::array::from_fn(|_| u16::from_le_bytes(take(&mut rest)));
         let sequence = u32::from_le_bytes(take(&mut rest));
         let computed = u64::from_le_bytes(take(&mut rest));
-        let call = Call::of(kind).ok_or(Fault::Kind { kind })?;
+        let call = MpiCall::of(kind).ok_or(TraceFault::Kind { kind })?;
         if addr.checked_add(len).is_none() {
-            return Err(Fault::Buffer { addr, bytes: len });
+            return Err(TraceFault::Buffer { addr, bytes: len });
         }
         if at.checked_add(duration_ns).is_none() {
-            return Err(Fault::TimeOverflow);
+            return Err(TraceFault::TimeOverflow);
         }
         Ok(Self {
             index,
@@ -185,12 +185,12 @@ impl Record {
         })
     }
 
-    /// The byte of the file where it begins.
+    /// The byte of the file where the record begins.
     pub fn position(&self) -> u64 {
         HEADER_BYTES as u64 + self.index * RECORD_BYTES as u64
     }
 
-    /// Whether it says which memory was used.
+    /// True if the record names a buffer.
     pub fn has_buffer(&self) -> bool {
         self.addr != 0 && self.bytes != 0
     }

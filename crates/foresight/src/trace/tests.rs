@@ -4,7 +4,7 @@ use super::*;
 
 /// A record of a trace under construction.
 #[derive(Clone, Copy)]
-struct Raw {
+struct RawRecord {
     at: u64,
     duration: u64,
     addr: u64,
@@ -19,8 +19,8 @@ struct Raw {
     computed: u64,
 }
 
-fn raw(kind: Call, sequence: u32) -> Raw {
-    Raw {
+fn raw(kind: MpiCall, sequence: u32) -> RawRecord {
+    RawRecord {
         at: u64::from(sequence) * 100,
         duration: 10,
         addr: 0,
@@ -36,8 +36,8 @@ fn raw(kind: Call, sequence: u32) -> Raw {
     }
 }
 
-fn message(kind: Call, sequence: u32, peer: i32, tag: i32, len: u64) -> Raw {
-    Raw {
+fn message(kind: MpiCall, sequence: u32, peer: i32, tag: i32, len: u64) -> RawRecord {
+    RawRecord {
         addr: 0x1000,
         len,
         peer,
@@ -46,15 +46,15 @@ fn message(kind: Call, sequence: u32, peer: i32, tag: i32, len: u64) -> Raw {
     }
 }
 
-fn request(kind: Call, sequence: u32, request: u64) -> Raw {
-    let named = if matches!(kind, Call::Wait) { -1 } else { 1 };
-    Raw {
+fn request(kind: MpiCall, sequence: u32, request: u64) -> RawRecord {
+    let named = if matches!(kind, MpiCall::Wait) { -1 } else { 1 };
+    RawRecord {
         request,
         ..message(kind, sequence, named, named, 64)
     }
 }
 
-fn file(rank: u64, ranks: u64, records: &[Raw]) -> Vec<u8> {
+fn file(rank: u64, ranks: u64, records: &[RawRecord]) -> Vec<u8> {
     let header = [
         MAGIC,
         RECORD_BYTES as u64,
@@ -81,26 +81,26 @@ fn file(rank: u64, ranks: u64, records: &[Raw]) -> Vec<u8> {
 }
 
 /// MPI_Init, `calls` numbered from 2 on, MPI_Finalize.
-fn whole(calls: &[Raw]) -> Vec<Raw> {
+fn whole(calls: &[RawRecord]) -> Vec<RawRecord> {
     let last = calls.last().map_or(1, |it| it.sequence);
-    let mut records = vec![raw(Call::Init, 1)];
+    let mut records = vec![raw(MpiCall::Init, 1)];
     records.extend(calls);
-    records.push(raw(Call::Finalize, last + 1));
+    records.push(raw(MpiCall::Finalize, last + 1));
     records
 }
 
-fn parse(rank: u64, ranks: u64, records: &[Raw]) -> Result<RankTrace, Error> {
+fn parse(rank: u64, ranks: u64, records: &[RawRecord]) -> Result<RankTrace, Error> {
     RankTrace::parse("a.pmt", &file(rank, ranks, records))
 }
 
-fn job(first: &[Raw], second: &[Raw]) -> Result<Trace, Error> {
+fn job(first: &[RawRecord], second: &[RawRecord]) -> Result<Trace, Error> {
     let first = parse(0, 2, &whole(first)).unwrap();
     let second = parse(1, 2, &whole(second)).unwrap();
     // The order of files does not count.
     Trace::new(vec![second, first])
 }
 
-fn fault(records: &[Raw]) -> (Option<u64>, Fault) {
+fn fault(records: &[RawRecord]) -> (Option<u64>, TraceFault) {
     let error = parse(0, 2, records).unwrap_err();
     assert_eq!(error.position, error.record.map(|it| 64 + 72 * it));
     (error.record, error.fault)
@@ -110,10 +110,10 @@ fn fault(records: &[Raw]) -> (Option<u64>, Fault) {
 fn a_trace_is_read_in_the_order_of_calls() {
     // The receive that was posted first ended last.
     let records = [
-        raw(Call::Init, 1),
-        message(Call::Recv, 3, 1, 5, 64),
-        message(Call::Recv, 2, 1, 5, 32),
-        raw(Call::Finalize, 4),
+        raw(MpiCall::Init, 1),
+        message(MpiCall::Recv, 3, 1, 5, 64),
+        message(MpiCall::Recv, 2, 1, 5, 32),
+        raw(MpiCall::Finalize, 4),
     ];
     let mut records = records;
     records[1].at = 300;
@@ -128,7 +128,7 @@ fn a_trace_is_read_in_the_order_of_calls() {
     let second = trace.records()[1];
     assert_eq!(
         (second.call, second.peer, second.tag, second.bytes),
-        (Call::Recv, 1, 5, 32)
+        (MpiCall::Recv, 1, 5, 32)
     );
     assert!(second.has_buffer() && !trace.records()[0].has_buffer());
 }
@@ -137,20 +137,20 @@ fn a_trace_is_read_in_the_order_of_calls() {
 fn headers_that_are_none() {
     let good = file(0, 2, &whole(&[]));
     let fault = |bytes: &[u8]| RankTrace::parse("a.pmt", bytes).unwrap_err().fault;
-    assert_eq!(fault(&good[..63]), Fault::NoHeader { bytes: 63 });
+    assert_eq!(fault(&good[..63]), TraceFault::NoHeader { bytes: 63 });
     let with = |word: usize, value: u64| {
         let mut bytes = good.clone();
         bytes[8 * word..8 * word + 8].copy_from_slice(&value.to_le_bytes());
         fault(&bytes)
     };
-    assert_eq!(with(0, 5), Fault::Magic { found: 5 });
-    assert_eq!(with(1, 64), Fault::RecordSize { found: 64 });
-    assert_eq!(with(2, 2), Fault::Rank { rank: 2, ranks: 2 });
-    assert_eq!(with(3, 0), Fault::Ranks { ranks: 0 });
-    assert_eq!(with(3, 1 << 40), Fault::Ranks { ranks: 1 << 40 });
+    assert_eq!(with(0, 5), TraceFault::Magic { found: 5 });
+    assert_eq!(with(1, 64), TraceFault::RecordSize { found: 64 });
+    assert_eq!(with(2, 2), TraceFault::Rank { rank: 2, ranks: 2 });
+    assert_eq!(with(3, 0), TraceFault::Ranks { ranks: 0 });
+    assert_eq!(with(3, 1 << 40), TraceFault::Ranks { ranks: 1 << 40 });
     assert_eq!(
         with(4, 0x3000),
-        Fault::Executable {
+        TraceFault::Executable {
             low: 0x3000,
             high: 0x2000
         }
@@ -161,47 +161,56 @@ fn headers_that_are_none() {
 fn files_that_end_early() {
     let good = file(0, 2, &whole(&[]));
     let error = RankTrace::parse("a.pmt", &good[..good.len() - 5]).unwrap_err();
-    assert_eq!(error.fault, Fault::Truncated { bytes: 67 });
+    assert_eq!(error.fault, TraceFault::Truncated { bytes: 67 });
     assert_eq!(
         error.to_string(),
         "a.pmt, rank 0, record 1 at byte 136: the file ends 67 bytes into a record of 72; it was cut off"
     );
     assert_eq!(format!("{error:?}"), error.to_string());
     let error = RankTrace::parse("a.pmt", &good[..64]).unwrap_err();
-    assert_eq!((error.rank, error.fault), (Some(0), Fault::Empty));
-    assert_eq!(fault(&[raw(Call::Init, 1)]), (Some(0), Fault::Finalize));
+    assert_eq!((error.rank, error.fault), (Some(0), TraceFault::Empty));
+    assert_eq!(
+        fault(&[raw(MpiCall::Init, 1)]),
+        (Some(0), TraceFault::Finalize)
+    );
 }
 
 #[test]
 fn records_that_make_no_sense() {
-    let with = |change: fn(&mut Raw)| {
+    let with = |change: fn(&mut RawRecord)| {
         let mut records = whole(&[
-            message(Call::Send, 2, 1, 0, 64),
-            message(Call::Send, 3, 1, 0, 64),
+            message(MpiCall::Send, 2, 1, 0, 64),
+            message(MpiCall::Send, 3, 1, 0, 64),
         ]);
         change(&mut records[2]);
         fault(&records)
     };
-    assert_eq!(with(|it| it.kind = 21), (Some(2), Fault::Kind { kind: 21 }));
-    assert_eq!(with(|it| it.kind = 0), (Some(2), Fault::Kind { kind: 0 }));
-    assert_eq!(with(|it| it.kind = 1), (Some(2), Fault::Init));
-    assert_eq!(with(|it| it.kind = 2), (Some(2), Fault::Finalize));
-    let buffer = Fault::Buffer {
+    assert_eq!(
+        with(|it| it.kind = 21),
+        (Some(2), TraceFault::Kind { kind: 21 })
+    );
+    assert_eq!(
+        with(|it| it.kind = 0),
+        (Some(2), TraceFault::Kind { kind: 0 })
+    );
+    assert_eq!(with(|it| it.kind = 1), (Some(2), TraceFault::Init));
+    assert_eq!(with(|it| it.kind = 2), (Some(2), TraceFault::Finalize));
+    let buffer = TraceFault::Buffer {
         addr: u64::MAX,
         bytes: 64,
     };
     assert_eq!(with(|it| it.addr = u64::MAX), (Some(2), buffer));
     assert_eq!(
         with(|it| it.duration = u64::MAX),
-        (Some(2), Fault::TimeOverflow)
+        (Some(2), TraceFault::TimeOverflow)
     );
-    let back = Fault::TimeBack {
+    let back = TraceFault::TimeBack {
         clock: "t_ns",
         before: 200,
         now: 199,
     };
     assert_eq!(with(|it| it.at = 199), (Some(2), back));
-    let back = Fault::TimeBack {
+    let back = TraceFault::TimeBack {
         clock: "comp_ns",
         before: 100,
         now: 99,
@@ -209,75 +218,75 @@ fn records_that_make_no_sense() {
     assert_eq!(with(|it| it.computed = 99), (Some(2), back));
     assert_eq!(
         with(|it| it.peer = 2),
-        (Some(2), Fault::Peer { peer: 2, ranks: 2 })
+        (Some(2), TraceFault::Peer { peer: 2, ranks: 2 })
     );
     assert_eq!(
         with(|it| it.peer = -1),
-        (Some(2), Fault::Peer { peer: -1, ranks: 2 })
+        (Some(2), TraceFault::Peer { peer: -1, ranks: 2 })
     );
-    let missing = Fault::MissingCall { before: 2, now: 4 };
+    let missing = TraceFault::MissingCall { before: 2, now: 4 };
     let records = [
-        raw(Call::Init, 1),
-        raw(Call::Barrier, 2),
-        raw(Call::Finalize, 4),
+        raw(MpiCall::Init, 1),
+        raw(MpiCall::Barrier, 2),
+        raw(MpiCall::Finalize, 4),
     ];
     assert_eq!(fault(&records), (Some(2), missing));
 }
 
 #[test]
 fn records_of_one_call_agree() {
-    let with = |change: fn(&mut Raw)| {
-        let mut second = message(Call::AlltoallReceive, 2, 1, -1, 64);
+    let with = |change: fn(&mut RawRecord)| {
+        let mut second = message(MpiCall::AlltoallReceive, 2, 1, -1, 64);
         change(&mut second);
         parse(
             0,
             2,
-            &whole(&[message(Call::AlltoallSend, 2, 1, -1, 64), second]),
+            &whole(&[message(MpiCall::AlltoallSend, 2, 1, -1, 64), second]),
         )
     };
     with(|_| ()).unwrap();
     for (change, field) in [
-        ((|it| it.at += 1) as fn(&mut Raw), "t_ns"),
+        ((|it| it.at += 1) as fn(&mut RawRecord), "t_ns"),
         (|it| it.computed += 1, "comp_ns"),
         (|it| it.stack += 1, "stack"),
         (|it| it.comm += 1, "comm"),
-        (|it| it.kind = Call::AlltoallvReceive as u16, "kind"),
+        (|it| it.kind = MpiCall::AlltoallvReceive as u16, "kind"),
     ] {
         let error = with(change).unwrap_err();
         assert_eq!(
             (error.record, error.fault),
-            (Some(2), Fault::Contradiction { call: 2, field })
+            (Some(2), TraceFault::Contradiction { call: 2, field })
         );
     }
 }
 
 #[test]
 fn requests_are_begun_and_completed_once() {
-    let begin = request(Call::Isend, 2, 9);
-    let wait = request(Call::Wait, 3, 9);
+    let begin = request(MpiCall::Isend, 2, 9);
+    let wait = request(MpiCall::Wait, 3, 9);
     parse(0, 2, &whole(&[begin, wait])).unwrap();
     assert_eq!(
         fault(&whole(&[begin])),
-        (Some(1), Fault::RequestLeft { request: 9 })
+        (Some(1), TraceFault::RequestLeft { request: 9 })
     );
-    let again = Fault::RequestAgain { request: 9 };
+    let again = TraceFault::RequestAgain { request: 9 };
     assert_eq!(
-        fault(&whole(&[begin, request(Call::Irecv, 3, 9)])),
+        fault(&whole(&[begin, request(MpiCall::Irecv, 3, 9)])),
         (Some(2), again)
     );
-    let none = Fault::RequestAgain { request: 0 };
+    let none = TraceFault::RequestAgain { request: 0 };
     assert_eq!(
-        fault(&whole(&[request(Call::Irecv, 2, 0)])),
+        fault(&whole(&[request(MpiCall::Irecv, 2, 0)])),
         (Some(1), none)
     );
-    let unknown = Fault::RequestUnknown { request: 8 };
+    let unknown = TraceFault::RequestUnknown { request: 8 };
     assert_eq!(
-        fault(&whole(&[begin, request(Call::Wait, 3, 8)])),
+        fault(&whole(&[begin, request(MpiCall::Wait, 3, 8)])),
         (Some(2), unknown)
     );
-    let twice = Fault::RequestUnknown { request: 9 };
+    let twice = TraceFault::RequestUnknown { request: 9 };
     assert_eq!(
-        fault(&whole(&[begin, wait, request(Call::Wait, 4, 9)])),
+        fault(&whole(&[begin, wait, request(MpiCall::Wait, 4, 9)])),
         (Some(3), twice)
     );
 }
@@ -289,25 +298,25 @@ fn a_job_has_each_rank_once() {
     let fault = |files| Trace::new(files).unwrap_err().fault;
     assert_eq!(
         fault(vec![]),
-        Fault::RankMissing {
+        TraceFault::RankMissing {
             missing: 0,
             ranks: 0
         }
     );
     assert_eq!(
         fault(vec![rank(1, 2)]),
-        Fault::RankMissing {
+        TraceFault::RankMissing {
             missing: 0,
             ranks: 2
         }
     );
     assert_eq!(
         fault(vec![rank(0, 2), rank(0, 2)]),
-        Fault::RankTwice {
+        TraceFault::RankTwice {
             other: "a.pmt".into()
         }
     );
-    let other = Fault::OtherJob {
+    let other = TraceFault::OtherJob {
         ranks: 3,
         other: "a.pmt".into(),
         others: 2,
@@ -317,8 +326,8 @@ fn a_job_has_each_rank_once() {
 
 #[test]
 fn what_is_sent_is_received() {
-    let send = |sequence, tag, len| message(Call::Send, sequence, 1, tag, len);
-    let receive = |sequence, tag, len| message(Call::Recv, sequence, 0, tag, len);
+    let send = |sequence, tag, len| message(MpiCall::Send, sequence, 1, tag, len);
+    let receive = |sequence, tag, len| message(MpiCall::Recv, sequence, 0, tag, len);
     job(
         &[send(2, 5, 64), send(3, 6, 8)],
         &[receive(2, 6, 8), receive(3, 5, 100)],
@@ -329,7 +338,7 @@ fn what_is_sent_is_received() {
     assert_eq!((error.rank, error.record), (Some(0), Some(2)));
     assert_eq!(
         error.fault,
-        Fault::SendWithoutReceive {
+        TraceFault::SendWithoutReceive {
             to: 1,
             tag: 5,
             bytes: 8
@@ -340,7 +349,7 @@ fn what_is_sent_is_received() {
     let error = job(&[send(2, 5, 64)], &[receive(2, 6, 64)]).unwrap_err();
     assert_eq!(
         error.fault,
-        Fault::SendWithoutReceive {
+        TraceFault::SendWithoutReceive {
             to: 1,
             tag: 5,
             bytes: 64
@@ -349,12 +358,15 @@ fn what_is_sent_is_received() {
 
     let error = job(&[send(2, 5, 64)], &[receive(2, 5, 64), receive(3, 6, 1)]).unwrap_err();
     assert_eq!((error.rank, error.record), (Some(1), Some(2)));
-    assert_eq!(error.fault, Fault::ReceiveWithoutSend { from: 0, tag: 6 });
+    assert_eq!(
+        error.fault,
+        TraceFault::ReceiveWithoutSend { from: 0, tag: 6 }
+    );
 
     let error = job(&[send(2, 5, 64)], &[receive(2, 5, 63)]).unwrap_err();
     assert_eq!(
         error.fault,
-        Fault::Length {
+        TraceFault::Length {
             to: 1,
             tag: 5,
             sent: 64,
@@ -368,15 +380,15 @@ fn parts_of_an_exchange_are_of_one_length() {
     let part = |call, peer, len| message(call, 2, peer, -1, len);
     let rank = |peer, sent, received| {
         [
-            part(Call::AlltoallvSend, peer, sent),
-            part(Call::AlltoallvReceive, peer, received),
+            part(MpiCall::AlltoallvSend, peer, sent),
+            part(MpiCall::AlltoallvReceive, peer, received),
         ]
     };
     job(&rank(1, 10, 20), &rank(0, 20, 10)).unwrap();
     let error = job(&rank(1, 10, 20), &rank(0, 20, 11)).unwrap_err();
     assert_eq!(
         error.fault,
-        Fault::Length {
+        TraceFault::Length {
             to: 1,
             tag: -1,
             sent: 10,
@@ -387,13 +399,13 @@ fn parts_of_an_exchange_are_of_one_length() {
 
 #[test]
 fn communicators_may_be_numbered_differently() {
-    let send = |sequence, comm, len| Raw {
+    let send = |sequence, comm, len| RawRecord {
         comm,
-        ..message(Call::Send, sequence, 1, 5, len)
+        ..message(MpiCall::Send, sequence, 1, 5, len)
     };
-    let receive = |sequence, comm, len| Raw {
+    let receive = |sequence, comm, len| RawRecord {
         comm,
-        ..message(Call::Recv, sequence, 0, 5, len)
+        ..message(MpiCall::Recv, sequence, 0, 5, len)
     };
     // Alike: the order within each counts.
     job(
@@ -411,9 +423,9 @@ fn communicators_may_be_numbered_differently() {
 
 #[test]
 fn ranks_agree_about_collective_calls() {
-    let root = |sequence, peer| Raw {
+    let root = |sequence, peer| RawRecord {
         peer,
-        ..raw(Call::Bcast, sequence)
+        ..raw(MpiCall::Bcast, sequence)
     };
     job(&[root(2, 1)], &[root(2, 1)]).unwrap();
     let error = job(&[root(2, 1)], &[root(2, 0)]).unwrap_err();
@@ -423,18 +435,18 @@ fn ranks_agree_about_collective_calls() {
     );
     assert_eq!(
         error.fault,
-        Fault::Collective {
+        TraceFault::Collective {
             number: 0,
             here,
             there
         }
     );
-    let error = job(&[root(2, 1), raw(Call::Barrier, 3)], &[root(2, 1)]).unwrap_err();
+    let error = job(&[root(2, 1), raw(MpiCall::Barrier, 3)], &[root(2, 1)]).unwrap_err();
     let (here, there) = ("missing".to_owned(), "Barrier".to_owned());
     assert_eq!((error.rank, error.record), (Some(1), None));
     assert_eq!(
         error.fault,
-        Fault::Collective {
+        TraceFault::Collective {
             number: 1,
             here,
             there

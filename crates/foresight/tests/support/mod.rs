@@ -1,4 +1,4 @@
-//! Traces as they are kept: archives of a file for each rank.
+//! Reads traces, which are kept as archives with a file for each rank.
 
 use std::error::Error;
 use std::io::Read;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use hydrant_foresight::trace::{RankTrace, Trace};
 
-/// Reads the archive at `path`, whatever its members are called.
+/// Reads the archive at `path`; the names of its members do not matter.
 pub(crate) fn read(path: &Path) -> Result<Trace, Box<dyn Error>> {
     let packed =
         std::fs::File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -26,7 +26,7 @@ pub(crate) fn read(path: &Path) -> Result<Trace, Box<dyn Error>> {
     Ok(Trace::new(files)?)
 }
 
-/// Where the trace of a benchmark is that tests use.
+/// The path of a benchmark's trace.
 #[allow(dead_code)] // examples read those they are given
 pub(crate) fn path(benchmark: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces");

@@ -1,81 +1,94 @@
-//! A thread of the application: it computes, communicates, and records what it did.
+//! A thread of the application: it computes, communicates, and records its communications.
 
-use hydrant_foresight::cache::{Acquired, Cache, EntryId, Held};
-use hydrant_foresight::queue::Writer;
-use hydrant_foresight::{Communication, Costs, FRAMES, Kind, Region, Time, Way};
+use super::registrations::{Acquired, EntryId, Held, Registrations};
+use hydrant_foresight::queue::RecordWriter;
+use hydrant_foresight::{
+    Communication, CommunicationKind, Costs, FRAMES, Region, RegistrationOutcome, Time,
+};
 
-use super::nic::Nic;
+use super::nic::NaiveNic;
 
 /// Buffers up to this size are copied (§2).
 pub(crate) const THRESHOLD: u64 = 16 << 10;
 
-/// How often a thread looks again for its own buffer that somebody else registers.
+/// The interval at which a thread checks its buffer while another thread registers it.
 const LOOK_AGAIN_NS: u64 = 500;
 
 /// One communication of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Step {
+pub(crate) struct ProgramStep {
     /// The computation before it.
     pub(crate) compute_ns: u64,
     /// The call site.
     pub(crate) site: u64,
     pub(crate) addr: u64,
     pub(crate) bytes: u64,
-    /// How long the transfer takes.
+    /// The duration of the transfer.
     pub(crate) transfer_ns: u64,
 }
 
-/// What a thread spent its time on, beside computing and transfers.
+/// The time of a thread beside computing and transfers.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Times {
+pub(crate) struct ThreadTimes {
     /// Registering on the critical path.
     pub(crate) registering_ns: u64,
-    /// Waiting for a registration of its own buffer by somebody else.
+    /// Waiting while another thread registers the buffer.
     pub(crate) waiting_ns: u64,
     /// Communications that were copied because of the limit.
     pub(crate) refused: u64,
 }
 
-impl Times {
-    pub(crate) fn join(&mut self, other: &Times) {
+impl ThreadTimes {
+    pub(crate) fn join(&mut self, other: &ThreadTimes) {
         self.registering_ns += other.registering_ns;
         self.waiting_ns += other.waiting_ns;
         self.refused += other.refused;
     }
 }
 
-/// What a thread does until its next step.
-enum Doing {
+/// A thread's activity until its next step.
+enum ThreadState {
     Computing,
     Waiting,
-    Registering { entry: EntryId, region: Region },
-    Transferring { held: Option<Held>, way: Way },
+    Registering {
+        entry: EntryId,
+        region: Region,
+    },
+    Transferring {
+        held: Option<Held>,
+        outcome: RegistrationOutcome,
+    },
 }
 
 pub(crate) struct Application {
-    program: std::vec::IntoIter<Step>,
-    current: Option<Step>,
-    doing: Doing,
+    program: std::vec::IntoIter<ProgramStep>,
+    current: Option<ProgramStep>,
+    doing: ThreadState,
     begun: Time,
     now: Time,
-    writer: Writer,
+    writer: RecordWriter,
     costs: Costs,
     page_bytes: u64,
-    pub(crate) times: Times,
+    pub(crate) times: ThreadTimes,
 }
 
 impl Application {
-    pub(crate) fn new(program: Vec<Step>, writer: Writer, costs: Costs, page_bytes: u64) -> Self {
+    pub(crate) fn new(
+        program: Vec<ProgramStep>,
+        writer: RecordWriter,
+        costs: Costs,
+        page_bytes: u64,
+    ) -> Self {
         let mut thread = Self {
             program: program.into_iter(),
             current: None,
-            doing: Doing::Computing,
+            doing: ThreadState::Computing,
             begun: Time(0),
             now: Time(0),
             writer,
             costs,
             page_bytes,
-            times: Times::default(),
+            times: ThreadTimes::default(),
         };
         thread.compute();
         thread
@@ -85,7 +98,7 @@ impl Application {
         self.current.is_none()
     }
 
-    /// When its next step is.
+    /// The time of the next step.
     pub(crate) fn next(&self) -> Time {
         self.now
     }
@@ -96,84 +109,90 @@ impl Application {
 
     fn compute(&mut self) {
         self.current = self.program.next();
-        self.doing = Doing::Computing;
+        self.doing = ThreadState::Computing;
         if let Some(step) = self.current {
             self.now = self.now.after(step.compute_ns);
             self.begun = self.now;
         }
     }
 
-    pub(crate) fn step(&mut self, cache: &Cache, nic: &mut Nic) {
+    pub(crate) fn step(&mut self, registrations: &Registrations, nic: &mut NaiveNic) {
         let Some(step) = self.current else {
             return;
         };
-        match std::mem::replace(&mut self.doing, Doing::Computing) {
-            Doing::Computing if step.bytes <= THRESHOLD => {
-                self.transfer(step, None, Way::Copied, nic)
+        match std::mem::replace(&mut self.doing, ThreadState::Computing) {
+            ThreadState::Computing if step.bytes <= THRESHOLD => {
+                self.transfer(step, None, RegistrationOutcome::Copied, nic)
             }
-            Doing::Computing | Doing::Waiting => self.acquire(step, cache, nic),
-            Doing::Registering { entry, region } => {
+            ThreadState::Computing | ThreadState::Waiting => self.acquire(step, registrations, nic),
+            ThreadState::Registering { entry, region } => {
                 let key = nic.register(region.addr, region.bytes, self.now);
-                let held = cache.publish_held(entry, key);
-                self.transfer(step, Some(held), Way::OnDemand, nic);
+                let held = registrations.publish_held(entry, key);
+                self.transfer(step, Some(held), RegistrationOutcome::OnDemand, nic);
             }
-            Doing::Transferring { held, way } => {
+            ThreadState::Transferring { held, outcome } => {
                 let mut region = Region::of_pages(self.page_bytes, step.addr, step.bytes);
                 if let Some(held) = held {
                     region = held.region;
                     nic.end(held.key);
-                    cache.release(held);
+                    registrations.release(held);
                 }
-                self.record(step, region, way);
+                self.record(step, region, outcome);
                 self.compute();
             }
         }
     }
 
-    fn acquire(&mut self, step: Step, cache: &Cache, nic: &mut Nic) {
+    fn acquire(&mut self, step: ProgramStep, registrations: &Registrations, nic: &mut NaiveNic) {
         let whole = Region::of_pages(self.page_bytes, step.addr, step.bytes);
-        let claimed = match cache.acquire(step.addr, step.bytes) {
-            Acquired::Hit(held) => return self.transfer(step, Some(held), Way::Found, nic),
-            Acquired::Busy(_) => {
+        let claimed = match registrations.acquire(step.addr, step.bytes) {
+            Acquired::Hit(held) => {
+                return self.transfer(step, Some(held), RegistrationOutcome::Found, nic);
+            }
+            Acquired::Busy => {
                 self.times.waiting_ns += LOOK_AGAIN_NS;
                 self.now = self.now.after(LOOK_AGAIN_NS);
-                self.doing = Doing::Waiting;
+                self.doing = ThreadState::Waiting;
                 return;
             }
-            Acquired::Absent(entry) => cache.claim(entry).map(|region| (entry, region)),
-            Acquired::Unknown => cache
-                .insert(whole.addr, whole.bytes)
-                .map(|entry| (entry, whole)),
+            Acquired::Absent(entry) => registrations.claim(entry).map(|region| (entry, region)),
+            Acquired::Unknown => registrations.insert(whole).map(|entry| (entry, whole)),
         };
         match claimed {
             Ok((entry, region)) => {
                 let takes_ns = self.costs.register.of(region.bytes / self.page_bytes);
                 self.times.registering_ns += takes_ns;
                 self.now = self.now.after(takes_ns);
-                self.doing = Doing::Registering { entry, region };
+                self.doing = ThreadState::Registering { entry, region };
             }
             Err(_) => {
                 self.times.refused += 1;
-                self.transfer(step, None, Way::Refused, nic);
+                self.transfer(step, None, RegistrationOutcome::Refused, nic);
             }
         }
     }
 
-    fn transfer(&mut self, step: Step, held: Option<Held>, way: Way, nic: &mut Nic) {
+    fn transfer(
+        &mut self,
+        step: ProgramStep,
+        held: Option<Held>,
+        outcome: RegistrationOutcome,
+        nic: &mut NaiveNic,
+    ) {
         if let Some(held) = &held {
             nic.begin(held.key, step.addr, step.bytes);
         }
         self.now = self.now.after(step.transfer_ns);
-        self.doing = Doing::Transferring { held, way };
+        self.doing = ThreadState::Transferring { held, outcome };
     }
 
-    fn record(&mut self, step: Step, region: Region, way: Way) {
+    fn record(&mut self, step: ProgramStep, region: Region, outcome: RegistrationOutcome) {
         let mut stack = [0; FRAMES];
         stack[0] = step.site;
         self.writer.write(&Communication {
             begun: self.begun,
-            kind: Kind(1),
-            way,
+            kind: CommunicationKind(1),
+            outcome,
             addr: step.addr,
             bytes: step.bytes,
             region,

@@ -1,14 +1,14 @@
-//! The helper: the loop of the plan's documentation.
+//! The helper: the loop in the plan's documentation.
 
-use hydrant_foresight::cache::{Begun, Cache, EntryId};
+use super::registrations::{Deregistration, EntryId, Registrations};
 use hydrant_foresight::plan::{Action, Plan, RegionId, ThreadId};
-use hydrant_foresight::queue::Reader;
+use hydrant_foresight::queue::RecordReader;
 use hydrant_foresight::{Costs, Region, Time};
 
-use super::nic::Nic;
+use super::nic::NaiveNic;
 
-/// What it is in the middle of.
-enum Under {
+/// The action in progress.
+enum ActionInProgress {
     Registering {
         id: RegionId,
         entry: EntryId,
@@ -21,25 +21,25 @@ enum Under {
     },
 }
 
-pub(crate) struct Helper {
+pub(crate) struct SimulatedHelper {
     pub(crate) plan: Plan,
-    readers: Vec<(ThreadId, Reader)>,
+    readers: Vec<(ThreadId, RecordReader)>,
     turn: usize,
     costs: Costs,
     now: Time,
-    under: Option<Under>,
-    /// Whether it looks at the registration queue first, this time.
+    in_progress: Option<ActionInProgress>,
+    /// True if this step looks at the registration queue first.
     looks: bool,
-    /// Whether it looked at both queues and found nothing to do.
+    /// True if it found nothing to do in both queues.
     is_idle: bool,
     failing: u64,
     registrations: u64,
 }
 
-impl Helper {
+impl SimulatedHelper {
     pub(crate) fn new(
         plan: Plan,
-        readers: Vec<(ThreadId, Reader)>,
+        readers: Vec<(ThreadId, RecordReader)>,
         costs: Costs,
         failing: u64,
     ) -> Self {
@@ -49,7 +49,7 @@ impl Helper {
             turn: 0,
             costs,
             now: Time(0),
-            under: None,
+            in_progress: None,
             looks: false,
             is_idle: false,
             failing,
@@ -65,20 +65,21 @@ impl Helper {
         self.readers.iter().map(|it| it.1.overwritten()).sum()
     }
 
-    /// Whether something is written that it has not read.
+    /// True if there are unread records.
     pub(crate) fn has_records(&self) -> bool {
         self.readers.iter().any(|it| !it.1.is_empty())
     }
 
-    /// When its next step is, if it does not wait for a record.
+    /// The time of its next step, unless it waits for a record.
     pub(crate) fn next(&self) -> Option<Time> {
-        match self.is_idle {
-            true => self.plan.wake().map(|at| at.max(self.now)),
-            false => Some(self.now),
+        if self.is_idle {
+            self.plan.wake().map(|at| at.max(self.now))
+        } else {
+            Some(self.now)
         }
     }
 
-    /// Something was written at `now`, maybe.
+    /// Checks for records that were written by `now`.
     pub(crate) fn wake(&mut self, now: Time) {
         if self.is_idle && self.readers.iter().any(|it| !it.1.is_empty()) {
             self.now = self.now.max(now);
@@ -86,33 +87,34 @@ impl Helper {
         }
     }
 
-    pub(crate) fn step(&mut self, cache: &Cache, nic: &mut Nic) {
+    pub(crate) fn step(&mut self, registrations: &Registrations, nic: &mut NaiveNic) {
         if self.is_idle {
             self.now = self.now.max(self.plan.wake().unwrap_or(self.now));
             self.is_idle = false;
         }
-        match self.under.take() {
-            Some(Under::Registering { id, entry, region }) => {
+        match self.in_progress.take() {
+            Some(ActionInProgress::Registering { id, entry, region }) => {
                 let key = nic.register(region.addr, region.bytes, self.now);
-                cache.publish(entry, key);
+                registrations.publish(entry, key);
                 self.plan.registered(id);
             }
-            Some(Under::Deregistering { id, entry, key }) => {
+            Some(ActionInProgress::Deregistering { id, entry, key }) => {
                 nic.deregister(key, self.now);
-                cache.deregistered(entry);
+                registrations.deregistered(entry);
                 if !self.plan.deregistered(id) {
-                    cache.forget(entry);
+                    registrations.forget(entry);
                 }
             }
             None => {
                 // Both queues take turns.
                 self.looks = !self.looks;
-                let action = match self.looks {
-                    true => self.plan.look(self.now).or_else(|| self.used()),
-                    false => self.used().or_else(|| self.plan.look(self.now)),
+                let action = if self.looks {
+                    self.plan.next_action(self.now).or_else(|| self.used())
+                } else {
+                    self.used().or_else(|| self.plan.next_action(self.now))
                 };
                 match action {
-                    Some(action) => self.begin(action, cache),
+                    Some(action) => self.begin(action, registrations),
                     None => self.is_idle = self.readers.iter().all(|it| it.1.is_empty()),
                 }
             }
@@ -133,44 +135,44 @@ impl Helper {
         None
     }
 
-    fn begin(&mut self, action: Action, cache: &Cache) {
+    fn begin(&mut self, action: Action, registrations: &Registrations) {
         match action {
-            Action::Register { id, region } => self.register(id, region, cache),
-            Action::Deregister { id, region } => self.deregister(id, region, cache),
+            Action::Register { id, region } => self.register(id, region, registrations),
+            Action::Deregister { id, region } => self.deregister(id, region, registrations),
         }
     }
 
-    fn deregister(&mut self, id: RegionId, region: Region, cache: &Cache) {
-        let entry = cache.find(region);
-        match entry.map(|entry| (entry, cache.begin_deregistering(entry))) {
-            Some((entry, Begun::Deregister { key })) => {
+    fn deregister(&mut self, id: RegionId, region: Region, registrations: &Registrations) {
+        let entry = registrations.find(region);
+        match entry.map(|entry| (entry, registrations.begin_deregistering(entry))) {
+            Some((entry, Deregistration::Started { key })) => {
                 self.now = self
                     .now
                     .after(self.costs.deregister.of(region.bytes / 4096));
-                self.under = Some(Under::Deregistering { id, entry, key });
+                self.in_progress = Some(ActionInProgress::Deregistering { id, entry, key });
             }
-            Some((_, Begun::InUse)) => self.plan.still_used(id),
-            Some((_, Begun::NotRegistered)) | None => {
+            Some((_, Deregistration::InUse)) => self.plan.still_used(id),
+            Some((_, Deregistration::NotRegistered)) | None => {
                 self.plan.deregistered(id);
             }
         }
     }
 
-    fn register(&mut self, id: RegionId, region: Region, cache: &Cache) {
+    fn register(&mut self, id: RegionId, region: Region, registrations: &Registrations) {
         self.registrations += 1;
         if self.failing != 0 && self.registrations.is_multiple_of(self.failing) {
             return self.plan.not_registered(id);
         }
-        let claimed = match cache.find(region) {
-            Some(entry) => cache.claim(entry).map(|_| entry),
-            None => cache.insert(region.addr, region.bytes),
+        let claimed = match registrations.find(region) {
+            Some(entry) => registrations.claim(entry).map(|_| entry),
+            None => registrations.insert(region),
         };
         match claimed {
             Ok(entry) => {
                 self.now = self.now.after(self.costs.register.of(region.bytes / 4096));
-                self.under = Some(Under::Registering { id, entry, region });
+                self.in_progress = Some(ActionInProgress::Registering { id, entry, region });
             }
-            // Somebody else does it, or it would be past the limit.
+            // Another thread registers it, or it would exceed the limit.
             Err(_) => self.plan.not_registered(id),
         }
     }

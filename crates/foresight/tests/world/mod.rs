@@ -1,50 +1,51 @@
-//! Threads of an application and their helper in virtual time, with the queue, the cache and the plan that
-//! ship. Nothing here is timed by a clock: each step says what it takes.
+//! Threads of an application and their helper in virtual time, with the queue and the plan that ship. No clock is
+//! read: each step has a given duration.
 
 mod application;
 mod helper;
 mod nic;
+mod registrations;
 
-use hydrant_foresight::cache::Cache;
-use hydrant_foresight::evaluation::{Clock, communications};
-use hydrant_foresight::plan::{Config, Plan, Stats};
+use hydrant_foresight::evaluation::{TraceClock, communications};
+use hydrant_foresight::plan::{Plan, PlanConfig, Stats};
 use hydrant_foresight::trace::RankTrace;
 use hydrant_foresight::{Communication, Time, queue};
 
-pub(crate) use application::{Application, Step, Times};
-pub(crate) use helper::Helper;
-use nic::Nic;
+pub(crate) use application::{Application, ProgramStep, ThreadTimes};
+pub(crate) use helper::SimulatedHelper;
+use nic::NaiveNic;
+use registrations::Registrations;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug)]
-pub(crate) struct Outcome {
-    /// When the last thread ended.
+pub(crate) struct RunOutcome {
+    /// The time at which the last thread ended.
     pub(crate) end: Time,
-    /// What the application's threads did in all.
-    pub(crate) times: Times,
-    /// The most bytes that were registered at a time.
+    /// The sums over the application's threads.
+    pub(crate) times: ThreadTimes,
+    /// The most bytes registered at a time.
     pub(crate) peak_bytes: u64,
     /// The mean of the bytes registered, over time.
     pub(crate) mean_bytes: f64,
     pub(crate) stats: Stats,
-    /// Records that the helper never saw.
+    /// Records that the helper never read.
     pub(crate) overwritten: u64,
 }
 
-/// How a run is set up.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
-pub(crate) struct Setup {
-    pub(crate) plan: Config,
-    /// Records of each queue.
+pub(crate) struct RunSetup {
+    pub(crate) plan: PlanConfig,
+    /// The records of each queue.
     pub(crate) records: usize,
-    /// Which registrations of the helper's fail: each so manieth; 0 is none.
+    /// Every n-th registration of the helper fails; 0 means none.
     pub(crate) failing: u64,
-    /// The helper does nothing at all: it could not be started, or gets no time.
+    /// The helper does nothing, as if it could not be started or got no time.
     pub(crate) is_starved: bool,
 }
 
-impl Setup {
-    pub(crate) fn new(plan: Config) -> Self {
+impl RunSetup {
+    pub(crate) fn new(plan: PlanConfig) -> Self {
         Self {
             plan,
             records: queue::DEFAULT_RECORDS,
@@ -55,11 +56,11 @@ impl Setup {
 }
 
 /// Runs one program for each thread to its end.
-pub(crate) fn run(setup: &Setup, programs: Vec<Vec<Step>>) -> Outcome {
+pub(crate) fn run(setup: &RunSetup, programs: Vec<Vec<ProgramStep>>) -> RunOutcome {
     let costs = setup.plan.costs;
     let mut plan = Plan::new(setup.plan).unwrap();
-    let cache = Cache::new(256, setup.plan.limit_bytes);
-    let mut nic = Nic::new(setup.plan.limit_bytes);
+    let registrations = Registrations::new(setup.plan.limit_bytes);
+    let mut nic = NaiveNic::new(setup.plan.limit_bytes);
     let mut readers = Vec::new();
     let mut threads = Vec::new();
     for program in programs {
@@ -72,7 +73,7 @@ pub(crate) fn run(setup: &Setup, programs: Vec<Vec<Step>>) -> Outcome {
             setup.plan.page_bytes,
         ));
     }
-    let mut helper = Helper::new(plan, readers, costs, setup.failing);
+    let mut helper = SimulatedHelper::new(plan, readers, costs, setup.failing);
     loop {
         let thread = threads
             .iter_mut()
@@ -81,20 +82,20 @@ pub(crate) fn run(setup: &Setup, programs: Vec<Vec<Step>>) -> Outcome {
         let Some(thread) = thread else {
             break;
         };
-        // The helper first: what it ends at this moment, a thread may wait for.
+        // The helper goes first, because a thread may wait for the end of its action.
         match helper
             .next()
             .filter(|at| !setup.is_starved && *at <= thread.next())
         {
-            Some(_) => helper.step(&cache, &mut nic),
+            Some(_) => helper.step(&registrations, &mut nic),
             None => {
                 let now = thread.next();
-                thread.step(&cache, &mut nic);
+                thread.step(&registrations, &mut nic);
                 helper.wake(now);
             }
         }
         nic.check(
-            &cache,
+            &registrations,
             threads
                 .iter()
                 .map(Application::now)
@@ -104,16 +105,16 @@ pub(crate) fn run(setup: &Setup, programs: Vec<Vec<Step>>) -> Outcome {
         );
     }
     while !setup.is_starved && helper.has_records() {
-        helper.step(&cache, &mut nic);
+        helper.step(&registrations, &mut nic);
     }
     let end = threads
         .iter()
         .map(Application::now)
         .max()
         .unwrap_or_default();
-    let mut times = Times::default();
+    let mut times = ThreadTimes::default();
     threads.iter().for_each(|it| times.join(&it.times));
-    Outcome {
+    RunOutcome {
         end,
         times,
         peak_bytes: nic.peak_bytes,
@@ -123,13 +124,13 @@ pub(crate) fn run(setup: &Setup, programs: Vec<Vec<Step>>) -> Outcome {
     }
 }
 
-/// What a rank of a trace communicated, with its computing between, at 10 bytes a nanosecond.
-pub(crate) fn program(rank: &RankTrace, clock: Clock) -> Vec<Step> {
+/// The communications of a rank of a trace, with its computing between. Transfers run at 10 bytes a nanosecond.
+pub(crate) fn program(rank: &RankTrace, clock: TraceClock) -> Vec<ProgramStep> {
     let mut last = Time::default();
     let step = |it: &Communication| {
         let compute_ns = it.begun.since(last);
         last = it.begun;
-        Step {
+        ProgramStep {
             compute_ns,
             site: it.stack[0],
             addr: it.addr,

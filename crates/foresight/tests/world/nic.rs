@@ -1,13 +1,13 @@
-//! What is registered, as the NIC has it: the naive model that the cache is checked against.
+//! The NIC's own list of registrations, against which the uses are checked.
 
 use std::collections::BTreeMap;
 
+use super::registrations::Registrations;
 use hydrant_foresight::Time;
-use hydrant_foresight::cache::Cache;
 
 /// Registrations by their key.
 #[derive(Debug, Default)]
-pub(crate) struct Nic {
+pub(crate) struct NaiveNic {
     registered: BTreeMap<u64, (u64, u64)>,
     in_use: BTreeMap<u64, u32>,
     limit_bytes: u64,
@@ -18,7 +18,7 @@ pub(crate) struct Nic {
     since: Time,
 }
 
-impl Nic {
+impl NaiveNic {
     pub(crate) fn new(limit_bytes: u64) -> Self {
         Self {
             limit_bytes,
@@ -43,7 +43,7 @@ impl Nic {
             .expect("only what is registered is deregistered");
     }
 
-    /// A transfer begins: of bytes that are registered under this key.
+    /// Begins a transfer of bytes that must be registered under this key.
     pub(crate) fn begin(&mut self, key: u64, addr: u64, bytes: u64) {
         let (start, length) = self.registered[&key];
         assert!(
@@ -61,10 +61,10 @@ impl Nic {
         }
     }
 
-    /// The cache counts what is registered, and what is about to be.
-    pub(crate) fn check(&self, cache: &Cache, _now: Time) {
-        assert!(cache.registered_bytes() >= self.bytes());
-        assert!(cache.registered_bytes() <= self.limit_bytes);
+    /// The registrations include those in progress.
+    pub(crate) fn check(&self, registrations: &Registrations, _now: Time) {
+        assert!(registrations.registered_bytes() >= self.bytes());
+        assert!(registrations.registered_bytes() <= self.limit_bytes);
     }
 
     pub(crate) fn mean_bytes(&self, end: Time) -> f64 {

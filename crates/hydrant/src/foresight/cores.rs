@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use hydrant_conduit::Standing;
 use hydrant_foresight::{
     Time,
-    sharing::{Host, Placement, Sharing},
+    sharing::{HelperHost, Placement, Sharing},
 };
 
 use crate::{
@@ -92,7 +92,7 @@ impl Cores {
         let (own, idle) = (self.progress.rank, self.idle);
         // The seed is the same at all ranks of the job.
         let seed = self.progress.id;
-        let mut host = Host::new(self.mates.len() as u32, idle, self.settings.policy, seed);
+        let mut host = HelperHost::new(self.mates.len() as u32, idle, self.settings.policy, seed);
         for (at, mate) in (0..).zip(&self.mates) {
             let published = if *mate == own {
                 Some(registered_bytes.saturating_add(1))

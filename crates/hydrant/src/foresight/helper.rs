@@ -3,9 +3,9 @@
 use std::sync::{Arc, atomic::Ordering::SeqCst};
 
 use hydrant_foresight::{
-    Communication, Region, Time, Way,
-    plan::{Action, Change, Config, Plan, RegionId, ThreadId},
-    queue::Reader,
+    Communication, Region, RegistrationOutcome, Time,
+    plan::{Action, Change, Plan, PlanConfig, RegionId, ThreadId},
+    queue::RecordReader,
 };
 use hydrant_pinning::{GivenUp, Run};
 
@@ -26,14 +26,14 @@ pub(super) struct Helper {
     foreseeing: Arc<Foreseeing>,
     recorder: Arc<Recorder>,
     transfer: Arc<Transfer>,
-    config: Config,
+    config: PlanConfig,
     /// The bytes of peers' memory to which firehoses may be moved ahead, if they are.
     most_bytes: Option<u64>,
     /// The other helpers of the host, if they share cores.
     cores: Option<Cores>,
     /// True while the helper has no core.
     rests: bool,
-    readers: Vec<(ThreadId, Reader)>,
+    readers: Vec<(ThreadId, RecordReader)>,
     /// The index of the queue to read next.
     turn: usize,
     /// Requests that did not end at once.
@@ -45,7 +45,7 @@ pub(super) struct Helper {
 impl Helper {
     pub(super) fn new(
         (foreseeing, transfer): (&Arc<Foreseeing>, &Arc<Transfer>),
-        config: Config,
+        config: PlanConfig,
         most_bytes: Option<u64>,
         cores: Option<Cores>,
     ) -> Self {
@@ -235,8 +235,8 @@ impl Helper {
     /// for that use.
     fn locate(&self, registration: &Registration, it: Communication) -> Communication {
         let whole = Region::of_pages(self.config.page_bytes, it.addr, it.bytes);
-        let found = match it.way {
-            Way::Copied => None,
+        let found = match it.outcome {
+            RegistrationOutcome::Copied => None,
             _ => registration.registered_with(it.addr, it.bytes),
         };
         let region = found.map_or(whole, |(addr, bytes)| Region { addr, bytes });
@@ -246,7 +246,7 @@ impl Helper {
     /// Reports to the plan if the region that served a use is no longer registered.
     fn report_if_lost(&self, it: &Communication, registration: &Registration, plan: &mut Plan) {
         let Region { addr, bytes } = it.region;
-        if it.way.wants_registration() && registration.is_gone(addr, bytes) {
+        if it.outcome.wants_registration() && registration.is_gone(addr, bytes) {
             plan.lost(it.region);
         }
     }
@@ -294,8 +294,8 @@ impl Helper {
         let now = self.recorder.now();
         let registered = registration.stats().local.registered;
         let bucket = registration.limits().geometry.bucket();
-        plan.are_registered(registered.saturating_mul(bucket));
-        let action = plan.look(now);
+        plan.set_registered_bytes(registered.saturating_mul(bucket));
+        let action = plan.next_action(now);
         self.apply_shared_pages(registration, plan);
         let is_something = action.is_some();
         if let Some(action) = action {

@@ -11,7 +11,7 @@
 //!
 //! # How the helper and the engine share the work
 //!
-//! The engine takes the place of [`hydrant_foresight::cache`]. The helper asks the engine to
+//! The engine takes the place of the paper's registration cache. The helper asks the engine to
 //! register memory ahead (`Engine::foresee`) and to evict it (`Engine::give_up`). Neither holds
 //! anything. So memory in use stays registered, the limits hold, and revocations work as without a
 //! helper. The plan limits how many bytes are registered in all (`Engine::keep_within`). Beyond
@@ -48,7 +48,7 @@ use std::{
 use hydrant_conduit::Sleeper;
 use hydrant_foresight::{
     Costs, LinearCost,
-    plan::{Config, Stats},
+    plan::{PlanConfig, Stats},
 };
 use hydrant_pinning::Strategy;
 use parking_lot::Mutex;
@@ -234,7 +234,7 @@ fn firehose_bytes(transfer: &Transfer) -> Option<u64> {
 
 /// Returns the configuration of the plan, from the measured or modelled costs of the conduit.
 /// Returns `None` if nothing is registered.
-fn config(transfer: &Transfer, settings: &ForesightSettings) -> Option<Config> {
+fn config(transfer: &Transfer, settings: &ForesightSettings) -> Option<PlanConfig> {
     let caps = transfer.progress.conduit().caps();
     let costs = caps.registration.as_ref()?;
     let limits = transfer.registration()?.limits();
@@ -243,7 +243,7 @@ fn config(transfer: &Transfer, settings: &ForesightSettings) -> Option<Config> {
         per_page_ns: it.per_page_ns,
         per_operation_ns: it.per_op_ns,
     };
-    Some(Config {
+    Some(PlanConfig {
         costs: Costs {
             register: line(costs.register),
             deregister: line(costs.deregister),
@@ -256,6 +256,6 @@ fn config(transfer: &Transfer, settings: &ForesightSettings) -> Option<Config> {
         } else {
             0
         },
-        ..Config::DEFAULT
+        ..PlanConfig::DEFAULT
     })
 }

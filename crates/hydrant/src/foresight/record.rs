@@ -14,8 +14,8 @@ use std::{
 
 use hydrant_conduit::Sleeper;
 use hydrant_foresight::{
-    Communication, FRAMES, Kind, Region, Time, Way,
-    queue::{self, Reader, Writer},
+    Communication, CommunicationKind, FRAMES, Region, RegistrationOutcome, Time,
+    queue::{self, RecordReader, RecordWriter},
 };
 use parking_lot::{Condvar, Mutex};
 
@@ -35,9 +35,9 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 pub(super) struct Recorder {
     progress: Arc<Progress>,
     /// A queue for each thread, from its first use on.
-    writers: Striped<Mutex<Option<Writer>>>,
+    writers: Striped<Mutex<Option<RecordWriter>>>,
     /// Queues that the helper does not know yet, and true if there are any.
-    new_queues: Mutex<Vec<Reader>>,
+    new_queues: Mutex<Vec<RecordReader>>,
     has_new_queues: AtomicBool,
     /// True while the helper sleeps or is about to.
     asleep: AtomicBool,
@@ -148,7 +148,7 @@ impl Recorder {
     }
 
     /// Takes the queues that the helper does not know yet.
-    pub(super) fn take_new_queues(&self) -> Vec<Reader> {
+    pub(super) fn take_new_queues(&self) -> Vec<RecordReader> {
         if self.has_new_queues.swap(false, SeqCst) {
             std::mem::take(&mut *self.new_queues.lock())
         } else {
@@ -256,7 +256,7 @@ impl Recorder {
 
     /// Makes the queue of a thread.
     #[cold]
-    fn make_queue(&self) -> Writer {
+    fn make_queue(&self) -> RecordWriter {
         let (writer, reader) = queue::queue(queue::DEFAULT_RECORDS);
         self.new_queues.lock().push(reader);
         self.has_new_queues.store(true, SeqCst);
@@ -288,16 +288,16 @@ impl Uses for Recorder {
     fn used(&self, it: &Use) {
         let mut stack = [0; FRAMES];
         stack[0] = it.site;
-        let way = match it.state {
-            _ if it.len < SHORTEST_RECORDED => Way::Copied,
-            MemoryState::Elsewhere => Way::Copied,
-            MemoryState::Registered => Way::Found,
-            MemoryState::Absent => Way::OnDemand,
+        let outcome = match it.state {
+            _ if it.len < SHORTEST_RECORDED => RegistrationOutcome::Copied,
+            MemoryState::Elsewhere => RegistrationOutcome::Copied,
+            MemoryState::Registered => RegistrationOutcome::Found,
+            MemoryState::Absent => RegistrationOutcome::OnDemand,
         };
         let communication = Communication {
             begun: Time(u64::try_from(it.begun.as_nanos()).unwrap_or(u64::MAX)),
-            kind: Kind(it.kind as u16),
-            way,
+            kind: CommunicationKind(it.kind as u16),
+            outcome,
             addr: it.addr,
             bytes: it.len,
             // The helper asks the engine when it reads the record.

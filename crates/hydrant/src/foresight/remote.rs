@@ -8,8 +8,8 @@
 //! peer's helper evicts the memory.
 
 use hydrant_foresight::{
-    Communication, Costs, FRAMES, Kind, LinearCost, Region, Time, Way,
-    plan::{Action, Config, Invalid, Plan, RegionId, Stats, ThreadId},
+    Communication, CommunicationKind, Costs, FRAMES, LinearCost, Region, RegistrationOutcome, Time,
+    plan::{Action, Invalid, Plan, PlanConfig, RegionId, Stats, ThreadId},
     sharing::Sharing,
 };
 use hydrant_pinning::{Attached, Detached};
@@ -40,11 +40,11 @@ pub(super) fn record(it: &RemoteUse) -> Option<Communication> {
     stack[FRAMES - 1] = it.region;
     Some(Communication {
         begun: Time(u64::try_from(it.begun.as_nanos()).unwrap_or(u64::MAX)),
-        kind: Kind(REMOTE | it.kind as u16),
-        way: if it.is_attached {
-            Way::Found
+        kind: CommunicationKind(REMOTE | it.kind as u16),
+        outcome: if it.is_attached {
+            RegistrationOutcome::Found
         } else {
-            Way::OnDemand
+            RegistrationOutcome::OnDemand
         },
         addr: peer << ADDRESS | it.addr,
         bytes: it.len,
@@ -86,9 +86,9 @@ impl RemotePlan {
     ///
     /// # Errors
     /// As [`Plan::new`].
-    pub(super) fn new(local: Config, most_bytes: u64) -> Result<Self, Invalid> {
+    pub(super) fn new(local: PlanConfig, most_bytes: u64) -> Result<Self, Invalid> {
         let register = local.costs.register;
-        let config = Config {
+        let config = PlanConfig {
             costs: Costs {
                 register: LinearCost {
                     per_operation_ns: register.per_operation_ns + ROUND_TRIP_NS,
@@ -128,7 +128,7 @@ impl RemotePlan {
 
     /// Notes another communication of a thread. It may predict the next use.
     pub(super) fn note_other(&mut self, thread: usize, it: &Communication, now: Time) {
-        if self.is_used && it.way == Way::Copied {
+        if self.is_used && it.outcome == RegistrationOutcome::Copied {
             let action = self.plan.used(self.threads[thread], it, now);
             debug_assert_eq!(action, None, "it wants no registration");
         }
@@ -158,14 +158,16 @@ impl RemotePlan {
             None if self.is_moving(region) => _ = self.used_early.insert(region),
             // The firehoses must be there next time. Those that an operation asked for are not
             // kept.
-            None if it.way == Way::OnDemand => _ = self.attach(region, registration),
+            None if it.outcome == RegistrationOutcome::OnDemand => {
+                _ = self.attach(region, registration)
+            }
             None => {}
         }
     }
 
     /// Does one thing that is due. Returns whether there was one.
     pub(super) fn run_due(&mut self, registration: &Registration, now: Time) -> bool {
-        if let Some(action) = self.plan.look(now) {
+        if let Some(action) = self.plan.next_action(now) {
             self.carry_out(action, registration, now);
             return true;
         }
@@ -323,9 +325,9 @@ mod tests {
 
     #[test]
     fn regions_that_the_plan_forgot_are_forgotten_here() {
-        let config = Config {
+        let config = PlanConfig {
             regions: 4,
-            ..Config::DEFAULT
+            ..PlanConfig::DEFAULT
         };
         let mut remote = RemotePlan::new(config, u64::MAX).expect("a plan");
         remote.add_thread();

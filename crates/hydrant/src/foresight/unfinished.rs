@@ -148,15 +148,15 @@ impl AllUnfinished {
 #[cfg(test)]
 mod tests {
     use hydrant_foresight::{
-        Communication, FRAMES, Kind, Region, Way,
-        plan::{Action, Config, Plan, ThreadId},
+        Communication, CommunicationKind, FRAMES, Region, RegistrationOutcome,
+        plan::{Action, Plan, PlanConfig, ThreadId},
     };
 
     use super::*;
 
     /// Returns a region that a plan knows.
     fn region() -> RegionId {
-        let mut plan = Plan::new(Config::DEFAULT).unwrap();
+        let mut plan = Plan::new(PlanConfig::DEFAULT).unwrap();
         let thread = plan.add_thread();
         region_at(&mut plan, thread, 1 << 20)
     }
@@ -166,8 +166,8 @@ mod tests {
         let bytes = 1 << 16;
         let used = Communication {
             begun: Time(1),
-            kind: Kind(1),
-            way: Way::OnDemand,
+            kind: CommunicationKind(1),
+            outcome: RegistrationOutcome::OnDemand,
             addr,
             bytes,
             region: Region { addr, bytes },
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn only_freed_memory_is_checked_at_once() {
-        let mut plan = Plan::new(Config::DEFAULT).unwrap();
+        let mut plan = Plan::new(PlanConfig::DEFAULT).unwrap();
         let thread = plan.add_thread();
         let regions = [1 << 20, 2 << 20].map(|addr| region_at(&mut plan, thread, addr));
         let mut all = AllUnfinished::default();

@@ -122,7 +122,7 @@ impl<'a> ScaleMachine<'a> {
         let mut events = 0;
         while let Some(Reverse(event)) = self.events.pop() {
             self.now = event.at;
-            self.happen(event.kind);
+            self.process_event(event.kind);
             if let Some(failed) = self.failed.take() {
                 return Err(failed);
             }
@@ -135,7 +135,7 @@ impl<'a> ScaleMachine<'a> {
         Ok(self.outcome(events))
     }
 
-    fn happen(&mut self, kind: EventKind) {
+    fn process_event(&mut self, kind: EventKind) {
         match kind {
             EventKind::Begin(rank) => self.begin(rank),
             EventKind::Head(transfer) => self.arrive(transfer),

@@ -1,16 +1,17 @@
-//! `#[test_on(…)]`: one function that is a test on each of several networks. It is compiled once; a test binary for each
-//! network would compile all of it again.
+//! `#[test_on(…)]` turns one function into a test on each of several networks. The function is
+//! compiled once; a test binary for each network would compile all of it again.
 
 use proc_macro::{TokenStream, TokenTree};
 
-/// What `every` stands for. Time is real on all but the last.
+/// The networks of `every`. Time is real on all but the last.
 const EVERY: [&str; 5] = ["shared", "veiled", "pinned", "mixed", "simulated"];
 
-/// Makes a function a test on each of the networks named: on that of `crate::network::shared` for `shared`, under the name
-/// `function::shared`. `every` stands for all but `native`, and `real` for those of them in which time is real.
+/// Makes a function a test on each of the named networks. The test on `shared` is called
+/// `function::shared` and runs on `crate::network::shared`. `every` means all networks but
+/// `native`; `real` means those of them with real time.
 ///
-/// The test's root has a module `network`: its function `on` calls the function it is given while jobs are built by the
-/// network's `builder`, which it is given first.
+/// The test's root has a module `network`. Its function `on` takes the network's `builder` and a
+/// test function. It calls the test function while jobs are built by that `builder`.
 #[proc_macro_attribute]
 pub fn test_on(networks: TokenStream, function: TokenStream) -> TokenStream {
     let Some(name) = name_of(&function) else {
@@ -39,7 +40,7 @@ pub fn test_on(networks: TokenStream, function: TokenStream) -> TokenStream {
     [function, tests].into_iter().collect()
 }
 
-/// What follows `fn`.
+/// The name after `fn`.
 fn name_of(function: &TokenStream) -> Option<String> {
     let is_fn = |token: &TokenTree| matches!(token, TokenTree::Ident(it) if it.to_string() == "fn");
     let mut tokens = function.clone().into_iter();

@@ -1,6 +1,8 @@
 //! Figures 5 and 6: the accuracy of predictions, by predictor and by the length of its window.
 
-use hydrant_foresight::evaluation::{Accuracy, BOUNDS, Clock, Errors, Setting, bound, evaluate};
+use hydrant_foresight::evaluation::{
+    Accuracy, BOUNDS, Errors, EvaluationSetting, TraceClock, bound, evaluate,
+};
 use hydrant_foresight::predictor::Method;
 use hydrant_foresight::trace::Trace;
 use hydrant_foresight::{Costs, LinearCost};
@@ -27,7 +29,7 @@ struct Column {
     name: &'static str,
     colour: usize,
     kind: Kind,
-    errors: fn(&Trace, &Setting) -> Errors,
+    errors: fn(&Trace, &EvaluationSetting) -> Errors,
 }
 
 const COLUMNS: [Column; 6] = [
@@ -70,7 +72,7 @@ const COLUMNS: [Column; 6] = [
 ];
 
 /// The rival, with the best window for the trace.
-fn periodicity(trace: &Trace, setting: &Setting) -> Errors {
+fn periodicity(trace: &Trace, setting: &EvaluationSetting) -> Errors {
     let of = |window| patterns(trace, setting, window).at_use;
     let all = PATTERNS.map(of).into_iter();
     let best = all.max_by(|a, b| {
@@ -81,8 +83,8 @@ fn periodicity(trace: &Trace, setting: &Setting) -> Errors {
     best.unwrap_or_default()
 }
 
-fn patterns(trace: &Trace, setting: &Setting, window: usize) -> Accuracy {
-    let setting = Setting {
+fn patterns(trace: &Trace, setting: &EvaluationSetting, window: usize) -> Accuracy {
+    let setting = EvaluationSetting {
         // Its patterns contain the context.
         window: 0,
         ..*setting
@@ -101,21 +103,21 @@ fn of_repeated(accuracy: Accuracy) -> Errors {
 /// The definition of a use. Programs whose buffers are all below the paper's 16 KB, such as those
 /// of class S, are judged by a smaller threshold, with a registration time that shrinks in
 /// proportion.
-fn setting_of(trace: &Trace, clock: Clock) -> Setting {
+fn setting_of(trace: &Trace, clock: TraceClock) -> EvaluationSetting {
     const SHORT: LinearCost = LinearCost {
         per_page_ns: 25.0,
         per_operation_ns: 1000.0,
     };
-    let paper = Setting {
+    let paper = EvaluationSetting {
         clock,
-        ..Setting::PAPER
+        ..EvaluationSetting::PAPER
     };
     let records = trace.ranks().iter().flat_map(|it| it.records());
     let longest = records.map(|it| it.bytes).max().unwrap_or(0);
     if longest > paper.threshold_bytes {
         return paper;
     }
-    Setting {
+    EvaluationSetting {
         threshold_bytes: 1500,
         costs: Costs {
             register: SHORT,
@@ -163,11 +165,11 @@ pub(in crate::papers) fn figure_5(scope: &Scope<'_>) -> Outcome<Part> {
     let traces: Vec<&Recorded> = scope.traces.all(scope.quick).collect();
     let mut panels = Vec::new();
     for (clock, title, file) in [
-        (Clock::Computing, "as recorded", ""),
-        (Clock::Smooth, "without jitter", "-smooth"),
+        (TraceClock::Computing, "as recorded", ""),
+        (TraceClock::Smooth, "without jitter", "-smooth"),
     ] {
         let (series, sheet) = predictors(scope, &traces, clock, title);
-        if clock == Clock::Computing {
+        if clock == TraceClock::Computing {
             judge(&mut part, &series)?;
         } else {
             let least = [0, 4].map(|column| at(&series[column].points, FIVE));
@@ -202,7 +204,7 @@ pub(in crate::papers) fn figure_5(scope: &Scope<'_>) -> Outcome<Part> {
 fn predictors(
     scope: &Scope<'_>,
     traces: &[&Recorded],
-    clock: Clock,
+    clock: TraceClock,
     title: &str,
 ) -> (Vec<Series>, Sheet) {
     let columns: Vec<String> = ["trace".to_owned(), "forecasts".to_owned()]
@@ -218,7 +220,7 @@ fn predictors(
         .collect();
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
     let name = match clock {
-        Clock::Smooth => "foresight-figure-5-traces-smooth",
+        TraceClock::Smooth => "foresight-figure-5-traces-smooth",
         _ => "foresight-figure-5-traces",
     };
     let mut sheet = Sheet::new(
@@ -337,7 +339,7 @@ pub(in crate::papers) fn figure_6(scope: &Scope<'_>) -> Outcome<Part> {
          were seen before, for what is not foreseen is as good as missed.",
         recorded.name
     ));
-    let setting = setting_of(&recorded.trace, Clock::Computing);
+    let setting = setting_of(&recorded.trace, TraceClock::Computing);
     let series = |name: String, colour, errors: Errors| Series {
         name,
         kind: Kind::Ours,
@@ -347,7 +349,7 @@ pub(in crate::papers) fn figure_6(scope: &Scope<'_>) -> Outcome<Part> {
     let by_signature = |method: Method| -> Vec<Series> {
         let of = |(colour, window)| {
             scope.doing(format!("foresight: figure 6, {method}, window {window}"));
-            let setting = Setting { window, ..setting };
+            let setting = EvaluationSetting { window, ..setting };
             let errors = of_repeated(evaluate(&recorded.trace, method, &setting));
             series(format!("{method}, window {window}"), colour, errors)
         };

@@ -8,9 +8,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use hydrant_foresight::plan::{Action, Config, Plan, RegionId, Stats, ThreadId};
+use hydrant_foresight::plan::{Action, Plan, PlanConfig, RegionId, Stats, ThreadId};
 use hydrant_foresight::sharing::Sharing;
-use hydrant_foresight::{Communication, Costs, Region, Time, Way};
+use hydrant_foresight::{Communication, Costs, Region, RegistrationOutcome, Time};
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
@@ -142,7 +142,7 @@ struct Rank<'a> {
     last: u64,
     begun: u64,
     /// The registration of the buffer in use, while the communication is in flight.
-    under_way: Option<Way>,
+    under_way: Option<RegistrationOutcome>,
     /// The start of the current wait.
     stalled_ns: u64,
     uses: usize,
@@ -189,7 +189,7 @@ impl<'a> Rank<'a> {
                     at,
                     &Communication {
                         begun: Time(self.begun),
-                        way,
+                        outcome: way,
                         region,
                         ..*current
                     },
@@ -200,7 +200,7 @@ impl<'a> Rank<'a> {
         // A message takes 2 µs plus its bytes at 3.4 bytes a nanosecond, the machine's bandwidth.
         let transfer_ns = 2000 + current.bytes * 10 / 34;
         if current.bytes <= THRESHOLD {
-            self.under_way = Some(Way::Copied);
+            self.under_way = Some(RegistrationOutcome::Copied);
             self.next = Some(at + transfer_ns);
             return;
         }
@@ -211,7 +211,7 @@ impl<'a> Rank<'a> {
                 return;
             }
             Some(State::Registered) => {
-                self.under_way = Some(Way::Found);
+                self.under_way = Some(RegistrationOutcome::Found);
                 self.next = Some(at + transfer_ns);
             }
             None => {
@@ -219,7 +219,7 @@ impl<'a> Rank<'a> {
                 self.stalled_ns += takes_ns;
                 self.nic.regions.insert(key(region), State::Registered);
                 self.nic.count(at, self.nic.bytes + region.bytes);
-                self.under_way = Some(Way::OnDemand);
+                self.under_way = Some(RegistrationOutcome::OnDemand);
                 self.next = Some(at + takes_ns + transfer_ns);
             }
         }
@@ -246,10 +246,10 @@ struct Helper {
 
 impl Helper {
     fn new(costs: Costs, turns: Turns, from: usize) -> Option<Self> {
-        let config = Config {
+        let config = PlanConfig {
             costs,
             sharing: turns.sharing,
-            ..Config::DEFAULT
+            ..PlanConfig::DEFAULT
         };
         let mut plan = Plan::new(config).ok()?;
         let thread = plan.add_thread();
@@ -302,8 +302,8 @@ impl Helper {
         // Both queues take turns.
         self.looks = !self.looks;
         let action = match self.looks {
-            true => self.plan.look(Time(at)).or_else(|| self.used()),
-            false => self.used().or_else(|| self.plan.look(Time(at))),
+            true => self.plan.next_action(Time(at)).or_else(|| self.used()),
+            false => self.used().or_else(|| self.plan.next_action(Time(at))),
         };
         match action {
             Some(action) => self.begin(action, nic),
@@ -349,7 +349,7 @@ impl Helper {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hydrant_foresight::{FRAMES, Kind};
+    use hydrant_foresight::{CommunicationKind, FRAMES};
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -357,8 +357,8 @@ mod tests {
     fn figure_1(rounds: u64) -> Vec<Communication> {
         let use_of = |at: u64| Communication {
             begun: Time(at * SECOND),
-            kind: Kind(1),
-            way: Way::Found,
+            kind: CommunicationKind(1),
+            outcome: RegistrationOutcome::Found,
             addr: (1 << 32) + (at % 3) * (8 << 20),
             bytes: 1 << 20,
             region: Region::default(),

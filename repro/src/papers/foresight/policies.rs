@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use hydrant_foresight::evaluation::{Clock, communications};
-use hydrant_foresight::sharing::{Host, Placement, Policy, Sharing};
+use hydrant_foresight::evaluation::{TraceClock, communications};
+use hydrant_foresight::sharing::{HelperHost, Placement, Policy, Sharing};
 use hydrant_foresight::{Communication, Costs, LinearCost, Region};
 use hydrant_sim::Profile;
 
@@ -93,7 +93,7 @@ pub(in crate::papers) fn figure_8(scope: &Scope<'_>) -> Outcome<Part> {
         let Some(recorded) = recorded else { continue };
         scope.doing(format!("foresight: figure 8, {}", recorded.name));
         let ranks: Vec<Vec<Communication>> = (recorded.trace.ranks().iter())
-            .map(|rank| communications(rank, Clock::Computing))
+            .map(|rank| communications(rank, TraceClock::Computing))
             .collect();
         let costs = costs()?;
         let none = host(&ranks, costs, Way::None, 0);
@@ -213,7 +213,7 @@ fn placements(ranks: &[Vec<Communication>], way: Way) -> Vec<Placement> {
         Way::Unshared => (Policy::Aggressive, count),
         Way::Shared(policy) => (policy, 1),
     };
-    let mut host = Host::new(count, cores, policy, 1);
+    let mut host = HelperHost::new(count, cores, policy, 1);
     for (rank, communications) in (0..).zip(ranks) {
         host.post(rank, posted(communications));
     }

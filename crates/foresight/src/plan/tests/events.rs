@@ -1,12 +1,12 @@
-//! The plan under any events at all.
+//! The plan under arbitrary events.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// What may happen to a plan.
+/// An event of a plan.
 #[derive(Clone, Debug)]
-enum Event {
+enum PlanEvent {
     Used {
         thread: u32,
         communication: Communication,
@@ -15,39 +15,39 @@ enum Event {
     Look {
         now: u64,
     },
-    /// How the helper answers what it was asked for last.
+    /// The helper's answer to its last action.
     Answer {
         succeeds: bool,
     },
 }
 
 fn time() -> impl Strategy<Value = u64> {
-    // Clocks jump, to the ends of time as well.
+    // Clocks jump, even to the ends of time.
     prop_oneof![8 => 0u64..20_000, 1 => any::<u64>()]
 }
 
-fn event() -> impl Strategy<Value = Event> {
-    let way = prop_oneof![
-        Just(Way::Copied),
-        Just(Way::Found),
-        Just(Way::OnDemand),
-        Just(Way::Refused)
+fn event() -> impl Strategy<Value = PlanEvent> {
+    let outcome = prop_oneof![
+        Just(RegistrationOutcome::Copied),
+        Just(RegistrationOutcome::Found),
+        Just(RegistrationOutcome::OnDemand),
+        Just(RegistrationOutcome::Refused)
     ];
     let memory = prop_oneof![6 => (0u64..8, 1u64..4), 1 => (any::<u64>(), any::<u64>())];
-    let used = (0u32..2, way, memory, time(), time(), 0u64..3).prop_map(
-        |(thread, way, (page, pages), begun, now, site)| {
+    let used = (0u32..2, outcome, memory, time(), time(), 0u64..3).prop_map(
+        |(thread, outcome, (page, pages), begun, now, site)| {
             let (addr, bytes) = (page.wrapping_mul(PAGE), pages.wrapping_mul(PAGE));
             let region = Region { addr, bytes };
             let communication = Communication {
                 begun: Time(begun),
-                kind: Kind(1),
-                way,
+                kind: CommunicationKind(1),
+                outcome,
                 addr,
                 bytes,
                 region,
                 stack: [site; FRAMES],
             };
-            Event::Used {
+            PlanEvent::Used {
                 thread,
                 communication,
                 now,
@@ -56,38 +56,38 @@ fn event() -> impl Strategy<Value = Event> {
     );
     prop_oneof![
         3 => used,
-        2 => time().prop_map(|now| Event::Look { now }),
-        3 => any::<bool>().prop_map(|succeeds| Event::Answer { succeeds }),
+        2 => time().prop_map(|now| PlanEvent::Look { now }),
+        3 => any::<bool>().prop_map(|succeeds| PlanEvent::Answer { succeeds }),
     ]
 }
 
 proptest! {
-    /// Whatever is recorded and whenever it is read, and whatever becomes of what is asked for: nothing panics, a
-    /// region that something is done with is left alone, and the bytes registered are those of the regions that are.
+    /// Any records, read at any time, and any answers to actions: nothing panics, no region has two actions at once,
+    /// and the registered bytes are those of the registered regions.
     #[test]
-    fn any_events_are_survived(
+    fn any_sequence_of_events_keeps_the_plan_consistent(
         events in prop::collection::vec(event(), 1..200),
         method in prop_oneof![Just(Method::Shortest), Just(Method::Landmarks), Just(Method::Periodicity { window: 4 })],
         limit_bytes in prop_oneof![Just(u64::MAX), Just(5 * PAGE)],
         regions in 1usize..20,
     ) {
-        let mut plan = Plan::new(Config { method, limit_bytes, regions, ..CONFIG }).unwrap();
+        let mut plan = Plan::new(PlanConfig { method, limit_bytes, regions, ..CONFIG }).unwrap();
         let threads = [plan.add_thread(), plan.add_thread()];
         let mut asked: Vec<Action> = Vec::new();
-        // More than can be counted.
+        // More bytes than 64 bits can count.
         let mut is_absurd = false;
         for event in events {
             let action = match event {
-                Event::Used { thread, communication, now } => {
+                PlanEvent::Used { thread, communication, now } => {
                     is_absurd |= communication.region.bytes > 1 << 40;
                     plan.used(threads[thread as usize], &communication, Time(now))
                 }
-                Event::Look { now } => {
-                    let action = plan.look(Time(now));
+                PlanEvent::Look { now } => {
+                    let action = plan.next_action(Time(now));
                     prop_assert!(action.is_some() || plan.wake().is_none_or(|at| at.0 > now));
                     action
                 }
-                Event::Answer { succeeds } => {
+                PlanEvent::Answer { succeeds } => {
                     match (asked.pop(), succeeds) {
                         (Some(Action::Register { id, .. }), true) => plan.registered(id),
                         (Some(Action::Register { id, .. }), false) => plan.not_registered(id),
@@ -105,7 +105,7 @@ proptest! {
                 prop_assert!(asked.iter().all(|it| id(it) != id(&action)), "asked for twice");
                 asked.push(action);
             }
-            let registered = plan.regions.iter().filter(|it| it.1.state != State::Absent);
+            let registered = plan.regions.iter().filter(|it| it.1.state != RegionState::Absent);
             let bytes = registered.map(|it| it.1.bytes()).fold(0, u64::saturating_add);
             prop_assert!(is_absurd || plan.registered_bytes() == bytes);
         }

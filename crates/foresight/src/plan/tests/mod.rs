@@ -4,14 +4,14 @@ mod events;
 mod work;
 
 use super::*;
-use crate::communication::{FRAMES, Kind, Region};
+use crate::communication::{CommunicationKind, FRAMES, Region};
 use crate::costs::{Costs, LinearCost};
 use crate::predictor::Method;
 use crate::sharing::Sharing;
 
 const PAGE: u64 = 4096;
 
-/// Registering a page takes 10, deregistering one 5, a look at an item 100, and nothing else anything.
+/// Registering a page takes 10, deregistering one 5, a comparison 100, and everything else nothing.
 const COSTS: Costs = Costs {
     register: LinearCost {
         per_page_ns: 10.0,
@@ -25,30 +25,36 @@ const COSTS: Costs = Costs {
     comparison_ns: 0,
 };
 
-const CONFIG: Config = Config {
+const CONFIG: PlanConfig = PlanConfig {
     window: 0,
     method: Method::Shortest,
     costs: COSTS,
     page_bytes: PAGE,
-    ..Config::DEFAULT
+    ..PlanConfig::DEFAULT
 };
 
 /// A plan with one thread.
-struct One {
+struct OneThread {
     plan: Plan,
     thread: ThreadId,
 }
 
-impl One {
-    fn new(config: Config) -> Self {
+impl OneThread {
+    fn new(config: PlanConfig) -> Self {
         let mut plan = Plan::new(config).unwrap();
         let thread = plan.add_thread();
         Self { plan, thread }
     }
 
-    /// Page `page` is used from call site `site` at a moment, and this is read right then.
-    fn used(&mut self, site: u64, page: u64, at: u64, way: Way) -> Option<Action> {
-        self.used_pages(site, page, 1, at, way)
+    /// Uses page `page` from call site `site`; the record is read at once.
+    fn used(
+        &mut self,
+        site: u64,
+        page: u64,
+        at: u64,
+        outcome: RegistrationOutcome,
+    ) -> Option<Action> {
+        self.used_pages(site, page, 1, at, outcome)
     }
 
     fn used_pages(
@@ -57,14 +63,14 @@ impl One {
         page: u64,
         pages: u64,
         at: u64,
-        way: Way,
+        outcome: RegistrationOutcome,
     ) -> Option<Action> {
         let mut stack = [0; FRAMES];
         stack[0] = site;
         let communication = Communication {
             begun: Time(at),
-            kind: Kind(1),
-            way,
+            kind: CommunicationKind(1),
+            outcome,
             addr: page * PAGE + 8,
             bytes: pages * PAGE - 8,
             region: Region {
@@ -76,19 +82,25 @@ impl One {
         self.plan.used(self.thread, &communication, Time(at))
     }
 
-    /// As `used`, and it is deregistered as is asked for.
-    fn used_and_gone(&mut self, site: u64, page: u64, at: u64, way: Way) -> RegionId {
-        let Some(Action::Deregister { id: region, .. }) = self.used(site, page, at, way) else {
+    /// Like `used`; carries out the deregistration that follows.
+    fn used_and_gone(
+        &mut self,
+        site: u64,
+        page: u64,
+        at: u64,
+        outcome: RegistrationOutcome,
+    ) -> RegionId {
+        let Some(Action::Deregister { id: region, .. }) = self.used(site, page, at, outcome) else {
             panic!("not deregistered");
         };
         self.plan.deregistered(region);
         region
     }
 
-    /// The moment from which on a look registers something.
+    /// The first moment at which a look registers a region.
     fn registers_at(&mut self, from: u64, to: u64) -> (u64, RegionId) {
         for now in from..=to {
-            if let Some(Action::Register { id: region, .. }) = self.plan.look(Time(now)) {
+            if let Some(Action::Register { id: region, .. }) = self.plan.next_action(Time(now)) {
                 return (now, region);
             }
         }
@@ -98,8 +110,8 @@ impl One {
 
 #[test]
 fn a_first_use_is_always_deregistered() {
-    let mut one = One::new(CONFIG);
-    let action = one.used(1, 7, 1000, Way::OnDemand).unwrap();
+    let mut one = OneThread::new(CONFIG);
+    let action = one.used(1, 7, 1000, RegistrationOutcome::OnDemand).unwrap();
     let Action::Deregister {
         id: region,
         region: memory,
@@ -117,31 +129,35 @@ fn a_first_use_is_always_deregistered() {
 fn the_deregistration_condition_is_that_it_can_be_registered_again_in_time() {
     // Deregistering and registering a page takes 15: the period decides.
     for (period, deregisters) in [(10, false), (14, false), (15, true), (1000, true)] {
-        let mut one = One::new(CONFIG);
-        let Some(Action::Deregister { id: region, .. }) = one.used(1, 7, 1000, Way::OnDemand)
+        let mut one = OneThread::new(CONFIG);
+        let Some(Action::Deregister { id: region, .. }) =
+            one.used(1, 7, 1000, RegistrationOutcome::OnDemand)
         else {
             panic!("kept");
         };
         one.plan.still_used(region);
-        // The 10 of the registration before are no part of the period.
-        let again = one.used(1, 7, 1010 + period, Way::Found);
+        // The period excludes the 10 of the registration before.
+        let again = one.used(1, 7, 1010 + period, RegistrationOutcome::Found);
         assert_eq!(again.is_some(), deregisters, "{period}");
     }
 }
 
 #[test]
 fn the_registration_condition_puts_off_as_long_as_it_can() {
-    let mut one = One::new(CONFIG);
-    let region = one.used_and_gone(1, 7, 1000, Way::OnDemand);
-    assert_eq!(one.used_and_gone(1, 7, 2010, Way::OnDemand), region);
+    let mut one = OneThread::new(CONFIG);
+    let region = one.used_and_gone(1, 7, 1000, RegistrationOutcome::OnDemand);
+    assert_eq!(
+        one.used_and_gone(1, 7, 2010, RegistrationOutcome::OnDemand),
+        region
+    );
     // Expected at 3020: one item of the other queue takes 105, the registration 10.
     assert_eq!(one.plan.wake(), Some(Time(3020 - 115 + 1)));
     assert_eq!(one.registers_at(2010, 4000), (3020 - 115 + 1, region));
     assert_eq!(one.plan.registered_bytes(), PAGE);
     one.plan.registered(region);
-    assert_eq!(one.plan.look(Time(3010)), None);
-    // It is found, and given up again.
-    one.used_and_gone(1, 7, 3020, Way::Found);
+    assert_eq!(one.plan.next_action(Time(3010)), None);
+    // It is found registered, and deregistered again.
+    one.used_and_gone(1, 7, 3020, RegistrationOutcome::Found);
     let stats = one.plan.stats();
     assert_eq!(
         (stats.found, stats.ahead, stats.on_demand, stats.late),
@@ -151,20 +167,20 @@ fn the_registration_condition_puts_off_as_long_as_it_can() {
 
 #[test]
 fn a_use_on_demand_that_was_expected_is_late() {
-    let mut one = One::new(CONFIG);
-    one.used_and_gone(1, 7, 1000, Way::OnDemand);
-    one.used_and_gone(1, 7, 2010, Way::OnDemand);
-    let _ = one.used(1, 7, 2500, Way::OnDemand);
+    let mut one = OneThread::new(CONFIG);
+    one.used_and_gone(1, 7, 1000, RegistrationOutcome::OnDemand);
+    one.used_and_gone(1, 7, 2010, RegistrationOutcome::OnDemand);
+    let _ = one.used(1, 7, 2500, RegistrationOutcome::OnDemand);
     assert_eq!(one.plan.stats().late, 1);
 }
 
 #[test]
 fn a_use_while_its_registration_is_under_way_is_late() {
-    let mut one = One::new(CONFIG);
-    one.used_and_gone(1, 7, 1000, Way::OnDemand);
-    one.used_and_gone(1, 7, 2010, Way::OnDemand);
+    let mut one = OneThread::new(CONFIG);
+    one.used_and_gone(1, 7, 1000, RegistrationOutcome::OnDemand);
+    one.used_and_gone(1, 7, 2010, RegistrationOutcome::OnDemand);
     let (now, region) = one.registers_at(2010, 4000);
-    let _ = one.used(1, 7, now + 1, Way::OnDemand);
+    let _ = one.used(1, 7, now + 1, RegistrationOutcome::OnDemand);
     one.plan.registered(region);
     let stats = one.plan.stats();
     assert_eq!((stats.late, stats.on_demand, stats.ahead), (1, 3, 0));
@@ -177,9 +193,9 @@ fn condition_2_adds_the_turns_of_the_others() {
         time_slice_ns: 400,
         context_switch_ns: 50,
     };
-    let mut one = One::new(Config { sharing, ..CONFIG });
-    one.used_and_gone(1, 7, 1000, Way::OnDemand);
-    one.used_and_gone(1, 7, 3010, Way::OnDemand);
+    let mut one = OneThread::new(PlanConfig { sharing, ..CONFIG });
+    one.used_and_gone(1, 7, 1000, RegistrationOutcome::OnDemand);
+    one.used_and_gone(1, 7, 3010, RegistrationOutcome::OnDemand);
     assert_eq!(one.plan.wake(), Some(Time(5020 - 115 - 900 + 1)));
     // With more of them there is no time left to register it again.
     let (_, region) = one.registers_at(3010, 5000);
@@ -188,26 +204,28 @@ fn condition_2_adds_the_turns_of_the_others() {
         helpers: 5,
         ..sharing
     });
-    assert_eq!(one.used(1, 7, 5020, Way::Found), None);
+    assert_eq!(one.used(1, 7, 5020, RegistrationOutcome::Found), None);
     one.plan.share(Sharing::NONE);
-    assert!(one.used(1, 7, 7020, Way::Found).is_some());
+    assert!(one.used(1, 7, 7020, RegistrationOutcome::Found).is_some());
 }
 
 #[test]
 fn a_region_of_several_call_sites_is_kept_for_the_earliest() {
-    let mut one = One::new(CONFIG);
+    let mut one = OneThread::new(CONFIG);
     // Site 2 uses it 12 after site 1, both every 1000.
-    one.used_and_gone(1, 7, 1000, Way::OnDemand);
-    one.used_and_gone(2, 7, 1022, Way::OnDemand);
-    one.used_and_gone(1, 7, 2020, Way::OnDemand);
-    // Now site 2 is not expected yet for the second time, but site 1 was.
-    one.used_and_gone(2, 7, 2042, Way::OnDemand);
+    one.used_and_gone(1, 7, 1000, RegistrationOutcome::OnDemand);
+    one.used_and_gone(2, 7, 1022, RegistrationOutcome::OnDemand);
+    one.used_and_gone(1, 7, 2020, RegistrationOutcome::OnDemand);
+    // Site 2 is not expected yet for the second time, but site 1 is.
+    one.used_and_gone(2, 7, 2042, RegistrationOutcome::OnDemand);
     let (at, region) = one.registers_at(2042, 4000);
     assert!(at < 3040, "{at}");
     one.plan.registered(region);
-    // Site 2 comes too soon after site 1 for anything between.
-    assert_eq!(one.used(1, 7, 3040, Way::Found), None);
-    let Some(Action::Deregister { id: region, .. }) = one.used(2, 7, 3052, Way::Found) else {
+    // Site 2 comes too soon after site 1 for a deregistration between.
+    assert_eq!(one.used(1, 7, 3040, RegistrationOutcome::Found), None);
+    let Some(Action::Deregister { id: region, .. }) =
+        one.used(2, 7, 3052, RegistrationOutcome::Found)
+    else {
         panic!("kept");
     };
     assert!(one.plan.deregistered(region));
@@ -215,16 +233,16 @@ fn a_region_of_several_call_sites_is_kept_for_the_earliest() {
 }
 
 #[test]
-fn what_is_not_used_in_its_time_is_deregistered() {
-    let mut one = One::new(CONFIG);
-    one.used_and_gone(1, 7, 1000, Way::OnDemand);
-    one.used_and_gone(1, 7, 2010, Way::OnDemand);
+fn a_region_not_used_in_time_is_deregistered() {
+    let mut one = OneThread::new(CONFIG);
+    one.used_and_gone(1, 7, 1000, RegistrationOutcome::OnDemand);
+    one.used_and_gone(1, 7, 2010, RegistrationOutcome::OnDemand);
     let (_, region) = one.registers_at(2010, 4000);
     one.plan.registered(region);
-    // A period after its time.
+    // A period after its expected time.
     assert_eq!(one.plan.wake(), Some(Time(4020)));
-    assert_eq!(one.plan.look(Time(4019)), None);
-    let action = one.plan.look(Time(4020));
+    assert_eq!(one.plan.next_action(Time(4019)), None);
+    let action = one.plan.next_action(Time(4020));
     assert!(
         matches!(action, Some(Action::Deregister { .. })),
         "{action:?}"
@@ -232,32 +250,37 @@ fn what_is_not_used_in_its_time_is_deregistered() {
     assert!(!one.plan.deregistered(region));
     assert_eq!(one.plan.stats().unused, 1);
     assert_eq!(
-        (one.plan.look(Time(1 << 40)), one.plan.wake()),
+        (one.plan.next_action(Time(1 << 40)), one.plan.wake()),
         (None, None)
     );
 }
 
 #[test]
-fn what_is_used_while_it_is_to_be_deregistered_is_kept() {
-    let mut one = One::new(CONFIG);
-    let Some(Action::Deregister { id: region, .. }) = one.used(1, 7, 1000, Way::OnDemand) else {
+fn a_region_in_use_is_not_deregistered() {
+    let mut one = OneThread::new(CONFIG);
+    let Some(Action::Deregister { id: region, .. }) =
+        one.used(1, 7, 1000, RegistrationOutcome::OnDemand)
+    else {
         panic!("kept");
     };
     one.plan.still_used(region);
-    assert_eq!(one.plan.look(Time(1 << 40)), None);
+    assert_eq!(one.plan.next_action(Time(1 << 40)), None);
     assert_eq!(one.plan.registered_bytes(), PAGE);
     // The record of that use decides anew.
-    assert!(one.used(2, 7, 2000, Way::Found).is_some());
+    assert!(one.used(2, 7, 2000, RegistrationOutcome::Found).is_some());
 }
 
 #[test]
-fn what_is_used_while_it_is_being_registered_is_given_up_after_that() {
+fn a_region_used_during_its_registration_is_deregistered_after_it() {
     for (next, gives_up) in [(1000, true), (12, false)] {
-        let mut one = One::new(CONFIG);
-        one.used_and_gone(1, 7, 1000, Way::OnDemand);
-        one.used_and_gone(1, 7, 2010, Way::OnDemand);
+        let mut one = OneThread::new(CONFIG);
+        one.used_and_gone(1, 7, 1000, RegistrationOutcome::OnDemand);
+        one.used_and_gone(1, 7, 2010, RegistrationOutcome::OnDemand);
         let (_, region) = one.registers_at(2010, 4000);
-        assert_eq!(one.used(1, 7, 2010 + next, Way::Found), None);
+        assert_eq!(
+            one.used(1, 7, 2010 + next, RegistrationOutcome::Found),
+            None
+        );
         let action = one.plan.registered_late(region, Time(2010 + next));
         let is_given_up = matches!(action, Some(Action::Deregister { id, .. }) if id == region);
         assert_eq!(is_given_up, gives_up, "{next}: {action:?}");
@@ -267,47 +290,51 @@ fn what_is_used_while_it_is_being_registered_is_given_up_after_that() {
 
 #[test]
 fn a_registration_that_fails_is_not_tried_again_before_the_next_use() {
-    let mut one = One::new(CONFIG);
-    one.used_and_gone(1, 7, 1000, Way::OnDemand);
-    one.used_and_gone(1, 7, 2010, Way::OnDemand);
+    let mut one = OneThread::new(CONFIG);
+    one.used_and_gone(1, 7, 1000, RegistrationOutcome::OnDemand);
+    one.used_and_gone(1, 7, 2010, RegistrationOutcome::OnDemand);
     let (_, region) = one.registers_at(2010, 4000);
     one.plan.not_registered(region);
     assert_eq!(
-        (one.plan.look(Time(1 << 40)), one.plan.registered_bytes()),
+        (
+            one.plan.next_action(Time(1 << 40)),
+            one.plan.registered_bytes()
+        ),
         (None, 0)
     );
     assert_eq!(one.plan.stats().failed, 1);
 }
 
 #[test]
-fn the_limit_gives_up_what_is_needed_last() {
+fn the_limit_evicts_the_region_needed_last() {
     // Page 1 is registered and needed at 1040, page 2 is not and is needed before or after.
     for (needed, gives_up) in [(1035, true), (1045, false)] {
-        let mut one = One::new(Config {
+        let mut one = OneThread::new(PlanConfig {
             limit_bytes: PAGE,
             ..CONFIG
         });
-        let _ = one.used(2, 2, needed - 1000, Way::Refused);
-        let _ = one.used(2, 2, needed - 500, Way::Refused);
-        let Some(Action::Deregister { id: region, .. }) = one.used(1, 1, 1000, Way::OnDemand)
+        let _ = one.used(2, 2, needed - 1000, RegistrationOutcome::Refused);
+        let _ = one.used(2, 2, needed - 500, RegistrationOutcome::Refused);
+        let Some(Action::Deregister { id: region, .. }) =
+            one.used(1, 1, 1000, RegistrationOutcome::OnDemand)
         else {
             panic!("kept");
         };
         one.plan.still_used(region);
-        let _ = one.used(1, 1, 1020, Way::Found);
+        let _ = one.used(1, 1, 1020, RegistrationOutcome::Found);
         assert_eq!(
-            one.used(1, 1, 1030, Way::Found),
+            one.used(1, 1, 1030, RegistrationOutcome::Found),
             None,
             "too soon to be deregistered"
         );
-        match one.plan.look(Time(1031)) {
+        match one.plan.next_action(Time(1031)) {
             Some(Action::Deregister {
                 id: region,
                 region: memory,
             }) if gives_up => {
                 assert_eq!(memory.addr, PAGE);
                 one.plan.deregistered(region);
-                let next = one.plan.look(Time(1032));
+                let next = one.plan.next_action(Time(1032));
                 assert!(
                     matches!(next, Some(Action::Register { region, .. }) if region.addr == 2 * PAGE)
                 );
@@ -320,44 +347,46 @@ fn the_limit_gives_up_what_is_needed_last() {
 }
 
 #[test]
-fn regions_do_not_give_each_other_up_in_turn() {
-    let mut one = One::new(Config {
+fn regions_do_not_evict_each_other_in_turn() {
+    let mut one = OneThread::new(PlanConfig {
         limit_bytes: PAGE,
         ..CONFIG
     });
     // Three are needed at nearly the same time, so that the second is to be registered long before that.
     for (page, needed) in [(1, 3000), (2, 3010), (3, 3012)] {
-        let _ = one.used(page, page, needed - 2000, Way::Refused);
-        let _ = one.used(page, page, needed - 1000, Way::Refused);
+        let _ = one.used(page, page, needed - 2000, RegistrationOutcome::Refused);
+        let _ = one.used(page, page, needed - 1000, RegistrationOutcome::Refused);
     }
     let (_, first) = one.registers_at(2012, 3000);
     one.plan.registered(first);
     for now in 2012..3000 {
-        assert_eq!(one.plan.look(Time(now)), None, "at {now}");
+        assert_eq!(one.plan.next_action(Time(now)), None, "at {now}");
     }
     assert_eq!(one.plan.stats().postponed, 2);
 }
 
 #[test]
-fn what_the_limit_puts_off_is_tried_again_when_there_is_room() {
-    let mut one = One::new(Config {
+fn a_postponed_region_is_tried_again_when_there_is_room() {
+    let mut one = OneThread::new(PlanConfig {
         limit_bytes: PAGE,
         ..CONFIG
     });
     for page in [1, 2] {
-        let _ = one.used(page, page, 1000, Way::Refused);
-        let _ = one.used(page, page, 2000, Way::Refused);
+        let _ = one.used(page, page, 1000, RegistrationOutcome::Refused);
+        let _ = one.used(page, page, 2000, RegistrationOutcome::Refused);
     }
     let (_, first) = one.registers_at(2000, 4000);
     one.plan.registered(first);
-    // The other is needed at the same time: nothing later can go for it.
-    assert_eq!(one.plan.look(Time(2990)), None);
+    // The other region is needed at the same time: no later need can make room.
+    assert_eq!(one.plan.next_action(Time(2990)), None);
     assert_eq!(one.plan.stats().postponed, 1);
-    let Some(Action::Deregister { id: region, .. }) = one.used(1, 1, 3000, Way::Found) else {
+    let Some(Action::Deregister { id: region, .. }) =
+        one.used(1, 1, 3000, RegistrationOutcome::Found)
+    else {
         panic!("kept");
     };
     one.plan.deregistered(region);
-    let action = one.plan.look(Time(3000));
+    let action = one.plan.next_action(Time(3000));
     assert!(
         matches!(action, Some(Action::Register { .. })),
         "{action:?}"
@@ -365,46 +394,46 @@ fn what_the_limit_puts_off_is_tried_again_when_there_is_room() {
 }
 
 #[test]
-fn what_comes_next_waits_until_the_last_is_given_up_where_no_two_were_in_use() {
-    let mut one = One::new(CONFIG);
+fn the_next_region_waits_for_the_last_if_no_two_were_in_use() {
+    let mut one = OneThread::new(CONFIG);
     for round in 0..2 {
-        one.used_and_gone(1, 10, round * 10_000, Way::OnDemand);
-        one.used_and_gone(2, 20, round * 10_000 + 1000, Way::OnDemand);
+        one.used_and_gone(1, 10, round * 10_000, RegistrationOutcome::OnDemand);
+        one.used_and_gone(2, 20, round * 10_000 + 1000, RegistrationOutcome::OnDemand);
     }
     let (_, first) = one.registers_at(12_000, 20_000);
     one.plan.registered(first);
-    let action = one.used(1, 10, 20_000, Way::Found);
+    let action = one.used(1, 10, 20_000, RegistrationOutcome::Found);
     assert!(matches!(action, Some(Action::Deregister { id, .. }) if id == first));
     // The second is due.
-    assert_eq!(one.plan.look(Time(20_995)), None);
+    assert_eq!(one.plan.next_action(Time(20_995)), None);
     assert!(one.plan.wake().is_none_or(|at| at > Time(20_995)));
     one.plan.deregistered(first);
-    let action = one.plan.look(Time(20_995));
+    let action = one.plan.next_action(Time(20_995));
     assert!(matches!(action, Some(Action::Register { id, .. }) if id != first));
 }
 
 #[test]
-fn what_shared_a_page_with_a_region_that_went_is_registered_again() {
-    let mut one = One::new(CONFIG);
-    // Pages 10 to 12, 12 to 14 and 14, both used every 10,000; nothing is expected of the last.
+fn a_neighbour_torn_by_a_deregistration_is_registered_again() {
+    let mut one = OneThread::new(CONFIG);
+    // Pages 10 to 12 and 12 to 14 are used every 10,000. Page 14 is expected by nobody.
     for round in 0..2 {
         for (site, page) in [(1, 10), (2, 12)] {
             let at = round * 10_000 + site;
             let Some(Action::Deregister { id, .. }) =
-                one.used_pages(site, page, 3, at, Way::OnDemand)
+                one.used_pages(site, page, 3, at, RegistrationOutcome::OnDemand)
             else {
                 panic!("not deregistered");
             };
             one.plan.deregistered(id);
         }
     }
-    one.used_and_gone(3, 14, 15_000, Way::OnDemand);
+    one.used_and_gone(3, 14, 15_000, RegistrationOutcome::OnDemand);
     one.plan.crowded_out(&[], 0, 7 * PAGE, Time(15_000));
     for _ in 0..2 {
         let id = one.registers_at(15_000, 20_000).1;
         one.plan.registered(id);
     }
-    let action = one.used_pages(1, 10, 3, 20_001, Way::Found);
+    let action = one.used_pages(1, 10, 3, 20_001, RegistrationOutcome::Found);
     let Some(Action::Deregister { id: first, .. }) = action else {
         panic!("{action:?}");
     };
@@ -425,7 +454,7 @@ fn what_shared_a_page_with_a_region_that_went_is_registered_again() {
 
 #[test]
 fn a_landmark_is_waited_for() {
-    let mut one = One::new(Config {
+    let mut one = OneThread::new(PlanConfig {
         method: Method::Landmarks,
         ..CONFIG
     });
@@ -437,26 +466,26 @@ fn a_landmark_is_waited_for() {
             7,
             now,
             if now == 1000 {
-                Way::OnDemand
+                RegistrationOutcome::OnDemand
             } else {
-                Way::Refused
+                RegistrationOutcome::Refused
             },
         );
         if let Some(Action::Deregister { id: region, .. }) = action {
             one.plan.deregistered(region);
         }
         now += 10_000 + noise;
-        let _ = one.used(9, 99, now, Way::Copied);
+        let _ = one.used(9, 99, now, RegistrationOutcome::Copied);
         now += 300;
     }
     let region = {
-        let _ = one.used(1, 7, now, Way::Refused);
+        let _ = one.used(1, 7, now, RegistrationOutcome::Refused);
         now
     };
-    // Long past its usual time it is not registered: the landmark has not come.
-    assert_eq!(one.plan.look(Time(region + 12_000)), None);
+    // It is long overdue, but not registered: the landmark has not come.
+    assert_eq!(one.plan.next_action(Time(region + 12_000)), None);
     let late = region + 15_000;
-    let _ = one.used(9, 99, late, Way::Copied);
+    let _ = one.used(9, 99, late, RegistrationOutcome::Copied);
     let (at, _) = one.registers_at(late, late + 1000);
     assert!(
         at > late + 100 && at + 10 <= late + 300,
@@ -466,33 +495,37 @@ fn a_landmark_is_waited_for() {
 
 #[test]
 fn short_buffers_are_of_no_region() {
-    let mut one = One::new(CONFIG);
-    assert_eq!(one.used(1, 7, 1000, Way::Copied), None);
+    let mut one = OneThread::new(CONFIG);
+    assert_eq!(one.used(1, 7, 1000, RegistrationOutcome::Copied), None);
     assert_eq!(one.plan.regions.len(), 0);
 }
 
 #[test]
 fn a_refused_use_is_of_the_largest_region_that_is_known() {
-    let mut one = One::new(CONFIG);
-    let Some(Action::Deregister { id: whole, .. }) = one.used_pages(1, 8, 4, 1000, Way::OnDemand)
+    let mut one = OneThread::new(CONFIG);
+    let Some(Action::Deregister { id: whole, .. }) =
+        one.used_pages(1, 8, 4, 1000, RegistrationOutcome::OnDemand)
     else {
         panic!("kept");
     };
     one.plan.deregistered(whole);
-    let _ = one.used(2, 9, 1500, Way::Refused);
-    let _ = one.used(2, 9, 2500, Way::Refused);
+    let _ = one.used(2, 9, 1500, RegistrationOutcome::Refused);
+    let _ = one.used(2, 9, 2500, RegistrationOutcome::Refused);
     let (_, region) = one.registers_at(2500, 4000);
     assert_eq!(region, whole);
 }
 
 #[test]
 fn a_use_that_another_region_served_is_of_that_one() {
-    let mut one = One::new(CONFIG);
-    let small = one.used_and_gone(1, 8, 1000, Way::OnDemand);
-    assert_eq!(one.used_and_gone(1, 8, 2010, Way::OnDemand), small);
+    let mut one = OneThread::new(CONFIG);
+    let small = one.used_and_gone(1, 8, 1000, RegistrationOutcome::OnDemand);
+    assert_eq!(
+        one.used_and_gone(1, 8, 2010, RegistrationOutcome::OnDemand),
+        small
+    );
     // Another call site registered more.
-    let large = one.used_pages(1, 8, 4, 3000, Way::Found);
-    // Whose record may be lost: that it was found is as good.
+    let large = one.used_pages(1, 8, 4, 3000, RegistrationOutcome::Found);
+    // The record of that registration may be lost; finding the region registered is as good.
     let Some(Action::Deregister { id: large, .. }) = large else {
         panic!("{large:?}");
     };
@@ -505,12 +538,12 @@ fn a_use_that_another_region_served_is_of_that_one() {
 
 #[test]
 fn regions_that_are_never_used_again_are_forgotten() {
-    let mut one = One::new(Config {
+    let mut one = OneThread::new(PlanConfig {
         regions: 10,
         ..CONFIG
     });
     for number in 0..1000 {
-        one.used_and_gone(number, number, 1000 * number, Way::OnDemand);
+        one.used_and_gone(number, number, 1000 * number, RegistrationOutcome::OnDemand);
     }
     assert!(one.plan.regions.len() <= 10, "{}", one.plan.regions.len());
 }
@@ -519,28 +552,28 @@ fn regions_that_are_never_used_again_are_forgotten() {
 fn values_out_of_range_are_refused() {
     let refused = |config| Plan::new(config).err();
     assert_eq!(
-        refused(Config {
+        refused(PlanConfig {
             page_bytes: 1000,
             ..CONFIG
         }),
         Some(Invalid::Page { bytes: 1000 })
     );
     assert_eq!(
-        refused(Config {
+        refused(PlanConfig {
             page_bytes: 0,
             ..CONFIG
         }),
         Some(Invalid::Page { bytes: 0 })
     );
     assert_eq!(
-        refused(Config {
+        refused(PlanConfig {
             window: 65,
             ..CONFIG
         }),
         Some(Invalid::Window { window: 65 })
     );
     assert_eq!(
-        refused(Config {
+        refused(PlanConfig {
             grain_bits: 64,
             ..CONFIG
         }),
@@ -550,16 +583,18 @@ fn values_out_of_range_are_refused() {
 
 #[test]
 fn a_helper_that_rests_keeps_nothing_but_what_is_in_use() {
-    let mut one = One::new(CONFIG);
-    // Pages 7 and 8 are needed again too soon to be given up; page 9 is in use.
+    let mut one = OneThread::new(CONFIG);
+    // Pages 7 and 8 are needed too soon to be deregistered; page 9 is in use.
     for (page, at) in [(7, 1000), (8, 1010), (9, 1020)] {
-        let Some(Action::Deregister { id, .. }) = one.used(page, page, at, Way::OnDemand) else {
+        let Some(Action::Deregister { id, .. }) =
+            one.used(page, page, at, RegistrationOutcome::OnDemand)
+        else {
             panic!("page {page} is kept");
         };
         one.plan.still_used(id);
     }
     for page in [7, 8] {
-        assert_eq!(one.used(page, page, 1040, Way::Found), None);
+        assert_eq!(one.used(page, page, 1040, RegistrationOutcome::Found), None);
     }
     let mut given_up = Vec::new();
     while let Some(action) = one.plan.rest() {
@@ -575,13 +610,13 @@ fn a_helper_that_rests_keeps_nothing_but_what_is_in_use() {
 }
 
 #[test]
-fn regions_of_which_nothing_is_expected_are_forgotten() {
-    let mut one = One::new(Config {
+fn regions_without_a_forecast_are_forgotten() {
+    let mut one = OneThread::new(PlanConfig {
         regions: 2,
         ..CONFIG
     });
     for page in [7, 8, 9] {
-        one.used_and_gone(page, page, 1000 * page, Way::OnDemand);
+        one.used_and_gone(page, page, 1000 * page, RegistrationOutcome::OnDemand);
     }
     let page = |page| Region {
         addr: page * PAGE,
@@ -599,69 +634,69 @@ fn pages(first: u64, count: u64) -> Region {
 }
 
 #[test]
-fn what_operations_gave_up_for_others_is_registered_again_when_it_is_due() {
-    let mut one = One::new(CONFIG);
+fn a_region_evicted_by_operations_is_registered_again_when_due() {
+    let mut one = OneThread::new(CONFIG);
     for round in 1..3 {
-        let id = one.used_and_gone(1, 7, round * 10_000, Way::OnDemand);
+        let id = one.used_and_gone(1, 7, round * 10_000, RegistrationOutcome::OnDemand);
         assert_eq!(one.plan.known(pages(7, 1)), Some(id));
     }
     let (_, id) = one.registers_at(20_000, 30_000);
     one.plan.registered(id);
     assert_eq!(one.plan.registered_bytes(), PAGE);
-    // Others than those that are registered are no loss.
+    // Evicting unregistered regions is no loss.
     one.plan
         .crowded_out(&[pages(7, 1), pages(6, 2)], 0, 0, Time(29_991));
     assert_eq!(one.plan.registered_bytes(), 0);
     let (at, again) = one.registers_at(29_991, 30_000);
     assert_eq!((at, again), (29_991, id));
-    // While it is asked for, nothing is lost.
+    // A region whose registration is in progress cannot be lost.
     one.plan.lost(pages(7, 1));
     assert_eq!(one.plan.registered_bytes(), PAGE);
     one.plan.registered(id);
 }
 
 #[test]
-fn giving_up_for_others_costs_time_for_which_there_is_more_room() {
-    let mut one = One::new(CONFIG);
-    one.used_and_gone(1, 7, 0, Way::OnDemand);
-    let room = |one: &One| one.plan.room_bytes() / PAGE;
+fn evictions_that_cost_time_raise_the_bound() {
+    let mut one = OneThread::new(CONFIG);
+    one.used_and_gone(1, 7, 0, RegistrationOutcome::OnDemand);
+    let room = |one: &OneThread| one.plan.room_bytes() / PAGE;
     assert_eq!(room(&one), 1);
-    // 5 of 1,500 are bearable, and of 1,499 are not.
+    // A loss of 5 in 1,500 is bearable; 5 in 1,499 is not.
     one.plan
         .crowded_out(&[pages(9, 1)], 3 * PAGE, 0, Time(1500));
     assert_eq!(room(&one), 1);
     one.plan
         .crowded_out(&[pages(9, 1)], 3 * PAGE, 0, Time(1501));
     assert_eq!(room(&one), 4);
-    // What was in use at once is room already.
+    // Bytes that were in use at once have room already.
     one.plan
         .crowded_out(&[pages(9, 1)], 3 * PAGE, 3 * PAGE, Time(1502));
     assert_eq!(room(&one), 7);
 }
 
 #[test]
-fn what_is_registered_counts_before_the_plan_hears_of_it() {
-    let mut one = One::new(CONFIG);
+fn registered_bytes_count_before_the_plan_hears_of_them() {
+    let mut one = OneThread::new(CONFIG);
     for round in 1..3 {
-        one.used_and_gone(1, 7, round * 10_000, Way::OnDemand);
+        one.used_and_gone(1, 7, round * 10_000, RegistrationOutcome::OnDemand);
     }
-    one.plan.are_registered(PAGE);
-    assert_eq!(one.plan.look(Time(29_995)), None);
-    // It was put off until something is deregistered.
-    one.plan.are_registered(0);
-    assert_eq!(one.plan.look(Time(29_995)), None);
-    one.used_and_gone(2, 20, 29_996, Way::OnDemand);
+    one.plan.set_registered_bytes(PAGE);
+    assert_eq!(one.plan.next_action(Time(29_995)), None);
+    // The registration was postponed until something is deregistered.
+    one.plan.set_registered_bytes(0);
+    assert_eq!(one.plan.next_action(Time(29_995)), None);
+    one.used_and_gone(2, 20, 29_996, RegistrationOutcome::OnDemand);
     assert!(matches!(
-        one.plan.look(Time(29_997)),
+        one.plan.next_action(Time(29_997)),
         Some(Action::Register { .. })
     ));
 }
 
 #[test]
-fn pages_that_large_regions_share_are_to_be_apart_and_not_those_within_another() {
-    let mut one = One::new(CONFIG);
+fn pages_shared_by_large_regions_are_kept_apart_unless_inside_another() {
+    let mut one = OneThread::new(CONFIG);
     let mut uses = |first, count| {
-        let action = one.used_pages(first, first, count, first, Way::OnDemand);
+        let action = one.used_pages(first, first, count, first, RegistrationOutcome::OnDemand);
         if let Some(Action::Deregister { id, .. }) = action {
             one.plan.deregistered(id);
         }
@@ -670,12 +705,12 @@ fn pages_that_large_regions_share_are_to_be_apart_and_not_those_within_another()
     };
     use Change::{Apart, Idle, Joined};
     assert_eq!(uses(100, 5), []);
-    // Nobody is expected after a first use.
+    // No next use is expected after a first use.
     assert_eq!(uses(104, 5), [(104, Apart), (104, Idle)]);
-    // One that shares more, and one that is too small.
+    // One region shares more, and one is too small.
     assert_eq!(uses(107, 5), []);
     assert_eq!(uses(96, 4), []);
-    // One that has it inside, and one that comes after that.
+    // One region has the page inside, and another comes after that.
     assert_eq!(uses(101, 10), [(104, Joined)]);
     assert_eq!(uses(111, 6), [(111, Apart), (111, Idle)]);
     assert_eq!(uses(95, 10), []);
@@ -683,9 +718,10 @@ fn pages_that_large_regions_share_are_to_be_apart_and_not_those_within_another()
 
 #[test]
 fn a_page_that_is_apart_is_idle_when_none_of_its_buffers_is_expected() {
-    let mut one = One::new(CONFIG);
-    let use_and_leave = |one: &mut One, site, first, at| {
-        let Some(Action::Deregister { id, .. }) = one.used_pages(site, first, 5, at, Way::OnDemand)
+    let mut one = OneThread::new(CONFIG);
+    let use_and_leave = |one: &mut OneThread, site, first, at| {
+        let Some(Action::Deregister { id, .. }) =
+            one.used_pages(site, first, 5, at, RegistrationOutcome::OnDemand)
         else {
             panic!("not deregistered");
         };
@@ -702,21 +738,23 @@ fn a_page_that_is_apart_is_idle_when_none_of_its_buffers_is_expected() {
     // The first buffer is used again, and expected from then on.
     assert_eq!(use_and_leave(&mut one, 1, 100, 100_000), (true, vec![]));
     assert_eq!(use_and_leave(&mut one, 3, 104, 100_001), (false, vec![]));
-    // It comes no more.
-    while one.plan.look(Time(90_000_000)).is_some() {}
+    // It does not come again.
+    while one.plan.next_action(Time(90_000_000)).is_some() {}
     let shared = one.plan.take_shared();
-    assert!(matches!(shared[..], [Shared { page, change: Change::Idle }] if page == 104 * PAGE));
+    assert!(
+        matches!(shared[..], [SharedPage { page, change: Change::Idle }] if page == 104 * PAGE)
+    );
 }
 
 #[test]
 fn a_page_that_is_apart_is_joined_when_a_buffer_of_two_is_forgotten() {
-    let mut one = One::new(Config {
+    let mut one = OneThread::new(PlanConfig {
         regions: 2,
         ..CONFIG
     });
     let mut changes = Vec::new();
     for (site, first) in [(1, 100), (2, 104), (3, 200)] {
-        let action = one.used_pages(site, first, 5, 1000 * site, Way::OnDemand);
+        let action = one.used_pages(site, first, 5, 1000 * site, RegistrationOutcome::OnDemand);
         if let Some(Action::Deregister { id, .. }) = action {
             one.plan.deregistered(id);
         }

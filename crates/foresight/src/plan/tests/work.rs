@@ -3,10 +3,10 @@
 use super::*;
 use crate::plan::tree::steps;
 
-/// The number of regions and tree nodes visited for one use, its registration and its deregistration. So many regions
-/// of `pages` pages, `apart` pages from each other, are used in turn.
+/// The number of regions and tree nodes visited for one use, its registration and its deregistration. The program
+/// uses `regions` regions of `pages` pages in turn, `apart` pages from each other.
 fn steps_a_use(regions: u64, pages: u64, apart: u64, limit_pages: u64) -> u64 {
-    let config = Config {
+    let config = PlanConfig {
         limit_bytes: limit_pages * PAGE,
         ..CONFIG
     };
@@ -14,21 +14,21 @@ fn steps_a_use(regions: u64, pages: u64, apart: u64, limit_pages: u64) -> u64 {
 }
 
 /// As [`steps_a_use`], with another configuration.
-fn steps_with(config: Config, regions: u64, pages: u64, apart: u64) -> u64 {
+fn steps_with(config: PlanConfig, regions: u64, pages: u64, apart: u64) -> u64 {
     let limit_pages = config.limit_bytes / PAGE;
     // Each region has the same time, so that all work is done in time.
     const EACH: u64 = 1000;
     const ROUNDS: u64 = 8;
-    let mut one = One::new(config);
+    let mut one = OneThread::new(config);
     let mut steps_of_last = 0;
     let mut ahead = 0;
     for round in 0..ROUNDS {
         steps::take();
         for number in 0..regions {
             let now = 10_000 + (round * regions + number) * EACH;
-            // The work that is due by then, and all that follows from it.
+            // Do the work that is due by then, and all that follows from it.
             while let Some(at) = one.plan.wake().filter(|at| at.0 <= now) {
-                if let Some(action) = one.plan.look(at) {
+                if let Some(action) = one.plan.next_action(at) {
                     one.carry_out(action);
                 }
             }
@@ -38,14 +38,14 @@ fn steps_with(config: Config, regions: u64, pages: u64, apart: u64) -> u64 {
                 bytes: pages * PAGE,
             };
             let is_registered = (one.plan.known(memory))
-                .is_some_and(|id| one.plan.regions.at(id).state == State::Registered);
-            let way = if is_registered {
-                Way::Found
+                .is_some_and(|id| one.plan.regions.at(id).state == RegionState::Registered);
+            let outcome = if is_registered {
+                RegistrationOutcome::Found
             } else {
-                Way::OnDemand
+                RegistrationOutcome::OnDemand
             };
             ahead += u64::from(is_registered);
-            if let Some(action) = one.used_pages(site, page, pages, now, way) {
+            if let Some(action) = one.used_pages(site, page, pages, now, outcome) {
                 one.carry_out(action);
             }
         }
@@ -58,7 +58,7 @@ fn steps_with(config: Config, regions: u64, pages: u64, apart: u64) -> u64 {
     steps_of_last
 }
 
-impl One {
+impl OneThread {
     fn carry_out(&mut self, action: Action) {
         match action {
             Action::Register { id, .. } => self.plan.registered(id),
@@ -78,45 +78,51 @@ impl One {
 const MOST: u64 = 500;
 
 #[test]
-fn a_use_costs_the_same_with_a_thousand_regions_as_with_few() {
+fn the_work_of_a_use_does_not_grow_with_the_regions() {
     let steps = [1, 64, 250, 1000].map(|it| steps_a_use(it, 1, 2, u64::MAX >> 12));
     assert!(steps.iter().all(|it| *it < MOST), "{steps:?}");
 }
 
 #[test]
-fn that_regions_overlap_costs_what_those_cost_that_do() {
+fn only_overlapping_regions_add_work() {
     let steps = [64, 250, 1000].map(|it| steps_a_use(it, 4, 1, u64::MAX >> 12));
     assert!(steps.iter().all(|it| *it < MOST), "{steps:?}");
 }
 
 #[test]
-fn so_does_a_limit_that_puts_most_of_them_off() {
+fn a_limit_that_postpones_most_regions_adds_bounded_work() {
     let steps = [64, 250, 1000].map(|it| steps_a_use(it, 1, 2, 16));
     assert!(steps.iter().all(|it| *it < MOST), "{steps:?}");
 }
 
-/// As one that steps back: a use is charged for the neighbours that it tears.
-const STEPS_BACK: Config = Config {
+/// With a bounded loss: a use is charged for the neighbours that it tears.
+const STEPS_BACK: PlanConfig = PlanConfig {
     limit_bytes: (u64::MAX >> 12) * PAGE,
     lost_part: 100,
     ..CONFIG
 };
 
 #[test]
-fn so_does_stepping_back() {
+fn a_bounded_loss_adds_bounded_work() {
     let steps = [64, 250, 1000].map(|it| steps_with(STEPS_BACK, it, 4, 1));
     assert!(steps.iter().all(|it| *it < MOST), "{steps:?}");
 }
 
 #[test]
-fn where_all_overlap_a_bounded_number_of_neighbours_is_looked_at() {
-    // No use is worth giving up, so that all stay registered. A page of each lies in all others.
-    let mut one = One::new(Config {
+fn a_bounded_number_of_overlapping_neighbours_is_visited() {
+    // Deregistering is never worth its cost here, so all stay registered. A page of each region lies in all others.
+    let mut one = OneThread::new(PlanConfig {
         lost_part: u64::MAX,
         ..STEPS_BACK
     });
     for page in 0..1000 {
-        let action = one.used_pages(page + 1, page, 1000, 1000 + page, Way::OnDemand);
+        let action = one.used_pages(
+            page + 1,
+            page,
+            1000,
+            1000 + page,
+            RegistrationOutcome::OnDemand,
+        );
         assert_eq!(action, None);
     }
     let Some(Action::Deregister { id, .. }) = one.plan.rest() else {
@@ -130,15 +136,15 @@ fn where_all_overlap_a_bounded_number_of_neighbours_is_looked_at() {
 }
 
 #[test]
-fn those_in_use_within_a_place_are_found_without_a_look_at_others() {
-    let mut one = One::new(CONFIG);
+fn regions_in_use_are_found_without_visiting_others() {
+    let mut one = OneThread::new(CONFIG);
     let place = |page: u64| Region {
         addr: page * PAGE,
         bytes: PAGE,
     };
     for page in (0..1000).map(|it| 2 * it) {
         let Some(Action::Deregister { id, .. }) =
-            one.used(page + 1, page, 1000 + page, Way::OnDemand)
+            one.used(page + 1, page, 1000 + page, RegistrationOutcome::OnDemand)
         else {
             panic!("a first use is given up");
         };
@@ -148,9 +154,9 @@ fn those_in_use_within_a_place_are_found_without_a_look_at_others() {
     let all = one.plan.in_use_within(place(500));
     assert_eq!(all, Vec::from_iter(one.plan.known(place(500))));
     assert_eq!(one.plan.in_use_within(place(501)), []);
-    let looks = steps::take();
-    assert!(looks < MOST, "{looks}");
-    // One that was given up since is not among them.
+    let overdue = steps::take();
+    assert!(overdue < MOST, "{overdue}");
+    // A region deregistered since is not among them.
     for id in all {
         let action = one.plan.try_again(id, Time(9000));
         assert!(

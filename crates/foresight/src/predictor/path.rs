@@ -1,4 +1,4 @@
-//! One way from a use to the next, and its landmark.
+//! One path from a use to the next, and its landmark.
 
 use std::collections::VecDeque;
 
@@ -6,32 +6,32 @@ use super::history::History;
 use super::{Forecast, Observation};
 use crate::time::Time;
 
-/// What happened so far, as a sum of hashes: of two moments, the difference is what happened between,
-/// whichever the order.
+/// The communications so far, as a sum of hashes. The difference of two sums stands for the communications between,
+/// in any order.
 pub(super) type Sum = u64;
 
-/// A landmark is this many times the lead before the use, at least.
+/// A landmark lies at least this many times the lead before the use.
 const MARGIN: f64 = 1.5;
 
-/// A landmark gives way to a later one if that comes in less than this share of its time.
+/// A landmark gives path to a later one whose gap is below this share of its gap.
 const NEARER: f64 = 0.7;
 
-/// How often a landmark must have come before its use to be relied on.
+/// The number of times that a landmark must precede its use before it is trusted.
 const TRUSTED: u32 = 2;
 
 /// A communication that has passed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Passed {
-    /// When it began.
+    /// The time of its begin.
     pub(super) at: Time,
-    /// When the helper heard of it.
+    /// The time at which the helper heard of it.
     pub(super) heard: Time,
-    /// What had happened by then.
+    /// The sum at that time, this communication included.
     pub(super) sum: Sum,
 }
 
 impl Passed {
-    /// How long before a use it was.
+    /// The gap between this communication and a use.
     fn before(&self, used: Time) -> Gap {
         Gap {
             begun_ns: used.since(self.at),
@@ -40,32 +40,32 @@ impl Passed {
     }
 }
 
-/// How long before a use a communication was.
+/// The gap between a communication and a later use.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
-    /// Since it began.
+    /// Time since the communication began.
     begun_ns: u64,
-    /// Since the helper heard of it.
+    /// Time since the helper heard of it.
     heard_ns: u64,
 }
 
-/// One way from a use to the next of the same signature.
+/// One path from a use to the next of the same signature.
 #[derive(Debug)]
-pub(super) struct Way {
-    /// What happens on it, the second use included.
+pub(super) struct ProgramPath {
+    /// The sum of its communications, the second use included.
     pub(super) taken: Sum,
     pub(super) periods: History,
-    /// What happens on it up to its landmark, this included.
+    /// The sum of its communications up to the landmark, the landmark included.
     pub(super) landmark: Option<Sum>,
     /// The times from the landmark to the use.
     gaps: History,
-    /// How much of each was left when the helper heard of the landmark.
+    /// The time left of each gap when the helper heard of the landmark.
     left: History,
-    /// How often the landmark came.
+    /// The number of times that the landmark came.
     times_seen: u32,
 }
 
-impl Way {
+impl ProgramPath {
     pub(super) fn new(taken: Sum) -> Self {
         Self {
             taken,
@@ -77,7 +77,7 @@ impl Way {
         }
     }
 
-    /// The use has come: looks back for the landmark, and whether there is a better one.
+    /// Looks back from a use for the path's landmark, and for a better one.
     pub(super) fn learn_landmark(
         &mut self,
         seen: &Observation,
@@ -88,7 +88,7 @@ impl Way {
         let mut best = None;
         let mut found = None;
         for passed in recent.iter().rev() {
-            // Further back is the use before.
+            // Earlier communications precede the last use.
             if passed.sum == last_sum {
                 break;
             }
@@ -114,7 +114,7 @@ impl Way {
         }
     }
 
-    /// Whether the landmark comes too late by now, or another one much nearer.
+    /// True if the landmark comes too late by now, or if another is much nearer.
     fn is_outdone(&self, lead_ns: u64, best: Option<(Sum, Gap)>) -> bool {
         let usual = |times: &History| times.quantile(9, 0.5);
         let (Some(gap_ns), Some(left_ns)) = (usual(&self.gaps), usual(&self.left)) else {
@@ -142,17 +142,17 @@ impl Way {
         }
     }
 
-    /// Whether the landmark came often enough to be relied on.
+    /// True if the landmark came often enough to be trusted.
     pub(super) fn is_trusted(&self) -> bool {
         self.landmark.is_some() && self.times_seen >= TRUSTED
     }
 
-    /// When the use comes, if the landmark came now.
+    /// The forecast of the use, if the landmark came at `at`.
     pub(super) fn expected_at(&self, at: Time) -> Option<Forecast> {
         if !self.is_trusted() {
             return None;
         }
-        // The scale alone, for which any of them does.
+        // The period only sets a scale, so any of them will do.
         let period_ns = self.periods.newest()?;
         let expected_ns = self.gaps.densest(period_ns)?;
         let earliest_ns = self.gaps.hardly_less()?;
