@@ -66,7 +66,7 @@ pub(crate) enum Tool {
 
 /// The source of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum ToolSource {
     /// A Debian package.
     Apt(&'static str),
     /// A crate with a binary, at a version that builds with the oldest supported Rust, and further
@@ -78,13 +78,13 @@ pub(crate) enum Source {
     ByHand(&'static str),
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for ToolSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Source::Apt(package) => write!(f, "apt-get install {package}"),
-            Source::Crate(name, _) => write!(f, "cargo install --locked {name}"),
-            Source::Component(name) => write!(f, "rustup component add {name}"),
-            Source::ByHand(command) => f.write_str(command),
+            ToolSource::Apt(package) => write!(f, "apt-get install {package}"),
+            ToolSource::Crate(name, _) => write!(f, "cargo install --locked {name}"),
+            ToolSource::Component(name) => write!(f, "rustup component add {name}"),
+            ToolSource::ByHand(command) => f.write_str(command),
         }
     }
 }
@@ -149,35 +149,37 @@ impl Tool {
     }
 
     /// The source of the tool.
-    pub(crate) fn source(self) -> Source {
+    pub(crate) fn source(self) -> ToolSource {
         match self {
-            Tool::Cc | Tool::Cxx => Source::Apt("build-essential"),
-            Tool::Hydra => Source::Apt("mpich"),
-            Tool::MpichCc => Source::Apt("libmpich-dev"),
-            Tool::OpenMpi => Source::Apt("openmpi-bin"),
-            Tool::OpenMpiCc => Source::Apt("libopenmpi-dev"),
-            Tool::LibPmix => Source::Apt("libpmix-dev"),
-            Tool::Qemu => Source::Apt("qemu-system-x86"),
-            Tool::Busybox => Source::Apt("busybox-static"),
-            Tool::Kmod => Source::Apt("kmod"),
-            Tool::Xz => Source::Apt("xz-utils"),
-            Tool::Ip => Source::Apt("iproute2"),
-            Tool::IbverbsUtils => Source::Apt("ibverbs-utils"),
-            Tool::IbverbsHeader => Source::Apt("libibverbs-dev"),
-            Tool::IbverbsProviders => Source::Apt("ibverbs-providers"),
-            Tool::Perftest => Source::Apt("perftest"),
-            Tool::SshClient => Source::Apt("openssh-client"),
-            Tool::Rustfmt => Source::Component("rustfmt"),
-            Tool::Clippy => Source::Component("clippy"),
-            Tool::Nextest => Source::Crate(
+            Tool::Cc | Tool::Cxx => ToolSource::Apt("build-essential"),
+            Tool::Hydra => ToolSource::Apt("mpich"),
+            Tool::MpichCc => ToolSource::Apt("libmpich-dev"),
+            Tool::OpenMpi => ToolSource::Apt("openmpi-bin"),
+            Tool::OpenMpiCc => ToolSource::Apt("libopenmpi-dev"),
+            Tool::LibPmix => ToolSource::Apt("libpmix-dev"),
+            Tool::Qemu => ToolSource::Apt("qemu-system-x86"),
+            Tool::Busybox => ToolSource::Apt("busybox-static"),
+            Tool::Kmod => ToolSource::Apt("kmod"),
+            Tool::Xz => ToolSource::Apt("xz-utils"),
+            Tool::Ip => ToolSource::Apt("iproute2"),
+            Tool::IbverbsUtils => ToolSource::Apt("ibverbs-utils"),
+            Tool::IbverbsHeader => ToolSource::Apt("libibverbs-dev"),
+            Tool::IbverbsProviders => ToolSource::Apt("ibverbs-providers"),
+            Tool::Perftest => ToolSource::Apt("perftest"),
+            Tool::SshClient => ToolSource::Apt("openssh-client"),
+            Tool::Rustfmt => ToolSource::Component("rustfmt"),
+            Tool::Clippy => ToolSource::Component("clippy"),
+            Tool::Nextest => ToolSource::Crate(
                 "cargo-nextest@0.9.114",
                 // Without the self-updater, which is half of the build.
                 &["--no-default-features", "--features=default-no-update"],
             ),
-            Tool::CargoDeny => Source::Crate("cargo-deny@0.20.2", &[]),
-            Tool::Valgrind => Source::Apt("valgrind"),
-            Tool::GungraunRunner => Source::Crate(GUNGRAUN_RUNNER, &[]),
-            Tool::Miri => Source::ByHand("rustup toolchain install nightly -c miri -c rust-src"),
+            Tool::CargoDeny => ToolSource::Crate("cargo-deny@0.20.2", &[]),
+            Tool::Valgrind => ToolSource::Apt("valgrind"),
+            Tool::GungraunRunner => ToolSource::Crate(GUNGRAUN_RUNNER, &[]),
+            Tool::Miri => {
+                ToolSource::ByHand("rustup toolchain install nightly -c miri -c rust-src")
+            }
         }
     }
 
@@ -356,7 +358,7 @@ mod tests {
         for check in crate::check::Check::all(crate::dose::Dose::Short) {
             for tool in check.needs() {
                 assert!(Tool::ALL.contains(tool), "{} is not in ALL", tool.name());
-                let by_hand = matches!(tool.source(), Source::ByHand(_));
+                let by_hand = matches!(tool.source(), ToolSource::ByHand(_));
                 assert!(!by_hand || check.is_optional(), "{}", tool.name());
             }
         }

@@ -10,12 +10,12 @@ use super::scenarios::{Expected, Scenario};
 #[derive(Debug)]
 pub(super) struct Tried {
     pub(super) scenario: Scenario,
-    pub(super) runs: Vec<Run>,
+    pub(super) runs: Vec<ScenarioRun>,
 }
 
 /// One run.
 #[derive(Debug, Default)]
-pub(super) struct Run {
+pub(super) struct ScenarioRun {
     /// The time of the fault, in nanoseconds since 1970.
     at: Option<u64>,
     /// The reports of the ranks that survived to print one.
@@ -53,7 +53,7 @@ impl Listener {
         if let Some(name) = line.strip_prefix("fault begins: ") {
             self.now = (self.tried.iter()).position(|tried| tried.scenario.name == name);
             if let Some(now) = self.now {
-                self.tried[now].runs.push(Run::default());
+                self.tried[now].runs.push(ScenarioRun::default());
             }
             return;
         }
@@ -98,7 +98,7 @@ impl Tried {
     }
 }
 
-impl Run {
+impl ScenarioRun {
     fn problems(&self, expected: Expected) -> Vec<String> {
         let mut all = Vec::new();
         if !self.ended {

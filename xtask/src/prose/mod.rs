@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 
-use self::counts::{Breach, Counts, aligned};
+use self::counts::{Breach, SentenceCounts, aligned};
 use self::names::SharedNames;
 use crate::command::{at_root, output};
 use crate::error::Error;
@@ -53,7 +53,7 @@ const SKIPPED: [&str; 3] = ["target", "fuzz/target", ".git"];
 
 /// The result of a look at the tree.
 struct Findings {
-    counts: Counts,
+    counts: SentenceCounts,
     names: SharedNames,
     /// None where there is no history.
     subjects: Option<Vec<String>>,
@@ -107,7 +107,7 @@ pub(crate) fn check() -> Result<Vec<String>, Error> {
 
 fn look() -> Result<Findings, Error> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut counts = Counts::default();
+    let mut counts = SentenceCounts::default();
     for file in files(&workspace)? {
         match fs::read_to_string(workspace.join(&file)) {
             Ok(text) => counts.add(&file, &text),
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn places_are_those_below_a_path() {
-        let mut counts = Counts::default();
+        let mut counts = SentenceCounts::default();
         counts.add(Path::new("crates/a/src/lib.rs"), "// What is it.");
         counts.add(Path::new("crates/ab/src/lib.rs"), "// Who is it.");
         let findings = Findings {

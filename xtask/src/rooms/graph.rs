@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use crate::rooms::tree::Tree;
+use crate::rooms::tree::ModuleTree;
 
 /// The files of a crate and the edges between them.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(super) struct File {
 impl Graph {
     /// The graph of a crate. A room's reexport of its own names is no edge, nor is any reexport of
     /// the root.
-    pub(super) fn of(tree: &Tree) -> Self {
+    pub(super) fn of(tree: &ModuleTree) -> Self {
         let named = |index: usize| {
             let path = &tree.files[index];
             let stem = path.file_stem().unwrap_or_default().to_string_lossy();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::{getegid, geteuid, getgroups};
 
 use super::Error;
-use super::image::Entry;
+use super::image::GuestFile;
 use super::ssh::Ssh;
 use super::words::quoted;
 use crate::tool::found;
@@ -112,7 +112,7 @@ pub(crate) struct Guest<'a> {
 
 impl Guest<'_> {
     /// The files of its initramfs. The first guest runs `command`.
-    pub(crate) fn entries(&self, command: &Command) -> Vec<Entry> {
+    pub(crate) fn entries(&self, command: &Command) -> Vec<GuestFile> {
         let scripts = [
             ("init", include_str!("init.sh")),
             ("vm/start.sh", include_str!("start.sh")),

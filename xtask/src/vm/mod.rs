@@ -163,9 +163,9 @@ fn boot(arguments: &Arguments) -> Result<u8, Error> {
             folder: seen_as,
             ssh: ssh.as_ref(),
         };
-        machines.push(machine::Machine {
+        machines.push(machine::QemuMachine {
             kernel: &kernel.image,
-            image: image::Image::new(&kernel, &guest.entries(&command))?,
+            image: image::Initramfs::new(&kernel, &guest.entries(&command))?,
             number: index + 1,
             folder: folder.path(),
             network: network.next(),
