@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use hydrant::{Job, Rank, Symmetric};
 use hydrant_verbs::Bare;
 
-use crate::bare::{WINDOW, Wait, Window};
+use crate::bare::{BareWait, SharedWindow, WINDOW};
 use crate::error::BenchError;
-use crate::measure::{Plan, Side};
+use crate::measure::{MeasurementPlan, Side};
 use crate::network;
-use crate::report::{Event, Sender};
+use crate::report::{BenchEvent, Sender};
 use crate::row::{Goal, Row};
 
 /// The ranks of a job that measures.
@@ -25,9 +25,9 @@ pub(crate) struct Ensemble<'j> {
     /// True for fewer sizes.
     pub(crate) quick: bool,
     /// Memory for the bare references, shared by all ranks.
-    pub(crate) window: Window,
+    pub(crate) window: SharedWindow,
     /// The way that the two ranks of a bare reference wait for each other.
-    pub(crate) wait: Wait,
+    pub(crate) wait: BareWait,
     /// A core that both ranks share where they must hand it over.
     pub(crate) core: usize,
     /// True if the network runs in virtual time.
@@ -38,7 +38,7 @@ pub(crate) struct Ensemble<'j> {
     pub(crate) registered: bool,
     /// The bare network between rank 0 and its partner, where the job uses RDMA NICs.
     pub(crate) network: Option<RefCell<Bare>>,
-    plan: Plan,
+    plan: MeasurementPlan,
     /// Two command words of rank 0, then an answer word for each rank.
     control: Symmetric<u64>,
     /// Only on rank 0.
@@ -46,24 +46,24 @@ pub(crate) struct Ensemble<'j> {
 }
 
 /// The arguments of [`Ensemble::new`], from the command that started the ranks.
-pub(crate) struct Setup<'s> {
+pub(crate) struct EnsembleSetup<'s> {
     /// The pipe to that command.
     pub(crate) report: &'s str,
     /// Cores the job may use.
     pub(crate) cores: u32,
     /// The amount to measure.
-    pub(crate) plan: Plan,
+    pub(crate) plan: MeasurementPlan,
     /// True for fewer sizes.
     pub(crate) quick: bool,
 }
 
 /// Measures elapsed time, by the network's own clock where it runs in virtual time.
-pub(crate) enum Watch<'j> {
+pub(crate) enum ElapsedTime<'j> {
     Real(Instant),
     Virtual(&'j Job, Duration),
 }
 
-impl Watch<'_> {
+impl ElapsedTime<'_> {
     #[inline(always)]
     pub(crate) fn elapsed(&self) -> Duration {
         match self {
@@ -75,21 +75,27 @@ impl Watch<'_> {
 
 impl<'j> Ensemble<'j> {
     /// Sets the ranks up. Collective, like all functions here.
-    pub(crate) fn new(job: &'j Job, setup: &Setup<'_>) -> hydrant::Result<Self> {
+    pub(crate) fn new(job: &'j Job, setup: &EnsembleSetup<'_>) -> hydrant::Result<Self> {
         let leads = job.rank() == Rank(0);
         let sender = match leads {
             true => Some(Sender::open(setup.report).map_err(BenchError::Report)?),
             false => None,
         };
         let own = match leads {
-            true => Some(Window::create(WINDOW).map_err(BenchError::Window)?),
+            true => Some(SharedWindow::create(WINDOW).map_err(BenchError::Window)?),
             false => None,
         };
         let control = job.alloc::<u64>(2 + job.size() as usize)?;
-        let address = say(job, &control, own.as_ref().map_or([0; 2], Window::address))?;
+        let address = say(
+            job,
+            &control,
+            own.as_ref().map_or([0; 2], SharedWindow::address),
+        )?;
         let window = match own {
             Some(window) => window,
-            None => Window::open(address[0], address[1], WINDOW).map_err(BenchError::Window)?,
+            None => {
+                SharedWindow::open(address[0], address[1], WINDOW).map_err(BenchError::Window)?
+            }
         };
         let core = say(job, &control, [rustix::thread::sched_getcpu() as u64, 0])?[0] as usize;
         let crowding = f64::from(job.size()) / f64::from(setup.cores.max(1));
@@ -98,9 +104,9 @@ impl<'j> Ensemble<'j> {
             quick: setup.quick,
             window,
             wait: if crowding <= 1.0 {
-                Wait::Spin
+                BareWait::Spin
             } else {
-                Wait::Yield
+                BareWait::Yield
             },
             core,
             crowding,
@@ -129,10 +135,10 @@ impl<'j> Ensemble<'j> {
 
     /// A watch that begins now.
     #[inline(always)]
-    pub(crate) fn watch(&self) -> Watch<'j> {
+    pub(crate) fn watch(&self) -> ElapsedTime<'j> {
         match self.is_virtual {
-            true => Watch::Virtual(self.job, self.job.now()),
-            false => Watch::Real(Instant::now()),
+            true => ElapsedTime::Virtual(self.job, self.job.now()),
+            false => ElapsedTime::Real(Instant::now()),
         }
     }
 
@@ -230,15 +236,15 @@ impl<'j> Ensemble<'j> {
 
     /// Names the next measurement, for the progress bar.
     pub(crate) fn next(&self, what: &str) -> hydrant::Result<()> {
-        self.tell(&Event::Next(what.to_owned()))
+        self.tell(&BenchEvent::Next(what.to_owned()))
     }
 
     /// Reports a row. Only the row of rank 0 counts.
     pub(crate) fn row(&self, row: Row) -> hydrant::Result<()> {
-        self.tell(&Event::Row(row))
+        self.tell(&BenchEvent::Row(row))
     }
 
-    fn tell(&self, event: &Event) -> hydrant::Result<()> {
+    fn tell(&self, event: &BenchEvent) -> hydrant::Result<()> {
         match &self.sender {
             Some(sender) => Ok(sender.tell(event).map_err(BenchError::Report)?),
             None => Ok(()),

@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
 use super::rows::Sample;
-use crate::measure::Plan;
+use crate::measure::MeasurementPlan;
 use crate::row::Other;
 
 /// The C program.
@@ -18,7 +18,7 @@ const SOURCE: &str = include_str!("bench.c");
 
 /// An MPI, by its commands.
 #[derive(Debug)]
-struct Mpi {
+struct MpiInstallation {
     other: Other,
     compiler: &'static str,
     launcher: &'static str,
@@ -27,8 +27,8 @@ struct Mpi {
     environment: &'static [(&'static str, &'static str)],
 }
 
-const MPIS: [Mpi; 2] = [
-    Mpi {
+const MPIS: [MpiInstallation; 2] = [
+    MpiInstallation {
         other: Other::Mpich,
         compiler: "mpicc.mpich",
         launcher: "mpiexec.mpich",
@@ -37,7 +37,7 @@ const MPIS: [Mpi; 2] = [
         options: &["-bind-to", "core"],
         environment: &[],
     },
-    Mpi {
+    MpiInstallation {
         other: Other::OpenMpi,
         compiler: "mpicc.openmpi",
         launcher: "mpiexec.openmpi",
@@ -101,12 +101,12 @@ pub(crate) enum MpiError {
 }
 
 /// A measurement for the C program.
-pub(crate) struct Request {
+pub(crate) struct MpiRequest {
     /// The program's name for the bench.
     pub(crate) bench: &'static str,
     pub(crate) ranks: u32,
     pub(crate) sizes: Vec<u64>,
-    pub(crate) plan: Plan,
+    pub(crate) plan: MeasurementPlan,
 }
 
 /// The programs, compiled for each installed MPI.
@@ -114,7 +114,7 @@ pub(crate) struct Request {
 pub(crate) struct Programs {
     /// The drop removes the folder.
     folder: TempDir,
-    here: Vec<&'static Mpi>,
+    here: Vec<&'static MpiInstallation>,
 }
 
 impl Programs {
@@ -162,7 +162,7 @@ impl Programs {
     ///
     /// # Errors
     /// If a launcher fails, or prints a line that is no figure.
-    pub(crate) fn measure(&self, request: &Request) -> Result<Vec<Sample>, MpiError> {
+    pub(crate) fn measure(&self, request: &MpiRequest) -> Result<Vec<Sample>, MpiError> {
         let mut samples = Vec::new();
         for mpi in &self.here {
             let sizes: Vec<String> = request.sizes.iter().map(u64::to_string).collect();
@@ -187,7 +187,7 @@ impl Programs {
         Ok(samples)
     }
 
-    fn program(&self, mpi: &Mpi) -> PathBuf {
+    fn program(&self, mpi: &MpiInstallation) -> PathBuf {
         self.folder.path().join(mpi.other.name().replace(' ', "-"))
     }
 }
@@ -206,7 +206,7 @@ fn output(command: &'static str, mut run: Command) -> Result<Output, MpiError> {
 }
 
 /// The complete installations on the path, and the others.
-fn look_for_all(path: &OsString) -> (Vec<&'static Mpi>, Vec<&'static Mpi>) {
+fn look_for_all(path: &OsString) -> (Vec<&'static MpiInstallation>, Vec<&'static MpiInstallation>) {
     MPIS.iter()
         .partition(|mpi| is_on(path, mpi.compiler) && is_on(path, mpi.launcher))
 }

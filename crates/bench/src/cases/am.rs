@@ -21,12 +21,12 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// The messages that this rank has handled, and the number it has waited for.
 #[derive(Default)]
-struct Heard {
+struct HandledMessages {
     so_far: AtomicU64,
     expected: AtomicU64,
 }
 
-impl Heard {
+impl HandledMessages {
     fn one(&self) {
         self.so_far.fetch_add(1, Ordering::Release);
     }
@@ -62,7 +62,10 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
 
 fn round_trips(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let job = e.job;
-    let (asked, answered) = (Arc::new(Heard::default()), Arc::new(Heard::default()));
+    let (asked, answered) = (
+        Arc::new(HandledMessages::default()),
+        Arc::new(HandledMessages::default()),
+    );
     let reply = {
         let answered = Arc::clone(&answered);
         job.handler(move |_, _, _| answered.one())?
@@ -154,7 +157,7 @@ fn carried(bytes: Option<u64>) -> u64 {
 /// Remote calls, for each activity of the target.
 fn calls(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let job = e.job;
-    let asked = Arc::new(Heard::default());
+    let asked = Arc::new(HandledMessages::default());
     let function = {
         let asked = Arc::clone(&asked);
         job.function(move |_, value: u64| {
@@ -244,7 +247,7 @@ fn pause() {
 /// Short messages in sequence without replies: the time for each until all were handled.
 fn floods(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let job = e.job;
-    let heard = Arc::new(Heard::default());
+    let heard = Arc::new(HandledMessages::default());
     let count_one = {
         let heard = Arc::clone(&heard);
         job.handler(move |_, _, _| heard.one())?

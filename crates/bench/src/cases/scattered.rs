@@ -62,7 +62,7 @@ fn keeps(strategy: Strategy) -> bool {
 
 /// Runs on all ranks: rank 0 puts, and each rank samples its own pinned bytes.
 pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
-    let pinned = Pinned::default();
+    let pinned = PinnedSamples::default();
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -137,7 +137,7 @@ fn scatter(
     for index in (0..places).take(warm_up as usize) {
         field.put(PARTNER, index * place / size_of::<u64>(), data)?;
     }
-    let mut random = Random::default();
+    let mut random = FixedRandom::default();
     let mut means = [0.0; 5];
     for mean in &mut means {
         let start = Instant::now();
@@ -151,15 +151,15 @@ fn scatter(
 }
 
 /// A sequence of numbers that is the same in every run (xorshift).
-pub(super) struct Random(u64);
+pub(super) struct FixedRandom(u64);
 
-impl Default for Random {
+impl Default for FixedRandom {
     fn default() -> Self {
         Self(0x9e37_79b9_7f4a_7c15)
     }
 }
 
-impl Random {
+impl FixedRandom {
     pub(super) fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -170,12 +170,12 @@ impl Random {
 
 /// The most bytes that a rank had pinned and locked, from `/proc/self/status`.
 #[derive(Default)]
-struct Pinned {
+struct PinnedSamples {
     pin: AtomicU64,
     lock: AtomicU64,
 }
 
-impl Pinned {
+impl PinnedSamples {
     fn look(&self) {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         for (key, most) in [("VmPin:", &self.pin), ("VmLck:", &self.lock)] {
@@ -188,7 +188,7 @@ impl Pinned {
 
 /// Compares the most bytes pinned with the bytes allowed: M, MAXVICTIM, the conduit's own and, in
 /// the same processes, those of the bare network.
-fn tell(e: &Ensemble<'_>, pinned: &Pinned) -> hydrant::Result<()> {
+fn tell(e: &Ensemble<'_>, pinned: &PinnedSamples) -> hydrant::Result<()> {
     let (settings, conduit) = (&e.job.settings().registration, e.job.footprint());
     let limits = settings.m.unwrap_or(M) + settings.maxvictim.unwrap_or(MAXVICTIM);
     let peers = e.job.size() as usize - 1;
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn places_are_drawn_from_the_whole_set() {
-        let mut random = Random::default();
+        let mut random = FixedRandom::default();
         let mut seen = [false; 64];
         for _ in 0..4096 {
             seen[random.below(64)] = true;
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn what_is_locked_is_seen() {
-        let pinned = Pinned::default();
+        let pinned = PinnedSamples::default();
         pinned.look();
         let before = pinned.lock.load(Ordering::Relaxed);
         let memory = vec![1_u8; 64 << 10];

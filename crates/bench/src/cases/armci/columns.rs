@@ -4,9 +4,9 @@
 use std::cell::RefCell;
 use std::hint::black_box;
 
-use super::peer::Section;
+use super::peer::ArmciSection;
 use super::{Cases, ones};
-use crate::bare::{By, Column, Place};
+use crate::bare::{BarePlace, By, ColumnShape};
 use crate::row::{Goal, Row};
 
 /// Rows of a column.
@@ -37,14 +37,14 @@ pub(super) fn run(cases: &Cases<'_>) -> hydrant::Result<()> {
     cases.e.job.barrier()
 }
 
-fn sized(cases: &Cases<'_>, place: &Place, rows: usize, stride: usize) -> hydrant::Result<()> {
-    let column = Column {
+fn sized(cases: &Cases<'_>, place: &BarePlace, rows: usize, stride: usize) -> hydrant::Result<()> {
+    let column = ColumnShape {
         run: 1,
         rows,
         stride: stride / WORD,
     };
     let (section, data) = (
-        Section::column(&column),
+        ArmciSection::column(&column),
         RefCell::new(ones((column.span() * WORD) as u64)),
     );
     let copied = |by| {
