@@ -32,7 +32,7 @@ use hydrant_report::{
 
 pub(crate) use rank::Played;
 pub(crate) use read::{ReadError, read, unpack};
-pub(crate) use report::{Row, mean};
+pub(crate) use report::{ReplayRow, mean};
 pub(crate) use script::{EAGER, How, Script};
 
 /// Replay the communication of a program from a trace of it
@@ -134,15 +134,17 @@ pub(crate) fn run(arguments: &ReplayArgs) -> Result<(), ReplayError> {
     let (mut all, mut ranks, mut series) = (Vec::new(), Vec::new(), Vec::new());
     for (number, strategy) in arguments.registration.iter().enumerate() {
         let played = replay(arguments, *strategy, &script, &how)?;
-        let name = |row: Row| Row {
+        let name = |row: ReplayRow| ReplayRow {
             strategy: strategy.to_string(),
             conduit: arguments.conduit.to_string(),
             trace: name_of(arguments),
             ..row
         };
-        let rows = (0..).zip(&played).map(|(rank, it)| name(Row::of(rank, it)));
-        let rows: Vec<Row> = rows.collect();
-        all.push(name(Row::together(&rows)));
+        let rows = (0..)
+            .zip(&played)
+            .map(|(rank, it)| name(ReplayRow::of(rank, it)));
+        let rows: Vec<ReplayRow> = rows.collect();
+        all.push(name(ReplayRow::together(&rows)));
         ranks.extend(rows);
         series.extend(curve(*strategy, number, &played));
     }
@@ -199,7 +201,7 @@ fn bar(steps: u64, strategy: Strategy) -> ProgressBar {
     bar
 }
 
-fn print(format: Format, all: &[Row], ranks: &[Row]) -> io::Result<()> {
+fn print(format: Format, all: &[ReplayRow], ranks: &[ReplayRow]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match format {
         Format::Table => write!(out, "{}", report::table(all)),

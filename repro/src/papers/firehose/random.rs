@@ -3,7 +3,7 @@
 use hydrant::Strategy;
 
 use super::LIMITS;
-use super::load::{Load, Point};
+use super::load::{AreaPoint, Load};
 
 use crate::papers::job::{MB, bandwidth, lifted, micros};
 use crate::papers::part::{Cell, Part, Picture, Sheet};
@@ -21,8 +21,8 @@ pub(super) type Outcome<T> = std::result::Result<T, ReproduceError>;
 pub(super) fn curve(
     name: &str,
     colour: usize,
-    points: &[Point],
-    of: impl Fn(&Point) -> f64,
+    points: &[AreaPoint],
+    of: impl Fn(&AreaPoint) -> f64,
 ) -> Series {
     Series {
         name: name.to_owned(),
@@ -33,7 +33,7 @@ pub(super) fn curve(
 }
 
 /// Runs the three strategies of the paper over the areas.
-fn three(scope: &Scope<'_>, load: &Load, figure: &str) -> Outcome<[Vec<Point>; 3]> {
+fn three(scope: &Scope<'_>, load: &Load, figure: &str) -> Outcome<[Vec<AreaPoint>; 3]> {
     let run = |strategy: Strategy, machine: &str| {
         scope.doing(format!("firehose: figure {figure}, {strategy}"));
         let mut setup = load.setup(machine, strategy);
@@ -54,7 +54,7 @@ fn three(scope: &Scope<'_>, load: &Load, figure: &str) -> Outcome<[Vec<Point>; 3
     Ok([firehose, no_unpin, unpin])
 }
 
-pub(super) fn details(name: &str, title: &str, all: &[(&str, &[Point])]) -> Sheet {
+pub(super) fn details(name: &str, title: &str, all: &[(&str, &[AreaPoint])]) -> Sheet {
     let columns = [
         "strategy",
         "area_mb",
@@ -117,7 +117,7 @@ pub(in crate::papers) fn figure_3(scope: &Scope<'_>) -> Outcome<Part> {
         "the paper's 30 µs is more than the 20 µs of a request and reply that it gives itself, and \
          than the 34 − 14 µs of its table 3; ours is the round trip",
     );
-    let at = |points: &[Point], mb: f64| {
+    let at = |points: &[AreaPoint], mb: f64| {
         (points.iter())
             .find(|point| point.mb == mb)
             .map_or(f64::NAN, |point| micros(point.mean))
@@ -193,8 +193,8 @@ pub(in crate::papers) fn figure_4(scope: &Scope<'_>) -> Outcome<Part> {
          bytes.",
     );
     smaller(&mut part, &load);
-    let rate = |point: &Point| bandwidth(load.bytes as u64, point.mean);
-    let within = |points: &[Point], from: f64, to: f64| -> Vec<f64> {
+    let rate = |point: &AreaPoint| bandwidth(load.bytes as u64, point.mean);
+    let within = |points: &[AreaPoint], from: f64, to: f64| -> Vec<f64> {
         (points.iter())
             .filter(|point| point.mb > from && point.mb <= to)
             .map(rate)

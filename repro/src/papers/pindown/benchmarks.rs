@@ -53,7 +53,7 @@ const BENCHMARKS: [Benchmark; 2] = [
 ];
 
 /// The results of a benchmark by both protocols.
-struct Found {
+struct BenchmarkResult {
     slowdown: f64,
     copied: Replayed,
     written: Replayed,
@@ -169,7 +169,7 @@ fn both(
     script: &Script,
     uses: f64,
     seconds: f64,
-) -> Outcome<Found> {
+) -> Outcome<BenchmarkResult> {
     let run = |strategy, messages, slowdown| {
         let mut replay = Replay::new(MACHINE, strategy);
         replay.messages = messages;
@@ -191,7 +191,7 @@ fn both(
     let copied = copied(slowdown)?;
     let written = run(Strategy::PinDown, MessageProtocol::Rendezvous, slowdown)?;
     let misses = written.all.on_path as f64 / written.ranks.len() as f64;
-    Ok(Found {
+    Ok(BenchmarkResult {
         slowdown,
         copied,
         hits: (uses - misses).max(0.0),
