@@ -18,11 +18,11 @@ const UNDER_WAY: usize = 9;
 pub(crate) struct Background {
     /// The team of ranks with the same parity as this one.
     half: Team,
-    under_way: Vec<UnderWay>,
+    under_way: Vec<PendingCollective>,
 }
 
 /// One collective, and its expected result.
-struct UnderWay {
+struct PendingCollective {
     what: String,
     begun: Begun<Vec<u64>>,
     expected: Vec<u64>,
@@ -71,7 +71,7 @@ impl Background {
     }
 }
 
-fn begin(hand: &mut Hand, team: &Team, round: &Round, drawn: u64) -> Result<UnderWay> {
+fn begin(hand: &mut Hand, team: &Team, round: &Round, drawn: u64) -> Result<PendingCollective> {
     let (members, own) = (team.members(), hand.job.rank());
     let root = TeamRank((drawn / 8) as u32 % team.size());
     let mine = round.words(own);
@@ -108,14 +108,14 @@ fn begin(hand: &mut Hand, team: &Team, round: &Round, drawn: u64) -> Result<Unde
             )
         }
     };
-    Ok(UnderWay {
+    Ok(PendingCollective {
         what,
         begun,
         expected,
     })
 }
 
-impl UnderWay {
+impl PendingCollective {
     fn end(self, hand: &mut Hand) -> Result<()> {
         let Self {
             what,

@@ -5,8 +5,8 @@ use hydrant::{Error, GlobalPtr, Result, Symmetric};
 
 use super::{
     hand::Hand,
-    lender::{self, State},
-    stamp::Buffer,
+    lender::{self, LoanState},
+    stamp::StampedBuffer,
 };
 
 /// The number of pointers kept for each owner.
@@ -16,8 +16,8 @@ const KEPT: usize = 5;
 const ROW: usize = 8;
 
 /// A buffer that this thread heard of.
-struct Known {
-    buffer: Buffer,
+struct KnownBuffer {
+    buffer: StampedBuffer,
     words: usize,
     pointer: GlobalPtr<u64>,
     /// True if its owner has announced the end of the loan.
@@ -29,7 +29,7 @@ struct Known {
 /// A thread's knowledge of all buffers.
 pub(crate) struct Borrower {
     board: Symmetric<u64>,
-    known: Vec<Vec<Known>>,
+    known: Vec<Vec<KnownBuffer>>,
     times: u64,
 }
 
@@ -76,26 +76,26 @@ impl Borrower {
         for old in known.iter_mut() {
             let generation = old.buffer.generation;
             let over = generation < record.generation
-                || generation == record.generation && record.state == State::Ended;
+                || generation == record.generation && record.state == LoanState::Ended;
             old.ended |= over && !lender::is_leaked(crew, generation);
         }
         let newest = known.iter().map(|known| known.buffer.generation).max();
         let is_new = newest.is_none_or(|newest| newest < record.generation);
         let pointer = record.pointer();
         // A thread that did not get the pointer has an empty one.
-        if record.state != State::Lent
+        if record.state != LoanState::Lent
             || !is_new
             || pointer.rank() != lender::rank_of(crew, owner)
             || !record.has_pointer()
         {
             return Ok(());
         }
-        let buffer = Buffer {
+        let buffer = StampedBuffer {
             owner,
             generation: record.generation,
         };
         let (start, each) = place(hand, record.words);
-        known.push(Known {
+        known.push(KnownBuffer {
             buffer,
             words: record.words,
             pointer,
@@ -108,7 +108,7 @@ impl Borrower {
         Ok(())
     }
 
-    fn access(&mut self, hand: &mut Hand, known: &mut Known) -> Result<()> {
+    fn access(&mut self, hand: &mut Hand, known: &mut KnownBuffer) -> Result<()> {
         let (start, each) = place(hand, known.words);
         let at = hand.dice.below(each);
         let len = 1 + hand.dice.below(each - at);
@@ -170,7 +170,7 @@ impl Borrower {
     fn judge(
         &self,
         hand: &mut Hand,
-        known: &Known,
+        known: &KnownBuffer,
         what: &str,
         outcome: Result<()>,
     ) -> Result<bool> {
@@ -184,7 +184,7 @@ impl Borrower {
             Err(Error::Revoked { .. }) => {
                 let owner = known.buffer.owner;
                 let still = lender::read(&self.board, owner)?.is_some_and(|record| {
-                    record.generation == known.buffer.generation && record.state == State::Lent
+                    record.generation == known.buffer.generation && record.state == LoanState::Lent
                 });
                 let leaked = lender::is_leaked(hand.crew, known.buffer.generation);
                 // A rank that hears of a loss takes everything back without notice.

@@ -4,20 +4,20 @@ use hydrant::{IoVector, Rank, Result, Section};
 
 use super::{
     hand::Hand,
-    region::{BYTES, Region},
+    region::{BYTES, WrittenRegion},
 };
 
 /// Bytes of the buffer of lists.
 const BUFFER: usize = 600;
 
 /// Runs of one length, with their offsets in the region and in the buffer. Some share bytes.
-struct Lists {
+struct RunLists {
     run: usize,
     there: Vec<usize>,
     here: Vec<usize>,
 }
 
-impl Lists {
+impl RunLists {
     fn new(hand: &mut Hand) -> Self {
         let most = 1 << hand.dice.below(8);
         let run = 1 + hand.dice.below(most);
@@ -54,9 +54,9 @@ impl Lists {
     }
 }
 
-impl Region {
+impl WrittenRegion {
     pub(super) fn put_vector(&mut self, hand: &mut Hand, target: Rank) -> Result<()> {
-        let (lists, by_pointer) = (Lists::new(hand), hand.dice.one_in(2));
+        let (lists, by_pointer) = (RunLists::new(hand), hand.dice.one_in(2));
         let data = hand.draw_bytes(BUFFER);
         let (there, len) = (&lists.there, lists.run);
         let what = format!("put_vector of {len} bytes at {there:?} of rank {target}");
@@ -81,7 +81,7 @@ impl Region {
     }
 
     pub(super) fn get_vector(&mut self, hand: &mut Hand, target: Rank) -> Result<()> {
-        let (lists, by_pointer) = (Lists::new(hand), hand.dice.one_in(2));
+        let (lists, by_pointer) = (RunLists::new(hand), hand.dice.one_in(2));
         let mut data = hand.draw_bytes(BUFFER);
         let mut expected = data.clone();
         let (there, len) = (&lists.there, lists.run);

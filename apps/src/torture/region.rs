@@ -9,14 +9,14 @@ use super::hand::{Hand, asleep};
 pub(crate) const BYTES: usize = 20_000;
 
 /// The part of a thread.
-pub(crate) struct Region {
+pub(crate) struct WrittenRegion {
     pub(crate) memory: Symmetric<u8>,
     pub(super) base: usize,
     /// The expected content on each rank.
     model: Vec<Vec<u8>>,
 }
 
-impl Region {
+impl WrittenRegion {
     pub(crate) fn new(memory: &Symmetric<u8>, hand: &Hand) -> Self {
         Self {
             memory: memory.clone(),

@@ -4,7 +4,7 @@ use crate::seed::mix;
 
 /// The buffer that a word belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Buffer {
+pub(crate) struct StampedBuffer {
     /// The thread that owns it.
     pub(crate) owner: usize,
     /// Its number among the owner's buffers.
@@ -16,7 +16,7 @@ pub(crate) const OWNER: usize = 0xff;
 /// The numbers of writes wrap around to 1.
 const TIMES: u64 = 1 << 24;
 
-impl Buffer {
+impl StampedBuffer {
     /// The word that `writer` puts at `index` as its write number `time`.
     pub(crate) fn word(self, index: usize, writer: usize, time: u64) -> u64 {
         let time = time % TIMES;
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_word_is_known_in_its_place_alone() {
-        let buffer = Buffer {
+        let buffer = StampedBuffer {
             owner: 3,
             generation: 70,
         };
@@ -73,7 +73,7 @@ mod tests {
         assert!(!buffer.may_hold(5, word, Some(1)));
         assert!(!buffer.may_hold(5, word, None));
         assert!(!buffer.may_hold(6, word, Some(2)));
-        let next = Buffer {
+        let next = StampedBuffer {
             generation: 71,
             ..buffer
         };
