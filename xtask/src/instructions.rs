@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_runner_prints_is_understood() {
+    fn the_output_of_the_runner_is_parsed() {
         let heading = "instructions::table::miss of_256:(filled(256))";
         assert_eq!(title(heading).unwrap(), "table::miss/of_256");
         let line = "  Instructions:                179116|180000       (-0.49%) [-1.0x]";
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_got_better_is_said() {
+    fn an_improvement_is_reported() {
         let notes = judge(&counts("a 900"), &counts("a 1000"), FILE).unwrap();
         assert!(notes[0].contains("lower the 1000"));
     }

@@ -204,12 +204,14 @@ impl Tool {
             Tool::OpenMpiCc => on_path("mpicc.openmpi"),
             Tool::LibPmix => has_libpmix(),
             Tool::Qemu => on_path("qemu-system-x86_64"),
-            Tool::Busybox => is_static(&found("busybox")),
-            Tool::Kmod => [found("depmod"), found("modprobe")]
+            Tool::Busybox => is_static(&program_path("busybox")),
+            Tool::Kmod => [program_path("depmod"), program_path("modprobe")]
                 .iter()
                 .all(is_executable),
             Tool::Xz => on_path("xz"),
-            Tool::Ip => [found("ip"), found("rdma")].iter().all(is_executable),
+            Tool::Ip => [program_path("ip"), program_path("rdma")]
+                .iter()
+                .all(is_executable),
             Tool::IbverbsUtils => on_path("ibv_devinfo") && on_path("ibv_rc_pingpong"),
             Tool::IbverbsHeader => Path::new("/usr/include/infiniband/verbs.h").is_file(),
             Tool::IbverbsProviders => Path::new("/etc/libibverbs.d/rxe.driver").is_file(),
@@ -258,7 +260,7 @@ pub(crate) fn on_path(name: &str) -> bool {
 
 /// The path of the program of this name, also in the folders of root's path. Returns the name if
 /// the program is nowhere.
-pub(crate) fn found(name: &str) -> PathBuf {
+pub(crate) fn program_path(name: &str) -> PathBuf {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     let mut places = folders.map(|folder| folder.join(name));
@@ -332,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_known_by_what_it_prints() {
+    fn a_program_is_identified_by_its_output() {
         assert!(prints("echo", "Open MPI 4", "Open MPI"));
         assert!(!prints("echo", "HYDRA", "Open MPI"));
         assert!(!prints("hydrant-has-no-such-program", "", ""));
@@ -340,9 +342,9 @@ mod tests {
 
     #[test]
     fn programs_of_root_are_found_too() {
-        assert!(is_executable(&found("sh")));
+        assert!(is_executable(&program_path("sh")));
         assert_eq!(
-            found("hydrant-has-no-such-program"),
+            program_path("hydrant-has-no-such-program"),
             Path::new("hydrant-has-no-such-program")
         );
     }

@@ -394,7 +394,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_step_says_is_told_from_how_it_ended() {
+    fn the_output_of_a_step_is_separate_from_its_status() {
         let mut outcome = ScriptProgress::default();
         for line in [
             "step begins: a",
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn the_script_goes_on_after_a_failure_and_says_so_in_the_end() {
+    fn the_script_continues_after_a_failure_and_reports_it_at_the_end() {
         let steps = ["true", "false", "test a = 'a'"].map(|script| ScriptStep {
             name: format!("it's {script}"),
             script: script.to_owned(),

@@ -56,9 +56,10 @@ pub(crate) fn report(arguments: &Arguments) -> ExitCode {
                 return ExitCode::FAILURE;
             }
             outcome.problems.iter().for_each(|it| println!("{it}"));
-            match outcome.problems.is_empty() {
-                true => ExitCode::SUCCESS,
-                false => ExitCode::FAILURE,
+            if outcome.problems.is_empty() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
             }
         }
         Err(cause) => {
@@ -79,11 +80,12 @@ pub(crate) fn check(dose: Dose) -> Result<Vec<String>, Error> {
     };
     let outcome = try_all(&chosen)?;
     let lines: Vec<String> = outcome.table.lines().map(str::to_owned).collect();
-    match outcome.problems.is_empty() {
-        true => Ok(lines),
-        false => Err(Error::Faults {
+    if outcome.problems.is_empty() {
+        Ok(lines)
+    } else {
+        Err(Error::Faults {
             problems: [lines, outcome.problems].concat(),
-        }),
+        })
     }
 }
 
@@ -101,7 +103,7 @@ fn try_all(chosen: &[Scenario]) -> Result<FaultsOutcome, Error> {
             .filter(|it| it.machine == machine)
             .collect();
         if !here.is_empty() {
-            results.extend(try_in(machine, &here)?);
+            results.extend(run_in(machine, &here)?);
         }
     }
     if results.is_empty() {
@@ -117,7 +119,7 @@ fn try_all(chosen: &[Scenario]) -> Result<FaultsOutcome, Error> {
 }
 
 /// Boots one machine and runs all scenarios of its kind.
-fn try_in(machine: MachineKind, scenarios: &[Scenario]) -> Result<Vec<runs::Tried>, Error> {
+fn run_in(machine: MachineKind, scenarios: &[Scenario]) -> Result<Vec<runs::Tried>, Error> {
     let (options, name): (&[&str], _) = match machine {
         MachineKind::Wire => (&["--devices", "2"], "faults-1.sh"),
         MachineKind::Hosts => (&["--hosts", "2"], "faults-2.sh"),

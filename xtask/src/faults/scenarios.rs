@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_is_gone_is_the_last_of_its_machine() {
+    fn a_scenario_that_kills_a_host_is_the_last_of_its_machine() {
         let last = ALL.iter().rev().find(|it| it.machine == Hosts);
         assert!(last.is_some_and(|it| it.script.contains("kill host2")));
     }

@@ -155,9 +155,10 @@ pub(super) fn text(rows: &[ScenarioRow]) -> String {
         let mut text = String::from("|");
         for (column, cell) in cells.iter().enumerate() {
             let width = widths[column];
-            text += &match is_number(column) {
-                true => format!(" {cell:>width$} |"),
-                false => format!(" {cell:<width$} |"),
+            text += &if is_number(column) {
+                format!(" {cell:>width$} |")
+            } else {
+                format!(" {cell:<width$} |")
             };
         }
         text + "\n"

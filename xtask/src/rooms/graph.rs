@@ -70,7 +70,7 @@ impl Graph {
     /// The number of files in the largest set in which each file imports every other, directly or
     /// not.
     pub(super) fn largest_cycle(&self) -> usize {
-        let reach: Vec<_> = (0..self.files.len()).map(|it| self.reached(it)).collect();
+        let reach: Vec<_> = (0..self.files.len()).map(|it| self.reachable(it)).collect();
         let sizes = (0..reach.len()).map(|file| {
             let back = |other: &&usize| reach[**other].contains(&file);
             reach[file].iter().filter(back).count()
@@ -79,7 +79,7 @@ impl Graph {
     }
 
     /// All files reachable from a file. The file itself is among them only if another imports it.
-    fn reached(&self, from: usize) -> BTreeSet<usize> {
+    fn reachable(&self, from: usize) -> BTreeSet<usize> {
         let mut reached = BTreeSet::new();
         let mut open = vec![from];
         while let Some(file) = open.pop() {

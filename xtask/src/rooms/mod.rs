@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn no_way_of_writing_a_path_hides_it() {
+    fn every_spelling_of_a_path_is_an_import() {
         for low in [
             "fn f() { crate::high::f() }",
             "fn f() { super::high::f() }",
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ceiling_holds_what_there_is_and_no_more() {
+    fn a_ceiling_accepts_its_value_and_no_more() {
         let low = "use crate::high::High;";
         let files = [
             ROOT,
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_root_defines_is_above_all_unless_it_is_placed() {
+    fn the_root_is_above_all_rooms_unless_it_is_placed() {
         let root = "mod low;\nmod high;\npub struct Root;";
         let low = "use crate::Root;";
         let files = [

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_misspelt_is_refused() {
+    fn a_misspelt_key_is_refused() {
         assert!(RoomPlan::parse("[crate.a]\nat_mots = 1").is_err());
     }
 }

@@ -175,7 +175,7 @@ impl SoakJob {
         });
         let status = self.wait(&mut outcome);
         // A process that still has the output open would make the reader wait for ever.
-        let left = self.left();
+        let left = self.surviving_processes();
         for (pid, name) in &left {
             outcome
                 .problems
@@ -214,7 +214,7 @@ impl SoakJob {
     }
 
     /// Processes of the job that remain after its end. They may take a moment to exit.
-    fn left(&self) -> Vec<(i32, String)> {
+    fn surviving_processes(&self) -> Vec<(i32, String)> {
         let since = Instant::now();
         loop {
             let left = processes(&self.mark);
@@ -233,7 +233,7 @@ impl TrialOutcome {
         let ranks: Vec<Value> = lines
             .filter_map(|line| serde_json::from_str(line).ok())
             .collect();
-        // A rank that is told of a loss leaves, and is then lost to the others.
+        // A rank that gets a loss leaves, and is then lost to the others.
         let has_left = |lost: u64| {
             let told = ranks.iter().find(|rank| rank["rank"] == lost);
             victim.is_some() && told.is_some_and(|rank| rank["lost"].is_u64())
@@ -251,8 +251,10 @@ impl TrialOutcome {
             self.problems.push(format!("it ended with {status:?}"));
         }
         if victim.is_none() && ranks.len() as u64 != RANKS && self.problems.is_empty() {
-            self.problems
-                .push(format!("{} of {RANKS} ranks told their story", ranks.len()));
+            self.problems.push(format!(
+                "{} of {RANKS} ranks printed their reports",
+                ranks.len()
+            ));
         }
     }
 
@@ -433,7 +435,7 @@ mod tests {
         outcome.problems
     }
 
-    fn told(change: &str) -> String {
+    fn rank_report(change: &str) -> String {
         let ranks = (0..RANKS).map(|rank| {
             let change = if rank == 2 { change } else { "" };
             format!("{{\"rank\":{rank},\"wrong\":0,\"pinned_after\":0{change}}}\n")
@@ -443,11 +445,11 @@ mod tests {
 
     #[test]
     fn ranks_that_found_nothing_wrong_are_right() {
-        assert_eq!(judged(&told(""), None), Vec::<String>::new());
+        assert_eq!(judged(&rank_report(""), None), Vec::<String>::new());
         let lost = r#","lost":1,"failure":"PeerLost(1)""#;
-        assert_eq!(judged(&told(lost), Some(1)), Vec::<String>::new());
+        assert_eq!(judged(&rank_report(lost), Some(1)), Vec::<String>::new());
         // Rank 3 gets the loss of rank 2, which left when it got the loss of rank 1.
-        let both = told(lost).replace(
+        let both = rank_report(lost).replace(
             "\"rank\":3,",
             "\"rank\":3,\"lost\":2,\"failure\":\"PeerLost(2)\",",
         );
@@ -460,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_wrong_is_said() {
+    fn every_fault_is_reported() {
         for (change, problem) in [
             (r#","wrong":3"#, "found 3 things wrong"),
             (r#","pinned_after":4"#, "4 KiB pinned"),
@@ -472,19 +474,19 @@ mod tests {
             (r#","failure":"Freed""#, "failed: Freed"),
             (r#","hung":"rank 2""#, "never ended"),
         ] {
-            let problems = judged(&told(change), None).join("\n");
+            let problems = judged(&rank_report(change), None).join("\n");
             assert!(problems.contains(problem), "{problem}: {problems}");
         }
-        let three: String = told("")
+        let three: String = rank_report("")
             .lines()
             .take(3)
             .map(|line| format!("{line}\n"))
             .collect();
-        assert_eq!(judged(&three, None), ["3 of 4 ranks told their story"]);
+        assert_eq!(judged(&three, None), ["3 of 4 ranks printed their reports"]);
     }
 
     #[test]
-    fn differences_are_shown_with_what_is_around_them() {
+    fn differences_are_shown_with_their_context() {
         assert_eq!(
             first_difference("same 1", "same 2"),
             "`same 1` and `same 2`"

@@ -85,9 +85,10 @@ pub(crate) fn report(arguments: &Arguments, format: Format) -> ExitCode {
                 eprintln!("soak: {cause}");
                 return ExitCode::FAILURE;
             }
-            match rows.iter().all(Row::is_clean) {
-                true => ExitCode::SUCCESS,
-                false => ExitCode::FAILURE,
+            if rows.iter().all(Row::is_clean) {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
             }
         }
         Err(cause) => {
@@ -119,11 +120,12 @@ pub(crate) fn check(arguments: &Arguments) -> Result<Vec<String>, Error> {
     )?;
     let lines: Vec<String> = table::text(&rows).lines().map(str::to_owned).collect();
     let problems: Vec<String> = rows.into_iter().flat_map(|row| row.problems).collect();
-    match problems.is_empty() {
-        true => Ok(lines),
-        false => Err(Error::Soak {
+    if problems.is_empty() {
+        Ok(lines)
+    } else {
+        Err(Error::Soak {
             problems: [lines, problems].concat(),
-        }),
+        })
     }
 }
 
@@ -225,11 +227,13 @@ fn show(kind: SoakedConduit, begun: Instant, share: Duration, row: &Row) {
         row.runs
     );
     let mut out = io::stderr();
-    let _ = match out.is_terminal() {
-        true => write!(out, "\r{line} "),
+    let _ = if out.is_terminal() {
+        write!(out, "\r{line} ")
+    } else if row.runs.is_multiple_of(20) {
         // A log needs no line for each run.
-        false if row.runs.is_multiple_of(20) => writeln!(out, "{line}"),
-        false => Ok(()),
+        writeln!(out, "{line}")
+    } else {
+        Ok(())
     };
 }
 

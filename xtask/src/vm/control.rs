@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_names_a_fate_and_a_host_there_is() {
+    fn a_request_names_a_fate_and_an_existing_host() {
         let stop = FateRequest {
             fate: Fate::Stop,
             host: 1,

@@ -1,5 +1,5 @@
-//! What happens while machines run: output is passed on, the command may ask for
-//! another host's end, and its own is awaited.
+//! The events while machines run: output is passed on, the command may ask for the end of another
+//! host, and its own end is awaited.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -96,12 +96,12 @@ fn answer(hosts: &mut [RunningMachine], line: &str) -> Result<(), Error> {
         }
         Err(problem) => format!("refused: {problem}\n"),
     };
-    // A command that killed its own host, or asks and goes, hears nothing.
+    // A command that killed its own host, or left after its request, gets no answer.
     let _ = (&hosts[0].control).write_all(said.as_bytes());
     Ok(())
 }
 
-/// Starts a thread that copies what comes from `from` to `to` and says so.
+/// Starts a thread that copies bytes from `from` to `to` and reports them.
 fn pass_on(
     from: &UnixStream,
     mut to: impl Write + Send + 'static,
@@ -114,7 +114,7 @@ fn pass_on(
         let mut buffer = vec![0; 1 << 16];
         let mut passed = 0;
         while let Ok(bytes @ 1..) = from.read(&mut buffer) {
-            // Where nobody reads any more, the command still goes on to its end.
+            // If nobody reads any more, the command still runs to its end.
             let _ = to.write_all(&buffer[..bytes]).and_then(|()| to.flush());
             passed += bytes as u64;
             if events.send(MachineEvent::Passed(which, passed)).is_err() {

@@ -60,7 +60,7 @@ pub(crate) fn memory_file(content: &[u8]) -> Result<File, Error> {
 
 /// The static busybox. A dynamic one would lack its libraries in the guest.
 fn busybox() -> Result<Vec<u8>, Error> {
-    let path = crate::tool::found("busybox");
+    let path = crate::tool::program_path("busybox");
     fs::read(&path).map_err(Error::file("read", Path::new(&path)))
 }
 
