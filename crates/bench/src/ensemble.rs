@@ -77,16 +77,18 @@ impl<'j> Ensemble<'j> {
     /// Sets the ranks up. Collective, like all functions here.
     pub(crate) fn new(job: &'j Job, setup: &EnsembleSetup<'_>) -> hydrant::Result<Self> {
         let leads = job.rank() == Rank(0);
-        let sender = match leads {
-            true => Some(Sender::open(setup.report).map_err(BenchError::Report)?),
-            false => None,
+        let sender = if leads {
+            Some(Sender::open(setup.report).map_err(BenchError::Report)?)
+        } else {
+            None
         };
-        let own = match leads {
-            true => Some(SharedWindow::create(WINDOW).map_err(BenchError::Window)?),
-            false => None,
+        let own = if leads {
+            Some(SharedWindow::create(WINDOW).map_err(BenchError::Window)?)
+        } else {
+            None
         };
         let control = job.alloc::<u64>(2 + job.size() as usize)?;
-        let address = say(
+        let address = send_command(
             job,
             &control,
             own.as_ref().map_or([0; 2], SharedWindow::address),
@@ -97,7 +99,8 @@ impl<'j> Ensemble<'j> {
                 SharedWindow::open(address[0], address[1], WINDOW).map_err(BenchError::Window)?
             }
         };
-        let core = say(job, &control, [rustix::thread::sched_getcpu() as u64, 0])?[0] as usize;
+        let core =
+            send_command(job, &control, [rustix::thread::sched_getcpu() as u64, 0])?[0] as usize;
         let crowding = f64::from(job.size()) / f64::from(setup.cores.max(1));
         Ok(Ensemble {
             job,
@@ -136,9 +139,10 @@ impl<'j> Ensemble<'j> {
     /// A watch that begins now.
     #[inline(always)]
     pub(crate) fn watch(&self) -> ElapsedTime<'j> {
-        match self.is_virtual {
-            true => ElapsedTime::Virtual(self.job, self.job.now()),
-            false => ElapsedTime::Real(Instant::now()),
+        if self.is_virtual {
+            ElapsedTime::Virtual(self.job, self.job.now())
+        } else {
+            ElapsedTime::Real(Instant::now())
         }
     }
 
@@ -212,7 +216,7 @@ impl<'j> Ensemble<'j> {
 
     /// The command of rank 0: the side to run, and the number of operations.
     fn command(&self, command: [u64; 2]) -> hydrant::Result<[u64; 2]> {
-        say(self.job, &self.control, command)
+        send_command(self.job, &self.control, command)
     }
 
     fn longest(&self, took: Duration) -> hydrant::Result<Duration> {
@@ -236,17 +240,17 @@ impl<'j> Ensemble<'j> {
 
     /// Names the next measurement, for the progress bar.
     pub(crate) fn next(&self, what: &str) -> hydrant::Result<()> {
-        self.tell(&BenchEvent::Next(what.to_owned()))
+        self.send(&BenchEvent::Next(what.to_owned()))
     }
 
     /// Reports a row. Only the row of rank 0 counts.
     pub(crate) fn row(&self, row: Row) -> hydrant::Result<()> {
-        self.tell(&BenchEvent::Row(row))
+        self.send(&BenchEvent::Row(row))
     }
 
-    fn tell(&self, event: &BenchEvent) -> hydrant::Result<()> {
+    fn send(&self, event: &BenchEvent) -> hydrant::Result<()> {
         match &self.sender {
-            Some(sender) => Ok(sender.tell(event).map_err(BenchError::Report)?),
+            Some(sender) => Ok(sender.send(event).map_err(BenchError::Report)?),
             None => Ok(()),
         }
     }
@@ -278,7 +282,11 @@ pub(crate) fn sizes(least: u64, most: u64, few: bool) -> Vec<u64> {
 
 /// Sends the words of rank 0 to every rank. It ends in a barrier: all ranks continue together, and
 /// the next words do not come before these are read.
-fn say(job: &Job, control: &Symmetric<u64>, mut words: [u64; 2]) -> hydrant::Result<[u64; 2]> {
+fn send_command(
+    job: &Job,
+    control: &Symmetric<u64>,
+    mut words: [u64; 2],
+) -> hydrant::Result<[u64; 2]> {
     if job.rank() == Rank(0) {
         for rank in job.ranks() {
             control.put(rank, 0, &words)?;

@@ -195,7 +195,7 @@ fn run_job(
             }
         });
         let ended = launch.run(ranks, words);
-        over.tell(&BenchEvent::Over).map_err(JobError::Hear)?;
+        over.send(&BenchEvent::Over).map_err(JobError::Hear)?;
         let rows = rows
             .join()
             .map_err(|_| JobError::Hear(io::Error::other("the receiver panicked")))?;

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_that_met_with_trouble_is_one_sample_of_many() {
+    fn a_delayed_operation_is_one_sample_of_many() {
         let plan = MeasurementPlan {
             singly: true,
             ..MeasurementPlan::new(Some(3), true)

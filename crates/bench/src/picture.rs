@@ -22,9 +22,10 @@ pub(crate) fn figure(rows: &[Row], peer: &PublishedPeer, machine: String) -> Fig
                 .iter()
                 .any(|other| other.case == row.case && noted(other))
         });
-        let title = match rows[0].bench.ends_with(WORKING_SET) {
-            true => format!("{}: time of a put over the size of the set", rows[0].bench),
-            false => format!("{}: time over size", rows[0].bench),
+        let title = if rows[0].bench.ends_with(WORKING_SET) {
+            format!("{}: time of a put over the size of the set", rows[0].bench)
+        } else {
+            format!("{}: time over size", rows[0].bench)
         };
         let other = if main.is_empty() {
             title.clone()

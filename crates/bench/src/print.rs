@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_was_measured_beside_has_a_column() {
+    fn a_measured_rival_has_a_column() {
         let mut row = Row::new("barrier", "barrier, 2 ranks", "ns", 300.0);
         let nobody = PublishedPeer::registered("").unwrap();
         let text = |row: &Row| tables(std::slice::from_ref(row), &nobody, Network::Mapped);

@@ -37,7 +37,7 @@ impl Sender {
     }
 
     /// Sends `event`.
-    pub(crate) fn tell(&self, event: &BenchEvent) -> io::Result<()> {
+    pub(crate) fn send(&self, event: &BenchEvent) -> io::Result<()> {
         let mut line = serde_json::to_vec(event)?;
         line.push(b'\n');
         // One write of at most a pipe's atomic size, so events of two ranks never mix.
@@ -99,13 +99,13 @@ mod tests {
             BenchEvent::Next("two\nlines".to_owned()),
         ];
         for event in &events {
-            sender.tell(event).unwrap();
+            sender.send(event).unwrap();
         }
         drop(sender);
         receiver
             .own_sender()
             .unwrap()
-            .tell(&BenchEvent::Over)
+            .send(&BenchEvent::Over)
             .unwrap();
         for event in &events {
             assert_eq!(receiver.next().unwrap(), *event);

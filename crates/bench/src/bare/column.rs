@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_go_there_and_back_and_leave_the_gaps() {
+    fn columns_are_copied_both_ways_and_leave_the_gaps() {
         let column = ColumnShape {
             run: 2,
             rows: 3,

@@ -16,8 +16,7 @@ impl BarePlace {
     /// # Safety
     /// As long as the place is used:
     /// 1. `len` bytes at `base` stay mapped for reading and writing;
-    /// 2. no other thread or process reads or writes them while a method runs, except that the
-    ///   first word may be accessed atomically beside [`BarePlace::word`];
+    /// 2. while a method runs, nobody else accesses them, except the first word atomically;
     /// 3. `base` is a multiple of 8.
     pub(crate) unsafe fn new(base: *mut u8, len: usize) -> Self {
         BarePlace { base, len }

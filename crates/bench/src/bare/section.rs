@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn sections_go_there_and_back_and_are_added_to() {
+    fn sections_are_copied_both_ways_and_added() {
         let mut memory = vec![0_f64; 64];
         // SAFETY: 1. and 3. a vector of doubles, alive until the end; 2. the vector is used below
         // only after the place's last use.

@@ -195,13 +195,14 @@ impl Programs {
 fn output(command: &'static str, mut run: Command) -> Result<Output, MpiError> {
     let output =
         (run.stdin(Stdio::null()).output()).map_err(|why| MpiError::Start { command, why })?;
-    match output.status.success() {
-        true => Ok(output),
-        false => Err(MpiError::Failed {
+    if output.status.success() {
+        Ok(output)
+    } else {
+        Err(MpiError::Failed {
             command,
             status: output.status,
             says: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-        }),
+        })
     }
 }
 
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn an_mpi_is_there_if_both_its_commands_are() {
+    fn an_mpi_is_installed_if_both_its_commands_are() {
         use std::os::unix::fs::symlink;
         let folder = env::temp_dir().join(format!("hydrant-mpis-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_told_with_what_it_says() {
+    fn a_failure_is_reported_with_its_output() {
         let mut fail = Command::new("sh");
         fail.args(["-c", "echo no room >&2; exit 3"]);
         let told = output("sh", fail).unwrap_err().to_string();

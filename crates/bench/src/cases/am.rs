@@ -105,7 +105,7 @@ fn round_trips(e: &Ensemble<'_>) -> hydrant::Result<()> {
             let mut turn = 0;
             let what = format!("{case}, {} bytes", bytes.unwrap_or(0));
             let sides: [Side<'_>; 2] = [
-                &mut |count| round_trip(e, &mut turn, carried(bytes), count),
+                &mut |count| round_trip(e, &mut turn, argument_of(bytes), count),
                 &mut |count| trips(count, request),
             ];
             if let Some([bare, ours]) = e.together(&what, sides)? {
@@ -120,9 +120,10 @@ fn round_trips(e: &Ensemble<'_>) -> hydrant::Result<()> {
             .as_ref()
             .and(e.uncrowded(Goal::AtMostTimes(times)))
     };
-    let goal = match e.registered {
-        true => on_network(1.06),
-        false => e.uncrowded(Goal::AtMostTimesAnd(1.5, 500.0, "ns")),
+    let goal = if e.registered {
+        on_network(1.06)
+    } else {
+        e.uncrowded(Goal::AtMostTimesAnd(1.5, 500.0, "ns"))
     };
     measure(
         "short round trip",
@@ -150,7 +151,7 @@ fn round_trips(e: &Ensemble<'_>) -> hydrant::Result<()> {
 }
 
 /// The argument of a message without payload: a word.
-fn carried(bytes: Option<u64>) -> u64 {
+fn argument_of(bytes: Option<u64>) -> u64 {
     bytes.unwrap_or(8)
 }
 

@@ -92,9 +92,10 @@ pub(super) fn ping_pong(e: &Ensemble<'_>, turn: &mut u64, count: u64) -> hydrant
         }
     };
     let mut took = Duration::ZERO;
-    match leads {
-        true => took = bare::ping(&e.window, turn, count, e.wait),
-        false => bare::pong(&e.window, turn, count, e.wait),
+    if leads {
+        took = bare::ping(&e.window, turn, count, e.wait)
+    } else {
+        bare::pong(&e.window, turn, count, e.wait)
     }
     if let Some(cores) = elsewhere {
         sched_setaffinity(None, &cores).map_err(std::io::Error::from)?;

@@ -44,7 +44,12 @@ pub(crate) fn limits(strategy: Strategy) -> [(&'static str, String); 2] {
         .ok()
         .map(|builder| builder.settings().registration.clone());
     let (m, maxvictim) = said.map_or((None, None), |said| (said.m, said.maxvictim));
-    let m = m.unwrap_or(M) * if keeps(strategy) { LIFTED } else { 1 };
+    let m = m.unwrap_or(M)
+        * if never_deregisters(strategy) {
+            LIFTED
+        } else {
+            1
+        };
     [
         ("HYDRANT_M", m.to_string()),
         (
@@ -55,7 +60,7 @@ pub(crate) fn limits(strategy: Strategy) -> [(&'static str, String); 2] {
 }
 
 /// True if a strategy never deregisters buckets that peers use.
-fn keeps(strategy: Strategy) -> bool {
+fn never_deregisters(strategy: Strategy) -> bool {
     let no_unpin = Strategy::Rendezvous { unpin: false };
     strategy == Strategy::PinEverything || strategy == no_unpin
 }
@@ -67,22 +72,27 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(Ordering::Acquire) {
-                pinned.look();
+                pinned.sample();
                 std::thread::sleep(LOOK);
             }
-            pinned.look();
+            pinned.sample();
         });
         let outcome = measure(e);
         over.store(true, Ordering::Release);
         outcome
     })?;
-    tell(e, &pinned)
+    report_pinned(e, &pinned)
 }
 
 fn measure(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let settings = &e.job.settings().registration;
     let strategy = settings.strategy;
-    let m = settings.m.unwrap_or(M) / if keeps(strategy) { LIFTED } else { 1 };
+    let m = settings.m.unwrap_or(M)
+        / if never_deregisters(strategy) {
+            LIFTED
+        } else {
+            1
+        };
     let quarters = if e.quick {
         &QUICK_QUARTERS[..]
     } else {
@@ -176,7 +186,7 @@ struct PinnedSamples {
 }
 
 impl PinnedSamples {
-    fn look(&self) {
+    fn sample(&self) {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         for (key, most) in [("VmPin:", &self.pin), ("VmLck:", &self.lock)] {
             let line = status.lines().find_map(|line| line.strip_prefix(key));
@@ -188,7 +198,7 @@ impl PinnedSamples {
 
 /// Compares the most bytes pinned with the bytes allowed: M, MAXVICTIM, the conduit's own and, in
 /// the same processes, those of the bare network.
-fn tell(e: &Ensemble<'_>, pinned: &PinnedSamples) -> hydrant::Result<()> {
+fn report_pinned(e: &Ensemble<'_>, pinned: &PinnedSamples) -> hydrant::Result<()> {
     let (settings, conduit) = (&e.job.settings().registration, e.job.footprint());
     let limits = settings.m.unwrap_or(M) + settings.maxvictim.unwrap_or(MAXVICTIM);
     let peers = e.job.size() as usize - 1;
@@ -220,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_lifted_for_those_that_keep_everything() {
+    fn limits_are_lifted_for_strategies_that_never_deregister() {
         let m = |strategy| limits(strategy)[0].1.parse::<u64>().unwrap();
         let firehose = m(Strategy::Firehose);
         assert_eq!(m(Strategy::PinEverything), LIFTED * firehose);
@@ -238,16 +248,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_locked_is_seen() {
+    fn locked_memory_is_counted() {
         let pinned = PinnedSamples::default();
-        pinned.look();
+        pinned.sample();
         let before = pinned.lock.load(Ordering::Relaxed);
         let memory = vec![1_u8; 64 << 10];
         // SAFETY: the memory is our own, and locking does not change it.
         #[allow(unsafe_code)]
         let locked = unsafe { rustix::mm::mlock(memory.as_ptr().cast_mut().cast(), memory.len()) };
         locked.unwrap();
-        pinned.look();
+        pinned.sample();
         assert!(pinned.lock.load(Ordering::Relaxed) >= before + (64 << 10));
     }
 }

@@ -81,9 +81,10 @@ pub(crate) fn limits() -> [(&'static str, String); 2] {
 
 /// Runs on all ranks: rank 0 puts and gets.
 pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
-    let sizes = match e.quick {
-        true => &QUICK_SIZES[..],
-        false => &SIZES[..],
+    let sizes = if e.quick {
+        &QUICK_SIZES[..]
+    } else {
+        &SIZES[..]
     };
     let strategy = e.job.settings().registration.strategy;
     let m = e.job.settings().registration.m.unwrap_or(M);
@@ -157,9 +158,10 @@ impl MeasuredPoint {
         let places = (self.set / place).max(1);
         let mut once = |at: usize| {
             let index = at * place / size_of::<u64>();
-            match self.gets {
-                false => field.put(PARTNER, index, data),
-                true => field.get(PARTNER, index, data),
+            if self.gets {
+                field.get(PARTNER, index, data)
+            } else {
+                field.put(PARTNER, index, data)
             }
         };
         for at in (0..places).take(self.warm_up.div_ceil(place)) {

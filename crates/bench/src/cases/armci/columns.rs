@@ -59,7 +59,7 @@ fn sized(cases: &Cases<'_>, place: &BarePlace, rows: usize, stride: usize) -> hy
         &format!("put, {rows} rows {stride} apart"),
         [&mut copied(By::Words), &mut copied(By::Memcpy), &mut put],
     )?;
-    tell(cases, "put", (rows, stride), medians)?;
+    add_row(cases, "put", (rows, stride), medians)?;
     let copied = |by| {
         let data = &data;
         move |count| Ok(place.copy_column_out(by, &mut data.borrow_mut(), column, count))
@@ -72,12 +72,12 @@ fn sized(cases: &Cases<'_>, place: &BarePlace, rows: usize, stride: usize) -> hy
         &format!("get, {rows} rows {stride} apart"),
         [&mut copied(By::Words), &mut copied(By::Memcpy), &mut get],
     )?;
-    tell(cases, "get", (rows, stride), medians)
+    add_row(cases, "get", (rows, stride), medians)
 }
 
 /// Adds a row for each of the two loops. A result that meets both goals meets that of the faster
 /// loop.
-fn tell(
+fn add_row(
     cases: &Cases<'_>,
     operation: &str,
     (rows, stride): (usize, usize),
