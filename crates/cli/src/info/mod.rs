@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_section_is_there_once_and_json_is_one_object_a_line() {
+    fn every_section_appears_once_and_json_is_one_object_a_line() {
         let lines = lines();
         let text = page::text(&lines);
         for section in ["conduits", "machine", "limits", "launcher"] {
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_conduit_says_why() {
+    fn a_missing_conduit_has_a_reason() {
         for fact in conduits().filter(|fact| !fact.value.starts_with("available")) {
             assert!(fact.value.starts_with("absent: "), "{fact:?}");
         }
