@@ -336,7 +336,7 @@ pub(crate) fn run(args: &PapersArgs) -> Result<(), ReproduceError> {
         path: args.out.clone(),
         why,
     })?;
-    job::lift(&args.out)?;
+    job::write_lifted_profiles(&args.out)?;
     let traces = match &args.traces {
         Some(folder) => Traces::of(folder)?,
         None => Traces::own()?,

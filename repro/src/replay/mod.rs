@@ -125,7 +125,9 @@ pub(crate) enum ReplayError {
 pub(crate) fn run(arguments: &ReplayArgs) -> Result<(), ReplayError> {
     let script = Script::of(&read(&arguments.trace)?, &arguments.conduit)?;
     if let Some(picture) = &arguments.plot {
-        picture.reserve().map_err(|why| undrawn(picture, &why))?;
+        picture
+            .reserve()
+            .map_err(|why| picture_error(picture, &why))?;
     }
     let how = How {
         checks: arguments.check,
@@ -153,7 +155,7 @@ pub(crate) fn run(arguments: &ReplayArgs) -> Result<(), ReplayError> {
         let figure = figure(arguments, series);
         picture
             .write(&figure)
-            .map_err(|why| undrawn(picture, &*why))?;
+            .map_err(|why| picture_error(picture, &*why))?;
     }
     Ok(())
 }
@@ -272,7 +274,7 @@ fn figure(arguments: &ReplayArgs, series: Vec<Series>) -> Figure {
     }
 }
 
-fn undrawn(picture: &plot::PictureFile, why: &dyn std::fmt::Display) -> ReplayError {
+fn picture_error(picture: &plot::PictureFile, why: &dyn std::fmt::Display) -> ReplayError {
     ReplayError::Picture {
         path: picture.path().to_owned(),
         why: why.to_string(),

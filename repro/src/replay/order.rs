@@ -185,27 +185,30 @@ mod tests {
     }
 
     /// The rank that is stuck, and the peer that it waits for.
-    fn found(schedules: &[Vec<ReplayStep>]) -> Option<(u32, u32)> {
+    fn first_stuck(schedules: &[Vec<ReplayStep>]) -> Option<(u32, u32)> {
         stuck(schedules, 1000).map(|it| (it.rank, it.peer))
     }
 
     #[test]
-    fn who_waits_for_ever_is_found() {
+    fn a_rank_that_waits_for_ever_is_found() {
         let first = vec![ReplayStep::Receive(end(1, 1)), ReplayStep::Send(end(1, 2))];
         let second = vec![ReplayStep::Receive(end(0, 2)), ReplayStep::Send(end(0, 1))];
-        assert_eq!(found(&[first.clone(), second]), Some((0, 1)));
+        assert_eq!(first_stuck(&[first.clone(), second]), Some((0, 1)));
         let begins = vec![
             ReplayStep::BeginReceive(7, end(0, 2)),
             ReplayStep::Send(end(0, 1)),
             ReplayStep::Complete(7),
         ];
-        assert_eq!(found(&[first, begins]), None);
+        assert_eq!(first_stuck(&[first, begins]), None);
         let exchange = |peer| vec![ReplayStep::SendReceive(end(peer, 3), end(peer, 3))];
-        assert_eq!(found(&[exchange(1), exchange(0)]), None);
-        assert_eq!(found(&[exchange(0)]), None);
+        assert_eq!(first_stuck(&[exchange(1), exchange(0)]), None);
+        assert_eq!(first_stuck(&[exchange(0)]), None);
         let itself = vec![ReplayStep::Send(end(0, 1)), ReplayStep::Receive(end(0, 1))];
-        assert_eq!(found(std::slice::from_ref(&itself)), None);
-        assert_eq!(found(&[itself.into_iter().rev().collect()]), Some((0, 0)));
+        assert_eq!(first_stuck(std::slice::from_ref(&itself)), None);
+        assert_eq!(
+            first_stuck(&[itself.into_iter().rev().collect()]),
+            Some((0, 0))
+        );
     }
 
     #[test]
@@ -215,7 +218,7 @@ mod tests {
                 let it = |tag| sized(peer, tag, bytes);
                 vec![ReplayStep::Send(it(1)), ReplayStep::Receive(it(1))]
             };
-            assert_eq!(found(&[sends_first(1), sends_first(0)]), expected);
+            assert_eq!(first_stuck(&[sends_first(1), sends_first(0)]), expected);
             let begins_first = |peer| {
                 let it = sized(peer, 1, bytes);
                 vec![
@@ -224,7 +227,7 @@ mod tests {
                     ReplayStep::Receive(it),
                 ]
             };
-            assert_eq!(found(&[begins_first(1), begins_first(0)]), expected);
+            assert_eq!(first_stuck(&[begins_first(1), begins_first(0)]), expected);
             let completes_last = |peer| {
                 let it = sized(peer, 1, bytes);
                 vec![
@@ -233,15 +236,15 @@ mod tests {
                     ReplayStep::Complete(5),
                 ]
             };
-            assert_eq!(found(&[completes_last(1), completes_last(0)]), None);
+            assert_eq!(first_stuck(&[completes_last(1), completes_last(0)]), None);
             let exchange = |peer| {
                 let it = sized(peer, 1, bytes);
                 vec![ReplayStep::SendReceive(it, it)]
             };
-            assert_eq!(found(&[exchange(1), exchange(0)]), None);
+            assert_eq!(first_stuck(&[exchange(1), exchange(0)]), None);
             let itself = sized(0, 1, bytes);
             assert_eq!(
-                found(&[vec![ReplayStep::Send(itself), ReplayStep::Receive(itself)]]),
+                first_stuck(&[vec![ReplayStep::Send(itself), ReplayStep::Receive(itself)]]),
                 None
             );
         }
@@ -270,14 +273,15 @@ mod tests {
             let of = |rank: u32| {
                 let send = ReplayStep::Send(sized((rank + 1) % RANKS, 1, 5000));
                 let receive = ReplayStep::Receive(sized((rank + RANKS - 1) % RANKS, 1, 5000));
-                match rank == 3 && receives_first {
-                    true => vec![receive, send],
-                    false => vec![send, receive],
+                if rank == 3 && receives_first {
+                    vec![receive, send]
+                } else {
+                    vec![send, receive]
                 }
             };
             (0..RANKS).map(of).collect()
         };
-        assert_eq!(found(&ring(true)), None);
-        assert_eq!(found(&ring(false)), Some((0, 1)));
+        assert_eq!(first_stuck(&ring(true)), None);
+        assert_eq!(first_stuck(&ring(false)), Some((0, 1)));
     }
 }

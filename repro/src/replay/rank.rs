@@ -191,19 +191,19 @@ impl Player<'_, '_, '_> {
                 // sent.
                 let (data, loan) = raised(unsafe { self.memory.lend(end.place) })?;
                 self.copies_near(end);
-                let sent = &data[..self.goes(end, data.len())];
+                let sent = &data[..self.network_bytes(end, data.len())];
                 self.job.send(Rank(end.peer), end.tag, sent)?;
                 self.memory.end(loan);
             }
             ReplayStep::Receive(end) => {
                 // SAFETY: 1. and 2. as above, when the message was received.
                 let (data, loan) = raised(unsafe { self.memory.lend_mut(end.place) })?;
-                let len = self.goes(end, data.len());
+                let len = self.network_bytes(end, data.len());
                 self.job
                     .receive(Rank(end.peer), end.tag, &mut data[..len])?;
                 self.copies_near(end);
                 self.memory.end(loan);
-                self.look(end)?;
+                self.check(end)?;
             }
             ReplayStep::SendReceive(to, from) => {
                 self.stamp(to);
@@ -212,15 +212,19 @@ impl Player<'_, '_, '_> {
                 // SAFETY: as above.
                 let (buffer, received) = raised(unsafe { self.memory.lend_mut(from.place) })?;
                 self.copies_near(to);
-                let len = self.goes(from, buffer.len());
+                let len = self.network_bytes(from, buffer.len());
                 (self.job).send_receive(
-                    (Rank(to.peer), to.tag, &data[..self.goes(to, data.len())]),
+                    (
+                        Rank(to.peer),
+                        to.tag,
+                        &data[..self.network_bytes(to, data.len())],
+                    ),
                     (Rank(from.peer), from.tag, &mut buffer[..len]),
                 )?;
                 self.copies_near(from);
                 self.memory.end(sent);
                 self.memory.end(received);
-                self.look(from)?;
+                self.check(from)?;
             }
             ReplayStep::BeginSend(request, end) => {
                 self.stamp(end);
@@ -228,13 +232,14 @@ impl Player<'_, '_, '_> {
                 // the loan ends with the message.
                 let (data, loan) = raised(unsafe { self.memory.lend(end.place) })?;
                 self.copies_near(end);
-                let sent = &data[..self.goes(end, data.len())];
+                let sent = &data[..self.network_bytes(end, data.len())];
                 let peer = Rank(end.peer);
                 // A message that would wait for its receiver does so, though between ranks of one
                 // host only a stamp travels.
-                let transit = match end.place.bytes() <= self.options.at_once {
-                    true => self.scope.send(peer, end.tag, sent)?,
-                    false => self.scope.send_synchronous(peer, end.tag, sent)?,
+                let transit = if end.place.bytes() <= self.options.at_once {
+                    self.scope.send(peer, end.tag, sent)?
+                } else {
+                    self.scope.send_synchronous(peer, end.tag, sent)?
                 };
                 let it = MessageInFlight {
                     transit,
@@ -246,7 +251,7 @@ impl Player<'_, '_, '_> {
             ReplayStep::BeginReceive(request, end) => {
                 // SAFETY: as above.
                 let (data, loan) = raised(unsafe { self.memory.lend_mut(end.place) })?;
-                let len = self.goes(end, data.len());
+                let len = self.network_bytes(end, data.len());
                 let buffer = &mut data[..len];
                 let transit = self.scope.receive(Rank(end.peer), end.tag, buffer)?;
                 let it = MessageInFlight {
@@ -262,7 +267,7 @@ impl Player<'_, '_, '_> {
                     self.memory.end(it.loan);
                     if let Some(end) = it.received {
                         self.copies_near(&end);
-                        self.look(&end)?;
+                        self.check(&end)?;
                     }
                 }
             }
@@ -287,10 +292,11 @@ impl Player<'_, '_, '_> {
 
     /// The bytes of a message that travel over the network: between ranks of one host only the
     /// identifying ones.
-    fn goes(&self, end: &MessageEnd, len: usize) -> usize {
-        match self.options.is_near(self.job.rank(), end.peer) {
-            true => len.min(STAMP),
-            false => len,
+    fn network_bytes(&self, end: &MessageEnd, len: usize) -> usize {
+        if self.options.is_near(self.job.rank(), end.peer) {
+            len.min(STAMP)
+        } else {
+            len
         }
     }
 
@@ -315,7 +321,7 @@ impl Player<'_, '_, '_> {
     }
 
     /// Checks that a received message is the right one.
-    fn look(&mut self, end: &MessageEnd) -> Result<()> {
+    fn check(&mut self, end: &MessageEnd) -> Result<()> {
         let bytes = self.checked_bytes(end);
         if bytes == 0 {
             return Ok(());

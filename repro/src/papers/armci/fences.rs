@@ -241,11 +241,11 @@ impl Fences<'_> {
             // is another process's memory.
             raised(unsafe { armci.put_nb(from, to, 8, other as i32, None) })?;
         }
-        match some.len() + 1 == RANKS as usize {
-            true => raised(armci.all_fence()),
-            false => some
-                .iter()
-                .try_for_each(|other| raised(armci.fence(*other as i32))),
+        if some.len() + 1 == RANKS as usize {
+            raised(armci.all_fence())
+        } else {
+            some.iter()
+                .try_for_each(|other| raised(armci.fence(*other as i32)))
         }
     }
 }

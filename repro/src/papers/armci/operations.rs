@@ -184,15 +184,16 @@ fn figure(scope: &Scope<'_>, plot: &Plot) -> Outcome<(Part, Vec<Series>)> {
         );
     }
     let mut series = Vec::new();
-    let runs: &[(Strategy, bool, &str)] = match plot.is_strided {
-        true => &[
+    let runs: &[(Strategy, bool, &str)] = if plot.is_strided {
+        &[
             (Strategy::Bounce, true, "strided"),
             (Strategy::Bounce, false, "contiguous"),
-        ],
-        false => &[
+        ]
+    } else {
+        &[
             (Strategy::Bounce, false, "streamed"),
             (Strategy::Firehose, false, "firehose"),
-        ],
+        ]
     };
     for (number, (strategy, is_strided, name)) in runs.iter().enumerate() {
         scope.doing(format!("ARMCI: figure {}, {name}", plot.number));

@@ -33,7 +33,7 @@ pub(super) fn curve(
 }
 
 /// Runs the three strategies of the paper over the areas.
-fn three(scope: &Scope<'_>, load: &Load, figure: &str) -> Outcome<[Vec<AreaPoint>; 3]> {
+fn three_strategies(scope: &Scope<'_>, load: &Load, figure: &str) -> Outcome<[Vec<AreaPoint>; 3]> {
     let run = |strategy: Strategy, machine: &str| {
         scope.doing(format!("firehose: figure {figure}, {strategy}"));
         let mut setup = load.setup(machine, strategy);
@@ -90,7 +90,7 @@ pub(super) fn smaller(part: &mut Part, load: &Load) {
 /// Figure 3: the latency of 8-byte puts.
 pub(in crate::papers) fn figure_3(scope: &Scope<'_>) -> Outcome<Part> {
     let load = Load::of(scope, 8, scope.pick(4000, 400), 1);
-    let [firehose, no_unpin, unpin] = three(scope, &load, "3")?;
+    let [firehose, no_unpin, unpin] = three_strategies(scope, &load, "3")?;
     let mut part = Part::new(
         "firehose-figure-3",
         "Firehose, figure 3: 8-byte puts at random over a growing area",
@@ -183,7 +183,7 @@ pub(in crate::papers) fn figure_3(scope: &Scope<'_>) -> Outcome<Part> {
 /// Figure 4: the bandwidth of puts of 64 KB.
 pub(in crate::papers) fn figure_4(scope: &Scope<'_>) -> Outcome<Part> {
     let load = Load::of(scope, 64 << 10, scope.pick(400, 64), 8);
-    let [firehose, no_unpin, unpin] = three(scope, &load, "4")?;
+    let [firehose, no_unpin, unpin] = three_strategies(scope, &load, "4")?;
     let mut part = Part::new(
         "firehose-figure-4",
         "Firehose, figure 4: 64 KB puts at random over a growing area",

@@ -70,7 +70,7 @@ impl HelperTurns {
 
 /// The results of a rank.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Lived {
+pub(super) struct RankHistory {
     /// Registered bytes, with the time of each change.
     pub(super) series: Vec<(Duration, u64)>,
     /// The time from its first communication to its last.
@@ -83,11 +83,11 @@ pub(super) struct Lived {
 
 /// Plays a rank's communications. The helper begins after the given number of uses of registered
 /// buffers, or there is none.
-pub(super) fn live(
+pub(super) fn play_rank(
     communications: &[Communication],
     costs: Costs,
     helper: Option<(HelperTurns, usize)>,
-) -> Lived {
+) -> RankHistory {
     let mut rank = ModelRank::new(communications, costs);
     let mut helper = helper.and_then(|(turns, from)| ModelHelper::new(costs, turns, from));
     while let Some(at) = rank.next {
@@ -96,7 +96,7 @@ pub(super) fn live(
             helper => rank.step(at, helper.as_mut()),
         }
     }
-    Lived {
+    RankHistory {
         series: rank.nic.series,
         took: Duration::from_nanos(rank.last),
         stalled: Duration::from_nanos(rank.stalled_ns),
@@ -184,7 +184,7 @@ impl<'a> ModelRank<'a> {
         if let Some(way) = self.under_way.take() {
             self.nic.in_use = None;
             if let Some(helper) = helper {
-                helper.tell(
+                helper.hear_use(
                     self.uses,
                     at,
                     &Communication {
@@ -268,7 +268,7 @@ impl ModelHelper {
         })
     }
 
-    fn tell(&mut self, uses: usize, at: u64, communication: &Communication) {
+    fn hear_use(&mut self, uses: usize, at: u64, communication: &Communication) {
         if uses >= self.from {
             self.told.push_back((at, *communication));
         }
@@ -303,9 +303,10 @@ impl ModelHelper {
         }
         // Both queues take turns.
         self.looks = !self.looks;
-        let action = match self.looks {
-            true => self.plan.look(Time(at)).or_else(|| self.used()),
-            false => self.used().or_else(|| self.plan.look(Time(at))),
+        let action = if self.looks {
+            self.plan.look(Time(at)).or_else(|| self.used())
+        } else {
+            self.used().or_else(|| self.plan.look(Time(at)))
         };
         match action {
             Some(action) => self.begin(action, nic),
@@ -380,7 +381,7 @@ mod tests {
         }
     }
 
-    fn peak(of: &Lived) -> u64 {
+    fn peak(of: &RankHistory) -> u64 {
         of.series.iter().map(|it| it.1).max().unwrap_or(0)
     }
 
@@ -396,18 +397,18 @@ mod tests {
     }
 
     #[test]
-    fn a_helper_saves_what_its_turns_let_it() {
+    fn a_helper_saves_as_much_as_its_turns_allow() {
         let uses = figure_1(12);
-        let without = live(&uses, Costs::TYPICAL, None);
+        let without = play_rank(&uses, Costs::TYPICAL, None);
         assert_eq!(peak(&without), 3 << 20);
         assert_eq!(without.stats, Stats::default());
-        let alone = live(&uses, Costs::TYPICAL, Some((turns(1, 0, 0), 0)));
+        let alone = play_rank(&uses, Costs::TYPICAL, Some((turns(1, 0, 0), 0)));
         assert_eq!(peak(&alone), 1 << 20);
         assert_eq!(alone.stats.late, 0);
         // The turns of the others are short compared with a second, and long compared with nothing.
-        let shared = live(&uses, Costs::TYPICAL, Some((turns(3, 4_000_000, 1), 0)));
+        let shared = play_rank(&uses, Costs::TYPICAL, Some((turns(3, 4_000_000, 1), 0)));
         assert_eq!((peak(&shared), shared.stats.late), (1 << 20, 0));
-        let starved = live(&uses, Costs::TYPICAL, Some((turns(3, 4 * SECOND, 1), 0)));
+        let starved = play_rank(&uses, Costs::TYPICAL, Some((turns(3, 4 * SECOND, 1), 0)));
         assert_eq!((peak(&starved), starved.stats.ahead), (3 << 20, 0));
     }
 }

@@ -107,10 +107,10 @@ fn run(scheme: Scheme, bytes: usize, buffers: BufferUse) -> Outcome<MessageRun> 
     // No scheme may need to evict for want of room.
     let mut setup = Setup::new(MACHINE, scheme.strategy, 1024 * MB, 1024 * MB);
     setup.messages = scheme.messages;
-    setup.run(|job| both(job, bytes, buffers))
+    setup.run(|job| both_ranks(job, bytes, buffers))
 }
 
-fn both(job: &Job, bytes: usize, buffers: BufferUse) -> Result<MessageRun> {
+fn both_ranks(job: &Job, bytes: usize, buffers: BufferUse) -> Result<MessageRun> {
     let slot = bytes.next_multiple_of(SPARE);
     let slots = match buffers {
         BufferUse::Reused => BUFFERS,
@@ -428,9 +428,10 @@ fn over_time(scheme: Scheme, colour: usize, run: &MessageRun) -> Series {
     let seconds = |(ms, bytes): (f64, f64)| (ms / 1e3, bytes);
     Series {
         name: scheme.name.to_owned(),
-        kind: match scheme.strategy == DEFAULT.strategy {
-            true => Kind::Reference,
-            false => Kind::Line,
+        kind: if scheme.strategy == DEFAULT.strategy {
+            Kind::Reference
+        } else {
+            Kind::Line
         },
         colour,
         points: in_mib(staircase(&run.series, run.took).into_iter().map(seconds)),

@@ -7,7 +7,7 @@ use hydrant_foresight::sharing::{Host, Placement, Policy, Sharing};
 use hydrant_foresight::{Communication, Costs, LinearCost, Region};
 use hydrant_sim::Profile;
 
-use super::host::{HelperTurns, Lived, THRESHOLD, live};
+use super::host::{HelperTurns, RankHistory, THRESHOLD, play_rank};
 use super::{MACHINE, Outcome, REGISTERED, in_mib, percent_above, percent_saved};
 use crate::papers::Scope;
 use crate::papers::job::{MB, PAGE};
@@ -175,7 +175,7 @@ fn costs() -> Outcome<Costs> {
 fn host(ranks: &[Vec<Communication>], costs: Costs, way: HelperPolicy, slice_ns: u64) -> Together {
     let placements = placements(ranks, way);
     let mut on_core = 0;
-    let lived: Vec<Lived> = (ranks.iter().zip(placements))
+    let lived: Vec<RankHistory> = (ranks.iter().zip(placements))
         .map(|(communications, placement)| {
             let helper = match placement {
                 Placement::Stopped => None,
@@ -198,7 +198,7 @@ fn host(ranks: &[Vec<Communication>], costs: Costs, way: HelperPolicy, slice_ns:
                     Some((HelperTurns { sharing, own }, from))
                 }
             };
-            live(communications, costs, helper)
+            play_rank(communications, costs, helper)
         })
         .collect();
     let series = together(lived.iter().map(|it| &it.series[..]));
