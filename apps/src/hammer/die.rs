@@ -14,7 +14,7 @@ use clap::ValueEnum;
 use hydrant::Job;
 use rustix::process::{Signal, getpid, kill_process};
 
-use super::say;
+use super::print_line;
 use crate::kernel;
 
 /// The situation in which a rank dies.
@@ -49,7 +49,7 @@ impl RankPhase {
 pub(crate) fn kill_self_in(situation: Situation, job: &Job, phase: &AtomicU64, after: Duration) {
     thread::sleep(after);
     let (rank, now) = (job.rank(), kernel::now());
-    say(&format!("at {now} rank {rank} is about to die"));
+    print_line(&format!("at {now} rank {rank} is about to die"));
     let is = |word: u64, phase: RankPhase| word & 0xff == phase as u64;
     let mut before = (phase.load(SeqCst), count(situation, job));
     loop {

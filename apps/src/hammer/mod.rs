@@ -143,18 +143,18 @@ fn work(job: &Job, arguments: &Arguments, report: &mut HammerReport) -> Result<(
         return targets::try_all(job, report);
     }
     let mut log = RankLog::new(job);
-    let outcome = strike(job, arguments, &mut log);
+    let outcome = work_until_end(job, arguments, &mut log);
     report.take(log);
     outcome
 }
 
 /// Works until the end, then checks everything once more.
-fn strike(job: &Job, arguments: &Arguments, log: &mut RankLog) -> Result<()> {
+fn work_until_end(job: &Job, arguments: &Arguments, log: &mut RankLog) -> Result<()> {
     let mut field = Field::new(job)?;
     let mut messages = HammerMessages::new(job)?;
     let done = job.alloc::<u64>(job.size() as usize)?;
     job.barrier()?;
-    say(&format!(
+    print_line(&format!(
         "rank {} is process {}",
         job.rank(),
         std::process::id()
@@ -189,7 +189,7 @@ fn strike(job: &Job, arguments: &Arguments, log: &mut RankLog) -> Result<()> {
 }
 
 /// Prints a line for the script in one write, because the ranks share the output.
-fn say(what: &str) {
+fn print_line(what: &str) {
     let _ = std::io::stderr().write_all(format!("hammer: {what}\n").as_bytes());
 }
 

@@ -119,9 +119,10 @@ impl HammerReport {
 
     /// The exit status otherwise.
     pub(crate) fn status_of_loss(&self) -> ExitCode {
-        match self.is_wrong() || self.lost.is_empty() {
-            true => ExitCode::FAILURE,
-            false => ExitCode::from(BROKEN),
+        if self.is_wrong() || self.lost.is_empty() {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::from(BROKEN)
         }
     }
 

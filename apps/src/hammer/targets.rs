@@ -103,17 +103,18 @@ fn accesses(lent: bool) -> Vec<TargetAccess> {
         put,
     };
     let partly = BASE + PAGE as u64 / 2;
-    let names = match lent {
-        false => [
-            "read-only target",
-            "unmapped target",
-            "target partly mapped",
-        ],
-        true => [
+    let names = if lent {
+        [
             "read-only target, lent",
             "unmapped target, lent",
             "target partly mapped, lent",
-        ],
+        ]
+    } else {
+        [
+            "read-only target",
+            "unmapped target",
+            "target partly mapped",
+        ]
     };
     vec![
         access(names[0], READ_ONLY, 8, true, true),
@@ -135,12 +136,13 @@ impl TargetAccess {
         let stamp = mix(u64::from(job.rank().0) << 32 | time).to_le_bytes();
         let mut data: Vec<u8> = stamp.into_iter().cycle().take(self.len).collect();
         let since = Instant::now();
-        let outcome = match self.put {
+        let outcome = if self.put {
             // SAFETY: only this module knows the pages, which are plain bytes. Only this rank
             // writes to those of the target.
-            true => unsafe { job.put_anywhere(to, self.addr, &data) },
+            unsafe { job.put_anywhere(to, self.addr, &data) }
+        } else {
             // SAFETY: as above.
-            false => unsafe { job.get_anywhere(to, self.addr, &mut data) },
+            unsafe { job.get_anywhere(to, self.addr, &mut data) }
         };
         let waited = since.elapsed().as_secs_f64();
         let right = match &outcome {

@@ -43,9 +43,10 @@ impl Background {
     pub(crate) fn step(&mut self, hand: &mut Hand, round: &Round) -> Result<()> {
         for nth in 0..=round.draw(0) as usize % AT_ONCE {
             let drawn = round.draw(1 + nth as u64);
-            let team = match drawn.is_multiple_of(2) {
-                true => hand.job.world(),
-                false => &self.half,
+            let team = if drawn.is_multiple_of(2) {
+                hand.job.world()
+            } else {
+                &self.half
             };
             let begun = begin(hand, team, round, drawn / 2)?;
             self.under_way.push(begun);

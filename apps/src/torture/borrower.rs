@@ -51,9 +51,10 @@ impl Borrower {
             return Ok(());
         }
         // The newest buffer, half of the time.
-        let which = match hand.dice.one_in(2) {
-            true => count - 1,
-            false => hand.dice.below(count),
+        let which = if hand.dice.one_in(2) {
+            count - 1
+        } else {
+            hand.dice.below(count)
         };
         let mut known = self.known[owner].swap_remove(which);
         // Without pauses, so that some accesses are in flight when the loan ends.
@@ -125,24 +126,31 @@ impl Borrower {
             let word = |at| buffer.word(start + at, hand.worker, self.times);
             let data: Vec<u64> = (at..at + len).map(word).collect();
             let what = format!("lent_put of {of}");
-            let put = hand.attempt(&what, |job| match scoped {
-                true => job.scope(|scope| scope.put_to(to, &data).map(drop)),
-                false => job.put_to(to, &data),
+            let put = hand.attempt(&what, |job| {
+                if scoped {
+                    job.scope(|scope| scope.put_to(to, &data).map(drop))
+                } else {
+                    job.put_to(to, &data)
+                }
             });
             let done = self.judge(hand, known, &what, put)?;
             if let Some(model) = &mut known.model {
-                match done {
-                    true => model[at..at + len].copy_from_slice(&data),
+                if done {
+                    model[at..at + len].copy_from_slice(&data)
+                } else {
                     // A part of the access may have happened.
-                    false => known.model = None,
+                    known.model = None
                 }
             }
         } else {
             let mut data = vec![0xeeee; len];
             let what = format!("lent_get of {of}");
-            let got = hand.attempt(&what, |job| match scoped {
-                true => job.scope(|scope| scope.get_from(to, &mut data).map(drop)),
-                false => job.get_from(to, &mut data),
+            let got = hand.attempt(&what, |job| {
+                if scoped {
+                    job.scope(|scope| scope.get_from(to, &mut data).map(drop))
+                } else {
+                    job.get_from(to, &mut data)
+                }
             });
             let done = self.judge(hand, known, &what, got)?;
             if let Some(model) = known.model.as_ref().filter(|_| done) {

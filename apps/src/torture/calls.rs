@@ -140,9 +140,10 @@ impl ThreadCalls {
             let len = hand.dice.below(most);
             let worker = hand.worker as u64;
             let bytes = payload(worker, number, len);
-            let handler = match answered {
-                true => self.handlers.answered,
-                false => self.handlers.plain,
+            let handler = if answered {
+                self.handlers.answered
+            } else {
+                self.handlers.plain
             };
             let what = format!("request {number} of {len} bytes to rank {target}");
             let sent = hand.must(&what, |job| {
@@ -182,9 +183,10 @@ impl ThreadCalls {
     fn call(&self, hand: &mut Hand, target: Rank) -> Result<()> {
         // As many words as surely fit a message, encoded; at times more, which travel by
         // rendezvous.
-        let most = match hand.dice.one_in(8) {
-            true => LONG,
-            false => (self.handlers.most / 12).clamp(1, 400),
+        let most = if hand.dice.one_in(8) {
+            LONG
+        } else {
+            (self.handlers.most / 12).clamp(1, 400)
         };
         let (key, len) = (hand.dice.next(), hand.dice.below(most));
         let words: Vec<u64> = (0..len).map(|_| hand.dice.next()).collect();

@@ -220,9 +220,10 @@ impl<'job> Hand<'job> {
         let asleep = self.dice.one_in(3);
         let since = Instant::now();
         while since.elapsed() < time {
-            match asleep {
-                true => thread::sleep(time),
-                false => std::hint::spin_loop(),
+            if asleep {
+                thread::sleep(time)
+            } else {
+                std::hint::spin_loop()
             }
         }
     }

@@ -124,13 +124,14 @@ impl Lender {
 
     /// Lends the next buffer, or takes the lent one back.
     pub(crate) fn step(&mut self, hand: &mut Hand) -> Result<()> {
-        match self.lent.is_some() {
-            true => self.take_back(hand),
-            false => match hand.dice.below(6) {
+        if self.lent.is_some() {
+            self.take_back(hand)
+        } else {
+            match hand.dice.below(6) {
                 0 | 1 => self.lend_borrowed(hand),
                 2 => self.lend_in_a_row(hand),
                 _ => self.lend(hand),
-            },
+            }
         }
     }
 
@@ -173,10 +174,11 @@ impl Lender {
             return Ok(());
         };
         let pointer = lent.pointer(0)?;
-        self.tell(hand, len, LoanState::Lent, Some(pointer))?;
-        match is_leaked(hand.crew, self.generation) {
-            true => std::mem::forget(lent),
-            false => self.lent = Some(lent),
+        self.announce(hand, len, LoanState::Lent, Some(pointer))?;
+        if is_leaked(hand.crew, self.generation) {
+            std::mem::forget(lent)
+        } else {
+            self.lent = Some(lent)
         }
         Ok(())
     }
@@ -191,10 +193,10 @@ impl Lender {
             return Ok(());
         };
         let len = lent.len();
-        self.tell(hand, len, LoanState::Ending, None)?;
+        self.announce(hand, len, LoanState::Ending, None)?;
         let what = format!("take_back of {len} words of {:?}", self.buffer(hand));
         let back = hand.must(&what, |_| Ok(lent.take_back()))?;
-        self.tell(hand, len, LoanState::Ended, None)?;
+        self.announce(hand, len, LoanState::Ended, None)?;
         let Some(mut back) = back else {
             return Ok(());
         };
@@ -221,9 +223,9 @@ impl Lender {
         // The body of a scope needs the hand, which only one owner can have at a time.
         let ended = hand.job.scope(|scope| {
             let lent = scope.expose(&mut words)?;
-            self.tell(hand, len, LoanState::Lent, Some(lent.pointer(0)?))?;
+            self.announce(hand, len, LoanState::Lent, Some(lent.pointer(0)?))?;
             hand.compute();
-            self.tell(hand, len, LoanState::Ending, None)?;
+            self.announce(hand, len, LoanState::Ending, None)?;
             if leaks {
                 std::mem::forget(lent);
             }
@@ -232,7 +234,7 @@ impl Lender {
         if let Err(cause) = ended {
             hand.complain(&what, cause)?;
         }
-        self.tell(hand, len, LoanState::Ended, None)?;
+        self.announce(hand, len, LoanState::Ended, None)?;
         self.examine(hand, &words);
         words.fill(PRIVATE);
         hand.compute();
@@ -241,7 +243,7 @@ impl Lender {
     }
 
     /// Announces the state on all boards. Some ranks never get the pointer.
-    fn tell(
+    fn announce(
         &mut self,
         hand: &mut Hand,
         words: usize,

@@ -60,19 +60,18 @@ impl WrittenRegion {
         let data = hand.draw_bytes(BUFFER);
         let (there, len) = (&lists.there, lists.run);
         let what = format!("put_vector of {len} bytes at {there:?} of rank {target}");
-        let put = hand.must(&what, |job| match by_pointer {
-            false => {
+        let put = hand.must(&what, |job| {
+            if by_pointer {
+                let to = self.memory.pointer(target, self.base)?;
+                job.put_vector_to(to, &[lists.vector(there)], &data)
+            } else {
                 let remote = lists.remote(self.base);
                 self.memory
                     .put_vector(target, &[lists.vector(&remote)], &data)
             }
-            true => {
-                let to = self.memory.pointer(target, self.base)?;
-                job.put_vector_to(to, &[lists.vector(there)], &data)
-            }
         })?;
         if put.is_none() {
-            return self.look(hand, target);
+            return self.reread(hand, target);
         }
         for (there, here) in lists.runs() {
             self.wrote(target, there, &data[here..here + len]);
@@ -86,14 +85,13 @@ impl WrittenRegion {
         let mut expected = data.clone();
         let (there, len) = (&lists.there, lists.run);
         let what = format!("get_vector of {len} bytes at {there:?} of rank {target}");
-        let got = hand.must(&what, |job| match by_pointer {
-            false => {
-                let remote = lists.remote(self.base);
-                (self.memory).get_vector(target, &[lists.vector(&remote)], &mut data)
-            }
-            true => {
+        let got = hand.must(&what, |job| {
+            if by_pointer {
                 let from = self.memory.pointer(target, self.base)?;
                 job.get_vector_from(from, &[lists.vector(there)], &mut data)
+            } else {
+                let remote = lists.remote(self.base);
+                (self.memory).get_vector(target, &[lists.vector(&remote)], &mut data)
             }
         })?;
         if got.is_none() {
@@ -107,7 +105,7 @@ impl WrittenRegion {
         if right {
             Ok(())
         } else {
-            self.look(hand, target)
+            self.reread(hand, target)
         }
     }
 

@@ -269,9 +269,10 @@ fn torture(job: &Job, arguments: &Arguments, tally: &mut TortureTally) -> Result
     }
     let crew = Crew {
         ranks: job.size() as usize,
-        threads: match is_simulated(job) {
-            true => 1,
-            false => usize::from(arguments.threads),
+        threads: if is_simulated(job) {
+            1
+        } else {
+            usize::from(arguments.threads)
         },
         leaks: arguments.leak,
     };

@@ -45,11 +45,10 @@ impl StampedBuffer {
         for generation in (self.generation.saturating_sub(40)..self.generation + 10).rev() {
             let other = Self { generation, ..self };
             if word == other.word(index, by, time) {
-                return match generation == self.generation {
-                    true => format!("thread {by}, whose place it is not"),
-                    false => {
-                        format!("thread {by}, meant for buffer {generation} of the same owner")
-                    }
+                return if generation == self.generation {
+                    format!("thread {by}, whose place it is not")
+                } else {
+                    format!("thread {by}, meant for buffer {generation} of the same owner")
                 };
             }
         }
@@ -62,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_known_in_its_place_alone() {
+    fn a_word_is_valid_only_at_its_own_index() {
         let buffer = StampedBuffer {
             owner: 3,
             generation: 70,
