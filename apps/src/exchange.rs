@@ -8,7 +8,7 @@
 //!   put, put, put_signal ───▶ slot[step % 2]
 //!                             wait for arrived[step]
 //!                             copy the block out
-//!                             free[step + 2] ───▶ whoever sends it in step + 2
+//!                             free[step + 2] ───▶ the sender of step + 2
 //!                             wait for free[step]
 //!                             put, put, put_signal ────────▶ slot[step % 2]
 //! ```
@@ -125,7 +125,7 @@ impl<'job, T: Pod> Exchange<'job, T> {
                 self.slots.put(to, slot + at, data)
             };
             if kinds {
-                self.putting = self.putting + self.of_a_kind(put)?;
+                self.putting = self.putting + self.timed_put(put)?;
             } else {
                 put()?;
             }
@@ -133,7 +133,7 @@ impl<'job, T: Pod> Exchange<'job, T> {
         let (rest, signal) = (&block[last..], Signal::Set(1));
         let put = || (self.slots).put_signal(to, slot + last, rest, &self.arrived, step, signal);
         if kinds {
-            self.putting = self.putting + self.of_a_kind(put)?;
+            self.putting = self.putting + self.timed_put(put)?;
         } else {
             put()?;
             self.putting.time += self.job.now().saturating_sub(start);
@@ -142,7 +142,7 @@ impl<'job, T: Pod> Exchange<'job, T> {
     }
 
     /// The time of a put, by whether its memory was registered before.
-    fn of_a_kind(&self, put: impl FnOnce() -> Result<()>) -> Result<Putting> {
+    fn timed_put(&self, put: impl FnOnce() -> Result<()>) -> Result<Putting> {
         let (hits, start) = (self.job.counters().hits, self.job.now());
         put()?;
         let time = self.job.now().saturating_sub(start);

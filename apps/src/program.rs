@@ -58,7 +58,7 @@ pub fn run<A: Parser>(
             Ok(arguments) => arguments,
             Err(usage) => {
                 if speaks {
-                    or_unread(usage.print())?;
+                    ignore_closed_reader(usage.print())?;
                 }
                 // 0 if the user asked for help, 2 after a usage error.
                 return Ok(ExitCode::from(u8::from(usage.use_stderr()) * 2));
@@ -79,7 +79,7 @@ pub fn run<A: Parser>(
 ///
 /// # Errors
 /// Any other error.
-pub(crate) fn or_unread(printed: io::Result<()>) -> io::Result<()> {
+pub(crate) fn ignore_closed_reader(printed: io::Result<()>) -> io::Result<()> {
     match printed {
         Err(cause) if cause.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         printed => printed,

@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 use crate::{
     exchange::Putting,
     options::{Format, Verify},
-    program::or_unread,
+    program::ignore_closed_reader,
 };
 
 /// The time of this rank, divided into computation and communication, by the job's clock.
@@ -178,7 +178,7 @@ impl<P: Rows + Serialize> Report<P> {
             Format::Json => serde_json::to_string(self)? + "\n",
         };
         let mut out = io::stdout().lock();
-        or_unread(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+        ignore_closed_reader(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
     }
 
     fn table(&self) -> String {

@@ -34,7 +34,7 @@ fn fewer_keys_than_ranks_are_sorted() {
 }
 
 #[test]
-fn puts_are_as_many_as_the_user_wants() {
+fn the_number_of_puts_follows_the_granularity() {
     for (put, each) in [("block", 1), ("1", 25), ("7", 4), ("25", 1)] {
         let arguments = ["--n", "100", "--put-elements", put];
         let report = report(HydrantRun, 4, BITONIC, &arguments).unwrap();
@@ -146,7 +146,7 @@ fn files_that_cannot_be_used_are_refused_once() {
 }
 
 #[test]
-fn what_memory_does_not_hold_is_refused_once() {
+fn a_problem_too_large_for_memory_is_refused_once() {
     for n in ["100000000000000", "18446744073709551615"] {
         fails(
             HydrantRun,

@@ -41,7 +41,7 @@ fn gives_the_serial_answer_on_every_mesh() {
 }
 
 #[test]
-fn puts_are_as_many_as_the_user_wants() {
+fn the_number_of_puts_follows_the_granularity() {
     for (put, each) in [
         ("block", 1),
         ("row", 10),
@@ -182,7 +182,7 @@ fn files_that_cannot_be_used_are_refused_once() {
 }
 
 #[test]
-fn what_memory_does_not_hold_is_refused_once() {
+fn a_problem_too_large_for_memory_is_refused_once() {
     for n in ["100000000", "18446744073709551615"] {
         fails(
             HydrantRun,

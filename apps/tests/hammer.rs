@@ -15,7 +15,7 @@ const RANKS: u32 = 4;
 
 /// The reports of all surviving ranks.
 #[track_caller]
-fn stories(launcher: Launcher, arguments: &[&str]) -> Vec<Value> {
+fn reports(launcher: Launcher, arguments: &[&str]) -> Vec<Value> {
     let arguments = [arguments, &["--format", "json"]].concat();
     let output = job(launcher, RANKS, HAMMER, &arguments).unwrap();
     let (out, err) = texts(&output);
@@ -38,10 +38,10 @@ fn strategies() -> impl Iterator<Item = Strategy> {
 }
 
 #[test]
-fn ranks_find_everything_where_they_put_it() {
+fn ranks_find_all_data_at_its_address() {
     let pinned = strategies().map(|strategy| Pinned(strategy.name()));
     for launcher in pinned.chain([HydrantRun]) {
-        let stories = stories(launcher, &["--seconds", "0.5"]);
+        let stories = reports(launcher, &["--seconds", "0.5"]);
         assert_eq!(stories.len() as u32, RANKS, "{launcher:?}");
         for story in stories {
             assert!(
@@ -62,7 +62,7 @@ fn survivors_of_a_killed_rank_go_on_without_it() {
                 continue;
             }
             let arguments = ["--seconds", "20", "--at", "0.2", "--die", situation];
-            let stories = stories(launcher, &arguments);
+            let stories = reports(launcher, &arguments);
             assert_eq!(stories.len() as u32, RANKS - 1, "{launcher:?}");
             for story in stories {
                 let lost: Vec<_> = story["lost"].as_array().unwrap().iter().collect();
@@ -79,7 +79,7 @@ fn survivors_of_a_killed_rank_go_on_without_it() {
 fn memory_that_cannot_be_reached_is_an_error_and_nothing_else() {
     let pinned = strategies().map(|strategy| Pinned(strategy.name()));
     for launcher in pinned.chain([HydrantRun]) {
-        let stories = stories(launcher, &["--targets"]);
+        let stories = reports(launcher, &["--targets"]);
         assert_eq!(stories.len() as u32, RANKS, "{launcher:?}");
         for story in stories {
             assert!(

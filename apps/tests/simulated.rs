@@ -105,7 +105,7 @@ fn the_same_random_test_gives_the_same_report() {
 }
 
 #[test]
-fn bad_profiles_and_failures_are_said_once() {
+fn bad_profiles_and_failures_are_reported_once() {
     let message = "did you mean myrinet-gm?";
     fails(Simulated("myrinet-gn"), 2, BITONIC, &[], 1, message);
     let message = "3 ranks make no square mesh";

@@ -20,9 +20,10 @@ impl Drop for Folder {
 fn run(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|cause| cause.to_string())?;
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(told),
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(told)
     }
 }
 

@@ -203,7 +203,7 @@ fn refused(trace: &Path) -> String {
 }
 
 #[test]
-fn what_is_wrong_with_a_trace_is_said_with_its_place() {
+fn the_fault_of_a_trace_is_named_with_its_position() {
     let folder = Folder::with("replay-cut", "lu");
     folder.change(2, |bytes| bytes.truncate(bytes.len() - 40));
     let told = refused(&folder.0);
@@ -243,7 +243,7 @@ fn what_is_wrong_with_a_trace_is_said_with_its_place() {
 }
 
 #[test]
-fn what_is_no_archive_is_refused() {
+fn a_file_that_is_no_archive_is_refused() {
     let folder = Folder::new("replay-none");
     assert!(refused(&folder.0).contains(".pmt"));
     let archive = folder.0.join("nothing.tar.zst");

@@ -366,7 +366,7 @@ fn cells(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_folder_without_traces_is_said() {
+fn a_folder_without_traces_is_an_error() {
     let out = std::env::temp_dir().join(format!("hydrant-no-traces-{}", std::process::id()));
     std::fs::create_dir_all(&out).expect("a folder can be made");
     let folder = out.to_str().expect("it is text");
@@ -380,7 +380,7 @@ fn a_folder_without_traces_is_said() {
 }
 
 #[test]
-fn what_cannot_be_written_is_said() {
+fn an_unwritable_file_is_an_error() {
     let (fine, _, errors) = reproduce(&["armci", "--quick"], Path::new("/proc/nowhere"));
     assert!(!fine);
     assert!(errors.contains("cannot write /proc/nowhere"), "{errors}");

@@ -29,29 +29,29 @@ pub(crate) struct Arguments {
 }
 
 /// A program on both sides: its name and its arguments.
-struct Program {
+struct ComparedProgram {
     name: &'static str,
     arguments: &'static [&'static str],
 }
 
-const PROGRAMS: [Program; 5] = [
-    Program {
+const PROGRAMS: [ComparedProgram; 5] = [
+    ComparedProgram {
         name: "halo",
         arguments: &["512", "500"],
     },
-    Program {
+    ComparedProgram {
         name: "hash_table",
         arguments: &["100000"],
     },
-    Program {
+    ComparedProgram {
         name: "integer_sort",
         arguments: &["1048576"],
     },
-    Program {
+    ComparedProgram {
         name: "page_server",
         arguments: &["50000"],
     },
-    Program {
+    ComparedProgram {
         name: "summa",
         arguments: &["512"],
     },
@@ -103,7 +103,7 @@ fn compare_all(arguments: &Arguments) -> Result<Vec<Row>, Error> {
         .collect()
 }
 
-fn compare(program: &Program, folder: &Path, arguments: &Arguments) -> Result<Row, Error> {
+fn compare(program: &ComparedProgram, folder: &Path, arguments: &Arguments) -> Result<Row, Error> {
     let name = program.name;
     let rust = format!("crates/hydrant/examples/{name}.rs");
     let c = format!("docs/beside-mpi/{name}.c");
@@ -155,7 +155,7 @@ fn compare(program: &Program, folder: &Path, arguments: &Arguments) -> Result<Ro
 
 /// Runs one side. Returns its answer, without the counters that only one side prints, and its
 /// seconds.
-fn timed(mut command: Command, program: &Program) -> Result<(String, f64), Error> {
+fn timed(mut command: Command, program: &ComparedProgram) -> Result<(String, f64), Error> {
     command.args(program.arguments);
     let said = output(command)?;
     let said = String::from_utf8_lossy(&said);

@@ -1,4 +1,4 @@
-//! What cargo checks by itself: format, lints, documentation, release build.
+//! The checks by cargo itself: format, lints, documentation, release build.
 
 use crate::command::{cargo, run};
 use crate::dose::Dose;

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_libfuzzer_counts_is_understood() {
+    fn the_counts_of_libfuzzer_are_parsed() {
         assert_eq!(inputs("stat::number_of_executed_units: 1234"), Some(1234));
         assert_eq!(inputs("stat::average_exec_per_sec:     12"), None);
         assert_eq!(inputs("#1234 DONE cov: 12"), None);

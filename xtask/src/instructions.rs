@@ -19,7 +19,7 @@ const BENCHES: [(&str, &str); 2] = [
 /// The rise of a count that is accepted, in percent: another compiler orders code otherwise.
 const SLACK: u64 = 5;
 
-type Counts = BTreeMap<String, u64>;
+type InstructionCounts = BTreeMap<String, u64>;
 
 /// Counts, and compares with the committed counts.
 pub(crate) fn compare() -> Result<Vec<String>, Error> {
@@ -40,12 +40,12 @@ pub(crate) fn compare() -> Result<Vec<String>, Error> {
 }
 
 /// The counts that the benchmark of a package prints.
-fn counted(package: &str, runner: &Path) -> Result<Counts, Error> {
+fn counted(package: &str, runner: &Path) -> Result<InstructionCounts, Error> {
     let mut command = cargo("bench --bench instructions");
     command.args(["-p", package]);
     command.env("GUNGRAUN_RUNNER", runner);
     command.env("GUNGRAUN_COLOR", "never");
-    let mut counted = Counts::new();
+    let mut counted = InstructionCounts::new();
     let mut name = None;
     let (command, status) = run_listening(command, |line| {
         if let Some(title) = title(line) {
@@ -62,7 +62,11 @@ fn counted(package: &str, runner: &Path) -> Result<Counts, Error> {
 }
 
 /// Returns notes if all is well, and the differences where a count rose or is missing.
-fn judge(counted: &Counts, committed: &Counts, file: &'static str) -> Result<Vec<String>, Error> {
+fn judge(
+    counted: &InstructionCounts,
+    committed: &InstructionCounts,
+    file: &'static str,
+) -> Result<Vec<String>, Error> {
     let mut notes = Vec::new();
     let mut differences = Vec::new();
     for (name, count) in counted {
@@ -100,7 +104,7 @@ fn count(line: &str) -> Option<u64> {
     now.trim().parse().ok()
 }
 
-fn parse(text: &str) -> Counts {
+fn parse(text: &str) -> InstructionCounts {
     let pairs = text.lines().filter_map(|line| line.split_once(' '));
     let counts = pairs.filter_map(|(name, count)| Some((name.to_owned(), count.parse().ok()?)));
     counts.collect()
@@ -112,12 +116,12 @@ mod tests {
 
     const FILE: &str = "counts.txt";
 
-    fn counts(text: &str) -> Counts {
+    fn counts(text: &str) -> InstructionCounts {
         parse(text)
     }
 
     #[test]
-    fn what_the_runner_prints_is_understood() {
+    fn the_output_of_the_runner_is_parsed() {
         let heading = "instructions::table::miss of_256:(filled(256))";
         assert_eq!(title(heading).unwrap(), "table::miss/of_256");
         let line = "  Instructions:                179116|180000       (-0.49%) [-1.0x]";
@@ -136,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_got_better_is_said() {
+    fn an_improvement_is_reported() {
         let notes = judge(&counts("a 900"), &counts("a 1000"), FILE).unwrap();
         assert!(notes[0].contains("lower the 1000"));
     }

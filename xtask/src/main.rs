@@ -86,9 +86,11 @@ enum Task {
     Setup,
     /// Installs what is missing, then runs every check, whatever fails on the way
     Test,
-    /// As test, with long doses of what is random: before a release, and before a large change lands
+    /// As test, with long doses of the random checks: before a release, and before a large change
+    /// lands
     Full,
-    /// For a change under way: formats, rooms, prose, lints and unit tests of the crates it touches
+    /// For a change in progress: formats, rooms, prose, lints and unit tests of the crates it
+    /// touches
     Quick,
     /// Installs the ARMCI library, its headers and the hydrant command below a folder
     Install(install::Arguments),
@@ -96,7 +98,7 @@ enum Task {
     List,
     /// Runs a command in a virtual machine that has an RDMA device (docs/vm.md)
     Vm(vm::Arguments),
-    /// Breaks what can break under jobs on RDMA and tells what came of it (docs/faults.md)
+    /// Injects faults under jobs on RDMA and reports the results (docs/faults.md)
     Faults(faults::Arguments),
     /// Runs five programs beside the same in C and MPI (docs/beside-mpi.md)
     BesideMpi(beside_mpi::Arguments),

@@ -24,7 +24,7 @@ pub(crate) fn report() -> Vec<Row> {
         Check::Rooms.report(),
         Check::Prose(prose::Arguments::default()).report(),
     ];
-    match touched() {
+    match touched_packages() {
         Ok(touched) => {
             rows.push(on(Check::Clippy, &touched.linted, cargo::clippy_of));
             rows.push(on(
@@ -69,7 +69,7 @@ struct Touched {
     linted: Vec<String>,
 }
 
-fn touched() -> Result<Touched, Error> {
+fn touched_packages() -> Result<Touched, Error> {
     Ok(among(&packages::all()?, &changed_files()?))
 }
 
@@ -136,7 +136,7 @@ fn owner<'a>(packages: &'a [Package], file: &Path) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    fn touched(files: &[&str]) -> (String, String) {
+    fn touched_packages(files: &[&str]) -> (String, String) {
         let package = |name: &str, folder: &str, depends_on: &[&str]| Package {
             name: name.into(),
             folder: folder.into(),
@@ -158,21 +158,22 @@ mod tests {
 
     #[test]
     fn those_that_depend_on_a_change_are_linted_and_not_tested() {
-        let (changed, linted) = touched(&["crates/low/src/lib.rs"]);
+        let (changed, linted) = touched_packages(&["crates/low/src/lib.rs"]);
         assert_eq!(changed, "low");
         assert_eq!(linted, "high low user");
     }
 
     #[test]
     fn a_file_belongs_to_the_innermost_package() {
-        let (changed, linted) = touched(&["crates/high/tests/user/src/lib.rs", "README.md"]);
+        let (changed, linted) =
+            touched_packages(&["crates/high/tests/user/src/lib.rs", "README.md"]);
         assert_eq!(changed, "user");
         assert_eq!(linted, "user");
     }
 
     #[test]
-    fn what_builds_all_is_linted_with_all() {
-        let (changed, linted) = touched(&["Cargo.lock"]);
+    fn a_change_of_the_whole_build_lints_every_package() {
+        let (changed, linted) = touched_packages(&["Cargo.lock"]);
         assert_eq!(changed, "");
         assert_eq!(linted, "beside high low user");
     }

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
     use crate::command::{at_root, typed};
 
-    fn says(text: &str, status: i32) -> Command {
+    fn shell_that_prints(text: &str, status: i32) -> Command {
         let mut command = at_root("sh");
         command.args(["-c", &format!("printf '{text}'; exit {status}")]);
         command
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn the_summary_of_nextest_is_kept() {
         let text = "    PASS [0.1s] a b\\n     Summary [0.1s] 1 test run: 1 passed\\n";
-        let summary = nextest(says(text, 0)).unwrap();
+        let summary = nextest(shell_that_prints(text, 0)).unwrap();
         assert_eq!(summary, ["Summary [0.1s] 1 test run: 1 passed"]);
     }
 
@@ -183,7 +183,7 @@ mod tests {
     fn the_tests_that_failed_are_kept_with_the_summary() {
         let text =
             "FAIL [0.1s] early\\nSummary [0.1s] 2 tests run\\n  FAIL [0.1s] a b\\n  noise\\n";
-        let error = nextest(says(text, 100)).unwrap_err();
+        let error = nextest(shell_that_prints(text, 100)).unwrap_err();
         assert!(!error.could_not_run());
         let told = error.to_string();
         assert!(told.ends_with("\nSummary [0.1s] 2 tests run\nFAIL [0.1s] a b"));
@@ -191,17 +191,17 @@ mod tests {
 
     #[test]
     fn nextest_without_tests_did_not_check_anything() {
-        let error = nextest(says("", NEXTEST_NO_TESTS)).unwrap_err();
+        let error = nextest(shell_that_prints("", NEXTEST_NO_TESTS)).unwrap_err();
         assert!(matches!(error, Error::NothingRan { .. }));
     }
 
     #[test]
     fn a_harness_that_ran_no_test_did_not_check_anything() {
         let none = "test result: ok. 0 passed; 0 failed; 0 ignored\\n";
-        let error = libtest(says(none, 0)).unwrap_err();
+        let error = libtest(shell_that_prints(none, 0)).unwrap_err();
         assert!(matches!(error, Error::NothingRan { .. }));
 
         let some = "test result: ok. 10 passed; 0 failed; 0 ignored\\n";
-        assert_eq!(libtest(says(some, 0)).unwrap().len(), 1);
+        assert_eq!(libtest(shell_that_prints(some, 0)).unwrap().len(), 1);
     }
 }

@@ -6,7 +6,7 @@ use rustix::process::geteuid;
 use crate::command::{at_root, cargo, run, succeeds};
 use crate::error::Error;
 use crate::report::{Row, timed};
-use crate::tool::{Source, Tool, missing, on_path, with_sources};
+use crate::tool::{Tool, ToolSource, missing, on_path, with_sources};
 
 /// Installs the missing tools, under a heading of its own.
 pub(crate) fn report() -> Row {
@@ -18,7 +18,7 @@ pub(crate) fn report() -> Row {
 fn install_missing() -> Result<Vec<String>, Error> {
     let wanted = missing(&Tool::ALL);
     let apt = |tool: &Tool| match tool.source() {
-        Source::Apt(package) => Some(package),
+        ToolSource::Apt(package) => Some(package),
         _ => None,
     };
     let packages: Vec<_> = wanted.iter().filter_map(apt).collect();
@@ -32,14 +32,14 @@ fn install_missing() -> Result<Vec<String>, Error> {
     }
     for tool in &wanted {
         match tool.source() {
-            Source::Component(name) => keep(add_component(name)),
-            Source::Crate(name, arguments) => keep(install_crate(name, arguments)),
-            Source::Apt(_) | Source::ByHand(_) => {}
+            ToolSource::Component(name) => keep(add_component(name)),
+            ToolSource::Crate(name, arguments) => keep(install_crate(name, arguments)),
+            ToolSource::Apt(_) | ToolSource::ByHand(_) => {}
         }
     }
 
     let mut lacking = missing(&wanted);
-    lacking.retain(|tool| !matches!(tool.source(), Source::ByHand(_)));
+    lacking.retain(|tool| !matches!(tool.source(), ToolSource::ByHand(_)));
     if lacking.is_empty() {
         return Ok(vec![]);
     }

@@ -66,7 +66,7 @@ pub(crate) enum Tool {
 
 /// The source of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum ToolSource {
     /// A Debian package.
     Apt(&'static str),
     /// A crate with a binary, at a version that builds with the oldest supported Rust, and further
@@ -78,13 +78,13 @@ pub(crate) enum Source {
     ByHand(&'static str),
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for ToolSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Source::Apt(package) => write!(f, "apt-get install {package}"),
-            Source::Crate(name, _) => write!(f, "cargo install --locked {name}"),
-            Source::Component(name) => write!(f, "rustup component add {name}"),
-            Source::ByHand(command) => f.write_str(command),
+            ToolSource::Apt(package) => write!(f, "apt-get install {package}"),
+            ToolSource::Crate(name, _) => write!(f, "cargo install --locked {name}"),
+            ToolSource::Component(name) => write!(f, "rustup component add {name}"),
+            ToolSource::ByHand(command) => f.write_str(command),
         }
     }
 }
@@ -149,35 +149,37 @@ impl Tool {
     }
 
     /// The source of the tool.
-    pub(crate) fn source(self) -> Source {
+    pub(crate) fn source(self) -> ToolSource {
         match self {
-            Tool::Cc | Tool::Cxx => Source::Apt("build-essential"),
-            Tool::Hydra => Source::Apt("mpich"),
-            Tool::MpichCc => Source::Apt("libmpich-dev"),
-            Tool::OpenMpi => Source::Apt("openmpi-bin"),
-            Tool::OpenMpiCc => Source::Apt("libopenmpi-dev"),
-            Tool::LibPmix => Source::Apt("libpmix-dev"),
-            Tool::Qemu => Source::Apt("qemu-system-x86"),
-            Tool::Busybox => Source::Apt("busybox-static"),
-            Tool::Kmod => Source::Apt("kmod"),
-            Tool::Xz => Source::Apt("xz-utils"),
-            Tool::Ip => Source::Apt("iproute2"),
-            Tool::IbverbsUtils => Source::Apt("ibverbs-utils"),
-            Tool::IbverbsHeader => Source::Apt("libibverbs-dev"),
-            Tool::IbverbsProviders => Source::Apt("ibverbs-providers"),
-            Tool::Perftest => Source::Apt("perftest"),
-            Tool::SshClient => Source::Apt("openssh-client"),
-            Tool::Rustfmt => Source::Component("rustfmt"),
-            Tool::Clippy => Source::Component("clippy"),
-            Tool::Nextest => Source::Crate(
+            Tool::Cc | Tool::Cxx => ToolSource::Apt("build-essential"),
+            Tool::Hydra => ToolSource::Apt("mpich"),
+            Tool::MpichCc => ToolSource::Apt("libmpich-dev"),
+            Tool::OpenMpi => ToolSource::Apt("openmpi-bin"),
+            Tool::OpenMpiCc => ToolSource::Apt("libopenmpi-dev"),
+            Tool::LibPmix => ToolSource::Apt("libpmix-dev"),
+            Tool::Qemu => ToolSource::Apt("qemu-system-x86"),
+            Tool::Busybox => ToolSource::Apt("busybox-static"),
+            Tool::Kmod => ToolSource::Apt("kmod"),
+            Tool::Xz => ToolSource::Apt("xz-utils"),
+            Tool::Ip => ToolSource::Apt("iproute2"),
+            Tool::IbverbsUtils => ToolSource::Apt("ibverbs-utils"),
+            Tool::IbverbsHeader => ToolSource::Apt("libibverbs-dev"),
+            Tool::IbverbsProviders => ToolSource::Apt("ibverbs-providers"),
+            Tool::Perftest => ToolSource::Apt("perftest"),
+            Tool::SshClient => ToolSource::Apt("openssh-client"),
+            Tool::Rustfmt => ToolSource::Component("rustfmt"),
+            Tool::Clippy => ToolSource::Component("clippy"),
+            Tool::Nextest => ToolSource::Crate(
                 "cargo-nextest@0.9.114",
                 // Without the self-updater, which is half of the build.
                 &["--no-default-features", "--features=default-no-update"],
             ),
-            Tool::CargoDeny => Source::Crate("cargo-deny@0.20.2", &[]),
-            Tool::Valgrind => Source::Apt("valgrind"),
-            Tool::GungraunRunner => Source::Crate(GUNGRAUN_RUNNER, &[]),
-            Tool::Miri => Source::ByHand("rustup toolchain install nightly -c miri -c rust-src"),
+            Tool::CargoDeny => ToolSource::Crate("cargo-deny@0.20.2", &[]),
+            Tool::Valgrind => ToolSource::Apt("valgrind"),
+            Tool::GungraunRunner => ToolSource::Crate(GUNGRAUN_RUNNER, &[]),
+            Tool::Miri => {
+                ToolSource::ByHand("rustup toolchain install nightly -c miri -c rust-src")
+            }
         }
     }
 
@@ -202,12 +204,14 @@ impl Tool {
             Tool::OpenMpiCc => on_path("mpicc.openmpi"),
             Tool::LibPmix => has_libpmix(),
             Tool::Qemu => on_path("qemu-system-x86_64"),
-            Tool::Busybox => is_static(&found("busybox")),
-            Tool::Kmod => [found("depmod"), found("modprobe")]
+            Tool::Busybox => is_static(&program_path("busybox")),
+            Tool::Kmod => [program_path("depmod"), program_path("modprobe")]
                 .iter()
                 .all(is_executable),
             Tool::Xz => on_path("xz"),
-            Tool::Ip => [found("ip"), found("rdma")].iter().all(is_executable),
+            Tool::Ip => [program_path("ip"), program_path("rdma")]
+                .iter()
+                .all(is_executable),
             Tool::IbverbsUtils => on_path("ibv_devinfo") && on_path("ibv_rc_pingpong"),
             Tool::IbverbsHeader => Path::new("/usr/include/infiniband/verbs.h").is_file(),
             Tool::IbverbsProviders => Path::new("/etc/libibverbs.d/rxe.driver").is_file(),
@@ -256,7 +260,7 @@ pub(crate) fn on_path(name: &str) -> bool {
 
 /// The path of the program of this name, also in the folders of root's path. Returns the name if
 /// the program is nowhere.
-pub(crate) fn found(name: &str) -> PathBuf {
+pub(crate) fn program_path(name: &str) -> PathBuf {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     let mut places = folders.map(|folder| folder.join(name));
@@ -330,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_known_by_what_it_prints() {
+    fn a_program_is_identified_by_its_output() {
         assert!(prints("echo", "Open MPI 4", "Open MPI"));
         assert!(!prints("echo", "HYDRA", "Open MPI"));
         assert!(!prints("hydrant-has-no-such-program", "", ""));
@@ -338,9 +342,9 @@ mod tests {
 
     #[test]
     fn programs_of_root_are_found_too() {
-        assert!(is_executable(&found("sh")));
+        assert!(is_executable(&program_path("sh")));
         assert_eq!(
-            found("hydrant-has-no-such-program"),
+            program_path("hydrant-has-no-such-program"),
             Path::new("hydrant-has-no-such-program")
         );
     }
@@ -356,7 +360,7 @@ mod tests {
         for check in crate::check::Check::all(crate::dose::Dose::Short) {
             for tool in check.needs() {
                 assert!(Tool::ALL.contains(tool), "{} is not in ALL", tool.name());
-                let by_hand = matches!(tool.source(), Source::ByHand(_));
+                let by_hand = matches!(tool.source(), ToolSource::ByHand(_));
                 assert!(!by_hand || check.is_optional(), "{}", tool.name());
             }
         }

@@ -31,71 +31,71 @@ pub(crate) const TOOLS: &[Tool] = &[
 ];
 
 /// The tests that run, with the machines they need: one line each.
-const SUITES: [Suite; 10] = [
-    Suite {
+const SUITES: [VerbsSuite; 10] = [
+    VerbsSuite {
         hosts: 1,
         package: "hydrant-smp",
         target: "processes",
         short: Some(""),
         long: "",
     },
-    Suite {
+    VerbsSuite {
         hosts: 1,
         package: "hydrant-verbs",
         target: "conformance",
         short: Some("plain"),
         long: "",
     },
-    Suite {
+    VerbsSuite {
         hosts: 1,
         package: "hydrant-verbs",
         target: "bare",
         short: Some(""),
         long: "",
     },
-    Suite {
+    VerbsSuite {
         hosts: 1,
         package: "hydrant",
         target: "native_atomics",
         short: Some(""),
         long: "",
     },
-    Suite {
+    VerbsSuite {
         hosts: 1,
         package: "hydrant",
         target: "expelled",
         short: Some("over_rdma"),
         long: "over_rdma",
     },
-    Suite {
+    VerbsSuite {
         hosts: 1,
         package: "hydrant",
         target: "foresight",
         short: Some("over_rdma"),
         long: "over_rdma",
     },
-    Suite {
+    VerbsSuite {
         hosts: 1,
         package: "hydrant",
         target: "joined",
         short: Some("over_rdma"),
         long: "over_rdma",
     },
-    Suite {
+    VerbsSuite {
         hosts: 1,
         package: "hydrant-apps",
         target: "verbs",
         short: Some("bitonic"),
         long: "",
     },
-    Suite {
+    VerbsSuite {
         hosts: 1,
         package: "hydrant-mixed",
         target: "conformance",
         short: None,
         long: "verbs_",
     },
-    Suite {
+    VerbsSuite {
         hosts: 2,
         package: "hydrant-apps",
         target: "hosts",
@@ -105,23 +105,23 @@ const SUITES: [Suite; 10] = [
 ];
 
 /// Foreign programs that must run. If they fail, the machine is to blame and not our code.
-const PROGRAMS: [Program; 4] = [
-    Program {
+const PROGRAMS: [ForeignProgram; 4] = [
+    ForeignProgram {
         hosts: 1,
         name: "ibv_rc_pingpong on one host",
         script: "both_ends ibv_rc_pingpong -g 1",
     },
-    Program {
+    ForeignProgram {
         hosts: 1,
         name: "ib_write_lat on one host",
         script: "both_ends ib_write_lat -x 1 -n 100",
     },
-    Program {
+    ForeignProgram {
         hosts: 2,
         name: "ibv_rc_pingpong between hosts",
         script: "between ibv_rc_pingpong -g 1 -n 100",
     },
-    Program {
+    ForeignProgram {
         hosts: 2,
         name: "ib_write_lat between hosts",
         script: "between ib_write_lat -x 1 -n 100",
@@ -185,7 +185,7 @@ in_folder() {
 failed=0
 "#;
 
-struct Suite {
+struct VerbsSuite {
     /// The number of machines that it needs.
     hosts: u32,
     package: &'static str,
@@ -197,7 +197,7 @@ struct Suite {
     long: &'static str,
 }
 
-struct Program {
+struct ForeignProgram {
     hosts: u32,
     name: &'static str,
     script: &'static str,
@@ -205,7 +205,7 @@ struct Program {
 
 /// One line of a script.
 #[derive(Debug, PartialEq, Eq)]
-struct Step {
+struct ScriptStep {
     name: String,
     script: String,
     /// True if the standard test harness must have run a test in it.
@@ -218,7 +218,7 @@ pub(crate) fn verbs(dose: Dose) -> Result<Vec<String>, Error> {
     // Tests start the command and build it if it is missing. A build takes very long in the
     // machine.
     programs::build_shipped()?;
-    let suites: Vec<Suite> = (SUITES.into_iter())
+    let suites: Vec<VerbsSuite> = (SUITES.into_iter())
         .filter(|it| it.tests(dose).is_some())
         .collect();
     let tests: Vec<_> = suites.iter().map(|it| (it.package, it.target)).collect();
@@ -236,12 +236,12 @@ pub(crate) fn verbs(dose: Dose) -> Result<Vec<String>, Error> {
 fn with_hosts(
     hosts: u32,
     dose: Dose,
-    suites: &[Suite],
+    suites: &[VerbsSuite],
     tests: &[TestProgram],
 ) -> Result<Vec<String>, Error> {
     let mut steps = Vec::new();
     for program in PROGRAMS.iter().filter(|it| it.hosts == hosts) {
-        steps.push(Step {
+        steps.push(ScriptStep {
             name: program.name.to_owned(),
             script: program.script.to_owned(),
             has_tests: false,
@@ -258,12 +258,12 @@ fn with_hosts(
 }
 
 /// The part of [`crate::soak`] that needs the virtual machine.
-fn soak(dose: Dose) -> Result<Step, Error> {
+fn soak(dose: Dose) -> Result<ScriptStep, Error> {
     let this = env::current_exe().map_err(|source| Error::NotRun {
         command: "xtask soak".into(),
         source,
     })?;
-    Ok(Step {
+    Ok(ScriptStep {
         name: "soak".to_owned(),
         script: format!(
             "{} soak --here --only verbs --minutes {}",
@@ -274,7 +274,7 @@ fn soak(dose: Dose) -> Result<Step, Error> {
     })
 }
 
-impl Suite {
+impl VerbsSuite {
     /// The filter of the tests that this dose runs; `None` if it runs none.
     fn tests(&self, dose: Dose) -> Option<&'static str> {
         match dose {
@@ -284,8 +284,8 @@ impl Suite {
     }
 
     /// The step that runs those of its tests whose names have `only` in them.
-    fn step(&self, program: &TestProgram, only: &str) -> Step {
-        Step {
+    fn step(&self, program: &TestProgram, only: &str) -> ScriptStep {
+        ScriptStep {
             name: format!("{} {}", self.package, self.target),
             // One test at a time, because its ranks want the processors for themselves.
             script: format!(
@@ -302,7 +302,7 @@ impl Suite {
 /// Boots the machines and runs the steps. Each step must pass, and steps with tests must have run
 /// some. If the machines lost contact, that is a fault of theirs, so the steps run once more in new
 /// machines.
-fn run_steps(hosts: u32, steps: &[Step]) -> Result<Vec<String>, Error> {
+fn run_steps(hosts: u32, steps: &[ScriptStep]) -> Result<Vec<String>, Error> {
     let mut stood_still = false;
     let ended = boot_for(hosts, steps, &mut stood_still);
     if ended.is_ok() || !stood_still {
@@ -315,7 +315,11 @@ fn run_steps(hosts: u32, steps: &[Step]) -> Result<Vec<String>, Error> {
 }
 
 /// Like [`run_steps`], in one boot. Sets `stood_still` if the wire between the machines stopped.
-fn boot_for(hosts: u32, steps: &[Step], stood_still: &mut bool) -> Result<Vec<String>, Error> {
+fn boot_for(
+    hosts: u32,
+    steps: &[ScriptStep],
+    stood_still: &mut bool,
+) -> Result<Vec<String>, Error> {
     let script = write_script(hosts, steps)?;
     let mut command = vm::in_machine(SECONDS, &["--hosts", &hosts.to_string()], &script)?;
     // The machine has a device, so no test may skip itself.
@@ -324,7 +328,7 @@ fn boot_for(hosts: u32, steps: &[Step], stood_still: &mut bool) -> Result<Vec<St
         command.env("HYDRANT_TEST_HOSTS", "host1,host2");
     }
 
-    let mut outcome = Outcome::default();
+    let mut outcome = ScriptProgress::default();
     let (command, status) = run_listening(command, |line| outcome.listen(line))?;
     *stood_still = outcome.stood_still;
     let notes = succeeded(command, status, outcome.notes)?;
@@ -341,7 +345,7 @@ fn boot_for(hosts: u32, steps: &[Step], stood_still: &mut bool) -> Result<Vec<St
 }
 
 /// Writes the script's file. The file stays, so that it can be run again by hand.
-fn write_script(hosts: u32, steps: &[Step]) -> Result<PathBuf, Error> {
+fn write_script(hosts: u32, steps: &[ScriptStep]) -> Result<PathBuf, Error> {
     let mut text = FUNCTIONS.to_owned();
     for step in steps {
         text += &format!("step {} {}\n", quoted(&step.name), step.script);
@@ -356,7 +360,7 @@ fn write_script(hosts: u32, steps: &[Step]) -> Result<PathBuf, Error> {
 
 /// The script's reports so far.
 #[derive(Debug, Default)]
-struct Outcome {
+struct ScriptProgress {
     /// The step that runs.
     now: String,
     passed: Vec<String>,
@@ -367,7 +371,7 @@ struct Outcome {
     notes: Vec<String>,
 }
 
-impl Outcome {
+impl ScriptProgress {
     fn listen(&mut self, line: &str) {
         if let Some(name) = line.strip_prefix("step begins: ") {
             self.now = name.to_owned();
@@ -390,8 +394,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_step_says_is_told_from_how_it_ended() {
-        let mut outcome = Outcome::default();
+    fn the_output_of_a_step_is_separate_from_its_status() {
+        let mut outcome = ScriptProgress::default();
         for line in [
             "step begins: a",
             "test result: ok. 0 passed; 0 failed; 3 ignored",
@@ -411,8 +415,8 @@ mod tests {
     }
 
     #[test]
-    fn the_script_goes_on_after_a_failure_and_says_so_in_the_end() {
-        let steps = ["true", "false", "test a = 'a'"].map(|script| Step {
+    fn the_script_continues_after_a_failure_and_reports_it_at_the_end() {
+        let steps = ["true", "false", "test a = 'a'"].map(|script| ScriptStep {
             name: format!("it's {script}"),
             script: script.to_owned(),
             has_tests: false,

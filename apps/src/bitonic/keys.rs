@@ -15,10 +15,10 @@ use crate::{
 /// The source of the keys.
 pub(super) struct Keys {
     count: usize,
-    source: Source,
+    source: KeySource,
 }
 
-enum Source {
+enum KeySource {
     Seed(Seed),
     /// Only on the first rank.
     File(Option<Vec<i64>>),
@@ -27,7 +27,7 @@ enum Source {
 impl Keys {
     /// Random keys.
     pub(super) fn from_seed(count: usize, seed: u64) -> Self {
-        let source = Source::Seed(Seed::new(seed, 0));
+        let source = KeySource::Seed(Seed::new(seed, 0));
         Self { count, source }
     }
 
@@ -41,7 +41,7 @@ impl Keys {
         job.broadcast(FIRST, &mut count)?;
         Ok(Self {
             count: count[0] as usize,
-            source: Source::File(keys),
+            source: KeySource::File(keys),
         })
     }
 
@@ -60,13 +60,13 @@ impl Keys {
         let mut keys = Buffer::zeroed(run);
         keys.fill(i64::MAX);
         match &self.source {
-            Source::Seed(seed) => {
+            KeySource::Seed(seed) => {
                 let start = job.rank().index() * run;
                 for (key, index) in keys.iter_mut().zip(start..self.count) {
                     *key = seed.key(index as u64);
                 }
             }
-            Source::File(all) => {
+            KeySource::File(all) => {
                 let all = all.as_ref().map(|all| {
                     let mut all = all.clone();
                     all.resize(run * job.size() as usize, i64::MAX);
@@ -81,10 +81,10 @@ impl Keys {
     /// All keys, on the first rank.
     pub(super) fn whole(self) -> Vec<i64> {
         match self.source {
-            Source::Seed(seed) => (0..self.count as u64)
+            KeySource::Seed(seed) => (0..self.count as u64)
                 .map(|index| seed.key(index))
                 .collect(),
-            Source::File(keys) => keys.unwrap_or_default(),
+            KeySource::File(keys) => keys.unwrap_or_default(),
         }
     }
 }

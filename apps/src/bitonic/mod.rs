@@ -104,7 +104,7 @@ pub fn run(job: &Job, options: Options) -> Result<(), Failure> {
     }
     drop(progress);
 
-    let problem = Problem {
+    let problem = SortProblem {
         n: count,
         run,
         steps: steps.len(),
@@ -175,7 +175,7 @@ fn check_in_place(job: &Job, mine: &[i64], before: u64) -> Result<(), Failure> {
 }
 
 #[derive(Debug, Serialize)]
-struct Problem {
+struct SortProblem {
     n: usize,
     run: usize,
     steps: usize,
@@ -183,7 +183,7 @@ struct Problem {
     keys_per_second: f64,
 }
 
-impl Rows for Problem {
+impl Rows for SortProblem {
     fn rows(&self) -> Vec<(&'static str, String)> {
         let puts = match self.put_elements {
             all if all == self.run => "a run each".to_owned(),

@@ -16,10 +16,10 @@ use crate::{
 /// The source of the matrices.
 pub(super) struct Factors {
     side: usize,
-    source: Source,
+    source: FactorSource,
 }
 
-enum Source {
+enum FactorSource {
     Seed([Seed; 2]),
     /// Only on the first rank.
     Files(Option<[Matrix; 2]>),
@@ -28,7 +28,7 @@ enum Source {
 impl Factors {
     /// Matrices of small whole numbers.
     pub(super) fn from_seed(side: usize, seed: u64) -> Self {
-        let source = Source::Seed([0, 1].map(|stream| Seed::new(seed, stream)));
+        let source = FactorSource::Seed([0, 1].map(|stream| Seed::new(seed, stream)));
         Self { side, source }
     }
 
@@ -46,7 +46,7 @@ impl Factors {
         job.broadcast(FIRST, &mut side)?;
         Ok(Self {
             side: side[0] as usize,
-            source: Source::Files(matrices),
+            source: FactorSource::Files(matrices),
         })
     }
 
@@ -61,7 +61,7 @@ impl Factors {
     /// The errors of [`Job::scatter`].
     pub(super) fn blocks(&self, job: &Job, mesh: Mesh, block: usize) -> Result<[Matrix; 2]> {
         match &self.source {
-            Source::Seed(seeds) => {
+            FactorSource::Seed(seeds) => {
                 let (row, column) = corner(mesh, job.rank(), block);
                 Ok(seeds.map(|seed| {
                     Matrix::from_fn(block, |below, right| {
@@ -69,7 +69,7 @@ impl Factors {
                     })
                 }))
             }
-            Source::Files(matrices) => {
+            FactorSource::Files(matrices) => {
                 let mut blocks = [Matrix::zero(block), Matrix::zero(block)];
                 for (index, mine) in blocks.iter_mut().enumerate() {
                     let all = matrices.as_ref().map(|matrices| {
@@ -90,10 +90,10 @@ impl Factors {
     /// The whole matrices, on the first rank.
     pub(super) fn whole(self) -> [Matrix; 2] {
         match self.source {
-            Source::Seed(seeds) => seeds.map(|seed| {
+            FactorSource::Seed(seeds) => seeds.map(|seed| {
                 Matrix::from_fn(self.side, |row, column| self.element(seed, row, column))
             }),
-            Source::Files(matrices) => {
+            FactorSource::Files(matrices) => {
                 matrices.unwrap_or_else(|| [Matrix::zero(0), Matrix::zero(0)])
             }
         }

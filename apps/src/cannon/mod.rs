@@ -92,7 +92,7 @@ pub fn run(job: &Job, options: Options) -> Result<(), Failure> {
     let progress = Progress::new(job, units);
     progress.phase("multiplying");
     let (mine, figures) = report::measure(job, |clock| {
-        let mut machine = Machine {
+        let mut machine = TimedSteps {
             clock,
             progress: &progress,
             tile: options.tile,
@@ -111,7 +111,7 @@ pub fn run(job: &Job, options: Options) -> Result<(), Failure> {
     }
     drop(progress);
 
-    let problem = Problem {
+    let problem = ProductProblem {
         mesh: mesh.side(),
         n: side,
         block,
@@ -176,7 +176,7 @@ impl<'job> Movers<'job> {
     /// Turns this rank's blocks of A and B into its block of C. Returns the time spent in puts.
     fn multiply(
         self,
-        machine: &mut Machine<'_, '_>,
+        machine: &mut TimedSteps<'_, '_>,
         mesh: Mesh,
         [mut left, mut right]: [Matrix; 2],
     ) -> Result<(Matrix, Putting)> {
@@ -228,13 +228,13 @@ impl<'job> Movers<'job> {
 }
 
 /// The steps of both variants, timed.
-struct Machine<'a, 'b> {
+struct TimedSteps<'a, 'b> {
     clock: &'a mut Clock<'b>,
     progress: &'a Progress,
     tile: usize,
 }
 
-impl Machine<'_, '_> {
+impl TimedSteps<'_, '_> {
     fn send(&mut self, through: &mut Exchange<'_, f64>, block: &Matrix) -> Result<()> {
         self.clock.communicate(|| through.send(block.elements()))
     }
@@ -263,7 +263,7 @@ impl Machine<'_, '_> {
 }
 
 #[derive(Debug, Serialize)]
-struct Problem {
+struct ProductProblem {
     mesh: usize,
     n: usize,
     block: usize,
@@ -272,7 +272,7 @@ struct Problem {
     gflops: f64,
 }
 
-impl Rows for Problem {
+impl Rows for ProductProblem {
     fn rows(&self) -> Vec<(&'static str, String)> {
         let Self { mesh, n, block, .. } = self;
         let puts = match self.put_elements {

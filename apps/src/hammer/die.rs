@@ -14,7 +14,7 @@ use clap::ValueEnum;
 use hydrant::Job;
 use rustix::process::{Signal, getpid, kill_process};
 
-use super::say;
+use super::print_line;
 use crate::kernel;
 
 /// The situation in which a rank dies.
@@ -30,7 +30,7 @@ pub(crate) enum Situation {
 
 /// The phase of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum RankPhase {
     Between,
     Put,
     Get,
@@ -38,7 +38,7 @@ pub(crate) enum Phase {
     Over,
 }
 
-impl Phase {
+impl RankPhase {
     /// The word for an operation in this phase with that number.
     pub(crate) fn of(self, number: u64) -> u64 {
         number << 8 | self as u64
@@ -49,21 +49,21 @@ impl Phase {
 pub(crate) fn kill_self_in(situation: Situation, job: &Job, phase: &AtomicU64, after: Duration) {
     thread::sleep(after);
     let (rank, now) = (job.rank(), kernel::now());
-    say(&format!("at {now} rank {rank} is about to die"));
-    let is = |word: u64, phase: Phase| word & 0xff == phase as u64;
+    print_line(&format!("at {now} rank {rank} is about to die"));
+    let is = |word: u64, phase: RankPhase| word & 0xff == phase as u64;
     let mut before = (phase.load(SeqCst), count(situation, job));
     loop {
         let word = phase.load(SeqCst);
-        if is(word, Phase::Over) {
+        if is(word, RankPhase::Over) {
             return;
         }
         let counted = count(situation, job);
         let happened = counted > before.1;
         let same = word == before.0 && word == phase.load(SeqCst);
         if match situation {
-            Situation::Put => is(word, Phase::Put),
+            Situation::Put => is(word, RankPhase::Put),
             // This put sent the move, and is still in flight.
-            Situation::Move => happened && same && is(word, Phase::Put),
+            Situation::Move => happened && same && is(word, RankPhase::Put),
             Situation::Registration => happened,
         } {
             let _ = kill_process(getpid(), Signal::KILL);

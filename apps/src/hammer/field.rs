@@ -5,7 +5,7 @@
 
 use hydrant::{Error, Exposed, GlobalPtr, Job, Rank, Result, Symmetric};
 
-use super::{die::Phase, log::Log};
+use super::{die::RankPhase, log::RankLog};
 use crate::seed::{Dice, mix};
 
 /// The slots of a rank in each area of each other rank, and the words of a slot.
@@ -16,7 +16,7 @@ const SEVERAL: usize = 6;
 
 /// An area of memory that every rank has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Which {
+pub(crate) enum FieldArea {
     /// Symmetric memory.
     Symmetric,
     /// A buffer that its owner exposed.
@@ -34,8 +34,8 @@ enum Content {
 
 /// The room of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Slot {
-    which: Which,
+struct FieldSlot {
+    which: FieldArea,
     target: Rank,
     number: usize,
 }
@@ -77,9 +77,15 @@ impl Field {
     }
 
     /// Puts a block into a slot.
-    pub(crate) fn put(&mut self, log: &mut Log, target: Rank, which: Which, dice: &mut Dice) {
+    pub(crate) fn put(
+        &mut self,
+        log: &mut RankLog,
+        target: Rank,
+        which: FieldArea,
+        dice: &mut Dice,
+    ) {
         let number = dice.below(SLOTS);
-        let slot = Slot {
+        let slot = FieldSlot {
             which,
             target,
             number,
@@ -88,9 +94,9 @@ impl Field {
         // The content is unknown until the put is complete.
         *self.content(slot) = Content::Unknown;
         let index = self.index(slot);
-        let put = log.attempt(Phase::Put, |job| match which {
-            Which::Symmetric => self.symmetric.put(target, index, &block),
-            Which::Lent => job.put_to(self.lent[target.index()].offset(index as isize), &block),
+        let put = log.attempt(RankPhase::Put, |job| match which {
+            FieldArea::Symmetric => self.symmetric.put(target, index, &block),
+            FieldArea::Lent => job.put_to(self.lent[target.index()].offset(index as isize), &block),
         });
         if put.is_ok() {
             *self.content(slot) = written;
@@ -99,14 +105,14 @@ impl Field {
     }
 
     /// Puts several blocks at once, to random ranks.
-    pub(crate) fn put_several(&mut self, log: &mut Log, dice: &mut Dice) {
-        let mut parts: Vec<(Slot, Content, Vec<u64>)> = Vec::new();
+    pub(crate) fn put_several(&mut self, log: &mut RankLog, dice: &mut Dice) {
+        let mut parts: Vec<(FieldSlot, Content, Vec<u64>)> = Vec::new();
         for _ in 0..=dice.below(SEVERAL) {
             let Some(target) = log.draw(dice.next()) else {
                 return;
             };
-            let slot = Slot {
-                which: Which::Symmetric,
+            let slot = FieldSlot {
+                which: FieldArea::Symmetric,
                 target,
                 number: dice.below(SLOTS),
             };
@@ -119,7 +125,7 @@ impl Field {
             *self.content(*slot) = Content::Unknown;
         }
         let mut begun = 0;
-        let outcome = log.attempt(Phase::Put, |job| {
+        let outcome = log.attempt(RankPhase::Put, |job| {
             let (symmetric, begun) = (&self.symmetric, &mut begun);
             job.scope(|scope| {
                 for (slot, _, block) in &parts {
@@ -144,9 +150,15 @@ impl Field {
     }
 
     /// Gets the content of a slot, and checks it.
-    pub(crate) fn get(&mut self, log: &mut Log, target: Rank, which: Which, dice: &mut Dice) {
+    pub(crate) fn get(
+        &mut self,
+        log: &mut RankLog,
+        target: Rank,
+        which: FieldArea,
+        dice: &mut Dice,
+    ) {
         let number = dice.below(SLOTS);
-        let slot = Slot {
+        let slot = FieldSlot {
             which,
             target,
             number,
@@ -155,11 +167,11 @@ impl Field {
     }
 
     /// Checks every slot that this rank wrote to, on surviving ranks.
-    pub(crate) fn check_all(&mut self, log: &mut Log) {
+    pub(crate) fn check_all(&mut self, log: &mut RankLog) {
         for target in (0..self.ranks as u32).map(Rank) {
-            for which in [Which::Symmetric, Which::Lent] {
+            for which in [FieldArea::Symmetric, FieldArea::Lent] {
                 for number in 0..SLOTS {
-                    let slot = Slot {
+                    let slot = FieldSlot {
                         which,
                         target,
                         number,
@@ -172,7 +184,7 @@ impl Field {
         }
     }
 
-    fn check(&mut self, log: &mut Log, slot: Slot) {
+    fn check(&mut self, log: &mut RankLog, slot: FieldSlot) {
         let Content::Written { time, words } = *self.content(slot) else {
             return;
         };
@@ -180,9 +192,9 @@ impl Field {
             return;
         }
         let (mut block, index) = (vec![0; words], self.index(slot));
-        let got = log.attempt(Phase::Get, |job| match slot.which {
-            Which::Symmetric => self.symmetric.get(slot.target, index, &mut block),
-            Which::Lent => {
+        let got = log.attempt(RankPhase::Get, |job| match slot.which {
+            FieldArea::Symmetric => self.symmetric.get(slot.target, index, &mut block),
+            FieldArea::Lent => {
                 let from = self.lent[slot.target.index()].offset(index as isize);
                 job.get_from(from, &mut block)
             }
@@ -200,7 +212,7 @@ impl Field {
     }
 
     /// The next block for a slot, and the record that identifies it.
-    fn block(&mut self, slot: Slot, dice: &mut Dice) -> (Content, Vec<u64>) {
+    fn block(&mut self, slot: FieldSlot, dice: &mut Dice) -> (Content, Vec<u64>) {
         self.times += 1;
         let time = self.times;
         // All lengths, from a word to a slot, the short ones as often as the long ones.
@@ -210,17 +222,17 @@ impl Field {
         (Content::Written { time, words }, block)
     }
 
-    fn word(&self, slot: Slot, time: u64, at: usize) -> u64 {
+    fn word(&self, slot: FieldSlot, time: u64, at: usize) -> u64 {
         let writer = u64::from(self.own.0) << 32 | u64::from(slot.target.0);
         let place = (slot.which as u64) << 32 | slot.number as u64;
         mix(mix(writer ^ mix(place)) ^ time << 16 ^ at as u64)
     }
 
-    fn index(&self, slot: Slot) -> usize {
+    fn index(&self, slot: FieldSlot) -> usize {
         (self.own.index() * SLOTS + slot.number) * WORDS
     }
 
-    fn content(&mut self, slot: Slot) -> &mut Content {
+    fn content(&mut self, slot: FieldSlot) -> &mut Content {
         let area = slot.which as usize * self.ranks + slot.target.index();
         &mut self.contents[area * SLOTS + slot.number]
     }

@@ -4,23 +4,23 @@ use std::{thread, time::Duration};
 
 use hydrant::{Rank, Symmetric};
 
-use super::{die::Phase, field::Field, log::Log, messages::Messages};
+use super::{die::RankPhase, field::Field, log::RankLog, messages::HammerMessages};
 
 /// The pause between two checks whether the others are done.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Checks all that this rank wrote and sent, on surviving ranks.
-pub(crate) fn check_all(log: &mut Log, field: &mut Field, messages: &Messages) {
+pub(crate) fn check_all(log: &mut RankLog, field: &mut Field, messages: &HammerMessages) {
     field.check_all(log);
     messages.check_all(log);
 }
 
 /// Tells all others that this rank is done, and waits until each of them is done or lost.
-pub(crate) fn take_leave(log: &mut Log, done: &Symmetric<u64>) {
+pub(crate) fn take_leave(log: &mut RankLog, done: &Symmetric<u64>) {
     let own = log.rank();
     let others: Vec<Rank> = log.others().collect();
     for rank in others {
-        let _ = log.attempt(Phase::Request, |_| done.put_value(rank, own.index(), 1));
+        let _ = log.attempt(RankPhase::Request, |_| done.put_value(rank, own.index(), 1));
     }
     let is_done = |rank: Rank| {
         let word = done.local().and_then(|words| words.load(rank.index()));

@@ -12,7 +12,7 @@ use std::{
 use hydrant::{Error, Job, Rank, Result};
 use serde::Serialize;
 
-use super::die::Phase;
+use super::die::RankPhase;
 use crate::kernel;
 
 /// Operations between two samples of the pinned memory.
@@ -20,7 +20,7 @@ const SAMPLE: u64 = 16;
 
 /// Counts of operations.
 #[derive(Debug, Clone, Default, Serialize)]
-pub(crate) struct Tally {
+pub(crate) struct HammerTally {
     /// Blocks put, blocks got, and messages sent.
     pub(crate) puts: u64,
     pub(crate) gets: u64,
@@ -45,9 +45,9 @@ pub(crate) struct Loss {
 }
 
 /// One rank's log.
-pub(crate) struct Log<'job> {
+pub(crate) struct RankLog<'job> {
     job: &'job Job,
-    pub(crate) tally: Tally,
+    pub(crate) tally: HammerTally,
     pub(crate) losses: Vec<Loss>,
     /// Failures by kind.
     pub(crate) errors: BTreeMap<String, u64>,
@@ -60,18 +60,18 @@ pub(crate) struct Log<'job> {
     phase: Arc<AtomicU64>,
 }
 
-impl<'job> Log<'job> {
+impl<'job> RankLog<'job> {
     pub(crate) fn new(job: &'job Job) -> Self {
         Self {
             job,
-            tally: Tally::default(),
+            tally: HammerTally::default(),
             losses: Vec::new(),
             errors: BTreeMap::new(),
             longest: Duration::ZERO,
             pinned_most: 0,
             there: job.ranks().map(|rank| rank != job.rank()).collect(),
             attempts: 0,
-            phase: Arc::new(AtomicU64::new(Phase::Between.of(0))),
+            phase: Arc::new(AtomicU64::new(RankPhase::Between.of(0))),
         }
     }
 
@@ -84,20 +84,20 @@ impl<'job> Log<'job> {
         Arc::clone(&self.phase)
     }
 
-    pub(crate) fn set_phase(&self, phase: Phase) {
+    pub(crate) fn set_phase(&self, phase: RankPhase) {
         self.phase.store(phase.of(self.attempts), SeqCst);
     }
 
     /// Runs an operation that may fail, and records its time and outcome.
     pub(crate) fn attempt<R>(
         &mut self,
-        phase: Phase,
+        phase: RankPhase,
         operation: impl FnOnce(&'job Job) -> Result<R>,
     ) -> Result<R> {
         let since = Instant::now();
         self.set_phase(phase);
         let outcome = operation(self.job);
-        self.set_phase(Phase::Between);
+        self.set_phase(RankPhase::Between);
         let waited = since.elapsed();
         self.longest = self.longest.max(waited);
         self.attempts += 1;

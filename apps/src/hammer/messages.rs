@@ -7,7 +7,7 @@ use std::sync::{
 
 use hydrant::{Function, Handler, Job, Rank, Result};
 
-use super::{die::Phase, log::Log};
+use super::{die::RankPhase, log::RankLog};
 use crate::seed::{Dice, mix};
 
 /// The most messages in a row, and the most words of payload.
@@ -16,23 +16,23 @@ const WORDS: usize = 64;
 
 /// The messages received from a rank.
 #[derive(Debug, Default)]
-struct From {
+struct SenderLog {
     arrived: AtomicU64,
     wrong: AtomicU64,
 }
 
 /// The messages of one rank.
-pub(crate) struct Messages {
+pub(crate) struct HammerMessages {
     handler: Handler,
     /// Returns how many of the caller's messages arrived, and how many of those were wrong.
     arrived: Function<(), (u64, u64)>,
     sent: Vec<u64>,
 }
 
-impl Messages {
+impl HammerMessages {
     /// Registers the handlers. Collective.
     pub(crate) fn new(job: &Job) -> Result<Self> {
-        let from: Arc<[From]> = job.ranks().map(|_| From::default()).collect();
+        let from: Arc<[SenderLog]> = job.ranks().map(|_| SenderLog::default()).collect();
         let heard = Arc::clone(&from);
         let handler = job.handler(move |context, args, payload| {
             let source = context.source();
@@ -54,11 +54,11 @@ impl Messages {
     }
 
     /// Sends a few messages to a rank.
-    pub(crate) fn send_some(&mut self, log: &mut Log, target: Rank, dice: &mut Dice) {
+    pub(crate) fn send_some(&mut self, log: &mut RankLog, target: Rank, dice: &mut Dice) {
         for _ in 0..=dice.below(ROW) {
             let sent = &mut self.sent[target.index()];
             let bytes = payload(log.rank(), *sent, dice.below(WORDS));
-            let request = log.attempt(Phase::Request, |job| {
+            let request = log.attempt(RankPhase::Request, |job| {
                 job.request_medium(target, self.handler, &[*sent], &bytes)
             });
             if request.is_err() {
@@ -70,13 +70,15 @@ impl Messages {
     }
 
     /// Asks every surviving rank whether all messages arrived.
-    pub(crate) fn check_all(&self, log: &mut Log) {
+    pub(crate) fn check_all(&self, log: &mut RankLog) {
         for (target, sent) in (0..).map(Rank).zip(&self.sent) {
             if !log.is_there(target) {
                 continue;
             }
             // The call is handled after all messages that were sent before it.
-            let called = log.attempt(Phase::Request, |job| job.call(target, &self.arrived, &()));
+            let called = log.attempt(RankPhase::Request, |job| {
+                job.call(target, &self.arrived, &())
+            });
             if let Ok((arrived, wrong)) = called {
                 log.verified((arrived, wrong) == (*sent, 0), || {
                     format!(

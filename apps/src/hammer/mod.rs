@@ -30,11 +30,11 @@ use crate::{
     options::Format,
     seed::{Dice, Seed},
 };
-use die::{Phase, Situation};
-use field::{Field, Which};
-use log::Log;
-use messages::Messages;
-use report::Report;
+use die::{RankPhase, Situation};
+use field::{Field, FieldArea};
+use log::RankLog;
+use messages::HammerMessages;
+use report::HammerReport;
 
 /// Accesses all other ranks' memory, checks the data, and reports faults.
 #[derive(Debug, Clone, Parser)]
@@ -104,7 +104,7 @@ pub fn main() -> ExitCode {
                 return Ok(ExitCode::from(u8::from(usage.use_stderr()) * 2));
             }
         };
-        let mut report = Report::new(job, &arguments);
+        let mut report = HammerReport::new(job, &arguments);
         let outcome = work(job, &arguments, &mut report);
         report.note_end(job, &outcome);
         let broken = report.status();
@@ -138,23 +138,23 @@ fn not_begun(cause: &Error, waited: Duration) -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn work(job: &Job, arguments: &Arguments, report: &mut Report) -> Result<()> {
+fn work(job: &Job, arguments: &Arguments, report: &mut HammerReport) -> Result<()> {
     if arguments.targets {
         return targets::try_all(job, report);
     }
-    let mut log = Log::new(job);
-    let outcome = strike(job, arguments, &mut log);
+    let mut log = RankLog::new(job);
+    let outcome = work_until_end(job, arguments, &mut log);
     report.take(log);
     outcome
 }
 
 /// Works until the end, then checks everything once more.
-fn strike(job: &Job, arguments: &Arguments, log: &mut Log) -> Result<()> {
+fn work_until_end(job: &Job, arguments: &Arguments, log: &mut RankLog) -> Result<()> {
     let mut field = Field::new(job)?;
-    let mut messages = Messages::new(job)?;
+    let mut messages = HammerMessages::new(job)?;
     let done = job.alloc::<u64>(job.size() as usize)?;
     job.barrier()?;
-    say(&format!(
+    print_line(&format!(
         "rank {} is process {}",
         job.rank(),
         std::process::id()
@@ -183,24 +183,24 @@ fn strike(job: &Job, arguments: &Arguments, log: &mut Log) -> Result<()> {
         }
         finish::check_all(log, &mut field, &messages);
         finish::take_leave(log, &done);
-        log.set_phase(Phase::Over);
+        log.set_phase(RankPhase::Over);
     });
     log.loss()
 }
 
 /// Prints a line for the script in one write, because the ranks share the output.
-fn say(what: &str) {
+fn print_line(what: &str) {
     let _ = std::io::stderr().write_all(format!("hammer: {what}\n").as_bytes());
 }
 
 /// One random operation on a random rank.
-fn step(log: &mut Log, field: &mut Field, messages: &mut Messages, dice: &mut Dice) {
+fn step(log: &mut RankLog, field: &mut Field, messages: &mut HammerMessages, dice: &mut Dice) {
     let Some(target) = log.draw(dice.next()) else {
         return;
     };
     let which = match dice.below(3) {
-        0 => Which::Lent,
-        _ => Which::Symmetric,
+        0 => FieldArea::Lent,
+        _ => FieldArea::Symmetric,
     };
     match dice.below(20) {
         0..8 => field.put(log, target, which, dice),

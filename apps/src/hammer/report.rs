@@ -8,27 +8,27 @@ use serde_json::json;
 
 use super::{
     Arguments,
-    log::{Log, Loss, Tally, kind},
-    targets::Case,
+    log::{HammerTally, Loss, RankLog, kind},
+    targets::TargetCase,
 };
 use crate::{kernel, options::Format};
 
 /// The report of one rank.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct HammerReport {
     program: &'static str,
     rank: u32,
     ranks: u32,
     seed: u64,
     #[serde(flatten)]
-    tally: Tally,
+    tally: HammerTally,
     /// Failures by kind.
     errors: Vec<(String, u64)>,
     lost: Vec<Loss>,
     /// The time of the longest operation, in seconds.
     longest: f64,
     /// Cases that are tried separately.
-    pub(crate) cases: Vec<Case>,
+    pub(crate) cases: Vec<TargetCase>,
     /// Moves sent, and registrations tried.
     moves: u64,
     registrations: u64,
@@ -45,14 +45,14 @@ pub(crate) struct Report {
     failure: Option<String>,
 }
 
-impl Report {
+impl HammerReport {
     pub(crate) fn new(job: &Job, arguments: &Arguments) -> Self {
         Self {
             program: "hammer",
             rank: job.rank().0,
             ranks: job.size(),
             seed: arguments.seed,
-            tally: Tally::default(),
+            tally: HammerTally::default(),
             errors: Vec::new(),
             lost: Vec::new(),
             longest: 0.0,
@@ -70,7 +70,7 @@ impl Report {
     }
 
     /// Takes the counts of the log.
-    pub(crate) fn take(&mut self, log: Log) {
+    pub(crate) fn take(&mut self, log: RankLog) {
         self.longest = log.longest.as_secs_f64();
         self.pinned_most = log.pinned_most;
         self.errors = log.errors.into_iter().collect();
@@ -119,9 +119,10 @@ impl Report {
 
     /// The exit status otherwise.
     pub(crate) fn status_of_loss(&self) -> ExitCode {
-        match self.is_wrong() || self.lost.is_empty() {
-            true => ExitCode::FAILURE,
-            false => ExitCode::from(BROKEN),
+        if self.is_wrong() || self.lost.is_empty() {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::from(BROKEN)
         }
     }
 

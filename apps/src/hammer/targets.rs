@@ -11,7 +11,7 @@ use hydrant::{Error, Job, Result};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use serde::Serialize;
 
-use super::{log::kind, report::Report};
+use super::{log::kind, report::HammerReport};
 use crate::seed::mix;
 
 /// The addresses of the pages: one writable, one missing, one read-only, one writable.
@@ -31,7 +31,7 @@ static SOURCE: [u8; 8 * PAGE] = [0xc3; 8 * PAGE];
 
 /// One case that was tried.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Case {
+pub(crate) struct TargetCase {
     pub(crate) name: &'static str,
     /// The kind of error, or `Ok`.
     pub(crate) got: String,
@@ -41,7 +41,7 @@ pub(crate) struct Case {
 }
 
 /// Tries all cases, with memory that is named only by address and with memory that is lent.
-pub(crate) fn try_all(job: &Job, report: &mut Report) -> Result<()> {
+pub(crate) fn try_all(job: &Job, report: &mut HammerReport) -> Result<()> {
     let _pages = Pages::map()?;
     let symmetric = job.alloc::<u8>(SOURCE.len())?;
     job.barrier()?;
@@ -66,14 +66,14 @@ pub(crate) fn try_all(job: &Job, report: &mut Report) -> Result<()> {
 fn read_only_source(
     job: &Job,
     symmetric: &hydrant::Symmetric<u8>,
-    report: &mut Report,
+    report: &mut HammerReport,
 ) -> Result<()> {
     let (to, since) = (job.right(), Instant::now());
     let put = symmetric.put(to, 0, &SOURCE);
     let waited = since.elapsed().as_secs_f64();
     let mut back = vec![0; SOURCE.len()];
     symmetric.get(to, 0, &mut back)?;
-    report.cases.push(Case {
+    report.cases.push(TargetCase {
         name: "read-only source",
         got: got(&put),
         waited,
@@ -86,7 +86,7 @@ fn read_only_source(
 }
 
 /// An access, and its expected outcome.
-struct Access {
+struct TargetAccess {
     name: &'static str,
     addr: u64,
     len: usize,
@@ -94,8 +94,8 @@ struct Access {
     put: bool,
 }
 
-fn accesses(lent: bool) -> Vec<Access> {
-    let access = |name, addr, len, put, fails| Access {
+fn accesses(lent: bool) -> Vec<TargetAccess> {
+    let access = |name, addr, len, put, fails| TargetAccess {
         name,
         addr,
         len,
@@ -103,17 +103,18 @@ fn accesses(lent: bool) -> Vec<Access> {
         put,
     };
     let partly = BASE + PAGE as u64 / 2;
-    let names = match lent {
-        false => [
-            "read-only target",
-            "unmapped target",
-            "target partly mapped",
-        ],
-        true => [
+    let names = if lent {
+        [
             "read-only target, lent",
             "unmapped target, lent",
             "target partly mapped, lent",
-        ],
+        ]
+    } else {
+        [
+            "read-only target",
+            "unmapped target",
+            "target partly mapped",
+        ]
     };
     vec![
         access(names[0], READ_ONLY, 8, true, true),
@@ -129,18 +130,19 @@ fn accesses(lent: bool) -> Vec<Access> {
     ]
 }
 
-impl Access {
-    fn try_once(&self, job: &Job, time: u64, report: &mut Report) -> Result<()> {
+impl TargetAccess {
+    fn try_once(&self, job: &Job, time: u64, report: &mut HammerReport) -> Result<()> {
         let to = job.right();
         let stamp = mix(u64::from(job.rank().0) << 32 | time).to_le_bytes();
         let mut data: Vec<u8> = stamp.into_iter().cycle().take(self.len).collect();
         let since = Instant::now();
-        let outcome = match self.put {
+        let outcome = if self.put {
             // SAFETY: only this module knows the pages, which are plain bytes. Only this rank
             // writes to those of the target.
-            true => unsafe { job.put_anywhere(to, self.addr, &data) },
+            unsafe { job.put_anywhere(to, self.addr, &data) }
+        } else {
             // SAFETY: as above.
-            false => unsafe { job.get_anywhere(to, self.addr, &mut data) },
+            unsafe { job.get_anywhere(to, self.addr, &mut data) }
         };
         let waited = since.elapsed().as_secs_f64();
         let right = match &outcome {
@@ -148,7 +150,7 @@ impl Access {
             Err(_) => false,
             Ok(()) => !self.fails && self.is_there(job, &data)?,
         };
-        report.cases.push(Case {
+        report.cases.push(TargetCase {
             name: self.name,
             got: got(&outcome),
             waited,

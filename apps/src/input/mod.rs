@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_says_where_and_why() {
+    fn an_unreadable_file_is_named_with_its_fault() {
         assert_eq!(
             says::<i64>("a.bin", &[0; 13]),
             "a.bin is no list of 64-bit integers: its 13 bytes are no multiple of 8"
@@ -217,7 +217,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn written_files_are_read_back(
             keys in proptest::collection::vec(any::<i64>(), 1..50),
             floats in proptest::collection::vec(-1e300_f64..1e300, 1..50),
             line in 1_usize..9,

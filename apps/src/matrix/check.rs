@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_never_right() {
+    fn nan_is_never_right() {
         let one = Matrix::from_fn(1, |_, _| 1.5);
         let wrong = Matrix::from_fn(1, |_, _| f64::NAN);
         let error = compare(&one, &one, &wrong).unwrap_err().to_string();

@@ -12,12 +12,12 @@ const PAGE: usize = 4096;
 
 /// The addresses of all ranks' memory, which is never freed.
 #[derive(Clone)]
-pub(crate) struct Places {
+pub(crate) struct MemoryAddresses {
     addresses: Vec<u64>,
     bytes: usize,
 }
 
-impl Places {
+impl MemoryAddresses {
     /// Allocates the memory. Collective.
     pub(crate) fn new(job: &Job, crew: Crew) -> Result<Self> {
         // The memory begins at a page. Pages cost virtual time, so their number must be the same in
@@ -34,13 +34,13 @@ impl Places {
 
 /// A thread's part of the memory.
 pub(crate) struct Anywhere {
-    places: Places,
+    places: MemoryAddresses,
     model: Vec<Vec<u8>>,
     loan: Option<AnywhereLoan>,
 }
 
 impl Anywhere {
-    pub(crate) fn new(places: &Places) -> Self {
+    pub(crate) fn new(places: &MemoryAddresses) -> Self {
         Self {
             places: places.clone(),
             model: vec![vec![0; BYTES]; places.addresses.len()],

@@ -18,11 +18,11 @@ const UNDER_WAY: usize = 9;
 pub(crate) struct Background {
     /// The team of ranks with the same parity as this one.
     half: Team,
-    under_way: Vec<UnderWay>,
+    under_way: Vec<PendingCollective>,
 }
 
 /// One collective, and its expected result.
-struct UnderWay {
+struct PendingCollective {
     what: String,
     begun: Begun<Vec<u64>>,
     expected: Vec<u64>,
@@ -43,9 +43,10 @@ impl Background {
     pub(crate) fn step(&mut self, hand: &mut Hand, round: &Round) -> Result<()> {
         for nth in 0..=round.draw(0) as usize % AT_ONCE {
             let drawn = round.draw(1 + nth as u64);
-            let team = match drawn.is_multiple_of(2) {
-                true => hand.job.world(),
-                false => &self.half,
+            let team = if drawn.is_multiple_of(2) {
+                hand.job.world()
+            } else {
+                &self.half
             };
             let begun = begin(hand, team, round, drawn / 2)?;
             self.under_way.push(begun);
@@ -71,7 +72,7 @@ impl Background {
     }
 }
 
-fn begin(hand: &mut Hand, team: &Team, round: &Round, drawn: u64) -> Result<UnderWay> {
+fn begin(hand: &mut Hand, team: &Team, round: &Round, drawn: u64) -> Result<PendingCollective> {
     let (members, own) = (team.members(), hand.job.rank());
     let root = TeamRank((drawn / 8) as u32 % team.size());
     let mine = round.words(own);
@@ -108,14 +109,14 @@ fn begin(hand: &mut Hand, team: &Team, round: &Round, drawn: u64) -> Result<Unde
             )
         }
     };
-    Ok(UnderWay {
+    Ok(PendingCollective {
         what,
         begun,
         expected,
     })
 }
 
-impl UnderWay {
+impl PendingCollective {
     fn end(self, hand: &mut Hand) -> Result<()> {
         let Self {
             what,

@@ -5,8 +5,8 @@ use hydrant::{Error, GlobalPtr, Result, Symmetric};
 
 use super::{
     hand::Hand,
-    lender::{self, State},
-    stamp::Buffer,
+    lender::{self, LoanState},
+    stamp::StampedBuffer,
 };
 
 /// The number of pointers kept for each owner.
@@ -16,8 +16,8 @@ const KEPT: usize = 5;
 const ROW: usize = 8;
 
 /// A buffer that this thread heard of.
-struct Known {
-    buffer: Buffer,
+struct KnownBuffer {
+    buffer: StampedBuffer,
     words: usize,
     pointer: GlobalPtr<u64>,
     /// True if its owner has announced the end of the loan.
@@ -29,7 +29,7 @@ struct Known {
 /// A thread's knowledge of all buffers.
 pub(crate) struct Borrower {
     board: Symmetric<u64>,
-    known: Vec<Vec<Known>>,
+    known: Vec<Vec<KnownBuffer>>,
     times: u64,
 }
 
@@ -51,9 +51,10 @@ impl Borrower {
             return Ok(());
         }
         // The newest buffer, half of the time.
-        let which = match hand.dice.one_in(2) {
-            true => count - 1,
-            false => hand.dice.below(count),
+        let which = if hand.dice.one_in(2) {
+            count - 1
+        } else {
+            hand.dice.below(count)
         };
         let mut known = self.known[owner].swap_remove(which);
         // Without pauses, so that some accesses are in flight when the loan ends.
@@ -76,26 +77,26 @@ impl Borrower {
         for old in known.iter_mut() {
             let generation = old.buffer.generation;
             let over = generation < record.generation
-                || generation == record.generation && record.state == State::Ended;
+                || generation == record.generation && record.state == LoanState::Ended;
             old.ended |= over && !lender::is_leaked(crew, generation);
         }
         let newest = known.iter().map(|known| known.buffer.generation).max();
         let is_new = newest.is_none_or(|newest| newest < record.generation);
         let pointer = record.pointer();
         // A thread that did not get the pointer has an empty one.
-        if record.state != State::Lent
+        if record.state != LoanState::Lent
             || !is_new
             || pointer.rank() != lender::rank_of(crew, owner)
             || !record.has_pointer()
         {
             return Ok(());
         }
-        let buffer = Buffer {
+        let buffer = StampedBuffer {
             owner,
             generation: record.generation,
         };
         let (start, each) = place(hand, record.words);
-        known.push(Known {
+        known.push(KnownBuffer {
             buffer,
             words: record.words,
             pointer,
@@ -108,7 +109,7 @@ impl Borrower {
         Ok(())
     }
 
-    fn access(&mut self, hand: &mut Hand, known: &mut Known) -> Result<()> {
+    fn access(&mut self, hand: &mut Hand, known: &mut KnownBuffer) -> Result<()> {
         let (start, each) = place(hand, known.words);
         let at = hand.dice.below(each);
         let len = 1 + hand.dice.below(each - at);
@@ -125,24 +126,31 @@ impl Borrower {
             let word = |at| buffer.word(start + at, hand.worker, self.times);
             let data: Vec<u64> = (at..at + len).map(word).collect();
             let what = format!("lent_put of {of}");
-            let put = hand.attempt(&what, |job| match scoped {
-                true => job.scope(|scope| scope.put_to(to, &data).map(drop)),
-                false => job.put_to(to, &data),
+            let put = hand.attempt(&what, |job| {
+                if scoped {
+                    job.scope(|scope| scope.put_to(to, &data).map(drop))
+                } else {
+                    job.put_to(to, &data)
+                }
             });
             let done = self.judge(hand, known, &what, put)?;
             if let Some(model) = &mut known.model {
-                match done {
-                    true => model[at..at + len].copy_from_slice(&data),
+                if done {
+                    model[at..at + len].copy_from_slice(&data)
+                } else {
                     // A part of the access may have happened.
-                    false => known.model = None,
+                    known.model = None
                 }
             }
         } else {
             let mut data = vec![0xeeee; len];
             let what = format!("lent_get of {of}");
-            let got = hand.attempt(&what, |job| match scoped {
-                true => job.scope(|scope| scope.get_from(to, &mut data).map(drop)),
-                false => job.get_from(to, &mut data),
+            let got = hand.attempt(&what, |job| {
+                if scoped {
+                    job.scope(|scope| scope.get_from(to, &mut data).map(drop))
+                } else {
+                    job.get_from(to, &mut data)
+                }
             });
             let done = self.judge(hand, known, &what, got)?;
             if let Some(model) = known.model.as_ref().filter(|_| done) {
@@ -170,7 +178,7 @@ impl Borrower {
     fn judge(
         &self,
         hand: &mut Hand,
-        known: &Known,
+        known: &KnownBuffer,
         what: &str,
         outcome: Result<()>,
     ) -> Result<bool> {
@@ -184,7 +192,7 @@ impl Borrower {
             Err(Error::Revoked { .. }) => {
                 let owner = known.buffer.owner;
                 let still = lender::read(&self.board, owner)?.is_some_and(|record| {
-                    record.generation == known.buffer.generation && record.state == State::Lent
+                    record.generation == known.buffer.generation && record.state == LoanState::Lent
                 });
                 let leaked = lender::is_leaked(hand.crew, known.buffer.generation);
                 // A rank that hears of a loss takes everything back without notice.

@@ -9,7 +9,7 @@ use hydrant::{CallHandle, Function, Handler, Job, Rank, Result};
 
 use super::{
     hand::{Crew, Hand},
-    region::Region,
+    region::WrittenRegion,
 };
 use crate::seed::mix;
 
@@ -18,7 +18,7 @@ const LONG: usize = 30_000;
 
 /// The messages received from a thread.
 #[derive(Debug, Default)]
-struct From {
+struct SenderCounts {
     arrived: AtomicU64,
     wrong: AtomicU64,
     /// Replies received for requests of this thread.
@@ -33,15 +33,17 @@ pub(crate) struct Handlers {
     turn: Function<(u64, Vec<u64>), Vec<u64>>,
     arrived: Function<u64, (u64, u64)>,
     long: Handler,
-    from: Arc<[From]>,
+    from: Arc<[SenderCounts]>,
     most: usize,
 }
 
 impl Handlers {
     /// Registers the handlers. Collective.
     pub(crate) fn new(job: &Job, crew: Crew) -> Result<Self> {
-        let from: Arc<[From]> = (0..crew.workers()).map(|_| From::default()).collect();
-        let count = |from: &Arc<[From]>, threads: usize| {
+        let from: Arc<[SenderCounts]> = (0..crew.workers())
+            .map(|_| SenderCounts::default())
+            .collect();
+        let count = |from: &Arc<[SenderCounts]>, threads: usize| {
             let from = Arc::clone(from);
             move |source: Rank, args: &[u64], payload: &[u8]| {
                 let [worker, number, ..] = *args else { return };
@@ -103,14 +105,14 @@ impl Handlers {
 }
 
 /// A thread's messages.
-pub(crate) struct Calls {
+pub(crate) struct ThreadCalls {
     handlers: Handlers,
     sent: Vec<u64>,
     /// The number of requests that need a reply.
     asked: u64,
 }
 
-impl Calls {
+impl ThreadCalls {
     pub(crate) fn new(handlers: &Handlers, crew: Crew) -> Self {
         Self {
             handlers: handlers.clone(),
@@ -119,7 +121,7 @@ impl Calls {
         }
     }
 
-    pub(crate) fn step(&mut self, hand: &mut Hand, region: &mut Region) -> Result<()> {
+    pub(crate) fn step(&mut self, hand: &mut Hand, region: &mut WrittenRegion) -> Result<()> {
         let target = hand.draw_rank();
         match hand.dice.below(10) {
             0..3 => self.request(hand, target, false),
@@ -138,9 +140,10 @@ impl Calls {
             let len = hand.dice.below(most);
             let worker = hand.worker as u64;
             let bytes = payload(worker, number, len);
-            let handler = match answered {
-                true => self.handlers.answered,
-                false => self.handlers.plain,
+            let handler = if answered {
+                self.handlers.answered
+            } else {
+                self.handlers.plain
             };
             let what = format!("request {number} of {len} bytes to rank {target}");
             let sent = hand.must(&what, |job| {
@@ -155,8 +158,13 @@ impl Calls {
     }
 
     /// A put into the thread's region, with a message that announces it.
-    fn request_long(&mut self, hand: &mut Hand, target: Rank, region: &mut Region) -> Result<()> {
-        let (at, len) = Region::run(hand, super::region::BYTES);
+    fn request_long(
+        &mut self,
+        hand: &mut Hand,
+        target: Rank,
+        region: &mut WrittenRegion,
+    ) -> Result<()> {
+        let (at, len) = WrittenRegion::run(hand, super::region::BYTES);
         let number = self.sent[target.index()];
         let (data, worker) = (hand.draw_bytes(len), hand.worker);
         let index = worker * super::region::BYTES + at;
@@ -175,9 +183,10 @@ impl Calls {
     fn call(&self, hand: &mut Hand, target: Rank) -> Result<()> {
         // As many words as surely fit a message, encoded; at times more, which travel by
         // rendezvous.
-        let most = match hand.dice.one_in(8) {
-            true => LONG,
-            false => (self.handlers.most / 12).clamp(1, 400),
+        let most = if hand.dice.one_in(8) {
+            LONG
+        } else {
+            (self.handlers.most / 12).clamp(1, 400)
         };
         let (key, len) = (hand.dice.next(), hand.dice.below(most));
         let words: Vec<u64> = (0..len).map(|_| hand.dice.next()).collect();

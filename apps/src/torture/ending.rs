@@ -16,7 +16,7 @@ const COUNT: u64 = 6;
 const NEVER: u64 = 1 << 40;
 
 /// The operations that one rank has left in flight.
-pub(crate) struct Left {
+pub(crate) struct OperationsLeft {
     pub(crate) rank: u32,
     sends: Vec<SendHandle<u8>>,
     receives: Vec<(Rank, u64, ReceiveHandle<u8>)>,
@@ -26,7 +26,7 @@ pub(crate) struct Left {
     expected: u64,
 }
 
-impl Left {
+impl OperationsLeft {
     /// Begins the operations. Collective. The messages of all ranks are drawn from the seed.
     pub(crate) fn begin(job: &Job, seed: u64) -> Result<Self> {
         let (me, brought) = (job.rank(), Arc::new(AtomicU64::new(0)));

@@ -33,7 +33,7 @@ pub(crate) struct Forks {
 
 /// The ways in which a child ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+enum ChildEnd {
     Now,
     Exit,
     Panic,
@@ -56,10 +56,10 @@ impl Forks {
     ) -> Result<()> {
         let (act, rank) = (hand.dice.below(12), hand.draw_rank());
         let end = match hand.dice.below(4) {
-            0 => End::Now,
-            1 => End::Exit,
-            2 => End::Panic,
-            _ => End::Abort,
+            0 => ChildEnd::Now,
+            1 => ChildEnd::Exit,
+            2 => ChildEnd::Panic,
+            _ => ChildEnd::Abort,
         };
         if is_simulated(hand.job) {
             return Ok(());
@@ -81,7 +81,7 @@ impl Forks {
             }
         })?;
         let expected = match end {
-            End::Abort => ABORTED,
+            ChildEnd::Abort => ABORTED,
             _ => 0,
         };
         if let Some(status) = status {
@@ -114,12 +114,12 @@ impl Forks {
 }
 
 /// Ends the child.
-fn leave(job: &Job, end: End, is_right: bool) -> ! {
+fn leave(job: &Job, end: ChildEnd, is_right: bool) -> ! {
     let status = if is_right { 0 } else { WRONG };
     match end {
-        End::Exit => process::exit(status),
-        End::Abort if is_right => job.abort(ABORTED),
-        End::Panic => {
+        ChildEnd::Exit => process::exit(status),
+        ChildEnd::Abort if is_right => job.abort(ABORTED),
+        ChildEnd::Panic => {
             // The child's exit unwinds the open calls here, as far as a scope would.
             let unwound = panic::catch_unwind(AssertUnwindSafe(|| {
                 job.scope(|_| -> Result<()> { panic::resume_unwind(Box::new(())) })
@@ -128,7 +128,7 @@ fn leave(job: &Job, end: End, is_right: bool) -> ! {
             let refused = matches!(unwound, Ok(Err(Error::Forked { .. })));
             exit_now(if refused { status } else { WRONG })
         }
-        End::Now | End::Abort => exit_now(status),
+        ChildEnd::Now | ChildEnd::Abort => exit_now(status),
     }
 }
 

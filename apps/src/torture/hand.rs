@@ -11,7 +11,7 @@ use std::{
 
 use hydrant::{Error, Job, Rank, Result};
 
-use super::watch::{self, Slot};
+use super::watch::{self, WatchSlot};
 use crate::{
     hammer::log::kind,
     kernel,
@@ -25,7 +25,7 @@ const SAMPLE: u64 = 16;
 
 /// The counts and faults of a thread; those of a rank's threads are added up.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Tally {
+pub(crate) struct TortureTally {
     /// Operations, by the first word of their description.
     pub(crate) operations: BTreeMap<String, u64>,
     /// The number of comparisons.
@@ -44,7 +44,7 @@ pub(crate) struct Tally {
     pub(crate) trace: u64,
 }
 
-impl Tally {
+impl TortureTally {
     pub(crate) fn add(&mut self, other: Self) {
         for (name, count) in other.operations {
             *self.operations.entry(name).or_default() += count;
@@ -92,9 +92,9 @@ pub(crate) struct Hand<'job> {
     /// The number of the thread among those of all ranks.
     pub(crate) worker: usize,
     pub(crate) dice: Dice,
-    pub(crate) tally: Tally,
+    pub(crate) tally: TortureTally,
     simulated: bool,
-    slot: Arc<Mutex<Slot>>,
+    slot: Arc<Mutex<WatchSlot>>,
 }
 
 impl<'job> Hand<'job> {
@@ -105,7 +105,7 @@ impl<'job> Hand<'job> {
             crew,
             worker,
             dice: Dice::new(Seed::new(seed, worker as u64)),
-            tally: Tally::default(),
+            tally: TortureTally::default(),
             simulated: is_simulated(job),
             slot: watch::slot(job.rank(), thread),
         }
@@ -220,9 +220,10 @@ impl<'job> Hand<'job> {
         let asleep = self.dice.one_in(3);
         let since = Instant::now();
         while since.elapsed() < time {
-            match asleep {
-                true => thread::sleep(time),
-                false => std::hint::spin_loop(),
+            if asleep {
+                thread::sleep(time)
+            } else {
+                std::hint::spin_loop()
             }
         }
     }

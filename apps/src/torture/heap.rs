@@ -35,20 +35,20 @@ const CLASSES: usize = 4 * usize::BITS as usize;
 pub struct Heap;
 
 /// All parts.
-static PARTS: OnceLock<Parts> = OnceLock::new();
+static PARTS: OnceLock<HeapParts> = OnceLock::new();
 
 thread_local! {
     /// The part of the calling thread, from 1 on; 0 for the system's heap.
     static OWN: Cell<usize> = const { Cell::new(0) };
 }
 
-struct Parts {
+struct HeapParts {
     /// The start of the first part.
     base: usize,
-    parts: Vec<Mutex<Part>>,
+    parts: Vec<Mutex<HeapPart>>,
 }
 
-struct Part {
+struct HeapPart {
     /// The bytes that were ever handed out.
     used: usize,
     /// The last freed block of each size, 0 if there is none. Its first word is the address of the
@@ -61,12 +61,12 @@ struct Part {
 /// # Panics
 /// If the address space is refused, or if an earlier call had another number of ranks.
 pub(crate) fn place(rank: Rank, ranks: usize) {
-    let parts = PARTS.get_or_init(|| Parts::new(ranks));
+    let parts = PARTS.get_or_init(|| HeapParts::new(ranks));
     assert!(rank.index() < parts.parts.len(), "two jobs in one process");
     OWN.set(rank.index() + 1);
 }
 
-impl Parts {
+impl HeapParts {
     fn new(ranks: usize) -> Self {
         let (read_write, private) = (
             ProtFlags::READ | ProtFlags::WRITE,
@@ -76,7 +76,7 @@ impl Parts {
         let mapped =
             unsafe { mmap_anonymous(ptr::null_mut(), (ranks + 1) * PART, read_write, private) };
         let start = mapped.expect("there is address space").expose_provenance();
-        let empty = || Part {
+        let empty = || HeapPart {
             used: 0,
             free: [0; CLASSES],
         };
@@ -87,12 +87,12 @@ impl Parts {
     }
 
     /// The part that contains an address.
-    fn of(&self, address: usize) -> Option<&Mutex<Part>> {
+    fn of(&self, address: usize) -> Option<&Mutex<HeapPart>> {
         self.parts.get(address.checked_sub(self.base)? / PART)
     }
 }
 
-impl Part {
+impl HeapPart {
     /// A block of that class in the part that begins at `begin`; `None` if the part is full.
     fn take(&mut self, begin: usize, class: usize) -> Option<usize> {
         let freed = self.free[class];
@@ -206,9 +206,9 @@ mod tests {
 
     #[test]
     fn blocks_are_taken_again_and_overlap_no_other() {
-        let parts = Parts::new(1);
+        let parts = HeapParts::new(1);
         let mut part = parts.parts[0].lock().unwrap();
-        let take = |part: &mut Part, bytes| part.take(parts.base, class(bytes)).unwrap();
+        let take = |part: &mut HeapPart, bytes| part.take(parts.base, class(bytes)).unwrap();
         let (first, second) = (take(&mut part, 100), take(&mut part, 100));
         assert!(first.abs_diff(second) >= 100);
         // SAFETY: the blocks were just allocated with this layout, and are not used any more.

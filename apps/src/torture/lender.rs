@@ -10,7 +10,7 @@ use hydrant::{Exposed, GlobalPtr, Rank, Result, Symmetric};
 
 use super::{
     hand::{Crew, Hand},
-    stamp::Buffer,
+    stamp::StampedBuffer,
 };
 
 /// Words of a record.
@@ -28,17 +28,17 @@ const PRIVATE: u64 = 0x7072_6976_6174_6521;
 
 /// The newest buffer of a thread, as announced on a board.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct LoanRecord {
     pub(crate) generation: u64,
     pub(crate) words: usize,
-    pub(crate) state: State,
+    pub(crate) state: LoanState,
     /// The parts of the pointer.
     pointer: [u64; 4],
 }
 
 /// The state of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum LoanState {
     /// Not announced yet.
     Nothing,
     /// Lent.
@@ -49,7 +49,7 @@ pub(crate) enum State {
     Ended,
 }
 
-impl Record {
+impl LoanRecord {
     pub(crate) fn pointer(&self) -> GlobalPtr<u64> {
         bytemuck::cast(self.pointer)
     }
@@ -72,10 +72,10 @@ impl Record {
     /// Parses a record. Returns none while it is being written.
     pub(crate) fn from_words(words: &[u64]) -> Option<Self> {
         let state = match words[2] {
-            0 => State::Nothing,
-            1 => State::Lent,
-            2 => State::Ending,
-            _ => State::Ended,
+            0 => LoanState::Nothing,
+            1 => LoanState::Lent,
+            2 => LoanState::Ending,
+            _ => LoanState::Ended,
         };
         let whole = words.iter().all(|word| *word == 0) || words[7] == proof(&words[..7]);
         whole.then(|| Self {
@@ -124,13 +124,14 @@ impl Lender {
 
     /// Lends the next buffer, or takes the lent one back.
     pub(crate) fn step(&mut self, hand: &mut Hand) -> Result<()> {
-        match self.lent.is_some() {
-            true => self.take_back(hand),
-            false => match hand.dice.below(6) {
+        if self.lent.is_some() {
+            self.take_back(hand)
+        } else {
+            match hand.dice.below(6) {
                 0 | 1 => self.lend_borrowed(hand),
                 2 => self.lend_in_a_row(hand),
                 _ => self.lend(hand),
-            },
+            }
         }
     }
 
@@ -146,7 +147,7 @@ impl Lender {
         Ok(())
     }
 
-    fn next(&mut self, hand: &mut Hand) -> (Buffer, Vec<u64>) {
+    fn next(&mut self, hand: &mut Hand) -> (StampedBuffer, Vec<u64>) {
         self.generation += 1;
         let buffer = self.buffer(hand);
         // At times with unused words at the end.
@@ -158,8 +159,8 @@ impl Lender {
         )
     }
 
-    fn buffer(&self, hand: &Hand) -> Buffer {
-        Buffer {
+    fn buffer(&self, hand: &Hand) -> StampedBuffer {
+        StampedBuffer {
             owner: hand.worker,
             generation: self.generation,
         }
@@ -173,10 +174,11 @@ impl Lender {
             return Ok(());
         };
         let pointer = lent.pointer(0)?;
-        self.tell(hand, len, State::Lent, Some(pointer))?;
-        match is_leaked(hand.crew, self.generation) {
-            true => std::mem::forget(lent),
-            false => self.lent = Some(lent),
+        self.announce(hand, len, LoanState::Lent, Some(pointer))?;
+        if is_leaked(hand.crew, self.generation) {
+            std::mem::forget(lent)
+        } else {
+            self.lent = Some(lent)
         }
         Ok(())
     }
@@ -191,10 +193,10 @@ impl Lender {
             return Ok(());
         };
         let len = lent.len();
-        self.tell(hand, len, State::Ending, None)?;
+        self.announce(hand, len, LoanState::Ending, None)?;
         let what = format!("take_back of {len} words of {:?}", self.buffer(hand));
         let back = hand.must(&what, |_| Ok(lent.take_back()))?;
-        self.tell(hand, len, State::Ended, None)?;
+        self.announce(hand, len, LoanState::Ended, None)?;
         let Some(mut back) = back else {
             return Ok(());
         };
@@ -221,9 +223,9 @@ impl Lender {
         // The body of a scope needs the hand, which only one owner can have at a time.
         let ended = hand.job.scope(|scope| {
             let lent = scope.expose(&mut words)?;
-            self.tell(hand, len, State::Lent, Some(lent.pointer(0)?))?;
+            self.announce(hand, len, LoanState::Lent, Some(lent.pointer(0)?))?;
             hand.compute();
-            self.tell(hand, len, State::Ending, None)?;
+            self.announce(hand, len, LoanState::Ending, None)?;
             if leaks {
                 std::mem::forget(lent);
             }
@@ -232,7 +234,7 @@ impl Lender {
         if let Err(cause) = ended {
             hand.complain(&what, cause)?;
         }
-        self.tell(hand, len, State::Ended, None)?;
+        self.announce(hand, len, LoanState::Ended, None)?;
         self.examine(hand, &words);
         words.fill(PRIVATE);
         hand.compute();
@@ -241,16 +243,16 @@ impl Lender {
     }
 
     /// Announces the state on all boards. Some ranks never get the pointer.
-    fn tell(
+    fn announce(
         &mut self,
         hand: &mut Hand,
         words: usize,
-        state: State,
+        state: LoanState,
         pointer: Option<GlobalPtr<u64>>,
     ) -> Result<()> {
         for rank in hand.job.ranks() {
             let given = pointer.filter(|_| !hand.dice.one_in(4));
-            let record = Record {
+            let record = LoanRecord {
                 generation: self.generation,
                 words,
                 state,
@@ -304,10 +306,10 @@ impl Lender {
 }
 
 /// Reads the record of a thread on a rank's own board.
-pub(crate) fn read(board: &Symmetric<u64>, owner: usize) -> Result<Option<Record>> {
+pub(crate) fn read(board: &Symmetric<u64>, owner: usize) -> Result<Option<LoanRecord>> {
     let mut words = [0; RECORD];
     board.local()?.read(owner * RECORD, &mut words)?;
-    Ok(Record::from_words(&words))
+    Ok(LoanRecord::from_words(&words))
 }
 
 /// The rank of a thread.

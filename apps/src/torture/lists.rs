@@ -4,20 +4,20 @@ use hydrant::{IoVector, Rank, Result, Section};
 
 use super::{
     hand::Hand,
-    region::{BYTES, Region},
+    region::{BYTES, WrittenRegion},
 };
 
 /// Bytes of the buffer of lists.
 const BUFFER: usize = 600;
 
 /// Runs of one length, with their offsets in the region and in the buffer. Some share bytes.
-struct Lists {
+struct RunLists {
     run: usize,
     there: Vec<usize>,
     here: Vec<usize>,
 }
 
-impl Lists {
+impl RunLists {
     fn new(hand: &mut Hand) -> Self {
         let most = 1 << hand.dice.below(8);
         let run = 1 + hand.dice.below(most);
@@ -54,25 +54,24 @@ impl Lists {
     }
 }
 
-impl Region {
+impl WrittenRegion {
     pub(super) fn put_vector(&mut self, hand: &mut Hand, target: Rank) -> Result<()> {
-        let (lists, by_pointer) = (Lists::new(hand), hand.dice.one_in(2));
+        let (lists, by_pointer) = (RunLists::new(hand), hand.dice.one_in(2));
         let data = hand.draw_bytes(BUFFER);
         let (there, len) = (&lists.there, lists.run);
         let what = format!("put_vector of {len} bytes at {there:?} of rank {target}");
-        let put = hand.must(&what, |job| match by_pointer {
-            false => {
+        let put = hand.must(&what, |job| {
+            if by_pointer {
+                let to = self.memory.pointer(target, self.base)?;
+                job.put_vector_to(to, &[lists.vector(there)], &data)
+            } else {
                 let remote = lists.remote(self.base);
                 self.memory
                     .put_vector(target, &[lists.vector(&remote)], &data)
             }
-            true => {
-                let to = self.memory.pointer(target, self.base)?;
-                job.put_vector_to(to, &[lists.vector(there)], &data)
-            }
         })?;
         if put.is_none() {
-            return self.look(hand, target);
+            return self.reread(hand, target);
         }
         for (there, here) in lists.runs() {
             self.wrote(target, there, &data[here..here + len]);
@@ -81,19 +80,18 @@ impl Region {
     }
 
     pub(super) fn get_vector(&mut self, hand: &mut Hand, target: Rank) -> Result<()> {
-        let (lists, by_pointer) = (Lists::new(hand), hand.dice.one_in(2));
+        let (lists, by_pointer) = (RunLists::new(hand), hand.dice.one_in(2));
         let mut data = hand.draw_bytes(BUFFER);
         let mut expected = data.clone();
         let (there, len) = (&lists.there, lists.run);
         let what = format!("get_vector of {len} bytes at {there:?} of rank {target}");
-        let got = hand.must(&what, |job| match by_pointer {
-            false => {
-                let remote = lists.remote(self.base);
-                (self.memory).get_vector(target, &[lists.vector(&remote)], &mut data)
-            }
-            true => {
+        let got = hand.must(&what, |job| {
+            if by_pointer {
                 let from = self.memory.pointer(target, self.base)?;
                 job.get_vector_from(from, &[lists.vector(there)], &mut data)
+            } else {
+                let remote = lists.remote(self.base);
+                (self.memory).get_vector(target, &[lists.vector(&remote)], &mut data)
             }
         })?;
         if got.is_none() {
@@ -107,7 +105,7 @@ impl Region {
         if right {
             Ok(())
         } else {
-            self.look(hand, target)
+            self.reread(hand, target)
         }
     }
 

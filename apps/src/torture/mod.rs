@@ -49,17 +49,17 @@ use clap::Parser;
 use hydrant::{Error, Job, Rank, Result, Symmetric};
 
 use crate::options::Format;
-use anywhere::{Anywhere, Places};
+use anywhere::{Anywhere, MemoryAddresses};
 use borrower::Borrower;
-use calls::{Calls, Handlers};
+use calls::{Handlers, ThreadCalls};
 use collectives::Collectives;
-use ending::Left;
+use ending::OperationsLeft;
 use forks::Forks;
-use hand::{Crew, Hand, Tally, is_simulated, locked};
+use hand::{Crew, Hand, TortureTally, is_simulated, locked};
 pub use heap::Heap;
 use lender::Lender;
-use region::Region;
-use report::Report;
+use region::WrittenRegion;
+use report::TortureReport;
 use words::Words;
 
 /// The most operations of the first thread between two common steps of all ranks.
@@ -128,9 +128,9 @@ pub fn main() -> ExitCode {
     let ended = builder.run_spmd(|job| {
         let (tally, mut outcome) = work(job, &arguments);
         if outcome.is_ok() {
-            outcome = Left::begin(job, arguments.seed).map(|it| locked(&left).push(it));
+            outcome = OperationsLeft::begin(job, arguments.seed).map(|it| locked(&left).push(it));
         }
-        locked(&told).push(Report::new(job, &arguments, tally, &outcome));
+        locked(&told).push(TortureReport::new(job, &arguments, tally, &outcome));
         outcome
     });
     let mut told = std::mem::take(&mut *locked(&told));
@@ -163,24 +163,24 @@ pub fn main() -> ExitCode {
 }
 
 /// The state that all threads of a rank share.
-struct Shared {
+struct SharedState {
     region: Symmetric<u8>,
     board: Symmetric<u64>,
-    words: words::Memory,
+    words: words::SharedWords,
     handlers: Handlers,
-    places: Places,
+    places: MemoryAddresses,
     stop: AtomicBool,
 }
 
-impl Shared {
+impl SharedState {
     /// Sets the state up. Collective.
     fn new(job: &Job, crew: Crew) -> Result<Self> {
         Ok(Self {
             region: job.alloc(crew.workers() * region::BYTES)?,
             board: job.alloc(crew.workers() * lender::RECORD)?,
-            words: words::Memory::new(job, crew)?,
+            words: words::SharedWords::new(job, crew)?,
             handlers: Handlers::new(job, crew)?,
-            places: Places::new(job, crew)?,
+            places: MemoryAddresses::new(job, crew)?,
             stop: AtomicBool::new(false),
         })
     }
@@ -189,23 +189,23 @@ impl Shared {
 /// A thread with all its state.
 struct Worker<'job> {
     hand: Hand<'job>,
-    region: Region,
+    region: WrittenRegion,
     lender: Lender,
     borrower: Borrower,
     words: Words,
-    calls: Calls,
+    calls: ThreadCalls,
     anywhere: Anywhere,
     forks: Forks,
 }
 
 impl<'job> Worker<'job> {
-    fn new(hand: Hand<'job>, shared: &Shared) -> Self {
+    fn new(hand: Hand<'job>, shared: &SharedState) -> Self {
         Self {
-            region: Region::new(&shared.region, &hand),
+            region: WrittenRegion::new(&shared.region, &hand),
             lender: Lender::new(&shared.board),
             borrower: Borrower::new(&shared.board, &hand),
             words: Words::new(&shared.words, hand.crew),
-            calls: Calls::new(&shared.handlers, hand.crew),
+            calls: ThreadCalls::new(&shared.handlers, hand.crew),
             anywhere: Anywhere::new(&shared.places),
             forks: Forks::new(&shared.board),
             hand,
@@ -235,7 +235,7 @@ impl<'job> Worker<'job> {
     }
 
     /// Works until the end, or until a rank is lost.
-    fn work(&mut self, shared: &Shared) -> Result<()> {
+    fn work(&mut self, shared: &SharedState) -> Result<()> {
         while !shared.stop.load(Relaxed) {
             self.step()?;
         }
@@ -253,13 +253,13 @@ impl<'job> Worker<'job> {
     }
 }
 
-fn work(job: &Job, arguments: &Arguments) -> (Tally, Result<()>) {
-    let mut tally = Tally::default();
+fn work(job: &Job, arguments: &Arguments) -> (TortureTally, Result<()>) {
+    let mut tally = TortureTally::default();
     let outcome = torture(job, arguments, &mut tally);
     (tally, outcome)
 }
 
-fn torture(job: &Job, arguments: &Arguments, tally: &mut Tally) -> Result<()> {
+fn torture(job: &Job, arguments: &Arguments, tally: &mut TortureTally) -> Result<()> {
     // Ranks begin in any order; after this one thread runs at a time.
     job.barrier()?;
     if is_simulated(job) {
@@ -269,9 +269,10 @@ fn torture(job: &Job, arguments: &Arguments, tally: &mut Tally) -> Result<()> {
     }
     let crew = Crew {
         ranks: job.size() as usize,
-        threads: match is_simulated(job) {
-            true => 1,
-            false => usize::from(arguments.threads),
+        threads: if is_simulated(job) {
+            1
+        } else {
+            usize::from(arguments.threads)
         },
         leaks: arguments.leak,
     };
@@ -281,7 +282,7 @@ fn torture(job: &Job, arguments: &Arguments, tally: &mut Tally) -> Result<()> {
             "all ranks have more than {most} threads"
         )));
     }
-    let shared = Shared::new(job, crew)?;
+    let shared = SharedState::new(job, crew)?;
     let mut collectives = Collectives::new(job, arguments.seed)?;
     let hand = |thread| Hand::new(job, crew, thread, arguments.seed);
     let mut first = Worker::new(hand(0), &shared);
@@ -355,7 +356,12 @@ fn lead(first: &mut Worker, collectives: &mut Collectives, arguments: &Arguments
 }
 
 /// Checks everything once more, after all threads of all ranks have stopped.
-fn finish(job: &Job, shared: &Shared, first: &mut Worker, others: &mut [Worker]) -> Result<()> {
+fn finish(
+    job: &Job,
+    shared: &SharedState,
+    first: &mut Worker,
+    others: &mut [Worker],
+) -> Result<()> {
     first.hand.attempt("barrier", Job::barrier)?;
     let mut added = first.words.added.clone();
     for worker in others.iter() {

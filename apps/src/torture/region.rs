@@ -9,14 +9,14 @@ use super::hand::{Hand, asleep};
 pub(crate) const BYTES: usize = 20_000;
 
 /// The part of a thread.
-pub(crate) struct Region {
+pub(crate) struct WrittenRegion {
     pub(crate) memory: Symmetric<u8>,
     pub(super) base: usize,
     /// The expected content on each rank.
     model: Vec<Vec<u8>>,
 }
 
-impl Region {
+impl WrittenRegion {
     pub(crate) fn new(memory: &Symmetric<u8>, hand: &Hand) -> Self {
         Self {
             memory: memory.clone(),
@@ -83,13 +83,13 @@ impl Region {
     ) -> Result<()> {
         match put {
             Some(()) => self.wrote(target, at, data),
-            None => self.look(hand, target)?,
+            None => self.reread(hand, target)?,
         }
         Ok(())
     }
 
     /// Takes the current content as the model.
-    pub(super) fn look(&mut self, hand: &mut Hand, target: Rank) -> Result<()> {
+    pub(super) fn reread(&mut self, hand: &mut Hand, target: Rank) -> Result<()> {
         let (memory, base) = (&self.memory, self.base);
         let model = &mut self.model[target.index()];
         let _ = hand.must("look", |_| memory.get(target, base, model))?;
@@ -134,7 +134,7 @@ impl Region {
             )
         });
         match first {
-            Some(_) => self.look(hand, target),
+            Some(_) => self.reread(hand, target),
             None => Ok(()),
         }
     }
@@ -161,7 +161,7 @@ impl Region {
         };
         let what = format!("put_strided {to:?} of rank {target}");
         match hand.must(&what, |_| self.memory.put_strided(target, to, &data))? {
-            None => self.look(hand, target)?,
+            None => self.reread(hand, target)?,
             Some(()) => {
                 for (number, run) in data.chunks(stride.run).enumerate() {
                     self.wrote(target, stride.start + number * stride.stride, run);
@@ -247,7 +247,7 @@ impl Region {
     }
 
     /// Three parts of the region, each with a run in it, for operations in flight at once.
-    fn three(hand: &mut Hand) -> Vec<(Rank, usize, usize)> {
+    fn three_runs(hand: &mut Hand) -> Vec<(Rank, usize, usize)> {
         let third = BYTES / 3;
         let parts = (0..3).map(|part| {
             let (at, len) = Self::run(hand, third);
@@ -259,7 +259,7 @@ impl Region {
     /// Puts and gets in flight at once, ended in every possible way.
     fn by_handle(&mut self, hand: &mut Hand) -> Result<()> {
         let (mut puts, mut gets) = (Vec::new(), Vec::new());
-        for (target, at, len) in Self::three(hand) {
+        for (target, at, len) in Self::three_runs(hand) {
             let index = self.base + at;
             if hand.dice.one_in(2) {
                 let data = hand.draw_bytes(len);
@@ -303,7 +303,7 @@ impl Region {
         }
         for (what, target, at, data, begun) in puts {
             let Some(mut handle) = begun else {
-                self.look(hand, target)?;
+                self.reread(hand, target)?;
                 continue;
             };
             let ended = match hand.dice.below(8) {
@@ -344,13 +344,14 @@ impl Region {
 
     /// Puts and gets of borrowed buffers in flight at once.
     fn scoped(&mut self, hand: &mut Hand) -> Result<()> {
-        let parts = Self::three(hand);
+        let parts = Self::three_runs(hand);
         let puts: Vec<bool> = parts.iter().map(|_| hand.dice.one_in(2)).collect();
         let mut buffers: Vec<Vec<u8>> = Vec::new();
         for ((.., len), put) in parts.iter().zip(&puts) {
-            buffers.push(match put {
-                true => hand.draw_bytes(*len),
-                false => vec![0xee; *len],
+            buffers.push(if *put {
+                hand.draw_bytes(*len)
+            } else {
+                vec![0xee; *len]
             });
         }
         let waits_early = hand.dice.one_in(2);
@@ -360,9 +361,10 @@ impl Region {
                 let each = parts.iter().zip(&puts).zip(&mut buffers);
                 for (((target, at, _), put), buffer) in each {
                     let index = self.base + at;
-                    let operation = match put {
-                        true => scope.put(&self.memory, *target, index, buffer)?,
-                        false => scope.get(&self.memory, *target, index, buffer)?,
+                    let operation = if *put {
+                        scope.put(&self.memory, *target, index, buffer)?
+                    } else {
+                        scope.get(&self.memory, *target, index, buffer)?
                     };
                     if waits_early {
                         operation.wait_local()?;
@@ -388,18 +390,20 @@ impl Region {
         let by_handle = hand.dice.one_in(2);
         let put = hand.must(&what, |job| {
             let to = self.memory.pointer(target, index)?;
-            match by_handle {
-                true => job.put_to_nb(to, data.clone())?.wait().map(drop),
-                false => job.put_to(to, &data),
+            if by_handle {
+                job.put_to_nb(to, data.clone())?.wait().map(drop)
+            } else {
+                job.put_to(to, &data)
             }
         })?;
         self.settle(hand, put, target, at, &data)?;
         let (mut got, what) = (vec![0xee; len], what.replace("put_to", "get_from"));
         let done = hand.must(&what, |job| {
             let from = self.memory.pointer(target, index)?;
-            match by_handle {
-                true => got = job.get_from_nb(from, std::mem::take(&mut got))?.wait()?,
-                false => job.get_from(from, &mut got)?,
+            if by_handle {
+                got = job.get_from_nb(from, std::mem::take(&mut got))?.wait()?
+            } else {
+                job.get_from(from, &mut got)?
             }
             Ok(())
         })?;

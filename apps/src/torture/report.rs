@@ -6,7 +6,7 @@ use hydrant::{Error, Job, Result};
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Arguments, hand::Tally};
+use super::{Arguments, hand::TortureTally};
 use crate::{hammer::log::kind, kernel, options::Format};
 
 /// A rank was lost.
@@ -14,7 +14,7 @@ const LOST: u8 = 3;
 
 /// The report of one rank.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct TortureReport {
     program: &'static str,
     pub(crate) rank: u32,
     ranks: u32,
@@ -49,11 +49,11 @@ pub(crate) struct Report {
     failure: Option<String>,
 }
 
-impl Report {
+impl TortureReport {
     pub(crate) fn new(
         job: &Job,
         arguments: &Arguments,
-        tally: Tally,
+        tally: TortureTally,
         outcome: &Result<()>,
     ) -> Self {
         let lost = match outcome {

@@ -4,7 +4,7 @@ use crate::seed::mix;
 
 /// The buffer that a word belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Buffer {
+pub(crate) struct StampedBuffer {
     /// The thread that owns it.
     pub(crate) owner: usize,
     /// Its number among the owner's buffers.
@@ -16,7 +16,7 @@ pub(crate) const OWNER: usize = 0xff;
 /// The numbers of writes wrap around to 1.
 const TIMES: u64 = 1 << 24;
 
-impl Buffer {
+impl StampedBuffer {
     /// The word that `writer` puts at `index` as its write number `time`.
     pub(crate) fn word(self, index: usize, writer: usize, time: u64) -> u64 {
         let time = time % TIMES;
@@ -45,11 +45,10 @@ impl Buffer {
         for generation in (self.generation.saturating_sub(40)..self.generation + 10).rev() {
             let other = Self { generation, ..self };
             if word == other.word(index, by, time) {
-                return match generation == self.generation {
-                    true => format!("thread {by}, whose place it is not"),
-                    false => {
-                        format!("thread {by}, meant for buffer {generation} of the same owner")
-                    }
+                return if generation == self.generation {
+                    format!("thread {by}, whose place it is not")
+                } else {
+                    format!("thread {by}, meant for buffer {generation} of the same owner")
                 };
             }
         }
@@ -62,8 +61,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_known_in_its_place_alone() {
-        let buffer = Buffer {
+    fn a_word_is_valid_only_at_its_own_index() {
+        let buffer = StampedBuffer {
             owner: 3,
             generation: 70,
         };
@@ -73,7 +72,7 @@ mod tests {
         assert!(!buffer.may_hold(5, word, Some(1)));
         assert!(!buffer.may_hold(5, word, None));
         assert!(!buffer.may_hold(6, word, Some(2)));
-        let next = Buffer {
+        let next = StampedBuffer {
             generation: 71,
             ..buffer
         };

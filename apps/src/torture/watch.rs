@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// The current operation of a thread.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct WatchSlot {
     rank: Rank,
     thread: usize,
     what: String,
@@ -28,11 +28,11 @@ pub(crate) struct Slot {
     since: Option<Instant>,
 }
 
-static SLOTS: Mutex<Vec<Arc<Mutex<Slot>>>> = Mutex::new(Vec::new());
+static SLOTS: Mutex<Vec<Arc<Mutex<WatchSlot>>>> = Mutex::new(Vec::new());
 
 /// A slot for a thread.
-pub(crate) fn slot(rank: Rank, thread: usize) -> Arc<Mutex<Slot>> {
-    let slot = Arc::new(Mutex::new(Slot {
+pub(crate) fn slot(rank: Rank, thread: usize) -> Arc<Mutex<WatchSlot>> {
+    let slot = Arc::new(Mutex::new(WatchSlot {
         rank,
         thread,
         what: String::new(),
@@ -42,14 +42,14 @@ pub(crate) fn slot(rank: Rank, thread: usize) -> Arc<Mutex<Slot>> {
     slot
 }
 
-pub(crate) fn begin(slot: &Mutex<Slot>, what: &str) {
+pub(crate) fn begin(slot: &Mutex<WatchSlot>, what: &str) {
     let mut slot = locked(slot);
     slot.what.clear();
     slot.what.push_str(what);
     slot.since = Some(Instant::now());
 }
 
-pub(crate) fn end(slot: &Mutex<Slot>) {
+pub(crate) fn end(slot: &Mutex<WatchSlot>) {
     locked(slot).since = None;
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn start(patience: Duration, seed: u64) {
     thread::spawn(move || {
         loop {
             thread::sleep(PAUSE);
-            let hangs = |slot: &Arc<Mutex<Slot>>| {
+            let hangs = |slot: &Arc<Mutex<WatchSlot>>| {
                 let since = locked(slot).since;
                 since.is_some_and(|since| since.elapsed() > patience)
             };

@@ -11,14 +11,14 @@ const OWN: usize = 3;
 
 /// The memory, which all threads of a rank share.
 #[derive(Clone)]
-pub(crate) struct Memory {
+pub(crate) struct SharedWords {
     wide: Symmetric<u64>,
     narrow: Symmetric<u32>,
     float: Symmetric<f64>,
     own: Symmetric<u64>,
 }
 
-impl Memory {
+impl SharedWords {
     /// Allocates the memory. Collective.
     pub(crate) fn new(job: &Job, crew: Crew) -> Result<Self> {
         Ok(Self {
@@ -32,7 +32,7 @@ impl Memory {
 
 /// The sums that a thread added, and the expected content of its own words.
 pub(crate) struct Words {
-    memory: Memory,
+    memory: SharedWords,
     /// By kind, rank and word.
     pub(crate) added: Vec<u64>,
     own: Vec<u64>,
@@ -42,7 +42,7 @@ pub(crate) struct Words {
 const KINDS: usize = 3;
 
 impl Words {
-    pub(crate) fn new(memory: &Memory, crew: Crew) -> Self {
+    pub(crate) fn new(memory: &SharedWords, crew: Crew) -> Self {
         Self {
             memory: memory.clone(),
             added: vec![0; KINDS * crew.ranks * SHARED],
@@ -63,7 +63,7 @@ impl Words {
         let (kind, at) = (hand.dice.below(KINDS), hand.dice.below(SHARED));
         let (value, fetches) = (hand.dice.below(1000), hand.dice.one_in(2));
         let what = format!("add of {value} to word {at} of kind {kind} of rank {target}");
-        let Memory {
+        let SharedWords {
             wide,
             narrow,
             float,
@@ -146,7 +146,7 @@ impl Words {
     /// Additions to all own words of a rank, in flight at once, and one to a shared word that
     /// nobody waits for before `quiet`.
     fn begin(&mut self, hand: &mut Hand, target: Rank) -> Result<()> {
-        let Memory { wide, own, .. } = &self.memory;
+        let SharedWords { wide, own, .. } = &self.memory;
         let (value, at) = (1 + hand.dice.below(1000) as u64, hand.dice.below(SHARED));
         let first = hand.worker * OWN;
         let what = format!("fetch_add_nb of {value} to own words of rank {target}");
@@ -215,7 +215,7 @@ impl Words {
 }
 
 /// Checks the sums of all ranks, after all additions. Collective.
-pub(crate) fn check_sums(hand: &mut Hand, memory: &Memory, mut added: Vec<u64>) -> Result<()> {
+pub(crate) fn check_sums(hand: &mut Hand, memory: &SharedWords, mut added: Vec<u64>) -> Result<()> {
     hand.attempt("all_reduce of what was added", |job| {
         job.all_reduce(&mut added, Op::Sum)
     })?;

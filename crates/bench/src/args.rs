@@ -6,7 +6,7 @@ use hydrant_report::format::Format;
 use hydrant_report::plot::PictureFile;
 
 use crate::measure::REPETITIONS;
-use crate::peers::Peer;
+use crate::peers::PublishedPeer;
 
 /// The operations to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -123,10 +123,10 @@ impl BenchArgs {
     }
 
     /// The published figures for the network.
-    pub(crate) fn peer(&self) -> serde_json::Result<Peer> {
+    pub(crate) fn peer(&self) -> serde_json::Result<PublishedPeer> {
         match self.network() {
-            Network::Mapped => Peer::mapped(),
-            Network::Registered => Peer::registered(&self.named().unwrap_or_default()),
+            Network::Mapped => PublishedPeer::mapped(),
+            Network::Registered => PublishedPeer::registered(&self.named().unwrap_or_default()),
         }
     }
 

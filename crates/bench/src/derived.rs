@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn sections_stand_beside_what_is_contiguous() {
+    fn sections_are_compared_with_contiguous_bytes() {
         let row = |case: &str, median| Row::new("armci", case, "ns", median).bytes(64 << 10);
         let mut rows = vec![
             row("put", 100.0),

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use hydrant::{Job, Rank, Symmetric};
 use hydrant_verbs::Bare;
 
-use crate::bare::{WINDOW, Wait, Window};
+use crate::bare::{BareWait, SharedWindow, WINDOW};
 use crate::error::BenchError;
-use crate::measure::{Plan, Side};
+use crate::measure::{MeasurementPlan, Side};
 use crate::network;
-use crate::report::{Event, Sender};
+use crate::report::{BenchEvent, Sender};
 use crate::row::{Goal, Row};
 
 /// The ranks of a job that measures.
@@ -25,9 +25,9 @@ pub(crate) struct Ensemble<'j> {
     /// True for fewer sizes.
     pub(crate) quick: bool,
     /// Memory for the bare references, shared by all ranks.
-    pub(crate) window: Window,
+    pub(crate) window: SharedWindow,
     /// The way that the two ranks of a bare reference wait for each other.
-    pub(crate) wait: Wait,
+    pub(crate) wait: BareWait,
     /// A core that both ranks share where they must hand it over.
     pub(crate) core: usize,
     /// True if the network runs in virtual time.
@@ -38,7 +38,7 @@ pub(crate) struct Ensemble<'j> {
     pub(crate) registered: bool,
     /// The bare network between rank 0 and its partner, where the job uses RDMA NICs.
     pub(crate) network: Option<RefCell<Bare>>,
-    plan: Plan,
+    plan: MeasurementPlan,
     /// Two command words of rank 0, then an answer word for each rank.
     control: Symmetric<u64>,
     /// Only on rank 0.
@@ -46,24 +46,24 @@ pub(crate) struct Ensemble<'j> {
 }
 
 /// The arguments of [`Ensemble::new`], from the command that started the ranks.
-pub(crate) struct Setup<'s> {
+pub(crate) struct EnsembleSetup<'s> {
     /// The pipe to that command.
     pub(crate) report: &'s str,
     /// Cores the job may use.
     pub(crate) cores: u32,
     /// The amount to measure.
-    pub(crate) plan: Plan,
+    pub(crate) plan: MeasurementPlan,
     /// True for fewer sizes.
     pub(crate) quick: bool,
 }
 
 /// Measures elapsed time, by the network's own clock where it runs in virtual time.
-pub(crate) enum Watch<'j> {
+pub(crate) enum ElapsedTime<'j> {
     Real(Instant),
     Virtual(&'j Job, Duration),
 }
 
-impl Watch<'_> {
+impl ElapsedTime<'_> {
     #[inline(always)]
     pub(crate) fn elapsed(&self) -> Duration {
         match self {
@@ -75,32 +75,41 @@ impl Watch<'_> {
 
 impl<'j> Ensemble<'j> {
     /// Sets the ranks up. Collective, like all functions here.
-    pub(crate) fn new(job: &'j Job, setup: &Setup<'_>) -> hydrant::Result<Self> {
+    pub(crate) fn new(job: &'j Job, setup: &EnsembleSetup<'_>) -> hydrant::Result<Self> {
         let leads = job.rank() == Rank(0);
-        let sender = match leads {
-            true => Some(Sender::open(setup.report).map_err(BenchError::Report)?),
-            false => None,
+        let sender = if leads {
+            Some(Sender::open(setup.report).map_err(BenchError::Report)?)
+        } else {
+            None
         };
-        let own = match leads {
-            true => Some(Window::create(WINDOW).map_err(BenchError::Window)?),
-            false => None,
+        let own = if leads {
+            Some(SharedWindow::create(WINDOW).map_err(BenchError::Window)?)
+        } else {
+            None
         };
         let control = job.alloc::<u64>(2 + job.size() as usize)?;
-        let address = say(job, &control, own.as_ref().map_or([0; 2], Window::address))?;
+        let address = send_command(
+            job,
+            &control,
+            own.as_ref().map_or([0; 2], SharedWindow::address),
+        )?;
         let window = match own {
             Some(window) => window,
-            None => Window::open(address[0], address[1], WINDOW).map_err(BenchError::Window)?,
+            None => {
+                SharedWindow::open(address[0], address[1], WINDOW).map_err(BenchError::Window)?
+            }
         };
-        let core = say(job, &control, [rustix::thread::sched_getcpu() as u64, 0])?[0] as usize;
+        let core =
+            send_command(job, &control, [rustix::thread::sched_getcpu() as u64, 0])?[0] as usize;
         let crowding = f64::from(job.size()) / f64::from(setup.cores.max(1));
         Ok(Ensemble {
             job,
             quick: setup.quick,
             window,
             wait: if crowding <= 1.0 {
-                Wait::Spin
+                BareWait::Spin
             } else {
-                Wait::Yield
+                BareWait::Yield
             },
             core,
             crowding,
@@ -129,10 +138,11 @@ impl<'j> Ensemble<'j> {
 
     /// A watch that begins now.
     #[inline(always)]
-    pub(crate) fn watch(&self) -> Watch<'j> {
-        match self.is_virtual {
-            true => Watch::Virtual(self.job, self.job.now()),
-            false => Watch::Real(Instant::now()),
+    pub(crate) fn watch(&self) -> ElapsedTime<'j> {
+        if self.is_virtual {
+            ElapsedTime::Virtual(self.job, self.job.now())
+        } else {
+            ElapsedTime::Real(Instant::now())
         }
     }
 
@@ -206,7 +216,7 @@ impl<'j> Ensemble<'j> {
 
     /// The command of rank 0: the side to run, and the number of operations.
     fn command(&self, command: [u64; 2]) -> hydrant::Result<[u64; 2]> {
-        say(self.job, &self.control, command)
+        send_command(self.job, &self.control, command)
     }
 
     fn longest(&self, took: Duration) -> hydrant::Result<Duration> {
@@ -230,17 +240,17 @@ impl<'j> Ensemble<'j> {
 
     /// Names the next measurement, for the progress bar.
     pub(crate) fn next(&self, what: &str) -> hydrant::Result<()> {
-        self.tell(&Event::Next(what.to_owned()))
+        self.send(&BenchEvent::Next(what.to_owned()))
     }
 
     /// Reports a row. Only the row of rank 0 counts.
     pub(crate) fn row(&self, row: Row) -> hydrant::Result<()> {
-        self.tell(&Event::Row(row))
+        self.send(&BenchEvent::Row(row))
     }
 
-    fn tell(&self, event: &Event) -> hydrant::Result<()> {
+    fn send(&self, event: &BenchEvent) -> hydrant::Result<()> {
         match &self.sender {
-            Some(sender) => Ok(sender.tell(event).map_err(BenchError::Report)?),
+            Some(sender) => Ok(sender.send(event).map_err(BenchError::Report)?),
             None => Ok(()),
         }
     }
@@ -272,7 +282,11 @@ pub(crate) fn sizes(least: u64, most: u64, few: bool) -> Vec<u64> {
 
 /// Sends the words of rank 0 to every rank. It ends in a barrier: all ranks continue together, and
 /// the next words do not come before these are read.
-fn say(job: &Job, control: &Symmetric<u64>, mut words: [u64; 2]) -> hydrant::Result<[u64; 2]> {
+fn send_command(
+    job: &Job,
+    control: &Symmetric<u64>,
+    mut words: [u64; 2],
+) -> hydrant::Result<[u64; 2]> {
     if job.rank() == Rank(0) {
         for rank in job.ranks() {
             control.put(rank, 0, &words)?;

@@ -9,15 +9,15 @@ use hydrant::{MessageProtocol, Strategy};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{Bench, BenchArgs, TURNS};
-use crate::beside::{self, MpiError, Programs, Request};
+use crate::beside::{self, MpiError, MpiRequest, Programs};
 use crate::cases::{messages, scattered, strategies};
 use crate::ensemble;
 use crate::launch;
-use crate::measure::{Plan, median};
+use crate::measure::{MeasurementPlan, median};
 use crate::rank::RankArgs;
-use crate::report::{Event, Receiver};
+use crate::report::{BenchEvent, Receiver};
 use crate::row::Row;
-use crate::suite::{self, Step, Suite};
+use crate::suite::{self, BenchStep, Suite};
 
 /// The rounds of the strategies where the arguments name none.
 const ROUNDS: u32 = 5;
@@ -61,11 +61,13 @@ pub(crate) fn measure(
     others: Option<&Programs>,
 ) -> Result<Vec<Row>, JobError> {
     let mut receiver = Receiver::new().map_err(JobError::Hear)?;
-    let steps: Vec<Step> = (0..rounds(args))
+    let steps: Vec<BenchStep> = (0..rounds(args))
         .flat_map(|_| suite::steps(args.bench, args.network(), args.n))
         // The default protocol only.
         .filter(|step| match step {
-            Step::Send(protocol, _) => args.beside.is_none() || *protocol == MessageProtocol::Auto,
+            BenchStep::Send(protocol, _) => {
+                args.beside.is_none() || *protocol == MessageProtocol::Auto
+            }
             _ => true,
         })
         .collect();
@@ -78,11 +80,11 @@ pub(crate) fn measure(
     let (mut rows, mut samples) = (Vec::new(), Vec::new());
     for step in steps {
         match step {
-            Step::Measure(suite, ranks) => {
+            BenchStep::Measure(suite, ranks) => {
                 let words = RankArgs::measure(suite, &receiver.path(), cores, args);
                 rows.extend(run_job(&launch, ranks, words, &mut receiver, &bar)?);
             }
-            Step::Scatter(strategy, ranks) => {
+            BenchStep::Scatter(strategy, ranks) => {
                 let words = RankArgs::measure(Suite::Scattered, &receiver.path(), cores, args);
                 let limits = scattered::limits(strategy);
                 let launch = Launch {
@@ -91,7 +93,7 @@ pub(crate) fn measure(
                 };
                 rows.extend(run_job(&launch, ranks, words, &mut receiver, &bar)?);
             }
-            Step::Try(strategy, ranks) => {
+            BenchStep::Try(strategy, ranks) => {
                 let only = &args.strategies;
                 if !only.is_empty() && !only.contains(&strategy) {
                     bar.inc(1);
@@ -105,7 +107,7 @@ pub(crate) fn measure(
                 };
                 rows.extend(run_job(&launch, ranks, words, &mut receiver, &bar)?);
             }
-            Step::Send(protocol, ranks) => {
+            BenchStep::Send(protocol, ranks) => {
                 let words = RankArgs::measure(Suite::Messages, &receiver.path(), cores, args);
                 let launch = Launch {
                     protocol: Some(protocol),
@@ -113,7 +115,7 @@ pub(crate) fn measure(
                 };
                 rows.extend(run_job(&launch, ranks, words, &mut receiver, &bar)?);
             }
-            Step::StartUp(ranks) => {
+            BenchStep::StartUp(ranks) => {
                 bar.set_message(format!("start-up of {ranks} ranks"));
                 rows.push(start_up(&launch, ranks, args.quick)?);
             }
@@ -132,19 +134,19 @@ pub(crate) fn measure(
 }
 
 /// The rivals' measurement beside a step.
-fn request(step: Step, args: &BenchArgs) -> Option<Request> {
+fn request(step: BenchStep, args: &BenchArgs) -> Option<MpiRequest> {
     let (suite, ranks) = match step {
-        Step::Measure(suite, ranks) => (suite, ranks),
-        Step::Send(_, ranks) => (Suite::Messages, ranks),
+        BenchStep::Measure(suite, ranks) => (suite, ranks),
+        BenchStep::Send(_, ranks) => (Suite::Messages, ranks),
         _ => return None,
     };
     let bench = beside::name_of(suite)?;
-    let plan = Plan::new(args.repetitions().map(|count| count as usize), args.quick);
+    let plan = MeasurementPlan::new(args.repetitions().map(|count| count as usize), args.quick);
     let sizes = match suite {
         Suite::Messages => ensemble::sizes(8, messages::MAX_BYTES, args.quick),
         _ => beside::sizes(args.quick),
     };
-    Some(Request {
+    Some(MpiRequest {
         bench,
         ranks,
         sizes,
@@ -186,14 +188,14 @@ fn run_job(
             let mut rows = Vec::new();
             loop {
                 match receiver.next()? {
-                    Event::Next(what) => bar.set_message(what),
-                    Event::Row(row) => rows.push(row),
-                    Event::Over => return Ok(rows),
+                    BenchEvent::Next(what) => bar.set_message(what),
+                    BenchEvent::Row(row) => rows.push(row),
+                    BenchEvent::Over => return Ok(rows),
                 }
             }
         });
         let ended = launch.run(ranks, words);
-        over.tell(&Event::Over).map_err(JobError::Hear)?;
+        over.send(&BenchEvent::Over).map_err(JobError::Hear)?;
         let rows = rows
             .join()
             .map_err(|_| JobError::Hear(io::Error::other("the receiver panicked")))?;

@@ -17,7 +17,7 @@ const MAX_OPERATIONS: u64 = 1 << 24;
 
 /// The amount to measure.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct MeasurementPlan {
     /// Repetitions that count.
     pub(crate) repetitions: usize,
     /// Repetitions before the counted ones.
@@ -29,7 +29,7 @@ pub(crate) struct Plan {
     pub(crate) singly: bool,
 }
 
-impl Plan {
+impl MeasurementPlan {
     /// The plan for this many repetitions; `quick` only shows that it works.
     pub(crate) fn new(repetitions: Option<usize>, quick: bool) -> Self {
         let (usual, warm_up, micros) = if quick {
@@ -37,7 +37,7 @@ impl Plan {
         } else {
             (REPETITIONS as usize, 5, 200)
         };
-        Plan {
+        MeasurementPlan {
             repetitions: repetitions.unwrap_or(usual).max(1),
             warm_up,
             batch: Duration::from_micros(micros),
@@ -50,7 +50,7 @@ impl Plan {
     /// part, one operation may be delayed by a thread about to sleep, and must not spoil the rest.
     pub(crate) fn of_a_network(repetitions: Option<usize>, quick: bool) -> Self {
         let (usual, warm_up, millis) = if quick { (5, 1, 5) } else { (21, 2, 10) };
-        Plan {
+        MeasurementPlan {
             repetitions: repetitions.unwrap_or(usual).max(1),
             warm_up,
             batch: Duration::from_millis(millis),
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn batch_is_filled_and_the_time_of_one_operation_comes_out() {
-        let plan = Plan {
+        let plan = MeasurementPlan {
             repetitions: 3,
             warm_up: 1,
             batch: Duration::from_micros(50),
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn sides_take_turns_and_drift_cancels_in_the_ratio() {
-        let plan = Plan {
+        let plan = MeasurementPlan {
             repetitions: 21,
             warm_up: 2,
             batch: Duration::from_micros(1),
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_preempted_first_batch_does_not_make_the_batches_short() {
-        let plan = Plan {
+        let plan = MeasurementPlan {
             repetitions: 3,
             warm_up: 0,
             batch: Duration::from_micros(50),
@@ -216,10 +216,10 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_that_met_with_trouble_is_one_sample_of_many() {
-        let plan = Plan {
+    fn a_delayed_operation_is_one_sample_of_many() {
+        let plan = MeasurementPlan {
             singly: true,
-            ..Plan::new(Some(3), true)
+            ..MeasurementPlan::new(Some(3), true)
         };
         let mut calls = 0_u64;
         let mut side = |n: u64| {
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_side_that_reports_no_time_ends() {
-        let plan = Plan {
+        let plan = MeasurementPlan {
             repetitions: 1,
             warm_up: 0,
             batch: Duration::from_micros(50),
@@ -251,7 +251,7 @@ mod tests {
     fn errors_come_through() {
         let mut broken = |_| Err("peer lost");
         assert_eq!(
-            Plan::new(None, true).in_turns(&mut [&mut broken]),
+            MeasurementPlan::new(None, true).in_turns(&mut [&mut broken]),
             Err("peer lost")
         );
     }

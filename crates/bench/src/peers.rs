@@ -7,7 +7,7 @@ use crate::row::Row;
 
 /// One figure of a peer.
 #[derive(Debug, Deserialize)]
-struct Figure {
+struct PublishedFigure {
     bench: String,
     case: String,
     bytes: Option<u64>,
@@ -17,13 +17,13 @@ struct Figure {
 
 /// A peer on one network.
 #[derive(Debug)]
-pub(crate) struct Peer {
+pub(crate) struct PublishedPeer {
     /// The name of the peer.
     pub(crate) name: &'static str,
-    figures: Vec<Figure>,
+    figures: Vec<PublishedFigure>,
 }
 
-impl Peer {
+impl PublishedPeer {
     /// The figures of the peer on shared memory.
     pub(crate) fn mapped() -> serde_json::Result<Self> {
         Self::with("GASNet-EX smp", include_str!("peers/smp.json"))
@@ -45,7 +45,7 @@ impl Peer {
 
     /// The figure for the same case, if it is known.
     pub(crate) fn beside(&self, row: &Row) -> Option<f64> {
-        let same = |figure: &&Figure| {
+        let same = |figure: &&PublishedFigure| {
             figure.bench == row.bench
                 && figure.case == row.case
                 && figure.unit == row.unit
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn figures_are_found_by_case_size_and_unit() {
-        let peer = Peer::mapped().unwrap();
+        let peer = PublishedPeer::mapped().unwrap();
         let put = |bytes, unit| peer.beside(&Row::new("rma", "put", unit, 1.0).bytes(bytes));
         assert_eq!(put(8, "ns"), Some(3.0));
         assert_eq!(put(16, "ns"), None);
@@ -73,9 +73,9 @@ mod tests {
     #[test]
     fn each_network_has_its_own() {
         let miss = Row::new("rma", "put, miss", "ns", 1.0).bytes(8);
-        let on = |network| Peer::registered(network).unwrap().beside(&miss);
+        let on = |network| PublishedPeer::registered(network).unwrap().beside(&miss);
         assert_eq!(on("verbs"), Some(122_000.0));
         assert_eq!(on("smp+pin"), None);
-        assert_eq!(Peer::mapped().unwrap().beside(&miss), None);
+        assert_eq!(PublishedPeer::mapped().unwrap().beside(&miss), None);
     }
 }

@@ -2,11 +2,11 @@
 
 use hydrant_report::plot::{Dot, Figure, Kind, Mark, Panel, Series};
 
-use crate::peers::Peer;
+use crate::peers::PublishedPeer;
 use crate::row::{Other, Row, WORKING_SET};
 
 /// The picture of these rows. Rows that are no times appear only in the table.
-pub(crate) fn figure(rows: &[Row], peer: &Peer, machine: String) -> Figure {
+pub(crate) fn figure(rows: &[Row], peer: &PublishedPeer, machine: String) -> Figure {
     let times: Vec<&Row> = rows
         .iter()
         .filter(|row| row.unit == "ns" && row.median > 0.0)
@@ -22,9 +22,10 @@ pub(crate) fn figure(rows: &[Row], peer: &Peer, machine: String) -> Figure {
                 .iter()
                 .any(|other| other.case == row.case && noted(other))
         });
-        let title = match rows[0].bench.ends_with(WORKING_SET) {
-            true => format!("{}: time of a put over the size of the set", rows[0].bench),
-            false => format!("{}: time over size", rows[0].bench),
+        let title = if rows[0].bench.ends_with(WORKING_SET) {
+            format!("{}: time of a put over the size of the set", rows[0].bench)
+        } else {
+            format!("{}: time over size", rows[0].bench)
         };
         let other = if main.is_empty() {
             title.clone()
@@ -60,7 +61,7 @@ fn is_swept(row: &Row, rows: &[&Row]) -> bool {
     row.bytes.is_some() && rows.iter().filter(|other| other.case == row.case).count() > 1
 }
 
-fn series(rows: &[&Row], peer: &Peer) -> Vec<Series> {
+fn series(rows: &[&Row], peer: &PublishedPeer) -> Vec<Series> {
     let mut cases: Vec<&str> = Vec::new();
     for row in rows {
         if !cases.contains(&row.case.as_str()) {
@@ -117,7 +118,7 @@ fn mark(other: Other) -> Mark {
     }
 }
 
-fn dot(row: &Row, peer: &Peer) -> Dot {
+fn dot(row: &Row, peer: &PublishedPeer) -> Dot {
     let bytes = row.bytes.filter(|bytes| *bytes > 8);
     let name = match bytes {
         Some(bytes) => format!(
@@ -188,7 +189,7 @@ mod tests {
 
     #[test]
     fn sweeps_and_single_figures_go_to_their_panels() {
-        let peer = Peer::mapped().unwrap();
+        let peer = PublishedPeer::mapped().unwrap();
         let figure = figure(&rows(), &peer, "machine".to_owned());
         let kinds: Vec<(&str, usize)> = figure
             .panels
@@ -214,7 +215,7 @@ mod tests {
 
     #[test]
     fn the_picture_is_an_svg_that_names_everything() {
-        let peer = Peer::mapped().unwrap();
+        let peer = PublishedPeer::mapped().unwrap();
         let figure = figure(&rows(), &peer, "AMD EPYC, 2 cores".to_owned());
         let text = figure.svg().unwrap();
         for word in [

@@ -5,7 +5,7 @@ use hydrant_report::table::{Align, Table};
 use hydrant_report::units;
 
 use crate::args::Network;
-use crate::peers::Peer;
+use crate::peers::PublishedPeer;
 use crate::row::{Other, Row, WORKING_SET};
 
 /// The lines above the tables: the machine and the ranks.
@@ -20,7 +20,7 @@ pub(crate) fn header(machine: &Machine, ranks: u32) -> String {
 }
 
 /// One table for each bench, in the order of the rows.
-pub(crate) fn tables(rows: &[Row], peer: &Peer, network: Network) -> String {
+pub(crate) fn tables(rows: &[Row], peer: &PublishedPeer, network: Network) -> String {
     let mut text = String::new();
     for rows in rows.chunk_by(|a, b| a.bench == b.bench) {
         text += &table(rows, peer).to_string();
@@ -33,7 +33,7 @@ pub(crate) fn tables(rows: &[Row], peer: &Peer, network: Network) -> String {
     text
 }
 
-fn table(rows: &[Row], peer: &Peer) -> Table {
+fn table(rows: &[Row], peer: &PublishedPeer) -> Table {
     let mut columns = vec![
         ("case", Align::Left),
         ("bytes", Align::Right),
@@ -143,9 +143,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_was_measured_beside_has_a_column() {
+    fn a_measured_rival_has_a_column() {
         let mut row = Row::new("barrier", "barrier, 2 ranks", "ns", 300.0);
-        let nobody = Peer::registered("").unwrap();
+        let nobody = PublishedPeer::registered("").unwrap();
         let text = |row: &Row| tables(std::slice::from_ref(row), &nobody, Network::Mapped);
         assert!(!text(&row).contains("MPI"), "{}", text(&row));
         row.others.open_mpi = Some(1500.0);
@@ -170,7 +170,7 @@ mod tests {
                 .goal(Goal::AtLeastTimes(0.98)),
             Row::new("cost", "memory for each rank", "bytes", 1_048_576.0),
         ];
-        let text = tables(&rows, &Peer::mapped().unwrap(), Network::Mapped);
+        let text = tables(&rows, &PublishedPeer::mapped().unwrap(), Network::Mapped);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "rma");
         assert!(lines[1].ends_with("GASNet-EX smp"), "{text}");

@@ -5,8 +5,8 @@ use hydrant::Job;
 
 use crate::args::BenchArgs;
 use crate::cases;
-use crate::ensemble::{Ensemble, Setup};
-use crate::measure::Plan;
+use crate::ensemble::{Ensemble, EnsembleSetup};
+use crate::measure::MeasurementPlan;
 use crate::suite::Suite;
 
 /// The first argument of the ranks that a measurement starts.
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &RankArgs) -> hydrant::Result<()> {
     };
     match args.suite {
         Suite::Registration => {
-            let costs = cases::registration::Costs::new(args.quick);
+            let costs = cases::registration::RegistrationCosts::new(args.quick);
             let builder = Job::builder()?.through(costs.layer());
             builder.run_spmd(|job| cases::registration::run(&ensemble(job, args)?, &costs))
         }
@@ -105,10 +105,10 @@ fn measure(job: &Job, args: &RankArgs, before: u64) -> hydrant::Result<()> {
 fn ensemble<'j>(job: &'j Job, args: &RankArgs) -> hydrant::Result<Ensemble<'j>> {
     let repetitions = args.reps.map(|reps| reps as usize);
     let plan = match job.conduit().registration {
-        Some(_) => Plan::of_a_network(repetitions, args.quick),
-        None => Plan::new(repetitions, args.quick),
+        Some(_) => MeasurementPlan::of_a_network(repetitions, args.quick),
+        None => MeasurementPlan::new(repetitions, args.quick),
     };
-    let setup = Setup {
+    let setup = EnsembleSetup {
         report: &args.report,
         cores: args.cores,
         plan,

@@ -17,7 +17,7 @@ pub(crate) const NOT_OURS: &str = "/proc is not there or is of another PID names
 
 /// An event of a measurement.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Event {
+pub(crate) enum BenchEvent {
     /// The name of the next measurement.
     Next(String),
     /// A measured row.
@@ -37,7 +37,7 @@ impl Sender {
     }
 
     /// Sends `event`.
-    pub(crate) fn tell(&self, event: &Event) -> io::Result<()> {
+    pub(crate) fn send(&self, event: &BenchEvent) -> io::Result<()> {
         let mut line = serde_json::to_vec(event)?;
         line.push(b'\n');
         // One write of at most a pipe's atomic size, so events of two ranks never mix.
@@ -78,7 +78,7 @@ impl Receiver {
     }
 
     /// Waits for the next event.
-    pub(crate) fn next(&mut self) -> io::Result<Event> {
+    pub(crate) fn next(&mut self) -> io::Result<BenchEvent> {
         let mut line = String::new();
         self.read.read_line(&mut line)?;
         Ok(serde_json::from_str(&line)?)
@@ -94,18 +94,22 @@ mod tests {
         let mut receiver = Receiver::new().unwrap();
         let sender = Sender::open(&receiver.path()).unwrap();
         let events = [
-            Event::Next("put, 8".to_owned()),
-            Event::Row(Row::new("rma", "put", "ns", 3.0)),
-            Event::Next("two\nlines".to_owned()),
+            BenchEvent::Next("put, 8".to_owned()),
+            BenchEvent::Row(Row::new("rma", "put", "ns", 3.0)),
+            BenchEvent::Next("two\nlines".to_owned()),
         ];
         for event in &events {
-            sender.tell(event).unwrap();
+            sender.send(event).unwrap();
         }
         drop(sender);
-        receiver.own_sender().unwrap().tell(&Event::Over).unwrap();
+        receiver
+            .own_sender()
+            .unwrap()
+            .send(&BenchEvent::Over)
+            .unwrap();
         for event in &events {
             assert_eq!(receiver.next().unwrap(), *event);
         }
-        assert_eq!(receiver.next().unwrap(), Event::Over);
+        assert_eq!(receiver.next().unwrap(), BenchEvent::Over);
     }
 }

@@ -173,9 +173,10 @@ impl Goal {
             Goal::AtLeastTimes(times) => reference.map(|bare| median >= times * bare),
             Goal::AtMost(most, _) => Some(median <= most),
             Goal::Between(least, most) => Some((least..=most).contains(&median)),
-            Goal::Ahead(Ahead { best, is_rate }) => Some(match is_rate {
-                true => median > best,
-                false => median < best,
+            Goal::Ahead(Ahead { best, is_rate }) => Some(if is_rate {
+                median > best
+            } else {
+                median < best
             }),
             Goal::AtMostTimesAnd(times, most, _) => {
                 reference.map(|bare| median <= times * bare && (median <= most || bare > most))
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_beside_is_to_be_beaten_and_has_a_key_of_its_own() {
+    fn a_rival_is_the_goal_and_has_its_own_key() {
         let others = Others {
             mpich: Some(4.0),
             open_mpi: Some(6.0),

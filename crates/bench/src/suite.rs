@@ -43,7 +43,7 @@ pub(crate) enum Suite {
 
 /// One step of a bench.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum BenchStep {
     /// A job whose ranks measure.
     Measure(Suite, u32),
     /// A job whose ranks scatter puts, with a strategy.
@@ -58,8 +58,8 @@ pub(crate) enum Step {
 
 /// The steps of `bench` with `n` ranks. Steps about a crowd, or about a growing job, have their own
 /// numbers of ranks.
-pub(crate) fn steps(bench: Bench, network: Network, n: u32) -> Vec<Step> {
-    use Step::{Measure, Scatter, Send, StartUp, Try};
+pub(crate) fn steps(bench: Bench, network: Network, n: u32) -> Vec<BenchStep> {
+    use BenchStep::{Measure, Scatter, Send, StartUp, Try};
     match bench {
         Bench::Am if network == Network::Registered => vec![Measure(Suite::Am, n)],
         Bench::Registration => {
@@ -170,9 +170,9 @@ mod tests {
 
     #[test]
     fn every_strategy_is_tried_where_memory_is_registered() {
-        let scatters = |steps: &[Step]| {
+        let scatters = |steps: &[BenchStep]| {
             (steps.iter())
-                .filter(|step| matches!(step, Step::Scatter(..)))
+                .filter(|step| matches!(step, BenchStep::Scatter(..)))
                 .count()
         };
         let registered = steps(Bench::All, Network::Registered, 2);

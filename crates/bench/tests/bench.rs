@@ -181,7 +181,7 @@ fn without_an_mpi_nothing_is_measured() {
 }
 
 #[test]
-fn mpich_and_openmpi_stand_beside_each_row_that_they_have() {
+fn mpich_and_openmpi_have_figures_in_each_row_that_they_measure() {
     let is_here = |command: &str| std::path::Path::new("/usr/bin").join(command).exists();
     let commands = [
         "mpicc.mpich",
@@ -215,9 +215,12 @@ fn mpich_and_openmpi_stand_beside_each_row_that_they_have() {
             assert!(figures.iter().all(|figure| *figure > 0.0), "{row}");
             assert_eq!(row["goal"], "ahead of MPI", "{row}");
             let ours = row["median"].as_f64().expect("a number");
-            let ahead = figures.iter().all(|figure| match row["unit"] == "MB/s" {
-                true => ours > *figure,
-                false => ours < *figure,
+            let ahead = figures.iter().all(|figure| {
+                if row["unit"] == "MB/s" {
+                    ours > *figure
+                } else {
+                    ours < *figure
+                }
             });
             assert_eq!(row["met"], ahead, "{row}");
         }

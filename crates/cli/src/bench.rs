@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode};
 use clap::Args;
 use hydrant_launch::launcher::{self, Spec};
 
-use crate::run::{beside, tell, workspace};
+use crate::run::{beside, print_message, workspace};
 
 /// The program that measures.
 const PROGRAM: &str = "hydrant-bench";
@@ -33,9 +33,9 @@ pub(crate) fn run(args: &BenchArgs) -> ExitCode {
     let mut spec = Spec::new(1, PROGRAM);
     spec.beside = beside();
     spec.workspace = Some(workspace());
-    match launcher::find_program(&spec, &mut |event| tell("bench", &event)) {
-        Ok(program) => tell("bench", &Command::new(program).args(&args.arguments).exec()),
-        Err(error) => tell("bench", &error),
+    match launcher::find_program(&spec, &mut |event| print_message("bench", &event)) {
+        Ok(program) => print_message("bench", &Command::new(program).args(&args.arguments).exec()),
+        Err(error) => print_message("bench", &error),
     }
     ExitCode::FAILURE
 }

@@ -38,7 +38,7 @@ const NOT_STARTED: u8 = 125;
 /// not kill, is named and left behind.
 ///
 /// Exit status: 0 when all ranks end with 0; otherwise that of the first failing rank, which is 128
-/// + N for signal N. 124 after --timeout; 125 when the job could not be started; 126 when the
+/// plus N for signal N. 124 after --timeout; 125 when the job could not be started; 126 when the
 /// program could not be run; 127 when it was not found.
 #[derive(Args)]
 #[command(override_usage = "hydrant run -n <N> [OPTIONS] <PROGRAM> [ARGUMENTS]...")]
@@ -120,7 +120,7 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
         set("HYDRANT_SIM_RANKS", arguments.ranks.to_string());
     }
     if let Err(error) = check_settings(&spec.environment) {
-        tell("run", &error);
+        print_message("run", &error);
         return ExitCode::from(NOT_STARTED);
     }
     // All ranks of a simulated job share one output.
@@ -144,10 +144,10 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
     spec.remote.agent = vec![hydrant.into(), "agent".into()];
     spec.remote.silence = arguments.host_silence;
     spec.remote.name_hosts = arguments.name_hosts;
-    match launcher::run(&spec, &mut |event| tell("run", &event)) {
+    match launcher::run(&spec, &mut |event| print_message("run", &event)) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
-            tell("run", &error);
+            print_message("run", &error);
             ExitCode::from(error.status())
         }
     }
@@ -155,7 +155,7 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
 
 /// Writes a line to the standard error output. A failure is ignored, since the exit status is that
 /// of the job anyway.
-pub(crate) fn tell(command: &str, what: &dyn fmt::Display) {
+pub(crate) fn print_message(command: &str, what: &dyn fmt::Display) {
     // One write, because the ranks write to the same file meanwhile.
     let line = format!("hydrant {command}: {what}\n");
     let _ = io::stderr().write_all(line.as_bytes());

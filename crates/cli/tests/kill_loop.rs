@@ -120,9 +120,10 @@ fn kill_one() {
     println!("seed {seed}: {case:?}");
     let token = format!("kill-loop-{}-{seed}", std::process::id());
     let trace = JobRemains::before(&token);
-    match case.starting {
-        true => kill_starting(&case, &token, trace),
-        false => kill_ready(&case, &token, trace),
+    if case.starting {
+        kill_starting(&case, &token, trace)
+    } else {
+        kill_ready(&case, &token, trace)
     }
 }
 

@@ -79,7 +79,7 @@ fn bad_arguments_are_named() {
 }
 
 #[test]
-fn a_program_that_is_not_there_says_where_it_was_looked_for() {
+fn the_error_for_a_missing_program_names_the_folders() {
     let beside = std::path::Path::new(env!("CARGO_BIN_EXE_hydrant"));
     let beside = beside.with_file_name("no-such-program");
     let beside = beside.to_str().expect("a path that is text");
@@ -174,7 +174,7 @@ fn help_names_every_conduit() {
 }
 
 #[test]
-fn nobody_need_read_what_goes_wrong() {
+fn a_failure_without_a_reader_is_still_a_failure() {
     for (arguments, status) in [
         (&["run", "-n", "1", "no-such-program"][..], 127),
         (&["run", "-n", "2", "sh", "-c", "exit 7"], 7),
@@ -198,7 +198,7 @@ fn nobody_need_read_what_goes_wrong() {
 
 /// As in `hydrant info | head`: a reader that closes the pipe causes no failure and no message.
 #[test]
-fn a_reader_that_goes_ends_what_is_printed_quietly() {
+fn a_closed_reader_ends_the_output_without_a_message() {
     for arguments in [
         &["info"][..],
         &["info", "--format", "json"],

@@ -86,9 +86,10 @@ impl Machine {
 
     /// All of it in one line.
     pub fn line(&self) -> String {
-        let cores = match self.cores_allowed == self.cores_present {
-            true => format!("{} cores", self.cores_present),
-            false => format!("{} of {} cores", self.cores_allowed, self.cores_present),
+        let cores = if self.cores_allowed == self.cores_present {
+            format!("{} cores", self.cores_present)
+        } else {
+            format!("{} of {} cores", self.cores_allowed, self.cores_present)
         };
         format!("{}, {cores}, Linux {}", self.model, self.kernel)
     }
@@ -220,13 +221,14 @@ impl Machine {
 
 fn in_words(limit: &Rlimit, words: fn(u64) -> String) -> String {
     let words = |limit: Option<u64>| limit.map_or_else(|| "unlimited".to_owned(), words);
-    match limit.current == limit.maximum {
-        true => words(limit.current),
-        false => format!(
+    if limit.current == limit.maximum {
+        words(limit.current)
+    } else {
+        format!(
             "{} (may be raised to {})",
             words(limit.current),
             words(limit.maximum)
-        ),
+        )
     }
 }
 

@@ -40,7 +40,7 @@ impl Table {
     }
 
     /// The columns to show: empty columns are left out.
-    fn shown(&self) -> Vec<usize> {
+    fn shown_columns(&self) -> Vec<usize> {
         let filled = |column: usize| self.rows.iter().any(|row| !row[column].is_empty());
         (0..self.columns.len())
             .filter(|&column| filled(column))
@@ -64,7 +64,7 @@ fn width(text: &str) -> usize {
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns: Vec<(usize, usize)> = self
-            .shown()
+            .shown_columns()
             .into_iter()
             .map(|column| (column, self.width(column)))
             .collect();

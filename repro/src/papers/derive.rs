@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_peers_talk_to_is_not_guessed() {
+    fn a_trace_with_unknown_peers_is_not_derived() {
         let traces = Traces::own().unwrap();
         let lu = &traces.find("lu", "S").expect("it is there").trace;
         let refused = derive(lu, 16, Scaling::Weak).unwrap_err();

@@ -107,7 +107,7 @@ const LIFTED: [&str; 2] = ["myrinet-gm", "myrinet-pm"];
 
 /// Writes these machines as profiles beside the page, before experiments that read them run in
 /// parallel.
-pub(crate) fn lift(out: &Path) -> std::result::Result<(), ReproduceError> {
+pub(crate) fn write_lifted_profiles(out: &Path) -> std::result::Result<(), ReproduceError> {
     const LIMITS: [(&str, &str); 2] = [
         ("max_bytes", "value = 4096, unit = \"MiB\""),
         ("max_extents", "value = \"none\""),

@@ -35,7 +35,7 @@ use traces::Traces;
 
 /// The choice of experiments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Which {
+pub(crate) enum Experiments {
     /// Firehose (2003): table 3, figures 3 to 5, and with borrowing and adaptive victims.
     Firehose,
     /// The pin-down cache (1998): tables 2 and 3, figures 5 and 6.
@@ -56,7 +56,7 @@ pub(crate) enum Which {
 pub(crate) struct PapersArgs {
     /// The experiments
     #[arg(value_enum, default_value_t)]
-    which: Which,
+    which: Experiments,
     /// The folder to write the tables, pictures and the page to
     #[arg(long, value_name = "DIR", default_value = "reproduced")]
     out: PathBuf,
@@ -156,7 +156,7 @@ pub(crate) enum ReproduceError {
 /// An experiment: its name while it runs, and its function.
 struct Experiment {
     id: &'static str,
-    which: Which,
+    which: Experiments,
     run: fn(&Scope<'_>) -> Result<Part, ReproduceError>,
 }
 
@@ -184,147 +184,147 @@ impl Scope<'_> {
 const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         id: "firehose-table-3",
-        which: Which::Firehose,
+        which: Experiments::Firehose,
         run: firehose::table_3,
     },
     Experiment {
         id: "scale-hot-spot",
-        which: Which::Scale,
+        which: Experiments::Scale,
         run: scale::hot_spot,
     },
     Experiment {
         id: "foresight-figure-13",
-        which: Which::Foresight,
+        which: Experiments::Foresight,
         run: foresight::figure_13,
     },
     Experiment {
         id: "foresight-figure-11",
-        which: Which::Foresight,
+        which: Experiments::Foresight,
         run: foresight::figure_11,
     },
     Experiment {
         id: "foresight-figure-5",
-        which: Which::Foresight,
+        which: Experiments::Foresight,
         run: foresight::figure_5,
     },
     Experiment {
         id: "foresight-figure-12",
-        which: Which::Foresight,
+        which: Experiments::Foresight,
         run: foresight::figure_12,
     },
     Experiment {
         id: "foresight-figure-10",
-        which: Which::Foresight,
+        which: Experiments::Foresight,
         run: foresight::figure_10,
     },
     Experiment {
         id: "foresight-figure-9",
-        which: Which::Foresight,
+        which: Experiments::Foresight,
         run: foresight::figure_9,
     },
     Experiment {
         id: "foresight-figure-6",
-        which: Which::Foresight,
+        which: Experiments::Foresight,
         run: foresight::figure_6,
     },
     Experiment {
         id: "foresight-figure-8",
-        which: Which::Foresight,
+        which: Experiments::Foresight,
         run: foresight::figure_8,
     },
     Experiment {
         id: "foresight-figure-2",
-        which: Which::Foresight,
+        which: Experiments::Foresight,
         run: foresight::figure_2,
     },
     Experiment {
         id: "firehose-figure-3",
-        which: Which::Firehose,
+        which: Experiments::Firehose,
         run: firehose::figure_3,
     },
     Experiment {
         id: "firehose-figure-4",
-        which: Which::Firehose,
+        which: Experiments::Firehose,
         run: firehose::figure_4,
     },
     Experiment {
         id: "firehose-figure-5",
-        which: Which::Firehose,
+        which: Experiments::Firehose,
         run: firehose::figure_5,
     },
     Experiment {
         id: "firehose-shares",
-        which: Which::Firehose,
+        which: Experiments::Firehose,
         run: firehose::shares,
     },
     Experiment {
         id: "pindown-table-2",
-        which: Which::Pindown,
+        which: Experiments::Pindown,
         run: pindown::table_2,
     },
     Experiment {
         id: "pindown-table-3",
-        which: Which::Pindown,
+        which: Experiments::Pindown,
         run: pindown::table_3,
     },
     Experiment {
         id: "pindown-figure-5",
-        which: Which::Pindown,
+        which: Experiments::Pindown,
         run: pindown::figure_5,
     },
     Experiment {
         id: "pindown-figure-6",
-        which: Which::Pindown,
+        which: Experiments::Pindown,
         run: pindown::figure_6,
     },
     Experiment {
         id: "armci-figure-2",
-        which: Which::Armci,
+        which: Experiments::Armci,
         run: armci::figure_2,
     },
     Experiment {
         id: "armci-figure-6",
-        which: Which::Armci,
+        which: Experiments::Armci,
         run: armci::figure_6,
     },
     Experiment {
         id: "armci-figure-7",
-        which: Which::Armci,
+        which: Experiments::Armci,
         run: armci::figure_7,
     },
     Experiment {
         id: "armci-table-2",
-        which: Which::Armci,
+        which: Experiments::Armci,
         run: armci::table_2,
     },
     Experiment {
         id: "armci-figure-8",
-        which: Which::Armci,
+        which: Experiments::Armci,
         run: armci::figure_8,
     },
     Experiment {
         id: "armci-figure-9",
-        which: Which::Armci,
+        which: Experiments::Armci,
         run: armci::figure_9,
     },
     Experiment {
         id: "armci-figure-10",
-        which: Which::Armci,
+        which: Experiments::Armci,
         run: armci::figure_10,
     },
     Experiment {
         id: "armci-figure-11",
-        which: Which::Armci,
+        which: Experiments::Armci,
         run: armci::figure_11,
     },
     Experiment {
         id: "armci-figure-12",
-        which: Which::Armci,
+        which: Experiments::Armci,
         run: armci::figure_12,
     },
     Experiment {
         id: "scale-traffic",
-        which: Which::Scale,
+        which: Experiments::Scale,
         run: scale::traffic,
     },
 ];
@@ -336,13 +336,13 @@ pub(crate) fn run(args: &PapersArgs) -> Result<(), ReproduceError> {
         path: args.out.clone(),
         why,
     })?;
-    job::lift(&args.out)?;
+    job::write_lifted_profiles(&args.out)?;
     let traces = match &args.traces {
         Some(folder) => Traces::of(folder)?,
         None => Traces::own()?,
     };
     let wanted: Vec<&Experiment> = (EXPERIMENTS.iter())
-        .filter(|experiment| [Which::All, experiment.which].contains(&args.which))
+        .filter(|experiment| [Experiments::All, experiment.which].contains(&args.which))
         .collect();
     let outcomes = runner::run(&wanted, args.quick, &args.out, &traces);
     let page = page::write(&args.out, args.quick, &outcomes)?;

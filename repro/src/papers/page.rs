@@ -56,7 +56,7 @@ pub(crate) fn write(
             }
         }
     }
-    said(&mut body, papers);
+    add_figures_of_papers(&mut body, papers);
     let page = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width\">\
@@ -195,7 +195,7 @@ fn heading(name: &str) -> String {
     }
 }
 
-fn said(body: &mut String, papers: &BTreeMap<String, Paper>) {
+fn add_figures_of_papers(body: &mut String, papers: &BTreeMap<String, Paper>) {
     body.push_str("<h2 id=\"papers\">What the papers say</h2>\n");
     for paper in papers.values() {
         let _ = writeln!(body, "<h3>{}</h3>", escaped(&paper.name));

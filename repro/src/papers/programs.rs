@@ -14,7 +14,7 @@ use super::ReproduceError;
 
 /// A program's report about itself.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Report {
+pub(crate) struct ParsedReport {
     /// The run time, in virtual time.
     pub(crate) seconds: f64,
     /// The computing part of the run time.
@@ -29,7 +29,7 @@ pub(crate) struct Report {
     counters: BTreeMap<String, u64>,
 }
 
-impl Report {
+impl ParsedReport {
     /// The mean times of the puts that moved a firehose and of those that did not, in microseconds.
     pub(crate) fn kinds(&self) -> [Option<f64>; 2] {
         [self.other_put_nanoseconds, self.one_sided_put_nanoseconds]
@@ -55,7 +55,7 @@ pub(crate) struct Program {
 
 impl Program {
     /// Runs the program with element puts under the Firehose paper's limits, and checks its result.
-    pub(crate) fn run(&self, strategy: Strategy) -> Result<Report, ReproduceError> {
+    pub(crate) fn run(&self, strategy: Strategy) -> Result<ParsedReport, ReproduceError> {
         let failed = |why: String| ReproduceError::Program {
             program: self.name,
             strategy: strategy.to_string(),

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_named() {
+    fn missing_tools_are_named() {
         let error = figure("firehose", "speed").expect_err("no such figure");
         assert!(error.to_string().contains("firehose.speed"), "{error}");
         assert_eq!(figure("firehose", "gap").expect("it is").words(), "30 µs");

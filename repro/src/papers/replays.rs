@@ -5,7 +5,7 @@ use std::time::Duration;
 use hydrant::{ConduitKind, JobBuilder, MessageProtocol, Settings, Strategy};
 
 use super::{ReproduceError, Scope};
-use crate::replay::{self, EAGER, How, Played, ReplayError, Row, Script};
+use crate::replay::{self, EAGER, How, Played, ReplayError, ReplayRow, Script};
 use hydrant_foresight::trace::Trace;
 
 /// The settings of a replay.
@@ -67,12 +67,12 @@ impl Replay {
             what: format!("{name}, {}", self.strategy),
             why,
         })?;
-        let rows: Vec<Row> = (0..)
+        let rows: Vec<ReplayRow> = (0..)
             .zip(&ranks)
-            .map(|(rank, it)| Row::of(rank, it))
+            .map(|(rank, it)| ReplayRow::of(rank, it))
             .collect();
         Ok(Replayed {
-            all: Row::together(&rows),
+            all: ReplayRow::together(&rows),
             ranks,
         })
     }
@@ -89,7 +89,7 @@ pub(super) fn script(trace: &Trace, machine: &str) -> Result<Script, ReplayError
 /// The results of a replay.
 pub(super) struct Replayed {
     /// The results of all ranks together.
-    pub(super) all: Row,
+    pub(super) all: ReplayRow,
     /// The results of each rank.
     pub(super) ranks: Vec<Played>,
 }

@@ -146,9 +146,10 @@ impl Traces {
     /// The largest problem of a program, or the smallest in a quick run.
     pub(super) fn of_program(&self, program: &str, quick: bool) -> Option<&Recorded> {
         let those = self.all.iter().filter(|it| it.program() == program);
-        match quick {
-            true => those.min_by_key(|it| size(it)),
-            false => those.max_by_key(|it| size(it)),
+        if quick {
+            those.min_by_key(|it| size(it))
+        } else {
+            those.max_by_key(|it| size(it))
         }
     }
 }

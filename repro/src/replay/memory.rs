@@ -8,13 +8,13 @@ use std::{
     ptr::NonNull,
 };
 
-use super::schedule::{End, Place, Step};
+use super::schedule::{MessageEnd, MessagePlace, ReplayStep};
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 
 /// A range of the traced program's memory.
-struct Block {
+struct TracedBlock {
     /// The traced start address, at a page boundary.
     start: u64,
     /// Its bytes, from the start of a page.
@@ -23,10 +23,10 @@ struct Block {
 }
 
 /// The memory that a rank's steps name, with the loans to messages in flight.
-pub(super) struct Memory {
+pub(super) struct ReplayMemory {
     /// In order of address, with a gap of at least a page between.
-    blocks: Vec<Block>,
-    scratch: Block,
+    blocks: Vec<TracedBlock>,
+    scratch: TracedBlock,
     /// By the number of the loan: the start, the end, and whether it is written to.
     lent: Vec<(u64, u64, u64, bool)>,
     next: u64,
@@ -38,26 +38,26 @@ pub(super) struct Memory {
 /// Returns the messages of which fewer than [`STAMP`] bytes are distinguishable, with the number of
 /// those bytes. Short messages have their length. A message has none if it is sent from bytes of
 /// another message in flight, or from scratch memory.
-pub(super) fn check(steps: &[Step]) -> Result<HashMap<u64, usize>, MemoryError> {
-    let mut memory = Memory::of(steps)?;
+pub(super) fn check(steps: &[ReplayStep]) -> Result<HashMap<u64, usize>, MemoryError> {
+    let mut memory = ReplayMemory::of(steps)?;
     let (mut requests, mut short) = (HashMap::new(), HashMap::new());
     for step in steps {
         let (sends, receives) = match step {
-            Step::Send(end) | Step::BeginSend(_, end) => (Some(end), None),
-            Step::Receive(end) | Step::BeginReceive(_, end) => (None, Some(end)),
-            Step::SendReceive(to, from) => (Some(to), Some(from)),
-            Step::Complete(request) => {
+            ReplayStep::Send(end) | ReplayStep::BeginSend(_, end) => (Some(end), None),
+            ReplayStep::Receive(end) | ReplayStep::BeginReceive(_, end) => (None, Some(end)),
+            ReplayStep::SendReceive(to, from) => (Some(to), Some(from)),
+            ReplayStep::Complete(request) => {
                 if let Some(loan) = requests.remove(request) {
                     memory.end(loan);
                 }
                 continue;
             }
-            Step::Call { .. } | Step::Copy { .. } => continue,
+            ReplayStep::Call { .. } | ReplayStep::Copy { .. } => continue,
         };
         let mut loans = Vec::new();
         if let Some(end) = sends {
             // Tokens carry no data.
-            if matches!(end.place, Place::Scratch { .. }) || !memory.is_free(end.place) {
+            if matches!(end.place, MessagePlace::Scratch { .. }) || !memory.is_free(end.place) {
                 short.insert(end.tag, 0);
             } else if end.place.bytes() < STAMP as u64 {
                 short.insert(end.tag, end.place.bytes() as usize);
@@ -68,7 +68,7 @@ pub(super) fn check(steps: &[Step]) -> Result<HashMap<u64, usize>, MemoryError> 
             loans.push(memory.take(end.place, true)?.2);
         }
         match step {
-            Step::BeginSend(request, _) | Step::BeginReceive(request, _) => {
+            ReplayStep::BeginSend(request, _) | ReplayStep::BeginReceive(request, _) => {
                 requests.extend(loans.pop().map(|loan| (*request, loan)));
             }
             _ => loans.into_iter().for_each(|loan| memory.end(loan)),
@@ -94,30 +94,30 @@ pub(crate) enum MemoryError {
     NoRoom { bytes: u64 },
 }
 
-impl Memory {
+impl ReplayMemory {
     /// Allocates the memory that the steps name.
-    pub(super) fn of(steps: &[Step]) -> Result<Self, MemoryError> {
+    pub(super) fn of(steps: &[ReplayStep]) -> Result<Self, MemoryError> {
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         let mut scratch = PAGE;
-        let mut see = |end: &End| match end.place {
-            Place::Traced { addr, bytes } if bytes > 0 => {
+        let mut see = |end: &MessageEnd| match end.place {
+            MessagePlace::Traced { addr, bytes } if bytes > 0 => {
                 let last = addr.saturating_add(bytes - 1) / PAGE;
                 ranges.push((addr / PAGE, last.saturating_add(1)));
             }
-            Place::Traced { .. } => {}
-            Place::Scratch { bytes } => scratch = scratch.max(bytes),
+            MessagePlace::Traced { .. } => {}
+            MessagePlace::Scratch { bytes } => scratch = scratch.max(bytes),
         };
         for step in steps {
             match step {
-                Step::Send(end)
-                | Step::Receive(end)
-                | Step::BeginSend(_, end)
-                | Step::BeginReceive(_, end) => see(end),
-                Step::SendReceive(to, from) => {
+                ReplayStep::Send(end)
+                | ReplayStep::Receive(end)
+                | ReplayStep::BeginSend(_, end)
+                | ReplayStep::BeginReceive(_, end) => see(end),
+                ReplayStep::SendReceive(to, from) => {
                     see(to);
                     see(from);
                 }
-                Step::Call { .. } | Step::Complete(_) | Step::Copy { .. } => {}
+                ReplayStep::Call { .. } | ReplayStep::Complete(_) | ReplayStep::Copy { .. } => {}
             }
         }
         ranges.sort_unstable();
@@ -130,11 +130,11 @@ impl Memory {
         }
         let block = |(first, end): (u64, u64)| {
             // The length of a whole address space does not fit in 64 bits.
-            Block::new(first * PAGE, (end - first).saturating_mul(PAGE))
+            TracedBlock::new(first * PAGE, (end - first).saturating_mul(PAGE))
         };
         Ok(Self {
             blocks: blocks.into_iter().map(block).collect::<Result<_, _>>()?,
-            scratch: Block::new(0, scratch.saturating_mul(2))?,
+            scratch: TracedBlock::new(0, scratch.saturating_mul(2))?,
             lent: Vec::new(),
             next: 0,
         })
@@ -143,7 +143,7 @@ impl Memory {
     /// The bytes of all blocks.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> u64 {
-        self.blocks.iter().map(Block::len).sum()
+        self.blocks.iter().map(TracedBlock::len).sum()
     }
 
     /// Lends the bytes of a message that is sent, with the number of the loan, until the loan
@@ -154,7 +154,10 @@ impl Memory {
     /// 1. The memory lives.
     /// 2. The loan does not end.
     /// 2. The loan does not end.
-    pub(super) unsafe fn lend<'a>(&mut self, place: Place) -> Result<(&'a [u8], u64), MemoryError> {
+    pub(super) unsafe fn lend<'a>(
+        &mut self,
+        place: MessagePlace,
+    ) -> Result<(&'a [u8], u64), MemoryError> {
         let (at, len, loan) = self.take(place, false)?;
         // SAFETY: `take` found the bytes in a block, which lives as long (the caller's condition
         // 1). Nobody writes to them before the loan ends (2).
@@ -167,7 +170,7 @@ impl Memory {
     /// The conditions of [`lend`](Self::lend).
     pub(super) unsafe fn lend_mut<'a>(
         &mut self,
-        place: Place,
+        place: MessagePlace,
     ) -> Result<(&'a mut [u8], u64), MemoryError> {
         let (at, len, loan) = self.take(place, true)?;
         // SAFETY: as in `lend`; no other loan has a part of these bytes before this loan ends.
@@ -180,30 +183,34 @@ impl Memory {
     }
 
     /// True if no message in flight uses the bytes there.
-    pub(super) fn is_free(&mut self, place: Place) -> bool {
+    pub(super) fn is_free(&mut self, place: MessagePlace) -> bool {
         let taken = self.take(place, true);
         taken.map(|(.., loan)| self.end(loan)).is_ok()
     }
 
-    fn take(&mut self, place: Place, writes: bool) -> Result<(*mut u8, usize, u64), MemoryError> {
+    fn take(
+        &mut self,
+        place: MessagePlace,
+        writes: bool,
+    ) -> Result<(*mut u8, usize, u64), MemoryError> {
         let bytes = place.bytes();
         let at = match place {
             _ if bytes == 0 => NonNull::dangling().as_ptr(),
-            Place::Traced { addr, .. } => self.find(addr, bytes),
+            MessagePlace::Traced { addr, .. } => self.find(addr, bytes),
             // Received data goes into the second half, which is not checked.
-            Place::Scratch { .. } if writes => {
+            MessagePlace::Scratch { .. } if writes => {
                 let half = self.scratch.layout.size() / 2;
                 self.scratch.bytes.as_ptr().wrapping_add(half)
             }
-            Place::Scratch { .. } => self.scratch.bytes.as_ptr(),
+            MessagePlace::Scratch { .. } => self.scratch.bytes.as_ptr(),
         };
         let start = at.addr() as u64;
         let end = start + bytes;
         let overlaps = |it: &&(u64, u64, u64, bool)| it.1 < end && start < it.2 && (it.3 || writes);
         if bytes > 0 && self.lent.iter().any(|it| overlaps(&it)) {
             let addr = match place {
-                Place::Traced { addr, .. } => addr,
-                Place::Scratch { .. } => 0,
+                MessagePlace::Traced { addr, .. } => addr,
+                MessagePlace::Scratch { .. } => 0,
             };
             return Err(MemoryError::InUse { addr, bytes });
         }
@@ -224,7 +231,7 @@ impl Memory {
     }
 }
 
-impl Block {
+impl TracedBlock {
     fn new(start: u64, len: u64) -> Result<Self, MemoryError> {
         let no_room = MemoryError::NoRoom { bytes: len };
         let size = usize::try_from(len).unwrap_or(usize::MAX);
@@ -246,7 +253,7 @@ impl Block {
     }
 }
 
-impl Drop for Block {
+impl Drop for TracedBlock {
     fn drop(&mut self) {
         // SAFETY: `new` allocated it with this layout, and the loans end before the memory does
         // (condition 1 of `lend`).
@@ -258,24 +265,24 @@ impl Drop for Block {
 mod tests {
     use super::*;
 
-    fn traced(addr: u64, bytes: u64) -> Place {
-        Place::Traced { addr, bytes }
+    fn traced(addr: u64, bytes: u64) -> MessagePlace {
+        MessagePlace::Traced { addr, bytes }
     }
 
     #[test]
     fn places_lie_as_they_lay() {
-        let end = |addr, bytes| End {
+        let end = |addr, bytes| MessageEnd {
             peer: 1,
             tag: 0,
             place: traced(addr, bytes),
         };
         let steps = [
-            Step::Send(end(0x7000_0ff8, 16)),
-            Step::Receive(end(0x7000_2000, 4096)),
-            Step::Send(end(0x9000_0000, 8)),
-            Step::Send(end(0x9000_0004, 0)),
+            ReplayStep::Send(end(0x7000_0ff8, 16)),
+            ReplayStep::Receive(end(0x7000_2000, 4096)),
+            ReplayStep::Send(end(0x9000_0000, 8)),
+            ReplayStep::Send(end(0x9000_0004, 0)),
         ];
-        let mut memory = Memory::of(&steps).unwrap();
+        let mut memory = ReplayMemory::of(&steps).unwrap();
         assert_eq!(memory.bytes(), 4 * 4096);
         // SAFETY: 1. the memory outlives both slices; 2. they are not used after their loans.
         let (first, one) = unsafe { memory.lend(traced(0x7000_0ff8, 16)) }.unwrap();
@@ -295,30 +302,30 @@ mod tests {
     }
     #[test]
     fn memory_that_no_machine_has_is_refused() {
-        let end = |addr, bytes| End {
+        let end = |addr, bytes| MessageEnd {
             peer: 1,
             tag: 0,
             place: traced(addr, bytes),
         };
         for bytes in [1 << 50, (1 << 63) + 8, u64::MAX] {
-            let steps = [Step::Send(end(0, bytes))];
-            let refused = Memory::of(&steps).map(drop);
+            let steps = [ReplayStep::Send(end(0, bytes))];
+            let refused = ReplayMemory::of(&steps).map(drop);
             assert!(
                 matches!(refused, Err(MemoryError::NoRoom { .. })),
                 "{refused:?}"
             );
-            let scratch = End {
-                place: Place::Scratch { bytes },
+            let scratch = MessageEnd {
+                place: MessagePlace::Scratch { bytes },
                 ..end(0, 0)
             };
-            let refused = Memory::of(&[Step::Receive(scratch)]).map(drop);
+            let refused = ReplayMemory::of(&[ReplayStep::Receive(scratch)]).map(drop);
             assert!(
                 matches!(refused, Err(MemoryError::NoRoom { .. })),
                 "{refused:?}"
             );
         }
         // The last bytes of the address space.
-        let last = [Step::Send(end(u64::MAX - 8, 8))];
-        assert_eq!(Memory::of(&last).unwrap().bytes(), PAGE);
+        let last = [ReplayStep::Send(end(u64::MAX - 8, 8))];
+        assert_eq!(ReplayMemory::of(&last).unwrap().bytes(), PAGE);
     }
 }

@@ -32,7 +32,7 @@ use hydrant_report::{
 
 pub(crate) use rank::Played;
 pub(crate) use read::{ReadError, read, unpack};
-pub(crate) use report::{Row, mean};
+pub(crate) use report::{ReplayRow, mean};
 pub(crate) use script::{EAGER, How, Script};
 
 /// Replay the communication of a program from a trace of it
@@ -125,7 +125,9 @@ pub(crate) enum ReplayError {
 pub(crate) fn run(arguments: &ReplayArgs) -> Result<(), ReplayError> {
     let script = Script::of(&read(&arguments.trace)?, &arguments.conduit)?;
     if let Some(picture) = &arguments.plot {
-        picture.reserve().map_err(|why| undrawn(picture, &why))?;
+        picture
+            .reserve()
+            .map_err(|why| picture_error(picture, &why))?;
     }
     let how = How {
         checks: arguments.check,
@@ -134,15 +136,17 @@ pub(crate) fn run(arguments: &ReplayArgs) -> Result<(), ReplayError> {
     let (mut all, mut ranks, mut series) = (Vec::new(), Vec::new(), Vec::new());
     for (number, strategy) in arguments.registration.iter().enumerate() {
         let played = replay(arguments, *strategy, &script, &how)?;
-        let name = |row: Row| Row {
+        let name = |row: ReplayRow| ReplayRow {
             strategy: strategy.to_string(),
             conduit: arguments.conduit.to_string(),
             trace: name_of(arguments),
             ..row
         };
-        let rows = (0..).zip(&played).map(|(rank, it)| name(Row::of(rank, it)));
-        let rows: Vec<Row> = rows.collect();
-        all.push(name(Row::together(&rows)));
+        let rows = (0..)
+            .zip(&played)
+            .map(|(rank, it)| name(ReplayRow::of(rank, it)));
+        let rows: Vec<ReplayRow> = rows.collect();
+        all.push(name(ReplayRow::together(&rows)));
         ranks.extend(rows);
         series.extend(curve(*strategy, number, &played));
     }
@@ -151,7 +155,7 @@ pub(crate) fn run(arguments: &ReplayArgs) -> Result<(), ReplayError> {
         let figure = figure(arguments, series);
         picture
             .write(&figure)
-            .map_err(|why| undrawn(picture, &*why))?;
+            .map_err(|why| picture_error(picture, &*why))?;
     }
     Ok(())
 }
@@ -199,7 +203,7 @@ fn bar(steps: u64, strategy: Strategy) -> ProgressBar {
     bar
 }
 
-fn print(format: Format, all: &[Row], ranks: &[Row]) -> io::Result<()> {
+fn print(format: Format, all: &[ReplayRow], ranks: &[ReplayRow]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match format {
         Format::Table => write!(out, "{}", report::table(all)),
@@ -270,7 +274,7 @@ fn figure(arguments: &ReplayArgs, series: Vec<Series>) -> Figure {
     }
 }
 
-fn undrawn(picture: &plot::PictureFile, why: &dyn std::fmt::Display) -> ReplayError {
+fn picture_error(picture: &plot::PictureFile, why: &dyn std::fmt::Display) -> ReplayError {
     ReplayError::Picture {
         path: picture.path().to_owned(),
         why: why.to_string(),

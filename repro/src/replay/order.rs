@@ -3,10 +3,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::schedule::{End, Step};
+use super::schedule::{MessageEnd, ReplayStep};
 
 /// A message: the sender, the receiver, and its number.
-type Message = (u32, u32, u64);
+type MessageKey = (u32, u32, u64);
 
 /// A rank that waits for ever.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,11 +22,11 @@ pub(super) struct Stuck {
 
 /// The first rank that waits for ever, if any does. A send longer than `at_once`, the network's
 /// eager limit, waits until its message is asked for.
-pub(super) fn stuck(schedules: &[Vec<Step>], at_once: u64) -> Option<Stuck> {
-    let mut known = Known::default();
-    let mut ranks: Vec<Progress<'_>> = (0..)
+pub(super) fn stuck(schedules: &[Vec<ReplayStep>], at_once: u64) -> Option<Stuck> {
+    let mut known = PastEvents::default();
+    let mut ranks: Vec<RankProgress<'_>> = (0..)
         .zip(schedules)
-        .map(|(own, steps)| Progress::of(own, steps, at_once))
+        .map(|(own, steps)| RankProgress::of(own, steps, at_once))
         .collect();
     let mut ready: Vec<u32> = (0..ranks.len() as u32).rev().collect();
     while let Some(own) = ready.pop() {
@@ -35,51 +35,51 @@ pub(super) fn stuck(schedules: &[Vec<Step>], at_once: u64) -> Option<Stuck> {
         let touched = rank.go_on(&mut known);
         ready.extend(touched.into_iter().filter(|peer| *peer != own));
     }
-    ranks.iter().find_map(Progress::stuck)
+    ranks.iter().find_map(RankProgress::stuck)
 }
 
 /// The events so far.
 #[derive(Default)]
-struct Known {
+struct PastEvents {
     /// The messages whose sends have begun.
-    sent: HashSet<Message>,
+    sent: HashSet<MessageKey>,
     /// The messages whose receives have begun.
-    asked_for: HashSet<Message>,
+    asked_for: HashSet<MessageKey>,
 }
 
 /// An event that a rank waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Need {
+enum AwaitedEvent {
     /// A message is sent.
-    Sent(Message),
+    Sent(MessageKey),
     /// A message of this many bytes is asked for.
-    AskedFor(Message, u64),
+    AskedFor(MessageKey, u64),
 }
 
-impl Need {
-    fn is_met(self, known: &Known) -> bool {
+impl AwaitedEvent {
+    fn is_met(self, known: &PastEvents) -> bool {
         match self {
-            Need::Sent(message) => known.sent.contains(&message),
-            Need::AskedFor(message, _) => known.asked_for.contains(&message),
+            AwaitedEvent::Sent(message) => known.sent.contains(&message),
+            AwaitedEvent::AskedFor(message, _) => known.asked_for.contains(&message),
         }
     }
 }
 
 /// The progress of a rank.
-struct Progress<'a> {
+struct RankProgress<'a> {
     own: u32,
     at_once: u64,
-    steps: &'a [Step],
+    steps: &'a [ReplayStep],
     /// The index of the next step.
     next: usize,
     /// The events that the last step waits for.
-    needs: Vec<Need>,
+    needs: Vec<AwaitedEvent>,
     /// The events that begun requests wait for, by the number of the request.
-    begun: HashMap<u64, Need>,
+    begun: HashMap<u64, AwaitedEvent>,
 }
 
-impl<'a> Progress<'a> {
-    fn of(own: u32, steps: &'a [Step], at_once: u64) -> Self {
+impl<'a> RankProgress<'a> {
+    fn of(own: u32, steps: &'a [ReplayStep], at_once: u64) -> Self {
         Self {
             own,
             at_once,
@@ -91,7 +91,7 @@ impl<'a> Progress<'a> {
     }
 
     /// Runs steps until one waits for an event. Returns the ranks that it sent to or asked.
-    fn go_on(&mut self, known: &mut Known) -> HashSet<u32> {
+    fn go_on(&mut self, known: &mut PastEvents) -> HashSet<u32> {
         let mut touched = HashSet::new();
         loop {
             self.needs.retain(|need| !need.is_met(known));
@@ -103,54 +103,64 @@ impl<'a> Progress<'a> {
             };
             self.next += 1;
             match step {
-                Step::Call { .. } | Step::Copy { .. } => {}
-                Step::Send(end) => {
+                ReplayStep::Call { .. } | ReplayStep::Copy { .. } => {}
+                ReplayStep::Send(end) => {
                     let need = self.send(end, known, &mut touched);
                     self.needs.extend(need);
                 }
-                Step::Receive(end) => {
+                ReplayStep::Receive(end) => {
                     let need = self.receive(end, known, &mut touched);
                     self.needs.push(need);
                 }
-                Step::SendReceive(to, from) => {
+                ReplayStep::SendReceive(to, from) => {
                     let receive = self.receive(from, known, &mut touched);
                     let send = self.send(to, known, &mut touched);
                     self.needs.extend(send.into_iter().chain([receive]));
                 }
-                Step::BeginSend(request, end) => {
+                ReplayStep::BeginSend(request, end) => {
                     if let Some(need) = self.send(end, known, &mut touched) {
                         self.begun.insert(*request, need);
                     }
                 }
-                Step::BeginReceive(request, end) => {
+                ReplayStep::BeginReceive(request, end) => {
                     let need = self.receive(end, known, &mut touched);
                     self.begun.insert(*request, need);
                 }
-                Step::Complete(request) => self.needs.extend(self.begun.remove(request)),
+                ReplayStep::Complete(request) => self.needs.extend(self.begun.remove(request)),
             }
         }
     }
 
-    fn send(&self, end: &End, known: &mut Known, touched: &mut HashSet<u32>) -> Option<Need> {
+    fn send(
+        &self,
+        end: &MessageEnd,
+        known: &mut PastEvents,
+        touched: &mut HashSet<u32>,
+    ) -> Option<AwaitedEvent> {
         let message = (self.own, end.peer, end.tag);
         known.sent.insert(message);
         touched.insert(end.peer);
         // A message of a rank to itself is copied.
         let waits = end.place.bytes() > self.at_once && end.peer != self.own;
-        waits.then_some(Need::AskedFor(message, end.place.bytes()))
+        waits.then_some(AwaitedEvent::AskedFor(message, end.place.bytes()))
     }
 
-    fn receive(&self, end: &End, known: &mut Known, touched: &mut HashSet<u32>) -> Need {
+    fn receive(
+        &self,
+        end: &MessageEnd,
+        known: &mut PastEvents,
+        touched: &mut HashSet<u32>,
+    ) -> AwaitedEvent {
         let message = (end.peer, self.own, end.tag);
         known.asked_for.insert(message);
         touched.insert(end.peer);
-        Need::Sent(message)
+        AwaitedEvent::Sent(message)
     }
 
     fn stuck(&self) -> Option<Stuck> {
         let (peer, sends) = match *self.needs.first()? {
-            Need::Sent((peer, ..)) => (peer, None),
-            Need::AskedFor((_, peer, _), bytes) => (peer, Some(bytes)),
+            AwaitedEvent::Sent((peer, ..)) => (peer, None),
+            AwaitedEvent::AskedFor((_, peer, _), bytes) => (peer, Some(bytes)),
         };
         Some(Stuck {
             rank: self.own,
@@ -163,39 +173,42 @@ impl<'a> Progress<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::schedule::Place, *};
+    use super::{super::schedule::MessagePlace, *};
 
-    fn end(peer: u32, tag: u64) -> End {
+    fn end(peer: u32, tag: u64) -> MessageEnd {
         sized(peer, tag, 8)
     }
 
-    fn sized(peer: u32, tag: u64, bytes: u64) -> End {
-        let place = Place::Scratch { bytes };
-        End { peer, tag, place }
+    fn sized(peer: u32, tag: u64, bytes: u64) -> MessageEnd {
+        let place = MessagePlace::Scratch { bytes };
+        MessageEnd { peer, tag, place }
     }
 
     /// The rank that is stuck, and the peer that it waits for.
-    fn found(schedules: &[Vec<Step>]) -> Option<(u32, u32)> {
+    fn first_stuck(schedules: &[Vec<ReplayStep>]) -> Option<(u32, u32)> {
         stuck(schedules, 1000).map(|it| (it.rank, it.peer))
     }
 
     #[test]
-    fn who_waits_for_ever_is_found() {
-        let first = vec![Step::Receive(end(1, 1)), Step::Send(end(1, 2))];
-        let second = vec![Step::Receive(end(0, 2)), Step::Send(end(0, 1))];
-        assert_eq!(found(&[first.clone(), second]), Some((0, 1)));
+    fn a_rank_that_waits_for_ever_is_found() {
+        let first = vec![ReplayStep::Receive(end(1, 1)), ReplayStep::Send(end(1, 2))];
+        let second = vec![ReplayStep::Receive(end(0, 2)), ReplayStep::Send(end(0, 1))];
+        assert_eq!(first_stuck(&[first.clone(), second]), Some((0, 1)));
         let begins = vec![
-            Step::BeginReceive(7, end(0, 2)),
-            Step::Send(end(0, 1)),
-            Step::Complete(7),
+            ReplayStep::BeginReceive(7, end(0, 2)),
+            ReplayStep::Send(end(0, 1)),
+            ReplayStep::Complete(7),
         ];
-        assert_eq!(found(&[first, begins]), None);
-        let exchange = |peer| vec![Step::SendReceive(end(peer, 3), end(peer, 3))];
-        assert_eq!(found(&[exchange(1), exchange(0)]), None);
-        assert_eq!(found(&[exchange(0)]), None);
-        let itself = vec![Step::Send(end(0, 1)), Step::Receive(end(0, 1))];
-        assert_eq!(found(std::slice::from_ref(&itself)), None);
-        assert_eq!(found(&[itself.into_iter().rev().collect()]), Some((0, 0)));
+        assert_eq!(first_stuck(&[first, begins]), None);
+        let exchange = |peer| vec![ReplayStep::SendReceive(end(peer, 3), end(peer, 3))];
+        assert_eq!(first_stuck(&[exchange(1), exchange(0)]), None);
+        assert_eq!(first_stuck(&[exchange(0)]), None);
+        let itself = vec![ReplayStep::Send(end(0, 1)), ReplayStep::Receive(end(0, 1))];
+        assert_eq!(first_stuck(std::slice::from_ref(&itself)), None);
+        assert_eq!(
+            first_stuck(&[itself.into_iter().rev().collect()]),
+            Some((0, 0))
+        );
     }
 
     #[test]
@@ -203,37 +216,45 @@ mod tests {
         for (bytes, expected) in [(1000, None), (1001, Some((0, 1)))] {
             let sends_first = |peer| {
                 let it = |tag| sized(peer, tag, bytes);
-                vec![Step::Send(it(1)), Step::Receive(it(1))]
+                vec![ReplayStep::Send(it(1)), ReplayStep::Receive(it(1))]
             };
-            assert_eq!(found(&[sends_first(1), sends_first(0)]), expected);
+            assert_eq!(first_stuck(&[sends_first(1), sends_first(0)]), expected);
             let begins_first = |peer| {
                 let it = sized(peer, 1, bytes);
-                vec![Step::BeginSend(5, it), Step::Complete(5), Step::Receive(it)]
+                vec![
+                    ReplayStep::BeginSend(5, it),
+                    ReplayStep::Complete(5),
+                    ReplayStep::Receive(it),
+                ]
             };
-            assert_eq!(found(&[begins_first(1), begins_first(0)]), expected);
+            assert_eq!(first_stuck(&[begins_first(1), begins_first(0)]), expected);
             let completes_last = |peer| {
                 let it = sized(peer, 1, bytes);
-                vec![Step::BeginSend(5, it), Step::Receive(it), Step::Complete(5)]
+                vec![
+                    ReplayStep::BeginSend(5, it),
+                    ReplayStep::Receive(it),
+                    ReplayStep::Complete(5),
+                ]
             };
-            assert_eq!(found(&[completes_last(1), completes_last(0)]), None);
+            assert_eq!(first_stuck(&[completes_last(1), completes_last(0)]), None);
             let exchange = |peer| {
                 let it = sized(peer, 1, bytes);
-                vec![Step::SendReceive(it, it)]
+                vec![ReplayStep::SendReceive(it, it)]
             };
-            assert_eq!(found(&[exchange(1), exchange(0)]), None);
+            assert_eq!(first_stuck(&[exchange(1), exchange(0)]), None);
             let itself = sized(0, 1, bytes);
             assert_eq!(
-                found(&[vec![Step::Send(itself), Step::Receive(itself)]]),
+                first_stuck(&[vec![ReplayStep::Send(itself), ReplayStep::Receive(itself)]]),
                 None
             );
         }
         let long = |peer| {
             vec![
-                Step::Call {
+                ReplayStep::Call {
                     site: 1,
                     computed_ns: 0,
                 },
-                Step::Send(sized(peer, 1, 5000)),
+                ReplayStep::Send(sized(peer, 1, 5000)),
             ]
         };
         let expected = Stuck {
@@ -248,18 +269,19 @@ mod tests {
     #[test]
     fn a_ring_of_sends_is_stuck_unless_one_receives_first() {
         const RANKS: u32 = 5;
-        let ring = |receives_first: bool| -> Vec<Vec<Step>> {
+        let ring = |receives_first: bool| -> Vec<Vec<ReplayStep>> {
             let of = |rank: u32| {
-                let send = Step::Send(sized((rank + 1) % RANKS, 1, 5000));
-                let receive = Step::Receive(sized((rank + RANKS - 1) % RANKS, 1, 5000));
-                match rank == 3 && receives_first {
-                    true => vec![receive, send],
-                    false => vec![send, receive],
+                let send = ReplayStep::Send(sized((rank + 1) % RANKS, 1, 5000));
+                let receive = ReplayStep::Receive(sized((rank + RANKS - 1) % RANKS, 1, 5000));
+                if rank == 3 && receives_first {
+                    vec![receive, send]
+                } else {
+                    vec![send, receive]
                 }
             };
             (0..RANKS).map(of).collect()
         };
-        assert_eq!(found(&ring(true)), None);
-        assert_eq!(found(&ring(false)), Some((0, 1)));
+        assert_eq!(first_stuck(&ring(true)), None);
+        assert_eq!(first_stuck(&ring(false)), Some((0, 1)));
     }
 }

@@ -1,9 +1,9 @@
 //! Collectives as point-to-point messages: dissemination, binomial trees and pairwise exchange.
 
-use super::schedule::{End, Place, Step};
+use super::schedule::{MessageEnd, MessagePlace, ReplayStep};
 
 /// The content of a message that only says that its sender arrived.
-const TOKEN: Place = Place::Scratch { bytes: 8 };
+const TOKEN: MessagePlace = MessagePlace::Scratch { bytes: 8 };
 
 /// The peers that a rank sends to and receives from in each round of an exchange; itself first.
 pub(super) fn rounds(own: u32, ranks: u32) -> impl Iterator<Item = (u32, u32)> {
@@ -17,64 +17,78 @@ pub(super) fn rounds(own: u32, ranks: u32) -> impl Iterator<Item = (u32, u32)> {
 }
 
 /// A barrier by dissemination.
-pub(super) fn barrier(own: u32, ranks: u32, base: u64) -> Vec<Step> {
+pub(super) fn barrier(own: u32, ranks: u32, base: u64) -> Vec<ReplayStep> {
     let all = u64::from(ranks);
     let rounds = (0..32).take_while(|round| 1 << round < all);
     let step = |round: u64| {
         let far = 1 << round;
-        let end = |peer: u64| End {
+        let end = |peer: u64| MessageEnd {
             peer: (peer % all) as u32,
             tag: base + round,
             place: TOKEN,
         };
-        Step::SendReceive(end(u64::from(own) + far), end(u64::from(own) + all - far))
+        ReplayStep::SendReceive(end(u64::from(own) + far), end(u64::from(own) + all - far))
     };
     rounds.map(step).collect()
 }
 
 /// A broadcast along a binomial tree.
-pub(super) fn broadcast(own: u32, ranks: u32, root: u32, base: u64, buffer: Place) -> Vec<Step> {
-    let tree = Tree::new(own, ranks, root);
-    let end = |peer: u32| End {
+pub(super) fn broadcast(
+    own: u32,
+    ranks: u32,
+    root: u32,
+    base: u64,
+    buffer: MessagePlace,
+) -> Vec<ReplayStep> {
+    let tree = BinomialTree::new(own, ranks, root);
+    let end = |peer: u32| MessageEnd {
         peer,
         tag: base,
         place: buffer,
     };
-    let receive = tree.parent().map(|parent| Step::Receive(end(parent)));
+    let receive = tree.parent().map(|parent| ReplayStep::Receive(end(parent)));
     let sends = tree
         .children()
         .into_iter()
-        .map(|child| Step::Send(end(child)));
+        .map(|child| ReplayStep::Send(end(child)));
     receive.into_iter().chain(sends).collect()
 }
 
 /// A reduction along a binomial tree. Data is received beside the caller's buffer.
-pub(super) fn reduce(own: u32, ranks: u32, root: u32, base: u64, buffer: Place) -> Vec<Step> {
-    let tree = Tree::new(own, ranks, root);
-    let beside = Place::Scratch {
+pub(super) fn reduce(
+    own: u32,
+    ranks: u32,
+    root: u32,
+    base: u64,
+    buffer: MessagePlace,
+) -> Vec<ReplayStep> {
+    let tree = BinomialTree::new(own, ranks, root);
+    let beside = MessagePlace::Scratch {
         bytes: buffer.bytes(),
     };
-    let end = |peer: u32, place: Place| End {
+    let end = |peer: u32, place: MessagePlace| MessageEnd {
         peer,
         tag: base,
         place,
     };
     // The smallest subtrees are done first, so they come first.
     let receives = tree.children().into_iter().rev();
-    let receives = receives.map(|child| Step::Receive(end(child, beside)));
-    let send = tree.parent().map(|parent| Step::Send(end(parent, buffer)));
+    let receives = receives.map(|child| ReplayStep::Receive(end(child, beside)));
+    let send = tree
+        .parent()
+        .map(|parent| ReplayStep::Send(end(parent, buffer)));
     receives.chain(send).collect()
 }
 
 /// A rank in a binomial tree.
-struct Tree {
+struct BinomialTree {
     /// Its number, counted from the root.
     own: u64,
     ranks: u64,
     root: u64,
 }
 
-impl Tree {
+impl BinomialTree {
     fn new(own: u32, ranks: u32, root: u32) -> Self {
         let (ranks, root) = (u64::from(ranks.max(1)), u64::from(root));
         let own = (u64::from(own) + ranks - root % ranks) % ranks;
@@ -111,13 +125,13 @@ mod tests {
             for root in [0, ranks / 2, ranks - 1] {
                 let mut reached = vec![0; ranks as usize];
                 for own in 0..ranks {
-                    let tree = Tree::new(own, ranks, root);
+                    let tree = BinomialTree::new(own, ranks, root);
                     for child in tree.children() {
                         reached[child as usize] += 1;
-                        assert_eq!(Tree::new(child, ranks, root).parent(), Some(own));
+                        assert_eq!(BinomialTree::new(child, ranks, root).parent(), Some(own));
                     }
                 }
-                assert_eq!(Tree::new(root, ranks, root).parent(), None);
+                assert_eq!(BinomialTree::new(root, ranks, root).parent(), None);
                 for (rank, count) in (0..).zip(reached) {
                     assert_eq!(count, u32::from(rank != root), "rank {rank} of {ranks}");
                 }

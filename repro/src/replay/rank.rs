@@ -11,8 +11,8 @@ use std::{
 use hydrant::{Counters, Foresight, Job, Rank, RegistrationStats, Result, Scope, Transit, at_site};
 
 use super::{
-    memory::{Memory, MemoryError, STAMP},
-    schedule::{End, Step},
+    memory::{MemoryError, ReplayMemory, STAMP},
+    schedule::{MessageEnd, ReplayStep},
 };
 
 /// A computation shorter than this does not sleep: waking takes as long.
@@ -20,7 +20,7 @@ const NAP: Duration = Duration::from_micros(100);
 
 /// The options of a replay.
 #[derive(Debug)]
-pub(super) struct Options<'a> {
+pub(super) struct ReplayOptions<'a> {
     /// With checks: the messages of which fewer than [`STAMP`] bytes are distinguishable, with
     /// those bytes, by number.
     pub(super) checks: Option<&'a HashMap<u64, usize>>,
@@ -32,7 +32,7 @@ pub(super) struct Options<'a> {
     pub(super) hosts: &'a [u32],
 }
 
-impl Options<'_> {
+impl ReplayOptions<'_> {
     /// True if two ranks share a host.
     fn is_near(&self, rank: Rank, peer: u32) -> bool {
         let host = |rank: u32| self.hosts.get(rank as usize);
@@ -59,11 +59,11 @@ pub(crate) struct Played {
 /// Replays the steps of this rank. `done` hears of finished steps.
 pub(super) fn play(
     job: &Job,
-    steps: &[Step],
-    options: &Options<'_>,
+    steps: &[ReplayStep],
+    options: &ReplayOptions<'_>,
     done: &(dyn Fn(u64) + Sync),
 ) -> Result<Played> {
-    let mut memory = raised(Memory::of(steps))?;
+    let mut memory = raised(ReplayMemory::of(steps))?;
     let pace = Pace::of(job, options.slowdown);
     job.barrier()?;
     job.keep_registered_series();
@@ -148,29 +148,29 @@ impl Pace {
 }
 
 /// A message in flight.
-struct UnderWay<'scope> {
+struct MessageInFlight<'scope> {
     transit: Transit<'scope>,
     loan: u64,
     /// The end of the message, if it is received here.
-    received: Option<End>,
+    received: Option<MessageEnd>,
 }
 
 struct Player<'scope, 'env, 'a> {
     job: &'a Job,
     scope: &'scope Scope<'scope, 'env>,
-    memory: &'a mut Memory,
-    options: &'a Options<'a>,
+    memory: &'a mut ReplayMemory,
+    options: &'a ReplayOptions<'a>,
     /// The rank's call site in the traced program.
     site: u64,
     /// By the number of the request.
-    under_way: HashMap<u64, UnderWay<'scope>>,
+    under_way: HashMap<u64, MessageInFlight<'scope>>,
     communicating: Duration,
     checked: u64,
 }
 
 impl Player<'_, '_, '_> {
-    fn step(&mut self, step: &Step, pace: &Pace) -> Result<()> {
-        if let Step::Call { site, computed_ns } = step {
+    fn step(&mut self, step: &ReplayStep, pace: &Pace) -> Result<()> {
+        if let ReplayStep::Call { site, computed_ns } = step {
             self.site = *site;
             pace.wait_out(self.job, *computed_ns);
             return Ok(());
@@ -181,88 +181,93 @@ impl Player<'_, '_, '_> {
         outcome
     }
 
-    fn communicate(&mut self, step: &Step) -> Result<()> {
+    fn communicate(&mut self, step: &ReplayStep) -> Result<()> {
         match step {
-            Step::Call { .. } => {}
-            Step::Copy { bytes } => self.copies(*bytes),
-            Step::Send(end) => {
+            ReplayStep::Call { .. } => {}
+            ReplayStep::Copy { bytes } => self.copies(*bytes),
+            ReplayStep::Send(end) => {
                 self.stamp(end);
                 // SAFETY: 1. the memory outlives the slice; 2. the loan ends when the message was
                 // sent.
                 let (data, loan) = raised(unsafe { self.memory.lend(end.place) })?;
                 self.copies_near(end);
-                let sent = &data[..self.goes(end, data.len())];
+                let sent = &data[..self.network_bytes(end, data.len())];
                 self.job.send(Rank(end.peer), end.tag, sent)?;
                 self.memory.end(loan);
             }
-            Step::Receive(end) => {
+            ReplayStep::Receive(end) => {
                 // SAFETY: 1. and 2. as above, when the message was received.
                 let (data, loan) = raised(unsafe { self.memory.lend_mut(end.place) })?;
-                let len = self.goes(end, data.len());
+                let len = self.network_bytes(end, data.len());
                 self.job
                     .receive(Rank(end.peer), end.tag, &mut data[..len])?;
                 self.copies_near(end);
                 self.memory.end(loan);
-                self.look(end)?;
+                self.check(end)?;
             }
-            Step::SendReceive(to, from) => {
+            ReplayStep::SendReceive(to, from) => {
                 self.stamp(to);
                 // SAFETY: as above.
                 let (data, sent) = raised(unsafe { self.memory.lend(to.place) })?;
                 // SAFETY: as above.
                 let (buffer, received) = raised(unsafe { self.memory.lend_mut(from.place) })?;
                 self.copies_near(to);
-                let len = self.goes(from, buffer.len());
+                let len = self.network_bytes(from, buffer.len());
                 (self.job).send_receive(
-                    (Rank(to.peer), to.tag, &data[..self.goes(to, data.len())]),
+                    (
+                        Rank(to.peer),
+                        to.tag,
+                        &data[..self.network_bytes(to, data.len())],
+                    ),
                     (Rank(from.peer), from.tag, &mut buffer[..len]),
                 )?;
                 self.copies_near(from);
                 self.memory.end(sent);
                 self.memory.end(received);
-                self.look(from)?;
+                self.check(from)?;
             }
-            Step::BeginSend(request, end) => {
+            ReplayStep::BeginSend(request, end) => {
                 self.stamp(end);
                 // SAFETY: 1. the memory outlives the scope, which completes all begun messages; 2.
                 // the loan ends with the message.
                 let (data, loan) = raised(unsafe { self.memory.lend(end.place) })?;
                 self.copies_near(end);
-                let sent = &data[..self.goes(end, data.len())];
+                let sent = &data[..self.network_bytes(end, data.len())];
                 let peer = Rank(end.peer);
                 // A message that would wait for its receiver does so, though between ranks of one
                 // host only a stamp travels.
-                let transit = match end.place.bytes() <= self.options.at_once {
-                    true => self.scope.send(peer, end.tag, sent)?,
-                    false => self.scope.send_synchronous(peer, end.tag, sent)?,
+                let transit = if end.place.bytes() <= self.options.at_once {
+                    self.scope.send(peer, end.tag, sent)?
+                } else {
+                    self.scope.send_synchronous(peer, end.tag, sent)?
                 };
-                let it = UnderWay {
+                let it = MessageInFlight {
                     transit,
                     loan,
                     received: None,
                 };
                 self.under_way.insert(*request, it);
             }
-            Step::BeginReceive(request, end) => {
+            ReplayStep::BeginReceive(request, end) => {
                 // SAFETY: as above.
                 let (data, loan) = raised(unsafe { self.memory.lend_mut(end.place) })?;
-                let len = self.goes(end, data.len());
+                let len = self.network_bytes(end, data.len());
                 let buffer = &mut data[..len];
                 let transit = self.scope.receive(Rank(end.peer), end.tag, buffer)?;
-                let it = UnderWay {
+                let it = MessageInFlight {
                     transit,
                     loan,
                     received: Some(*end),
                 };
                 self.under_way.insert(*request, it);
             }
-            Step::Complete(request) => {
+            ReplayStep::Complete(request) => {
                 if let Some(mut it) = self.under_way.remove(request) {
                     it.transit.wait()?;
                     self.memory.end(it.loan);
                     if let Some(end) = it.received {
                         self.copies_near(&end);
-                        self.look(&end)?;
+                        self.check(&end)?;
                     }
                 }
             }
@@ -279,7 +284,7 @@ impl Player<'_, '_, '_> {
     }
 
     /// Copies a message between ranks of one host at both ends, through memory that they share.
-    fn copies_near(&self, end: &End) {
+    fn copies_near(&self, end: &MessageEnd) {
         if self.options.is_near(self.job.rank(), end.peer) {
             self.copies(end.place.bytes());
         }
@@ -287,21 +292,22 @@ impl Player<'_, '_, '_> {
 
     /// The bytes of a message that travel over the network: between ranks of one host only the
     /// identifying ones.
-    fn goes(&self, end: &End, len: usize) -> usize {
-        match self.options.is_near(self.job.rank(), end.peer) {
-            true => len.min(STAMP),
-            false => len,
+    fn network_bytes(&self, end: &MessageEnd, len: usize) -> usize {
+        if self.options.is_near(self.job.rank(), end.peer) {
+            len.min(STAMP)
+        } else {
+            len
         }
     }
 
     /// The bytes of a message that are checked.
-    fn checked_bytes(&self, end: &End) -> usize {
+    fn checked_bytes(&self, end: &MessageEnd) -> usize {
         let checked = |short: &HashMap<u64, usize>| short.get(&end.tag).copied().unwrap_or(STAMP);
         self.options.checks.map_or(0, checked)
     }
 
     /// Writes the identity of a message into its data.
-    fn stamp(&mut self, end: &End) {
+    fn stamp(&mut self, end: &MessageEnd) {
         let bytes = self.checked_bytes(end);
         if bytes == 0 {
             return;
@@ -315,7 +321,7 @@ impl Player<'_, '_, '_> {
     }
 
     /// Checks that a received message is the right one.
-    fn look(&mut self, end: &End) -> Result<()> {
+    fn check(&mut self, end: &MessageEnd) -> Result<()> {
         let bytes = self.checked_bytes(end);
         if bytes == 0 {
             return Ok(());

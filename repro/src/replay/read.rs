@@ -31,9 +31,10 @@ pub(crate) enum ReadError {
 pub(crate) fn read(path: &Path) -> Result<Trace, ReadError> {
     let wrong = |why: io::Error| failed(path, &why);
     let meta = fs::metadata(path).map_err(wrong)?;
-    let files = match meta.is_dir() {
-        true => of_folder(path)?,
-        false => of_archive(path)?,
+    let files = if meta.is_dir() {
+        of_folder(path)?
+    } else {
+        of_archive(path)?
     };
     if files.is_empty() {
         return Err(ReadError::Nothing(path.to_owned()));

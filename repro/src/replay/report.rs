@@ -12,7 +12,7 @@ use hydrant_report::{
 
 /// A rank's figures, or those of all ranks together.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Row {
+pub(crate) struct ReplayRow {
     pub(crate) strategy: String,
     pub(crate) conduit: String,
     pub(crate) trace: String,
@@ -45,7 +45,7 @@ pub(crate) struct Row {
     pub(crate) checked: u64,
 }
 
-impl Row {
+impl ReplayRow {
     /// The row of a rank.
     pub(crate) fn of(rank: u32, played: &Played) -> Self {
         let foresight = played.foresight.unwrap_or_default();
@@ -76,10 +76,10 @@ impl Row {
     }
 
     /// All ranks together.
-    pub(crate) fn together(rows: &[Row]) -> Self {
+    pub(crate) fn together(rows: &[ReplayRow]) -> Self {
         let count = rows.len().max(1) as u64;
-        let sum = |of: fn(&Row) -> u64| rows.iter().map(of).sum::<u64>();
-        let most = |of: fn(&Row) -> u64| rows.iter().map(of).max().unwrap_or(0);
+        let sum = |of: fn(&ReplayRow) -> u64| rows.iter().map(of).sum::<u64>();
+        let most = |of: fn(&ReplayRow) -> u64| rows.iter().map(of).max().unwrap_or(0);
         Self {
             run_ns: most(|it| it.run_ns),
             communication_ns: sum(|it| it.communication_ns) / count,
@@ -111,7 +111,7 @@ pub(crate) fn mean(series: &[(Duration, u64)], took: Duration) -> u64 {
 }
 
 /// The rows for a reader: each strategy's ranks together.
-pub(super) fn table(rows: &[Row]) -> Table {
+pub(super) fn table(rows: &[ReplayRow]) -> Table {
     use Align::{Left, Right};
     let title = rows.first().map_or(String::new(), |row| {
         format!(

@@ -14,47 +14,47 @@ use super::pattern;
 
 /// The memory of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
+pub(crate) enum MessagePlace {
     /// Memory that the trace names.
     Traced { addr: u64, bytes: u64 },
     /// Memory of the library itself, which the trace does not name.
     Scratch { bytes: u64 },
 }
 
-impl Place {
+impl MessagePlace {
     /// The number of bytes.
     pub(crate) fn bytes(self) -> u64 {
         match self {
-            Place::Traced { bytes, .. } | Place::Scratch { bytes } => bytes,
+            MessagePlace::Traced { bytes, .. } | MessagePlace::Scratch { bytes } => bytes,
         }
     }
 }
 
 /// One end of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct End {
+pub(crate) struct MessageEnd {
     /// The other rank.
     pub(crate) peer: u32,
     /// The number of the message at both ends, which is unique.
     pub(crate) tag: u64,
-    pub(crate) place: Place,
+    pub(crate) place: MessagePlace,
 }
 
 /// One step of a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Step {
+pub(crate) enum ReplayStep {
     /// A call begins, at this call site, after this computation.
     Call {
         site: u64,
         computed_ns: u64,
     },
-    Send(End),
-    Receive(End),
+    Send(MessageEnd),
+    Receive(MessageEnd),
     /// Sends and receives at once.
-    SendReceive(End, End),
+    SendReceive(MessageEnd, MessageEnd),
     /// Begins to send, under the number of a request.
-    BeginSend(u64, End),
-    BeginReceive(u64, End),
+    BeginSend(u64, MessageEnd),
+    BeginReceive(u64, MessageEnd),
     /// Waits for the end of a request.
     Complete(u64),
     /// Copies the rank's own part of an exchange.
@@ -114,9 +114,14 @@ impl fmt::Display for Position {
 }
 
 /// The position of the call that a rank's step belongs to.
-pub(crate) fn position(trace: &Trace, schedules: &[Vec<Step>], rank: u32, step: usize) -> Position {
+pub(crate) fn position(
+    trace: &Trace,
+    schedules: &[Vec<ReplayStep>],
+    rank: u32,
+    step: usize,
+) -> Position {
     let steps = schedules.get(rank as usize).into_iter().flatten();
-    let begins = |it: &&Step| matches!(it, Step::Call { .. });
+    let begins = |it: &&ReplayStep| matches!(it, ReplayStep::Call { .. });
     let calls = steps.take(step + 1).filter(begins).count();
     let trace = trace.ranks().get(rank as usize);
     let records = trace.map_or(&[][..], RankTrace::records);
@@ -136,7 +141,7 @@ const DAY: u64 = 86_400_000_000_000;
 const MOST_DAYS: u64 = 100;
 
 /// The steps of each rank, by rank.
-pub(crate) fn schedules(trace: &Trace) -> Result<Vec<Vec<Step>>, Unplayable> {
+pub(crate) fn schedules(trace: &Trace) -> Result<Vec<Vec<ReplayStep>>, Unplayable> {
     check_members(trace)?;
     check_computing(trace)?;
     let numbers = Numbers::of(trace);
@@ -206,7 +211,7 @@ fn check_computing(trace: &Trace) -> Result<(), Unplayable> {
 }
 
 /// The messages between two ranks that only their order tells apart.
-type Stream = (u32, u32, Option<i32>);
+type MessageStream = (u32, u32, Option<i32>);
 
 /// The number of each message, at both ends: by rank and index of the record in its trace.
 struct Numbers(HashMap<(u32, u64), u64>);
@@ -214,7 +219,7 @@ struct Numbers(HashMap<(u32, u64), u64>);
 impl Numbers {
     /// Matches sends with receives, in the way that the reader checked.
     fn of(trace: &Trace) -> Self {
-        let mut streams: BTreeMap<Stream, [Vec<&TraceRecord>; 2]> = BTreeMap::new();
+        let mut streams: BTreeMap<MessageStream, [Vec<&TraceRecord>; 2]> = BTreeMap::new();
         for rank in trace.ranks() {
             for record in rank.records() {
                 let tag = (!record.call.is_exchange()).then_some(record.tag);
@@ -267,7 +272,7 @@ struct Schedule<'a> {
     rank: &'a RankTrace,
     ranks: u32,
     numbers: &'a Numbers,
-    steps: Vec<Step>,
+    steps: Vec<ReplayStep>,
     computed: u64,
     /// The number of collectives so far on each communicator.
     collectives: HashMap<u16, u64>,
@@ -285,7 +290,7 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    fn steps(mut self) -> Vec<Step> {
+    fn steps(mut self) -> Vec<ReplayStep> {
         let rank = self.rank;
         for call in rank.records().chunk_by(|a, b| a.sequence == b.sequence) {
             let Some(first) = call.first() else {
@@ -298,7 +303,7 @@ impl<'a> Schedule<'a> {
                 0 => first.call as u64,
                 stack => stack,
             };
-            self.steps.push(Step::Call { site, computed_ns });
+            self.steps.push(ReplayStep::Call { site, computed_ns });
             self.call(call);
         }
         self.steps
@@ -315,17 +320,17 @@ impl<'a> Schedule<'a> {
                 for record in records {
                     let (end, request) = (self.end(record), record.request);
                     self.steps.push(match first.call {
-                        MpiCall::Send => Step::Send(end),
-                        MpiCall::Recv => Step::Receive(end),
-                        MpiCall::Isend => Step::BeginSend(request, end),
-                        _ => Step::BeginReceive(request, end),
+                        MpiCall::Send => ReplayStep::Send(end),
+                        MpiCall::Recv => ReplayStep::Receive(end),
+                        MpiCall::Isend => ReplayStep::BeginSend(request, end),
+                        _ => ReplayStep::BeginReceive(request, end),
                     });
                 }
             }
             MpiCall::Wait | MpiCall::Waitall => {
                 let waited = records.iter().filter(|it| it.request != 0);
                 self.steps
-                    .extend(waited.map(|it| Step::Complete(it.request)));
+                    .extend(waited.map(|it| ReplayStep::Complete(it.request)));
             }
             MpiCall::SendrecvSend
             | MpiCall::SendrecvReceive
@@ -342,8 +347,8 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    fn end(&self, record: &TraceRecord) -> End {
-        End {
+    fn end(&self, record: &TraceRecord) -> MessageEnd {
+        MessageEnd {
             peer: record.peer as u32,
             tag: self.numbers.tag(self.rank.rank(), record),
             place: place_of(record),
@@ -363,12 +368,12 @@ impl<'a> Schedule<'a> {
             let send = part(to, true).map(|it| self.end(it));
             let receive = part(from, false).map(|it| self.end(it));
             self.steps.push(match (send, receive) {
-                (Some(send), Some(_)) if to == own => Step::Copy {
+                (Some(send), Some(_)) if to == own => ReplayStep::Copy {
                     bytes: send.place.bytes(),
                 },
-                (Some(send), Some(receive)) => Step::SendReceive(send, receive),
-                (Some(send), None) => Step::Send(send),
-                (None, Some(receive)) => Step::Receive(receive),
+                (Some(send), Some(receive)) => ReplayStep::SendReceive(send, receive),
+                (Some(send), None) => ReplayStep::Send(send),
+                (None, Some(receive)) => ReplayStep::Receive(receive),
                 (None, None) => continue,
             });
         }
@@ -383,7 +388,7 @@ impl<'a> Schedule<'a> {
         let (own, ranks) = (self.rank.rank(), self.ranks);
         let root = u32::try_from(record.peer).unwrap_or(0);
         let buffer = match place_of(record) {
-            Place::Traced { addr: 0, .. } => Place::Scratch { bytes: 8 },
+            MessagePlace::Traced { addr: 0, .. } => MessagePlace::Scratch { bytes: 8 },
             place => place,
         };
         let steps = match record.call {
@@ -400,8 +405,8 @@ impl<'a> Schedule<'a> {
     }
 }
 
-fn place_of(record: &TraceRecord) -> Place {
-    Place::Traced {
+fn place_of(record: &TraceRecord) -> MessagePlace {
+    MessagePlace::Traced {
         addr: record.addr,
         bytes: record.bytes,
     }
@@ -412,27 +417,28 @@ mod tests {
     use super::*;
 
     /// Checks the ends of all messages: each sent message is received once, with room for it.
-    pub(super) fn check(schedules: &[Vec<Step>]) {
+    pub(super) fn check(schedules: &[Vec<ReplayStep>]) {
         let mut sent: HashMap<(u32, u32, u64), u64> = HashMap::new();
         let mut received = sent.clone();
         for (own, steps) in (0..).zip(schedules) {
-            let mut send = |end: &End| {
+            let mut send = |end: &MessageEnd| {
                 let before = sent.insert((own, end.peer, end.tag), end.place.bytes());
                 assert_eq!(before, None, "{end:?} twice");
             };
-            let mut receive = |end: &End| {
+            let mut receive = |end: &MessageEnd| {
                 let before = received.insert((end.peer, own, end.tag), end.place.bytes());
                 assert_eq!(before, None, "{end:?} twice");
             };
             for step in steps {
                 match step {
-                    Step::Send(end) | Step::BeginSend(_, end) => send(end),
-                    Step::Receive(end) | Step::BeginReceive(_, end) => receive(end),
-                    Step::SendReceive(to, from) => {
+                    ReplayStep::Send(end) | ReplayStep::BeginSend(_, end) => send(end),
+                    ReplayStep::Receive(end) | ReplayStep::BeginReceive(_, end) => receive(end),
+                    ReplayStep::SendReceive(to, from) => {
                         send(to);
                         receive(from);
                     }
-                    Step::Call { .. } | Step::Complete(_) | Step::Copy { .. } => {}
+                    ReplayStep::Call { .. } | ReplayStep::Complete(_) | ReplayStep::Copy { .. } => {
+                    }
                 }
             }
         }
@@ -455,7 +461,7 @@ mod tests {
             check(&schedules);
             for (rank, steps) in trace.ranks().iter().zip(&schedules) {
                 let computed = steps.iter().map(|it| match it {
-                    Step::Call { computed_ns, .. } => *computed_ns,
+                    ReplayStep::Call { computed_ns, .. } => *computed_ns,
                     _ => 0,
                 });
                 let last = rank.records().last().map_or(0, |it| it.computed.0);

@@ -11,8 +11,8 @@ use hydrant_foresight::trace::Trace;
 use super::{
     ReplayError, memory, order,
     order::Stuck,
-    rank::{self, Options, Played},
-    schedule::{self, Step},
+    rank::{self, Played, ReplayOptions},
+    schedule::{self, ReplayStep},
 };
 
 /// The most bytes of an eager message (Li §2), if the network takes as many.
@@ -42,7 +42,7 @@ impl Default for How {
 /// The checked steps of each rank of a trace.
 pub(crate) struct Script {
     /// By rank.
-    schedules: Vec<Vec<Step>>,
+    schedules: Vec<Vec<ReplayStep>>,
     /// The messages of which fewer bytes than a stamp are distinguishable.
     short: HashMap<u64, usize>,
     /// The most bytes of an eager message, whose sender does not wait for the receiver.
@@ -95,7 +95,7 @@ impl Script {
         how: &How,
         done: &(dyn Fn(u64) + Sync),
     ) -> Result<Vec<Played>, String> {
-        let options = Options {
+        let options = ReplayOptions {
             checks: how.checks.then_some(&self.short),
             slowdown: how.slowdown,
             at_once: self.at_once,
@@ -138,7 +138,7 @@ fn at_once(conduit: &ConduitKind) -> Result<u64, String> {
 
 fn waits_for_ever(
     trace: &Trace,
-    schedules: &[Vec<Step>],
+    schedules: &[Vec<ReplayStep>],
     stuck: Stuck,
     at_once: u64,
 ) -> ReplayError {

@@ -1,5 +1,5 @@
-# What every script of faults begins with. It tells of each run by lines that begin with "fault",
-# and of each rank by the JSON object that the rank printed.
+# The beginning of every script of faults. It reports each run by lines that begin with "fault", and
+# each rank by the JSON object that the rank printed.
 
 work=/tmp/faults
 mkdir -p $work
@@ -9,7 +9,7 @@ launch=
 limit=
 cgroup=
 
-# Between the devices, or the hosts.
+# The network between the devices, or the hosts.
 wire=veth0
 [ -e /sys/class/net/veth0 ] || wire=eth0
 
@@ -36,15 +36,15 @@ under_limits() {
 	exec "$@"
 }
 
-# Ranks that were begun with this work until it is enough, so that what breaks does so meanwhile,
-# however slow the machine is.
+# Ranks that begin with this work until the run is over, so that the fault comes meanwhile, however
+# slow the machine is.
 until_enough="--seconds 60 --until $work/enough"
 enough() {
 	touch $work/enough
 	[ $wire = veth0 ] || ssh host2 "mkdir -p $work && touch $work/enough"
 }
 
-# Now something breaks.
+# Marks the time of the fault.
 now() {
 	echo "fault at $(date +%s%N)"
 }
@@ -54,7 +54,7 @@ rank() {
 	grep -o "rank $1 is process [0-9]*" $err | head -n 1 | grep -o '[0-9]*$'
 }
 
-# end: waits for the job, and tells what became of it and what is left.
+# end: waits for the job, and reports its end and the resources that are left.
 end() {
 	wait $job
 	echo "fault status $?"
@@ -62,7 +62,7 @@ end() {
 	echo
 	cat $out
 	grep -v ' is process \| about to die' $err
-	# The kernel clears up after a process that was killed when it has time.
+	# The kernel cleans up after a killed process in its own time.
 	tries=0
 	until [ "$(pages) $(objects)" = "$before" ] || [ $tries = 20 ]; do
 		tries=$((tries + 1))
@@ -73,21 +73,21 @@ end() {
 	echo "fault left $(($(pages) - ${before%% *})) $objects"
 }
 
-# survivors COUNT: waits until so many ranks have told their story.
+# survivors COUNT: waits until this many ranks have printed their reports.
 survivors() {
 	until [ "$(grep -c '^{' $out)" -ge "$1" ] || ! kill -0 $job 2>/dev/null; do
 		sleep 0.1
 	done
 }
 
-# Pages that drivers hold pinned, of all processes together.
+# The pages that drivers hold pinned, of all processes together.
 pages() {
 	cat /proc/sys/vm/stat_refresh >/dev/null
 	awk '$1 == "nr_foll_pin_acquired" { n += $2 } $1 == "nr_foll_pin_released" { n -= $2 }
 		END { print n }' /proc/vmstat
 }
 
-# What the devices hold for programs, on one line.
+# The objects that the devices hold for programs, on one line.
 objects() {
 	rdma resource show | tr '\n' ' '
 }
@@ -100,8 +100,8 @@ calm() {
 	tc qdisc del dev $wire root 2>/dev/null
 }
 
-# Nothing passes, either way. The interfaces stay up: with one of them down, soft-RoCE of Linux 6.1
-# now and then keeps both processors to itself.
+# Nothing passes, in either direction. The interfaces stay up: with one of them down, soft-RoCE of
+# Linux 6.1 now and then keeps both processors busy.
 cut() {
 	for end in veth0 veth1; do
 		tc qdisc replace dev $end root netem loss 100%
@@ -114,8 +114,8 @@ mend() {
 	done
 }
 
-# A group of processes of which the kernel limits what the devices make for them: memory regions,
-# most of all.
+# A group of processes for which the kernel limits the objects of the devices, above all memory
+# regions.
 confine() {
 	echo +rdma >/sys/fs/cgroup/cgroup.subtree_control
 	cgroup=/sys/fs/cgroup/confined
@@ -124,7 +124,7 @@ confine() {
 	printf 'rxe1 hca_object=max\n' >$cgroup/rdma.max
 }
 
-# Two thirds of the regions that there are at this moment are given up before there may be another.
+# Lowers the limit of regions: about two thirds must be deregistered before there may be another.
 no_more() {
 	awk '{ sub("hca_object=", "", $3); print $1, "hca_object=" $3 - 40 }' $cgroup/rdma.current |
 		while read -r line; do
@@ -133,7 +133,7 @@ no_more() {
 		done
 }
 
-# Asks the host of this machine to do something to the other one.
+# Asks the host of this machine for the fate of the other machine.
 control() {
 	exec 3<>"$VM_CONTROL"
 	echo "$*" >&3

@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::programs;
 use crate::vm;
 use runs::Listener;
-use scenarios::{ALL, Machine, Scenario};
+use scenarios::{ALL, MachineKind, Scenario};
 
 /// The choice of scenarios, and the file for the table.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
@@ -56,9 +56,10 @@ pub(crate) fn report(arguments: &Arguments) -> ExitCode {
                 return ExitCode::FAILURE;
             }
             outcome.problems.iter().for_each(|it| println!("{it}"));
-            match outcome.problems.is_empty() {
-                true => ExitCode::SUCCESS,
-                false => ExitCode::FAILURE,
+            if outcome.problems.is_empty() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
             }
         }
         Err(cause) => {
@@ -79,29 +80,30 @@ pub(crate) fn check(dose: Dose) -> Result<Vec<String>, Error> {
     };
     let outcome = try_all(&chosen)?;
     let lines: Vec<String> = outcome.table.lines().map(str::to_owned).collect();
-    match outcome.problems.is_empty() {
-        true => Ok(lines),
-        false => Err(Error::Faults {
+    if outcome.problems.is_empty() {
+        Ok(lines)
+    } else {
+        Err(Error::Faults {
             problems: [lines, outcome.problems].concat(),
-        }),
+        })
     }
 }
 
-struct Outcome {
+struct FaultsOutcome {
     table: String,
     /// The problems found, a sentence each.
     problems: Vec<String>,
 }
 
-fn try_all(chosen: &[Scenario]) -> Result<Outcome, Error> {
+fn try_all(chosen: &[Scenario]) -> Result<FaultsOutcome, Error> {
     programs::build_shipped()?;
     let mut results = Vec::new();
-    for machine in [Machine::Wire, Machine::Hosts] {
+    for machine in [MachineKind::Wire, MachineKind::Hosts] {
         let here: Vec<Scenario> = (chosen.iter().copied())
             .filter(|it| it.machine == machine)
             .collect();
         if !here.is_empty() {
-            results.extend(try_in(machine, &here)?);
+            results.extend(run_in(machine, &here)?);
         }
     }
     if results.is_empty() {
@@ -109,18 +111,18 @@ fn try_all(chosen: &[Scenario]) -> Result<Outcome, Error> {
             command: "faults".into(),
         });
     }
-    let rows: Vec<table::Row> = results.iter().flat_map(table::rows).collect();
-    Ok(Outcome {
+    let rows: Vec<table::ScenarioRow> = results.iter().flat_map(table::rows).collect();
+    Ok(FaultsOutcome {
         table: table::text(&rows),
         problems: results.iter().flat_map(runs::Tried::problems).collect(),
     })
 }
 
 /// Boots one machine and runs all scenarios of its kind.
-fn try_in(machine: Machine, scenarios: &[Scenario]) -> Result<Vec<runs::Tried>, Error> {
+fn run_in(machine: MachineKind, scenarios: &[Scenario]) -> Result<Vec<runs::Tried>, Error> {
     let (options, name): (&[&str], _) = match machine {
-        Machine::Wire => (&["--devices", "2"], "faults-1.sh"),
-        Machine::Hosts => (&["--hosts", "2"], "faults-2.sh"),
+        MachineKind::Wire => (&["--devices", "2"], "faults-1.sh"),
+        MachineKind::Hosts => (&["--hosts", "2"], "faults-2.sh"),
     };
     let script = write_script(name, machine, scenarios)?;
     let mut command = vm::in_machine(SECONDS, options, &script)?;
@@ -132,7 +134,11 @@ fn try_in(machine: Machine, scenarios: &[Scenario]) -> Result<Vec<runs::Tried>, 
 }
 
 /// Writes the script's file. The file stays, so that it can be run again by hand.
-fn write_script(name: &str, machine: Machine, scenarios: &[Scenario]) -> Result<PathBuf, Error> {
+fn write_script(
+    name: &str,
+    machine: MachineKind,
+    scenarios: &[Scenario],
+) -> Result<PathBuf, Error> {
     let program = |name: &str| quoted(&programs::shipped(name).to_string_lossy());
     let mut text = format!(
         "exec 2>&1\nhydrant={}\nhammer={}\n",
@@ -141,8 +147,8 @@ fn write_script(name: &str, machine: Machine, scenarios: &[Scenario]) -> Result<
     );
     text += include_str!("functions.sh");
     text += match machine {
-        Machine::Wire => "export HYDRANT_CONDUIT=verbs\n",
-        Machine::Hosts => "launch='--hosts host1:2,host2:2 --host-silence 30'\n",
+        MachineKind::Wire => "export HYDRANT_CONDUIT=verbs\n",
+        MachineKind::Hosts => "launch='--hosts host1:2,host2:2 --host-silence 30'\n",
     };
     for scenario in scenarios {
         for run in 1..=scenario.runs {

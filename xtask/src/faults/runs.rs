@@ -10,12 +10,12 @@ use super::scenarios::{Expected, Scenario};
 #[derive(Debug)]
 pub(super) struct Tried {
     pub(super) scenario: Scenario,
-    pub(super) runs: Vec<Run>,
+    pub(super) runs: Vec<ScenarioRun>,
 }
 
 /// One run.
 #[derive(Debug, Default)]
-pub(super) struct Run {
+pub(super) struct ScenarioRun {
     /// The time of the fault, in nanoseconds since 1970.
     at: Option<u64>,
     /// The reports of the ranks that survived to print one.
@@ -53,7 +53,7 @@ impl Listener {
         if let Some(name) = line.strip_prefix("fault begins: ") {
             self.now = (self.tried.iter()).position(|tried| tried.scenario.name == name);
             if let Some(now) = self.now {
-                self.tried[now].runs.push(Run::default());
+                self.tried[now].runs.push(ScenarioRun::default());
             }
             return;
         }
@@ -98,7 +98,7 @@ impl Tried {
     }
 }
 
-impl Run {
+impl ScenarioRun {
     fn problems(&self, expected: Expected) -> Vec<String> {
         let mut all = Vec::new();
         if !self.ended {
@@ -117,7 +117,7 @@ impl Run {
         }
         if self.ranks.len() < survivors {
             let told = self.ranks.len();
-            all.push(format!("{told} of {survivors} ranks told their story"));
+            all.push(format!("{told} of {survivors} ranks printed their reports"));
         }
         match self.pages {
             Some(0) => {}
@@ -231,7 +231,7 @@ mod tests {
         }
     }
 
-    fn told(rank: u32, lost: u32, wrong: u32) -> String {
+    fn rank_report(rank: u32, lost: u32, wrong: u32) -> String {
         format!(
             r#"{{"rank":{rank},"ranks":4,"wrong":{wrong},"pinned_after":0,"cases":[],
             "errors":[["PeerLost({lost})",1]],"lost":[{{"rank":{lost},"at":3000000000}}]}}"#
@@ -253,28 +253,31 @@ mod tests {
 
     #[test]
     fn a_run_as_it_should_be_has_no_problems_and_its_times() {
-        let ranks = [0, 2, 3].map(|rank| told(rank, 1, 0));
+        let ranks = [0, 2, 3].map(|rank| rank_report(rank, 1, 0));
         let tried = run(&[ranks.as_slice(), &rest()].concat());
         assert_eq!(tried.problems(), Vec::<String>::new());
         assert_eq!(tried.runs[0].times(tried.scenario.expected), [2.0; 3]);
     }
 
     #[test]
-    fn whatever_is_not_as_it_should_be_is_said() {
-        let good = [0, 2, 3].map(|rank| told(rank, 1, 0));
+    fn every_difference_from_the_expected_result_is_reported() {
+        let good = [0, 2, 3].map(|rank| rank_report(rank, 1, 0));
         let mut cases = vec![
-            (vec![], "0 of 3 ranks told their story"),
-            (good[..2].to_vec(), "2 of 3 ranks told their story"),
+            (vec![], "0 of 3 ranks printed their reports"),
+            (good[..2].to_vec(), "2 of 3 ranks printed their reports"),
         ];
         for (rank, problem) in [
-            (told(3, 1, 1), "rank 3 read 1 things wrong"),
-            (told(3, 2, 0), "rank 3 was told that {2} are lost, not {1}"),
+            (rank_report(3, 1, 1), "rank 3 read 1 things wrong"),
             (
-                told(3, 1, 0).replace("after\":0", "after\":8"),
+                rank_report(3, 2, 0),
+                "rank 3 was told that {2} are lost, not {1}",
+            ),
+            (
+                rank_report(3, 1, 0).replace("after\":0", "after\":8"),
                 "KiB pinned after the job",
             ),
             (
-                told(3, 1, 0).replace("(1)\"", "(2)\""),
+                rank_report(3, 1, 0).replace("(1)\"", "(2)\""),
                 "got the error PeerLost(2)",
             ),
         ] {

@@ -2,7 +2,7 @@
 
 /// The kind of machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Machine {
+pub(super) enum MachineKind {
     /// One host with a device at either end of a wire. Ranks 0 and 2 use the first device, ranks 1
     /// and 3 the second.
     Wire,
@@ -29,7 +29,7 @@ pub(super) enum Expected {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scenario {
     pub(super) name: &'static str,
-    pub(super) machine: Machine,
+    pub(super) machine: MachineKind,
     pub(super) runs: u32,
     /// True for the scenarios that every test run tries, once.
     pub(super) short: bool,
@@ -40,7 +40,7 @@ pub(super) struct Scenario {
 }
 
 use Expected::{Cases, Lost, Refused, Split, Unharmed};
-use Machine::{Hosts, Wire};
+use MachineKind::{Hosts, Wire};
 
 /// All scenarios, in the order of the table.
 pub(super) const ALL: &[Scenario] = &[
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_is_gone_is_the_last_of_its_machine() {
+    fn a_scenario_that_kills_a_host_is_the_last_of_its_machine() {
         let last = ALL.iter().rev().find(|it| it.machine == Hosts);
         assert!(last.is_some_and(|it| it.script.contains("kill host2")));
     }

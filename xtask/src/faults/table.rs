@@ -9,7 +9,7 @@ use super::scenarios::Expected;
 
 /// One line.
 #[derive(Debug, PartialEq)]
-pub(super) struct Row {
+pub(super) struct ScenarioRow {
     cells: [String; COLUMNS],
 }
 
@@ -26,7 +26,7 @@ const HEADINGS: [&str; COLUMNS] = [
 ];
 
 /// The lines of a scenario.
-pub(super) fn rows(tried: &Tried) -> Vec<Row> {
+pub(super) fn rows(tried: &Tried) -> Vec<ScenarioRow> {
     match tried.scenario.expected {
         Expected::Cases => cases(tried),
         expected => {
@@ -43,7 +43,7 @@ pub(super) fn rows(tried: &Tried) -> Vec<Row> {
     }
 }
 
-fn cases(tried: &Tried) -> Vec<Row> {
+fn cases(tried: &Tried) -> Vec<ScenarioRow> {
     let mut names: Vec<String> = Vec::new();
     let mut times: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     let mut kinds: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
@@ -66,7 +66,7 @@ fn cases(tried: &Tried) -> Vec<Row> {
     names.into_iter().map(line).collect()
 }
 
-fn row(tried: &Tried, name: &str, runs: usize, got: String, mut times: Vec<f64>) -> Row {
+fn row(tried: &Tried, name: &str, runs: usize, got: String, mut times: Vec<f64>) -> ScenarioRow {
     let ranks = || tried.runs.iter().flat_map(|run| &run.ranks);
     let sum = |of: &dyn Fn(&Value) -> u64| ranks().map(of).sum::<u64>();
     let number = |rank: &Value, field: &str| rank[field].as_u64().unwrap_or(0);
@@ -90,7 +90,7 @@ fn row(tried: &Tried, name: &str, runs: usize, got: String, mut times: Vec<f64>)
             .get(at)
             .map_or_else(|| "–".to_owned(), |time| seconds(*time))
     };
-    Row {
+    ScenarioRow {
         cells: [
             name.to_owned(),
             runs.to_string(),
@@ -141,7 +141,7 @@ fn seconds(time: f64) -> String {
 }
 
 /// The table, aligned, as Markdown.
-pub(super) fn text(rows: &[Row]) -> String {
+pub(super) fn text(rows: &[ScenarioRow]) -> String {
     let headings = HEADINGS.map(str::to_owned);
     let lines = || std::iter::once(&headings).chain(rows.iter().map(|row| &row.cells));
     let width = |column: usize| {
@@ -155,9 +155,10 @@ pub(super) fn text(rows: &[Row]) -> String {
         let mut text = String::from("|");
         for (column, cell) in cells.iter().enumerate() {
             let width = widths[column];
-            text += &match is_number(column) {
-                true => format!(" {cell:>width$} |"),
-                false => format!(" {cell:<width$} |"),
+            text += &if is_number(column) {
+                format!(" {cell:>width$} |")
+            } else {
+                format!(" {cell:<width$} |")
             };
         }
         text + "\n"
@@ -183,7 +184,7 @@ mod tests {
 
     #[test]
     fn the_table_lines_up() {
-        let row = |name: &str| Row {
+        let row = |name: &str| ScenarioRow {
             cells: [name, "3", "1 × `Ok`", "2.0 s", "10 s", "77", "0", "0"].map(str::to_owned),
         };
         let table = text(&[row("short"), row("5 % of packets – twice")]);

@@ -232,7 +232,7 @@ fn lines(raw: &Raw) -> Vec<TextLine> {
 mod tests {
     use super::*;
 
-    fn found(text: &str, language: Language) -> Vec<String> {
+    fn comment_texts(text: &str, language: Language) -> Vec<String> {
         let told = |it: &TextLine| format!("{} {}", it.number, it.text);
         let one = |it: &Vec<TextLine>| it.iter().map(told).collect::<Vec<_>>().join("|");
         comments(text, language).iter().map(one).collect()
@@ -242,9 +242,9 @@ mod tests {
     fn consecutive_lines_of_one_kind_are_one_comment() {
         let text = "//! Room.\n//! Two.\n/// Type.\nstruct A; // Field.\n// Next.\n\n// Last.";
         let expected = ["1 Room.|2 Two.", "3 Type.", "4 Field.|5 Next.", "7 Last."];
-        assert_eq!(found(text, Language::Rust), expected);
+        assert_eq!(comment_texts(text, Language::Rust), expected);
         let text = "a, // One.\nb, // Two.";
-        assert_eq!(found(text, Language::Rust), ["1 One.", "2 Two."]);
+        assert_eq!(comment_texts(text, Language::Rust), ["1 One.", "2 Two."]);
     }
 
     #[test]
@@ -265,25 +265,25 @@ mod tests {
             let line = code.lines().count();
             let text = format!("{code}// Seen.\n");
             let expected = [format!("{line} Seen.")];
-            assert_eq!(found(&text, Language::Rust), expected, "{code}");
+            assert_eq!(comment_texts(&text, Language::Rust), expected, "{code}");
         }
     }
 
     #[test]
     fn blocks_lose_their_stars_and_nest_in_rust_alone() {
         let text = "/* One\n * two. */ int a; /* b */";
-        assert_eq!(found(text, Language::C), ["1 One|2 two.", "2 b"]);
+        assert_eq!(comment_texts(text, Language::C), ["1 One|2 two.", "2 b"]);
         let text = "/* a /* b */ c */ // d";
-        assert_eq!(found(text, Language::Rust).len(), 2);
-        assert_eq!(found("/* a /* b */ // c", Language::C).len(), 2);
-        assert_eq!(found("/**/ // c", Language::C), ["1 ", "1 c"]);
-        assert_eq!(found("char c = '\"'; // c", Language::C), ["1 c"]);
+        assert_eq!(comment_texts(text, Language::Rust).len(), 2);
+        assert_eq!(comment_texts("/* a /* b */ // c", Language::C).len(), 2);
+        assert_eq!(comment_texts("/**/ // c", Language::C), ["1 ", "1 c"]);
+        assert_eq!(comment_texts("char c = '\"'; // c", Language::C), ["1 c"]);
     }
 
     #[test]
     fn the_prefix_of_a_reason_is_no_word_of_it() {
         let text = "// SAFETY: 1. It holds.\n//         2. It is ours.";
         let expected = ["1 1. It holds.|2         2. It is ours."];
-        assert_eq!(found(text, Language::Rust), expected);
+        assert_eq!(comment_texts(text, Language::Rust), expected);
     }
 }

@@ -38,7 +38,7 @@ pub(super) struct Breach {
 
 /// All that was counted.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct SentenceCounts {
     folders: BTreeMap<String, Count>,
     /// Each sentence that breaks a rule; one that breaks both is there twice.
     pub(super) places: Vec<Breach>,
@@ -46,7 +46,7 @@ pub(super) struct Counts {
     first_words: BTreeMap<String, usize>,
 }
 
-impl Counts {
+impl SentenceCounts {
     /// Counts the text of a file. Its ending says whether it is Rust, C or Markdown; any other file
     /// is left out.
     pub(super) fn add(&mut self, file: &Path, text: &str) {
@@ -272,8 +272,8 @@ fn shortened(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn counts(files: &[(&str, &str)]) -> Counts {
-        let mut counts = Counts::default();
+    fn counts(files: &[(&str, &str)]) -> SentenceCounts {
+        let mut counts = SentenceCounts::default();
         for (file, text) in files {
             counts.add(Path::new(file), text);
         }

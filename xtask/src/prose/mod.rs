@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 
-use self::counts::{Breach, Counts, aligned};
+use self::counts::{Breach, SentenceCounts, aligned};
 use self::names::SharedNames;
 use crate::command::{at_root, output};
 use crate::error::Error;
@@ -53,7 +53,7 @@ const SKIPPED: [&str; 3] = ["target", "fuzz/target", ".git"];
 
 /// The result of a look at the tree.
 struct Findings {
-    counts: Counts,
+    counts: SentenceCounts,
     names: SharedNames,
     /// None where there is no history.
     subjects: Option<Vec<String>>,
@@ -61,7 +61,7 @@ struct Findings {
 
 /// Prints the table and the lists asked for. Returns success if the tree keeps to the budgets.
 pub(crate) fn report(arguments: &Arguments, format: Format) -> ExitCode {
-    let findings = match look() {
+    let findings = match examine() {
         Ok(findings) => findings,
         Err(cause) => {
             eprintln!("prose: {cause}");
@@ -94,7 +94,7 @@ pub(crate) fn report(arguments: &Arguments, format: Format) -> ExitCode {
 
 /// The part of `quick`, `test` and `full`.
 pub(crate) fn check() -> Result<Vec<String>, Error> {
-    let findings = look()?;
+    let findings = examine()?;
     let lines = findings.lines(&Arguments::default());
     let problems = findings.problems();
     if problems.is_empty() {
@@ -105,9 +105,9 @@ pub(crate) fn check() -> Result<Vec<String>, Error> {
     })
 }
 
-fn look() -> Result<Findings, Error> {
+fn examine() -> Result<Findings, Error> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut counts = Counts::default();
+    let mut counts = SentenceCounts::default();
     for file in files(&workspace)? {
         match fs::read_to_string(workspace.join(&file)) {
             Ok(text) => counts.add(&file, &text),
@@ -143,7 +143,7 @@ fn files(workspace: &Path) -> Result<Vec<PathBuf>, Error> {
             let printed = String::from_utf8_lossy(&printed);
             printed.split_terminator('\0').map(PathBuf::from).collect()
         }
-        Err(_) => walked(workspace)?,
+        Err(_) => files_below(workspace)?,
     };
     let has_text = |it: &PathBuf| {
         it.extension()
@@ -154,7 +154,7 @@ fn files(workspace: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(files)
 }
 
-fn walked(workspace: &Path) -> Result<Vec<PathBuf>, Error> {
+fn files_below(workspace: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
     let mut open = vec![PathBuf::new()];
     while let Some(folder) = open.pop() {
@@ -256,7 +256,7 @@ mod tests {
         let own = PathBuf::from("xtask/src/prose/mod.rs");
         let known = files(&workspace).unwrap();
         assert!(known.contains(&own));
-        let walked = walked(&workspace).unwrap();
+        let walked = files_below(&workspace).unwrap();
         // A file may be removed from disk while git still lists it.
         let is_there = |it: &&PathBuf| workspace.join(it).is_file();
         let missed: Vec<_> = known
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn places_are_those_below_a_path() {
-        let mut counts = Counts::default();
+        let mut counts = SentenceCounts::default();
         counts.add(Path::new("crates/a/src/lib.rs"), "// What is it.");
         counts.add(Path::new("crates/ab/src/lib.rs"), "// Who is it.");
         let findings = Findings {

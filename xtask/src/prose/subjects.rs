@@ -11,9 +11,10 @@ pub(super) fn problems() -> Option<Vec<String>> {
     let mut known = at_root("git");
     known.args(["merge-base", "--is-ancestor", SUBJECTS_SINCE, "HEAD"]);
     // A shallow clone lacks the base, and so does an imported history.
-    let range = match succeeds(known) {
-        true => format!("{SUBJECTS_SINCE}..HEAD"),
-        false => LAST.to_owned(),
+    let range = if succeeds(known) {
+        format!("{SUBJECTS_SINCE}..HEAD")
+    } else {
+        LAST.to_owned()
     };
     let mut any = at_root("git");
     any.args(["rev-parse", "--verify", "HEAD"]);

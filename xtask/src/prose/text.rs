@@ -255,7 +255,7 @@ mod tests {
         sentences(&lines.collect::<Vec<_>>())
     }
 
-    fn told(text: &str) -> Vec<String> {
+    fn sentence_texts(text: &str) -> Vec<String> {
         let one = |it: Sentence| format!("{}:{} {}", it.line, it.words, it.text);
         read(text).into_iter().map(one).collect()
     }
@@ -264,7 +264,7 @@ mod tests {
     fn lines_of_a_paragraph_join_and_blank_lines_end_a_sentence() {
         let text = "One two\nthree. Four\nfive six\n\nSeven eight";
         let expected = ["1:3 One two three.", "2:3 Four five six", "5:2 Seven eight"];
-        assert_eq!(told(text), expected);
+        assert_eq!(sentence_texts(text), expected);
     }
 
     #[test]
@@ -277,7 +277,7 @@ mod tests {
             "Rounds, retries etc. are counted.",
             "It is [a link](http://a.b/c. D) here.",
         ] {
-            assert_eq!(told(text).len(), 1, "{text}");
+            assert_eq!(sentence_texts(text).len(), 1, "{text}");
         }
         for text in [
             "The answer is no. Then it ends.",
@@ -287,7 +287,7 @@ mod tests {
             "Does it end? It does.",
             "It has version 2. Then it ends.",
         ] {
-            assert_eq!(told(text).len(), 2, "{text}");
+            assert_eq!(sentence_texts(text).len(), 2, "{text}");
         }
     }
 
@@ -309,16 +309,19 @@ mod tests {
             "7:2 another thing",
             "11:3 End of it.",
         ];
-        assert_eq!(told(text), expected);
+        assert_eq!(sentence_texts(text), expected);
     }
 
     #[test]
     fn code_is_no_text() {
         let text = "See this.\n```\nWhat a line. Another one.\n```\nMore text.\n\n    some more code\n\n    and code\n\nLast text.";
         let expected = ["1:2 See this.", "5:2 More text.", "11:2 Last text."];
-        assert_eq!(told(text), expected);
+        assert_eq!(sentence_texts(text), expected);
         let item = "- An item.\n\n  Its second paragraph.\n  ```sh\n  run a thing\n  ```";
-        assert_eq!(told(item), ["1:2 An item.", "3:3 Its second paragraph."]);
+        assert_eq!(
+            sentence_texts(item),
+            ["1:2 An item.", "3:3 Its second paragraph."]
+        );
     }
 
     #[test]

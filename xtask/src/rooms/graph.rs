@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use crate::rooms::tree::Tree;
+use crate::rooms::tree::ModuleTree;
 
 /// The files of a crate and the edges between them.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(super) struct File {
 impl Graph {
     /// The graph of a crate. A room's reexport of its own names is no edge, nor is any reexport of
     /// the root.
-    pub(super) fn of(tree: &Tree) -> Self {
+    pub(super) fn of(tree: &ModuleTree) -> Self {
         let named = |index: usize| {
             let path = &tree.files[index];
             let stem = path.file_stem().unwrap_or_default().to_string_lossy();
@@ -70,7 +70,7 @@ impl Graph {
     /// The number of files in the largest set in which each file imports every other, directly or
     /// not.
     pub(super) fn largest_cycle(&self) -> usize {
-        let reach: Vec<_> = (0..self.files.len()).map(|it| self.reached(it)).collect();
+        let reach: Vec<_> = (0..self.files.len()).map(|it| self.reachable(it)).collect();
         let sizes = (0..reach.len()).map(|file| {
             let back = |other: &&usize| reach[**other].contains(&file);
             reach[file].iter().filter(back).count()
@@ -79,7 +79,7 @@ impl Graph {
     }
 
     /// All files reachable from a file. The file itself is among them only if another imports it.
-    fn reached(&self, from: usize) -> BTreeSet<usize> {
+    fn reachable(&self, from: usize) -> BTreeSet<usize> {
         let mut reached = BTreeSet::new();
         let mut open = vec![from];
         while let Some(file) = open.pop() {

@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use crate::error::Error;
 use crate::packages::{self, Root};
 use crate::rooms::graph::Graph;
-use crate::rooms::order::{Judged, Plan};
-use crate::rooms::source::Reader;
-use crate::rooms::tree::Tree;
+use crate::rooms::order::{Judged, RoomPlan};
+use crate::rooms::source::CrateReader;
+use crate::rooms::tree::ModuleTree;
 
 /// The file that declares the orders.
 const PLAN: &str = "xtask/rooms.toml";
@@ -25,7 +25,7 @@ const PLAN: &str = "xtask/rooms.toml";
 /// Checks every crate of the workspace. Returns a line about each.
 pub(crate) fn rooms() -> Result<Vec<String>, Error> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let plan = Plan::read(&workspace.join(PLAN)).map_err(refused)?;
+    let plan = RoomPlan::read(&workspace.join(PLAN)).map_err(refused)?;
     let packages = packages::all()?;
     let mut problems = plan.misplaced(&packages);
     let mut notes = Vec::new();
@@ -72,7 +72,7 @@ pub(crate) fn types() -> Result<BTreeSet<Declared>, Error> {
     Ok(types)
 }
 
-fn declared(tree: &Tree) -> impl Iterator<Item = Declared> {
+fn declared(tree: &ModuleTree) -> impl Iterator<Item = Declared> {
     tree.modules.iter().flat_map(|module| {
         module.types.iter().map(|(name, &line)| Declared {
             name: name.clone(),
@@ -86,9 +86,9 @@ fn read(workspace: &Path, root: &Root) -> Result<Graph, String> {
     Ok(Graph::of(&tree(workspace, root)?))
 }
 
-fn tree(workspace: &Path, root: &Root) -> Result<Tree, String> {
+fn tree(workspace: &Path, root: &Root) -> Result<ModuleTree, String> {
     let on_disk = |file: &Path| std::fs::read_to_string(workspace.join(file)).ok();
-    Reader::new(&on_disk).read(&root.file)
+    CrateReader::new(&on_disk).read(&root.file)
 }
 
 /// A line about a crate, whether or not it is in order.
@@ -134,17 +134,19 @@ mod tests {
     }
 
     /// The modules of a crate made of these files.
-    fn tree(files: &[(&str, &str)]) -> Tree {
+    fn tree(files: &[(&str, &str)]) -> ModuleTree {
         let files: HashMap<PathBuf, String> = files
             .iter()
             .map(|(name, text)| (PathBuf::from(name), (*text).to_owned()))
             .collect();
         let read = |file: &Path| files.get(file).cloned();
-        Reader::new(&read).read(Path::new("src/lib.rs")).unwrap()
+        CrateReader::new(&read)
+            .read(Path::new("src/lib.rs"))
+            .unwrap()
     }
 
     fn judge(plan: &str, files: &[(&str, &str)]) -> Judged {
-        let plan = Plan::parse(plan).unwrap();
+        let plan = RoomPlan::parse(plan).unwrap();
         plan.judge("made-up", &graph(files)).unwrap()
     }
 
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn no_way_of_writing_a_path_hides_it() {
+    fn every_spelling_of_a_path_is_an_import() {
         for low in [
             "fn f() { crate::high::f() }",
             "fn f() { super::high::f() }",
@@ -242,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ceiling_holds_what_there_is_and_no_more() {
+    fn a_ceiling_accepts_its_value_and_no_more() {
         let low = "use crate::high::High;";
         let files = [
             ROOT,
@@ -272,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_root_defines_is_above_all_unless_it_is_placed() {
+    fn the_root_is_above_all_rooms_unless_it_is_placed() {
         let root = "mod low;\nmod high;\npub struct Root;";
         let low = "use crate::Root;";
         let files = [

@@ -12,21 +12,21 @@ use crate::rooms::graph::Graph;
 /// The declared orders.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Plan {
+pub(super) struct RoomPlan {
     /// The packages on each floor, from the ground up.
     #[serde(default)]
     floors: Vec<Vec<String>>,
     /// The order of each crate, by its key.
     #[serde(default, rename = "crate")]
-    crates: BTreeMap<String, Order>,
+    crates: BTreeMap<String, RoomOrder>,
 }
 
 /// The order of one crate.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Order {
+struct RoomOrder {
     /// The rooms from the ground up; none where the order is not yet decided.
-    order: Option<Vec<Level>>,
+    order: Option<Vec<RoomLevel>>,
     /// The number of backward edges that are accepted until they are mended.
     #[serde(default)]
     at_most: usize,
@@ -35,7 +35,7 @@ struct Order {
 /// One room, or several that may import each other.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum Level {
+enum RoomLevel {
     One(String),
     Several(Vec<String>),
 }
@@ -57,7 +57,7 @@ pub(super) struct Judged {
 /// The level of each room.
 type Levels<'a> = BTreeMap<&'a str, usize>;
 
-impl Plan {
+impl RoomPlan {
     /// Reads the file of orders.
     pub(super) fn read(file: &Path) -> Result<Self, String> {
         let text = fs::read_to_string(file);
@@ -144,12 +144,12 @@ impl Plan {
     }
 }
 
-fn levels(order: &[Level]) -> Levels<'_> {
+fn levels(order: &[RoomLevel]) -> Levels<'_> {
     let mut levels = Levels::new();
     for (level, rooms) in order.iter().enumerate() {
         match rooms {
-            Level::One(room) => drop(levels.insert(room, level)),
-            Level::Several(rooms) => levels.extend(rooms.iter().map(|it| (it.as_str(), level))),
+            RoomLevel::One(room) => drop(levels.insert(room, level)),
+            RoomLevel::Several(rooms) => levels.extend(rooms.iter().map(|it| (it.as_str(), level))),
         }
     }
     levels
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn crates_import_only_from_lower_floors() {
-        let plan = Plan::parse("floors = [['ground'], ['first', 'beside']]").unwrap();
+        let plan = RoomPlan::parse("floors = [['ground'], ['first', 'beside']]").unwrap();
         assert!(plan.misplaced(&[package("first", &["ground"])]).is_empty());
         for wrong in [
             package("ground", &["first"]),
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_misspelt_is_refused() {
-        assert!(Plan::parse("[crate.a]\nat_mots = 1").is_err());
+    fn a_misspelt_key_is_refused() {
+        assert!(RoomPlan::parse("[crate.a]\nat_mots = 1").is_err());
     }
 }

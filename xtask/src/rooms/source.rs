@@ -6,28 +6,28 @@ use proc_macro2::{Span, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Ident, Item, ItemMod, ItemUse, UseTree, Visibility};
 
-use crate::rooms::tree::{Import, Module, Tree};
+use crate::rooms::tree::{Import, Module, ModuleTree};
 
 /// The feature of the code that only the fuzzer calls, as a condition writes it.
 const FUZZING: &str = "\"fuzzing\"";
 
 /// Reads one crate, file by file, through `text`.
-pub(super) struct Reader<'a> {
+pub(super) struct CrateReader<'a> {
     /// Gives the text of a file; none where there is no such file.
     text: &'a dyn Fn(&Path) -> Option<String>,
     /// The tree so far.
-    tree: Tree,
+    tree: ModuleTree,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> CrateReader<'a> {
     /// A reader that gets files from `text`.
     pub(super) fn new(text: &'a dyn Fn(&Path) -> Option<String>) -> Self {
-        let tree = Tree::default();
+        let tree = ModuleTree::default();
         Self { text, tree }
     }
 
     /// Reads the crate whose root is `file`.
-    pub(super) fn read(mut self, file: &Path) -> Result<Tree, String> {
+    pub(super) fn read(mut self, file: &Path) -> Result<ModuleTree, String> {
         let text = (self.text)(file).ok_or_else(|| format!("no file {}", file.display()))?;
         self.tree.modules.push(Module::default());
         let folder = file.parent().unwrap_or(Path::new("")).to_owned();
@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
 /// Collects the paths that one item names.
 struct Paths<'a> {
     /// The tree that collects them.
-    tree: &'a mut Tree,
+    tree: &'a mut ModuleTree,
     /// The module of the item.
     module: usize,
 }

@@ -8,7 +8,7 @@ const LONGEST_CHAIN: usize = 16;
 
 /// A crate as its sources declare it.
 #[derive(Debug, Default)]
-pub(super) struct Tree {
+pub(super) struct ModuleTree {
     /// Each file that was read.
     pub(super) files: Vec<PathBuf>,
     /// Each module, the root first.
@@ -51,7 +51,7 @@ pub(super) struct Import {
     pub(super) reexport: bool,
 }
 
-impl Tree {
+impl ModuleTree {
     /// The module that defines the name of `path`, as written in `module`. Returns none if the path
     /// leads out of the crate.
     pub(super) fn resolve(&self, module: usize, path: &[String]) -> Option<usize> {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
 
-use super::kind::Kind;
+use super::kind::SoakedConduit;
 use crate::command::{at_root, typed};
 use crate::programs::shipped;
 
@@ -37,14 +37,14 @@ const KILLED: i32 = 128 + 9;
 /// The settings of one run.
 #[derive(Clone, Debug)]
 pub(super) struct Trial {
-    kind: Kind,
+    kind: SoakedConduit,
     strategy: &'static str,
     pub(super) seed: u64,
 }
 
 impl Trial {
     /// Draws everything from the seed. The next seed has the next strategy.
-    pub(super) fn draw(kind: Kind, seed: u64) -> Self {
+    pub(super) fn draw(kind: SoakedConduit, seed: u64) -> Self {
         let strategies = kind.strategies();
         Self {
             kind,
@@ -55,7 +55,7 @@ impl Trial {
 
     /// True if the trial runs twice and both runs must print the same.
     pub(super) fn repeats(&self) -> bool {
-        self.kind == Kind::Sim
+        self.kind == SoakedConduit::Sim
     }
 
     /// The number that decides kills and leaks. In each cycle, a strategy comes at another
@@ -67,11 +67,11 @@ impl Trial {
 
     /// The victim and the time of a kill, if one is drawn: from before its start until long after.
     fn kill(&self) -> Option<(u64, Duration)> {
-        let kills = self.kind != Kind::Sim && self.turn() % KILLS == KILLS - 1;
+        let kills = self.kind != SoakedConduit::Sim && self.turn() % KILLS == KILLS - 1;
         let drawn = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
         // Half of the kills hit the start.
         let most = if drawn & 1 == 0 { 120 } else { 1500 };
-        let most = if self.kind == Kind::Verbs {
+        let most = if self.kind == SoakedConduit::Verbs {
             most * 4
         } else {
             most
@@ -100,9 +100,9 @@ impl Trial {
         command.args(["run", "--prefix", "none", "--grace", GRACE, "-n", &ranks]);
         command.arg(shipped("torture"));
         match self.kind {
-            Kind::Sim => command.args(["--rounds", "40"]),
+            SoakedConduit::Sim => command.args(["--rounds", "40"]),
             // The processors of the machine are emulated, and the ranks share two of them.
-            Kind::Verbs => command.args(["--seconds", "2", "--patience", "120"]),
+            SoakedConduit::Verbs => command.args(["--seconds", "2", "--patience", "120"]),
             _ => command.args(["--seconds", "2"]),
         };
         command.args(["--format", "json", "--seed", &self.seed.to_string()]);
@@ -124,7 +124,7 @@ impl Trial {
 
 /// The outcome of a run.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
+pub(super) struct TrialOutcome {
     pub(super) operations: u64,
     pub(super) checks: u64,
     pub(super) killed: bool,
@@ -136,7 +136,7 @@ pub(super) struct Outcome {
 }
 
 /// A run in progress.
-pub(super) struct Job {
+pub(super) struct SoakJob {
     child: Child,
     begun: Instant,
     out: JoinHandle<String>,
@@ -144,7 +144,7 @@ pub(super) struct Job {
     mark: String,
 }
 
-impl Job {
+impl SoakJob {
     pub(super) fn start(trial: &Trial) -> io::Result<Self> {
         // The mark is in the environment of every process of the job, and identifies them.
         let mark = format!("HYDRANT_TEST_SOAK={}-{}", std::process::id(), trial.seed);
@@ -165,8 +165,8 @@ impl Job {
         })
     }
 
-    pub(super) fn end(mut self, trial: &Trial) -> Outcome {
-        let mut outcome = Outcome::default();
+    pub(super) fn end(mut self, trial: &Trial) -> TrialOutcome {
+        let mut outcome = TrialOutcome::default();
         let victim = trial.kill().and_then(|(rank, after)| {
             thread::sleep(after.saturating_sub(self.begun.elapsed()));
             let killed = kill_rank(&self.mark, rank).then_some(rank);
@@ -175,7 +175,7 @@ impl Job {
         });
         let status = self.wait(&mut outcome);
         // A process that still has the output open would make the reader wait for ever.
-        let left = self.left();
+        let left = self.surviving_processes();
         for (pid, name) in &left {
             outcome
                 .problems
@@ -196,7 +196,7 @@ impl Job {
     }
 
     /// Waits for the launcher, and ends a job that hangs.
-    fn wait(&mut self, outcome: &mut Outcome) -> Option<ExitStatus> {
+    fn wait(&mut self, outcome: &mut TrialOutcome) -> Option<ExitStatus> {
         loop {
             match self.child.try_wait() {
                 Ok(Some(status)) => return Some(status),
@@ -214,7 +214,7 @@ impl Job {
     }
 
     /// Processes of the job that remain after its end. They may take a moment to exit.
-    fn left(&self) -> Vec<(i32, String)> {
+    fn surviving_processes(&self) -> Vec<(i32, String)> {
         let since = Instant::now();
         loop {
             let left = processes(&self.mark);
@@ -226,14 +226,14 @@ impl Job {
     }
 }
 
-impl Outcome {
+impl TrialOutcome {
     /// Judges whether the ranks printed what is expected.
     fn judge(&mut self, said: &str, victim: Option<u64>, status: Option<ExitStatus>) {
         let lines = said.lines().filter(|line| line.starts_with('{'));
         let ranks: Vec<Value> = lines
             .filter_map(|line| serde_json::from_str(line).ok())
             .collect();
-        // A rank that is told of a loss leaves, and is then lost to the others.
+        // A rank that gets a loss leaves, and is then lost to the others.
         let has_left = |lost: u64| {
             let told = ranks.iter().find(|rank| rank["rank"] == lost);
             victim.is_some() && told.is_some_and(|rank| rank["lost"].is_u64())
@@ -251,8 +251,10 @@ impl Outcome {
             self.problems.push(format!("it ended with {status:?}"));
         }
         if victim.is_none() && ranks.len() as u64 != RANKS && self.problems.is_empty() {
-            self.problems
-                .push(format!("{} of {RANKS} ranks told their story", ranks.len()));
+            self.problems.push(format!(
+                "{} of {RANKS} ranks printed their reports",
+                ranks.len()
+            ));
         }
     }
 
@@ -407,33 +409,33 @@ mod tests {
 
     #[test]
     fn every_strategy_is_tried_with_and_without_kills_and_leaks() {
-        for kind in Kind::all() {
+        for kind in SoakedConduit::all() {
             let mut seen: BTreeMap<&str, BTreeSet<(bool, bool)>> = BTreeMap::new();
             for seed in 0..1000 {
                 let trial = Trial::draw(kind, seed);
                 let what = (trial.kill().is_some(), trial.leaks());
                 seen.entry(trial.strategy).or_default().insert(what);
             }
-            let wanted = if kind == Kind::Sim { 2 } else { 4 };
+            let wanted = if kind == SoakedConduit::Sim { 2 } else { 4 };
             for (strategy, seen) in &seen {
                 assert_eq!(seen.len(), wanted, "{kind:?} by {strategy}: {seen:?}");
             }
             // The helper thread of `foresight` registers memory, too.
             assert!(
-                kind == Kind::Smp || seen.contains_key("foresight"),
+                kind == SoakedConduit::Smp || seen.contains_key("foresight"),
                 "{kind:?}"
             );
         }
     }
 
     fn judged(said: &str, victim: Option<u64>) -> Vec<String> {
-        let mut outcome = Outcome::default();
+        let mut outcome = TrialOutcome::default();
         let status = std::process::Command::new("true").status().ok();
         outcome.judge(said, victim, status);
         outcome.problems
     }
 
-    fn told(change: &str) -> String {
+    fn rank_report(change: &str) -> String {
         let ranks = (0..RANKS).map(|rank| {
             let change = if rank == 2 { change } else { "" };
             format!("{{\"rank\":{rank},\"wrong\":0,\"pinned_after\":0{change}}}\n")
@@ -443,11 +445,11 @@ mod tests {
 
     #[test]
     fn ranks_that_found_nothing_wrong_are_right() {
-        assert_eq!(judged(&told(""), None), Vec::<String>::new());
+        assert_eq!(judged(&rank_report(""), None), Vec::<String>::new());
         let lost = r#","lost":1,"failure":"PeerLost(1)""#;
-        assert_eq!(judged(&told(lost), Some(1)), Vec::<String>::new());
+        assert_eq!(judged(&rank_report(lost), Some(1)), Vec::<String>::new());
         // Rank 3 gets the loss of rank 2, which left when it got the loss of rank 1.
-        let both = told(lost).replace(
+        let both = rank_report(lost).replace(
             "\"rank\":3,",
             "\"rank\":3,\"lost\":2,\"failure\":\"PeerLost(2)\",",
         );
@@ -460,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_wrong_is_said() {
+    fn every_fault_is_reported() {
         for (change, problem) in [
             (r#","wrong":3"#, "found 3 things wrong"),
             (r#","pinned_after":4"#, "4 KiB pinned"),
@@ -472,19 +474,19 @@ mod tests {
             (r#","failure":"Freed""#, "failed: Freed"),
             (r#","hung":"rank 2""#, "never ended"),
         ] {
-            let problems = judged(&told(change), None).join("\n");
+            let problems = judged(&rank_report(change), None).join("\n");
             assert!(problems.contains(problem), "{problem}: {problems}");
         }
-        let three: String = told("")
+        let three: String = rank_report("")
             .lines()
             .take(3)
             .map(|line| format!("{line}\n"))
             .collect();
-        assert_eq!(judged(&three, None), ["3 of 4 ranks told their story"]);
+        assert_eq!(judged(&three, None), ["3 of 4 ranks printed their reports"]);
     }
 
     #[test]
-    fn differences_are_shown_with_what_is_around_them() {
+    fn differences_are_shown_with_their_context() {
         assert_eq!(
             first_difference("same 1", "same 2"),
             "`same 1` and `same 2`"

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 
 /// A conduit, or two of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Kind {
+pub(crate) enum SoakedConduit {
     /// Shared memory.
     Smp,
     /// Shared memory behind emulated NICs.
@@ -38,7 +38,7 @@ const PAGING: &str = "paging";
 /// The machines that are simulated.
 pub(super) const PROFILES: [&str; 4] = ["ideal", "myrinet-gm", "clan-via", "connectx"];
 
-impl Kind {
+impl SoakedConduit {
     pub(super) fn all() -> Vec<Self> {
         Self::value_variants().to_vec()
     }

@@ -22,8 +22,8 @@ use crate::programs;
 use crate::report::Format;
 use crate::tool::{lacking, missing};
 use crate::vm;
-use job::{Job, Trial};
-use kind::Kind;
+use job::{SoakJob, Trial};
+use kind::SoakedConduit;
 use table::Row;
 
 /// The time, the conduits, and the first seed.
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
 
     /// Only this conduit
     #[arg(long, value_enum, value_name = "CONDUIT")]
-    only: Option<Kind>,
+    only: Option<SoakedConduit>,
 
     /// The seed of the first run; the clock's if not given
     #[arg(long, value_name = "SEED")]
@@ -85,9 +85,10 @@ pub(crate) fn report(arguments: &Arguments, format: Format) -> ExitCode {
                 eprintln!("soak: {cause}");
                 return ExitCode::FAILURE;
             }
-            match rows.iter().all(Row::is_clean) {
-                true => ExitCode::SUCCESS,
-                false => ExitCode::FAILURE,
+            if rows.iter().all(Row::is_clean) {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
             }
         }
         Err(cause) => {
@@ -111,24 +112,30 @@ fn print(rows: &[Row], format: Format) {
 
 /// The part of `test` and `full` that needs no virtual machine.
 pub(crate) fn check(arguments: &Arguments) -> Result<Vec<String>, Error> {
-    let rows = soak_on(&Kind::without_machine(), arguments.minutes, None, false)?;
+    let rows = soak_on(
+        &SoakedConduit::without_machine(),
+        arguments.minutes,
+        None,
+        false,
+    )?;
     let lines: Vec<String> = table::text(&rows).lines().map(str::to_owned).collect();
     let problems: Vec<String> = rows.into_iter().flat_map(|row| row.problems).collect();
-    match problems.is_empty() {
-        true => Ok(lines),
-        false => Err(Error::Soak {
+    if problems.is_empty() {
+        Ok(lines)
+    } else {
+        Err(Error::Soak {
             problems: [lines, problems].concat(),
-        }),
+        })
     }
 }
 
 fn soak(arguments: &Arguments) -> Result<Vec<Row>, Error> {
     let kinds = match arguments.only {
         Some(kind) => vec![kind],
-        None => Kind::all(),
+        None => SoakedConduit::all(),
     };
     let missing = missing(vm::TOOLS);
-    if kinds.contains(&Kind::Verbs) && !arguments.here && !missing.is_empty() {
+    if kinds.contains(&SoakedConduit::Verbs) && !arguments.here && !missing.is_empty() {
         // The check for tools comes first, not after all other runs.
         return Err(lacking(&missing));
     }
@@ -136,7 +143,7 @@ fn soak(arguments: &Arguments) -> Result<Vec<Row>, Error> {
 }
 
 fn soak_on(
-    kinds: &[Kind],
+    kinds: &[SoakedConduit],
     time: Duration,
     seed: Option<u64>,
     here: bool,
@@ -149,7 +156,7 @@ fn soak_on(
     let mut rows = Vec::new();
     for kind in kinds {
         rows.push(match kind {
-            Kind::Verbs if !here => in_machine(share, seed)?,
+            SoakedConduit::Verbs if !here => in_machine(share, seed)?,
             kind => soak_one(*kind, share, seed)?,
         });
     }
@@ -157,7 +164,7 @@ fn soak_on(
 }
 
 /// Soaks one conduit for this time: a run by each strategy in turn.
-fn soak_one(kind: Kind, share: Duration, first: u64) -> Result<Row, Error> {
+fn soak_one(kind: SoakedConduit, share: Duration, first: u64) -> Result<Row, Error> {
     let mut row = Row::new(kind);
     let begun = Instant::now();
     let mut number = 0;
@@ -181,9 +188,9 @@ fn soak_one(kind: Kind, share: Duration, first: u64) -> Result<Row, Error> {
 }
 
 /// Runs the trial: twice at once where both runs must print the same.
-fn run_trial(trial: &Trial) -> Result<Vec<job::Outcome>, Error> {
+fn run_trial(trial: &Trial) -> Result<Vec<job::TrialOutcome>, Error> {
     let start = || {
-        Job::start(trial).map_err(|source| Error::NotRun {
+        SoakJob::start(trial).map_err(|source| Error::NotRun {
             command: trial.typed(),
             source,
         })
@@ -205,7 +212,7 @@ fn run_trial(trial: &Trial) -> Result<Vec<job::Outcome>, Error> {
 }
 
 /// Shows the progress in one line that is overwritten.
-fn show(kind: Kind, begun: Instant, share: Duration, row: &Row) {
+fn show(kind: SoakedConduit, begun: Instant, share: Duration, row: &Row) {
     use io::{IsTerminal, Write};
     const WIDTH: usize = 20;
     let (done, all) = (begun.elapsed().as_secs_f64(), share.as_secs_f64());
@@ -220,11 +227,13 @@ fn show(kind: Kind, begun: Instant, share: Duration, row: &Row) {
         row.runs
     );
     let mut out = io::stderr();
-    let _ = match out.is_terminal() {
-        true => write!(out, "\r{line} "),
+    let _ = if out.is_terminal() {
+        write!(out, "\r{line} ")
+    } else if row.runs.is_multiple_of(20) {
         // A log needs no line for each run.
-        false if row.runs.is_multiple_of(20) => writeln!(out, "{line}"),
-        false => Ok(()),
+        writeln!(out, "{line}")
+    } else {
+        Ok(())
     };
 }
 

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::job::{Outcome, Trial};
-use super::kind::Kind;
+use super::job::{Trial, TrialOutcome};
+use super::kind::SoakedConduit;
 
 /// The most problems that are printed for one conduit.
 const MAX_TOLD: usize = 20;
@@ -11,7 +11,7 @@ const MAX_TOLD: usize = 20;
 /// The results of a conduit.
 #[derive(Debug)]
 pub(super) struct Row {
-    kind: Kind,
+    kind: SoakedConduit,
     pub(super) seconds: f64,
     pub(super) runs: u64,
     killed: u64,
@@ -37,7 +37,7 @@ const HEADINGS: [&str; COLUMNS] = [
 ];
 
 impl Row {
-    pub(super) fn new(kind: Kind) -> Self {
+    pub(super) fn new(kind: SoakedConduit) -> Self {
         Self {
             kind,
             seconds: 0.0,
@@ -51,7 +51,7 @@ impl Row {
         }
     }
 
-    pub(super) fn add(&mut self, trial: &Trial, outcome: Outcome) {
+    pub(super) fn add(&mut self, trial: &Trial, outcome: TrialOutcome) {
         self.runs += 1;
         self.killed += u64::from(outcome.killed);
         self.operations += outcome.operations;
@@ -96,7 +96,7 @@ impl Row {
         let number = |field: &str| value[field].as_u64();
         let problems = value["problems"].as_array()?.iter();
         Some(Self {
-            kind: Kind::named(value["conduit"].as_str()?)?,
+            kind: SoakedConduit::named(value["conduit"].as_str()?)?,
             seconds: value["seconds"].as_f64()?,
             runs: number("runs")?,
             killed: number("killed")?,
@@ -113,7 +113,7 @@ impl Row {
     fn cells(&self) -> [String; COLUMNS] {
         let longest = match self.kind {
             // The time is virtual.
-            Kind::Sim => "–".to_owned(),
+            SoakedConduit::Sim => "–".to_owned(),
             _ => format!("{:.1} s", self.longest),
         };
         [
@@ -170,15 +170,15 @@ mod tests {
 
     #[test]
     fn a_row_is_read_back_as_it_was_printed() {
-        let mut row = Row::new(Kind::Verbs);
-        let trial = Trial::draw(Kind::Verbs, 77);
+        let mut row = Row::new(SoakedConduit::Verbs);
+        let trial = Trial::draw(SoakedConduit::Verbs, 77);
         let problems = vec!["something was wrong".to_owned()];
         row.add(
             &trial,
-            Outcome {
+            TrialOutcome {
                 operations: 5,
                 problems,
-                ..Outcome::default()
+                ..TrialOutcome::default()
             },
         );
         let back = Row::from_json(&row.json().to_string()).unwrap();
@@ -194,9 +194,13 @@ mod tests {
 
     #[test]
     fn the_table_lines_up() {
-        let mut long = Row::new(Kind::Pinned);
+        let mut long = Row::new(SoakedConduit::Pinned);
         long.operations = 123_456_789;
-        let table = text(&[Row::new(Kind::Smp), long, Row::new(Kind::Sim)]);
+        let table = text(&[
+            Row::new(SoakedConduit::Smp),
+            long,
+            Row::new(SoakedConduit::Sim),
+        ]);
         let widths: Vec<_> = table.lines().map(|line| line.chars().count()).collect();
         assert_eq!(widths.len(), 5);
         assert!(widths.iter().all(|width| *width == widths[0]), "{table}");

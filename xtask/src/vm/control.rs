@@ -4,7 +4,7 @@
 use rustix::process::Signal;
 
 use super::Error;
-use super::machine::Running;
+use super::machine::RunningMachine;
 
 /// The fate of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,15 +19,15 @@ enum Fate {
 
 /// One line, parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Request {
+pub(crate) struct FateRequest {
     fate: Fate,
     /// Index of the host.
     host: usize,
 }
 
-impl Request {
+impl FateRequest {
     /// Parses `kill host2` and the like, or returns the problem in it.
-    pub(crate) fn parse(line: &str, hosts: usize) -> Result<Request, String> {
+    pub(crate) fn parse(line: &str, hosts: usize) -> Result<FateRequest, String> {
         let words: Vec<_> = line.split_whitespace().collect();
         let [fate, name] = words[..] else {
             return Err(format!("`{line}` is not `kill|stop|continue hostN`"));
@@ -41,11 +41,11 @@ impl Request {
         let mut numbers = 0..hosts;
         let host = numbers.find(|it| name == format!("host{}", it + 1));
         let host = host.ok_or_else(|| format!("there is no {name}; the last is host{hosts}"))?;
-        Ok(Request { fate, host })
+        Ok(FateRequest { fate, host })
     }
 
     /// Carries the request out. It is done when this returns.
-    pub(crate) fn carry_out(self, hosts: &mut [Running]) -> Result<(), Error> {
+    pub(crate) fn carry_out(self, hosts: &mut [RunningMachine]) -> Result<(), Error> {
         let host = &mut hosts[self.host];
         match self.fate {
             Fate::Kill => {
@@ -66,12 +66,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_names_a_fate_and_a_host_there_is() {
-        let stop = Request {
+    fn a_request_names_a_fate_and_an_existing_host() {
+        let stop = FateRequest {
             fate: Fate::Stop,
             host: 1,
         };
-        assert_eq!(Request::parse("stop host2", 2), Ok(stop));
+        assert_eq!(FateRequest::parse("stop host2", 2), Ok(stop));
         for line in [
             "",
             "stop",
@@ -80,7 +80,7 @@ mod tests {
             "halt host1",
             "kill 2",
         ] {
-            assert!(Request::parse(line, 2).is_err(), "{line:?}");
+            assert!(FateRequest::parse(line, 2).is_err(), "{line:?}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What happens while machines run: output is passed on, the command may ask for
-//! another host's end, and its own is awaited.
+//! The events while machines run: output is passed on, the command may ask for the end of another
+//! host, and its own end is awaited.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -9,23 +9,23 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Error;
-use super::control::Request;
+use super::control::FateRequest;
 use super::folder::KERNEL_LOG;
-use super::machine::{Machine, Running};
+use super::machine::{QemuMachine, RunningMachine};
 
 /// The last lines of a kernel's log that are shown when it failed.
 const LINES_SHOWN: usize = 12;
 
 /// One of the command's two outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Output {
+enum OutputStream {
     Out,
     Err,
 }
 
-enum Event {
+enum MachineEvent {
     /// The number of bytes of this output that were passed on so far.
-    Passed(Output, u64),
+    Passed(OutputStream, u64),
     /// A line from the first host's status port.
     Status(String),
     /// The status port of this host is closed, so the host is gone.
@@ -36,7 +36,7 @@ enum Event {
 
 /// The end of the command, and the number of bytes that it wrote to each output.
 #[derive(Debug, PartialEq, Eq)]
-struct Report {
+struct CommandReport {
     status: u8,
     out: u64,
     err: u64,
@@ -44,7 +44,7 @@ struct Report {
 
 /// Boots the machines and passes on the output of the first one's command. Returns the status of
 /// the command.
-pub(crate) fn run(machines: Vec<Machine>, limit: Duration) -> Result<u8, Error> {
+pub(crate) fn run(machines: Vec<QemuMachine>, limit: Duration) -> Result<u8, Error> {
     let deadline = Instant::now() + limit;
     let (sender, events) = mpsc::channel();
     let mut hosts = Vec::new();
@@ -52,28 +52,28 @@ pub(crate) fn run(machines: Vec<Machine>, limit: Duration) -> Result<u8, Error> 
         let host = machine.start()?;
         listen(
             &host.status,
-            Event::Status,
-            Some(Event::Gone(hosts.len())),
+            MachineEvent::Status,
+            Some(MachineEvent::Gone(hosts.len())),
             &sender,
         )?;
         hosts.push(host);
     }
     let first = &hosts[0];
-    pass_on(&first.out, io::stdout(), Output::Out, &sender)?;
-    pass_on(&first.err, io::stderr(), Output::Err, &sender)?;
-    listen(&first.control, Event::Asked, None, &sender)?;
+    pass_on(&first.out, io::stdout(), OutputStream::Out, &sender)?;
+    pass_on(&first.err, io::stderr(), OutputStream::Err, &sender)?;
+    listen(&first.control, MachineEvent::Asked, None, &sender)?;
 
-    let mut report: Option<Report> = None;
+    let mut report: Option<CommandReport> = None;
     let (mut out, mut err) = (0, 0);
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         match events.recv_timeout(left) {
-            Ok(Event::Passed(Output::Out, bytes)) => out = bytes,
-            Ok(Event::Passed(Output::Err, bytes)) => err = bytes,
-            Ok(Event::Status(line)) => report = parse(&line),
-            Ok(Event::Asked(line)) => answer(&mut hosts, &line)?,
-            Ok(Event::Gone(host)) if hosts[host].was_asked_to_end => {}
-            Ok(Event::Gone(host)) => return Err(died(host, &mut hosts[host])),
+            Ok(MachineEvent::Passed(OutputStream::Out, bytes)) => out = bytes,
+            Ok(MachineEvent::Passed(OutputStream::Err, bytes)) => err = bytes,
+            Ok(MachineEvent::Status(line)) => report = parse(&line),
+            Ok(MachineEvent::Asked(line)) => answer(&mut hosts, &line)?,
+            Ok(MachineEvent::Gone(host)) if hosts[host].was_asked_to_end => {}
+            Ok(MachineEvent::Gone(host)) => return Err(died(host, &mut hosts[host])),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                 return Err(Error::TimedOut(limit));
             }
@@ -88,25 +88,25 @@ pub(crate) fn run(machines: Vec<Machine>, limit: Duration) -> Result<u8, Error> 
 }
 
 /// Does what the command asks, and answers when it is done.
-fn answer(hosts: &mut [Running], line: &str) -> Result<(), Error> {
-    let said = match Request::parse(line, hosts.len()) {
+fn answer(hosts: &mut [RunningMachine], line: &str) -> Result<(), Error> {
+    let said = match FateRequest::parse(line, hosts.len()) {
         Ok(request) => {
             request.carry_out(hosts)?;
             format!("done: {line}\n")
         }
         Err(problem) => format!("refused: {problem}\n"),
     };
-    // A command that killed its own host, or asks and goes, hears nothing.
+    // A command that killed its own host, or left after its request, gets no answer.
     let _ = (&hosts[0].control).write_all(said.as_bytes());
     Ok(())
 }
 
-/// Starts a thread that copies what comes from `from` to `to` and says so.
+/// Starts a thread that copies bytes from `from` to `to` and reports them.
 fn pass_on(
     from: &UnixStream,
     mut to: impl Write + Send + 'static,
-    which: Output,
-    events: &Sender<Event>,
+    which: OutputStream,
+    events: &Sender<MachineEvent>,
 ) -> Result<(), Error> {
     let events = events.clone();
     let mut from = from.try_clone().map_err(Error::system("copy a channel"))?;
@@ -114,10 +114,10 @@ fn pass_on(
         let mut buffer = vec![0; 1 << 16];
         let mut passed = 0;
         while let Ok(bytes @ 1..) = from.read(&mut buffer) {
-            // Where nobody reads any more, the command still goes on to its end.
+            // If nobody reads any more, the command still runs to its end.
             let _ = to.write_all(&buffer[..bytes]).and_then(|()| to.flush());
             passed += bytes as u64;
-            if events.send(Event::Passed(which, passed)).is_err() {
+            if events.send(MachineEvent::Passed(which, passed)).is_err() {
                 break;
             }
         }
@@ -128,9 +128,9 @@ fn pass_on(
 /// Starts a thread that makes an event of each line, and one of the end.
 fn listen(
     from: &UnixStream,
-    line: fn(String) -> Event,
-    end: Option<Event>,
-    events: &Sender<Event>,
+    line: fn(String) -> MachineEvent,
+    end: Option<MachineEvent>,
+    events: &Sender<MachineEvent>,
 ) -> Result<(), Error> {
     let events = events.clone();
     let from = from.try_clone().map_err(Error::system("copy a channel"))?;
@@ -145,9 +145,9 @@ fn listen(
     Ok(())
 }
 
-fn parse(line: &str) -> Option<Report> {
+fn parse(line: &str) -> Option<CommandReport> {
     let mut words = line.split(' ');
-    let report = Report {
+    let report = CommandReport {
         status: words.next()?.parse().ok()?,
         out: words.next()?.parse().ok()?,
         err: words.next()?.parse().ok()?,
@@ -156,7 +156,7 @@ fn parse(line: &str) -> Option<Report> {
 }
 
 /// The error of a machine that ended by itself: the output of QEMU and the end of the log.
-fn died(host: usize, running: &mut Running) -> Error {
+fn died(host: usize, running: &mut RunningMachine) -> Error {
     let complaint = running.end();
     let log = running.folder.join(KERNEL_LOG);
     let bytes = fs::read(&log).unwrap_or_default();
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_report_is_three_numbers() {
-        let report = Report {
+        let report = CommandReport {
             status: 137,
             out: 5,
             err: 0,

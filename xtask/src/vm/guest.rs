@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use rustix::process::{getegid, geteuid, getgroups};
 
 use super::Error;
-use super::image::Entry;
+use super::image::GuestFile;
 use super::ssh::Ssh;
 use super::words::quoted;
-use crate::tool::found;
+use crate::tool::program_path;
 
 /// The variables that tell the command the folder it may write to, and the port to end a host.
 const FOLDER_VARIABLE: &str = "VM_FOLDER";
@@ -61,9 +61,10 @@ impl Command {
         script.extend(b" || exit 125\nexec ");
         if self.user != 0 {
             let groups: Vec<_> = self.groups.iter().map(u32::to_string).collect();
-            let groups = match groups.is_empty() {
-                true => "--clear-groups".to_owned(),
-                false => format!("--groups {}", groups.join(",")),
+            let groups = if groups.is_empty() {
+                "--clear-groups".to_owned()
+            } else {
+                format!("--groups {}", groups.join(","))
             };
             let (user, group) = (self.user, self.group);
             script.extend(
@@ -112,7 +113,7 @@ pub(crate) struct Guest<'a> {
 
 impl Guest<'_> {
     /// The files of its initramfs. The first guest runs `command`.
-    pub(crate) fn entries(&self, command: &Command) -> Vec<Entry> {
+    pub(crate) fn entries(&self, command: &Command) -> Vec<GuestFile> {
         let scripts = [
             ("init", include_str!("init.sh")),
             ("vm/start.sh", include_str!("start.sh")),
@@ -136,8 +137,8 @@ impl Guest<'_> {
             ("device", device.into()),
             ("devices", self.devices.to_string().into()),
             ("folder", self.folder.into()),
-            ("ip", found("ip").into()),
-            ("rdma", found("rdma").into()),
+            ("ip", program_path("ip").into()),
+            ("rdma", program_path("rdma").into()),
             ("user", user.to_string().into()),
             (
                 "sshd",

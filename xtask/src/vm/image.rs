@@ -14,21 +14,21 @@ use super::Error;
 use super::kernel::Kernel;
 
 /// A file for the guest: its path without the first slash, and its content.
-pub(crate) type Entry = (String, Vec<u8>);
+pub(crate) type GuestFile = (String, Vec<u8>);
 
 const FOLDER: u32 = 0o040_755;
 const PROGRAM: u32 = 0o100_755;
 const CONSOLE: u32 = 0o020_600;
 
 /// The initramfs of one machine, in memory, so that no end leaves a file.
-pub(crate) struct Image {
+pub(crate) struct Initramfs {
     /// The file that QEMU reads, by the path of its descriptor.
     pub(crate) file: File,
 }
 
-impl Image {
+impl Initramfs {
     /// Busybox, the kernel's modules in their order, and `entries`.
-    pub(crate) fn new(kernel: &Kernel, entries: &[Entry]) -> Result<Image, Error> {
+    pub(crate) fn new(kernel: &Kernel, entries: &[GuestFile]) -> Result<Initramfs, Error> {
         let mut archive = Archive::default();
         for folder in ["bin", "dev", "modules", "vm"] {
             archive.add(folder, FOLDER, &[]);
@@ -45,7 +45,7 @@ impl Image {
         }
 
         let file = memory_file(&archive.finish())?;
-        Ok(Image { file })
+        Ok(Initramfs { file })
     }
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn memory_file(content: &[u8]) -> Result<File, Error> {
 
 /// The static busybox. A dynamic one would lack its libraries in the guest.
 fn busybox() -> Result<Vec<u8>, Error> {
-    let path = crate::tool::found("busybox");
+    let path = crate::tool::program_path("busybox");
     fs::read(&path).map_err(Error::file("read", Path::new(&path)))
 }
 

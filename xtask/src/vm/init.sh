@@ -1,6 +1,6 @@
 #!/bin/busybox sh
-# The first program of the guest, in the initramfs: makes the host's root file
-# system the guest's, with whatever the guest writes kept in memory, and goes there.
+# The first program of the guest, in the initramfs. It makes the host's root file system the
+# guest's, keeps the guest's writes in memory, and switches there.
 
 bb=/bin/busybox
 
@@ -15,7 +15,7 @@ for module in /modules/*.ko; do
 done
 
 $bb mkdir /host /changes /guest
-# Nobody else writes to what we see of the host, so that it may be cached freely.
+# Nobody else writes to the visible files of the host, so they may be cached freely.
 $bb mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=524288,cache=loose root /host ||
 	fail "the host's files cannot be mounted"
 $bb mount -t tmpfs -o mode=755 changes /changes

@@ -9,7 +9,7 @@ use super::Error;
 use super::image::memory_file;
 use super::package::{self, Scratch, output};
 use crate::command::target_folder;
-use crate::tool::found;
+use crate::tool::program_path;
 
 /// The package that depends on the newest kernel of the release.
 const NEWEST: &str = "linux-image-amd64";
@@ -149,13 +149,13 @@ fn release(package: &str) -> &str {
 
 /// The files that loading [`MODULES`] takes, dependencies first, without duplicates.
 fn load_order(root: &Path, release: &str) -> Result<Vec<PathBuf>, Error> {
-    let mut index = Command::new(found("depmod"));
+    let mut index = Command::new(program_path("depmod"));
     index.arg("-b").arg(root).arg(release);
     output(index)?;
 
     let mut files = Vec::new();
     for module in MODULES {
-        let mut resolve = Command::new(found("modprobe"));
+        let mut resolve = Command::new(program_path("modprobe"));
         resolve.args(["--show-depends", "-S", release, "-d"]);
         resolve.arg(root).arg(module);
         let said = output(resolve)?;

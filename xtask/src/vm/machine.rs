@@ -13,7 +13,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::folder::KERNEL_LOG;
-use super::image::Image;
+use super::image::Initramfs;
 use super::words::option_value;
 use super::{Accelerator, Error};
 
@@ -24,13 +24,13 @@ const KERNEL_ARGUMENTS: &str = "console=ttyS0 panic=-1 8250.nr_uarts=1 \
     random.trust_cpu=on rcupdate.rcu_expedited=1";
 
 /// The parts of a machine.
-pub(crate) struct Machine<'a> {
+pub(crate) struct QemuMachine<'a> {
     /// Its number among the machines of one cluster.
     pub(crate) number: usize,
     /// The kernel it boots.
     pub(crate) kernel: &'a Path,
     /// Its initramfs.
-    pub(crate) image: Image,
+    pub(crate) image: Initramfs,
     /// The folder of the host that it may write to.
     pub(crate) folder: &'a Path,
     /// Its end of the wire, if there is one.
@@ -44,7 +44,7 @@ pub(crate) struct Machine<'a> {
 }
 
 /// A machine that runs. The drop kills it, and so does our own death.
-pub(crate) struct Running<'a> {
+pub(crate) struct RunningMachine<'a> {
     child: Child,
     complaints: Option<JoinHandle<String>>,
     /// True if the command asked for its end.
@@ -82,9 +82,9 @@ pub(crate) fn network() -> Result<[OwnedFd; 2], Error> {
     Ok([one.into(), other.into()])
 }
 
-impl<'a> Machine<'a> {
+impl<'a> QemuMachine<'a> {
     /// Starts the machine. The calling thread must stay: the machine dies with it.
-    pub(crate) fn start(self) -> Result<Running<'a>, Error> {
+    pub(crate) fn start(self) -> Result<RunningMachine<'a>, Error> {
         let [out, err, status, control] = [channel()?, channel()?, channel()?, channel()?];
         let ports = [
             ("out", out.1),
@@ -120,7 +120,7 @@ impl<'a> Machine<'a> {
                 String::from_utf8_lossy(&said).trim().to_owned()
             })
         });
-        Ok(Running {
+        Ok(RunningMachine {
             child,
             complaints,
             was_asked_to_end: false,
@@ -172,7 +172,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-impl Running<'_> {
+impl RunningMachine<'_> {
     /// Ends the machine at once, as if its power were cut. Returns the output of QEMU.
     pub(crate) fn end(&mut self) -> String {
         // A machine that ended before cannot be killed, and need not be.
@@ -189,7 +189,7 @@ impl Running<'_> {
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for RunningMachine<'_> {
     fn drop(&mut self) {
         self.end();
     }

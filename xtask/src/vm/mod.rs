@@ -143,9 +143,10 @@ fn boot(arguments: &Arguments) -> Result<u8, Error> {
     let first = folder::Folder::new(arguments.folder.as_deref())?;
     let is_cluster = arguments.hosts > 1;
     let ssh = is_cluster.then(ssh::Ssh::new).transpose()?;
-    let folders = match is_cluster {
-        true => vec![first.of_host(2)?],
-        false => vec![],
+    let folders = if is_cluster {
+        vec![first.of_host(2)?]
+    } else {
+        vec![]
     };
     let folders: Vec<_> = [first].into_iter().chain(folders).collect();
     let seen_as = folders[0].path();
@@ -163,9 +164,9 @@ fn boot(arguments: &Arguments) -> Result<u8, Error> {
             folder: seen_as,
             ssh: ssh.as_ref(),
         };
-        machines.push(machine::Machine {
+        machines.push(machine::QemuMachine {
             kernel: &kernel.image,
-            image: image::Image::new(&kernel, &guest.entries(&command))?,
+            image: image::Initramfs::new(&kernel, &guest.entries(&command))?,
             number: index + 1,
             folder: folder.path(),
             network: network.next(),

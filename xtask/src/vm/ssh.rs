@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::Error;
-use super::image::Entry;
+use super::image::GuestFile;
 use super::package::{self, Scratch, output};
 use crate::command::target_folder;
 
@@ -50,7 +50,7 @@ pub(crate) struct Ssh {
     pub(crate) server: PathBuf,
     /// The folder of the libraries that came with the server.
     pub(crate) libraries: PathBuf,
-    entries: Vec<Entry>,
+    entries: Vec<GuestFile>,
 }
 
 impl Ssh {
@@ -68,7 +68,7 @@ impl Ssh {
     }
 
     /// The files that both hosts need.
-    pub(crate) fn entries(&self) -> &[Entry] {
+    pub(crate) fn entries(&self) -> &[GuestFile] {
         &self.entries
     }
 }
@@ -88,7 +88,7 @@ fn fetch(kept: &Path) -> Result<(), Error> {
     }
 }
 
-fn entries(kept: &Path) -> Result<Vec<Entry>, Error> {
+fn entries(kept: &Path) -> Result<Vec<GuestFile>, Error> {
     let scratch = Scratch::new(&kept.with_extension("keys"))?;
     let mut entries = vec![
         ("vm/sshd_config".to_owned(), SERVER_SETTINGS.into()),

@@ -1,11 +1,11 @@
 # The guest once it has its files: devices, network, the command, its status.
-# Run by busybox as process 1, so it also buries whoever lost his parent.
+# Busybox runs it as process 1, so it also reaps orphans.
 
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
 vm=/run/vm
-# host, address, device, devices, folder: what is different from one guest to the next.
-# ip, rdma: where the host has them; busybox would take its own ip, which knows less.
+# host, address, device, devices, folder: the differences between guests.
+# ip, rdma: their paths on the host; busybox would take its own ip, which knows less.
 # user; in a cluster also sshd and its libraries.
 . $vm/settings
 
@@ -26,12 +26,12 @@ make_files() {
 	ln -s /proc/self/fd/1 /dev/stdout
 	ln -s /proc/self/fd/2 /dev/stderr
 	mkdir -p "$folder"
-	# Not cached: what is written must be on the host when we say so, mapped files too.
+	# Not cached: written data must be on the host when we report it, in mapped files too.
 	mount -t 9p -o trans=virtio,version=9p2000.L,msize=524288,cache=mmap folder "$folder" ||
 		fail "the folder cannot be mounted"
 }
 
-# The ports come by themselves, some time after their driver, under numbers of the kernel's.
+# The ports appear some time after their driver, under numbers that the kernel chooses.
 find_ports() {
 	until [ -e $vm/port.out -a -e $vm/port.err -a -e $vm/port.status -a -e $vm/port.control ]; do
 		for port in /sys/class/virtio-ports/*; do
@@ -45,7 +45,7 @@ make_network() {
 	hostname "$host"
 	printf '127.0.0.1 localhost\n10.77.0.1 host1\n10.77.0.2 host2\n' >$vm/hosts
 	mount --bind $vm/hosts /etc/hosts
-	# An address that only waits to see whether somebody else has it is of no use.
+	# An address that waits for the detection of duplicates is of no use.
 	echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad
 	{
 		echo link set lo up
@@ -61,9 +61,9 @@ make_network() {
 		fail "there is no RDMA device"
 }
 
-# A second device, at the other end of the wire. What one sends the other must take that
-# wire, though both addresses are this host's: so the table of local addresses is asked
-# only after rules that know better, and for what came in.
+# A second device, at the other end of the wire. Data from one device to the other must take that
+# wire, though both addresses are this host's. So the table of local addresses comes after more
+# specific rules, and only for input.
 add_second_device() {
 	for end in veth0 veth1; do
 		echo 1 >/proc/sys/net/ipv4/conf/$end/accept_local
@@ -74,7 +74,7 @@ add_second_device() {
 		echo address add 10.77.1.1/24 dev veth1
 		echo route add 10.77.1.1 dev veth0 src 10.77.0.1 table 100
 		echo route add 10.77.0.1 dev veth1 src 10.77.1.1 table 101
-		# A link that is down takes its routes along; then there is no way, and no short cut.
+		# A link that is down takes its routes along; then there is no route, and no short cut.
 		echo route add unreachable 10.77.1.1 metric 1000 table 100
 		echo route add unreachable 10.77.0.1 metric 1000 table 101
 		echo rule add pref 1 iif veth0 lookup local
@@ -91,15 +91,15 @@ add_second_device() {
 		fail "there is no second RDMA device"
 }
 
-# A server for the other host to come in by, and the user's key to go there with.
+# A server for the other host's logins, and the user's key to log in there.
 serve_shell() {
-	# A plain shell: what a user's own reads at its start may take ten seconds here.
+	# A plain shell: the start files of a user's own shell may take ten seconds here.
 	awk -F: -v user="$user" -v OFS=: '$3 == user { $7 = "/bin/sh" } { print }' /etc/passwd >$vm/passwd
 	echo 'sshd:x:65533:65534::/run/sshd:/usr/sbin/nologin' >>$vm/passwd
 	mount --bind $vm/passwd /etc/passwd
 	name=$(awk -F: -v user="$user" '$3 == user { print $1; exit }' /etc/passwd)
 	home=$(awk -F: -v user="$user" '$3 == user { print $6; exit }' /etc/passwd)
-	# Whatever the account's password is here, the server must not think it locked.
+	# The server must not take the account for locked, whatever its password is here.
 	echo "$name:*:20000::::::" >$vm/shadow
 	mount --bind $vm/shadow /etc/shadow
 	mkdir -p /run/sshd "$home/.ssh"
@@ -122,7 +122,7 @@ wait_for_other() {
 
 run_command() {
 	mkfifo $vm/out $vm/err
-	# What went through each port is counted: a port takes bytes before the host has them.
+	# The bytes through each port are counted, because a port takes bytes before the host has them.
 	{ tee $vm/port.out | wc -c >$vm/out.bytes; } <$vm/out &
 	out=$!
 	{ tee $vm/port.err | wc -c >$vm/err.bytes; } <$vm/err &
@@ -135,7 +135,7 @@ run_command() {
 	} </dev/null >$vm/out 2>$vm/err &
 	wait $!
 	status=$?
-	# Whoever is left would hold the output open.
+	# A remaining process would hold the output open.
 	echo 1 >/sys/fs/cgroup/command/cgroup.kill
 	wait $out $err
 	sync
@@ -156,5 +156,5 @@ if [ "$host" = host1 ]; then
 	[ -z "$sshd" ] || wait_for_other
 	run_command
 fi
-# The host ends us; until then the dead want to be buried.
+# The host ends the machine; until then this process reaps orphans.
 while :; do sleep 60; done

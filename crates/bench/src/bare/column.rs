@@ -5,11 +5,11 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use super::Place;
+use super::BarePlace;
 
 /// A column of rows.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Column {
+pub(crate) struct ColumnShape {
     /// Words of a row.
     pub(crate) run: usize,
     /// The number of rows, at least one.
@@ -27,7 +27,7 @@ pub(crate) enum By {
     Memcpy,
 }
 
-impl Column {
+impl ColumnShape {
     /// Words from the first to the last one.
     pub(crate) fn span(&self) -> usize {
         self.run + (self.rows - 1) * self.stride
@@ -80,8 +80,8 @@ impl Column {
     }
 }
 
-impl Place {
-    fn check_column(&self, column: &Column, here: usize) {
+impl BarePlace {
+    fn check_column(&self, column: &ColumnShape, here: usize) {
         let span = column.span();
         assert!(span <= here && span * size_of::<u64>() <= self.len);
     }
@@ -91,7 +91,7 @@ impl Place {
         &self,
         by: By,
         from: &[u64],
-        column: Column,
+        column: ColumnShape,
         count: u64,
     ) -> Duration {
         self.check_column(&column, from.len());
@@ -105,7 +105,7 @@ impl Place {
         &self,
         by: By,
         to: &mut [u64],
-        column: Column,
+        column: ColumnShape,
         count: u64,
     ) -> Duration {
         self.check_column(&column, to.len());
@@ -119,8 +119,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_go_there_and_back_and_leave_the_gaps() {
-        let column = Column {
+    fn columns_are_copied_both_ways_and_leave_the_gaps() {
+        let column = ColumnShape {
             run: 2,
             rows: 3,
             stride: 4,
@@ -131,7 +131,7 @@ mod tests {
             let mut memory = vec![0_u64; 10];
             // SAFETY: 1. and 3. a vector of words, alive until the end; 2. the vector is used below
             // only after the place's last use.
-            let place = unsafe { Place::new(memory.as_mut_ptr().cast(), 10 * 8) };
+            let place = unsafe { BarePlace::new(memory.as_mut_ptr().cast(), 10 * 8) };
             place.copy_column_in(by, &from, column, 1);
             let mut back = vec![7; 10];
             place.copy_column_out(by, &mut back, column, 1);

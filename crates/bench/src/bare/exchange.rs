@@ -4,34 +4,34 @@ use std::hint::{black_box, spin_loop};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::window::{ACK, PING, PONG, SLOTS, STREAM, Window};
+use super::window::{ACK, PING, PONG, SLOTS, STREAM, SharedWindow};
 
 /// The number of lines that the reader of a stream takes before it acknowledges them.
 const TAKEN: u64 = 64;
 
 /// The way that a bare loop waits for the other process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wait {
+pub(crate) enum BareWait {
     /// Each process has a core: spin.
     Spin,
     /// The processes share a core: yield it.
     Yield,
 }
 
-impl Wait {
+impl BareWait {
     #[inline(always)]
     fn until(self, ready: impl Fn() -> bool) {
         while !ready() {
             match self {
-                Wait::Spin => spin_loop(),
-                Wait::Yield => rustix::thread::sched_yield(),
+                BareWait::Spin => spin_loop(),
+                BareWait::Yield => rustix::thread::sched_yield(),
             }
         }
     }
 }
 
 /// The leading end of the two-word ping-pong; `turn` is carried from call to call on both ends.
-pub(crate) fn ping(window: &Window, turn: &mut u64, count: u64, wait: Wait) -> Duration {
+pub(crate) fn ping(window: &SharedWindow, turn: &mut u64, count: u64, wait: BareWait) -> Duration {
     let (ping, pong) = (window.word(PING), window.word(PONG));
     let first = *turn;
     // The first round trip is untimed, so that the other end is ready when the clock starts.
@@ -49,7 +49,7 @@ pub(crate) fn ping(window: &Window, turn: &mut u64, count: u64, wait: Wait) -> D
 }
 
 /// The answering end of [`ping`].
-pub(crate) fn pong(window: &Window, turn: &mut u64, count: u64, wait: Wait) {
+pub(crate) fn pong(window: &SharedWindow, turn: &mut u64, count: u64, wait: BareWait) {
     let (ping, pong) = (window.word(PING), window.word(PONG));
     for _ in 0..=count {
         *turn += 1;
@@ -60,7 +60,12 @@ pub(crate) fn pong(window: &Window, turn: &mut u64, count: u64, wait: Wait) {
 
 /// The writing end of a stream of lines through a ring, the least that a one-way message can cost.
 /// Returns the time until the reader has acknowledged all lines.
-pub(crate) fn send_lines(window: &Window, turn: &mut u64, count: u64, wait: Wait) -> Duration {
+pub(crate) fn send_lines(
+    window: &SharedWindow,
+    turn: &mut u64,
+    count: u64,
+    wait: BareWait,
+) -> Duration {
     let ack = window.word(ACK);
     let (first, last) = (*turn, *turn + count);
     let start = Instant::now();
@@ -80,7 +85,7 @@ pub(crate) fn send_lines(window: &Window, turn: &mut u64, count: u64, wait: Wait
 }
 
 /// The reading end of [`send_lines`].
-pub(crate) fn take_lines(window: &Window, turn: &mut u64, count: u64, wait: Wait) {
+pub(crate) fn take_lines(window: &SharedWindow, turn: &mut u64, count: u64, wait: BareWait) {
     let ack = window.word(ACK);
     let last = *turn + count;
     while *turn < last {
@@ -101,19 +106,19 @@ mod tests {
 
     #[test]
     fn ping_pong_keeps_step_from_batch_to_batch() {
-        let here = Window::create(WINDOW).unwrap();
+        let here = SharedWindow::create(WINDOW).unwrap();
         let [process, descriptor] = here.address();
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                let there = Window::open(process, descriptor, WINDOW).unwrap();
+                let there = SharedWindow::open(process, descriptor, WINDOW).unwrap();
                 let mut turn = 0;
                 for count in [1, 5, 1000] {
-                    pong(&there, &mut turn, count, Wait::Yield);
+                    pong(&there, &mut turn, count, BareWait::Yield);
                 }
             });
             let mut turn = 0;
             for count in [1, 5, 1000] {
-                assert!(ping(&here, &mut turn, count, Wait::Yield) > Duration::ZERO);
+                assert!(ping(&here, &mut turn, count, BareWait::Yield) > Duration::ZERO);
             }
             assert_eq!(turn, 1009, "every batch has one untimed round trip");
         });
@@ -121,19 +126,19 @@ mod tests {
 
     #[test]
     fn stream_delivers_every_line_both_ways_round_the_ring() {
-        let here = Window::create(WINDOW).unwrap();
+        let here = SharedWindow::create(WINDOW).unwrap();
         let [process, descriptor] = here.address();
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                let there = Window::open(process, descriptor, WINDOW).unwrap();
+                let there = SharedWindow::open(process, descriptor, WINDOW).unwrap();
                 let mut turn = 0;
-                take_lines(&there, &mut turn, 1000, Wait::Yield);
-                send_lines(&there, &mut turn, 77, Wait::Yield);
+                take_lines(&there, &mut turn, 1000, BareWait::Yield);
+                send_lines(&there, &mut turn, 77, BareWait::Yield);
                 assert_eq!(turn, 1077);
             });
             let mut turn = 0;
-            send_lines(&here, &mut turn, 1000, Wait::Yield);
-            take_lines(&here, &mut turn, 77, Wait::Yield);
+            send_lines(&here, &mut turn, 1000, BareWait::Yield);
+            take_lines(&here, &mut turn, 77, BareWait::Yield);
             assert_eq!(turn, 1077);
         });
     }

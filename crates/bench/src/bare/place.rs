@@ -7,20 +7,19 @@ use std::time::{Duration, Instant};
 /// Mapped memory for bare copies, which nobody else touches during a measurement. Its first word
 /// may be shared, as an atomic.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct BarePlace {
     pub(super) base: *mut u8,
     pub(super) len: usize,
 }
 
-impl Place {
+impl BarePlace {
     /// # Safety
     /// As long as the place is used:
     /// 1. `len` bytes at `base` stay mapped for reading and writing;
-    /// 2. no other thread or process reads or writes them while a method runs, except that the
-    ///   first word may be accessed atomically beside [`Place::word`];
+    /// 2. while a method runs, nobody else accesses them, except the first word atomically;
     /// 3. `base` is a multiple of 8.
     pub(crate) unsafe fn new(base: *mut u8, len: usize) -> Self {
-        Place { base, len }
+        BarePlace { base, len }
     }
 
     /// Copies `from` to the start of the place `count` times.
@@ -152,7 +151,7 @@ mod tests {
         let mut memory = vec![0u64; 64];
         // SAFETY: 1. and 3. a vector of words, alive until the end; 2. the vector is used below
         // only after the place's last use.
-        let place = unsafe { Place::new(memory.as_mut_ptr().cast(), 64 * 8) };
+        let place = unsafe { BarePlace::new(memory.as_mut_ptr().cast(), 64 * 8) };
         let from: Vec<u64> = (0..64).collect();
         place.copy_rows_in(&from[..8], 2, 16, 1);
         let mut back = vec![9u64; 20];

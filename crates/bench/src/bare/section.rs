@@ -4,13 +4,13 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use super::Place;
+use super::BarePlace;
 
 /// A section of an array of up to three dimensions, in words. It has rows of `run` words,
 /// `counts[0]` of them in each of `counts[1]` planes. The rows are contiguous in a local buffer,
 /// and `there` has the strides of rows and planes in the array.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct SectionShape {
     /// Words of a row.
     pub(crate) run: usize,
     /// Rows of a plane, and number of planes.
@@ -19,7 +19,7 @@ pub(crate) struct Shape {
     pub(crate) there: [usize; 2],
 }
 
-impl Shape {
+impl SectionShape {
     /// A section of `words` words, a power of two, with two or three dimensions of about equal
     /// length. The array is twice as wide, and has one more row in each plane.
     pub(crate) fn new(dimensions: u32, words: usize) -> Self {
@@ -30,7 +30,7 @@ impl Shape {
             _ => (bits - along).div_ceil(2),
         };
         let (run, rows) = (1 << along, 1 << across);
-        Shape {
+        SectionShape {
             run,
             counts: [rows, 1 << (bits - along - across)],
             there: [2 * run, 2 * run * (rows + 1)],
@@ -61,13 +61,18 @@ impl Shape {
     }
 }
 
-impl Place {
-    fn check(&self, shape: &Shape, here: usize) {
+impl BarePlace {
+    fn check(&self, shape: &SectionShape, here: usize) {
         assert!(shape.words() <= here && shape.span() * size_of::<u64>() <= self.len);
     }
 
     /// Copies the rows of a section into the place, `count` times.
-    pub(crate) fn copy_section_in(&self, from: &[u64], shape: Shape, count: u64) -> Duration {
+    pub(crate) fn copy_section_in(
+        &self,
+        from: &[u64],
+        shape: SectionShape,
+        count: u64,
+    ) -> Duration {
         self.check(&shape, from.len());
         let start = Instant::now();
         for _ in 0..count {
@@ -85,7 +90,12 @@ impl Place {
     }
 
     /// Copies the rows of a section from the place, `count` times.
-    pub(crate) fn copy_section_out(&self, to: &mut [u64], shape: Shape, count: u64) -> Duration {
+    pub(crate) fn copy_section_out(
+        &self,
+        to: &mut [u64],
+        shape: SectionShape,
+        count: u64,
+    ) -> Duration {
         self.check(&shape, to.len());
         let start = Instant::now();
         for _ in 0..count {
@@ -102,7 +112,13 @@ impl Place {
     }
 
     /// Computes `y += a * x`, row by row of a section, `count` times. The words are doubles.
-    pub(crate) fn add_section(&self, a: f64, x: &[u64], shape: Shape, count: u64) -> Duration {
+    pub(crate) fn add_section(
+        &self,
+        a: f64,
+        x: &[u64],
+        shape: SectionShape,
+        count: u64,
+    ) -> Duration {
         self.check(&shape, x.len());
         let add = axpy();
         let start = Instant::now();
@@ -226,22 +242,22 @@ mod tests {
     fn sections_have_the_words_asked_for() {
         for dimensions in [2, 3] {
             for bits in 3..20 {
-                let shape = Shape::new(dimensions, 1 << bits);
+                let shape = SectionShape::new(dimensions, 1 << bits);
                 assert_eq!(shape.words(), 1 << bits, "{shape:?}");
                 assert!(shape.span() <= 4 << bits, "{shape:?}");
             }
         }
-        assert_eq!(Shape::new(3, 64).counts, [4, 4]);
+        assert_eq!(SectionShape::new(3, 64).counts, [4, 4]);
     }
 
     #[test]
-    fn sections_go_there_and_back_and_are_added_to() {
+    fn sections_are_copied_both_ways_and_added() {
         let mut memory = vec![0_f64; 64];
         // SAFETY: 1. and 3. a vector of doubles, alive until the end; 2. the vector is used below
         // only after the place's last use.
-        let place = unsafe { Place::new(memory.as_mut_ptr().cast(), 64 * 8) };
+        let place = unsafe { BarePlace::new(memory.as_mut_ptr().cast(), 64 * 8) };
         let from: Vec<u64> = (0..8).map(|i| f64::from(i).to_bits()).collect();
-        let shape = Shape::new(3, 8);
+        let shape = SectionShape::new(3, 8);
         assert_eq!((shape.run, shape.counts, shape.there), (2, [2, 2], [4, 12]));
         place.copy_section_in(&from, shape, 1);
         place.add_section(0.5, &from, shape, 2);

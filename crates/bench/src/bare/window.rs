@@ -28,14 +28,14 @@ pub(crate) const WINDOW: usize = (STREAM + SLOTS as usize) * LINE;
 
 /// Memory shared by the ranks of a job, mapped by the bench itself.
 #[derive(Debug)]
-pub(crate) struct Window {
+pub(crate) struct SharedWindow {
     base: NonNull<u8>,
     len: usize,
     /// Kept open so that other ranks can open it through `/proc`.
     memory: OwnedFd,
 }
 
-impl Window {
+impl SharedWindow {
     /// New zeroed memory.
     pub(crate) fn create(len: usize) -> io::Result<Self> {
         let memory = memfd_create("hydrant-bench", MemfdFlags::CLOEXEC)?;
@@ -58,7 +58,7 @@ impl Window {
         Self::map(memory.into(), len)
     }
 
-    /// The arguments of [`Window::open`].
+    /// The arguments of [`SharedWindow::open`].
     pub(crate) fn address(&self) -> [u64; 2] {
         [
             u64::from(std::process::id()),
@@ -81,7 +81,7 @@ impl Window {
             )?
         };
         let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at null"))?;
-        Ok(Window { base, len, memory })
+        Ok(SharedWindow { base, len, memory })
     }
 
     /// The first word of a line.
@@ -104,7 +104,7 @@ impl Window {
     }
 }
 
-impl Drop for Window {
+impl Drop for SharedWindow {
     fn drop(&mut self) {
         // SAFETY: `map` mapped exactly this range, and every borrow of it has ended.
         // If unmapping fails, the memory stays mapped until the process ends.
@@ -118,9 +118,9 @@ mod tests {
 
     #[test]
     fn shorter_memory_than_agreed_is_refused() {
-        let window = Window::create(4096).unwrap();
+        let window = SharedWindow::create(4096).unwrap();
         let [process, descriptor] = window.address();
-        assert!(Window::open(process, descriptor, WINDOW).is_err());
-        assert!(Window::open(process, u64::MAX, WINDOW).is_err());
+        assert!(SharedWindow::open(process, descriptor, WINDOW).is_err());
+        assert!(SharedWindow::open(process, u64::MAX, WINDOW).is_err());
     }
 }

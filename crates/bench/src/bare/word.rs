@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bare_atomics_do_what_they_say() {
+    fn bare_atomics_change_the_word_as_named() {
         let word = AtomicU64::new(0);
         fetch_add(&word, 10);
         compare_swap(&word, 5);

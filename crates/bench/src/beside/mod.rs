@@ -10,7 +10,7 @@ mod rows;
 use crate::args::Bench;
 use crate::suite::Suite;
 
-pub(super) use mpi::{MpiError, Programs, Request};
+pub(super) use mpi::{MpiError, MpiRequest, Programs};
 pub(super) use rows::set;
 
 /// Bytes of an operation; for collectives, those from or to each rank.

@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
 use super::rows::Sample;
-use crate::measure::Plan;
+use crate::measure::MeasurementPlan;
 use crate::row::Other;
 
 /// The C program.
@@ -18,7 +18,7 @@ const SOURCE: &str = include_str!("bench.c");
 
 /// An MPI, by its commands.
 #[derive(Debug)]
-struct Mpi {
+struct MpiInstallation {
     other: Other,
     compiler: &'static str,
     launcher: &'static str,
@@ -27,8 +27,8 @@ struct Mpi {
     environment: &'static [(&'static str, &'static str)],
 }
 
-const MPIS: [Mpi; 2] = [
-    Mpi {
+const MPIS: [MpiInstallation; 2] = [
+    MpiInstallation {
         other: Other::Mpich,
         compiler: "mpicc.mpich",
         launcher: "mpiexec.mpich",
@@ -37,7 +37,7 @@ const MPIS: [Mpi; 2] = [
         options: &["-bind-to", "core"],
         environment: &[],
     },
-    Mpi {
+    MpiInstallation {
         other: Other::OpenMpi,
         compiler: "mpicc.openmpi",
         launcher: "mpiexec.openmpi",
@@ -101,12 +101,12 @@ pub(crate) enum MpiError {
 }
 
 /// A measurement for the C program.
-pub(crate) struct Request {
+pub(crate) struct MpiRequest {
     /// The program's name for the bench.
     pub(crate) bench: &'static str,
     pub(crate) ranks: u32,
     pub(crate) sizes: Vec<u64>,
-    pub(crate) plan: Plan,
+    pub(crate) plan: MeasurementPlan,
 }
 
 /// The programs, compiled for each installed MPI.
@@ -114,7 +114,7 @@ pub(crate) struct Request {
 pub(crate) struct Programs {
     /// The drop removes the folder.
     folder: TempDir,
-    here: Vec<&'static Mpi>,
+    here: Vec<&'static MpiInstallation>,
 }
 
 impl Programs {
@@ -162,7 +162,7 @@ impl Programs {
     ///
     /// # Errors
     /// If a launcher fails, or prints a line that is no figure.
-    pub(crate) fn measure(&self, request: &Request) -> Result<Vec<Sample>, MpiError> {
+    pub(crate) fn measure(&self, request: &MpiRequest) -> Result<Vec<Sample>, MpiError> {
         let mut samples = Vec::new();
         for mpi in &self.here {
             let sizes: Vec<String> = request.sizes.iter().map(u64::to_string).collect();
@@ -187,7 +187,7 @@ impl Programs {
         Ok(samples)
     }
 
-    fn program(&self, mpi: &Mpi) -> PathBuf {
+    fn program(&self, mpi: &MpiInstallation) -> PathBuf {
         self.folder.path().join(mpi.other.name().replace(' ', "-"))
     }
 }
@@ -195,18 +195,19 @@ impl Programs {
 fn output(command: &'static str, mut run: Command) -> Result<Output, MpiError> {
     let output =
         (run.stdin(Stdio::null()).output()).map_err(|why| MpiError::Start { command, why })?;
-    match output.status.success() {
-        true => Ok(output),
-        false => Err(MpiError::Failed {
+    if output.status.success() {
+        Ok(output)
+    } else {
+        Err(MpiError::Failed {
             command,
             status: output.status,
             says: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-        }),
+        })
     }
 }
 
 /// The complete installations on the path, and the others.
-fn look_for_all(path: &OsString) -> (Vec<&'static Mpi>, Vec<&'static Mpi>) {
+fn look_for_all(path: &OsString) -> (Vec<&'static MpiInstallation>, Vec<&'static MpiInstallation>) {
     MPIS.iter()
         .partition(|mpi| is_on(path, mpi.compiler) && is_on(path, mpi.launcher))
 }
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn an_mpi_is_there_if_both_its_commands_are() {
+    fn an_mpi_is_installed_if_both_its_commands_are() {
         use std::os::unix::fs::symlink;
         let folder = env::temp_dir().join(format!("hydrant-mpis-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_told_with_what_it_says() {
+    fn a_failure_is_reported_with_its_output() {
         let mut fail = Command::new("sh");
         fail.args(["-c", "echo no room >&2; exit 3"]);
         let told = output("sh", fail).unwrap_err().to_string();

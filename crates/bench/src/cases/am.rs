@@ -21,12 +21,12 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// The messages that this rank has handled, and the number it has waited for.
 #[derive(Default)]
-struct Heard {
+struct HandledMessages {
     so_far: AtomicU64,
     expected: AtomicU64,
 }
 
-impl Heard {
+impl HandledMessages {
     fn one(&self) {
         self.so_far.fetch_add(1, Ordering::Release);
     }
@@ -62,7 +62,10 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
 
 fn round_trips(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let job = e.job;
-    let (asked, answered) = (Arc::new(Heard::default()), Arc::new(Heard::default()));
+    let (asked, answered) = (
+        Arc::new(HandledMessages::default()),
+        Arc::new(HandledMessages::default()),
+    );
     let reply = {
         let answered = Arc::clone(&answered);
         job.handler(move |_, _, _| answered.one())?
@@ -102,7 +105,7 @@ fn round_trips(e: &Ensemble<'_>) -> hydrant::Result<()> {
             let mut turn = 0;
             let what = format!("{case}, {} bytes", bytes.unwrap_or(0));
             let sides: [Side<'_>; 2] = [
-                &mut |count| round_trip(e, &mut turn, carried(bytes), count),
+                &mut |count| round_trip(e, &mut turn, argument_of(bytes), count),
                 &mut |count| trips(count, request),
             ];
             if let Some([bare, ours]) = e.together(&what, sides)? {
@@ -117,9 +120,10 @@ fn round_trips(e: &Ensemble<'_>) -> hydrant::Result<()> {
             .as_ref()
             .and(e.uncrowded(Goal::AtMostTimes(times)))
     };
-    let goal = match e.registered {
-        true => on_network(1.06),
-        false => e.uncrowded(Goal::AtMostTimesAnd(1.5, 500.0, "ns")),
+    let goal = if e.registered {
+        on_network(1.06)
+    } else {
+        e.uncrowded(Goal::AtMostTimesAnd(1.5, 500.0, "ns"))
     };
     measure(
         "short round trip",
@@ -147,14 +151,14 @@ fn round_trips(e: &Ensemble<'_>) -> hydrant::Result<()> {
 }
 
 /// The argument of a message without payload: a word.
-fn carried(bytes: Option<u64>) -> u64 {
+fn argument_of(bytes: Option<u64>) -> u64 {
     bytes.unwrap_or(8)
 }
 
 /// Remote calls, for each activity of the target.
 fn calls(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let job = e.job;
-    let asked = Arc::new(Heard::default());
+    let asked = Arc::new(HandledMessages::default());
     let function = {
         let asked = Arc::clone(&asked);
         job.function(move |_, value: u64| {
@@ -244,7 +248,7 @@ fn pause() {
 /// Short messages in sequence without replies: the time for each until all were handled.
 fn floods(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let job = e.job;
-    let heard = Arc::new(Heard::default());
+    let heard = Arc::new(HandledMessages::default());
     let count_one = {
         let heard = Arc::clone(&heard);
         job.handler(move |_, _, _| heard.one())?

@@ -103,9 +103,10 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
 pub(crate) fn unmapped(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let words = e.job.alloc::<u64>(64)?;
     let short = e.job.alloc::<u32>(64)?;
-    let who = match e.job.has_native_atomics() {
-        true => "by the NIC",
-        false => "by a message",
+    let who = if e.job.has_native_atomics() {
+        "by the NIC"
+    } else {
+        "by a message"
     };
     let mut turn = 0;
     let mut beside = |case: &str, operation: &dyn Fn(u64) -> hydrant::Result<()>| {
@@ -138,9 +139,10 @@ pub(crate) fn unmapped(e: &Ensemble<'_>) -> hydrant::Result<()> {
     beside(&case("atomic_load"), &|_| {
         words.atomic_load(PARTNER, 0).map(look)
     })?;
-    let own = match e.job.has_native_atomics() {
-        true => "by the NIC",
-        false => "by the processor",
+    let own = if e.job.has_native_atomics() {
+        "by the NIC"
+    } else {
+        "by the processor"
     };
     beside(&format!("fetch_add to an own word, {own}"), &|_| {
         words.fetch_add(e.job.rank(), 1, black_box(1)).map(look)

@@ -57,7 +57,7 @@ impl Least {
     }
 
     /// An addition and a copy of `words` elements each.
-    fn both(words: usize) -> Self {
+    fn addition_and_copy(words: usize) -> Self {
         Self {
             added: words,
             ..Self::copies(words)
@@ -88,7 +88,7 @@ fn shared(e: &Ensemble<'_>, bytes: u64) -> hydrant::Result<()> {
     compare(e, "broadcast, symmetric memory", bytes, least, |i| {
         world.broadcast(TeamRank((i % ranks as u64) as u32), &mut part)
     })?;
-    let least = Least::both(words - words / ranks).within(1.5);
+    let least = Least::addition_and_copy(words - words / ranks).within(1.5);
     compare(e, "all_reduce, symmetric memory", bytes, least, |_| {
         world.all_reduce(&mut part, Op::Sum)
     })?;
@@ -126,7 +126,7 @@ fn sized(e: &Ensemble<'_>, bytes: u64) -> hydrant::Result<()> {
     compare(e, "reduce", bytes, least, |i| {
         world.reduce_in_place(root(i), &mut part, Op::Sum)
     })?;
-    let least = Least::both(theirs).within(1.5);
+    let least = Least::addition_and_copy(theirs).within(1.5);
     compare(e, "all_reduce", bytes, least, |_| {
         world.all_reduce(&mut part, Op::Sum)
     })?;
@@ -164,26 +164,31 @@ fn compare(
     let mut turn = 0;
     let room = least.copied.max(least.added);
     let (from, mut to) = (touched(room), touched(room));
-    let mut bare = |count| match bytes <= SHORT {
-        true => round_trip(e, &mut turn, bytes, count),
-        false if e.network.is_some() => written(e, bytes, count),
-        false => e.timed(count, |_| {
-            to[..least.copied].copy_from_slice(black_box(&from[..least.copied]));
-            let sums = to.iter_mut().zip(black_box(&from));
-            sums.take(least.added).for_each(|(to, from)| *to += *from);
-            black_box(&mut to);
-            Ok(())
-        }),
+    let mut bare = |count| {
+        if bytes <= SHORT {
+            round_trip(e, &mut turn, bytes, count)
+        } else if e.network.is_some() {
+            written(e, bytes, count)
+        } else {
+            e.timed(count, |_| {
+                to[..least.copied].copy_from_slice(black_box(&from[..least.copied]));
+                let sums = to.iter_mut().zip(black_box(&from));
+                sums.take(least.added).for_each(|(to, from)| *to += *from);
+                black_box(&mut to);
+                Ok(())
+            })
+        }
     };
     let what = format!("{case}, {bytes} bytes");
     let mut ours = |count| e.timed(count, &mut operation);
-    let medians = match bytes <= SHORT || e.network.is_some() {
-        true => e.together(&what, [&mut bare as Side<'_>, &mut ours])?,
+    let medians = if bytes <= SHORT || e.network.is_some() {
+        e.together(&what, [&mut bare as Side<'_>, &mut ours])?
+    } else {
         // One after the other: the copies of one side would fill the caches with memory that the
         // other does not use.
-        false => (e.together(&what, [&mut bare as Side<'_>])?)
+        (e.together(&what, [&mut bare as Side<'_>])?)
             .zip(e.together(&what, [&mut ours as Side<'_>])?)
-            .map(|([bare], [ours])| [bare, ours]),
+            .map(|([bare], [ours])| [bare, ours])
     };
     let judged = bytes == JUDGED && !e.registered;
     let goal = (least.times.filter(|_| judged)).map(Goal::AtMostTimes);

@@ -20,7 +20,7 @@ use hydrant::Symmetric;
 use hydrant_verbs::Direction;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::bare::{self, Place, Wait};
+use crate::bare::{self, BarePlace, BareWait};
 use crate::ensemble::Ensemble;
 use crate::error::BenchError;
 use crate::network::PARTNER;
@@ -84,17 +84,18 @@ pub(super) fn ping_pong(e: &Ensemble<'_>, turn: &mut u64, count: u64) -> hydrant
         return Ok(Duration::ZERO);
     }
     let elsewhere = match e.wait {
-        Wait::Spin => None,
-        Wait::Yield => {
+        BareWait::Spin => None,
+        BareWait::Yield => {
             // By then the other ranks have stopped spinning and sleep.
             std::thread::sleep(SETTLE);
             Some(move_to(e.core)?)
         }
     };
     let mut took = Duration::ZERO;
-    match leads {
-        true => took = bare::ping(&e.window, turn, count, e.wait),
-        false => bare::pong(&e.window, turn, count, e.wait),
+    if leads {
+        took = bare::ping(&e.window, turn, count, e.wait)
+    } else {
+        bare::pong(&e.window, turn, count, e.wait)
     }
     if let Some(cores) = elsewhere {
         sched_setaffinity(None, &cores).map_err(std::io::Error::from)?;
@@ -114,14 +115,14 @@ fn move_to(core: usize) -> std::io::Result<CpuSet> {
 /// The partner's part, for bare access to the memory that Hydrant's operations reach.
 ///
 /// # Safety
-/// The conditions of [`Place::new`], for the whole part.
+/// The conditions of [`BarePlace::new`], for the whole part.
 #[allow(unsafe_code)]
-pub(super) unsafe fn partner_place(memory: &Symmetric<u64>) -> hydrant::Result<Place> {
+pub(super) unsafe fn partner_place(memory: &Symmetric<u64>) -> hydrant::Result<BarePlace> {
     let part = memory.on(PARTNER)?;
     let part =
         part.ok_or_else(|| hydrant::Error::other("the memory of rank 1 is not mapped here"))?;
     // SAFETY: 1. and 2. the caller's conditions 1 and 2; 3. words are aligned.
-    Ok(unsafe { Place::new(part.as_ptr().cast(), part.len() * size_of::<u64>()) })
+    Ok(unsafe { BarePlace::new(part.as_ptr().cast(), part.len() * size_of::<u64>()) })
 }
 
 /// Keeps the compiler from removing an unused value.

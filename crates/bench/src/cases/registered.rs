@@ -275,9 +275,10 @@ fn misses(e: &Ensemble<'_>) -> hydrant::Result<()> {
         let used = Cell::new(0_usize);
         let once = |index| {
             let word = &mut word.borrow_mut()[0];
-            match gets {
-                false => fresh.put(PARTNER, index, black_box(&word[..])),
-                true => fresh.get(PARTNER, index, black_box(&mut word[..])),
+            if gets {
+                fresh.get(PARTNER, index, black_box(&mut word[..]))
+            } else {
+                fresh.put(PARTNER, index, black_box(&word[..]))
             }
         };
         let next = || used.replace(used.get() + 1) * STEP % FRESH * bucket;

@@ -22,22 +22,22 @@ const PAGE: usize = 4096;
 
 /// The measurements, shared with the layer that takes them.
 #[derive(Clone)]
-pub(crate) struct Costs {
+pub(crate) struct RegistrationCosts {
     repetitions: usize,
-    points: Arc<Mutex<Result<Vec<Point>, String>>>,
+    points: Arc<Mutex<Result<Vec<CostPoint>, String>>>,
 }
 
 /// Times of registering and of deregistering some number of pages.
 #[derive(Clone, Copy)]
-struct Point {
+struct CostPoint {
     pages: usize,
     ours: [f64; 2],
     raw: Option<[f64; 2]>,
 }
 
-impl Costs {
+impl RegistrationCosts {
     pub(crate) fn new(quick: bool) -> Self {
-        Costs {
+        RegistrationCosts {
             repetitions: if quick { 3 } else { 21 },
             points: Arc::new(Mutex::new(Ok(Vec::new()))),
         }
@@ -55,7 +55,7 @@ impl Costs {
         }
     }
 
-    fn measure(&self, conduit: &dyn Conduit) -> Result<Vec<Point>, String> {
+    fn measure(&self, conduit: &dyn Conduit) -> Result<Vec<CostPoint>, String> {
         let caps = conduit.caps();
         let raw = raw_calls(caps.name)?;
         let most = caps.registration.map_or(0, |registration| {
@@ -73,7 +73,7 @@ impl Costs {
                 }
                 note(&mut ours, through(conduit, extent)?);
             }
-            points.push(Point {
+            points.push(CostPoint {
                 pages,
                 ours: ours.each_mut().map(|times| median(times)),
                 raw: raw
@@ -149,7 +149,7 @@ fn small_pages(pages: usize) -> Result<Vec<u8>, String> {
 }
 
 /// Reports the measurements from before the job.
-pub(crate) fn run(e: &Ensemble<'_>, costs: &Costs) -> hydrant::Result<()> {
+pub(crate) fn run(e: &Ensemble<'_>, costs: &RegistrationCosts) -> hydrant::Result<()> {
     if !e.registered {
         return Err(hydrant::Error::other(
             "this network needs no registration: try --conduit verbs or smp+pin",
@@ -169,7 +169,7 @@ pub(crate) fn run(e: &Ensemble<'_>, costs: &Costs) -> hydrant::Result<()> {
             }
         }
         for (which, call) in ["register", "deregister"].into_iter().enumerate() {
-            let line = |of: &dyn Fn(&Point) -> Option<[f64; 2]>| {
+            let line = |of: &dyn Fn(&CostPoint) -> Option<[f64; 2]>| {
                 let points: Option<Vec<(f64, f64)>> = (points.iter())
                     .map(|point| Some((point.pages as f64, of(point)?[which])))
                     .collect();

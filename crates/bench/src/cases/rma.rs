@@ -10,7 +10,7 @@ use std::time::Duration;
 use hydrant::{Level, Rank, Section, Signal, Stride, Symmetric};
 
 use super::partner_place;
-use crate::bare::Place;
+use crate::bare::BarePlace;
 use crate::ensemble::Ensemble;
 use crate::measure::Side;
 use crate::network::PARTNER;
@@ -61,7 +61,7 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
 
 struct Rma<'a> {
     e: &'a Ensemble<'a>,
-    bare: Place,
+    bare: BarePlace,
     field: &'a Symmetric<u64>,
     signal: &'a Symmetric<u64>,
 }

@@ -44,7 +44,12 @@ pub(crate) fn limits(strategy: Strategy) -> [(&'static str, String); 2] {
         .ok()
         .map(|builder| builder.settings().registration.clone());
     let (m, maxvictim) = said.map_or((None, None), |said| (said.m, said.maxvictim));
-    let m = m.unwrap_or(M) * if keeps(strategy) { LIFTED } else { 1 };
+    let m = m.unwrap_or(M)
+        * if never_deregisters(strategy) {
+            LIFTED
+        } else {
+            1
+        };
     [
         ("HYDRANT_M", m.to_string()),
         (
@@ -55,34 +60,39 @@ pub(crate) fn limits(strategy: Strategy) -> [(&'static str, String); 2] {
 }
 
 /// True if a strategy never deregisters buckets that peers use.
-fn keeps(strategy: Strategy) -> bool {
+fn never_deregisters(strategy: Strategy) -> bool {
     let no_unpin = Strategy::Rendezvous { unpin: false };
     strategy == Strategy::PinEverything || strategy == no_unpin
 }
 
 /// Runs on all ranks: rank 0 puts, and each rank samples its own pinned bytes.
 pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
-    let pinned = Pinned::default();
+    let pinned = PinnedSamples::default();
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(Ordering::Acquire) {
-                pinned.look();
+                pinned.sample();
                 std::thread::sleep(LOOK);
             }
-            pinned.look();
+            pinned.sample();
         });
         let outcome = measure(e);
         over.store(true, Ordering::Release);
         outcome
     })?;
-    tell(e, &pinned)
+    report_pinned(e, &pinned)
 }
 
 fn measure(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let settings = &e.job.settings().registration;
     let strategy = settings.strategy;
-    let m = settings.m.unwrap_or(M) / if keeps(strategy) { LIFTED } else { 1 };
+    let m = settings.m.unwrap_or(M)
+        / if never_deregisters(strategy) {
+            LIFTED
+        } else {
+            1
+        };
     let quarters = if e.quick {
         &QUICK_QUARTERS[..]
     } else {
@@ -137,7 +147,7 @@ fn scatter(
     for index in (0..places).take(warm_up as usize) {
         field.put(PARTNER, index * place / size_of::<u64>(), data)?;
     }
-    let mut random = Random::default();
+    let mut random = FixedRandom::default();
     let mut means = [0.0; 5];
     for mean in &mut means {
         let start = Instant::now();
@@ -151,15 +161,15 @@ fn scatter(
 }
 
 /// A sequence of numbers that is the same in every run (xorshift).
-pub(super) struct Random(u64);
+pub(super) struct FixedRandom(u64);
 
-impl Default for Random {
+impl Default for FixedRandom {
     fn default() -> Self {
         Self(0x9e37_79b9_7f4a_7c15)
     }
 }
 
-impl Random {
+impl FixedRandom {
     pub(super) fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -170,13 +180,13 @@ impl Random {
 
 /// The most bytes that a rank had pinned and locked, from `/proc/self/status`.
 #[derive(Default)]
-struct Pinned {
+struct PinnedSamples {
     pin: AtomicU64,
     lock: AtomicU64,
 }
 
-impl Pinned {
-    fn look(&self) {
+impl PinnedSamples {
+    fn sample(&self) {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         for (key, most) in [("VmPin:", &self.pin), ("VmLck:", &self.lock)] {
             let line = status.lines().find_map(|line| line.strip_prefix(key));
@@ -188,7 +198,7 @@ impl Pinned {
 
 /// Compares the most bytes pinned with the bytes allowed: M, MAXVICTIM, the conduit's own and, in
 /// the same processes, those of the bare network.
-fn tell(e: &Ensemble<'_>, pinned: &Pinned) -> hydrant::Result<()> {
+fn report_pinned(e: &Ensemble<'_>, pinned: &PinnedSamples) -> hydrant::Result<()> {
     let (settings, conduit) = (&e.job.settings().registration, e.job.footprint());
     let limits = settings.m.unwrap_or(M) + settings.maxvictim.unwrap_or(MAXVICTIM);
     let peers = e.job.size() as usize - 1;
@@ -220,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_lifted_for_those_that_keep_everything() {
+    fn limits_are_lifted_for_strategies_that_never_deregister() {
         let m = |strategy| limits(strategy)[0].1.parse::<u64>().unwrap();
         let firehose = m(Strategy::Firehose);
         assert_eq!(m(Strategy::PinEverything), LIFTED * firehose);
@@ -229,7 +239,7 @@ mod tests {
 
     #[test]
     fn places_are_drawn_from_the_whole_set() {
-        let mut random = Random::default();
+        let mut random = FixedRandom::default();
         let mut seen = [false; 64];
         for _ in 0..4096 {
             seen[random.below(64)] = true;
@@ -238,16 +248,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_locked_is_seen() {
-        let pinned = Pinned::default();
-        pinned.look();
+    fn locked_memory_is_counted() {
+        let pinned = PinnedSamples::default();
+        pinned.sample();
         let before = pinned.lock.load(Ordering::Relaxed);
         let memory = vec![1_u8; 64 << 10];
         // SAFETY: the memory is our own, and locking does not change it.
         #[allow(unsafe_code)]
         let locked = unsafe { rustix::mm::mlock(memory.as_ptr().cast_mut().cast(), memory.len()) };
         locked.unwrap();
-        pinned.look();
+        pinned.sample();
         assert!(pinned.lock.load(Ordering::Relaxed) >= before + (64 << 10));
     }
 }

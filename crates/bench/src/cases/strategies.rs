@@ -13,7 +13,7 @@ use std::time::Duration;
 use hydrant::{Rank, Symmetric};
 
 use super::attend;
-use super::scattered::Random;
+use super::scattered::FixedRandom;
 use crate::ensemble::Ensemble;
 use crate::measure::median;
 use crate::network::PARTNER;
@@ -46,7 +46,7 @@ const STEP: usize = 4096;
 
 /// The order of offsets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Order {
+enum AccessOrder {
     /// In sequence, and from the start again.
     Sequential,
     /// At random, all offsets equally likely.
@@ -55,14 +55,18 @@ enum Order {
     Skewed,
 }
 
-const ORDERS: [Order; 3] = [Order::Sequential, Order::Random, Order::Skewed];
+const ORDERS: [AccessOrder; 3] = [
+    AccessOrder::Sequential,
+    AccessOrder::Random,
+    AccessOrder::Skewed,
+];
 
-impl Order {
+impl AccessOrder {
     fn name(self) -> &'static str {
         match self {
-            Order::Sequential => "sequential",
-            Order::Random => "random",
-            Order::Skewed => "skewed",
+            AccessOrder::Sequential => "sequential",
+            AccessOrder::Random => "random",
+            AccessOrder::Skewed => "skewed",
         }
     }
 }
@@ -77,9 +81,10 @@ pub(crate) fn limits() -> [(&'static str, String); 2] {
 
 /// Runs on all ranks: rank 0 puts and gets.
 pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
-    let sizes = match e.quick {
-        true => &QUICK_SIZES[..],
-        false => &SIZES[..],
+    let sizes = if e.quick {
+        &QUICK_SIZES[..]
+    } else {
+        &SIZES[..]
     };
     let strategy = e.job.settings().registration.strategy;
     let m = e.job.settings().registration.m.unwrap_or(M);
@@ -102,7 +107,7 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
                     field.local()?.fill(0..field.len(), 1)?;
                     e.job.barrier()?;
                     if e.job.rank() == Rank(0) {
-                        let point = Point {
+                        let point = MeasuredPoint {
                             gets,
                             bytes: *bytes,
                             order,
@@ -127,17 +132,17 @@ pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
 }
 
 /// One figure.
-struct Point {
+struct MeasuredPoint {
     gets: bool,
     bytes: usize,
-    order: Order,
+    order: AccessOrder,
     set: usize,
     count: u64,
     /// The most bytes that the warm-up touches.
     warm_up: usize,
 }
 
-impl Point {
+impl MeasuredPoint {
     /// The mean time of an operation, as the median of some runs.
     fn measure(
         &self,
@@ -153,24 +158,25 @@ impl Point {
         let places = (self.set / place).max(1);
         let mut once = |at: usize| {
             let index = at * place / size_of::<u64>();
-            match self.gets {
-                false => field.put(PARTNER, index, data),
-                true => field.get(PARTNER, index, data),
+            if self.gets {
+                field.get(PARTNER, index, data)
+            } else {
+                field.put(PARTNER, index, data)
             }
         };
         for at in (0..places).take(self.warm_up.div_ceil(place)) {
             once(at)?;
         }
-        let mut random = Random::default();
+        let mut random = FixedRandom::default();
         let mut next = 0;
         let mut means = Vec::new();
         for _ in 0..SAMPLES {
             let start = e.job.now();
             for _ in 0..self.count.div_ceil(SAMPLES) {
                 let at = match self.order {
-                    Order::Sequential => next,
-                    Order::Random => random.below(places),
-                    Order::Skewed => skewed(&mut random, places),
+                    AccessOrder::Sequential => next,
+                    AccessOrder::Random => random.below(places),
+                    AccessOrder::Skewed => skewed(&mut random, places),
                 };
                 next = (next + 1) % places;
                 once(at)?;
@@ -184,7 +190,7 @@ impl Point {
 
 /// A skewed offset: the first tenth, in some order, makes up nearly half of the draws, by the cube
 /// of an even draw. The order scatters the offsets.
-fn skewed(random: &mut Random, places: usize) -> usize {
+fn skewed(random: &mut FixedRandom, places: usize) -> usize {
     const FINE: usize = 1 << 20;
     let even = random.below(FINE) as f64 / FINE as f64;
     let rank = ((even * even * even) * places as f64) as usize;
@@ -198,7 +204,7 @@ mod tests {
 
     #[test]
     fn skewed_places_are_few_most_of_the_time_and_lie_anywhere() {
-        let mut random = Random::default();
+        let mut random = FixedRandom::default();
         let mut seen = vec![0_u32; 1000];
         for _ in 0..10_000 {
             seen[skewed(&mut random, 1000)] += 1;

@@ -36,7 +36,7 @@ pub(crate) enum InfoError {
 
 /// One printed line; as JSON, one object.
 #[derive(Debug, Serialize)]
-struct Line {
+struct InfoLine {
     section: &'static str,
     name: String,
     value: String,
@@ -50,10 +50,10 @@ struct Line {
     meaning: String,
 }
 
-impl Line {
+impl InfoLine {
     fn of(section: &'static str, fact: Fact) -> Self {
         let (name, meaning) = (fact.name.to_owned(), fact.meaning.to_owned());
-        Line {
+        InfoLine {
             section,
             name,
             value: fact.value,
@@ -64,7 +64,7 @@ impl Line {
     }
 }
 
-impl From<SettingRow> for Line {
+impl From<SettingRow> for InfoLine {
     fn from(row: SettingRow) -> Self {
         let origin = match row.origin {
             Origin::Default => "default",
@@ -73,7 +73,7 @@ impl From<SettingRow> for Line {
             _ => "elsewhere",
         };
         let figure = row.unit.map(|unit| (unit.to_owned(), row.figure().into()));
-        Line {
+        InfoLine {
             section: "settings",
             name: row.name.to_owned(),
             value: row.value,
@@ -90,13 +90,13 @@ pub(crate) fn run(args: &InfoArgs) -> Result<(), InfoError> {
     let settings = Settings::from_env();
     if let Ok(settings) = &settings {
         settings.warn_unknown();
-        lines.extend(settings.rows().into_iter().map(Line::from));
+        lines.extend(settings.rows().into_iter().map(InfoLine::from));
     }
     print(args, &lines).map_err(InfoError::Print)?;
     settings.map(drop).map_err(InfoError::Setting)
 }
 
-fn print(args: &InfoArgs, lines: &[Line]) -> io::Result<()> {
+fn print(args: &InfoArgs, lines: &[InfoLine]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match args.format {
         Format::Json => {
@@ -109,25 +109,25 @@ fn print(args: &InfoArgs, lines: &[Line]) -> io::Result<()> {
     out.flush()
 }
 
-fn lines() -> Vec<Line> {
+fn lines() -> Vec<InfoLine> {
     let machine = Machine::here();
     let mut lines = Vec::new();
-    lines.extend(conduits().map(|fact| Line::of("conduits", fact)));
+    lines.extend(conduits().map(|fact| InfoLine::of("conduits", fact)));
     lines.extend(
         machine
             .facts()
             .into_iter()
-            .map(|fact| Line::of("machine", fact)),
+            .map(|fact| InfoLine::of("machine", fact)),
     );
     lines.extend(
         machine
             .limits()
             .into_iter()
-            .map(|fact| Line::of("limits", fact)),
+            .map(|fact| InfoLine::of("limits", fact)),
     );
-    lines.push(Line::of("limits", buffers()));
+    lines.push(InfoLine::of("limits", buffers()));
     let environment = |name: &str| std::env::var(name).ok();
-    lines.extend(launchers(environment).map(|fact| Line::of("launcher", fact)));
+    lines.extend(launchers(environment).map(|fact| InfoLine::of("launcher", fact)));
     lines
 }
 
@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_section_is_there_once_and_json_is_one_object_a_line() {
+    fn every_section_appears_once_and_json_is_one_object_a_line() {
         let lines = lines();
         let text = page::text(&lines);
         for section in ["conduits", "machine", "limits", "launcher"] {
@@ -284,7 +284,7 @@ mod tests {
             let variable = (name.to_owned(), value.to_owned());
             let rows = Settings::from_vars([variable]).unwrap().rows();
             let row = rows.into_iter().find(|row| row.name == name).unwrap();
-            serde_json::to_value(Line::from(row)).unwrap()
+            serde_json::to_value(InfoLine::from(row)).unwrap()
         };
         assert_eq!(line("HYDRANT_HEAP", "1.5G")["bytes"], 3_u64 << 29);
         assert_eq!(line("HYDRANT_SPIN", "7")["microseconds"], 7);
@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn the_page_fits_80_columns() {
         let mut lines = lines();
-        lines.extend(Settings::new().rows().into_iter().map(Line::from));
+        lines.extend(Settings::new().rows().into_iter().map(InfoLine::from));
         for line in page::text(&lines).lines() {
             assert!(line.chars().count() <= 80, "{line}");
         }
@@ -317,7 +317,7 @@ mod tests {
     fn a_setting_says_where_it_came_from() {
         let variable = ("HYDRANT_HEAP".to_owned(), "1G".to_owned());
         let settings = Settings::from_vars([variable]).unwrap();
-        let lines: Vec<Line> = settings.rows().into_iter().map(Line::from).collect();
+        let lines: Vec<InfoLine> = settings.rows().into_iter().map(InfoLine::from).collect();
         let heap = lines
             .iter()
             .find(|line| line.name == "HYDRANT_HEAP")
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_conduit_says_why() {
+    fn a_missing_conduit_has_a_reason() {
         for fact in conduits().filter(|fact| !fact.value.starts_with("available")) {
             assert!(fact.value.starts_with("absent: "), "{fact:?}");
         }

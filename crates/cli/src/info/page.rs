@@ -1,6 +1,6 @@
 //! The output of `hydrant info` as a page of text for a terminal of 80 columns.
 
-use super::Line;
+use super::InfoLine;
 
 /// The columns of the narrowest terminal in use.
 const COLUMNS: usize = 80;
@@ -9,7 +9,7 @@ const COLUMNS: usize = 80;
 const MEANING: usize = 6;
 
 /// All lines, a heading for each section: the name, the value beside it, the meaning below.
-pub(super) fn text(lines: &[Line]) -> String {
+pub(super) fn text(lines: &[InfoLine]) -> String {
     let mut text = String::new();
     for section in lines.chunk_by(|a, b| a.section == b.section) {
         text += &format!("{}\n", section[0].section);
@@ -29,7 +29,7 @@ pub(super) fn text(lines: &[Line]) -> String {
 }
 
 /// The value, with its origin if it is a setting.
-fn value(line: &Line) -> String {
+fn value(line: &InfoLine) -> String {
     let value = match line.value.as_str() {
         "" => "(empty)",
         value => value,
@@ -82,8 +82,8 @@ fn width(text: &str) -> usize {
 mod tests {
     use super::*;
 
-    fn line(name: &str, value: &str, meaning: &str) -> Line {
-        Line {
+    fn line(name: &str, value: &str, meaning: &str) -> InfoLine {
+        InfoLine {
             section: "things",
             name: name.to_owned(),
             value: value.to_owned(),
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn values_stand_below_each_other_and_meanings_below_them() {
-        let setting = Line {
+        let setting = InfoLine {
             origin: Some("default".to_owned()),
             ..line("much longer", "", "what it is")
         };

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn other_endings_are_refused_with_those_there_are() {
+    fn other_endings_are_refused_with_the_list_of_endings() {
         for name in ["a.png", "a", "svg", "folder.svg/a", ".svg", "a.svg.gz"] {
             let why = name.parse::<PictureFile>().unwrap_err().to_string();
             assert!(why.contains(".svg or .html") && why.contains(name), "{why}");

@@ -9,7 +9,7 @@ use hydrant::{Function, Job, Op, Rank, Strategy};
 use super::super::Scope;
 use super::super::job::{MB, Setup, micros, timed};
 use super::super::part::{Part, Picture, Sheet};
-use super::{GM, Outcome, World, raised};
+use super::{ArmciWorld, GM, Outcome, raised};
 use hydrant_report::plot::{self, Figure, Kind, Panel, Series};
 use hydrant_report::units;
 
@@ -50,9 +50,9 @@ pub(in super::super) fn figure_12(scope: &Scope<'_>) -> Outcome<Part> {
     let rounds = scope.pick(16, 2);
     // Without copies, memory is registered once, and the NIC puts by itself.
     let (requests, copies, armci) = (
-        measure(Way::Requests, Strategy::Firehose, rounds)?,
-        measure(Way::Armci, Strategy::Bounce, rounds)?,
-        measure(Way::Armci, Strategy::Firehose, rounds)?,
+        measure(FenceCall::Requests, Strategy::Firehose, rounds)?,
+        measure(FenceCall::Armci, Strategy::Bounce, rounds)?,
+        measure(FenceCall::Armci, Strategy::Firehose, rounds)?,
     );
     let mut sheet = Sheet::new(
         "armci-figure-12-times",
@@ -163,7 +163,7 @@ pub(in super::super) fn figure_12(scope: &Scope<'_>) -> Outcome<Part> {
 
 /// The way that a process asks for a fence.
 #[derive(Clone, Copy)]
-enum Way {
+enum FenceCall {
     /// By a request to each server, which answers.
     Requests,
     /// By the crate `armci`.
@@ -172,14 +172,14 @@ enum Way {
 
 /// The mean times for each number of requests in flight: where one process calls, and the longest
 /// where all call.
-fn measure(way: Way, strategy: Strategy, rounds: u32) -> Outcome<Vec<[Duration; 2]>> {
+fn measure(way: FenceCall, strategy: Strategy, rounds: u32) -> Outcome<Vec<[Duration; 2]>> {
     let mut setup = Setup::new(GM, strategy, 128 * MB, 64 * MB);
     setup.ranks = RANKS;
     setup.run(|job| {
         let fences = Fences {
             job,
             way,
-            world: World::new(job)?,
+            world: ArmciWorld::new(job)?,
             parts: vec![std::ptr::null_mut(); RANKS as usize],
             request: job.function(|_: Rank, word: u64| word)?,
         };
@@ -208,8 +208,8 @@ fn measure(way: Way, strategy: Strategy, rounds: u32) -> Outcome<Vec<[Duration; 
 
 struct Fences<'a> {
     job: &'a Job,
-    way: Way,
-    world: World,
+    way: FenceCall,
+    world: ArmciWorld,
     parts: Vec<*mut u8>,
     request: Function<u64, u64>,
 }
@@ -222,12 +222,12 @@ impl Fences<'_> {
             .map(|other| (own + other) % RANKS as usize)
             .collect();
         (others.chunks(outstanding)).try_for_each(|some| match self.way {
-            Way::Requests => {
+            FenceCall::Requests => {
                 let ask = |other: &usize| self.job.call_nb(Rank(*other as u32), &self.request, &1);
                 let asked: hydrant::Result<Vec<_>> = some.iter().map(ask).collect();
                 asked?.into_iter().try_for_each(|it| it.wait().map(drop))
             }
-            Way::Armci => self.put_and_fence(some),
+            FenceCall::Armci => self.put_and_fence(some),
         })
     }
 
@@ -241,11 +241,11 @@ impl Fences<'_> {
             // is another process's memory.
             raised(unsafe { armci.put_nb(from, to, 8, other as i32, None) })?;
         }
-        match some.len() + 1 == RANKS as usize {
-            true => raised(armci.all_fence()),
-            false => some
-                .iter()
-                .try_for_each(|other| raised(armci.fence(*other as i32))),
+        if some.len() + 1 == RANKS as usize {
+            raised(armci.all_fence())
+        } else {
+            some.iter()
+                .try_for_each(|other| raised(armci.fence(*other as i32)))
         }
     }
 }

@@ -12,7 +12,7 @@ use super::super::Scope;
 use super::super::job::{MB, SECOND, Setup, micros, timed};
 use super::super::part::{Cell, Part, Sheet};
 use super::super::published::value;
-use super::{GM, Outcome, VIA, World, raised};
+use super::{ArmciWorld, GM, Outcome, VIA, raised};
 
 /// The timed operations, by their names among the papers' figures.
 const OPERATIONS: [&str; 4] = ["get", "lock", "unlock", "rmw"];
@@ -86,7 +86,7 @@ fn why(operation: &str) -> &'static str {
 fn latencies(machine: &str, rounds: u32) -> Outcome<[Duration; 4]> {
     let setup = Setup::new(machine, Strategy::Bounce, 128 * MB, 64 * MB);
     let times = setup.run(|job| {
-        let world = World::new(job)?;
+        let world = ArmciWorld::new(job)?;
         let (there, armci, proc) = (world.memory(8)?, &world.armci, SECOND.0 as i32);
         raised(armci.create_mutexes(1))?;
         let times = world.while_others_compute(job, || {

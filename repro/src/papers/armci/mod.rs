@@ -30,12 +30,12 @@ const OPERATIONS: u64 = 250_000;
 type Outcome<T> = std::result::Result<T, ReproduceError>;
 
 /// ARMCI in a job, and a word that tells computing ranks to stop.
-struct World {
+struct ArmciWorld {
     armci: Armci,
     over: Symmetric<u64>,
 }
 
-impl World {
+impl ArmciWorld {
     /// Sets ARMCI up. Collective.
     fn new(job: &Job) -> hydrant::Result<Self> {
         Ok(Self {

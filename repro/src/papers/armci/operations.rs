@@ -13,7 +13,7 @@ use super::super::job::{FIRST, MB, PAGE, SECOND, SPARE, Setup, aligned, bandwidt
 use super::super::part::{Part, Sheet};
 use super::super::pindown::crossover;
 use super::super::published::value;
-use super::{GM, Outcome, VIA, World, picture, raised};
+use super::{ArmciWorld, GM, Outcome, VIA, picture, raised};
 use hydrant_report::plot::{self, Kind, Series};
 use hydrant_report::units;
 
@@ -184,15 +184,16 @@ fn figure(scope: &Scope<'_>, plot: &Plot) -> Outcome<(Part, Vec<Series>)> {
         );
     }
     let mut series = Vec::new();
-    let runs: &[(Strategy, bool, &str)] = match plot.is_strided {
-        true => &[
+    let runs: &[(Strategy, bool, &str)] = if plot.is_strided {
+        &[
             (Strategy::Bounce, true, "strided"),
             (Strategy::Bounce, false, "contiguous"),
-        ],
-        false => &[
+        ]
+    } else {
+        &[
             (Strategy::Bounce, false, "streamed"),
             (Strategy::Firehose, false, "firehose"),
-        ],
+        ]
     };
     for (number, (strategy, is_strided, name)) in runs.iter().enumerate() {
         scope.doing(format!("ARMCI: figure {}, {name}", plot.number));
@@ -246,7 +247,7 @@ fn measure(
     setup.bucket = 16 * PAGE;
     setup.heap = 32 << 20;
     setup.run(|job| {
-        let world = World::new(job)?;
+        let world = ArmciWorld::new(job)?;
         let largest = sides.last().map_or(0, |side| side * side * DOUBLE);
         let there = world.memory(2 * largest)?;
         let times = world.while_others_compute(job, || {

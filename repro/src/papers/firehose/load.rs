@@ -15,7 +15,7 @@ const BYTE: Duration = Duration::from_nanos(8);
 
 /// The result at one size of the area.
 #[derive(Clone, Copy)]
-pub(super) struct Point {
+pub(super) struct AreaPoint {
     /// The size of the area.
     pub(super) mb: f64,
     pub(super) mean: Duration,
@@ -64,7 +64,7 @@ impl Load {
 
     /// Puts at random over each area in turn, after touching all of it. The source is random within
     /// MAXVICTIM, less room for the partial pages at the ends of a buffer.
-    pub(super) fn run(&self, setup: &Setup) -> std::result::Result<Vec<Point>, ReproduceError> {
+    pub(super) fn run(&self, setup: &Setup) -> std::result::Result<Vec<AreaPoint>, ReproduceError> {
         let area_of = |mb: u64| (mb * MB / self.smaller) as usize / self.bytes;
         setup.run(|job| {
             let target = memory(job, self.areas[1] * MB / self.smaller)?;
@@ -98,7 +98,7 @@ impl Load {
                     let (time, unpinned) =
                         self.puts(job, &target, source, places, &measured, &mut random)?;
                     let part = |count: u64| 100.0 * count as f64 / self.puts as f64;
-                    points.push(Point {
+                    points.push(AreaPoint {
                         mb: mb as f64,
                         mean: time / self.puts as u32,
                         unpinned: part(unpinned),

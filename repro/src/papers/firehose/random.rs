@@ -3,7 +3,7 @@
 use hydrant::Strategy;
 
 use super::LIMITS;
-use super::load::{Load, Point};
+use super::load::{AreaPoint, Load};
 
 use crate::papers::job::{MB, bandwidth, lifted, micros};
 use crate::papers::part::{Cell, Part, Picture, Sheet};
@@ -21,8 +21,8 @@ pub(super) type Outcome<T> = std::result::Result<T, ReproduceError>;
 pub(super) fn curve(
     name: &str,
     colour: usize,
-    points: &[Point],
-    of: impl Fn(&Point) -> f64,
+    points: &[AreaPoint],
+    of: impl Fn(&AreaPoint) -> f64,
 ) -> Series {
     Series {
         name: name.to_owned(),
@@ -33,7 +33,7 @@ pub(super) fn curve(
 }
 
 /// Runs the three strategies of the paper over the areas.
-fn three(scope: &Scope<'_>, load: &Load, figure: &str) -> Outcome<[Vec<Point>; 3]> {
+fn three_strategies(scope: &Scope<'_>, load: &Load, figure: &str) -> Outcome<[Vec<AreaPoint>; 3]> {
     let run = |strategy: Strategy, machine: &str| {
         scope.doing(format!("firehose: figure {figure}, {strategy}"));
         let mut setup = load.setup(machine, strategy);
@@ -54,7 +54,7 @@ fn three(scope: &Scope<'_>, load: &Load, figure: &str) -> Outcome<[Vec<Point>; 3
     Ok([firehose, no_unpin, unpin])
 }
 
-pub(super) fn details(name: &str, title: &str, all: &[(&str, &[Point])]) -> Sheet {
+pub(super) fn details(name: &str, title: &str, all: &[(&str, &[AreaPoint])]) -> Sheet {
     let columns = [
         "strategy",
         "area_mb",
@@ -90,7 +90,7 @@ pub(super) fn smaller(part: &mut Part, load: &Load) {
 /// Figure 3: the latency of 8-byte puts.
 pub(in crate::papers) fn figure_3(scope: &Scope<'_>) -> Outcome<Part> {
     let load = Load::of(scope, 8, scope.pick(4000, 400), 1);
-    let [firehose, no_unpin, unpin] = three(scope, &load, "3")?;
+    let [firehose, no_unpin, unpin] = three_strategies(scope, &load, "3")?;
     let mut part = Part::new(
         "firehose-figure-3",
         "Firehose, figure 3: 8-byte puts at random over a growing area",
@@ -117,7 +117,7 @@ pub(in crate::papers) fn figure_3(scope: &Scope<'_>) -> Outcome<Part> {
         "the paper's 30 µs is more than the 20 µs of a request and reply that it gives itself, and \
          than the 34 − 14 µs of its table 3; ours is the round trip",
     );
-    let at = |points: &[Point], mb: f64| {
+    let at = |points: &[AreaPoint], mb: f64| {
         (points.iter())
             .find(|point| point.mb == mb)
             .map_or(f64::NAN, |point| micros(point.mean))
@@ -183,7 +183,7 @@ pub(in crate::papers) fn figure_3(scope: &Scope<'_>) -> Outcome<Part> {
 /// Figure 4: the bandwidth of puts of 64 KB.
 pub(in crate::papers) fn figure_4(scope: &Scope<'_>) -> Outcome<Part> {
     let load = Load::of(scope, 64 << 10, scope.pick(400, 64), 8);
-    let [firehose, no_unpin, unpin] = three(scope, &load, "4")?;
+    let [firehose, no_unpin, unpin] = three_strategies(scope, &load, "4")?;
     let mut part = Part::new(
         "firehose-figure-4",
         "Firehose, figure 4: 64 KB puts at random over a growing area",
@@ -193,8 +193,8 @@ pub(in crate::papers) fn figure_4(scope: &Scope<'_>) -> Outcome<Part> {
          bytes.",
     );
     smaller(&mut part, &load);
-    let rate = |point: &Point| bandwidth(load.bytes as u64, point.mean);
-    let within = |points: &[Point], from: f64, to: f64| -> Vec<f64> {
+    let rate = |point: &AreaPoint| bandwidth(load.bytes as u64, point.mean);
+    let within = |points: &[AreaPoint], from: f64, to: f64| -> Vec<f64> {
         (points.iter())
             .filter(|point| point.mb > from && point.mb <= to)
             .map(rate)

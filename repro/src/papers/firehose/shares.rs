@@ -2,7 +2,7 @@
 
 use hydrant::Strategy;
 
-use super::load::{Load, Point};
+use super::load::{AreaPoint, Load};
 use super::random::{
     BANDWIDTH, LATENCY, MACHINE, Outcome, curve, details, over_area, picture, smaller,
 };
@@ -60,7 +60,7 @@ pub(in crate::papers) fn shares(scope: &Scope<'_>) -> Outcome<Part> {
         let axis = if bytes == 8 { LATENCY } else { BANDWIDTH };
         panels.push(over_area(title, axis, series));
     }
-    let named: Vec<(&str, &[Point])> = all
+    let named: Vec<(&str, &[AreaPoint])> = all
         .iter()
         .map(|(name, points)| (&name[..], &points[..]))
         .collect();

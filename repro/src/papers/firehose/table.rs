@@ -3,7 +3,7 @@
 use hydrant::Strategy;
 
 use crate::papers::part::{Cell, Part, Sheet};
-use crate::papers::programs::{Program, Report};
+use crate::papers::programs::{ParsedReport, Program};
 use crate::papers::published::value;
 use crate::papers::{ReproduceError, Scope};
 use hydrant_report::units;
@@ -15,7 +15,7 @@ const PAPERS: [(Strategy, &str); 3] = [
     (Strategy::Firehose, "firehose"),
 ];
 
-struct Case {
+struct ProgramCase {
     short: &'static str,
     title: &'static str,
     program: Program,
@@ -27,8 +27,8 @@ struct Case {
 }
 
 /// As many puts as in the paper (docs/apps.md).
-const CASES: [Case; 2] = [
-    Case {
+const CASES: [ProgramCase; 2] = [
+    ProgramCase {
         short: "cannon",
         title: "Cannon, 4 ranks",
         program: Program {
@@ -40,7 +40,7 @@ const CASES: [Case; 2] = [
         unpin: 262,
         others: 128,
     },
-    Case {
+    ProgramCase {
         short: "bitonic",
         title: "Bitonic sort, 8 ranks",
         program: Program {
@@ -164,16 +164,16 @@ pub(in crate::papers) fn table_3(scope: &Scope<'_>) -> Result<Part, ReproduceErr
     Ok(part)
 }
 
-fn mean(report: &Report) -> Option<f64> {
+fn mean(report: &ParsedReport) -> Option<f64> {
     report.mean_put_nanoseconds.map(|nanos| nanos / 1e3)
 }
 
 fn rows(
     sheet: &mut Sheet,
-    case: &Case,
+    case: &ProgramCase,
     strategy: Strategy,
     name: &str,
-    report: &Report,
+    report: &ParsedReport,
 ) -> Result<(), ReproduceError> {
     let paper = |what: &str| value("firehose", &format!("{}_{what}", case.short));
     let puts = paper("puts")?;
@@ -229,7 +229,11 @@ fn rows(
     Ok(())
 }
 
-fn judge(part: &mut Part, case: &Case, reports: &[Report]) -> Result<(), ReproduceError> {
+fn judge(
+    part: &mut Part,
+    case: &ProgramCase,
+    reports: &[ParsedReport],
+) -> Result<(), ReproduceError> {
     let paper = |what: &str| value("firehose", &format!("{}_{what}", case.short));
     let [unpin, no_unpin, firehose] = reports else {
         return Ok(());

@@ -25,45 +25,45 @@ const FIVE: u32 = 50;
 const HALF: u32 = 5;
 
 /// A predictor of figure 5.
-struct Column {
+struct PredictorColumn {
     name: &'static str,
     colour: usize,
     kind: Kind,
     errors: fn(&Trace, &EvaluationSetting) -> Errors,
 }
 
-const COLUMNS: [Column; 6] = [
-    Column {
+const COLUMNS: [PredictorColumn; 6] = [
+    PredictorColumn {
         name: "shortest (the paper's)",
         colour: 0,
         kind: Kind::Ours,
         errors: |trace, setting| evaluate(trace, Method::Shortest, setting).at_use,
     },
-    Column {
+    PredictorColumn {
         name: "periodicity, best window",
         colour: 1,
         kind: Kind::Ours,
         errors: periodicity,
     },
-    Column {
+    PredictorColumn {
         name: "median of 9",
         colour: 7,
         kind: Kind::Ours,
         errors: |trace, setting| evaluate(trace, Method::Median { of: 9 }, setting).at_use,
     },
-    Column {
+    PredictorColumn {
         name: "landmarks, at use",
         colour: 4,
         kind: Kind::Ours,
         errors: |trace, setting| evaluate(trace, Method::Landmarks, setting).at_use,
     },
-    Column {
+    PredictorColumn {
         name: "landmarks, acted upon",
         colour: 2,
         kind: Kind::Ours,
         errors: |trace, setting| evaluate(trace, Method::Landmarks, setting).acted,
     },
-    Column {
+    PredictorColumn {
         name: "best constants in hindsight",
         colour: 3,
         kind: Kind::Reference,

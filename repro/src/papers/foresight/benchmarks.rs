@@ -35,13 +35,13 @@ const PAPER: [(&str, &str, &str); 5] = [
 ];
 
 /// A replayed trace, with memory left pinned and with the helper.
-struct Pair<'a> {
+struct ReplayedPair<'a> {
     recorded: &'a Recorded,
     leave: Replayed,
     helper: Replayed,
 }
 
-impl Pair<'_> {
+impl ReplayedPair<'_> {
     fn peak_saved(&self) -> f64 {
         percent_saved(
             self.helper.all.peak_bytes as f64,
@@ -115,7 +115,7 @@ pub(in crate::papers) fn figure_11(scope: &Scope<'_>) -> Outcome<Part> {
                 slower_without.push(other.all.communication_ns > leave.all.communication_ns);
             }
         }
-        pairs.push(Pair {
+        pairs.push(ReplayedPair {
             recorded,
             leave,
             helper,
@@ -179,7 +179,7 @@ fn row(
 }
 
 /// The savings and costs of the helper, compared with the paper.
-fn beside_the_paper(pairs: &[Pair<'_>]) -> Outcome<Sheet> {
+fn beside_the_paper(pairs: &[ReplayedPair<'_>]) -> Outcome<Sheet> {
     let mut sheet = Sheet::new(
         "foresight-table-2",
         "The helper thread beside leaving pinned",
@@ -225,8 +225,8 @@ fn beside_the_paper(pairs: &[Pair<'_>]) -> Outcome<Sheet> {
     Ok(sheet)
 }
 
-fn judge(part: &mut Part, pairs: &[Pair<'_>]) -> Outcome<()> {
-    let saved = pairs.iter().map(Pair::peak_saved);
+fn judge(part: &mut Part, pairs: &[ReplayedPair<'_>]) -> Outcome<()> {
+    let saved = pairs.iter().map(ReplayedPair::peak_saved);
     let mean = saved.clone().sum::<f64>() / pairs.len().max(1) as f64;
     let best = saved.fold(f64::NEG_INFINITY, f64::max);
     for (name, what, ours) in [
@@ -242,7 +242,7 @@ fn judge(part: &mut Part, pairs: &[Pair<'_>]) -> Outcome<()> {
             "the peak cannot fall where all buffers are in use at one moment, as in small classes: BT's and SP's are, and CG's take more time than may be lost",
         );
     }
-    let mean_saved: Vec<f64> = pairs.iter().map(Pair::mean_saved).collect();
+    let mean_saved: Vec<f64> = pairs.iter().map(ReplayedPair::mean_saved).collect();
     let least = mean_saved.iter().copied().fold(f64::INFINITY, f64::min);
     part.expect(
         "registered memory falls over time for every benchmark",
@@ -276,7 +276,7 @@ fn judge(part: &mut Part, pairs: &[Pair<'_>]) -> Outcome<()> {
 }
 
 /// Figure 3: a limit below the memory that leaving pinned needs.
-fn limited(scope: &Scope<'_>, part: &mut Part, pairs: &[Pair<'_>]) -> Outcome<()> {
+fn limited(scope: &Scope<'_>, part: &mut Part, pairs: &[ReplayedPair<'_>]) -> Outcome<()> {
     let ft = pairs.iter().filter(|it| it.recorded.program() == "ft");
     let Some(pair) = ft.max_by_key(|it| it.leave.all.peak_bytes) else {
         return Ok(());
@@ -328,7 +328,7 @@ fn limited(scope: &Scope<'_>, part: &mut Part, pairs: &[Pair<'_>]) -> Outcome<()
 }
 
 /// A panel of figure 11.
-fn over_time(pair: &Pair<'_>) -> Panel {
+fn over_time(pair: &ReplayedPair<'_>) -> Panel {
     let rank = pair.leave.largest();
     let (from, until) = window(&pair.helper.ranks[rank]);
     let of = |name: &str, kind, colour, played: &Played| Series {

@@ -20,11 +20,11 @@ const PER_HOST: u32 = 4;
 const LEAVE: Strategy = Strategy::OnDemand { leave_pinned: true };
 
 /// The memory that the ranks of a host have registered together.
-struct Host {
+struct HostMemory {
     series: Vec<(Duration, u64)>,
 }
 
-impl Host {
+impl HostMemory {
     fn peak(&self) -> u64 {
         self.series.iter().map(|it| it.1).max().unwrap_or(0)
     }
@@ -142,21 +142,21 @@ pub(in crate::papers) fn figure_12(scope: &Scope<'_>) -> Outcome<Part> {
 }
 
 /// The host with the largest peak of registered memory.
-fn largest(replayed: &Replayed, hosts: &[u32]) -> Host {
+fn largest(replayed: &Replayed, hosts: &[u32]) -> HostMemory {
     let host = |host: u32| {
         let ranks = replayed.ranks.iter().zip(hosts);
         let own = ranks.filter(move |it| *it.1 == host);
-        Host {
+        HostMemory {
             series: together(own.map(|it| &it.0.series[..])),
         }
     };
     let all = (0..hosts.len() as u32 / PER_HOST).rev().map(host);
-    let none = Host { series: Vec::new() };
-    all.max_by_key(Host::peak).unwrap_or(none)
+    let none = HostMemory { series: Vec::new() };
+    all.max_by_key(HostMemory::peak).unwrap_or(none)
 }
 
-fn panel(test: &str, leave: &(Replayed, Host), helper: &(Replayed, Host)) -> Panel {
-    let of = |name: &str, kind, colour, it: &(Replayed, Host)| Series {
+fn panel(test: &str, leave: &(Replayed, HostMemory), helper: &(Replayed, HostMemory)) -> Panel {
+    let of = |name: &str, kind, colour, it: &(Replayed, HostMemory)| Series {
         name: name.to_owned(),
         kind,
         colour,

@@ -19,14 +19,14 @@ pub(super) const THRESHOLD: u64 = 16 << 10;
 
 /// The turns of a helper.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Turns {
+pub(super) struct HelperTurns {
     /// All helpers of the core, and the time slice of each.
     pub(super) sharing: Sharing,
     /// The index of this helper.
     pub(super) own: u32,
 }
 
-impl Turns {
+impl HelperTurns {
     /// The start and the end of the first turn, and the time from one turn to the next.
     fn first(&self) -> (u64, u64, u64) {
         let Sharing {
@@ -70,7 +70,7 @@ impl Turns {
 
 /// The results of a rank.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Lived {
+pub(super) struct RankHistory {
     /// Registered bytes, with the time of each change.
     pub(super) series: Vec<(Duration, u64)>,
     /// The time from its first communication to its last.
@@ -83,20 +83,20 @@ pub(super) struct Lived {
 
 /// Plays a rank's communications. The helper begins after the given number of uses of registered
 /// buffers, or there is none.
-pub(super) fn live(
+pub(super) fn play_rank(
     communications: &[Communication],
     costs: Costs,
-    helper: Option<(Turns, usize)>,
-) -> Lived {
-    let mut rank = Rank::new(communications, costs);
-    let mut helper = helper.and_then(|(turns, from)| Helper::new(costs, turns, from));
+    helper: Option<(HelperTurns, usize)>,
+) -> RankHistory {
+    let mut rank = ModelRank::new(communications, costs);
+    let mut helper = helper.and_then(|(turns, from)| ModelHelper::new(costs, turns, from));
     while let Some(at) = rank.next {
         match &mut helper {
             Some(helper) if helper.next().is_some_and(|it| it <= at) => helper.step(&mut rank.nic),
             helper => rank.step(at, helper.as_mut()),
         }
     }
-    Lived {
+    RankHistory {
         series: rank.nic.series,
         took: Duration::from_nanos(rank.last),
         stalled: Duration::from_nanos(rank.stalled_ns),
@@ -106,7 +106,7 @@ pub(super) fn live(
 
 /// The state of a region; an unknown region is not registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum RegionState {
     Registered,
     /// The helper registers or deregisters it until this time.
     Busy(u64),
@@ -114,14 +114,14 @@ enum State {
 
 /// The registered regions.
 #[derive(Debug, Default)]
-struct Nic {
-    regions: HashMap<(u64, u64), State>,
+struct RegisteredRegions {
+    regions: HashMap<(u64, u64), RegionState>,
     in_use: Option<(u64, u64)>,
     bytes: u64,
     series: Vec<(Duration, u64)>,
 }
 
-impl Nic {
+impl RegisteredRegions {
     fn count(&mut self, at: u64, bytes: u64) {
         self.bytes = bytes;
         self.series.push((Duration::from_nanos(at), bytes));
@@ -133,7 +133,7 @@ fn key(region: Region) -> (u64, u64) {
 }
 
 /// The application.
-struct Rank<'a> {
+struct ModelRank<'a> {
     left: std::slice::Iter<'a, Communication>,
     current: Option<&'a Communication>,
     costs: Costs,
@@ -146,10 +146,10 @@ struct Rank<'a> {
     /// The start of the current wait.
     stalled_ns: u64,
     uses: usize,
-    nic: Nic,
+    nic: RegisteredRegions,
 }
 
-impl<'a> Rank<'a> {
+impl<'a> ModelRank<'a> {
     fn new(communications: &'a [Communication], costs: Costs) -> Self {
         let mut rank = Self {
             left: communications.iter(),
@@ -161,7 +161,7 @@ impl<'a> Rank<'a> {
             under_way: None,
             stalled_ns: 0,
             uses: 0,
-            nic: Nic::default(),
+            nic: RegisteredRegions::default(),
         };
         rank.compute(0, communications.first().map_or(Time(0), |it| it.begun));
         rank
@@ -175,7 +175,7 @@ impl<'a> Rank<'a> {
         self.begun = self.next.unwrap_or(now);
     }
 
-    fn step(&mut self, at: u64, helper: Option<&mut Helper>) {
+    fn step(&mut self, at: u64, helper: Option<&mut ModelHelper>) {
         let Some(current) = self.current else {
             self.next = None;
             return;
@@ -184,7 +184,7 @@ impl<'a> Rank<'a> {
         if let Some(way) = self.under_way.take() {
             self.nic.in_use = None;
             if let Some(helper) = helper {
-                helper.tell(
+                helper.hear_use(
                     self.uses,
                     at,
                     &Communication {
@@ -205,19 +205,21 @@ impl<'a> Rank<'a> {
             return;
         }
         match self.nic.regions.get(&key(region)) {
-            Some(State::Busy(until)) => {
+            Some(RegionState::Busy(until)) => {
                 self.stalled_ns += until.saturating_sub(at);
                 self.next = Some((*until).max(at));
                 return;
             }
-            Some(State::Registered) => {
+            Some(RegionState::Registered) => {
                 self.under_way = Some(RegistrationOutcome::Found);
                 self.next = Some(at + transfer_ns);
             }
             None => {
                 let takes_ns = self.costs.register.of(region.bytes / PAGE);
                 self.stalled_ns += takes_ns;
-                self.nic.regions.insert(key(region), State::Registered);
+                self.nic
+                    .regions
+                    .insert(key(region), RegionState::Registered);
                 self.nic.count(at, self.nic.bytes + region.bytes);
                 self.under_way = Some(RegistrationOutcome::OnDemand);
                 self.next = Some(at + takes_ns + transfer_ns);
@@ -229,11 +231,11 @@ impl<'a> Rank<'a> {
 }
 
 /// The helper.
-struct Helper {
+struct ModelHelper {
     plan: Plan,
     thread: ThreadId,
     costs: Costs,
-    turns: Turns,
+    turns: HelperTurns,
     /// The use from which on the helper hears of uses.
     from: usize,
     told: VecDeque<(u64, Communication)>,
@@ -244,8 +246,8 @@ struct Helper {
     looks: bool,
 }
 
-impl Helper {
-    fn new(costs: Costs, turns: Turns, from: usize) -> Option<Self> {
+impl ModelHelper {
+    fn new(costs: Costs, turns: HelperTurns, from: usize) -> Option<Self> {
         let config = PlanConfig {
             costs,
             sharing: turns.sharing,
@@ -266,7 +268,7 @@ impl Helper {
         })
     }
 
-    fn tell(&mut self, uses: usize, at: u64, communication: &Communication) {
+    fn hear_use(&mut self, uses: usize, at: u64, communication: &Communication) {
         if uses >= self.from {
             self.told.push_back((at, *communication));
         }
@@ -283,14 +285,14 @@ impl Helper {
         Some(self.turns.ready(at.max(self.now)).0)
     }
 
-    fn step(&mut self, nic: &mut Nic) {
+    fn step(&mut self, nic: &mut RegisteredRegions) {
         let Some(at) = self.next() else {
             return;
         };
         self.now = at;
         if let Some((id, region, registers, _)) = self.under.take() {
             if registers {
-                nic.regions.insert(key(region), State::Registered);
+                nic.regions.insert(key(region), RegionState::Registered);
                 self.plan.registered(id);
             } else {
                 nic.regions.remove(&key(region));
@@ -301,9 +303,10 @@ impl Helper {
         }
         // Both queues take turns.
         self.looks = !self.looks;
-        let action = match self.looks {
-            true => self.plan.next_action(Time(at)).or_else(|| self.used()),
-            false => self.used().or_else(|| self.plan.next_action(Time(at))),
+        let action = if self.looks {
+            self.plan.next_action(Time(at)).or_else(|| self.used())
+        } else {
+            self.used().or_else(|| self.plan.next_action(Time(at)))
         };
         match action {
             Some(action) => self.begin(action, nic),
@@ -318,7 +321,7 @@ impl Helper {
         self.plan.used(self.thread, &communication, Time(self.now))
     }
 
-    fn begin(&mut self, action: Action, nic: &mut Nic) {
+    fn begin(&mut self, action: Action, nic: &mut RegisteredRegions) {
         let pages = |region: Region| region.bytes / PAGE;
         match action {
             Action::Register { id, region } => {
@@ -326,7 +329,7 @@ impl Helper {
                     return self.plan.registered(id);
                 }
                 let until = (self.turns).after(self.now, self.costs.register.of(pages(region)));
-                nic.regions.insert(key(region), State::Busy(until));
+                nic.regions.insert(key(region), RegionState::Busy(until));
                 nic.count(self.now, nic.bytes + region.bytes);
                 self.under = Some((id, region, true, until));
             }
@@ -339,7 +342,7 @@ impl Helper {
                     return;
                 }
                 let until = (self.turns).after(self.now, self.costs.deregister.of(pages(region)));
-                nic.regions.insert(key(region), State::Busy(until));
+                nic.regions.insert(key(region), RegionState::Busy(until));
                 self.under = Some((id, region, false, until));
             }
         }
@@ -367,8 +370,8 @@ mod tests {
         (0..3 * rounds).map(use_of).collect()
     }
 
-    fn turns(helpers: u32, time_slice_ns: u64, own: u32) -> Turns {
-        Turns {
+    fn turns(helpers: u32, time_slice_ns: u64, own: u32) -> HelperTurns {
+        HelperTurns {
             sharing: Sharing {
                 helpers,
                 time_slice_ns,
@@ -378,7 +381,7 @@ mod tests {
         }
     }
 
-    fn peak(of: &Lived) -> u64 {
+    fn peak(of: &RankHistory) -> u64 {
         of.series.iter().map(|it| it.1).max().unwrap_or(0)
     }
 
@@ -394,18 +397,18 @@ mod tests {
     }
 
     #[test]
-    fn a_helper_saves_what_its_turns_let_it() {
+    fn a_helper_saves_as_much_as_its_turns_allow() {
         let uses = figure_1(12);
-        let without = live(&uses, Costs::TYPICAL, None);
+        let without = play_rank(&uses, Costs::TYPICAL, None);
         assert_eq!(peak(&without), 3 << 20);
         assert_eq!(without.stats, Stats::default());
-        let alone = live(&uses, Costs::TYPICAL, Some((turns(1, 0, 0), 0)));
+        let alone = play_rank(&uses, Costs::TYPICAL, Some((turns(1, 0, 0), 0)));
         assert_eq!(peak(&alone), 1 << 20);
         assert_eq!(alone.stats.late, 0);
         // The turns of the others are short compared with a second, and long compared with nothing.
-        let shared = live(&uses, Costs::TYPICAL, Some((turns(3, 4_000_000, 1), 0)));
+        let shared = play_rank(&uses, Costs::TYPICAL, Some((turns(3, 4_000_000, 1), 0)));
         assert_eq!((peak(&shared), shared.stats.late), (1 << 20, 0));
-        let starved = live(&uses, Costs::TYPICAL, Some((turns(3, 4 * SECOND, 1), 0)));
+        let starved = play_rank(&uses, Costs::TYPICAL, Some((turns(3, 4 * SECOND, 1), 0)));
         assert_eq!((peak(&starved), starved.stats.ahead), (3 << 20, 0));
     }
 }

@@ -63,14 +63,14 @@ const PIPELINE_LEAVE: Scheme = Scheme {
 
 /// The buffers of the iterations: the same ones, or new ones each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Buffers {
+enum BufferUse {
     Reused,
     Fresh,
 }
 
 /// The sender's measurements.
 #[derive(Debug)]
-struct Run {
+struct MessageRun {
     /// The time of each message.
     times: Vec<Duration>,
     /// Registered bytes, with the time of each change.
@@ -78,7 +78,7 @@ struct Run {
     took: Duration,
 }
 
-impl Run {
+impl MessageRun {
     fn mean_us(&self) -> f64 {
         let all: Duration = self.times.iter().sum();
         micros(all) / self.times.len().max(1) as f64
@@ -103,18 +103,18 @@ impl Run {
 }
 
 /// Runs the benchmark with messages of `bytes` bytes.
-fn run(scheme: Scheme, bytes: usize, buffers: Buffers) -> Outcome<Run> {
+fn run(scheme: Scheme, bytes: usize, buffers: BufferUse) -> Outcome<MessageRun> {
     // No scheme may need to evict for want of room.
     let mut setup = Setup::new(MACHINE, scheme.strategy, 1024 * MB, 1024 * MB);
     setup.messages = scheme.messages;
-    setup.run(|job| both(job, bytes, buffers))
+    setup.run(|job| both_ranks(job, bytes, buffers))
 }
 
-fn both(job: &Job, bytes: usize, buffers: Buffers) -> Result<Run> {
+fn both_ranks(job: &Job, bytes: usize, buffers: BufferUse) -> Result<MessageRun> {
     let slot = bytes.next_multiple_of(SPARE);
     let slots = match buffers {
-        Buffers::Reused => BUFFERS,
-        Buffers::Fresh => BUFFERS * ROUNDS,
+        BufferUse::Reused => BUFFERS,
+        BufferUse::Fresh => BUFFERS * ROUNDS,
     };
     let mut memory = vec![0_u8; slots * slot + SPARE];
     let start = aligned(&memory);
@@ -142,7 +142,7 @@ fn both(job: &Job, bytes: usize, buffers: Buffers) -> Result<Run> {
     let since = |(at, bytes): (Duration, u64)| (at.saturating_sub(begun), bytes);
     let series = job.registered_series().into_iter().map(since).collect();
     job.barrier()?;
-    Ok(Run {
+    Ok(MessageRun {
         times,
         series,
         took,
@@ -170,7 +170,7 @@ pub(in crate::papers) fn figure_2(scope: &Scope<'_>) -> Outcome<Part> {
     let mut times = Vec::new();
     for (colour, scheme) in [DEFAULT, NO_LEAVE].into_iter().enumerate() {
         scope.doing(format!("foresight: figure 2, {}", scheme.name));
-        let run = run(scheme, bytes, Buffers::Reused)?;
+        let run = run(scheme, bytes, BufferUse::Reused)?;
         row(&mut sheet, scheme.name.into(), &run);
         times.push(run.mean_us());
         series.push(over_time(scheme, colour, &run));
@@ -206,7 +206,7 @@ pub(in crate::papers) fn figure_9(scope: &Scope<'_>) -> Outcome<Part> {
          lets a use pass before it knows a period. Medians are of messages after that. All schemes register what \
          is above 16 KB; the paper's pipeline copies up to 1 MB, so that its lead below 256 KB is not to be seen here.",
     );
-    let found = schemes(scope, &mut part, "9", Buffers::Reused)?;
+    let found = schemes(scope, &mut part, "9", BufferUse::Reused)?;
     let [default, helper, pipeline, pipeline_leave] = &found[..] else {
         return Ok(part);
     };
@@ -255,7 +255,7 @@ pub(in crate::papers) fn figure_9(scope: &Scope<'_>) -> Outcome<Part> {
         "in virtual time what the application writes down for the helper takes none; docs/foresight.md has what \
          it takes on a real machine, where the paper has 14.02 % at 17 KB",
     );
-    let last = |of: &Swept| of.means.last().map_or(f64::NAN, |it| it.1);
+    let last = |of: &SchemeSweep| of.means.last().map_or(f64::NAN, |it| it.1);
     part.expect(
         "the pipeline that does not leave pinned is slower than leaving pinned, 16 MB",
         "low performance",
@@ -276,11 +276,11 @@ pub(in crate::papers) fn figure_10(scope: &Scope<'_>) -> Outcome<Part> {
         "Foresight, figure 10: buffers that are used once, by scheme",
     );
     part.note("As figure 9, each message from, and into, a buffer of its own.");
-    let found = schemes(scope, &mut part, "10", Buffers::Fresh)?;
+    let found = schemes(scope, &mut part, "10", BufferUse::Fresh)?;
     let [default, helper, pipeline, pipeline_leave] = &found[..] else {
         return Ok(part);
     };
-    let times = |of: &Swept| of.at_4_mb.peak() / helper.at_4_mb.peak();
+    let times = |of: &SchemeSweep| of.at_4_mb.peak() / helper.at_4_mb.peak();
     let paper = value("foresight", "fresh_default")?;
     part.expect(
         "leaving pinned registers several times as much at most as the helper, 4 MB",
@@ -306,7 +306,7 @@ pub(in crate::papers) fn figure_10(scope: &Scope<'_>) -> Outcome<Part> {
         worst <= 5.0,
         "",
     );
-    let last = |of: &Swept| of.means.last().map_or(f64::NAN, |it| it.1);
+    let last = |of: &SchemeSweep| of.means.last().map_or(f64::NAN, |it| it.1);
     let times = |of| last(default) / last(of);
     part.expect(
         "the pipeline is the fastest, 16 MB",
@@ -323,11 +323,11 @@ pub(in crate::papers) fn figure_10(scope: &Scope<'_>) -> Outcome<Part> {
 }
 
 /// The results of a scheme at all sizes.
-struct Swept {
+struct SchemeSweep {
     /// Microseconds by bytes.
     means: Vec<(f64, f64)>,
     medians: Vec<(f64, f64)>,
-    at_4_mb: Run,
+    at_4_mb: MessageRun,
 }
 
 /// Runs all schemes of figures 9 and 10, and draws them.
@@ -335,8 +335,8 @@ fn schemes(
     scope: &Scope<'_>,
     part: &mut Part,
     figure: &str,
-    buffers: Buffers,
-) -> Outcome<Vec<Swept>> {
+    buffers: BufferUse,
+) -> Outcome<Vec<SchemeSweep>> {
     let powers = (5..=14).step_by(scope.pick(1, 3)).map(|bits| KB << bits);
     let sizes: Vec<usize> = std::iter::once(17 * KB)
         .chain(powers)
@@ -366,7 +366,7 @@ fn schemes(
             colour,
             points: means.clone(),
         });
-        found.push(Swept {
+        found.push(SchemeSweep {
             means,
             medians,
             at_4_mb,
@@ -412,7 +412,7 @@ fn schemes(
     Ok(found)
 }
 
-fn row(sheet: &mut Sheet, name: Cell, run: &Run) {
+fn row(sheet: &mut Sheet, name: Cell, run: &MessageRun) {
     let mb = |bytes: f64| Cell::from(bytes / MB as f64);
     let all: Duration = run.times.iter().sum();
     sheet.row([
@@ -424,13 +424,14 @@ fn row(sheet: &mut Sheet, name: Cell, run: &Run) {
     ]);
 }
 
-fn over_time(scheme: Scheme, colour: usize, run: &Run) -> Series {
+fn over_time(scheme: Scheme, colour: usize, run: &MessageRun) -> Series {
     let seconds = |(ms, bytes): (f64, f64)| (ms / 1e3, bytes);
     Series {
         name: scheme.name.to_owned(),
-        kind: match scheme.strategy == DEFAULT.strategy {
-            true => Kind::Reference,
-            false => Kind::Line,
+        kind: if scheme.strategy == DEFAULT.strategy {
+            Kind::Reference
+        } else {
+            Kind::Line
         },
         colour,
         points: in_mib(staircase(&run.series, run.took).into_iter().map(seconds)),

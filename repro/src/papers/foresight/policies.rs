@@ -7,7 +7,7 @@ use hydrant_foresight::sharing::{HelperHost, Placement, Policy, Sharing};
 use hydrant_foresight::{Communication, Costs, LinearCost, Region};
 use hydrant_sim::Profile;
 
-use super::host::{Lived, THRESHOLD, Turns, live};
+use super::host::{HelperTurns, RankHistory, THRESHOLD, play_rank};
 use super::{MACHINE, Outcome, REGISTERED, in_mib, percent_above, percent_saved};
 use crate::papers::Scope;
 use crate::papers::job::{MB, PAGE};
@@ -31,19 +31,19 @@ const SHOWN: usize = 240;
 
 /// The distribution of a host's helpers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum HelperPolicy {
     None,
     Unshared,
     Shared(Policy),
 }
 
-impl Way {
+impl HelperPolicy {
     fn name(self) -> &'static str {
         match self {
-            Way::None => "no helper",
-            Way::Unshared => "a core for each",
-            Way::Shared(Policy::Conservative) => "conservative",
-            Way::Shared(Policy::Aggressive) => "aggressive",
+            HelperPolicy::None => "no helper",
+            HelperPolicy::Unshared => "a core for each",
+            HelperPolicy::Shared(Policy::Conservative) => "conservative",
+            HelperPolicy::Shared(Policy::Aggressive) => "aggressive",
         }
     }
 }
@@ -96,19 +96,26 @@ pub(in crate::papers) fn figure_8(scope: &Scope<'_>) -> Outcome<Part> {
             .map(|rank| communications(rank, TraceClock::Computing))
             .collect();
         let costs = costs()?;
-        let none = host(&ranks, costs, Way::None, 0);
+        let none = host(&ranks, costs, HelperPolicy::None, 0);
         if none.series.is_empty() {
             continue;
         }
-        row(&mut sheet, recorded, Way::None, None, &none, &none);
-        let alone = host(&ranks, costs, Way::Unshared, 0);
-        row(&mut sheet, recorded, Way::Unshared, None, &alone, &none);
-        let conservative = Way::Shared(Policy::Conservative);
+        row(&mut sheet, recorded, HelperPolicy::None, None, &none, &none);
+        let alone = host(&ranks, costs, HelperPolicy::Unshared, 0);
+        row(
+            &mut sheet,
+            recorded,
+            HelperPolicy::Unshared,
+            None,
+            &alone,
+            &none,
+        );
+        let conservative = HelperPolicy::Shared(Policy::Conservative);
         let of_few = host(&ranks, costs, conservative, 0);
         row(&mut sheet, recorded, conservative, None, &of_few, &none);
         let (mut drawn, mut by_slice) = (None, Vec::new());
         for slice in SLICES {
-            let aggressive = Way::Shared(Policy::Aggressive);
+            let aggressive = HelperPolicy::Shared(Policy::Aggressive);
             let all = host(&ranks, costs, aggressive, slice);
             row(&mut sheet, recorded, aggressive, Some(slice), &all, &none);
             by_slice.push(format!(
@@ -165,10 +172,10 @@ fn costs() -> Outcome<Costs> {
 }
 
 /// Plays all ranks of a host.
-fn host(ranks: &[Vec<Communication>], costs: Costs, way: Way, slice_ns: u64) -> Together {
+fn host(ranks: &[Vec<Communication>], costs: Costs, way: HelperPolicy, slice_ns: u64) -> Together {
     let placements = placements(ranks, way);
     let mut on_core = 0;
-    let lived: Vec<Lived> = (ranks.iter().zip(placements))
+    let lived: Vec<RankHistory> = (ranks.iter().zip(placements))
         .map(|(communications, placement)| {
             let helper = match placement {
                 Placement::Stopped => None,
@@ -185,13 +192,13 @@ fn host(ranks: &[Vec<Communication>], costs: Costs, way: Way, slice_ns: u64) -> 
                     on_core += 1;
                     // The helpers are assigned when all ranks have posted.
                     let from = match way {
-                        Way::Shared(Policy::Conservative) => POSTED_AFTER,
+                        HelperPolicy::Shared(Policy::Conservative) => POSTED_AFTER,
                         _ => 0,
                     };
-                    Some((Turns { sharing, own }, from))
+                    Some((HelperTurns { sharing, own }, from))
                 }
             };
-            live(communications, costs, helper)
+            play_rank(communications, costs, helper)
         })
         .collect();
     let series = together(lived.iter().map(|it| &it.series[..]));
@@ -206,12 +213,12 @@ fn host(ranks: &[Vec<Communication>], costs: Costs, way: Way, slice_ns: u64) -> 
 }
 
 /// The placement of each rank's helper.
-fn placements(ranks: &[Vec<Communication>], way: Way) -> Vec<Placement> {
+fn placements(ranks: &[Vec<Communication>], way: HelperPolicy) -> Vec<Placement> {
     let count = ranks.len() as u32;
     let (policy, cores) = match way {
-        Way::None => return vec![Placement::Stopped; ranks.len()],
-        Way::Unshared => (Policy::Aggressive, count),
-        Way::Shared(policy) => (policy, 1),
+        HelperPolicy::None => return vec![Placement::Stopped; ranks.len()],
+        HelperPolicy::Unshared => (Policy::Aggressive, count),
+        HelperPolicy::Shared(policy) => (policy, 1),
     };
     let mut host = HelperHost::new(count, cores, policy, 1);
     for (rank, communications) in (0..).zip(ranks) {
@@ -235,7 +242,7 @@ fn posted(communications: &[Communication]) -> u64 {
 fn row(
     sheet: &mut Sheet,
     recorded: &Recorded,
-    way: Way,
+    way: HelperPolicy,
     slice_ns: Option<u64>,
     of: &Together,
     none: &Together,

@@ -16,19 +16,19 @@ use hydrant_report::units;
 const LEAVE: Strategy = Strategy::OnDemand { leave_pinned: true };
 
 /// A kind of growth, and the paper's results for it.
-struct Way {
+struct Growth {
     scaling: Scaling,
     figure: &'static str,
     name: &'static str,
 }
 
-const WAYS: [Way; 2] = [
-    Way {
+const WAYS: [Growth; 2] = [
+    Growth {
         scaling: Scaling::Strong,
         figure: "13",
         name: "strong",
     },
-    Way {
+    Growth {
         scaling: Scaling::Weak,
         figure: "14",
         name: "weak",
@@ -115,19 +115,24 @@ pub(in crate::papers) fn figure_13(scope: &Scope<'_>) -> Outcome<Part> {
 }
 
 /// FT on this many ranks, with memory left pinned and with the helper.
-struct Row {
+struct ScalingRow {
     ranks: u32,
     peaks: [f64; 2],
     seconds: [f64; 2],
 }
 
-impl Row {
+impl ScalingRow {
     fn saved(&self) -> f64 {
         percent_saved(self.peaks[1], self.peaks[0])
     }
 }
 
-fn grown(scope: &Scope<'_>, recorded: &Recorded, way: &Way, sizes: &[u32]) -> Outcome<Vec<Row>> {
+fn grown(
+    scope: &Scope<'_>,
+    recorded: &Recorded,
+    way: &Growth,
+    sizes: &[u32],
+) -> Outcome<Vec<ScalingRow>> {
     let mut rows = Vec::new();
     for &ranks in sizes {
         if !ranks.is_multiple_of(recorded.trace.ranks().len() as u32) {
@@ -136,7 +141,7 @@ fn grown(scope: &Scope<'_>, recorded: &Recorded, way: &Way, sizes: &[u32]) -> Ou
         let trace = derive(&recorded.trace, ranks, way.scaling)?;
         let script = script(&trace, MACHINE)?;
         let name = format!("{}, {} scaling, {ranks} ranks", recorded.name, way.name);
-        let mut row = Row {
+        let mut row = ScalingRow {
             ranks,
             peaks: [0.0; 2],
             seconds: [0.0; 2],
@@ -151,7 +156,7 @@ fn grown(scope: &Scope<'_>, recorded: &Recorded, way: &Way, sizes: &[u32]) -> Ou
     Ok(rows)
 }
 
-fn judge(part: &mut Part, way: &Way, rows: &[Row]) {
+fn judge(part: &mut Part, way: &Growth, rows: &[ScalingRow]) {
     let saved: Vec<String> = rows
         .iter()
         .map(|it| format!("{:.1} %", it.saved()))
@@ -160,7 +165,7 @@ fn judge(part: &mut Part, way: &Way, rows: &[Row]) {
         Scaling::Strong => "33.19, 34.08 and 31.70 %",
         Scaling::Weak => "33.05, 34.08 and 33.09 %",
     };
-    let saves = rows.iter().map(Row::saved);
+    let saves = rows.iter().map(ScalingRow::saved);
     let (least, most) = saves.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), it| {
         (least.min(it), most.max(it))
     });
@@ -203,7 +208,7 @@ fn judge(part: &mut Part, way: &Way, rows: &[Row]) {
     );
 }
 
-fn panel(way: &Way, rows: &[Row]) -> Panel {
+fn panel(way: &Growth, rows: &[ScalingRow]) -> Panel {
     let of = |name: &str, colour, at: usize| Series {
         name: name.to_owned(),
         kind: Kind::Ours,

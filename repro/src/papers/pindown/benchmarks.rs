@@ -53,7 +53,7 @@ const BENCHMARKS: [Benchmark; 2] = [
 ];
 
 /// The results of a benchmark by both protocols.
-struct Found {
+struct BenchmarkResult {
     slowdown: f64,
     copied: Replayed,
     written: Replayed,
@@ -114,7 +114,7 @@ pub(in crate::papers) fn table_3(scope: &Scope<'_>) -> Outcome<Part> {
         let paper = |what: &str| value("pindown", &format!("nas_{}_{what}", benchmark.program));
         let seconds =
             benchmark.operations / paper("message")? * benchmark.exchanges / benchmark.timed;
-        let found = both(scope, benchmark, &script(&trace, MACHINE)?, uses, seconds)?;
+        let found = by_both_protocols(scope, benchmark, &script(&trace, MACHINE)?, uses, seconds)?;
         let rate = |run: &Replayed| {
             benchmark.operations / (run.seconds() * benchmark.timed / benchmark.exchanges)
         };
@@ -163,13 +163,13 @@ fn parts(trace: &Trace) -> Vec<u64> {
 
 /// Runs a benchmark by both protocols. Each rank uses the given number of buffers. The computation
 /// is scaled until the copied run takes the given number of seconds.
-fn both(
+fn by_both_protocols(
     scope: &Scope<'_>,
     benchmark: &Benchmark,
     script: &Script,
     uses: f64,
     seconds: f64,
-) -> Outcome<Found> {
+) -> Outcome<BenchmarkResult> {
     let run = |strategy, messages, slowdown| {
         let mut replay = Replay::new(MACHINE, strategy);
         replay.messages = messages;
@@ -191,7 +191,7 @@ fn both(
     let copied = copied(slowdown)?;
     let written = run(Strategy::PinDown, MessageProtocol::Rendezvous, slowdown)?;
     let misses = written.all.on_path as f64 / written.ranks.len() as f64;
-    Ok(Found {
+    Ok(BenchmarkResult {
         slowdown,
         copied,
         hits: (uses - misses).max(0.0),
@@ -210,9 +210,10 @@ fn judge(part: &mut Part, benchmark: &Benchmark, speed_up: f64, ratio: f64) -> O
         "",
     );
     let theirs = paper("ratio")?;
-    let (what, met) = match theirs > 50.0 {
-        true => ("most uses hit", ratio > 50.0),
-        false => ("most uses miss", ratio < 50.0),
+    let (what, met) = if theirs > 50.0 {
+        ("most uses hit", ratio > 50.0)
+    } else {
+        ("most uses miss", ratio < 50.0)
     };
     part.expect(
         format!("{}: {what}", benchmark.name),

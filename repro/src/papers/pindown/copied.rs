@@ -15,7 +15,7 @@ const REPLY: u64 = 1;
 
 /// The order of messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Order {
+pub(super) enum MessageOrder {
     /// Without pauses; all are received at the end.
     Flood,
     /// Each after the answer to the one before.
@@ -23,7 +23,7 @@ pub(super) enum Order {
 }
 
 /// The mean time of a message, by size.
-pub(super) fn copied(scope: &Scope<'_>, order: Order) -> Outcome<Vec<(f64, Duration)>> {
+pub(super) fn copied(scope: &Scope<'_>, order: MessageOrder) -> Outcome<Vec<(f64, Duration)>> {
     let sizes = sizes(scope);
     let total = scope.pick(2 << 20, 256 << 10);
     let mut setup = setup(scope, Strategy::Bounce)?;
@@ -48,24 +48,24 @@ pub(super) fn copied(scope: &Scope<'_>, order: Order) -> Outcome<Vec<(f64, Durat
     })
 }
 
-fn send_all(job: &Job, message: &[u8], count: usize, order: Order) -> Result<()> {
+fn send_all(job: &Job, message: &[u8], count: usize, order: MessageOrder) -> Result<()> {
     for at in 0..count {
         for part in message.chunks(BUFFER) {
             job.send(SECOND, DATA, part)?;
         }
-        if order == Order::Answered || at + 1 == count {
+        if order == MessageOrder::Answered || at + 1 == count {
             job.receive::<u8>(SECOND, REPLY, &mut [])?;
         }
     }
     Ok(())
 }
 
-fn receive_all(job: &Job, buffer: &mut [u8], count: usize, order: Order) -> Result<()> {
+fn receive_all(job: &Job, buffer: &mut [u8], count: usize, order: MessageOrder) -> Result<()> {
     for at in 0..count {
         for part in buffer.chunks_mut(BUFFER) {
             job.receive(FIRST, DATA, part)?;
         }
-        if order == Order::Answered || at + 1 == count {
+        if order == MessageOrder::Answered || at + 1 == count {
             job.send::<u8>(FIRST, REPLY, &[])?;
         }
     }

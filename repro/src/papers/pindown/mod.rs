@@ -16,7 +16,7 @@ use hydrant_report::plot::{self, Figure, Kind, Panel, Series};
 use hydrant_report::units;
 
 pub(super) use benchmarks::table_3;
-use copied::{Order, copied};
+use copied::{MessageOrder, copied};
 use puts::{means, sweep};
 
 const RATIOS: [usize; 5] = [0, 25, 50, 75, 100];
@@ -118,7 +118,7 @@ pub(super) fn figure_5(scope: &Scope<'_>) -> Outcome<Part> {
         ));
     }
     scope.doing("pin-down: figure 5, copying");
-    let copies = copied(scope, Order::Flood)?;
+    let copies = copied(scope, MessageOrder::Flood)?;
     series.push(curve(
         "message with copy".to_owned(),
         7,
@@ -228,14 +228,14 @@ pub(super) fn figure_6(scope: &Scope<'_>) -> Outcome<Part> {
         ));
     }
     scope.doing("pin-down: figure 6, copying");
-    let copies = copied(scope, Order::Flood)?;
+    let copies = copied(scope, MessageOrder::Flood)?;
     series.push(curve(
         "message with copy".to_owned(),
         7,
         Kind::Reference,
         &copies,
     ));
-    let answered = copied(scope, Order::Answered)?;
+    let answered = copied(scope, MessageOrder::Answered)?;
     series.push(curve(
         "message with copy, each answered".to_owned(),
         6,

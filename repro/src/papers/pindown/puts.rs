@@ -29,13 +29,13 @@ pub(super) fn setup(scope: &Scope<'_>, strategy: Strategy) -> Outcome<Setup> {
 }
 
 /// Buffers that are registered when they are used, or are not.
-struct Buffers {
+struct PutBuffers {
     size: usize,
     order: Vec<usize>,
     next: usize,
 }
 
-impl Buffers {
+impl PutBuffers {
     /// A pool whose first megabyte holds the buffer that is always registered.
     fn new(size: usize) -> Self {
         let slot = size.next_multiple_of(PAGE);
@@ -71,7 +71,7 @@ fn puts(
 ) -> Result<Duration> {
     let pool = vec![1_u8; POOL + SPARE];
     let pool = &pool[aligned(&pool)..];
-    let (mut local, mut remote) = (Buffers::new(size), Buffers::new(size));
+    let (mut local, mut remote) = (PutBuffers::new(size), PutBuffers::new(size));
     let mut put = |hit: bool| {
         let from = local.place(hit);
         let to = if both { remote.place(hit) } else { 0 };

@@ -4,9 +4,9 @@
 use std::cell::RefCell;
 use std::hint::black_box;
 
-use super::peer::Section;
+use super::peer::ArmciSection;
 use super::{Cases, ones};
-use crate::bare::{By, Column, Place};
+use crate::bare::{BarePlace, By, ColumnShape};
 use crate::row::{Goal, Row};
 
 /// Rows of a column.
@@ -37,14 +37,14 @@ pub(super) fn run(cases: &Cases<'_>) -> hydrant::Result<()> {
     cases.e.job.barrier()
 }
 
-fn sized(cases: &Cases<'_>, place: &Place, rows: usize, stride: usize) -> hydrant::Result<()> {
-    let column = Column {
+fn sized(cases: &Cases<'_>, place: &BarePlace, rows: usize, stride: usize) -> hydrant::Result<()> {
+    let column = ColumnShape {
         run: 1,
         rows,
         stride: stride / WORD,
     };
     let (section, data) = (
-        Section::column(&column),
+        ArmciSection::column(&column),
         RefCell::new(ones((column.span() * WORD) as u64)),
     );
     let copied = |by| {
@@ -59,7 +59,7 @@ fn sized(cases: &Cases<'_>, place: &Place, rows: usize, stride: usize) -> hydran
         &format!("put, {rows} rows {stride} apart"),
         [&mut copied(By::Words), &mut copied(By::Memcpy), &mut put],
     )?;
-    tell(cases, "put", (rows, stride), medians)?;
+    add_row(cases, "put", (rows, stride), medians)?;
     let copied = |by| {
         let data = &data;
         move |count| Ok(place.copy_column_out(by, &mut data.borrow_mut(), column, count))
@@ -72,12 +72,12 @@ fn sized(cases: &Cases<'_>, place: &Place, rows: usize, stride: usize) -> hydran
         &format!("get, {rows} rows {stride} apart"),
         [&mut copied(By::Words), &mut copied(By::Memcpy), &mut get],
     )?;
-    tell(cases, "get", (rows, stride), medians)
+    add_row(cases, "get", (rows, stride), medians)
 }
 
 /// Adds a row for each of the two loops. A result that meets both goals meets that of the faster
 /// loop.
-fn tell(
+fn add_row(
     cases: &Cases<'_>,
     operation: &str,
     (rows, stride): (usize, usize),

@@ -3,7 +3,7 @@
 
 use hydrant_verbs::Direction;
 
-use super::{Cases, against, peer::Peer};
+use super::{Cases, against, peer::ArmciPeer};
 use crate::error::BenchError;
 use crate::measure::median;
 use crate::row::{Goal, Row};
@@ -19,7 +19,7 @@ const WARM_UP: usize = 2;
 const GAP: usize = 4 << 10;
 
 /// The bytes of the peer's memory that the puts cover, once each.
-fn reached() -> usize {
+fn bytes_reached() -> usize {
     let each = |bytes: &usize| 2 * PUTS * (bytes + GAP);
     SIZES.iter().map(each).sum()
 }
@@ -29,7 +29,7 @@ pub(super) fn run(cases: &Cases<'_>) -> hydrant::Result<()> {
     if !cases.e.registered {
         return Ok(());
     }
-    let peer = Peer::new(cases.e, cases.peer.armci, reached())?;
+    let peer = ArmciPeer::new(cases.e, cases.peer.armci, bytes_reached())?;
     let mut place = 0;
     for bytes in SIZES {
         let own = vec![1_u64; bytes / size_of::<u64>()];
@@ -54,7 +54,7 @@ pub(super) fn run(cases: &Cases<'_>) -> hydrant::Result<()> {
 
 fn sized(
     cases: &Cases<'_>,
-    peer: &Peer<'_>,
+    peer: &ArmciPeer<'_>,
     own: &[u64],
     case: &str,
     place: &mut usize,

@@ -21,7 +21,7 @@ use ::armci::Armci;
 use crate::ensemble::Ensemble;
 use crate::measure::Side;
 use crate::row::{Goal, Row};
-use peer::Peer;
+use peer::ArmciPeer;
 
 /// The largest size of the sweep.
 const LARGEST: u64 = 4 << 20;
@@ -40,7 +40,7 @@ const FACTOR: f64 = 0.5;
 /// Measures operations of a rank on the memory of its partner.
 pub(crate) fn run(e: &Ensemble<'_>) -> hydrant::Result<()> {
     let armci = raised(Armci::new(e.job, None))?;
-    let peer = Peer::new(e, &armci, FIELD as usize)?;
+    let peer = ArmciPeer::new(e, &armci, FIELD as usize)?;
     let cases = Cases { e, peer: &peer };
     contiguous::run(&cases)?;
     fresh::run(&cases)?;
@@ -60,7 +60,7 @@ pub(crate) fn crowd(e: &Ensemble<'_>) -> hydrant::Result<()> {
 /// The state that the measurements share.
 struct Cases<'a> {
     e: &'a Ensemble<'a>,
-    peer: &'a Peer<'a>,
+    peer: &'a ArmciPeer<'a>,
 }
 
 impl Cases<'_> {

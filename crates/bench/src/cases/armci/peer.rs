@@ -6,7 +6,7 @@
 use armci::{Armci, Rmw, Scale, Strides, Vector};
 
 use super::{FACTOR, raised};
-use crate::bare::{Column, Place, Shape};
+use crate::bare::{BarePlace, ColumnShape, SectionShape};
 use crate::ensemble::Ensemble;
 use crate::network::PARTNER;
 
@@ -14,11 +14,11 @@ use crate::network::PARTNER;
 const WORD: usize = size_of::<u64>();
 
 /// Memory of rank 1, for rank 0 to work on.
-pub(super) struct Peer<'a> {
+pub(super) struct ArmciPeer<'a> {
     /// The ARMCI instance.
     pub(super) armci: &'a Armci,
     /// The same memory, where it is mapped in this process.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<BarePlace>,
     parts: Vec<*mut u8>,
     /// The process that owns the memory.
     proc: i32,
@@ -28,7 +28,7 @@ pub(super) struct Peer<'a> {
 
 /// A section as ARMCI has it: strides of both sides in bytes, and counts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Section {
+pub(super) struct ArmciSection {
     here: [i32; 2],
     there: [i32; 2],
     count: [i32; 3],
@@ -36,8 +36,8 @@ pub(super) struct Section {
     words: usize,
 }
 
-impl Section {
-    pub(super) fn new(shape: &Shape) -> Self {
+impl ArmciSection {
+    pub(super) fn new(shape: &SectionShape) -> Self {
         let bytes = |words: usize| (words * WORD) as i32;
         let [rows, planes] = shape.counts;
         Self {
@@ -50,7 +50,7 @@ impl Section {
     }
 
     /// A column, with gaps on the local side, too.
-    pub(super) fn column(column: &Column) -> Self {
+    pub(super) fn column(column: &ColumnShape) -> Self {
         let bytes = |words: usize| (words * WORD) as i32;
         let strides = [bytes(column.stride), 0];
         Self {
@@ -63,7 +63,7 @@ impl Section {
     }
 }
 
-impl<'a> Peer<'a> {
+impl<'a> ArmciPeer<'a> {
     /// Allocates memory of `len` bytes. Collective.
     pub(super) fn new(e: &Ensemble<'_>, armci: &'a Armci, len: usize) -> hydrant::Result<Self> {
         let parts = raised(armci.malloc(len as i64))?;
@@ -80,7 +80,7 @@ impl<'a> Peer<'a> {
         let is_mapped = !e.registered && raised(armci.is_mapped(proc))?;
         // SAFETY: 1. the memory is freed at the end, after the last use; 2. rank 0 alone reads and
         // writes it, one operation at a time; 3. ARMCI's memory is aligned.
-        let place = is_mapped.then(|| unsafe { Place::new(at, len) });
+        let place = is_mapped.then(|| unsafe { BarePlace::new(at, len) });
         let scale = FACTOR.to_ne_bytes();
         // SAFETY: the pointer is to a double, as ACC_DBL needs.
         let scale = raised(unsafe { Armci::scale(armci::ACC_DBL, scale.as_ptr()) })?;
@@ -151,7 +151,7 @@ impl<'a> Peer<'a> {
     }
 
     #[inline(always)]
-    pub(super) fn put_section(&self, from: &[u64], section: &Section) -> hydrant::Result<()> {
+    pub(super) fn put_section(&self, from: &[u64], section: &ArmciSection) -> hydrant::Result<()> {
         assert!(section.words <= from.len());
         let strides = Strides {
             src: &section.here[..section.levels],
@@ -165,7 +165,11 @@ impl<'a> Peer<'a> {
     }
 
     #[inline(always)]
-    pub(super) fn get_section(&self, to: &mut [u64], section: &Section) -> hydrant::Result<()> {
+    pub(super) fn get_section(
+        &self,
+        to: &mut [u64],
+        section: &ArmciSection,
+    ) -> hydrant::Result<()> {
         assert!(section.words <= to.len());
         let strides = Strides {
             src: &section.there[..section.levels],
@@ -181,7 +185,7 @@ impl<'a> Peer<'a> {
     /// Like [`put_section`](Self::put_section), for a column, without any work that a C program
     /// would not do for the call.
     #[inline(always)]
-    pub(super) fn put_column(&self, from: &[u64], column: &Section) -> hydrant::Result<()> {
+    pub(super) fn put_column(&self, from: &[u64], column: &ArmciSection) -> hydrant::Result<()> {
         assert!(column.words <= from.len());
         let strides = Strides {
             src: &column.here[..1],
@@ -195,7 +199,7 @@ impl<'a> Peer<'a> {
 
     /// Like [`put_column`](Self::put_column), in the other direction.
     #[inline(always)]
-    pub(super) fn get_column(&self, to: &mut [u64], column: &Section) -> hydrant::Result<()> {
+    pub(super) fn get_column(&self, to: &mut [u64], column: &ArmciSection) -> hydrant::Result<()> {
         assert!(column.words <= to.len());
         let strides = Strides {
             src: &column.there[..1],
@@ -211,7 +215,7 @@ impl<'a> Peer<'a> {
     pub(super) fn accumulate_section(
         &self,
         from: &[u64],
-        section: &Section,
+        section: &ArmciSection,
     ) -> hydrant::Result<()> {
         assert!(section.words <= from.len());
         let strides = Strides {

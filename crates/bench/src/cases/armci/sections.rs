@@ -5,9 +5,9 @@ use std::cell::RefCell;
 use std::hint::black_box;
 use std::time::Duration;
 
-use super::peer::Section;
+use super::peer::ArmciSection;
 use super::{Cases, FACTOR, ones};
-use crate::bare::Shape;
+use crate::bare::SectionShape;
 use crate::row::Goal;
 
 pub(super) fn run(cases: &Cases<'_>) -> hydrant::Result<()> {
@@ -21,8 +21,8 @@ pub(super) fn run(cases: &Cases<'_>) -> hydrant::Result<()> {
 
 fn sized(cases: &Cases<'_>, dimensions: u32, bytes: u64) -> hydrant::Result<()> {
     let (peer, data) = (cases.peer, RefCell::new(ones(bytes)));
-    let shape = Shape::new(dimensions, data.borrow().len());
-    let section = Section::new(&shape);
+    let shape = SectionShape::new(dimensions, data.borrow().len());
+    let section = ArmciSection::new(&shape);
     let place = peer.place.as_ref();
     let case = |operation: &str| format!("{operation}, {dimensions}-D");
     let copies = cases.of_many(bytes, Goal::AtMostTimes(1.1));

@@ -42,9 +42,10 @@ fn sized(cases: &Cases<'_>, bytes: u64) -> hydrant::Result<()> {
                 let one = Vector { src, dst, ..vector };
                 // SAFETY: runs of `data`, which nobody else uses.
                 unsafe {
-                    match is_put {
-                        true => peer.put_vector(&one),
-                        false => peer.get_vector(&one),
+                    if is_put {
+                        peer.put_vector(&one)
+                    } else {
+                        peer.get_vector(&one)
                     }
                 }
             })
@@ -53,11 +54,14 @@ fn sized(cases: &Cases<'_>, bytes: u64) -> hydrant::Result<()> {
     cases.compare(
         "put, vector",
         bytes,
-        Some(&mut |count| match mapped {
-            // SAFETY: 1. the runs belong to `data` and to the partner's memory, which is mapped
-            // here; 2. only rank 0 uses them.
-            true => Ok(unsafe { bare::copy_list(to.src, to.dst, run_bytes, count) }),
-            false => each(count, to, true),
+        Some(&mut |count| {
+            if mapped {
+                // SAFETY: 1. the runs belong to `data` and to the partner's memory, which is mapped
+                // here; 2. only rank 0 uses them.
+                Ok(unsafe { bare::copy_list(to.src, to.dst, run_bytes, count) })
+            } else {
+                each(count, to, true)
+            }
         }),
         &mut |count| {
             // SAFETY: runs of `data`.
@@ -68,10 +72,13 @@ fn sized(cases: &Cases<'_>, bytes: u64) -> hydrant::Result<()> {
     cases.compare(
         "get, vector",
         bytes,
-        Some(&mut |count| match mapped {
-            // SAFETY: as above.
-            true => Ok(unsafe { bare::copy_list(from.src, from.dst, run_bytes, count) }),
-            false => each(count, from, false),
+        Some(&mut |count| {
+            if mapped {
+                // SAFETY: as above.
+                Ok(unsafe { bare::copy_list(from.src, from.dst, run_bytes, count) })
+            } else {
+                each(count, from, false)
+            }
         }),
         &mut |count| {
             // SAFETY: runs of `data`, which nobody else uses.
@@ -79,10 +86,13 @@ fn sized(cases: &Cases<'_>, bytes: u64) -> hydrant::Result<()> {
         },
         None,
     )?;
-    let mut add = |count| match mapped {
-        // SAFETY: 1. As above. 2. All words are doubles.
-        true => Ok(unsafe { bare::add_list(FACTOR, to.src, to.dst, run_bytes, count) }),
-        false => Ok(Duration::ZERO),
+    let mut add = |count| {
+        if mapped {
+            // SAFETY: 1. As above. 2. All words are doubles.
+            Ok(unsafe { bare::add_list(FACTOR, to.src, to.dst, run_bytes, count) })
+        } else {
+            Ok(Duration::ZERO)
+        }
     };
     cases.compare(
         "accumulate, vector",
