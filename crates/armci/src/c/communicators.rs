@@ -20,7 +20,7 @@ struct Known {
 pub(super) fn begin(armci: &Armci, given: Option<Communicator>) -> Result<()> {
     let of = given.unwrap_or_else(Communicator::world);
     // An MPI that does not know the launcher has made each process a job of its own.
-    let fits = mpi::may_call() && of.extent()? == (armci.job().size(), armci.me() as u32);
+    let fits = mpi::may_call() && of.size_and_rank()? == (armci.job().size(), armci.me() as u32);
     if do_all(armci, Group::default(), fits)? {
         let all = of.duplicate()?;
         let groups = Vec::new();
@@ -31,7 +31,7 @@ pub(super) fn begin(armci: &Armci, given: Option<Communicator>) -> Result<()> {
 
 /// Checks that a communicator has the processes of the ARMCI that was begun before.
 pub(super) fn check_same(armci: &Armci, given: Communicator) -> Result<()> {
-    let (size, rank) = given.extent()?;
+    let (size, rank) = given.size_and_rank()?;
     let own = (armci.job().size(), armci.me() as u32);
     if (size, rank) == own {
         return Ok(());

@@ -19,7 +19,7 @@ impl Circle<'_> {
     ///
     /// # Errors
     /// [`Error::NoMember`].
-    pub(crate) fn place_of(&self, proc: usize) -> Result<usize> {
+    pub(crate) fn index_of(&self, proc: usize) -> Result<usize> {
         let at = self.members.iter().position(|member| *member == proc);
         at.ok_or(Error::NoMember {
             proc: proc as i32,

@@ -88,7 +88,7 @@ impl Armci {
             return Ok(self.job.broadcast(Rank(number as u32), bytes)?);
         }
         self.among(scope, |circle| {
-            circle.broadcast(circle.place_of(number)?, bytes)
+            circle.broadcast(circle.index_of(number)?, bytes)
         })?;
         Ok(())
     }
