@@ -61,7 +61,7 @@ impl Armci {
     ) -> Result<()> {
         let bytes = count(bytes.into(), 0, "the number of bytes")?;
         not_null(src, "the source of an accumulate")?;
-        // SAFETY: the caller's promise.
+        // SAFETY: 1 and 2. The caller's conditions 1 and 2.
         unsafe { self.accumulate_bytes(scale, src, dst, bytes, proc) }
     }
 
