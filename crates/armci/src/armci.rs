@@ -12,7 +12,7 @@ use crate::{
     message::Messages,
     nodes::Nodes,
     notify::Notes,
-    transfer::{Handles, Outstanding},
+    transfer::{HandleTable, Outstanding},
 };
 
 /// ARMCI, as one of its processes sees it. Any number of threads may use it at once.
@@ -21,7 +21,7 @@ pub struct Armci {
     pub(crate) me: usize,
     pub(crate) memory: Memory,
     pub(crate) outstanding: Outstanding,
-    pub(crate) handles: Handles,
+    pub(crate) handles: HandleTable,
     pub(crate) nodes: Nodes,
     pub(crate) notes: Notes,
     pub(crate) mutexes: RwLock<Option<Arc<Mutexes>>>,
@@ -46,7 +46,7 @@ impl Armci {
             me: job.rank().index(),
             memory: Memory::new(job, limit)?,
             outstanding: Outstanding::new(job.size() as usize),
-            handles: Handles::new(),
+            handles: HandleTable::new(),
             notes: Notes::new(job)?,
             mutexes: RwLock::new(None),
             groups: Mutex::new(Groups::new(job.size() as usize)),

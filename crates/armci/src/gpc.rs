@@ -76,23 +76,23 @@ const REST: Duration = Duration::from_micros(100);
 /// and data.
 type CallArguments = (i32, Vec<u8>, Vec<u8>, [u64; 2]);
 /// An answer: the reply's header and data, or `None` if there is no such procedure.
-type CallAnswer = Option<(Vec<u8>, Vec<u8>)>;
+type ProcedureAnswer = Option<(Vec<u8>, Vec<u8>)>;
 
 /// The procedures of a process.
 pub(crate) struct Gpc {
-    call: Function<CallArguments, CallAnswer>,
+    call: Function<CallArguments, ProcedureAnswer>,
     procedures: Arc<RwLock<Vec<Option<Arc<Procedure>>>>>,
     /// The lock of each process: 1 while it is taken.
     locks: Symmetric<u64>,
     /// Calls that were begun and not yet waited for, by number.
-    open: Mutex<FxHashMap<i32, CallHandle<CallAnswer>>>,
+    open: Mutex<FxHashMap<i32, CallHandle<ProcedureAnswer>>>,
     last: AtomicI32,
 }
 
 /// The answer to a call, once the procedure has returned, or panicked.
 #[derive(Default)]
 struct Answer {
-    ready: Option<thread::Result<CallAnswer>>,
+    ready: Option<thread::Result<ProcedureAnswer>>,
     waker: Option<Waker>,
 }
 
@@ -100,9 +100,9 @@ struct Answer {
 struct Answering(Arc<Mutex<Answer>>);
 
 impl Future for Answering {
-    type Output = CallAnswer;
+    type Output = ProcedureAnswer;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<CallAnswer> {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ProcedureAnswer> {
         let mut answer = self.0.lock();
         match answer.ready.take() {
             Some(Ok(answered)) => Poll::Ready(answered),
@@ -125,14 +125,14 @@ impl Gpc {
         let turns = ProcedureTurns::new();
         let call = job.async_function(move |from: Rank, asked: CallArguments| {
             let answer = Arc::<Mutex<Answer>>::default();
-            let (known, told) = (Arc::clone(&known), Arc::clone(&answer));
+            let (known, completed) = (Arc::clone(&known), Arc::clone(&answer));
             turns.submit(Box::new(move || {
                 let run = AssertUnwindSafe(|| run(&known, from, asked));
                 match panic::catch_unwind(run) {
-                    Ok(Some(answered)) => tell(&told, Ok(answered)),
+                    Ok(Some(answered)) => complete(&completed, Ok(answered)),
                     // The job is over, so the caller no longer waits.
                     Ok(None) => {}
-                    Err(said) => tell(&told, Err(said)),
+                    Err(said) => complete(&completed, Err(said)),
                 }
             }));
             Answering(answer)
@@ -153,7 +153,7 @@ fn run(
     procedures: &RwLock<Vec<Option<Arc<Procedure>>>>,
     from: Rank,
     (number, header, data, lengths): CallArguments,
-) -> Option<CallAnswer> {
+) -> Option<ProcedureAnswer> {
     let known = usize::try_from(number).ok();
     let known = known.and_then(|at| procedures.read().get(at).cloned().flatten());
     let Some(procedure) = known else {
@@ -186,7 +186,7 @@ fn run(
     Some(Some((header, data)))
 }
 
-fn tell(answer: &Mutex<Answer>, answered: Result<CallAnswer, Box<dyn Any + Send>>) {
+fn complete(answer: &Mutex<Answer>, answered: Result<ProcedureAnswer, Box<dyn Any + Send>>) {
     let mut answer = answer.lock();
     answer.ready = Some(answered);
     let waker = answer.waker.take();
@@ -280,7 +280,7 @@ impl Armci {
         proc: i32,
         (header, data): (&[u8], &[u8]),
         lengths: [usize; 2],
-    ) -> Result<CallHandle<CallAnswer>> {
+    ) -> Result<CallHandle<ProcedureAnswer>> {
         let rank = Memory::rank(self.memory.process(proc)?);
         let lengths = lengths.map(|length| length as u64);
         let asked = (number, header.to_vec(), data.to_vec(), lengths);
@@ -330,7 +330,7 @@ impl Armci {
     }
 }
 
-fn replied(number: i32, answered: CallAnswer) -> Result<Reply> {
+fn replied(number: i32, answered: ProcedureAnswer) -> Result<Reply> {
     let (header, data) = answered.ok_or(Error::Code {
         what: "a procedure of that process",
         code: number,

@@ -18,7 +18,7 @@ fn colour(number: usize) -> usize {
 const GUARD: usize = 1;
 
 /// The gaps and allocations of an arena.
-pub(super) struct Heap {
+pub(super) struct ArenaHeap {
     /// Gaps: the start of each, and its bytes. No gap is empty, and no two touch.
     gaps: BTreeMap<usize, usize>,
     /// Allocations: the start of each, and the bytes that it takes.
@@ -27,7 +27,7 @@ pub(super) struct Heap {
     coloured: Option<usize>,
 }
 
-impl Heap {
+impl ArenaHeap {
     /// Bytes of an arena that cannot be allocated. Because of them an address just outside an
     /// allocation is still in the arena.
     pub(super) const EDGES: usize = 2 * PAGE;
@@ -123,7 +123,7 @@ mod tests {
 
     fn allocate_and_free(has_colours: bool) {
         const LEN: usize = 1 << 20;
-        let mut heap = Heap::new(LEN, has_colours);
+        let mut heap = ArenaHeap::new(LEN, has_colours);
         let mut held: Vec<(usize, usize)> = Vec::new();
         let mut dice = 1_u64;
         for _ in 0..5000 {
@@ -139,7 +139,7 @@ mod tests {
                 if let Some(start) = heap.allocate(bytes) {
                     let is_at_page = bytes > PAGE && !has_colours;
                     assert!(start.is_multiple_of(if is_at_page { PAGE } else { LINE }));
-                    assert!(start > 0 && start + bytes < LEN + Heap::EDGES);
+                    assert!(start > 0 && start + bytes < LEN + ArenaHeap::EDGES);
                     for (other, size) in &held {
                         // Two allocations do not even touch.
                         assert!(start + bytes.max(1) < *other || other + size < start);
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn long_allocations_begin_at_different_lines_of_their_pages() {
-        let mut heap = Heap::new(1 << 20, true);
+        let mut heap = ArenaHeap::new(1 << 20, true);
         let starts: Vec<usize> = (0..8).filter_map(|_| heap.allocate(2 * PAGE)).collect();
         let mut lines: Vec<usize> = starts.iter().map(|start| start % PAGE / LINE).collect();
         lines.sort_unstable();
@@ -173,11 +173,17 @@ mod tests {
 
     #[test]
     fn the_whole_arena_can_be_one_allocation() {
-        assert_eq!(Heap::new(2 * PAGE, true).allocate(2 * PAGE), Some(PAGE));
-        assert_eq!(Heap::new(2 * PAGE, true).allocate(2 * PAGE + LINE), None);
-        assert_eq!(Heap::new(PAGE - 1, true).allocate(1), None);
+        assert_eq!(
+            ArenaHeap::new(2 * PAGE, true).allocate(2 * PAGE),
+            Some(PAGE)
+        );
+        assert_eq!(
+            ArenaHeap::new(2 * PAGE, true).allocate(2 * PAGE + LINE),
+            None
+        );
+        assert_eq!(ArenaHeap::new(PAGE - 1, true).allocate(1), None);
         for bytes in [usize::MAX, usize::MAX - 1, usize::MAX - LINE] {
-            assert_eq!(Heap::new(PAGE, true).allocate(bytes), None);
+            assert_eq!(ArenaHeap::new(PAGE, true).allocate(bytes), None);
         }
     }
 }

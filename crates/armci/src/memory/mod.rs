@@ -22,7 +22,7 @@ use hydrant::{AllocOptions, Job, Rank, Strategy, Symmetric};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
-use self::heap::Heap;
+use self::heap::ArenaHeap;
 use crate::{Error, Result, error::not_null};
 
 /// Real memory is added to the arena in pieces of this many bytes.
@@ -43,12 +43,12 @@ pub(crate) struct Memory {
     procs: Box<[ProcessMemory]>,
     own: Mutex<OwnArena>,
     /// For each part of an allocation of several processes, all parts of that allocation.
-    together: Mutex<FxHashMap<Part, Arc<[Part]>>>,
+    together: Mutex<FxHashMap<AllocationPart, Arc<[AllocationPart]>>>,
     me: usize,
 }
 
 /// A process, and the offset at which its part of an allocation begins.
-type Part = (usize, usize);
+type AllocationPart = (usize, usize);
 
 /// The memory of a process. Its size is a power of two, because each access indexes a list of these.
 #[repr(align(128))]
@@ -85,7 +85,7 @@ struct KnownAllocation {
 }
 
 struct OwnArena {
-    heap: Heap,
+    heap: ArenaHeap,
     /// Bytes of the arena that have real memory.
     committed: usize,
 }
@@ -123,14 +123,14 @@ impl Memory {
             Some(_) if strategy == Strategy::PinEverything => limit.or(Some(PINNED)),
             _ => limit,
         };
-        let most = (heap - beside).saturating_sub(Heap::EDGES);
+        let most = (heap - beside).saturating_sub(ArenaHeap::EDGES);
         let mine = limit.map_or(most, |limit| limit.min(most));
         let least = job.all_gather(&[mine])?.into_iter().min().unwrap_or(mine);
         let options = AllocOptions {
             reserve: true,
             ..AllocOptions::default()
         };
-        let arena = job.alloc_with::<u8>(least + Heap::EDGES, options)?;
+        let arena = job.alloc_with::<u8>(least + ArenaHeap::EDGES, options)?;
         let own = arena.as_ptr(job.rank())?.unwrap_or(std::ptr::null_mut());
         not_null(own, "this process's own memory")?;
         let theirs = job.all_gather(&[own.addr()])?;
@@ -157,7 +157,7 @@ impl Memory {
         Ok(Self {
             procs: procs.collect::<Result<_>>()?,
             own: Mutex::new(OwnArena {
-                heap: Heap::new(least, job.conduit().registration.is_none()),
+                heap: ArenaHeap::new(least, job.conduit().registration.is_none()),
                 committed: 0,
             }),
             together: Mutex::default(),
@@ -306,8 +306,8 @@ impl Memory {
     }
 
     /// Notes that several parts form one allocation. [`forget`](Self::forget) of one part forgets all.
-    pub(crate) fn note_parts(&self, parts: Vec<Part>) {
-        let parts: Arc<[Part]> = parts.into();
+    pub(crate) fn note_parts(&self, parts: Vec<AllocationPart>) {
+        let parts: Arc<[AllocationPart]> = parts.into();
         let mut together = self.together.lock();
         for part in parts.iter() {
             together.insert(*part, Arc::clone(&parts));

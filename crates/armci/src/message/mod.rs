@@ -40,13 +40,13 @@ pub(crate) const ALL: u64 = 4;
 pub(crate) struct Messages {
     job: hydrant::WeakJob,
     handler: Handler,
-    inbox: Arc<Inbox>,
+    inbox: Arc<MessageInbox>,
     /// The number of the last message sent.
     last: AtomicU64,
 }
 
 /// The messages that arrived and were not received yet.
-struct Inbox {
+struct MessageInbox {
     state: Mutex<Arrived>,
     /// The number of messages that arrived, in this process's memory, so that a waiter is notified.
     count: Symmetric<u64>,
@@ -72,7 +72,7 @@ struct Letter {
 impl Messages {
     /// Collective.
     pub(crate) fn new(job: &Job) -> Result<Arc<Self>> {
-        let inbox = Arc::new(Inbox {
+        let inbox = Arc::new(MessageInbox {
             state: Mutex::default(),
             count: job.alloc(1)?,
             me: job.rank(),
@@ -156,7 +156,7 @@ impl Messages {
     }
 }
 
-impl Inbox {
+impl MessageInbox {
     /// Handles a piece of a message. The pieces of a sender arrive in order.
     fn add_piece(
         &self,

@@ -6,7 +6,7 @@ use hydrant::Error as Hydrant;
 
 use super::{
     Handle, PutOrGet,
-    gathered::LocalSide,
+    gathered::OwnSide,
     outstanding::{IMPLICIT, OperationKind, OutstandingOperation},
     packed::TransferWork,
 };
@@ -153,7 +153,7 @@ impl Armci {
             }
             // A handler's short put takes a copy along, and nobody waits for it.
             // SAFETY: the source is readable and nobody writes to it, by the caller's condition 1.
-            let value = LocalSide::Value(unsafe { std::slice::from_raw_parts(src, bytes) }.into());
+            let value = OwnSide::Value(unsafe { std::slice::from_raw_parts(src, bytes) }.into());
             // SAFETY: 1 and 2. Only this operation knows the copy.
             return unsafe { self.begin_far(PutOrGet::Put, (proc, offset), (value, bytes), None) };
         }
@@ -308,7 +308,7 @@ impl Armci {
         match there {
             Location::Arena(offset) if !self.memory.is_mapped(proc as usize) => {
                 let there = (proc as usize, offset);
-                let local = (LocalSide::Memory(src.cast_mut()), len);
+                let local = (OwnSide::Memory(src.cast_mut()), len);
                 // SAFETY: 1 and 2. The caller's condition 1.
                 unsafe { self.begin_far(PutOrGet::Put, there, local, handle) }
             }
@@ -340,9 +340,7 @@ impl Armci {
             Location::Arena(offset) if !self.memory.is_mapped(proc as usize) => {
                 let there = (proc as usize, offset);
                 // SAFETY: 1 and 2. The caller's condition 1.
-                unsafe {
-                    self.begin_far(PutOrGet::Get, there, (LocalSide::Memory(dst), len), handle)
-                }
+                unsafe { self.begin_far(PutOrGet::Get, there, (OwnSide::Memory(dst), len), handle) }
             }
             // SAFETY: 1 and 2. The caller's conditions 1 and 2.
             _ => unsafe { self.get_bytes(src, dst, len, proc) },
@@ -374,7 +372,8 @@ impl Armci {
     /// Completes this process's puts to `proc`, then puts a flag there.
     ///
     /// # Safety
-    /// 1. If the process is this one and ARMCI did not allocate the flag, it is writable.
+    /// 1. If the process is this one and ARMCI did not allocate the flag, it is writable, and no other
+    ///    code uses it meanwhile.
     pub(crate) unsafe fn set_flag(&self, (flag, value): (*mut i32, i32), proc: i32) -> Result<()> {
         self.fence(proc)?;
         // SAFETY: 1. The value is a variable of this function.

@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     PutOrGet,
-    gathered::{GatherLists, Gathered, LocalSide, is_too_early},
+    gathered::{GatherLists, Gathered, OwnSide, is_too_early},
     missed::{Asker, OperationOwner},
     outstanding::{AddedElements, IMPLICIT, OperationKind, OutstandingOperation},
     packed::TransferWork,
@@ -40,12 +40,12 @@ impl Handle {
 }
 
 /// Numbers the handles, and keeps the operations that aggregate handles gathered.
-pub(crate) struct Handles {
+pub(crate) struct HandleTable {
     last: AtomicI32,
     pub(super) gathered: GatherLists,
 }
 
-impl Handles {
+impl HandleTable {
     pub(crate) fn new() -> Self {
         Self {
             last: AtomicI32::new(IMPLICIT),
@@ -80,7 +80,7 @@ impl Armci {
         &self,
         direction: PutOrGet,
         (proc, offset): (usize, usize),
-        (local, bytes): (LocalSide, usize),
+        (local, bytes): (OwnSide, usize),
         handle: Option<&mut Handle>,
     ) -> Result<()> {
         let range = offset..offset + bytes;
@@ -105,8 +105,8 @@ impl Armci {
         }
         self.settle(proc, &range)?;
         let (at, kept) = match local {
-            LocalSide::Memory(at) => (at, None),
-            LocalSide::Value(mut value) => (value.as_mut_ptr(), Some(value)),
+            OwnSide::Memory(at) => (at, None),
+            OwnSide::Value(mut value) => (value.as_mut_ptr(), Some(value)),
         };
         let rank = Memory::rank(proc);
         let arena = &self.memory.arena;

@@ -19,7 +19,7 @@ mod vector;
 pub use accumulate::Scale;
 pub(crate) use gathered::is_too_early;
 pub use handle::Handle;
-pub(crate) use handle::Handles;
+pub(crate) use handle::HandleTable;
 pub(crate) use outstanding::Outstanding;
 pub use strided::Strides;
 pub use vector::Vector;

@@ -1,11 +1,11 @@
-//! Puts and gets of sections of arrays with up to [`MAX_STRIDE_LEVEL`](crate::MAX_STRIDE_LEVEL)
+//! Puts and gets of sections of arrays with up to [`MAX_STRIDE_LEVEL`]
 //! stride levels (Nieplocha and Carpenter 1999, §3.1).
 
 #![allow(unsafe_code)] // memory is named by its address
 
 use hydrant::{Error as Hydrant, Level, Runs, Section};
 
-use super::{FEW, Handle, LONG, PutOrGet, gathered::LocalSide};
+use super::{FEW, Handle, LONG, PutOrGet, gathered::OwnSide};
 use crate::{
     Armci, Error, MAX_STRIDE_LEVEL, Result,
     error::{count, not_null},
@@ -208,7 +208,7 @@ impl Armci {
     ///
     /// # Safety
     /// 1. and 2. as [`put`](Self::put), for each run that is read and each run that is written.
-    /// Other threads may use the bytes between runs.
+    ///    Other threads may use the bytes between runs.
     #[inline]
     pub unsafe fn put_strided(
         &self,
@@ -452,7 +452,7 @@ impl Armci {
     ///
     /// # Safety
     /// 1. and 2. as [`put_strided_nb`](Self::put_strided_nb) or
-    /// [`get_strided_nb`](Self::get_strided_nb).
+    ///    [`get_strided_nb`](Self::get_strided_nb).
     unsafe fn begin_strided(
         &self,
         direction: PutOrGet,
@@ -491,7 +491,7 @@ impl Armci {
         }
         for (local, remote, bytes) in runs {
             let there = (number, remote);
-            let local = (LocalSide::Memory(local), bytes);
+            let local = (OwnSide::Memory(local), bytes);
             // SAFETY: 1 and 2. The caller's condition 1, for this run.
             unsafe { self.begin_far(direction, there, local, handle.as_deref_mut())? };
         }

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)] // memory is named by its address
 
-use super::{Handle, PutOrGet, gathered::LocalSide};
+use super::{Handle, PutOrGet, gathered::OwnSide};
 use crate::{Armci, Result, memory::Location};
 
 impl Armci {
@@ -14,7 +14,7 @@ impl Armci {
     ///
     /// # Safety
     /// 1. If the process is this one and ARMCI did not allocate `dst`, it is writable for a `T`,
-    /// and no other code uses it meanwhile.
+    ///    and no other code uses it meanwhile.
     pub unsafe fn put_value<T: hydrant::Pod>(
         &self,
         value: T,
@@ -44,7 +44,7 @@ impl Armci {
             Location::Arena(offset) if !self.memory.is_mapped(proc as usize) => {
                 let there = (proc as usize, offset);
                 let bytes = hydrant::bytemuck::bytes_of(&value).into();
-                let local = (LocalSide::Value(bytes), size_of::<T>());
+                let local = (OwnSide::Value(bytes), size_of::<T>());
                 // SAFETY: 1 and 2. Only this operation knows the copy of the value.
                 unsafe { self.begin_far(PutOrGet::Put, there, local, handle) }
             }
@@ -60,7 +60,7 @@ impl Armci {
     ///
     /// # Safety
     /// 1. If the process is this one and ARMCI did not allocate `src`, it is readable for a `T`,
-    /// and no other code writes to it meanwhile.
+    ///    and no other code writes to it meanwhile.
     pub unsafe fn get_value<T: hydrant::Pod>(&self, src: *mut T, proc: i32) -> Result<T> {
         let mut value = T::zeroed();
         // SAFETY: 1. The value is a variable of this function.

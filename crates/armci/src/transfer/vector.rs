@@ -5,7 +5,7 @@
 
 use hydrant::IoVector;
 
-use super::{FEW, Handle, LONG, PutOrGet, Scale, accumulate::check_whole, gathered::LocalSide};
+use super::{FEW, Handle, LONG, PutOrGet, Scale, accumulate::check_whole, gathered::OwnSide};
 use crate::{
     Armci, Error, Result,
     error::not_null,
@@ -329,7 +329,7 @@ impl Armci {
             return unsafe { self.begin_packed(direction, proc, runs, handle) };
         }
         for (here, offset, bytes) in far.runs {
-            let local = (LocalSide::Memory(here), bytes);
+            let local = (OwnSide::Memory(here), bytes);
             // SAFETY: 1 and 2. The caller's condition 1, for this run.
             unsafe { self.begin_far(direction, (proc, offset), local, handle.as_deref_mut())? };
         }
