@@ -1,5 +1,5 @@
-//! Has the shared library call its own functions, and not those that a program puts in their place: a
-//! profile's `ARMCI_Put` calls `PARMCI_Put`, and that the library's.
+//! Makes the shared library call its own functions, even if a program replaces them. A profile's
+//! `ARMCI_Put` calls `PARMCI_Put`, which calls the library's `ARMCI_Put`.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -12,10 +12,10 @@
 #endif
 #include <stddef.h>
 
-/* What functions return besides 0. FAIL: a null pointer. FAIL2: a code or an address that cannot be.
-   FAIL3: a number that is too small. FAIL4: too many stride levels. FAIL5: no such process or group.
-   FAIL6: no such memory. FAIL7: all else. FAIL8: ARMCI is not initialized. The reason is said on the
-   standard error output. */
+/* The results of functions after an error. FAIL: a null pointer. FAIL2: a wrong code, handle or address.
+   FAIL3: a number out of range. FAIL4: too many stride levels. FAIL5: no such process or group.
+   FAIL6: no such memory. FAIL7: another error. FAIL8: ARMCI is not initialized. The function prints the
+   reason to the standard error output. */
 #define FAIL  -1
 #define FAIL2 -2
 #define FAIL3 -3
@@ -25,7 +25,7 @@
 #define FAIL7 -7
 #define FAIL8 -8
 
-/* What is accumulated. */
+/* The element types of accumulates. */
 #define ARMCI_ACC_OFF 36
 #define ARMCI_ACC_INT (ARMCI_ACC_OFF + 1)
 #define ARMCI_ACC_DBL (ARMCI_ACC_OFF + 2)
@@ -37,17 +37,17 @@
 #define ARMCI_MAX_STRIDE_LEVEL 8
 #define ARMCI_DOMAIN_SMP 0
 
-/* Makes a handle one of nothing. */
+/* Initializes a handle: it names no operation. */
 #define ARMCI_INIT_HANDLE(hdl) do { \
         (hdl)->data[0] = (hdl)->data[1] = (hdl)->data[2] = (hdl)->data[3] = 0; \
     } while (0)
 
 #define armci_req_t armci_hdl_t
 
-/* A copy by this process itself, whose memory it must be. */
+/* A copy within the memory of this process. */
 #define ARMCI_Put1(_s, _d, _b, _p) memcpy(_d, _s, _b), 0
 
-/* Assertions that print something, and end the job. */
+/* Assertions that print a message and end the job. */
 static inline void derr_printf(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
@@ -84,7 +84,7 @@ static inline void derr_printf(const char *format, ...) {
 #define ARMCI_SWAP 10
 
 /**
- * The same, of a `long`.
+ * As ARMCI_SWAP, for a `long`.
  */
 #define ARMCI_SWAP_LONG 11
 
@@ -94,7 +94,7 @@ static inline void derr_printf(const char *format, ...) {
 #define ARMCI_FETCH_AND_ADD 12
 
 /**
- * The same, of a `long`.
+ * As ARMCI_FETCH_AND_ADD, for a `long`.
  */
 #define ARMCI_FETCH_AND_ADD_LONG 13
 
@@ -109,23 +109,23 @@ typedef int ARMCI_Group;
 typedef long armci_size_t;
 
 /**
- * Memory that one process allocated, as others are told of it.
+ * The description of memory that one process allocated, for other processes.
  */
 typedef struct {
   /**
-   * Where its process has it.
+   * The address at its process.
    */
   char *armci_addr;
   /**
-   * The same.
+   * The same address.
    */
   char *addr;
   /**
-   * Its bytes.
+   * The number of bytes.
    */
   size_t size;
   /**
-   * Its process.
+   * The process.
    */
   int cpid;
   /**
@@ -135,38 +135,38 @@ typedef struct {
 } armci_meminfo_t;
 
 /**
- * Names a way to group processes by their nodes.
+ * Names a way to group processes by node.
  */
 typedef int armci_domain_t;
 
 /**
- * Runs of equally many bytes: from the places of one list to those of the other.
+ * Runs of equal length, from the addresses of one list to those of the other.
  */
 typedef struct {
   /**
-   * Where runs are read.
+   * The addresses from which the runs are read.
    */
   void **src_ptr_array;
   /**
-   * Where they are written.
+   * The addresses to which the runs are written.
    */
   void **dst_ptr_array;
   /**
-   * How many there are.
+   * The number of runs.
    */
   int ptr_array_len;
   /**
-   * Bytes of each.
+   * The bytes of each run.
    */
   int bytes;
 } armci_giov_t;
 
 /**
- * The handle of non-blocking operations, which ARMCI_INIT_HANDLE makes one of none.
+ * The handle of non-blocking operations. ARMCI_INIT_HANDLE initializes it.
  */
 typedef struct {
   /**
-   * A number, the check word, and whether the handle is an aggregate.
+   * A number, the check word, and 1 if the handle is an aggregate.
    */
   int data[4];
   /**
@@ -185,40 +185,39 @@ extern "C" {
 int ARMCI_Init(void);
 
 /**
- * As ARMCI_Init. Begins MPI before, if the program is linked with it and has not begun it. The program then ends
- * MPI, or its exit does if ARMCI was finalized.
+ * As ARMCI_Init. First begins MPI, if the program is linked with it and has not begun it. The
+ * program then ends MPI, or its exit does if ARMCI was finalized.
  */
-int ARMCI_Init_args(int *argc,
-                    char ***argv);
+int ARMCI_Init_args(int *argc, char ***argv);
 
 /**
- * As ARMCI_Init. Any thread may call ARMCI, for any level that is asked for.
+ * As ARMCI_Init. Any thread may call ARMCI, for every requested thread level.
  */
 int ARMCI_Init_thread(int _armci_requested);
 
 /**
- * Whether ARMCI is initialized.
+ * Returns 1 if ARMCI is initialized, else 0.
  */
 int ARMCI_Initialized(void);
 
 /**
- * Ends ARMCI, and the job, unless armci_msg_init began it. Does nothing if ARMCI is not initialized. Returns 0, as
- * in ARMCI-MPI. Collective.
+ * Ends ARMCI, and also the job unless armci_msg_init began it. Does nothing if ARMCI is not
+ * initialized. Returns 0, as in ARMCI-MPI. Collective.
  */
 int ARMCI_Finalize(void);
 
 /**
- * Says a message and a number, and ends the job.
+ * Prints a message and a number, and ends the job.
  */
 void ARMCI_Error(const char *msg, int code);
 
 /**
- * Does nothing: what a process has goes with it, however it ends.
+ * Does nothing: all resources of a process go with it, however it ends.
  */
 void ARMCI_Cleanup(void);
 
 /**
- * Says that a condition does not hold that a program asserts, and ends the job.
+ * Prints that a program's assertion does not hold, and ends the job.
  */
 int dassertp_fail(const char *cond_string,
                   const char *file,
@@ -227,62 +226,62 @@ int dassertp_fail(const char *cond_string,
                   int code);
 
 /**
- * Waits until all processes have come, and all that they did is done. Collective.
+ * Waits until all processes have arrived and all their operations are done. Collective.
  */
 void ARMCI_Barrier(void);
 
 /**
- * Waits until all that this process did to the memory of a process is done.
+ * Waits until all operations of this process on the memory of a process are done.
  */
 void ARMCI_Fence(int proc);
 
 /**
- * As ARMCI_Fence, of all processes.
+ * As ARMCI_Fence, for all processes.
  */
 void ARMCI_AllFence(void);
 
 /**
- * As ARMCI_Fence, of the processes of a group.
+ * As ARMCI_Fence, for the processes of a group.
  */
 void ARMCI_GroupFence(ARMCI_Group *group);
 
 /**
- * Allocates memory of all processes, and lists where it is. Collective.
+ * Allocates memory at all processes, and lists its addresses. Collective.
  */
 int ARMCI_Malloc(void **ptr_arr, armci_size_t bytes);
 
 /**
- * Frees memory of ARMCI_Malloc, of which this process's part is given.
+ * Frees this process's part of memory from ARMCI_Malloc.
  */
 int ARMCI_Free(void *ptr);
 
 /**
- * As ARMCI_Malloc; all devices are the same, and their names are ignored.
+ * As ARMCI_Malloc. All devices are the same, and their names are ignored.
  */
 int ARMCI_Malloc_memdev(void **ptr_arr, armci_size_t bytes, const char *_device);
 
 /**
- * Frees memory of ARMCI_Malloc_memdev or ARMCI_Malloc_group_memdev.
+ * Frees memory from ARMCI_Malloc_memdev or ARMCI_Malloc_group_memdev.
  */
 int ARMCI_Free_memdev(void *ptr);
 
 /**
- * Allocates memory of this process; null if there is no more.
+ * Allocates memory of this process. Returns null if there is no more.
  */
 void *ARMCI_Malloc_local(armci_size_t bytes);
 
 /**
- * Frees memory of ARMCI_Malloc_local.
+ * Frees memory from ARMCI_Malloc_local.
  */
 int ARMCI_Free_local(void *ptr);
 
 /**
- * As ARMCI_Malloc, of the members of a group.
+ * As ARMCI_Malloc, for the members of a group.
  */
 int ARMCI_Malloc_group(void **ptr_arr, armci_size_t bytes, ARMCI_Group *group);
 
 /**
- * As ARMCI_Malloc_group; all devices are the same, and their names are ignored.
+ * As ARMCI_Malloc_group. All devices are the same, and their names are ignored.
  */
 int ARMCI_Malloc_group_memdev(void **ptr_arr,
                               armci_size_t bytes,
@@ -290,37 +289,39 @@ int ARMCI_Malloc_group_memdev(void **ptr_arr,
                               const char *_device);
 
 /**
- * Frees memory of ARMCI_Malloc_group.
+ * Frees memory from ARMCI_Malloc_group.
  */
 int ARMCI_Free_group(void *ptr, ARMCI_Group *_group);
 
 /**
- * Allocates memory of this process that others are told of.
+ * Allocates memory of this process, and describes it for other processes.
  */
 void ARMCI_Memget(size_t bytes, armci_meminfo_t *meminfo, int _memflg);
 
 /**
- * Where this process finds memory of ARMCI_Memget, so many bytes from its start.
+ * Returns the address by which this process names memory from ARMCI_Memget, `offset` bytes from
+ * its start.
  */
 void *ARMCI_Memat(armci_meminfo_t *meminfo, long offset);
 
 /**
- * Ends the use of memory that another process has; nothing need be done for it.
+ * Ends the use of another process's memory. There is nothing to do for it.
  */
 void ARMCI_Memdt(armci_meminfo_t *_meminfo, long _offset);
 
 /**
- * Frees memory of ARMCI_Memget, at the process that has it.
+ * Frees memory from ARMCI_Memget, at the process that allocated it.
  */
 void ARMCI_Memctl(armci_meminfo_t *meminfo);
 
 /**
- * Does nothing: each process's memory is known from the start.
+ * Does nothing: the memory of each process is known from the start.
  */
 void armci_set_mem_offset(void *_ptr);
 
 /**
- * Does nothing: a process may load and store in its own memory at any time, without ARMCI-MPI's permission.
+ * Does nothing: a process may always load and store in its own memory. ARMCI-MPI needs this call
+ * for that.
  */
 void ARMCI_Access_begin(void *_ptr);
 
@@ -330,17 +331,17 @@ void ARMCI_Access_begin(void *_ptr);
 void ARMCI_Access_end(void *_ptr);
 
 /**
- * Sets how many bytes a process may allocate at most. Before ARMCI_Init.
+ * Sets the greatest number of bytes that a process may allocate. Call this before ARMCI_Init.
  */
 void ARMCI_Set_shm_limit(unsigned long shmemlimit);
 
 /**
- * Makes mutexes, so many of this process. Collective.
+ * Makes `num` mutexes of this process. Collective.
  */
 int ARMCI_Create_mutexes(int num);
 
 /**
- * Does away with the mutexes. Collective.
+ * Destroys the mutexes. Collective.
  */
 int ARMCI_Destroy_mutexes(void);
 
@@ -355,27 +356,27 @@ void ARMCI_Lock(int mutex, int proc);
 void ARMCI_Unlock(int mutex, int proc);
 
 /**
- * Whether any process's memory is mapped here, as on nodes with several.
+ * Returns 1 if the memory of another process is mapped here, as on a node with several processes.
  */
 int ARMCI_Uses_shm(void);
 
 /**
- * Whether memory of other members of a group is mapped here.
+ * Returns 1 if the memory of other members of a group is mapped here.
  */
 int ARMCI_Uses_shm_grp(ARMCI_Group *group);
 
 /**
- * Whether a process is on this one's node.
+ * Returns 1 if a process is on the node of this process.
  */
 int ARMCI_Same_node(int proc);
 
 /**
- * Whether a process is on this one's node.
+ * Returns 1 if a process is on the node of this process.
  */
 int armci_sameclusnode(int proc);
 
 /**
- * How many processes a node has; this process's, if the number is negative.
+ * The number of processes of a node. A negative number means the node of this process.
  */
 int armci_domain_nprocs(armci_domain_t _domain, int id);
 
@@ -385,7 +386,7 @@ int armci_domain_nprocs(armci_domain_t _domain, int id);
 int armci_domain_id(armci_domain_t _domain, int glob_proc_id);
 
 /**
- * The number of a process of a node; of this process's, if the node's number is negative.
+ * The number of a process of a node. A negative node number means the node of this process.
  */
 int armci_domain_glob_proc_id(armci_domain_t _domain, int id, int loc_proc_id);
 
@@ -395,22 +396,22 @@ int armci_domain_glob_proc_id(armci_domain_t _domain, int id, int loc_proc_id);
 int armci_domain_my_id(armci_domain_t _domain);
 
 /**
- * How many nodes there are.
+ * The number of nodes.
  */
 int armci_domain_count(armci_domain_t _domain);
 
 /**
- * Whether a process is on this one's node.
+ * Returns 1 if a process is on the node of this process.
  */
 int armci_domain_same_id(armci_domain_t _domain, int proc);
 
 /**
- * Makes a group of members of the default one. Collective over those.
+ * Makes a group of members of the default group. Collective over the new members.
  */
 void ARMCI_Group_create(int n, int *pid_list, ARMCI_Group *group_out);
 
 /**
- * Makes a group of members of another. Collective over those.
+ * Makes a group of members of another. Collective over the new members.
  */
 void ARMCI_Group_create_child(int n,
                               int *pid_list,
@@ -418,47 +419,47 @@ void ARMCI_Group_create_child(int n,
                               ARMCI_Group *group_parent);
 
 /**
- * Forgets a group.
+ * Frees a group.
  */
 void ARMCI_Group_free(ARMCI_Group *group);
 
 /**
- * This process's number in a group; -1, and not 0 returned, if it is no member.
+ * Stores this process's number in a group. For a process that is no member, stores and returns -1.
  */
 int ARMCI_Group_rank(ARMCI_Group *group, int *rank);
 
 /**
- * How many members a group has.
+ * Stores the number of a group's members.
  */
 void ARMCI_Group_size(ARMCI_Group *group, int *size);
 
 /**
- * Sets the group that new ones are made of.
+ * Sets the group that new groups are made of.
  */
 void ARMCI_Group_set_default(ARMCI_Group *group);
 
 /**
- * The group that new ones are made of.
+ * Stores the group that new groups are made of.
  */
 void ARMCI_Group_get_default(ARMCI_Group *group_out);
 
 /**
- * The group of all processes.
+ * Stores the group of all processes.
  */
 void ARMCI_Group_get_world(ARMCI_Group *group_out);
 
 /**
- * The process that is a member of a group.
+ * The process of a member of a group.
  */
 int ARMCI_Absolute_id(ARMCI_Group *group, int group_rank);
 
 /**
- * Puts bytes to a process; the source is free when it returns.
+ * Puts bytes to a process. On return the source is free.
  */
 int ARMCI_Put(void *src, void *dst, int bytes, int proc);
 
 /**
- * Gets bytes of a process.
+ * Gets bytes from a process.
  */
 int ARMCI_Get(void *src, void *dst, int bytes, int proc);
 
@@ -468,7 +469,7 @@ int ARMCI_Get(void *src, void *dst, int bytes, int proc);
 int ARMCI_Put_flag(void *src, void *dst, int bytes, int *f, int v, int proc);
 
 /**
- * Adds a scale's multiple of elements to those of a process.
+ * Multiplies elements by a scale, and adds them to elements of a process.
  */
 int ARMCI_Acc(int optype, void *scale, void *src, void *dst, int bytes, int proc);
 
@@ -484,7 +485,7 @@ int ARMCI_PutS(void *src_ptr,
                int proc);
 
 /**
- * Gets a section of an array of a process.
+ * Gets a section of an array from a process.
  */
 int ARMCI_GetS(void *src_ptr,
                int *src_stride_arr,
@@ -495,7 +496,7 @@ int ARMCI_GetS(void *src_ptr,
                int proc);
 
 /**
- * Adds a scale's multiple of a section of an array to one of a process.
+ * Multiplies a section of an array by a scale, and adds it to a section of a process.
  */
 int ARMCI_AccS(int optype,
                void *scale,
@@ -534,17 +535,14 @@ int ARMCI_PutS_flag_dir(void *src_ptr,
                         int proc);
 
 /**
- * Copies a section of an array of this process into a buffer, run behind run. `count` is the bytes of a run, then
- * the number of runs at each level.
+ * Copies a section of an array of this process into a buffer, run after run. `count` has the bytes
+ * of a run, then the number of runs at each level.
  */
-void armci_write_strided(void *ptr,
-                         int stride_levels,
-                         int *stride_arr,
-                         int *count,
-                         char *buf);
+void armci_write_strided(void *ptr, int stride_levels, int *stride_arr, int *count, char *buf);
 
 /**
- * Copies a buffer into a section of an array of this process: the reverse of armci_write_strided.
+ * Copies a buffer into a section of an array of this process. It is the reverse of
+ * armci_write_strided.
  */
 void armci_read_strided(void *ptr, int stride_levels, int *stride_arr, int *count, char *buf);
 
@@ -554,12 +552,12 @@ void armci_read_strided(void *ptr, int stride_levels, int *stride_arr, int *coun
 int ARMCI_PutV(armci_giov_t *darr, int len, int proc);
 
 /**
- * Gets runs of bytes of a process.
+ * Gets runs of bytes from a process.
  */
 int ARMCI_GetV(armci_giov_t *darr, int len, int proc);
 
 /**
- * Adds a scale's multiple of runs of elements to those of a process.
+ * Multiplies runs of elements by a scale, and adds them to elements of a process.
  */
 int ARMCI_AccV(int op, void *scale, armci_giov_t *darr, int len, int proc);
 
@@ -569,7 +567,7 @@ int ARMCI_AccV(int op, void *scale, armci_giov_t *darr, int len, int proc);
 int ARMCI_PutValueInt(int src, void *dst, int proc);
 
 /**
- * Gets a value of a process.
+ * Gets a value from a process.
  */
 int ARMCI_GetValueInt(void *src, int proc);
 
@@ -579,7 +577,7 @@ int ARMCI_GetValueInt(void *src, int proc);
 int ARMCI_PutValueLong(long src, void *dst, int proc);
 
 /**
- * Gets a value of a process.
+ * Gets a value from a process.
  */
 long ARMCI_GetValueLong(void *src, int proc);
 
@@ -589,7 +587,7 @@ long ARMCI_GetValueLong(void *src, int proc);
 int ARMCI_PutValueFloat(float src, void *dst, int proc);
 
 /**
- * Gets a value of a process.
+ * Gets a value from a process.
  */
 float ARMCI_GetValueFloat(void *src, int proc);
 
@@ -599,27 +597,28 @@ float ARMCI_GetValueFloat(void *src, int proc);
 int ARMCI_PutValueDouble(double src, void *dst, int proc);
 
 /**
- * Gets a value of a process.
+ * Gets a value from a process.
  */
 double ARMCI_GetValueDouble(void *src, int proc);
 
 /**
- * Changes a word of a process at once, and stores what it was.
+ * Changes a word of a process atomically, and stores its previous value.
  */
 int ARMCI_Rmw(int op, void *ploc, void *prem, int extra, int proc);
 
 /**
- * Copies bytes of this process.
+ * Copies bytes within this process.
  */
 void ARMCI_Copy(void *src, void *dst, int n);
 
 /**
- * Notifies a process, after all that this one put there: how often it did.
+ * Completes this process's puts to a process, then notifies it. Returns the number of
+ * notifications so far.
  */
 int armci_notify(int proc);
 
 /**
- * Waits for the next notification of a process; how many there were.
+ * Waits for the next notification from a process. Stores the number of waits so far.
  */
 int armci_notify_wait(int proc, int *pval);
 
@@ -703,32 +702,32 @@ int ARMCI_NbAccV(int op,
                  armci_hdl_t *nb_handle);
 
 /**
- * Waits for what was begun with a handle.
+ * Waits for the operations that began with a handle.
  */
 int ARMCI_Wait(armci_hdl_t *nb_handle);
 
 /**
- * Whether what was begun with a handle is under way: 0 if it is complete, 1 if not.
+ * Tests the operations that began with a handle. Returns 0 if they are complete, 1 if not.
  */
 int ARMCI_Test(armci_hdl_t *nb_handle);
 
 /**
- * Waits for what was begun with implicit handles.
+ * Waits for all operations that began with implicit handles.
  */
 int ARMCI_WaitAll(void);
 
 /**
- * Waits for what was begun with implicit handles, to one process.
+ * Waits for the operations to one process that began with implicit handles.
  */
 int ARMCI_WaitProc(int proc);
 
 /**
- * Makes a handle gather what is begun with it.
+ * Makes a handle gather the operations that begin with it.
  */
 void ARMCI_SET_AGGREGATE_HANDLE(armci_hdl_t *nb_handle);
 
 /**
- * Sends what a handle gathered, and stops it from gathering.
+ * Sends the operations that a handle gathered, and stops it from gathering.
  */
 void ARMCI_UNSET_AGGREGATE_HANDLE(armci_hdl_t *nb_handle);
 
@@ -759,21 +758,21 @@ int ARMCI_NbPutValueDouble(double src, void *dst, int proc, armci_hdl_t *nb_hand
 #endif  /* _ARMCI_H */
 
 #ifdef MSG_COMMS_MPI
-/* For programs of MPI, which define this before they include this file. */
+/* Programs of MPI define MSG_COMMS_MPI before they include this file. */
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Initializes ARMCI, with the processes of a communicator in its order: 1, or 0 after an error. What it
-   began the first ARMCI_Finalize ends. Collective over them. */
+/* Initializes ARMCI with the processes of a communicator, in its order. Returns 1, or 0 after an error. The
+   first ARMCI_Finalize ends it. Collective over these processes. */
 int ARMCI_Init_mpi_comm(MPI_Comm comm);
 
-/* As ARMCI_Init, with the processes of a communicator in its order. Any thread may call ARMCI, whatever is
-   asked for. */
+/* As ARMCI_Init, with the processes of a communicator in its order. Any thread may call ARMCI, for
+   every requested thread level. */
 int ARMCI_Init_thread_comm(int armci_requested, MPI_Comm comm);
 
-/* The communicator of a group of which this process is a member: the program may use it, and does not free
-   it. MPI_COMM_NULL if there is none, as where MPI was begun after ARMCI. */
+/* The communicator of a group that this process is a member of. The program may use it and must not free it.
+   Returns MPI_COMM_NULL if there is none, for example if MPI was begun after ARMCI. */
 MPI_Comm armci_group_comm(ARMCI_Group *group);
 
 #ifdef __cplusplus

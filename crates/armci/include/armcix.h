@@ -9,12 +9,12 @@
 
 
 /**
- * Mutexes of a group, besides those of ARMCI_Create_mutexes.
+ * A set of mutexes of a group, apart from the mutexes of ARMCI_Create_mutexes.
  */
 typedef struct armcix_mutex_hdl_s armcix_mutex_hdl_s;
 
 /**
- * Names such mutexes.
+ * Names a set of mutexes.
  */
 typedef armcix_mutex_hdl_s *armcix_mutex_hdl_t;
 
@@ -23,13 +23,10 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Makes a group of the members of another that give the same color, in the order of their keys. Members with a
- * negative color get no group, -1. Collective over the other group.
+ * Makes a group of the members of another that pass the same color, in the order of their keys.
+ * Members with a negative color get no group: -1. Collective over the other group.
  */
-int ARMCIX_Group_split(ARMCI_Group *parent,
-                       int color,
-                       int key,
-                       ARMCI_Group *new_group);
+int ARMCIX_Group_split(ARMCI_Group *parent, int color, int key, ARMCI_Group *new_group);
 
 /**
  * Makes a group of the same members. Collective over them.
@@ -37,7 +34,7 @@ int ARMCIX_Group_split(ARMCI_Group *parent,
 int ARMCIX_Group_dup(ARMCI_Group *parent, ARMCI_Group *new_group);
 
 /**
- * Makes `count` mutexes of this process; null after an error. Collective over a group.
+ * Makes `count` mutexes of this process. Returns null after an error. Collective over a group.
  */
 armcix_mutex_hdl_t ARMCIX_Create_mutexes_hdl(int count, ARMCI_Group *pgroup);
 
@@ -52,7 +49,7 @@ int ARMCIX_Destroy_mutexes_hdl(armcix_mutex_hdl_t hdl);
 void ARMCIX_Lock_hdl(armcix_mutex_hdl_t hdl, int mutex, int proc);
 
 /**
- * Locks a mutex of a process if it is free: 0 if it did, 1 if not.
+ * Locks a mutex of a process if it is free. Returns 0 if it locked the mutex, 1 if not.
  */
 int ARMCIX_Trylock_hdl(armcix_mutex_hdl_t hdl, int mutex, int proc);
 
@@ -62,7 +59,7 @@ int ARMCIX_Trylock_hdl(armcix_mutex_hdl_t hdl, int mutex, int proc);
 void ARMCIX_Unlock_hdl(armcix_mutex_hdl_t hdl, int mutex, int proc);
 
 /**
- * Does nothing: a thread of its own serves other processes.
+ * Does nothing: the service thread serves other processes.
  */
 void ARMCIX_Progress(void);
 

@@ -14,9 +14,10 @@
 
 
 /**
- * A procedure of C: who runs it and who called, a header and data, room for those of its reply and how
- * long they are, and why it is run: GPC_INIT when it is called. If it returns GPC_PENDING, and not
- * GPC_DONE, its reply is not complete, and it is run again with the same arguments and GPC_PROBE.
+ * A procedure of C. Its arguments are the process that runs it, the caller, a header and data, the
+ * room for the reply's header and data, and GPC_INIT. It stores the lengths of the reply and
+ * returns GPC_DONE. If it returns GPC_PENDING, its reply is not complete, and it is run again with
+ * the same arguments and GPC_PROBE.
  */
 typedef int (*gpc_func_t)(int to,
                           int from,
@@ -33,23 +34,23 @@ typedef int (*gpc_func_t)(int to,
                           int rtype);
 
 /**
- * The handle of a call. ARMCI_Gpc_wait says when it is complete.
+ * The handle of a call, which ARMCI_Gpc_wait completes.
  */
 typedef struct {
   /**
-   * The process that ran it.
+   * The process that runs the procedure.
    */
   int proc;
   /**
-   * What else is known of the call.
+   * The identification of the call.
    */
   armci_hdl_t ahdl;
   /**
-   * Where its reply goes.
+   * The room for the reply's header.
    */
   void *rhdr;
   /**
-   * As well.
+   * The room for the reply's data.
    */
   void *rdata;
 } gpc_hdl_t;
@@ -59,18 +60,19 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Registers a procedure: its number. All processes register the same ones, in the same order.
+ * Registers a procedure. Returns its number. All processes register the same procedures in the
+ * same order.
  */
 int ARMCI_Gpc_register(gpc_func_t func);
 
 /**
- * Forgets a procedure.
+ * Unregisters a procedure.
  */
 void ARMCI_Gpc_release(int handle);
 
 /**
- * Where a process finds memory that another one named by its address: what ARMCI allocated of the
- * process itself is where the other one calls it.
+ * Returns the address by which a process names memory that process `from` named by `ptr`. Memory
+ * that ARMCI did not allocate at the process keeps its address.
  */
 void *ARMCI_Gpc_translate(void *ptr, int proc, int from);
 
@@ -80,17 +82,18 @@ void *ARMCI_Gpc_translate(void *ptr, int proc, int from);
 void ARMCI_Gpc_lock(int proc);
 
 /**
- * Gives the lock of a process back.
+ * Releases the lock of a process.
  */
 void ARMCI_Gpc_unlock(int proc);
 
 /**
- * Takes the lock of a process, if nobody has it: 1 if it did.
+ * Takes the lock of a process if it is free. Returns 1 if it took the lock.
  */
 int ARMCI_Gpc_trylock(int proc);
 
 /**
- * Has a process run a procedure. Without a handle it waits for the reply; with one, ARMCI_Gpc_wait does.
+ * Has a process run a procedure. Without a handle it waits for the reply. With a handle,
+ * ARMCI_Gpc_wait waits.
  */
 int ARMCI_Gpc_exec(int h,
                    int p,
@@ -105,32 +108,32 @@ int ARMCI_Gpc_exec(int h,
                    gpc_hdl_t *nbh);
 
 /**
- * Most bytes of the header of a call.
+ * The greatest number of bytes of a call's header.
  */
 int ARMCI_Get_gpc_hlen(void);
 
 /**
- * Most bytes of the data of a call.
+ * The greatest number of bytes of a call's data.
  */
 int ARMCI_Get_gpc_dlen(void);
 
 /**
- * Most bytes of the header of a call.
+ * The greatest number of bytes of a call's header.
  */
 int ARMCI_Gpc_get_hlen(void);
 
 /**
- * Most bytes of the data of a call.
+ * The greatest number of bytes of a call's data.
  */
 int ARMCI_Gpc_get_dlen(void);
 
 /**
- * Makes a handle one of no call.
+ * Initializes a handle: it names no call.
  */
 void ARMCI_Gpc_init_handle(gpc_hdl_t *nbh);
 
 /**
- * Waits for a call that was begun with a handle: its reply is there.
+ * Waits for the reply of a call that was begun with a handle.
  */
 void ARMCI_Gpc_wait(gpc_hdl_t *nbh);
 

@@ -6,14 +6,14 @@
 #include "armci.h"
 #include <stddef.h>
 
-/* What is combined. */
+/* The element types of collectives. */
 #define ARMCI_INT       -99
 #define ARMCI_LONG      -101
 #define ARMCI_LONG_LONG -102
 #define ARMCI_FLOAT     -306
 #define ARMCI_DOUBLE    -307
 
-/* By whom: all processes, those of a node, the first of each node. */
+/* The scopes: all processes, the processes of a node, and the first process of each node. */
 #define SCOPE_ALL     333
 #define SCOPE_NODE    337
 #define SCOPE_MASTERS 339
@@ -27,19 +27,18 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Joins the job, so that messages go on after ARMCI_Finalize, until armci_msg_finalize. Begins MPI before, if the
- * program is linked with it and has not begun it. Collective.
+ * Joins the job. Messages then work until armci_msg_finalize, even after ARMCI_Finalize. First
+ * begins MPI, if the program is linked with it and has not begun it. Collective.
  */
-void armci_msg_init(int *argc,
-                    char ***argv);
+void armci_msg_init(int *argc, char ***argv);
 
 /**
- * Ends the job, and MPI, if that was begun. Collective.
+ * Ends the job, and MPI if it was begun. Collective.
  */
 void armci_msg_finalize(void);
 
 /**
- * Ends the job, and all its processes, with a status.
+ * Ends the job, with all its processes, with a status.
  */
 void armci_msg_abort(int code);
 
@@ -49,12 +48,12 @@ void armci_msg_abort(int code);
 int armci_msg_me(void);
 
 /**
- * How many processes there are.
+ * The number of processes.
  */
 int armci_msg_nproc(void);
 
 /**
- * Seconds since some time.
+ * Seconds since a fixed time in the past.
  */
 double armci_timer(void);
 
@@ -69,173 +68,191 @@ void armci_msg_barrier(void);
 void armci_msg_snd(int tag, void *buffer, int len, int to);
 
 /**
- * Waits for a message of a process.
+ * Waits for a message from a process.
  */
 void armci_msg_rcv(int tag, void *buffer, int buflen, int *msglen, int from);
 
 /**
- * Waits for a message of any process: whose it is.
+ * Waits for a message from any process. Returns the sender.
  */
 int armci_msg_rcvany(int tag, void *buffer, int buflen, int *msglen);
 
 /**
- * Brings bytes of a process to all. Collective.
+ * Broadcasts bytes of a process to all. Collective.
  */
 void armci_msg_bcast(void *buffer, int len, int root);
 
 /**
- * Brings bytes of a process to all. Collective.
+ * Broadcasts bytes of a process to all. Collective.
  */
 void armci_msg_brdcst(void *buffer, int len, int root);
 
 /**
- * Brings bytes of a process to all of a scope. Collective over it.
+ * Broadcasts bytes of a process to all processes of a scope. Collective over the scope.
  */
 void armci_msg_bcast_scope(int scope, void *buffer, int len, int root);
 
 /**
- * Brings bytes of a node's first process to all of the node. Collective over it.
+ * Broadcasts bytes of a node's first process to all processes of the node. Collective over the
+ * node.
  */
 void armci_msg_clus_brdcst(void *buf, int len);
 
 /**
- * Combines elements of all processes, at the first. Collective.
+ * Combines elements of all processes. The first process gets the result. Collective.
  */
 void armci_msg_reduce(void *x, int n, char *op, int type_);
 
 /**
- * Combines elements of all of a scope, at the first. Collective over it.
+ * Combines elements of all processes of a scope. The first of them gets the result. Collective
+ * over the scope.
  */
 void armci_msg_reduce_scope(int scope, void *x, int n, char *op, int type_);
 
 /**
- * Combines elements of all of a scope, at each. Collective over it.
+ * Combines elements of all processes of a scope. Each of them gets the result. Collective over the
+ * scope.
  */
 void armci_msg_gop_scope(int scope, void *x, int n, char *op, int type_);
 
 /**
- * Combines elements of all processes, at each. Collective.
+ * Combines elements of all processes. Each process gets the result. Collective.
  */
 void armci_msg_igop(int *x, int n, char *op);
 
 /**
- * Combines elements of all processes of a node, at each. Collective over it.
+ * Combines elements of all processes of a node. Each of them gets the result. Collective over the node.
  */
-void armci_msg_clus_igop(int *x, int n, char *op);
+void armci_msg_clus_igop(int *x,
+                         int n,
+                         char *op);
 
 /**
- * Combines elements of all members of a group, at each. Collective over it.
+ * Combines elements of all members of a group. Each member gets the result. Collective over the group.
  */
-void armci_msg_group_igop(int *x, int n, char *op, ARMCI_Group *group);
+void armci_msg_group_igop(int *x,
+                          int n,
+                          char *op,
+                          ARMCI_Group *group);
 
 /**
- * Combines elements of all processes, at each. Collective.
+ * Combines elements of all processes. Each process gets the result. Collective.
  */
 void armci_msg_lgop(long *x, int n, char *op);
 
 /**
- * Combines elements of all processes of a node, at each. Collective over it.
+ * Combines elements of all processes of a node. Each of them gets the result. Collective over the node.
  */
-void armci_msg_clus_lgop(long *x, int n, char *op);
+void armci_msg_clus_lgop(long *x,
+                         int n,
+                         char *op);
 
 /**
- * Combines elements of all members of a group, at each. Collective over it.
+ * Combines elements of all members of a group. Each member gets the result. Collective over the group.
  */
-void armci_msg_group_lgop(long *x, int n, char *op, ARMCI_Group *group);
+void armci_msg_group_lgop(long *x,
+                          int n,
+                          char *op,
+                          ARMCI_Group *group);
 
 /**
- * Combines elements of all processes, at each. Collective.
+ * Combines elements of all processes. Each process gets the result. Collective.
  */
 void armci_msg_llgop(long long *x, int n, char *op);
 
 /**
- * Combines elements of all processes of a node, at each. Collective over it.
+ * Combines elements of all processes of a node. Each of them gets the result. Collective over the node.
  */
-void armci_msg_clus_llgop(long long *x, int n, char *op);
+void armci_msg_clus_llgop(long long *x,
+                          int n,
+                          char *op);
 
 /**
- * Combines elements of all members of a group, at each. Collective over it.
+ * Combines elements of all members of a group. Each member gets the result. Collective over the group.
  */
-void armci_msg_group_llgop(long long *x, int n, char *op, ARMCI_Group *group);
+void armci_msg_group_llgop(long long *x,
+                           int n,
+                           char *op,
+                           ARMCI_Group *group);
 
 /**
- * Combines elements of all processes, at each. Collective.
+ * Combines elements of all processes. Each process gets the result. Collective.
  */
 void armci_msg_fgop(float *x, int n, char *op);
 
 /**
- * Combines elements of all processes of a node, at each. Collective over it.
+ * Combines elements of all processes of a node. Each of them gets the result. Collective over the node.
  */
-void armci_msg_clus_fgop(float *x, int n, char *op);
+void armci_msg_clus_fgop(float *x,
+                         int n,
+                         char *op);
 
 /**
- * Combines elements of all members of a group, at each. Collective over it.
+ * Combines elements of all members of a group. Each member gets the result. Collective over the group.
  */
-void armci_msg_group_fgop(float *x, int n, char *op, ARMCI_Group *group);
+void armci_msg_group_fgop(float *x,
+                          int n,
+                          char *op,
+                          ARMCI_Group *group);
 
 /**
- * Combines elements of all processes, at each. Collective.
+ * Combines elements of all processes. Each process gets the result. Collective.
  */
 void armci_msg_dgop(double *x, int n, char *op);
 
 /**
- * Combines elements of all processes of a node, at each. Collective over it.
+ * Combines elements of all processes of a node. Each of them gets the result. Collective over the node.
  */
-void armci_msg_clus_dgop(double *x, int n, char *op);
-
-/**
- * Combines elements of all members of a group, at each. Collective over it.
- */
-void armci_msg_group_dgop(double *x, int n, char *op, ARMCI_Group *group);
-
-/**
- * Combines elements of all members of a group that are in a scope, at each of them. Collective over these.
- */
-void armci_msg_group_gop_scope(int scope,
-                               void *x,
-                               int n,
-                               char *op,
-                               int type_,
-                               ARMCI_Group *group);
-
-/**
- * Brings the bytes to all of a scope whose first element is the largest (`max`) or the smallest (`min`) of those that contribute. Collective over it.
- */
-void armci_msg_sel_scope(int scope,
-                         void *x,
+void armci_msg_clus_dgop(double *x,
                          int n,
-                         char *op,
-                         int type_,
-                         int contribute);
+                         char *op);
 
 /**
- * Adds up addresses, of which each process has its own and nulls. Collective.
+ * Combines elements of all members of a group. Each member gets the result. Collective over the group.
+ */
+void armci_msg_group_dgop(double *x,
+                          int n,
+                          char *op,
+                          ARMCI_Group *group);
+
+/**
+ * Combines elements of the members of a group that are in a scope. Each of them gets the result.
+ * Collective over these members.
+ */
+void armci_msg_group_gop_scope(int scope, void *x, int n, char *op, int type_, ARMCI_Group *group);
+
+/**
+ * Selects the process of a scope whose first element is the largest (`max`) or the smallest
+ * (`min`), among those that contribute. All processes of the scope get its bytes. Collective over
+ * the scope.
+ */
+void armci_msg_sel_scope(int scope, void *x, int n, char *op, int type_, int contribute);
+
+/**
+ * Sums addresses: each process passes its own address and nulls. Each process gets the result.
+ * Collective.
  */
 void armci_exchange_address(void **ptr_ar, int n);
 
 /**
- * As armci_exchange_address, of the members of a group. Collective over it.
+ * As armci_exchange_address, for the members of a group. Collective over the group.
  */
 void armci_exchange_address_grp(void **ptr_arr, int n, ARMCI_Group *group);
 
 /**
- * Waits for all members of a group. Collective over it.
+ * Waits for all members of a group. Collective over the group.
  */
 void armci_msg_group_barrier(ARMCI_Group *group);
 
 /**
- * Brings bytes from a member of a group to all members that are in a scope. The root is given by its number among
- * all processes. Collective over these.
+ * Broadcasts bytes of a member to the other members of a scope. The root is given by its number
+ * among all processes. Collective over the members of the scope.
  */
-void armci_msg_group_bcast_scope(int scope,
-                                 void *buf,
-                                 int len,
-                                 int root,
-                                 ARMCI_Group *group);
+void armci_msg_group_bcast_scope(int scope, void *buf, int len, int root, ARMCI_Group *group);
 
 /**
- * Brings bytes from a member of a group to the next members in number order, by their numbers in the group.
- * Collective over these.
+ * Broadcasts bytes from one member of a group to the members after it, by their numbers in the
+ * group. Collective over these members.
  */
 void armci_grp_clus_brdcst(void *buf,
                            int len,
@@ -244,7 +261,7 @@ void armci_grp_clus_brdcst(void *buf,
                            ARMCI_Group *mastergroup);
 
 /**
- * This process's place in a binary tree of a scope; -1 where there is none.
+ * The neighbours of this process in a binary tree of a scope; -1 for none.
  */
 void armci_msg_bintree(int scope, int *Root, int *Up, int *Left, int *Right);
 
@@ -259,7 +276,8 @@ void armci_msg_bintree(int scope, int *Root, int *Up, int *Left, int *Right);
 extern "C" {
 #endif
 
-/* As armci_msg_init, with the processes of a communicator in its order. Collective over them. */
+/* As armci_msg_init, with the processes of a communicator in its order. Collective over these
+   processes. */
 void armci_msg_init_comm(MPI_Comm comm);
 
 #ifdef __cplusplus

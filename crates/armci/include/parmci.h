@@ -1,5 +1,5 @@
-/* The profiling names of ARMCI's functions: a program that puts its own functions in the place of those
-   calls them by these. Made from armci.h, message.h and crates/armci/src/c/parmci.rs. */
+/* The profiling names of ARMCI's functions. A program that replaces these functions by its own
+   calls the originals by these names. Made from armci.h, message.h and crates/armci/src/c/parmci.rs. */
 
 #ifndef _PARMCI_H_
 #define _PARMCI_H_

@@ -1,4 +1,5 @@
-//! Allocating and freeing memory that others can name: together, in groups, and alone.
+//! Allocating and freeing memory that other processes can name: by all processes, by a group, or by
+//! one process.
 
 use crate::{
     Armci, Error, Group, Result,
@@ -6,36 +7,39 @@ use crate::{
     memory::Memory,
 };
 
-/// What a process tells of its part of an allocation.
-const NOTHING: u64 = u64::MAX;
+/// Sent in place of an offset by a process that asked for no bytes.
+const NO_BYTES: u64 = u64::MAX;
+/// Sent in place of an offset by a process that could not allocate its part.
 const FAILED: u64 = u64::MAX - 1;
 
 impl Armci {
-    /// Allocates memory of all processes, as many bytes of each as it asks for: where it is, by process;
-    /// null where it asked for none. Collective. ARMCI's `Malloc`.
+    /// Allocates memory at all processes, `bytes` bytes at this one. Returns the address of each
+    /// process's part, null where a process asked for no bytes. Collective. ARMCI's `Malloc`.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`], [`Error::Number`]; [`Error::Elsewhere`] if another process had one of
-    /// them. Nothing is kept then.
+    /// [`Error::OutOfMemory`], [`Error::Number`]; [`Error::Elsewhere`] if another process had one
+    /// of these errors. On an error no process keeps its part.
     pub fn malloc(&self, bytes: i64) -> Result<Vec<*mut u8>> {
         self.malloc_wanted(count(bytes, 0, "the number of bytes"))
     }
 
-    /// As [`malloc`](Self::malloc), of a process that may know already that it cannot.
+    /// As [`malloc`](Self::malloc). `wanted` is an error if this process already knows that it
+    /// cannot take part.
     pub(crate) fn malloc_wanted(&self, wanted: Result<usize>) -> Result<Vec<*mut u8>> {
         let all: Vec<usize> = (0..self.job.size() as usize).collect();
         self.malloc_with(wanted, &all, |mine| Ok(self.job.all_gather(&[mine])?))
     }
 
-    /// As [`malloc`](Self::malloc), of the members of a group, by member. ARMCI's `Malloc_group`.
+    /// As [`malloc`](Self::malloc), for the members of a group, in the order of the members.
+    /// ARMCI's `Malloc_group`.
     ///
     /// # Errors
-    /// As there; [`Error::NoGroup`].
+    /// As [`malloc`](Self::malloc); [`Error::NoGroup`].
     pub fn malloc_group(&self, bytes: i64, group: Group) -> Result<Vec<*mut u8>> {
         self.malloc_group_wanted(count(bytes, 0, "the number of bytes"), group)
     }
 
-    /// As [`malloc_wanted`](Self::malloc_wanted), of the members of a group.
+    /// As [`malloc_wanted`](Self::malloc_wanted), for the members of a group.
     pub(crate) fn malloc_group_wanted(
         &self,
         wanted: Result<usize>,
@@ -53,17 +57,17 @@ impl Armci {
     ) -> Result<Vec<*mut u8>> {
         let taken = wanted.and_then(|bytes| match bytes {
             0 => Ok(None),
-            bytes => Ok(Some((self.memory.take(&self.job, bytes)?, bytes))),
+            bytes => Ok(Some((self.memory.allocate(&self.job, bytes)?, bytes))),
         });
         let mine = match &taken {
             Ok(Some((offset, bytes))) => [*offset as u64, *bytes as u64],
-            Ok(None) => [NOTHING, 0],
+            Ok(None) => [NO_BYTES, 0],
             Err(_) => [FAILED, 0],
         };
         let parts = gather(mine);
         let give_back = || {
             if let Ok(Some((offset, _))) = &taken {
-                self.memory.give(*offset);
+                self.memory.free(*offset);
             }
         };
         let parts = parts.inspect_err(|_| give_back())?;
@@ -75,7 +79,7 @@ impl Armci {
             });
         }
         let note = |(proc, [offset, bytes]): (&usize, &[u64; 2])| {
-            if *offset == NOTHING {
+            if *offset == NO_BYTES {
                 return std::ptr::null_mut();
             }
             let (offset, bytes) = (*offset as usize, *bytes as usize);
@@ -86,17 +90,18 @@ impl Armci {
         let some = members
             .iter()
             .zip(&parts)
-            .filter(|(_, [offset, _])| *offset != NOTHING);
+            .filter(|(_, [offset, _])| *offset != NO_BYTES);
         let parts = some.map(|(proc, [offset, _])| (*proc, *offset as usize));
-        self.memory.note_together(parts.collect());
+        self.memory.note_parts(parts.collect());
         Ok(addresses)
     }
 
-    /// Frees this process's part of an allocation, given the start of any process's part. ARMCI's `Free`, which waits
-    /// for no other process. The program must ensure that others are done with the part, as by a barrier.
+    /// Frees this process's part of an allocation, given the start of any process's part. A null
+    /// address does nothing. ARMCI's `Free`, which waits for no other process. The program must
+    /// ensure, for example by a barrier, that other processes no longer use the part.
     ///
     /// # Errors
-    /// [`Error::UnknownAddress`], [`Error::InsideAllocation`]. To free an empty part, which is null, does nothing.
+    /// [`Error::UnknownAddress`], [`Error::InsideAllocation`].
     pub fn free(&self, at: *mut u8) -> Result<()> {
         if at.is_null() {
             return Ok(());
@@ -105,7 +110,7 @@ impl Armci {
             proc: self.me(),
             addr: at.addr(),
         };
-        let (proc, offset, before) = self.memory.whose(at).ok_or(unknown)?;
+        let (proc, offset, before) = self.memory.owner_of(at).ok_or(unknown)?;
         if before > 0 {
             return Err(Error::InsideAllocation {
                 addr: at.addr(),
@@ -113,14 +118,14 @@ impl Armci {
             });
         }
         if let Some(own) = self.memory.forget(proc, offset) {
-            self.memory.give(own);
+            self.memory.free(own);
         }
         Ok(())
     }
 
-    /// Allocates memory of this process alone, which others name once they are
-    /// [told](Self::attach) of it. It is registered as what [`malloc`](Self::malloc) gives; of no bytes it
-    /// is null. ARMCI's `Malloc_local`, and `Memget`.
+    /// Allocates memory of this process alone. Other processes can name it after they
+    /// [attach](Self::attach) it. The memory is registered like memory from
+    /// [`malloc`](Self::malloc). Returns null for 0 bytes. ARMCI's `Malloc_local`, and `Memget`.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::Number`].
@@ -129,13 +134,14 @@ impl Armci {
         if bytes == 0 {
             return Ok(std::ptr::null_mut());
         }
-        let offset = self.memory.take(&self.job, bytes)?;
+        let offset = self.memory.allocate(&self.job, bytes)?;
         self.memory.note(self.me, offset, bytes);
         Ok(self.memory.address(self.me, offset))
     }
 
-    /// Notes that a process allocated bytes by itself, by the address that it has for them: by what
-    /// address this process calls them. Of none there is nothing to note. ARMCI's `Memat`.
+    /// Notes an allocation that process `proc` made by itself, given the address at that process.
+    /// Returns the address by which this process names the memory. Does nothing for 0 bytes.
+    /// ARMCI's `Memat`.
     ///
     /// # Errors
     /// [`Error::NoProcess`], [`Error::UnknownAddress`], [`Error::Null`].
@@ -149,28 +155,32 @@ impl Armci {
             proc,
             addr: at.addr(),
         };
-        let offset = self.memory.of_its_owner(number, at, bytes).ok_or(unknown)?;
+        let offset = self.memory.offset_at_owner(number, at, bytes);
+        let offset = offset.ok_or(unknown)?;
         if number != self.me {
             self.memory.note(number, offset, bytes);
         }
         Ok(self.memory.address(number, offset))
     }
 
-    /// By what address this process, `proc`, calls memory of its own that another one named. What ARMCI did not allocate is called what it was. ARMCI's `Gpc_translate`.
+    /// Returns the address by which this process, `proc`, names memory of its own that process
+    /// `from` named by `at`. Returns an address that ARMCI did not allocate unchanged. ARMCI's
+    /// `Gpc_translate`.
     ///
     /// # Errors
     /// [`Error::NoProcess`].
     pub fn translate(&self, at: *mut u8, proc: i32, from: i32) -> Result<*mut u8> {
         let (number, from) = (self.memory.process(proc)?, self.memory.process(from)?);
         let offset = at.addr().wrapping_sub(self.memory.base_at(from));
-        match number == self.me && offset < self.memory.arena.len() {
-            true => Ok(self.memory.address(number, offset)),
-            false => Ok(at),
+        if number == self.me && offset < self.memory.arena.len() {
+            Ok(self.memory.address(number, offset))
+        } else {
+            Ok(at)
         }
     }
 
-    /// Says how all processes can do something, before they do: what this one found, or that another one
-    /// cannot. Collective.
+    /// Agrees that all processes can do something, before any of them does it. Returns this
+    /// process's value or error, or an error that another process cannot. Collective.
     pub(crate) fn all_can<T>(&self, mine: Result<T>) -> Result<T> {
         let all = self.job.all_gather(&[u64::from(mine.is_err())])?;
         let refused = all.iter().position(|refused| *refused != 0);
@@ -182,9 +192,9 @@ impl Armci {
 }
 
 impl Memory {
-    /// Where bytes are in a process's arena that it has at an address of its own.
-    fn of_its_owner(&self, proc: usize, at: *mut u8, bytes: usize) -> Option<usize> {
-        let offset = at.addr().checked_sub(self.owners_base(proc))?;
+    /// The offset of these bytes in the arena of `proc`, given their address at that process.
+    fn offset_at_owner(&self, proc: usize, at: *mut u8, bytes: usize) -> Option<usize> {
+        let offset = at.addr().checked_sub(self.base_at_owner(proc))?;
         let end = offset.checked_add(bytes)?;
         (end <= self.arena.len()).then_some(offset)
     }

@@ -12,31 +12,31 @@ use crate::{
     message::Messages,
     nodes::Nodes,
     notify::Notes,
-    transfer::{Handles, Outstanding},
+    transfer::{HandleTable, Outstanding},
 };
 
-/// ARMCI, as one of its processes has it. Any number of threads may use it at once.
+/// ARMCI, as one of its processes sees it. Any number of threads may use it at once.
 pub struct Armci {
     pub(crate) job: Job,
     pub(crate) me: usize,
     pub(crate) memory: Memory,
     pub(crate) outstanding: Outstanding,
-    pub(crate) handles: Handles,
+    pub(crate) handles: HandleTable,
     pub(crate) nodes: Nodes,
     pub(crate) notes: Notes,
     pub(crate) mutexes: RwLock<Option<Arc<Mutexes>>>,
     pub(crate) groups: Mutex<Groups>,
     pub(crate) messages: Arc<Messages>,
     pub(crate) gpc: Gpc,
-    /// Whether uses of memory are predicted, by who asks for them.
+    /// True if the program's uses of memory are predicted for each kind of caller.
     pub(crate) is_foreseen: bool,
 }
 
 impl Armci {
-    /// Sets ARMCI up in a job. Collective. ARMCI's `Init`. The job stays the caller's to finalize.
+    /// Sets up ARMCI in a job. Collective. ARMCI's `Init`. The caller still finalizes the job.
     ///
-    /// `limit` is how many bytes a process may allocate at most; without it, what Hydrant's heap has
-    /// (`HYDRANT_HEAP`).
+    /// `limit` is the largest number of bytes that a process may allocate. Without a limit,
+    /// Hydrant's heap (`HYDRANT_HEAP`) sets it.
     ///
     /// # Errors
     /// [`Error::Hydrant`](crate::Error::Hydrant).
@@ -46,7 +46,7 @@ impl Armci {
             me: job.rank().index(),
             memory: Memory::new(job, limit)?,
             outstanding: Outstanding::new(job.size() as usize),
-            handles: Handles::new(),
+            handles: HandleTable::new(),
             notes: Notes::new(job)?,
             mutexes: RwLock::new(None),
             groups: Mutex::new(Groups::new(job.size() as usize)),
@@ -58,7 +58,7 @@ impl Armci {
         })
     }
 
-    /// The job it is of.
+    /// The job of this ARMCI.
     pub fn job(&self) -> &Job {
         &self.job
     }
@@ -68,12 +68,13 @@ impl Armci {
         self.me as i32
     }
 
-    /// How many processes there are.
+    /// The number of processes.
     pub fn processes(&self) -> i32 {
         self.job.size() as i32
     }
 
-    /// Whether this process loads and stores in a process's memory itself, as on its own node.
+    /// Returns true if this process loads and stores directly in the memory of `proc`, as on its
+    /// own node.
     ///
     /// # Errors
     /// [`Error::NoProcess`](crate::Error::NoProcess).

@@ -1,44 +1,45 @@
-//! What can go wrong, and ARMCI's number for it.
+//! The errors, and ARMCI's numbers for them.
 
 use hydrant_pinning::Size;
 
-/// What a call of this crate returns.
+/// The result of a call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why ARMCI could not do what was asked. Nothing was changed unless [`Error::Hydrant`] says so.
+/// The reason that ARMCI could not do something. Nothing was changed unless [`Error::Hydrant`] says
+/// so.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A pointer that must lead somewhere does not.
+    /// A pointer that must not be null is null.
     #[error("{what} is null")]
     Null {
-        /// Which.
+        /// The name of the pointer.
         what: &'static str,
     },
 
-    /// A number is below what it can be, or so large that no memory has so much.
+    /// A number is below its least value, or larger than any memory.
     #[error("{what} is {value}, and must be at least {least} and no more than memory has")]
     Number {
-        /// Which.
+        /// The name of the number.
         what: &'static str,
         /// The number given.
         value: i64,
-        /// The least that it can be.
+        /// The least value.
         least: i64,
     },
 
-    /// What is handed over is longer than can be.
+    /// An argument is longer than allowed.
     #[error("{what} has {}, and can have {}", Size(bytes.unsigned_abs()), Size(most.unsigned_abs()))]
     TooLong {
-        /// What it is.
+        /// The name of the argument.
         what: &'static str,
-        /// Bytes of it.
+        /// Its length in bytes.
         bytes: i64,
-        /// Bytes that it can have.
+        /// The greatest length in bytes.
         most: i64,
     },
 
-    /// There are not so many stride levels.
+    /// The number of stride levels is out of range.
     #[error("{levels} stride levels: there are 0 to {}", crate::MAX_STRIDE_LEVEL)]
     StrideLevels {
         /// The number given.
@@ -50,45 +51,45 @@ pub enum Error {
     NoProcess {
         /// The number given.
         proc: i32,
-        /// How many there are.
+        /// The number of processes.
         processes: usize,
     },
 
-    /// No memory of the process that ARMCI allocated is there.
+    /// The address is in no allocation of the process.
     #[error("ARMCI allocated no memory of process {proc} at {addr:#x}")]
     UnknownAddress {
-        /// Whose memory was meant.
+        /// The process.
         proc: i32,
         /// The address.
         addr: usize,
     },
 
-    /// The bytes are not all in the allocation in which the first one is.
+    /// The bytes reach past the allocation in which the first byte lies.
     #[error(
         "{} at {addr:#x} of process {proc} reach past their allocation, which has {} from there on",
         Size(*bytes as u64), Size(*left as u64)
     )]
     PastAllocation {
-        /// Whose memory was meant.
+        /// The process.
         proc: i32,
-        /// The first byte.
+        /// The address of the first byte.
         addr: usize,
-        /// From the first to the last one.
+        /// The number of bytes from the first to the last one.
         bytes: usize,
-        /// How many there are.
+        /// The number of bytes from the first one to the end of the allocation.
         left: usize,
     },
 
-    /// An operation's code means nothing.
+    /// The code of an operation is unknown.
     #[error("{code} is no code of {what}")]
     Code {
-        /// What was to be done.
+        /// The kind of operation.
         what: &'static str,
         /// The code given.
         code: i32,
     },
 
-    /// A name means no reduction of such elements.
+    /// The name means no reduction of such elements.
     #[error(
         "\"{name}\" is no reduction of {elements}, of which there are: +, *, max, min, absmax, absmin{others}"
     )]
@@ -101,7 +102,7 @@ pub enum Error {
         others: &'static str,
     },
 
-    /// A process is not among those that take part.
+    /// A process is not among the processes that take part.
     #[error("process {proc} is none of the {members} processes that take part")]
     NoMember {
         /// The number given, among all processes.
@@ -119,13 +120,13 @@ pub enum Error {
         start: usize,
     },
 
-    /// A handle was not made by ARMCI.
+    /// ARMCI did not make the handle.
     #[error(
         "the handle is none that ARMCI made: prepare it by ARMCI_INIT_HANDLE, and begin an operation with it"
     )]
     Handle,
 
-    /// A handle of mutexes was not made by ARMCI, or was destroyed.
+    /// ARMCI did not make the handle of mutexes, or it was destroyed.
     #[error(
         "the handle names no mutexes: ARMCIX_Create_mutexes_hdl makes it, and ARMCIX_Destroy_mutexes_hdl ends it"
     )]
@@ -140,20 +141,20 @@ pub enum Error {
         why: String,
     },
 
-    /// An address does not suit what is there.
+    /// An address is not aligned.
     #[error("the address {addr:#x} is not a multiple of {align}")]
     Misaligned {
         /// The address.
         addr: usize,
-        /// What it must be a multiple of.
+        /// The alignment.
         align: usize,
     },
 
-    /// ARMCI is not initialized, or no more.
+    /// ARMCI is not initialized, or is already finalized.
     #[error("ARMCI is not initialized, or is finalized already")]
     NotInitialized,
 
-    /// Mutexes are there already.
+    /// The mutexes exist already.
     #[error("there are mutexes already: destroy them first")]
     MutexesExist,
 
@@ -161,18 +162,18 @@ pub enum Error {
     #[error("there are no mutexes: create them first")]
     NoMutexes,
 
-    /// There is no such mutex in a set.
+    /// The process has no such mutex in the set.
     #[error("mutex {mutex} of process {proc} is out of range: it made {mutexes}")]
     NoMutex {
         /// The number given.
         mutex: i32,
         /// The process of the mutex.
         proc: i32,
-        /// The number of mutexes that that process made.
+        /// The number of mutexes of that process.
         mutexes: u64,
     },
 
-    /// A mutex that is not locked is to be unlocked.
+    /// A mutex to be unlocked is not locked.
     #[error("mutex {mutex} of process {proc} is not locked")]
     NotLocked {
         /// The number given.
@@ -181,38 +182,38 @@ pub enum Error {
         proc: i32,
     },
 
-    /// A handle names no group.
+    /// The handle names no group.
     #[error("{group} is no group, or was freed")]
     NoGroup {
         /// The handle given.
         group: i32,
     },
 
-    /// This process is no member of the group, or one process is named twice.
+    /// This process is no member of the group, or the list of members is wrong.
     #[error("a group of {members} processes: {why}")]
     Group {
-        /// How many were named.
+        /// The number of members.
         members: i32,
-        /// What is wrong with them.
+        /// The fault.
         why: &'static str,
     },
 
-    /// There is not so much memory.
+    /// A process has too little memory.
     #[error(
         "no memory for {} on process {proc}: raise HYDRANT_HEAP, or ARMCI_DEFAULT_SHMMAX if it is set",
         Size(*bytes as u64)
     )]
     OutOfMemory {
-        /// Which process has it not.
+        /// The process.
         proc: usize,
-        /// How many were asked for.
+        /// The number of bytes that were asked for.
         bytes: usize,
     },
 
-    /// A message does not fit the buffer it is received in.
+    /// A message does not fit the receive buffer.
     #[error("a message of {} from process {from} does not fit a buffer of {}", Size(*bytes as u64), Size(*room as u64))]
     Truncated {
-        /// Who sent it.
+        /// The sender.
         from: usize,
         /// Bytes of the message.
         bytes: usize,
@@ -220,20 +221,20 @@ pub enum Error {
         room: usize,
     },
 
-    /// Another process failed in what all do together.
+    /// Another process failed in a collective call.
     #[error("process {proc} could not do its part; it says why")]
     Elsewhere {
-        /// Which.
+        /// The process that failed.
         proc: usize,
     },
 
-    /// What Hydrant said.
+    /// An error of Hydrant.
     #[error(transparent)]
     Hydrant(#[from] hydrant::Error),
 }
 
 impl Error {
-    /// The number that ARMCI's functions return for it: its `FAIL` to `FAIL8`.
+    /// ARMCI's number for the error: a value from `FAIL` to `FAIL8`.
     pub fn code(&self) -> i32 {
         match self {
             Error::Null { .. } => -1,
@@ -257,7 +258,7 @@ impl Error {
     }
 }
 
-/// Checks that a pointer leads somewhere.
+/// Checks that a pointer is not null.
 pub(crate) fn not_null<T>(pointer: *const T, what: &'static str) -> Result<()> {
     if pointer.is_null() {
         return Err(Error::Null { what });
@@ -265,7 +266,7 @@ pub(crate) fn not_null<T>(pointer: *const T, what: &'static str) -> Result<()> {
     Ok(())
 }
 
-/// A number of bytes or elements, which must be at least `least`.
+/// Checks a number of bytes or elements, which must be at least `least`.
 pub(crate) fn count(value: i64, least: i64, what: &'static str) -> Result<usize> {
     if value < least {
         return Err(Error::Number { what, value, least });

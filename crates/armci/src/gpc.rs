@@ -1,8 +1,9 @@
-//! Global procedure calls: a process has another one run a procedure, which answers.
+//! Global procedure calls: a process has another process run a procedure and reply.
 //!
-//! Procedures run in threads of their own, one at a time, so that they may do what any thread may: lock,
-//! put and get. While one waits for a procedure that it called itself, another has its [turn](turns). One
-//! that cannot answer yet says so, and is run again after a rest in which others have theirs.
+//! Procedures run in threads of their own, one at a time. So they may do anything that a thread
+//! may: lock, put and get. While a procedure waits for a procedure that it called itself, another
+//! has its [turn](turns). A procedure that cannot reply yet returns false. It is run again after a
+//! rest in which other procedures have their turns.
 
 mod turns;
 
@@ -24,15 +25,15 @@ use hydrant::{CallHandle, Function, Job, Rank, Symmetric};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
-use self::turns::{Turns, out_of_turn, rest};
+use self::turns::{ProcedureTurns, out_of_turn, rest};
 use crate::{Armci, Error, Result, memory::Memory};
 
-/// Tries to take a lock between two looks whether all processes are still there.
-const LOOK: u32 = 1000;
-/// Tries of those who want a lock of procedures, before they rest between two.
+/// The number of tries to take a lock between two checks that all processes are present.
+const TRIES_PER_CHECK: u32 = 1000;
+/// The number of tries to take a lock before a waiter sleeps between tries.
 const TRIES: u32 = 64;
 
-/// What is sent back.
+/// The reply of a procedure.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reply {
     /// A header.
@@ -41,54 +42,57 @@ pub struct Reply {
     pub data: Vec<u8>,
 }
 
-/// What a procedure is called with, and what it replies.
+/// The arguments of a procedure, and its reply.
 #[derive(Debug)]
 pub struct Request {
-    /// Who calls.
+    /// The calling process.
     pub from: i32,
     /// A header.
     pub header: Vec<u8>,
     /// Data.
     pub data: Vec<u8>,
-    /// As long as its header and its data may be, until the procedure shortens them.
+    /// The reply. Its header and data have the caller's greatest lengths, and the procedure may
+    /// shorten them.
     pub reply: Reply,
 }
 
-/// Why a procedure is run.
+/// The reason that a procedure is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
-    /// It was called.
+    /// The procedure was called.
     First,
-    /// It said that it has not replied yet.
+    /// The procedure did not complete its reply the last time.
     Again,
 }
 
-/// A procedure: whether its reply is complete. If not it is run again later, with the same request.
+/// A procedure. It returns true if its reply is complete. Otherwise it is run again later with the
+/// same request.
 pub type Procedure = dyn Fn(&mut Request, Turn) -> bool + Send + Sync;
 
-/// So long procedures that have not replied rest.
+/// The time that a procedure rests before it is run again.
 const REST: Duration = Duration::from_micros(100);
 
-/// What goes there: the procedure's number, a header, data, and how long those of the reply may be.
-type Asked = (i32, Vec<u8>, Vec<u8>, [u64; 2]);
-/// What comes back, if there is such a procedure.
-type Answered = Option<(Vec<u8>, Vec<u8>)>;
+/// A call: the procedure's number, a header, data, and the greatest lengths of the reply's header
+/// and data.
+type CallArguments = (i32, Vec<u8>, Vec<u8>, [u64; 2]);
+/// An answer: the reply's header and data, or `None` if there is no such procedure.
+type ProcedureAnswer = Option<(Vec<u8>, Vec<u8>)>;
 
 /// The procedures of a process.
 pub(crate) struct Gpc {
-    call: Function<Asked, Answered>,
+    call: Function<CallArguments, ProcedureAnswer>,
     procedures: Arc<RwLock<Vec<Option<Arc<Procedure>>>>>,
-    /// A lock of each process: 1 while somebody has it.
+    /// The lock of each process: 1 while it is taken.
     locks: Symmetric<u64>,
-    /// Calls that were begun and not waited for, by number.
-    open: Mutex<FxHashMap<i32, CallHandle<Answered>>>,
+    /// Calls that were begun and not yet waited for, by number.
+    open: Mutex<FxHashMap<i32, CallHandle<ProcedureAnswer>>>,
     last: AtomicI32,
 }
 
 /// The answer to a call, once the procedure has returned, or panicked.
 #[derive(Default)]
 struct Answer {
-    ready: Option<thread::Result<Answered>>,
+    ready: Option<thread::Result<ProcedureAnswer>>,
     waker: Option<Waker>,
 }
 
@@ -96,13 +100,13 @@ struct Answer {
 struct Answering(Arc<Mutex<Answer>>);
 
 impl Future for Answering {
-    type Output = Answered;
+    type Output = ProcedureAnswer;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answered> {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ProcedureAnswer> {
         let mut answer = self.0.lock();
         match answer.ready.take() {
             Some(Ok(answered)) => Poll::Ready(answered),
-            // Its caller is told what it said.
+            // The caller gets the message of the panic.
             Some(Err(said)) => panic::resume_unwind(said),
             None => {
                 answer.waker = Some(context.waker().clone());
@@ -117,18 +121,18 @@ impl Gpc {
     pub(crate) fn new(job: &Job) -> Result<Self> {
         let procedures: Arc<RwLock<Vec<Option<Arc<Procedure>>>>> = Arc::default();
         let known = Arc::clone(&procedures);
-        // Its threads end with the job.
-        let turns = Turns::new();
-        let call = job.async_function(move |from: Rank, asked: Asked| {
+        // The threads of `turns` end with the job.
+        let turns = ProcedureTurns::new();
+        let call = job.async_function(move |from: Rank, asked: CallArguments| {
             let answer = Arc::<Mutex<Answer>>::default();
-            let (known, told) = (Arc::clone(&known), Arc::clone(&answer));
-            turns.give(Box::new(move || {
+            let (known, completed) = (Arc::clone(&known), Arc::clone(&answer));
+            turns.submit(Box::new(move || {
                 let run = AssertUnwindSafe(|| run(&known, from, asked));
                 match panic::catch_unwind(run) {
-                    Ok(Some(answered)) => tell(&told, Ok(answered)),
-                    // The job is over, and its caller with it.
+                    Ok(Some(answered)) => complete(&completed, Ok(answered)),
+                    // The job is over, so the caller no longer waits.
                     Ok(None) => {}
-                    Err(said) => tell(&told, Err(said)),
+                    Err(said) => complete(&completed, Err(said)),
                 }
             }));
             Answering(answer)
@@ -143,19 +147,19 @@ impl Gpc {
     }
 }
 
-/// Runs a procedure, if there is one of that number, until its reply is complete; nothing if the job is
-/// over before.
+/// Runs a procedure until its reply is complete. Returns `Some(None)` if no procedure has that
+/// number, and `None` if the job ends first.
 fn run(
     procedures: &RwLock<Vec<Option<Arc<Procedure>>>>,
     from: Rank,
-    (number, header, data, lengths): Asked,
-) -> Option<Answered> {
+    (number, header, data, lengths): CallArguments,
+) -> Option<ProcedureAnswer> {
     let known = usize::try_from(number).ok();
     let known = known.and_then(|at| procedures.read().get(at).cloned().flatten());
     let Some(procedure) = known else {
         return Some(None);
     };
-    // C counts no further.
+    // C counts lengths in an `int`.
     let lengths = lengths.map(|length| length.min(i32::MAX as u64) as usize);
     let mut request = Request {
         from: from.0 as i32,
@@ -182,7 +186,7 @@ fn run(
     Some(Some((header, data)))
 }
 
-fn tell(answer: &Mutex<Answer>, answered: Result<Answered, Box<dyn Any + Send>>) {
+fn complete(answer: &Mutex<Answer>, answered: Result<ProcedureAnswer, Box<dyn Any + Send>>) {
     let mut answer = answer.lock();
     answer.ready = Some(answered);
     let waker = answer.waker.take();
@@ -193,15 +197,15 @@ fn tell(answer: &Mutex<Answer>, answered: Result<Answered, Box<dyn Any + Send>>)
 }
 
 impl Armci {
-    /// Registers a procedure: its number, which is the same at all processes if all register the same
-    /// ones in the same order. ARMCI's `Gpc_register`.
+    /// Registers a procedure and returns its number. The number is the same at all processes if all
+    /// register the same procedures in the same order. ARMCI's `Gpc_register`.
     pub fn register(&self, procedure: Arc<Procedure>) -> i32 {
         let mut procedures = self.gpc.procedures.write();
         procedures.push(Some(procedure));
         procedures.len() as i32 - 1
     }
 
-    /// Forgets a procedure. ARMCI's `Gpc_release`.
+    /// Unregisters a procedure. ARMCI's `Gpc_release`.
     pub fn release(&self, number: i32) {
         let mut procedures = self.gpc.procedures.write();
         if let Some(known) = usize::try_from(number)
@@ -212,12 +216,12 @@ impl Armci {
         }
     }
 
-    /// Has a process run a procedure, and waits for its reply, whose header and data are so long at most.
-    /// ARMCI's `Gpc_exec`.
+    /// Has a process run a procedure, and waits for its reply. `lengths` are the greatest lengths
+    /// of the reply's header and data in bytes. ARMCI's `Gpc_exec`.
     ///
     /// # Errors
-    /// [`Error::NoProcess`], [`Error::Code`] if there is no such procedure; [`Error::Hydrant`], also if it
-    /// panicked.
+    /// [`Error::NoProcess`]. [`Error::Code`] if there is no such procedure. [`Error::Hydrant`], for
+    /// example if the procedure panicked.
     pub fn execute(
         &self,
         number: i32,
@@ -226,7 +230,7 @@ impl Armci {
         data: &[u8],
         lengths: [usize; 2],
     ) -> Result<Reply> {
-        // A handler has no turn to give up: it interrupts who did.
+        // A handler has no turn to release: it interrupts a thread that may have one.
         hydrant::may_wait("waiting for a procedure")?;
         let answered = out_of_turn(|| {
             Ok::<_, Error>(self.ask(number, proc, (header, data), lengths)?.wait()?)
@@ -234,11 +238,11 @@ impl Armci {
         replied(number, answered)
     }
 
-    /// Begins [`execute`](Self::execute): the number of the call, never 0, by which it is waited for. ARMCI's
-    /// `Gpc_exec` with a handle.
+    /// Begins [`execute`](Self::execute). Returns the number of the call, never 0, for
+    /// [`wait_executed`](Self::wait_executed). ARMCI's `Gpc_exec` with a handle.
     ///
     /// # Errors
-    /// As there.
+    /// As [`execute`](Self::execute).
     pub fn execute_nb(
         &self,
         number: i32,
@@ -256,7 +260,8 @@ impl Armci {
         Ok(name)
     }
 
-    /// Waits for the reply to a call that was begun; none if it was waited for before. ARMCI's `Gpc_wait`.
+    /// Waits for the reply to a call that was begun. Returns `None` if it was waited for before.
+    /// ARMCI's `Gpc_wait`.
     ///
     /// # Errors
     /// As [`execute`](Self::execute).
@@ -275,14 +280,15 @@ impl Armci {
         proc: i32,
         (header, data): (&[u8], &[u8]),
         lengths: [usize; 2],
-    ) -> Result<CallHandle<Answered>> {
+    ) -> Result<CallHandle<ProcedureAnswer>> {
         let rank = Memory::rank(self.memory.process(proc)?);
         let lengths = lengths.map(|length| length as u64);
         let asked = (number, header.to_vec(), data.to_vec(), lengths);
         Ok(self.job.call_nb(rank, &self.gpc.call, &asked)?)
     }
 
-    /// Takes the lock of a process, if nobody has it. ARMCI's `Gpc_trylock`.
+    /// Takes the lock of a process if it is free. Returns true if it took the lock. ARMCI's
+    /// `Gpc_trylock`.
     ///
     /// # Errors
     /// [`Error::NoProcess`], [`Error::Hydrant`].
@@ -294,25 +300,26 @@ impl Armci {
     /// Takes the lock of a process. ARMCI's `Gpc_lock`.
     ///
     /// # Errors
-    /// As [`try_lock_procedures`](Self::try_lock_procedures); also if some process ended meanwhile, for
-    /// that may be who has it.
+    /// As [`try_lock_procedures`](Self::try_lock_procedures). Also fails if a process ended
+    /// meanwhile, because that process may hold the lock.
     pub fn lock_procedures(&self, proc: i32) -> Result<()> {
         let mut tries = 0_u32;
         while !self.try_lock_procedures(proc)? {
             tries = tries.wrapping_add(1);
-            if tries.is_multiple_of(LOOK) {
+            if tries.is_multiple_of(TRIES_PER_CHECK) {
                 self.job.quiet()?;
             }
             self.job.poll();
-            match tries {
-                ..TRIES => thread::yield_now(),
-                _ => thread::sleep(REST),
+            if tries < TRIES {
+                thread::yield_now();
+            } else {
+                thread::sleep(REST);
             }
         }
         Ok(())
     }
 
-    /// Gives the lock of a process back. ARMCI's `Gpc_unlock`.
+    /// Releases the lock of a process. ARMCI's `Gpc_unlock`.
     ///
     /// # Errors
     /// As [`try_lock_procedures`](Self::try_lock_procedures).
@@ -323,7 +330,7 @@ impl Armci {
     }
 }
 
-fn replied(number: i32, answered: Answered) -> Result<Reply> {
+fn replied(number: i32, answered: ProcedureAnswer) -> Result<Reply> {
     let (header, data) = answered.ok_or(Error::Code {
         what: "a procedure of that process",
         code: number,

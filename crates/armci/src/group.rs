@@ -1,4 +1,5 @@
-//! Groups of processes. Their members alone make them; others may call, too, as for a group of all.
+//! Groups of processes. The members alone make a group. Other processes may make the same calls, as
+//! for a group of all.
 
 use std::sync::Arc;
 
@@ -8,35 +9,36 @@ use crate::{
     message::{ALL, Circle, Element, GROUPS, Reduction, Scope},
 };
 
-/// Names a group at one process; the one of all is 0.
+/// Names a group at one process. The group of all processes is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Group(pub i32);
 
-/// Bits beside a group's context that name a part of the group. The part is its members of one node, its first
-/// members of each node, or members that C lists by their numbers.
+/// Bits beside a group's context that name a part of the group. A part is the members on one node,
+/// the first member of each node, or a list of members that C passes.
 const PART_NODE: u64 = 1 << 63;
 const PART_MASTERS: u64 = 1 << 62;
 const PART: u64 = PART_NODE | PART_MASTERS;
 
 /// The groups of a process.
 pub(crate) struct Groups {
-    /// By number; none if it was freed.
-    all: Vec<Option<Known>>,
+    /// The groups by number; `None` for a freed group.
+    all: Vec<Option<GroupRecord>>,
     default: Group,
-    /// Groups that this process is the first of.
+    /// The number of groups made so far whose first member is this process.
     made: u64,
 }
 
+/// The members of a group, and its messages' context.
 #[derive(Clone)]
-struct Known {
+struct GroupRecord {
     members: Arc<[usize]>,
-    /// Whose messages theirs are.
+    /// Keeps the group's messages apart from those of other groups.
     context: u64,
 }
 
 impl Groups {
     pub(crate) fn new(processes: usize) -> Self {
-        let world = Known {
+        let world = GroupRecord {
             members: (0..processes).collect(),
             context: ALL,
         };
@@ -47,7 +49,7 @@ impl Groups {
         }
     }
 
-    fn find(&self, group: Group) -> Result<&Known> {
+    fn find(&self, group: Group) -> Result<&GroupRecord> {
         let known = usize::try_from(group.0)
             .ok()
             .and_then(|at| self.all.get(at));
@@ -56,24 +58,25 @@ impl Groups {
             .ok_or(Error::NoGroup { group: group.0 })
     }
 
-    fn add(&mut self, known: Known) -> Group {
-        let place = self.all.iter().position(Option::is_none);
-        let place = place.unwrap_or_else(|| {
+    fn add(&mut self, known: GroupRecord) -> Group {
+        let slot = self.all.iter().position(Option::is_none);
+        let slot = slot.unwrap_or_else(|| {
             self.all.push(None);
             self.all.len() - 1
         });
-        self.all[place] = Some(known);
-        Group(place as i32)
+        self.all[slot] = Some(known);
+        Group(slot as i32)
     }
 }
 
 impl Armci {
-    /// Makes a group of members of another, by their numbers there, in that order. Collective over those
-    /// members; for a process that is none of them, it is a group that has nothing to do here. ARMCI's
-    /// `Group_create_child`.
+    /// Makes a group of members of `parent`, by their numbers there, in the order given. Collective
+    /// over the new members. A process outside the new group may call too, and then has nothing to
+    /// do. ARMCI's `Group_create_child`.
     ///
     /// # Errors
-    /// [`Error::NoGroup`], [`Error::NoProcess`], [`Error::Group`] if a process is named twice, or none is.
+    /// [`Error::NoGroup`], [`Error::NoProcess`]. [`Error::Group`] if `numbers` is empty or names a
+    /// process twice.
     pub fn group_of(&self, numbers: &[i32], parent: Group) -> Result<Group> {
         let parent = self.groups.lock().find(parent)?.members.clone();
         let wrong = |why| Error::Group {
@@ -100,12 +103,12 @@ impl Armci {
             Some(own) => self.agree_on_context(&members, own)?,
         };
         let members = members.into();
-        Ok(self.groups.lock().add(Known { members, context }))
+        Ok(self.groups.lock().add(GroupRecord { members, context }))
     }
 
-    /// Makes a group of the members of another that give the same color, in the order of their keys and then of their
-    /// numbers. Members with a negative color get none. Collective over the other group. ARMCI-MPI's
-    /// `ARMCIX_Group_split`.
+    /// Splits a group by color. The members that pass the same color form a group, ordered by key
+    /// and then by number. A member with a negative color gets no group. Collective over `parent`.
+    /// ARMCI-MPI's `ARMCIX_Group_split`.
     ///
     /// # Errors
     /// As [`group_barrier`](Self::group_barrier).
@@ -124,9 +127,10 @@ impl Armci {
         self.group_of(&numbers, parent).map(Some)
     }
 
-    /// The first member draws a number, and tells the others.
+    /// The first member chooses a number and sends it to the others.
     fn agree_on_context(&self, members: &[usize], own: usize) -> Result<u64> {
-        // Who makes other groups with the same first member at the same time is not to take this one's.
+        // The name keeps apart two groups that have the same first member and are made at the same
+        // time.
         let name = members.iter().fold(0_u64, |name, member| {
             (name ^ *member as u64).wrapping_mul(0x5851_f42d_4c95_7f2d)
         });
@@ -149,10 +153,10 @@ impl Armci {
         Ok(context)
     }
 
-    /// Forgets a group. ARMCI's `Group_free`.
+    /// Frees a group. ARMCI's `Group_free`.
     ///
     /// # Errors
-    /// [`Error::NoGroup`], also for that of all.
+    /// [`Error::NoGroup`], also for the group of all processes.
     pub fn group_free(&self, group: Group) -> Result<()> {
         let mut groups = self.groups.lock();
         groups.find(group)?;
@@ -166,7 +170,7 @@ impl Armci {
         Ok(())
     }
 
-    /// This process's number in a group, if it is a member. ARMCI's `Group_rank`.
+    /// This process's number in a group, or `None` if it is no member. ARMCI's `Group_rank`.
     ///
     /// # Errors
     /// [`Error::NoGroup`].
@@ -184,12 +188,12 @@ impl Armci {
         Ok(self.groups.lock().find(group)?.members.clone())
     }
 
-    /// The group that new ones are made of. ARMCI's `Group_get_default`.
+    /// The group that new groups are made of. ARMCI's `Group_get_default`.
     pub fn default_group(&self) -> Group {
         self.groups.lock().default
     }
 
-    /// Sets the group that new ones are made of. ARMCI's `Group_set_default`.
+    /// Sets the group that new groups are made of. ARMCI's `Group_set_default`.
     ///
     /// # Errors
     /// [`Error::NoGroup`].
@@ -200,7 +204,8 @@ impl Armci {
         Ok(())
     }
 
-    /// Waits until all members have come. Collective over the group. ARMCI's `armci_msg_group_barrier`.
+    /// Waits until all members have arrived. Collective over the group. ARMCI's
+    /// `armci_msg_group_barrier`.
     ///
     /// # Errors
     /// [`Error::NoGroup`], [`Error::Group`] if this process is no member, [`Error::Hydrant`].
@@ -208,12 +213,12 @@ impl Armci {
         self.in_group(group, |circle| circle.barrier())
     }
 
-    /// Brings bytes of a member, by its number among all processes, to the others of a scope. Collective over the
-    /// scope. ARMCI's `armci_msg_group_bcast_scope`.
+    /// Broadcasts bytes from process `root`, counted among all processes, to the others of a scope.
+    /// Collective over the scope. ARMCI's `armci_msg_group_bcast_scope`.
     ///
     /// # Errors
-    /// As [`group_barrier`](Self::group_barrier); [`Error::NoProcess`], [`Error::NoMember`] if the process is not
-    /// among them.
+    /// As [`group_barrier`](Self::group_barrier); [`Error::NoProcess`]. [`Error::NoMember`] if
+    /// `root` is outside the scope.
     pub fn group_broadcast(
         &self,
         group: Group,
@@ -223,12 +228,13 @@ impl Armci {
     ) -> Result<()> {
         let number = self.memory.process(root)?;
         self.in_group_scope(group, scope, |circle| {
-            circle.broadcast(circle.place_of(number)?, bytes)
+            circle.broadcast(circle.index_of(number)?, bytes)
         })
     }
 
-    /// Brings bytes of member `first` to the `number - 1` members after it, by their numbers in the group. Collective
-    /// over them; other members have nothing to do. ARMCI's `armci_grp_clus_brdcst`.
+    /// Broadcasts bytes from member `first` to the `number - 1` members after it, by their numbers
+    /// in the group. Collective over these members. Other members have nothing to do. ARMCI's
+    /// `armci_grp_clus_brdcst`.
     ///
     /// # Errors
     /// As [`group_barrier`](Self::group_barrier); [`Error::NoProcess`] if the group has fewer members,
@@ -261,8 +267,8 @@ impl Armci {
         })
     }
 
-    /// Combines elements of all members of a scope, at each of them. Collective over the scope. ARMCI's
-    /// `armci_msg_group_gop_scope`.
+    /// Combines the elements of all members of a scope, and leaves the result at each. Collective
+    /// over the scope. ARMCI's `armci_msg_group_gop_scope`.
     ///
     /// # Errors
     /// As [`group_barrier`](Self::group_barrier).
@@ -285,8 +291,8 @@ impl Armci {
         self.in_group(group, |circle| circle.all_gather(mine))
     }
 
-    /// Does an operation with the others of a group's scope, if this process is one of them. The scope is the
-    /// members, those of this process's node, or the first of each node.
+    /// Runs `act` with the members of a group's scope, if this process is in the scope. A scope is
+    /// all members, the members on this process's node, or the first member of each node.
     fn in_group_scope(
         &self,
         group: Group,
@@ -332,7 +338,7 @@ impl Armci {
     }
 
     fn in_group<R>(&self, group: Group, act: impl FnOnce(Circle<'_>) -> Result<R>) -> Result<R> {
-        let Known { members, context } = self.groups.lock().find(group)?.clone();
+        let GroupRecord { members, context } = self.groups.lock().find(group)?.clone();
         let own = members.iter().position(|member| *member == self.me);
         let own = own.ok_or(Error::Group {
             members: members.len() as i32,

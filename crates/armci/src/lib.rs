@@ -1,21 +1,22 @@
-//! ARMCI on Hydrant: the operations of Nieplocha and others 2002 (Table 1), and what its library has
-//! besides.
+//! ARMCI on Hydrant: the operations of Nieplocha and others 2002 (Table 1), and the rest of ARMCI's
+//! library.
 //!
-//! [`Armci`] has them for Rust, on memory that is named by process and address, as ARMCI names it; most
-//! are `unsafe` for that. Who writes Rust alone is better served by [`hydrant`], which has the same
-//! operations on typed memory. The library `libarmci` has the functions of ARMCI's headers, for C
-//! programs as they are: `armci.h`, `message.h` and `gpc.h` in the folder `include`, and for ARMCI-MPI's `armcix.h`.
+//! [`Armci`] has the operations for Rust. Like ARMCI it names memory by process and address, and so
+//! most of them are `unsafe`. A program in Rust alone is better served by [`hydrant`], which has
+//! the same operations on typed memory. The library `libarmci` has the functions of ARMCI's headers
+//! for unchanged C programs. The folder `include` holds `armci.h`, `message.h`, `gpc.h`, and
+//! `armcix.h` of ARMCI-MPI.
 //!
 //! | ARMCI | here |
 //! |---|---|
-//! | memory of processes of the same host is mapped, and accessed directly | [`Armci::is_mapped`] |
-//! | a server thread a host does what others ask for | each process's service thread, which sleeps |
+//! | memory of processes of the same host is mapped and accessed directly | [`Armci::is_mapped`] |
+//! | a server thread on each host carries out requests | each process's service thread, which sleeps |
 //! | requests through registered buffers, zero-copy, streams | [`hydrant::Strategy`] |
-//! | fences ask the servers spoken to, all at once | operations have tickets: fences wait for those open |
+//! | a fence asks all servers that were used, all at once | each operation has a ticket, and a fence waits for the open tickets |
 //! | mutexes are queues at their owner | queues through the waiters' memory, [`hydrant::Mutexes`] |
 //!
-//! Errors are [`Error`]s; the C functions return [their numbers](Error::code), or end the job where they
-//! return nothing, and say the reason on the standard error output.
+//! Errors are [`Error`]s. The C functions print the reason to the standard error output and return
+//! the error's [number](Error::code). A C function that returns nothing ends the job on an error.
 
 mod allocate;
 mod armci;
@@ -43,7 +44,7 @@ pub use mutex_sets::MutexSet;
 pub use rmw::{Rmw, Word};
 pub use transfer::{Handle, Scale, Strides, Vector};
 
-/// Most stride levels.
+/// The greatest number of stride levels.
 pub const MAX_STRIDE_LEVEL: usize = 8;
 
 /// Accumulate `int`.

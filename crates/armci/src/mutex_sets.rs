@@ -1,7 +1,8 @@
-//! Sets of mutexes that a group makes for itself, besides [those of all](Armci::create_mutexes), as in ARMCI-MPI.
+//! Sets of mutexes that a group makes for itself, as in ARMCI-MPI. [`Armci::create_mutexes`] makes
+//! the mutexes of all processes.
 //!
-//! A mutex is a word at its process: the number of the process that locked it, counted from 1, or 0. A waiter retries
-//! again and again, so a set suits mutexes that are seldom contended.
+//! A mutex is a word in its process's memory. The word is 0, or 1 plus the number of the process
+//! that locked the mutex. A waiter polls the word, so a set suits mutexes with little contention.
 
 #![allow(unsafe_code)] // memory is named by its address
 
@@ -9,21 +10,23 @@ use std::{thread, time::Duration};
 
 use crate::{Armci, Error, Group, Result, Rmw, error::count};
 
-/// The number of tries before a waiter sleeps between tries, and the time that it sleeps.
+/// The number of tries before a waiter sleeps between tries.
 const TRIES: u32 = 100;
+/// The time that a waiter sleeps between tries.
 const PAUSE: Duration = Duration::from_micros(20);
 
 /// Mutexes of the members of a group.
 pub struct MutexSet {
     group: Group,
-    /// By member: the process, the address of its words, and their number.
+    /// For each member: its process, the address of its words, and the number of words.
     members: Vec<(i32, *mut i64, u64)>,
     own: *mut i64,
 }
 
-// SAFETY: the addresses name memory of ARMCI's, which any thread may reach by its operations.
+// SAFETY: the addresses name memory of ARMCI, and any thread may access it through ARMCI's
+// operations.
 unsafe impl Send for MutexSet {}
-// SAFETY: as above; a set does not change.
+// SAFETY: as above. A set never changes.
 unsafe impl Sync for MutexSet {}
 
 impl std::fmt::Debug for MutexSet {
@@ -33,8 +36,8 @@ impl std::fmt::Debug for MutexSet {
 }
 
 impl Armci {
-    /// Makes a set of mutexes, `number` of this process; other members may make another number. Collective over the
-    /// group. ARMCI-MPI's `ARMCIX_Create_mutexes_hdl`.
+    /// Makes a set of mutexes, `number` of them for this process. Other members may make a
+    /// different number. Collective over the group. ARMCI-MPI's `ARMCIX_Create_mutexes_hdl`.
     ///
     /// # Errors
     /// As [`malloc_group`](Self::malloc_group).
@@ -46,7 +49,8 @@ impl Armci {
         let me = self.group_rank(group)?.unwrap_or(0) as usize;
         let own = addresses[me].cast::<i64>();
         for mutex in 0..number as usize {
-            // SAFETY: the memory is ARMCI's, and has as many words.
+            // SAFETY: conditions 1 and 2 concern only memory that ARMCI did not allocate, and ARMCI
+            // allocated these words.
             unsafe {
                 self.read_modify_write(Rmw::Swap, own.wrapping_add(mutex), 0, self.me())?;
             }
@@ -70,23 +74,24 @@ impl Armci {
         self.end_mutex_set(&set)
     }
 
-    /// As [`destroy_mutex_set`](Self::destroy_mutex_set), of a set that nothing uses again.
+    /// Destroys a set that nothing uses afterwards. See
+    /// [`destroy_mutex_set`](Self::destroy_mutex_set).
     pub(crate) fn end_mutex_set(&self, set: &MutexSet) -> Result<()> {
         self.group_barrier(set.group)?;
         self.free(set.own.cast())
     }
 
-    /// Locks a mutex of a process, by the process's number among all. ARMCI-MPI's `ARMCIX_Lock_hdl`.
+    /// Locks a mutex of process `proc`, counted among all processes. ARMCI-MPI's `ARMCIX_Lock_hdl`.
     ///
     /// # Errors
-    /// [`Error::NoMember`], [`Error::NoMutex`] if there is no such mutex, [`Error::Hydrant`]; among these that the
-    /// process that locked it is lost, or came to its end.
+    /// [`Error::NoMember`]. [`Error::NoMutex`] if there is no such mutex. [`Error::Hydrant`], for
+    /// example if the process that locked the mutex ended or is lost.
     pub fn lock_in(&self, set: &MutexSet, mutex: i32, proc: i32) -> Result<()> {
         let word = set.word(mutex, proc)?;
-        // The process that locked it and does nothing more, as the try before found.
+        // The process that held the lock at the previous try, if that try found it ended or lost.
         let (mut gone, mut tries) = (None, 0);
         loop {
-            let holder = match self.try_name(word, proc)? {
+            let holder = match self.try_claim(word, proc)? {
                 0 => return Ok(()),
                 holder => holder as u32 - 1,
             };
@@ -94,42 +99,45 @@ impl Armci {
                 Some((process, cause)) if process == holder => return Err(cause),
                 _ => {}
             }
-            // Looks after messages, among them the news of a process's end.
+            // Handles messages, among them the news that a process ended.
             self.job.poll();
             let present = self.job.check_present(hydrant::Rank(holder));
             gone = present.err().map(|cause| (holder, cause.into()));
-            match tries < TRIES {
-                true => thread::yield_now(),
-                false => thread::sleep(PAUSE),
+            if tries < TRIES {
+                thread::yield_now();
+            } else {
+                thread::sleep(PAUSE);
             }
             tries += 1;
         }
     }
 
-    /// Locks a mutex of a process if it is free. Returns whether it did. ARMCI-MPI's `ARMCIX_Trylock_hdl`.
+    /// Locks a mutex of a process if it is free. Returns true if it locked the mutex. ARMCI-MPI's
+    /// `ARMCIX_Trylock_hdl`.
     ///
     /// # Errors
     /// As [`lock_in`](Self::lock_in).
     pub fn try_lock_in(&self, set: &MutexSet, mutex: i32, proc: i32) -> Result<bool> {
         let word = set.word(mutex, proc)?;
-        Ok(self.try_name(word, proc)? == 0)
+        Ok(self.try_claim(word, proc)? == 0)
     }
 
-    /// Locks a mutex for this process if it is free. Returns what its word was.
-    fn try_name(&self, word: *mut i64, proc: i32) -> Result<i64> {
+    /// Locks a mutex for this process if it is free. Returns the previous value of the word.
+    fn try_claim(&self, word: *mut i64, proc: i32) -> Result<i64> {
         let own = i64::from(self.me()) + 1;
         self.compare_and_swap(word, 0, own, proc)
     }
 
-    /// Unlocks a mutex of a process, once this process's operations on that one's memory are complete. ARMCI-MPI's
-    /// `ARMCIX_Unlock_hdl`.
+    /// Completes this process's operations on the memory of `proc`, then unlocks a mutex of `proc`.
+    /// ARMCI-MPI's `ARMCIX_Unlock_hdl`.
     ///
     /// # Errors
     /// As [`lock_in`](Self::lock_in); [`Error::NotLocked`].
     pub fn unlock_in(&self, set: &MutexSet, mutex: i32, proc: i32) -> Result<()> {
         let word = set.word(mutex, proc)?;
         self.fence(proc)?;
-        // SAFETY: the memory is ARMCI's.
+        // SAFETY: conditions 1 and 2 concern only memory that ARMCI did not allocate, and ARMCI
+        // allocated this word.
         let before = unsafe { self.read_modify_write(Rmw::Swap, word, 0, proc)? };
         match before {
             0 => Err(Error::NotLocked { mutex, proc }),
@@ -145,14 +153,15 @@ impl MutexSet {
             proc,
             members: self.members.len(),
         })?;
-        let place = count(mutex.into(), 0, "the number of a mutex")?;
-        match (place as u64) < *number {
-            true => Ok(at.wrapping_add(place)),
-            false => Err(Error::NoMutex {
+        let index = count(mutex.into(), 0, "the number of a mutex")?;
+        if (index as u64) < *number {
+            Ok(at.wrapping_add(index))
+        } else {
+            Err(Error::NoMutex {
                 mutex,
                 proc,
                 mutexes: *number,
-            }),
+            })
         }
     }
 }

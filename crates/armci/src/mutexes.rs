@@ -1,4 +1,4 @@
-//! ARMCI's mutexes: one set of them at a time.
+//! ARMCI's mutexes: one set at a time.
 
 use std::{mem, sync::Arc};
 
@@ -7,15 +7,16 @@ use hydrant::{Mutexes, Rank};
 use crate::{Armci, Error, Result, error::count, transfer::is_too_early};
 
 impl Armci {
-    /// Makes mutexes, `count` of this process; others may make another number. Collective. ARMCI's
-    /// `Create_mutexes`.
+    /// Makes `number` mutexes of this process. Other processes may make a different number.
+    /// Collective. ARMCI's `Create_mutexes`.
     ///
     /// # Errors
     /// [`Error::MutexesExist`], [`Error::Number`], [`Error::Hydrant`].
     pub fn create_mutexes(&self, number: i32) -> Result<()> {
-        let wanted = match self.mutexes.read().is_some() {
-            true => Err(Error::MutexesExist),
-            false => count(number.into(), 0, "the number of mutexes"),
+        let wanted = if self.mutexes.read().is_some() {
+            Err(Error::MutexesExist)
+        } else {
+            count(number.into(), 0, "the number of mutexes")
         };
         let wanted = self.all_can(wanted)?;
         let made = self.job.mutexes(wanted)?;
@@ -23,10 +24,10 @@ impl Armci {
         Ok(())
     }
 
-    /// Does away with the mutexes. Collective. ARMCI's `Destroy_mutexes`.
+    /// Destroys the mutexes. Collective. ARMCI's `Destroy_mutexes`.
     ///
     /// # Errors
-    /// [`Error::NoMutexes`]; [`Error::Hydrant`] if some process has one locked.
+    /// [`Error::NoMutexes`]; [`Error::Hydrant`] if a process has locked one of them.
     pub fn destroy_mutexes(&self) -> Result<()> {
         let mutexes = self.mutexes()?;
         self.job.free_mutexes(&mutexes)?;
@@ -37,8 +38,8 @@ impl Armci {
     /// Locks a mutex of a process. ARMCI's `Lock`.
     ///
     /// # Errors
-    /// [`Error::NoMutexes`], [`Error::NoMutex`], [`Error::NoProcess`]; [`Error::Hydrant`] if this thread has it, or if a
-    /// process ended that had it or waited for it.
+    /// [`Error::NoMutexes`], [`Error::NoMutex`], [`Error::NoProcess`]. [`Error::Hydrant`] if this
+    /// thread already holds the mutex, or if its holder or a waiter ended.
     #[inline]
     pub fn lock(&self, mutex: i32, proc: i32) -> Result<()> {
         let proc = self.memory.process(proc)?;
@@ -48,16 +49,16 @@ impl Armci {
         };
         let number = count(mutex.into(), 0, "the number of a mutex")?;
         let locked = all.lock(Rank(proc as u32), number);
-        mem::forget(locked.map_err(|cause| named(cause, mutex, proc as i32))?);
+        mem::forget(locked.map_err(|cause| with_mutex_named(cause, mutex, proc as i32))?);
         Ok(())
     }
 
-    /// Unlocks a mutex of a process, once all is done that this process did to that one's memory. ARMCI's
-    /// `Unlock`.
+    /// Completes this process's operations on the memory of `proc`, then unlocks a mutex of `proc`.
+    /// ARMCI's `Unlock`.
     ///
     /// # Errors
-    /// [`Error::NoMutexes`], [`Error::NoProcess`]; [`Error::Hydrant`] if this process has not locked it. What befell
-    /// an operation is told when the mutex is free.
+    /// [`Error::NoMutexes`], [`Error::NoProcess`]; [`Error::Hydrant`] if this process has not
+    /// locked it. If an operation failed, the mutex is unlocked before the error is returned.
     #[inline]
     pub fn unlock(&self, mutex: i32, proc: i32) -> Result<()> {
         let number = self.memory.process(proc)?;
@@ -70,9 +71,9 @@ impl Armci {
             return Err(Error::NoMutexes);
         };
         let at = count(mutex.into(), 0, "the number of a mutex")?;
-        // What befell an operation is no reason to have others wait for the mutex for ever.
+        // A failed operation must not keep other processes waiting for the mutex.
         let unlocked = all.unlock(Rank(number as u32), at);
-        unlocked.map_err(|cause| named(cause, mutex, proc))?;
+        unlocked.map_err(|cause| with_mutex_named(cause, mutex, proc))?;
         fenced
     }
 
@@ -81,9 +82,9 @@ impl Armci {
     }
 }
 
-/// Names the mutex where there is none of that number.
+/// Names the mutex in the error if the process has no mutex of that number.
 #[cold]
-fn named(cause: hydrant::Error, mutex: i32, proc: i32) -> Error {
+fn with_mutex_named(cause: hydrant::Error, mutex: i32, proc: i32) -> Error {
     match cause {
         hydrant::Error::OutOfBounds { len, .. } => Error::NoMutex {
             mutex,

@@ -1,13 +1,13 @@
-//! Which processes share a node: those that map each other's memory.
+//! The nodes. Processes that map each other's memory share a node.
 
 use hydrant::Job;
 
 use crate::{Armci, Error, Result};
 
-/// The nodes, each with its processes in order; the first of a node is its master.
+/// The nodes, each with its processes in order. The first process of a node is its master.
 pub(crate) struct Nodes {
     nodes: Vec<Vec<usize>>,
-    /// By process, the number of its node.
+    /// The number of each process's node.
     of: Vec<usize>,
 }
 
@@ -44,14 +44,14 @@ impl Nodes {
         &self.nodes[node]
     }
 
-    /// The first of each node.
+    /// The first process of each node.
     pub(crate) fn masters(&self) -> Vec<usize> {
         self.nodes.iter().map(|node| node[0]).collect()
     }
 }
 
 impl Armci {
-    /// How many nodes there are.
+    /// The number of nodes.
     pub fn nodes(&self) -> i32 {
         self.nodes.count() as i32
     }
@@ -65,7 +65,7 @@ impl Armci {
         Ok(self.nodes.of(proc) as i32)
     }
 
-    /// The processes of a node; of this one's, if it is negative.
+    /// The processes of a node. A negative number means the node of this process.
     ///
     /// # Errors
     /// [`Error::Number`] if there is no such node.

@@ -1,4 +1,4 @@
-//! Notifying another process, after all that was put to it, and waiting for that.
+//! Notifying another process after this process's puts to it, and waiting for a notification.
 
 use std::sync::atomic::{
     AtomicU64,
@@ -9,13 +9,13 @@ use hydrant::{Job, Symmetric};
 
 use crate::{Armci, Result, memory::Memory};
 
-/// How often processes notified each other.
+/// The counts of notifications.
 pub(crate) struct Notes {
-    /// At each process, how often each other one notified it.
+    /// At each process, the number of notifications from each other process.
     arrived: Symmetric<u64>,
-    /// How often this one notified each.
+    /// The number of notifications from this process to each other process.
     sent: Box<[AtomicU64]>,
-    /// How often it waited for each.
+    /// The number of this process's waits for each other process.
     waited: Box<[AtomicU64]>,
 }
 
@@ -31,7 +31,8 @@ impl Notes {
 }
 
 impl Armci {
-    /// Notifies a process, after all that this one put there: how often it did. ARMCI's `armci_notify`.
+    /// Completes this process's puts to `proc`, then notifies it. Returns the number of
+    /// notifications to `proc` so far. ARMCI's `armci_notify`.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -43,8 +44,8 @@ impl Armci {
         Ok(sent[proc].fetch_add(1, Relaxed).wrapping_add(1) as i32)
     }
 
-    /// Waits for the next notification of a process: how many this one has waited for. ARMCI's
-    /// `armci_notify_wait`.
+    /// Waits for the next notification from `proc`. Returns the number of waits for `proc` so far.
+    /// ARMCI's `armci_notify_wait`.
     ///
     /// # Errors
     /// [`Error::NoProcess`](crate::Error::NoProcess), [`Error::Hydrant`](crate::Error::Hydrant).
@@ -60,7 +61,8 @@ impl Armci {
                 present = Ok(());
                 return true;
             }
-            // Whatever the process did before its end is seen by the look after this one.
+            // A notification sent just before the process ended may arrive after this look. So an
+            // ended process is reported at the next look.
             let ended = present.is_err();
             present = match self.job.check_present(rank) {
                 Err(cause @ hydrant::Error::PeerEnded { .. }) => Err(cause),
@@ -68,7 +70,7 @@ impl Armci {
             };
             ended
         });
-        // Who could not wait has not: the next call waits for the same one.
+        // A wait that failed does not count, so the next call waits for the same notification.
         let found = found.and(present);
         found.inspect_err(|_| _ = waited[proc].fetch_sub(1, SeqCst))?;
         Ok(wanted as i32)

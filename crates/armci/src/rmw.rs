@@ -1,4 +1,4 @@
-//! Reading, changing and writing a word at once.
+//! Reading, changing and writing a word atomically.
 
 #![allow(unsafe_code)] // memory is named by its address
 
@@ -9,15 +9,15 @@ use hydrant::{AtomicInteger, Symmetric};
 use crate::{
     Armci, Error, Result,
     error::not_null,
-    memory::{Memory, Place},
+    memory::{Location, Memory},
 };
 
-/// What is done to a word.
+/// A change of a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rmw {
-    /// It gets another value.
+    /// The word gets another value.
     Swap,
-    /// Something is added to it.
+    /// A number is added to the word.
     FetchAndAdd,
 }
 
@@ -26,7 +26,8 @@ pub trait Word: AtomicInteger {
     #[doc(hidden)]
     fn memory(armci: &Armci) -> &Symmetric<Self>;
     /// # Safety
-    /// There is an aligned word that may be changed.
+    /// 1. `at` points to an aligned word that is readable and writable.
+    /// 2. Meanwhile the word is accessed only atomically.
     #[doc(hidden)]
     unsafe fn change(at: *mut Self, op: Rmw, value: Self) -> Self;
 }
@@ -38,7 +39,8 @@ macro_rules! word {
                 &armci.memory.$memory
             }
             unsafe fn change(at: *mut Self, op: Rmw, value: Self) -> Self {
-                // SAFETY: the caller's promise.
+                // SAFETY: 1 and 2. The caller's conditions 1 and 2: the word is aligned, and is
+                // accessed only atomically.
                 let word = unsafe { <$atomic>::from_ptr(at) };
                 match op {
                     Rmw::Swap => word.swap(value, SeqCst),
@@ -53,7 +55,7 @@ word!(i32, AtomicI32, ints);
 word!(i64, AtomicI64, longs);
 
 impl Armci {
-    /// Changes a word of a process at once: what it was. ARMCI's `Rmw`.
+    /// Changes a word of a process atomically. Returns its previous value. ARMCI's `Rmw`.
     ///
     /// # Errors
     /// As [`get`](Self::get); [`Error::Misaligned`].
@@ -61,7 +63,7 @@ impl Armci {
     /// # Safety
     /// If the process is this one and ARMCI did not allocate `word`:
     /// 1. It is readable and writable.
-    /// 2. It is only changed in this way meanwhile.
+    /// 2. Meanwhile it is changed only by such atomic operations.
     #[inline]
     pub unsafe fn read_modify_write<W: Word>(
         &self,
@@ -72,7 +74,9 @@ impl Armci {
     ) -> Result<W> {
         let index = match self.word_at(word, proc)? {
             Ok(index) => index,
-            // SAFETY: the caller's promise; it is aligned.
+            // SAFETY: 1. `word_at` checked the alignment, and the word is readable and writable by
+            // the caller's condition 1.
+            // 2. The caller's condition 2: others change the word only atomically.
             Err(word) => return Ok(unsafe { W::change(word, op, value) }),
         };
         let (memory, rank) = (W::memory(self), Memory::rank(proc as usize));
@@ -82,7 +86,8 @@ impl Armci {
         })
     }
 
-    /// Changes a word of a process that ARMCI allocated, if it is as expected. Returns what it was.
+    /// Changes a word that ARMCI allocated, if it has the expected value. Returns its previous
+    /// value.
     ///
     /// # Errors
     /// As [`read_modify_write`](Self::read_modify_write).
@@ -103,8 +108,8 @@ impl Armci {
         Ok(memory.compare_swap(rank, index, expected, value)?)
     }
 
-    /// The index of a word in ARMCI's memory, once this process's operations on it are complete. A word of this process
-    /// that ARMCI did not allocate is given back.
+    /// Completes this process's operations on a word, then returns the word's index in ARMCI's
+    /// memory. Returns the address instead for a word of this process that ARMCI did not allocate.
     #[inline]
     fn word_at<W: Word>(&self, word: *mut W, proc: i32) -> Result<Result<usize, *mut W>> {
         let size = size_of::<W>();
@@ -116,11 +121,11 @@ impl Armci {
             });
         }
         let offset = match self.memory.find(proc, word.cast(), size)? {
-            Place::Arena(offset) => offset,
-            Place::Own(word) => return Ok(Err(word.cast())),
+            Location::Arena(offset) => offset,
+            Location::Own(word) => return Ok(Err(word.cast())),
         };
         self.settle_all(proc as usize, &(offset..offset + size))?;
-        // The arena begins at a page, so that what is aligned is a whole word of it.
+        // The arena begins at a page, so an aligned word has an index in the arena.
         Ok(Ok(offset / size))
     }
 }

@@ -1,11 +1,11 @@
-//! What reaches past an allocation is refused, whatever lies behind it. The operations themselves are
-//! tried from C (`c/borders.c`), on every network.
+//! Accesses past an allocation are refused, whatever lies behind it. `c/borders.c` tries all
+//! operations from C, on every network.
 #![allow(unsafe_code)] // memory is named by its address
 
 use armci::{Armci, Error};
 use hydrant::{ConduitKind, Job};
 
-/// Each of two processes with what it is to find of its own and of the other's.
+/// Runs `body` at two processes, on each of two networks.
 fn on_each(body: impl Fn(&Armci) + Sync) {
     for conduit in [ConduitKind::Smp, ConduitKind::Pinned] {
         let builder = Job::builder().unwrap().heap(32 << 20).conduit(conduit);
@@ -26,7 +26,8 @@ fn no_allocation_begins_where_another_ends() {
             for part in &parts {
                 let (at, past) = (part[other as usize], bytes as usize);
                 let mut word = [0_u8; 16];
-                // SAFETY: the buffer has so many bytes; the other process uses none of its own.
+                // SAFETY: 1. The buffer has `bytes` bytes, and no other thread uses it.
+                // 2. The destination belongs to another process.
                 let put = |at: usize, bytes| unsafe {
                     armci.put(
                         word.as_ptr(),
@@ -45,7 +46,8 @@ fn no_allocation_begins_where_another_ends() {
                     "{cause}"
                 );
                 let before = at.wrapping_sub(1);
-                // SAFETY: as above.
+                // SAFETY: 1. The buffer has room for one byte, and no other thread uses it.
+                // 2. The source belongs to another process.
                 let got = unsafe { armci.get(before, word.as_mut_ptr(), 1, other) };
                 assert!(got.is_err(), "a byte before {at:?}");
             }
@@ -58,12 +60,13 @@ fn no_allocation_begins_where_another_ends() {
 }
 
 #[test]
-fn all_that_the_limit_allows_is_had_at_once_and_nothing_outside_of_it_named() {
+fn the_whole_limit_is_one_allocation_and_nothing_outside_is_accessible() {
     on_each(|armci| {
         let all = armci.malloc_local(1 << 20).unwrap();
         let word = 7_u8;
         for at in [all.wrapping_sub(1), all.wrapping_add(1 << 20)] {
-            // SAFETY: one byte; if it were written, it would be of this process's arena.
+            // SAFETY: 1. The source is one byte of this function.
+            // 2. If the byte were written, it would lie in this process's arena.
             let put = unsafe { armci.put(&raw const word, at, 1, armci.me()) };
             assert!(matches!(put, Err(Error::UnknownAddress { .. })), "{put:?}");
         }

@@ -1,24 +1,24 @@
-//! The headers say what the library has: they are made from it, and kept with it.
+//! The headers match the library: they are generated from its source, and kept in the repository.
 //!
-//! `HYDRANT_TEST_BLESS=1 cargo test -p hydrant-armci --test header` makes them anew.
+//! `HYDRANT_TEST_BLESS=1 cargo test -p hydrant-armci --test header` generates them again.
 
 use std::{env, fs, path::Path};
 
 use cbindgen::{Builder, Config, Language, Style};
 
-/// What stands before the declarations of a header.
-struct Header {
+/// The parts of a header besides its declarations.
+struct HeaderParts {
     name: &'static str,
     sources: &'static [&'static str],
     guard: &'static str,
     before: &'static str,
     after: &'static str,
-    /// The text behind the declarations.
+    /// The text after the declarations.
     last: &'static str,
 }
 
-const HEADERS: [Header; 4] = [
-    Header {
+const HEADERS: [HeaderParts; 4] = [
+    HeaderParts {
         name: "armci.h",
         sources: &[
             "armci/types.rs",
@@ -37,7 +37,7 @@ const HEADERS: [Header; 4] = [
         after: include_str!("header/armci.txt"),
         last: include_str!("header/armci_mpi.txt"),
     },
-    Header {
+    HeaderParts {
         name: "message.h",
         sources: &["message.rs"],
         guard: "_MESSAGE_H_",
@@ -45,7 +45,7 @@ const HEADERS: [Header; 4] = [
         after: include_str!("header/message.txt"),
         last: include_str!("header/message_mpi.txt"),
     },
-    Header {
+    HeaderParts {
         name: "gpc.h",
         sources: &["gpc.rs"],
         guard: "__GPCDEF",
@@ -53,7 +53,7 @@ const HEADERS: [Header; 4] = [
         after: "#define GPC_INIT 1\n#define GPC_PROBE 2\n#define GPC_WAIT 3\n#define GPC_DONE 4\n#define GPC_PENDING 5\n",
         last: "",
     },
-    Header {
+    HeaderParts {
         name: "armcix.h",
         sources: &["armcix.rs"],
         guard: "_ARMCIX_H_",
@@ -64,7 +64,7 @@ const HEADERS: [Header; 4] = [
 ];
 
 #[test]
-fn headers_are_what_the_library_has() {
+fn headers_match_the_library() {
     let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
     for header in HEADERS {
         let config = Config {
@@ -100,14 +100,14 @@ fn headers_are_what_the_library_has() {
     check_profiling_names();
 }
 
-/// The profiling names have the declarations of what they stand for.
+/// Checks that each profiling name has the declaration of its function.
 fn check_profiling_names() {
     let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |path: &str| fs::read_to_string(crate_dir.join(path)).expect("a text");
     let declared = read("include/armci.h") + &read("include/message.h");
     let source = read("src/c/parmci.rs");
-    let mut text = "/* The profiling names of ARMCI's functions: a program that puts its own functions in the \
-                    place of those\n   calls them by these. Made from armci.h, message.h and \
+    let mut text = "/* The profiling names of ARMCI's functions. A program that replaces these functions by its own\n   \
+                    calls the originals by these names. Made from armci.h, message.h and \
                     crates/armci/src/c/parmci.rs. */\n\n#ifndef _PARMCI_H_\n#define _PARMCI_H_\n\n\
                     #include \"armci.h\"\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n"
         .to_owned();
@@ -147,5 +147,5 @@ fn assert_kept(name: &str, text: &str) {
         fs::write(&kept, text).expect("the header can be written");
     }
     let kept = fs::read_to_string(&kept).unwrap_or_default();
-    assert!(kept == text, "{name} is not what the library has");
+    assert!(kept == text, "{name} does not match the library");
 }

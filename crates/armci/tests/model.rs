@@ -1,14 +1,15 @@
-//! Random operations of every kind on other processes' memory, against copies of it to which the same was
-//! done in order, on networks that reach it in different ways.
+//! Random operations of every kind on other processes' memory, compared with serial copies, on
+//! networks with different protocols.
 
 #![allow(unsafe_code)] // memory is named by its address
 
 use armci::{ACC_LNG, Armci, Error, Handle, Result, Strides, Vector};
 use hydrant::{ConduitKind, Job, JobBuilder, Strategy};
 
-/// Bytes of each process that one other process uses.
+/// The bytes of each process's memory that one other process uses.
 const BYTES: usize = 96 << 10;
-const TURNS: usize = 400;
+/// The operations of each process.
+const OPERATIONS: usize = 400;
 
 fn builder() -> JobBuilder {
     let builder = Job::builder().expect("the settings are valid");
@@ -24,14 +25,14 @@ fn three(builder: JobBuilder) {
 }
 
 #[test]
-fn in_virtual_time() {
+fn operations_match_the_model_in_virtual_time() {
     for profile in ["myrinet-gm-armci", "clan-via", "myrinet-gm"] {
         three(builder().conduit(ConduitKind::Sim(profile.to_owned())));
     }
 }
 
 #[test]
-fn where_memory_is_pinned() {
+fn operations_match_the_model_where_memory_is_pinned() {
     for strategy in [Strategy::Firehose, Strategy::Bounce, Strategy::PinDown] {
         let builder = builder()
             .conduit(ConduitKind::Pinned)
@@ -41,15 +42,15 @@ fn where_memory_is_pinned() {
 }
 
 #[test]
-fn without_a_service_thread() {
+fn operations_match_the_model_without_a_service_thread() {
     let builder = builder().conduit(ConduitKind::Pinned);
     three(builder.service(false));
 }
 
-/// Two sums of numbers that begin at other bytes carry into each other: the later one comes later, though
-/// the first takes many messages.
+/// Two sums of numbers at different offsets carry into each other. The later one takes effect
+/// later, though the first takes many messages.
 #[test]
-fn numbers_that_share_bytes_are_added_to_in_order() {
+fn accumulates_to_overlapping_numbers_keep_their_order() {
     const LONG: usize = 64 << 10;
     let network = ConduitKind::Sim("myrinet-gm".to_owned());
     let ends = builder().conduit(network).run_local(2, |job| {
@@ -57,13 +58,14 @@ fn numbers_that_share_bytes_are_added_to_in_order() {
             let armci = Armci::new(job, None)?;
             let all = armci.malloc(LONG as i64)?;
             let own = all[armci.me() as usize];
-            // SAFETY: the own part, which nobody else uses before the barrier.
+            // SAFETY: this is this process's own part, and nobody else uses it before the barrier.
             unsafe { own.write_bytes(0x99, LONG) };
             armci.barrier()?;
             if armci.me() == 0 {
                 let mut right = vec![0x99_u8; LONG];
                 let more: Vec<u8> = (0..LONG).map(|at| (at * 151 / 7) as u8).collect();
-                // SAFETY: ARMCI allocated it; the sources are free when the calls return.
+                // SAFETY: ARMCI allocated the destination, and the sources are free when the calls
+                // return.
                 unsafe {
                     let scale = Armci::scale(ACC_LNG, 1_i64.to_ne_bytes().as_ptr())?;
                     for (start, bytes) in [(0, LONG), (LONG - 4095, 4088)] {
@@ -91,7 +93,7 @@ fn numbers_that_share_bytes_are_added_to_in_order() {
     }
 }
 
-/// Adds a factor's multiples to numbers.
+/// Adds a factor's multiples of numbers to other numbers.
 fn add(sums: &mut [u8], more: &[u8], factor: i64) {
     for (sum, more) in sums.chunks_exact_mut(8).zip(more.chunks_exact(8)) {
         let [old, more] = [&*sum, more].map(|it| i64::from_ne_bytes(it.try_into().unwrap()));
@@ -109,15 +111,15 @@ impl Dice {
     }
 }
 
-/// Runs of an operation: how many bytes each has, and where each begins there and here.
-struct Runs {
+/// The runs of an operation: the bytes of each, and its offset there and here.
+struct RandomRuns {
     bytes: usize,
     places: Vec<(usize, usize)>,
     steps: [i32; 2],
 }
 
-impl Runs {
-    /// Apart from each other on both sides, of whole words.
+impl RandomRuns {
+    /// Runs of whole words that do not overlap on either side.
     fn draw(dice: &mut Dice) -> Self {
         let bytes = 8 * match dice.below(4) {
             0 => 1,
@@ -141,14 +143,14 @@ impl Runs {
     }
 }
 
-/// What was begun: its handle, the own memory, and what a get is to bring there.
-struct Begun {
+/// An operation in flight: its handle, its memory here, and the answer of a get.
+struct BegunOperation {
     handle: Handle,
     own: Vec<u8>,
     right: Option<Vec<u8>>,
 }
 
-impl Begun {
+impl BegunOperation {
     fn end(mut self, armci: &Armci) -> Result<()> {
         armci.wait(Some(&mut self.handle))?;
         if let Some(right) = &self.right {
@@ -168,13 +170,13 @@ fn process(job: &Job) -> Result<()> {
     let armci = Armci::new(job, None)?;
     let (me, all) = (armci.me() as usize, armci.processes() as usize);
     let memory = armci.malloc((BYTES * all) as i64)?;
-    // SAFETY: the own part, which nobody else uses before the barrier.
+    // SAFETY: this is this process's own part, and nobody else uses it before the barrier.
     unsafe { memory[me].write_bytes(0, BYTES * all) };
     armci.barrier()?;
     let mut dice = Dice(me as u64 + 1);
     let mut models = vec![vec![0_u8; BYTES]; all];
-    let mut begun: Vec<Begun> = Vec::new();
-    for _ in 0..TURNS {
+    let mut begun: Vec<BegunOperation> = Vec::new();
+    for _ in 0..OPERATIONS {
         let proc = dice.below(all);
         let there = memory[proc].wrapping_add(me * BYTES);
         let gathers = dice.below(3) == 0;
@@ -182,7 +184,7 @@ fn process(job: &Job) -> Result<()> {
             is_aggregate: i32::from(gathers),
             ..Handle::default()
         };
-        let runs = Runs::draw(&mut dice);
+        let runs = RandomRuns::draw(&mut dice);
         let mut own: Vec<u8> = (0..runs.span()).map(|_| dice.below(256) as u8).collect();
         let here = own.as_mut_ptr();
         let [remote, local] = [0, 1].map(|side| [runs.steps[side]]);
@@ -193,7 +195,8 @@ fn process(job: &Job) -> Result<()> {
             .unzip();
         let (model, proc) = (&mut models[proc], proc as i32);
         let mut right = None;
-        // SAFETY: ARMCI allocated it, and what is begun keeps the own side until it is waited for.
+        // SAFETY: ARMCI allocated the memory there. The operation keeps the memory here until it is
+        // waited for.
         unsafe {
             match dice.below(6) {
                 0 | 1 => {
@@ -257,7 +260,7 @@ fn process(job: &Job) -> Result<()> {
                     for (to, from) in &runs.places {
                         add(&mut model[*to..][..runs.bytes], &own[*from..], factor);
                     }
-                    // Its source is free.
+                    // The source is free.
                     own.fill(0xee);
                 }
                 _ => match dice.below(3) {
@@ -268,7 +271,7 @@ fn process(job: &Job) -> Result<()> {
                 },
             }
         }
-        begun.push(Begun { handle, own, right });
+        begun.push(BegunOperation { handle, own, right });
         if begun.len() > 20 {
             begun.swap_remove(dice.below(20)).end(&armci)?;
         }
@@ -277,7 +280,7 @@ fn process(job: &Job) -> Result<()> {
     armci.barrier()?;
     for (from, model) in models.iter().enumerate() {
         let mut own = vec![0_u8; BYTES];
-        // SAFETY: ARMCI allocated it, and the buffer is as long.
+        // SAFETY: ARMCI allocated the source, and the buffer has as many bytes.
         unsafe {
             let there = memory[from].wrapping_add(me * BYTES);
             armci.get(there, own.as_mut_ptr(), BYTES as i32, from as i32)?;

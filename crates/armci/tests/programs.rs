@@ -1,7 +1,8 @@
-//! Programs of C against the library and its headers, as users build and start them.
+//! C programs with the library and its headers, built and started as users do it.
 //!
-//! Each is compiled once, and run by the launcher on each kind of network that one host can play. It
-//! computes what is right by itself: its last line is `ok`, or it fails and says why.
+//! Each program is compiled once, and the launcher runs it on each kind of network that one host
+//! can play. A program computes the right answers by itself. Its last line is `ok`, or it fails and
+//! prints the reason.
 
 use std::{
     env,
@@ -17,15 +18,16 @@ use hydrant_testing::{launcher, roles, running};
 use libtest_mimic::Trial;
 use rustix::fs::{FlockOperation, flock};
 
-/// The folders of the headers, and of the programs.
+/// The folder of the headers.
 const HEADERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/include");
+/// The folder of the programs.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/c");
 
-/// The networks: what they are called here, and the variables that choose them.
+/// The networks: their names in the tests, and the environment variables that choose them.
 const NETWORKS: [(&str, &[(&str, &str)]); 4] = [
     ("smp", &[("HYDRANT_CONDUIT", "smp")]),
     ("pinned", &[("HYDRANT_CONDUIT", "smp+pin")]),
-    // By copies in messages, as in the paper's protocols.
+    // By copies in messages, as in the protocols of the paper.
     (
         "copied",
         &[
@@ -43,7 +45,7 @@ const NETWORKS: [(&str, &[(&str, &str)]); 4] = [
     ),
 ];
 
-/// Programs that end well, and with how many processes they run.
+/// The programs that end without an error, and the numbers of processes.
 const PROGRAMS: [(&str, &[u32]); 27] = [
     ("contiguous", &[1, 2, 3]),
     ("values", &[1, 3]),
@@ -74,14 +76,14 @@ const PROGRAMS: [(&str, &[u32]); 27] = [
     ("applications", &[1, 2, 3]),
 ];
 
-/// What a process has that is killed, and what the others say.
+/// The way in which a process is killed, and the words that the others print.
 const KILLED: [(&str, &[&str]); 3] = [
     ("a_lock", &["0: ARMCI_Lock", "2: ARMCI_Lock"]),
     ("procedures", &["0: ARMCI_Gpc_lock", "2: ARMCI_Gpc_lock"]),
     ("gets", &["0: ARMCI_Wait"]),
 ];
 
-/// Programs that end their job: how, with how many processes, the status and what is said.
+/// Programs that end their job: the way, the number of processes, the status and the printed words.
 const ENDINGS: [(&str, u32, i32, &[&str]); 24] = [
     ("error", 3, 42, &["1: the answer is wrong 42"]),
     ("error_of_none", 2, 1, &["1: nothing 0"]),
@@ -210,7 +212,7 @@ fn main() -> ExitCode {
     roles::main(role, tests)
 }
 
-/// A rank becomes the program.
+/// Makes a rank become the program.
 fn role(role: &str, arguments: &[String]) -> Option<ExitCode> {
     let (Some(program), true) = (arguments.first(), role == "program") else {
         return None;
@@ -229,7 +231,7 @@ fn ends_well(
     roles::test(format!("{program}_{network}"), move || {
         let binary = compiled(program);
         for ranks in sizes {
-            // One process is on one host.
+            // A single process has only one host.
             if network == "mixed" && *ranks == 1 {
                 continue;
             }
@@ -251,7 +253,7 @@ fn assert_ok(output: &Output, what: &str) {
     );
 }
 
-/// Runs a program by the launcher.
+/// Runs a program with the launcher.
 fn run(binary: &Path, arguments: &[&str], ranks: u32, variables: &[(&str, &str)]) -> Output {
     let binary = binary.to_str().expect("the path is UTF-8");
     let role = [&["program", binary], arguments].concat();
@@ -265,22 +267,22 @@ fn ends_by(how: &str, ranks: u32, status: i32, says: &[&str]) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(status), "{said}");
     for words in says {
-        assert!(said.contains(words), "`{words}` is not said: {said}");
+        assert!(said.contains(words), "`{words}` is not printed: {said}");
     }
 }
 
-/// One process is killed while it has what the others wait for.
+/// Kills a process while it holds what the others wait for.
 fn killed(variables: &[(&str, &str)], what: &str, says: &[&str]) {
     let output = run(&compiled("killed"), &[what], 3, variables);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(128 + 9), "{said}");
     for told in says {
-        assert!(said.contains(told), "`{told}` is not said: {said}");
+        assert!(said.contains(told), "`{told}` is not printed: {said}");
     }
     assert!(!said.contains("killed.c"), "{said}");
 }
 
-/// A program of MPI and ARMCI, by the launcher of MPI and by Hydrant's.
+/// Runs a program of MPI and ARMCI, with MPI's launcher and with Hydrant's.
 fn beside_mpi() {
     if !has("mpicc.mpich", "libmpich-dev") || !has("mpiexec.hydra", "mpich") {
         return;
@@ -294,13 +296,13 @@ fn beside_mpi() {
     }
 }
 
-/// ARMCI begins and ends MPI, and takes and gives its communicators.
+/// ARMCI begins and ends MPI, and takes and returns its communicators.
 fn with_mpi() {
     if !has("mpicc.mpich", "libmpich-dev") || !has("mpiexec.hydra", "mpich") {
         return;
     }
     let binary = compiled("with_mpi");
-    // By threads there are two jobs of one rank each, and each says that all went well.
+    // With threads there are two jobs of one rank each, and each prints its end.
     for (how, ranks, jobs) in [("messages", 3, 1), ("arguments", 2, 1), ("threads", 2, 2)] {
         let output = mpiexec(&binary, &[how], ranks);
         let said = String::from_utf8_lossy(&output.stderr);
@@ -316,7 +318,7 @@ fn with_mpi() {
         let output = run(&binary, &[how], 2, NETWORKS[0].1);
         assert_ok(&output, &format!("{how} under the launcher"));
     }
-    // Two jobs of two ranks, or of one and of two, each of which says that all went well.
+    // Two jobs of two ranks, or of one and two ranks. Each job prints its end.
     for (variables, ranks) in [(NETWORKS[0].1, 4), (NETWORKS[1].1, 3)] {
         let output = run(&binary, &["half"], ranks, variables);
         let said = String::from_utf8_lossy(&output.stderr);
@@ -326,7 +328,7 @@ fn with_mpi() {
     }
 }
 
-/// Programs of ARMCI alone, by the launcher of MPI.
+/// Runs programs of ARMCI alone with MPI's launcher.
 fn under_mpiexec() {
     if !has("mpiexec.hydra", "mpich") {
         return;
@@ -343,7 +345,8 @@ fn mpiexec(binary: &Path, arguments: &[&str], ranks: u32) -> Output {
     running::run(command.args(arguments))
 }
 
-/// Whether a command is here that a package of Debian brings. Where none may be missing, it must be.
+/// Returns true if a command of a Debian package is installed. Panics if it is missing where every
+/// test must run.
 fn has(program: &str, package: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     let is_here = env::split_paths(&path).any(|folder| folder.join(program).is_file());
@@ -361,11 +364,11 @@ fn libraries() -> PathBuf {
     test.parent().expect("in a folder").to_owned()
 }
 
-/// Builds a program against the shared library, unless it is newer than what it is made of.
+/// Builds a program with the shared library, unless the binary is newer than its sources.
 fn compiled(program: &str) -> PathBuf {
     let folder = libraries();
-    // The old kind comes before LD_LIBRARY_PATH, where cargo names a folder with a library that may be
-    // older than this test.
+    // The old kind of path is searched before LD_LIBRARY_PATH. There cargo names a folder whose
+    // library may be older than this test.
     let mut library = OsString::from("-Wl,--disable-new-dtags,-rpath,");
     library.push(&folder);
     let arguments = [
@@ -388,7 +391,7 @@ fn compiled(program: &str) -> PathBuf {
     )
 }
 
-/// Builds a program; tests in other processes wait for it, as they want it, too.
+/// Builds a program under a lock, because tests in other processes may need the same program.
 fn compile(cc: &str, program: &str, name: &str, library: &Path, arguments: &[OsString]) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("armci");
     fs::create_dir_all(&folder).expect("a folder");
@@ -409,7 +412,7 @@ fn compile(cc: &str, program: &str, name: &str, library: &Path, arguments: &[OsS
     if made.is_some() && parts.iter().all(|part| changed(part) < made) {
         return binary;
     }
-    // A binary that somebody runs cannot be written to.
+    // A running binary cannot be overwritten.
     let fresh = folder.join(format!("{name}.new"));
     let output = running::run(
         Command::new(cc)
@@ -427,7 +430,7 @@ fn compile(cc: &str, program: &str, name: &str, library: &Path, arguments: &[OsS
     binary
 }
 
-/// The library for static linking has what a program needs.
+/// The static library has everything that a program needs.
 fn links_statically() {
     let library = libraries().join("libarmci.a");
     let also = ["-lpthread", "-ldl", "-lm", "-lgcc_s"].map(OsString::from);
@@ -447,7 +450,7 @@ fn files(folder: &str) -> Vec<PathBuf> {
     all.map(|file| file.expect("a file").path()).collect()
 }
 
-/// The functions that the headers declare, each of which some program calls.
+/// Some program calls each function that the headers declare.
 fn every_function_is_called() {
     let read = |path: PathBuf| fs::read_to_string(path).expect("a text");
     let headers: Vec<String> = files(HEADERS).into_iter().map(read).collect();
@@ -466,7 +469,7 @@ fn every_function_is_called() {
     }
     assert!(functions.len() > 120, "{functions:?}");
     functions.retain(|name| !is_called(&programs, name));
-    assert!(functions.is_empty(), "nobody calls {functions:?}");
+    assert!(functions.is_empty(), "no program calls {functions:?}");
 }
 
 fn is_called(programs: &str, name: &str) -> bool {

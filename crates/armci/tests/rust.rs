@@ -1,4 +1,4 @@
-//! What only Rust can do with ARMCI: procedures that panic, calls in handlers, and an end in the middle.
+//! Uses of ARMCI that only Rust has: procedures that panic, calls in handlers, and an early end.
 
 #![allow(unsafe_code)] // memory is named by its address
 
@@ -27,7 +27,7 @@ fn two(body: impl Fn(&Job) -> Result<()> + Sync) {
 }
 
 #[test]
-fn a_procedure_that_panics_is_told_of() {
+fn a_procedures_panic_is_reported_to_its_caller() {
     two(|job| {
         let armci = Armci::new(job, None)?;
         let bad = armci.register(Arc::new(|_, _| resume_unwind(Box::new("it cannot"))));
@@ -37,9 +37,10 @@ fn a_procedure_that_panics_is_told_of() {
         }));
         job.barrier()?;
         for proc in [0, 1] {
-            let told = armci.execute(bad, proc, &[], &[], [0, 0]);
-            let Err(Error::Hydrant(hydrant::Error::HandlerPanicked { message, .. })) = told else {
-                panic!("a procedure that panics: {told:?}");
+            let replied = armci.execute(bad, proc, &[], &[], [0, 0]);
+            let Err(Error::Hydrant(hydrant::Error::HandlerPanicked { message, .. })) = replied
+            else {
+                panic!("a procedure that panics: {replied:?}");
             };
             assert!(message.contains("it cannot"), "{message}");
             assert_eq!(armci.execute(good, proc, &[], &[7], [0, 9])?.data, [7]);
@@ -48,8 +49,8 @@ fn a_procedure_that_panics_is_told_of() {
     });
 }
 
-/// A section of one run, as Global Arrays gets an element, goes as a contiguous operation does: nothing is packed, and no
-/// task has to be woken for it. Sections of several short runs are packed.
+/// A section of one run goes as a contiguous operation, as when Global Arrays gets an element.
+/// Nothing is packed, and no task is woken for it. Sections of several short runs are packed.
 #[test]
 fn a_single_run_is_not_packed() {
     const ROUNDS: usize = 20;
@@ -69,7 +70,7 @@ fn a_single_run_is_not_packed() {
                 let (put, mut got) = ([round; 64], [0; 64]);
                 let (mut to, mut from) = (Handle::default(), Handle::default());
                 let (source, target) = (put.as_ptr().cast(), got.as_mut_ptr().cast());
-                // SAFETY: the handles are waited for before the buffers go.
+                // SAFETY: the handles are waited for before the buffers are dropped.
                 unsafe {
                     armci.put_strided_nb(source, there, strides, proc, Some(&mut to))?;
                     armci.get_strided_nb(there, target, strides, proc, Some(&mut from))?;
@@ -77,9 +78,12 @@ fn a_single_run_is_not_packed() {
                 armci.wait(Some(&mut to))?;
                 armci.wait(Some(&mut from))?;
                 let right: Vec<i32> = (0..64)
-                    .map(|at| match at / 4 < rows && at % 4 < 2 {
-                        true => round,
-                        false => 0,
+                    .map(|at| {
+                        if at / 4 < rows && at % 4 < 2 {
+                            round
+                        } else {
+                            0
+                        }
                     })
                     .collect();
                 assert_eq!(got[..], right[..]);
@@ -91,7 +95,7 @@ fn a_single_run_is_not_packed() {
                     bytes: 8,
                 };
                 let mut handle = Handle::default();
-                // SAFETY: as above.
+                // SAFETY: the handle is waited for before the buffer is dropped.
                 unsafe { armci.put_vector_nb(&[vector], proc, Some(&mut handle))? };
                 armci.wait(Some(&mut handle))?;
             }
@@ -103,9 +107,9 @@ fn a_single_run_is_not_packed() {
     });
 }
 
-/// In a handler nobody can wait: what is under way stays what a later call waits for.
+/// A handler cannot wait. An operation in flight stays so, and a later call waits for it.
 #[test]
-fn what_could_not_be_waited_for_is_waited_for_later() {
+fn an_operation_that_a_handler_cannot_wait_for_is_waited_for_later() {
     const BYTES: usize = 24 << 20;
     two(|job| {
         let armci = Arc::new(Armci::new(job, None)?);
@@ -120,12 +124,12 @@ fn what_could_not_be_waited_for_is_waited_for_later() {
             told.store(true, SeqCst);
         })?;
         let all = armci.malloc(BYTES as i64)?;
-        // SAFETY: the own part, which nobody else uses before the barrier.
+        // SAFETY: this is this process's own part, and nobody else uses it before the barrier.
         unsafe { all[armci.me() as usize].write_bytes(armci.me() as u8 + 1, BYTES) };
         armci.barrier()?;
         if armci.me() == 0 {
             let (mut back, mut handle) = (vec![0; BYTES], Handle::default());
-            // SAFETY: the handle is waited for before anybody looks.
+            // SAFETY: the handle is waited for before the buffer is read.
             unsafe {
                 armci.get_nb(
                     all[1],
@@ -146,10 +150,10 @@ fn what_could_not_be_waited_for_is_waited_for_later() {
     });
 }
 
-/// A handler that looks at what is under way finds some thread waiting for it, most of the time the one
-/// that it runs in.
+/// A handler that tests the operations in flight finds a thread waiting for them. Most of the time
+/// the handler runs in that thread.
 #[test]
-fn handlers_never_wait_for_who_waits() {
+fn handlers_never_wait_for_a_waiter() {
     const BYTES: usize = 1 << 20;
     two(|job| {
         let armci = Arc::new(Armci::new(job, None)?);
@@ -165,7 +169,7 @@ fn handlers_never_wait_for_who_waits() {
                 )
             };
             assert!(is_refused(inner.fence(1)));
-            // SAFETY: ARMCI allocated it.
+            // SAFETY: 1. ARMCI allocated the destination.
             assert!(is_refused(unsafe { inner.put_value(7_u64, there, 1) }));
             assert!(inner.test(&mut Handle::default()).is_ok());
         })?;
@@ -179,7 +183,8 @@ fn handlers_never_wait_for_who_waits() {
             let mut back = vec![0_u8; BYTES];
             for round in 0..200 {
                 let mut handle = Handle::default();
-                // SAFETY: the handle is waited for, or all is.
+                // SAFETY: the handle is waited for, or the process is fenced, before the buffer is
+                // dropped.
                 unsafe {
                     armci.get_nb(
                         all[1],
@@ -200,13 +205,13 @@ fn handlers_never_wait_for_who_waits() {
     });
 }
 
-/// What is refused in a handler is not under way: its memory is the caller's.
+/// An operation that is refused in a handler is not in flight, so its memory belongs to the caller.
 #[test]
-fn what_is_refused_names_no_memory_any_more() {
+fn a_refused_operation_keeps_no_memory_of_the_caller() {
     two(|job| {
         let armci = Arc::new(Armci::new(job, None)?);
         let all = armci.malloc(1 << 16)?;
-        // SAFETY: the own part, which nobody else uses before the barrier.
+        // SAFETY: this is this process's own part, and nobody else uses it before the barrier.
         unsafe { all[armci.me() as usize].write_bytes(0x11, 1 << 16) };
         let (ran, inner) = (Arc::new(AtomicBool::new(false)), Arc::clone(&armci));
         let (there, told) = (all[1].addr(), Arc::clone(&ran));
@@ -227,8 +232,8 @@ fn what_is_refused_names_no_memory_any_more() {
                 dst: &[into, into.wrapping_add(256)],
                 bytes: 256,
             };
-            // SAFETY: ARMCI allocated it, and the source lives until the call returns; so does what is
-            // got, which nobody looks at before.
+            // SAFETY: ARMCI allocated the memory there. The source lives until the call returns.
+            // Nobody reads the destination before all processes are done.
             let ends = unsafe {
                 [
                     inner.put(source.as_ptr(), there, 4096, 1),
@@ -257,22 +262,22 @@ fn what_is_refused_names_no_memory_any_more() {
                 armci.wait_executed(begun, echo)?.map(|it| it.data),
                 Some(vec![5])
             );
-            // SAFETY: nobody else uses it: all was refused.
+            // SAFETY: nobody else uses the buffer, because all operations on it were refused.
             let got =
                 unsafe { std::ptr::with_exposed_provenance::<[u8; 512]>(into).read_volatile() };
             assert_eq!(got, [0; 512]);
         }
         armci.barrier()?;
-        // SAFETY: the own part; all are done.
+        // SAFETY: this is this process's own part, and all operations are done.
         let own = unsafe { std::slice::from_raw_parts(all[armci.me() as usize], 4096) };
         assert_eq!(own.iter().position(|byte| *byte != 0x11), None);
         armci.barrier()
     });
 }
 
-/// Where peers answer only in calls of their own, runs that are added to go together, too.
+/// Runs of an accumulate are packed together even where peers answer only in calls of their own.
 #[test]
-fn many_runs_are_added_to_by_few_messages_without_a_service_thread() {
+fn an_accumulate_of_many_runs_takes_few_messages_without_a_service_thread() {
     const RUNS: usize = 1000;
     let builder = Job::builder().expect("the settings are valid");
     let builder = (builder.heap(64 << 20)).conduit(ConduitKind::Pinned);
@@ -282,7 +287,7 @@ fn many_runs_are_added_to_by_few_messages_without_a_service_thread() {
             let armci = Armci::new(job, None)?;
             let all = armci.malloc(RUNS as i64 * 16)?;
             let own = all[armci.me() as usize];
-            // SAFETY: the own part, which nobody else uses before the barrier.
+            // SAFETY: this is this process's own part, and nobody else uses it before the barrier.
             unsafe { own.write_bytes(0, RUNS * 16) };
             armci.barrier()?;
             if armci.me() == 0 {
@@ -294,7 +299,8 @@ fn many_runs_are_added_to_by_few_messages_without_a_service_thread() {
                     count: &[8, RUNS as i32],
                 };
                 let mut handle = Handle::default();
-                // SAFETY: ARMCI allocated it; the scale and the source are there.
+                // SAFETY: ARMCI allocated the destination. The scale and the source live until the
+                // call returns.
                 unsafe {
                     let scale = Armci::scale(armci::ACC_LNG, scale.as_ptr())?;
                     let source = ones.as_ptr().cast();
@@ -316,7 +322,7 @@ fn many_runs_are_added_to_by_few_messages_without_a_service_thread() {
             }
             armci.barrier()?;
             let wanted = [2 * i64::from(armci.me()), 0];
-            // SAFETY: the own part; all are done.
+            // SAFETY: this is this process's own part, and all operations are done.
             let sums = unsafe { std::slice::from_raw_parts(own.cast::<[i64; 2]>(), RUNS) };
             assert!(sums.iter().all(|pair| *pair == wanted));
             armci.barrier()
@@ -328,9 +334,9 @@ fn many_runs_are_added_to_by_few_messages_without_a_service_thread() {
     }
 }
 
-/// Values that were taken along are there as long as the network needs them.
+/// Copied values live as long as the network needs them.
 #[test]
-fn values_outlive_who_took_them_along() {
+fn copied_values_outlive_their_caller() {
     const VALUES: usize = 200;
     two(|job| {
         let armci = Armci::new(job, None)?;
@@ -339,24 +345,25 @@ fn values_outlive_who_took_them_along() {
             [armci.me(), 1 - armci.me()].map(|proc| all[proc as usize].cast::<u64>());
         armci.barrier()?;
         for at in 0..VALUES {
-            // SAFETY: ARMCI allocated it.
+            // SAFETY: 1. ARMCI allocated the destination.
             unsafe { armci.put_value_nb(at as u64 + 1, theirs.add(at), 1 - armci.me(), None)? };
         }
         drop(armci);
         job.quiet()?;
         job.barrier()?;
         for at in 0..VALUES {
-            // SAFETY: the own part, which stays until the job ends; all puts are done.
+            // SAFETY: this is this process's own part, which lives until the job ends. All puts are
+            // done.
             assert_eq!(unsafe { mine.add(at).read_volatile() }, at as u64 + 1);
         }
         Ok(job.barrier()?)
     });
 }
 
-/// Operations of a thread that fail while another thread waits for them, or sends what was gathered: both
-/// are told, and who began them once.
+/// Operations of one thread fail while another thread waits for them, or sends the gathered ones.
+/// Both threads get the error, and the owner gets it once.
 #[test]
-fn a_fence_of_another_thread_leaves_each_its_errors() {
+fn a_fence_of_another_thread_leaves_each_owner_its_errors() {
     const BYTES: usize = 1 << 20;
     let told = Mutex::new(Vec::new());
     let is_lost = |ended: Result<()>| {
@@ -368,7 +375,7 @@ fn a_fence_of_another_thread_leaves_each_its_errors() {
     let begun = AtomicBool::new(false);
     let builder = Job::builder().expect("the settings are valid");
     let builder = (builder.heap(64 << 20)).conduit(ConduitKind::Pinned);
-    // What is got comes in messages, and nobody sends them while process 1 does not poll.
+    // The data arrives in messages, which process 1 sends only while it polls.
     let builder = builder.service(false).registration(Strategy::Bounce);
     builder.run_local(2, |job| {
         let begins = |job: &Job| -> Result<()> {
@@ -396,7 +403,8 @@ fn a_fence_of_another_thread_leaves_each_its_errors() {
                     for (part, handle) in handles.into_iter().enumerate() {
                         let from = std::ptr::with_exposed_provenance_mut(start + part * BYTES);
                         let to = back[part * BYTES..].as_mut_ptr();
-                        // SAFETY: ARMCI allocated it; all is waited for before the buffer goes.
+                        // SAFETY: ARMCI allocated the source. All operations are waited for before
+                        // the buffer is dropped.
                         unsafe { armci.get_nb(from, to, BYTES as i32, 1, handle)? };
                     }
                     theirs.wait();
@@ -431,9 +439,9 @@ fn a_fence_of_another_thread_leaves_each_its_errors() {
     assert_eq!(told.into_inner(), [(true, true, [true; 7])]);
 }
 
-/// All there is, on a network in virtual time, where no service thread answers.
+/// Most operations, on a network in virtual time without a service thread.
 #[test]
-fn everything_works_in_virtual_time() {
+fn most_operations_work_in_virtual_time() {
     let builder = Job::builder().expect("the settings are valid");
     let network = ConduitKind::Sim("myrinet-gm".to_owned());
     let builder = builder.heap(64 << 20).conduit(network);
@@ -453,7 +461,7 @@ fn everything(job: &Job) -> Result<()> {
     let data: Vec<u8> = (0..5000).map(|at| (at * 7 + me) as u8).collect();
     let mut back = vec![0; 5000];
     armci.create_mutexes(1)?;
-    // SAFETY: ARMCI allocated it all, and the buffers live until the calls return.
+    // SAFETY: ARMCI allocated the memory there. The buffers live until the calls return.
     unsafe {
         armci.put(data.as_ptr(), there.add(64), 5000, right)?;
         armci.get(there.add(64), back.as_mut_ptr(), 5000, right)?;

@@ -1,4 +1,4 @@
-//! What C's arguments say, as Rust has it.
+//! Conversion of C's arguments to Rust.
 
 use std::ffi::{c_int, c_void};
 
@@ -8,22 +8,26 @@ use crate::{
     error::{count, not_null},
 };
 
-/// The treatment of a handle that ARMCI did not make: memory that was not initialized.
+/// The treatment of a handle that ARMCI did not make, as in uninitialized memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unknown {
-    /// A fresh handle, for calls that begin operations: some programs do not initialize their handles.
+    /// A fresh handle, for calls that begin operations. Some programs do not initialize their
+    /// handles.
     Fresh,
     /// An error.
     Refused,
 }
 
-/// The handle in what C has.
+/// Runs `act` with the handle that C passes, and stores the changed handle.
+///
+/// # Safety
+/// 1. `handle` is null or points to a handle that no other code uses meanwhile.
 pub(super) unsafe fn handle<R>(
     handle: *mut armci_hdl_t,
     unknown: Unknown,
     act: impl FnOnce(Option<&mut Handle>) -> Result<R>,
 ) -> Result<R> {
-    // SAFETY: null or a handle, says the caller.
+    // SAFETY: `handle` is null or points to a handle, by the caller's condition 1.
     let Some(known) = (unsafe { handle.as_mut() }) else {
         return act(None);
     };
@@ -44,7 +48,8 @@ pub(super) unsafe fn handle<R>(
     done
 }
 
-/// The check word beside a handle's number, by which other memory is recognized; 0 for an empty handle.
+/// The check word beside a handle's number, which shows that ARMCI made the handle; 0 for an empty
+/// handle.
 fn seal(handle: &Handle) -> i32 {
     let Handle {
         number,
@@ -56,8 +61,12 @@ fn seal(handle: &Handle) -> i32 {
     }
 }
 
-/// The strides and counts of so many levels. Without levels nobody looks at strides.
-#[inline(always)] // the most usual ones take four comparisons
+/// The strides and counts for a number of levels. Without levels the strides are not read.
+///
+/// # Safety
+/// 1. `src` and `dst` are null or have a stride for each level.
+/// 2. `count` is null or has one entry more than levels.
+#[inline(always)] // the most common strides take four comparisons
 pub(super) unsafe fn strides<'a>(
     src: *mut c_int,
     dst: *mut c_int,
@@ -65,20 +74,23 @@ pub(super) unsafe fn strides<'a>(
     levels: c_int,
 ) -> Result<Strides<'a>> {
     if levels != 1 || src.is_null() || dst.is_null() || count.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: 1 and 2. The caller's conditions 1 and 2.
         return unsafe { strides_of_any(src, dst, count, levels) };
     }
-    // SAFETY: a stride for the one level, says the caller.
+    // SAFETY: the list has a stride for the only level, by the caller's condition 1.
     let list = |list: *mut c_int| unsafe { std::slice::from_raw_parts(list, 1) };
     Ok(Strides {
         src: list(src),
         dst: list(dst),
-        // SAFETY: one more, says the caller.
+        // SAFETY: `count` has two entries, by the caller's condition 2.
         count: unsafe { std::slice::from_raw_parts(count, 2) },
     })
 }
 
-/// As [`strides`], of however many levels.
+/// As [`strides`], for any number of levels.
+///
+/// # Safety
+/// 1. and 2. as [`strides`].
 #[inline(never)]
 unsafe fn strides_of_any<'a>(
     src: *mut c_int,
@@ -95,25 +107,29 @@ unsafe fn strides_of_any<'a>(
             return Ok(&[]);
         }
         not_null(list, what)?;
-        // SAFETY: a stride for each level, says the caller.
+        // SAFETY: the list has a stride for each level, by the caller's condition 1.
         Ok(unsafe { std::slice::from_raw_parts(list, number) })
     };
     Ok(Strides {
         src: list(src, "the list of strides of the source")?,
         dst: list(dst, "the list of strides of the destination")?,
-        // SAFETY: one more, says the caller.
+        // SAFETY: `count` has one entry more than levels, by the caller's condition 2.
         count: unsafe { std::slice::from_raw_parts(count, number + 1) },
     })
 }
 
-/// The vectors of descriptors.
+/// The vectors of C's descriptors.
+///
+/// # Safety
+/// 1. `descriptors` is null or has `len` entries.
+/// 2. The lists of each descriptor are null or as long as it says.
 pub(super) unsafe fn vectors<'a>(
     descriptors: *mut armci_giov_t,
     len: c_int,
 ) -> Result<Vec<Vector<'a>>> {
     let len = count(len.into(), 1, "the number of descriptors")?;
     not_null(descriptors, "the list of descriptors")?;
-    // SAFETY: so many, says the caller.
+    // SAFETY: the list has `len` descriptors, by the caller's condition 1.
     let descriptors = unsafe { std::slice::from_raw_parts(descriptors, len) };
     let vector = |it: &armci_giov_t| {
         not_null(it.src_ptr_array, "a list of sources")?;
@@ -123,7 +139,7 @@ pub(super) unsafe fn vectors<'a>(
             1,
             "the number of runs of a descriptor",
         )?;
-        // SAFETY: as many as it says, says the caller.
+        // SAFETY: each list is as long as the descriptor says, by the caller's condition 2.
         let list =
             |list: *mut *mut c_void| unsafe { std::slice::from_raw_parts(list.cast(), runs) };
         Ok(Vector {
@@ -136,8 +152,11 @@ pub(super) unsafe fn vectors<'a>(
 }
 
 /// The group that C names.
+///
+/// # Safety
+/// 1. `group` is null or points to a group.
 pub(super) unsafe fn group_at(group: *mut ARMCI_Group) -> Result<Group> {
     not_null(group, "a group")?;
-    // SAFETY: what C's caller promises.
+    // SAFETY: `group` is not null, so it points to a group, by the caller's condition 1.
     Ok(Group(unsafe { *group }))
 }

@@ -8,23 +8,23 @@ use super::{
     arguments::group_at,
     armci::ARMCI_Group,
     communicators,
-    process::{armci, call, code, found},
+    process::{armci, call, call_or_die, code},
 };
 use crate::{Error, MutexSet, Result, error::not_null};
 
-/// The sets of mutexes that were made and not destroyed, by the address that names each.
+/// The sets of mutexes that exist, by the address that names each.
 static SETS: Mutex<BTreeMap<usize, Arc<armcix_mutex_hdl_s>>> = Mutex::new(BTreeMap::new());
 
-/// Mutexes of a group, besides those of ARMCI_Create_mutexes.
+/// A set of mutexes of a group, apart from the mutexes of ARMCI_Create_mutexes.
 #[allow(non_camel_case_types, reason = "its name in C")]
 pub struct armcix_mutex_hdl_s(MutexSet);
 
-/// Names such mutexes.
+/// Names a set of mutexes.
 #[allow(non_camel_case_types, reason = "its name in C")]
 pub type armcix_mutex_hdl_t = *mut armcix_mutex_hdl_s;
 
-/// Makes a group of the members of another that give the same color, in the order of their keys. Members with a
-/// negative color get no group, -1. Collective over the other group.
+/// Makes a group of the members of another that pass the same color, in the order of their keys.
+/// Members with a negative color get no group: -1. Collective over the other group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCIX_Group_split(
     parent: *mut ARMCI_Group,
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn ARMCIX_Group_split(
     key: c_int,
     new_group: *mut ARMCI_Group,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     call("ARMCIX_Group_split", |armci| unsafe {
         not_null(new_group, "where a group goes")?;
         *new_group = -1;
@@ -50,11 +50,11 @@ pub unsafe extern "C" fn ARMCIX_Group_dup(
     parent: *mut ARMCI_Group,
     new_group: *mut ARMCI_Group,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     unsafe { ARMCIX_Group_split(parent, 0, 0, new_group) }
 }
 
-/// Makes `count` mutexes of this process; null after an error. Collective over a group.
+/// Makes `count` mutexes of this process. Returns null after an error. Collective over a group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCIX_Create_mutexes_hdl(
     count: c_int,
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn ARMCIX_Create_mutexes_hdl(
 ) -> armcix_mutex_hdl_t {
     let mut made = std::ptr::null_mut();
     let mut act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
+        // SAFETY: C's caller passes pointers as the header says.
         let set = armci()?.create_mutex_set(count, unsafe { group_at(pgroup)? })?;
         let set = Arc::new(armcix_mutex_hdl_s(set));
         made = Arc::as_ptr(&set).cast_mut();
@@ -86,19 +86,19 @@ pub unsafe extern "C" fn ARMCIX_Destroy_mutexes_hdl(hdl: armcix_mutex_hdl_t) -> 
 /// Locks a mutex of a process. `proc` is the process's number among all.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCIX_Lock_hdl(hdl: armcix_mutex_hdl_t, mutex: c_int, proc: c_int) {
-    found("ARMCIX_Lock_hdl", |armci| {
+    call_or_die("ARMCIX_Lock_hdl", |armci| {
         armci.lock_in(&set_of(hdl)?.0, mutex, proc)
     });
 }
 
-/// Locks a mutex of a process if it is free: 0 if it did, 1 if not.
+/// Locks a mutex of a process if it is free. Returns 0 if it locked the mutex, 1 if not.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCIX_Trylock_hdl(
     hdl: armcix_mutex_hdl_t,
     mutex: c_int,
     proc: c_int,
 ) -> c_int {
-    found("ARMCIX_Trylock_hdl", |armci| {
+    call_or_die("ARMCIX_Trylock_hdl", |armci| {
         let locked = armci.try_lock_in(&set_of(hdl)?.0, mutex, proc)?;
         Ok(c_int::from(!locked))
     })
@@ -107,12 +107,12 @@ pub unsafe extern "C" fn ARMCIX_Trylock_hdl(
 /// Unlocks a mutex of a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCIX_Unlock_hdl(hdl: armcix_mutex_hdl_t, mutex: c_int, proc: c_int) {
-    found("ARMCIX_Unlock_hdl", |armci| {
+    call_or_die("ARMCIX_Unlock_hdl", |armci| {
         armci.unlock_in(&set_of(hdl)?.0, mutex, proc)
     });
 }
 
-/// Does nothing: a thread of its own serves other processes.
+/// Does nothing: the service thread serves other processes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCIX_Progress() {}
 

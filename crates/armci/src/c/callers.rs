@@ -1,12 +1,13 @@
-//! Which place of a C program calls: a number for its call stack, for strategies that predict (Li 2011, §3.1, the
-//! signature of a registration). Rust callers are known by their source location; C has none, so the return
-//! addresses are read along the frame pointers.
+//! The number of a C program's call site, computed from its call stack. Strategies that predict use
+//! it (Li 2011, §3.1, the signature of a registration). A Rust caller is known by its source
+//! location. C has none, so the return addresses are read along the frame pointers.
 //!
-//! The functions of this library keep frame pointers where it is built so, as `cargo xtask install` does; where
-//! they do not, no stack is read. How far the stack is known beyond the caller depends on whether the program was
-//! built with `-fno-omit-frame-pointer`: what is read instead of a frame pointer is mostly no address further up in
-//! the stack, which ends the walk, or else one whose words are the program's data. That is harmless but for the number,
-//! which may then differ between uses from the same place, so that these are not foreseen.
+//! This library's functions keep frame pointers if it is built so, as `cargo xtask install` does.
+//! Otherwise no stack is read. The depth known beyond the caller depends on whether the program was
+//! built with `-fno-omit-frame-pointer`. Without it, the word in place of a frame pointer is
+//! usually no address further up in the stack, which ends the walk. If it is one, the program's
+//! data there counts as a return address. That is harmless, but the number may differ between uses
+//! from the same place, and these are not predicted.
 
 use std::{cell::Cell, hash::Hasher, ops::Range, sync::LazyLock};
 
@@ -14,22 +15,24 @@ use rustc_hash::FxHasher;
 
 use crate::Armci;
 
-/// Return addresses that make a number, from the caller of this library's function upwards.
+/// The number of return addresses that make up the number, from the caller of this library's
+/// function upwards.
 const DEPTH: usize = 6;
 
-/// Frames are no farther apart. What is farther is hardly a frame pointer, and there may be memory between that a
-/// program protects: the guard of a coroutine's stack within the thread's own.
+/// The greatest distance of two frames in bytes. A word farther away is hardly a frame pointer.
+/// Between there may be memory that a program protects, such as the guard of a coroutine's stack
+/// within the thread's own.
 const APART: usize = 64 << 10;
 
-/// Whether the functions of this library keep frame pointers.
-static ARE_KEPT: LazyLock<bool> = LazyLock::new(are_kept);
+/// True if the functions of this library keep frame pointers.
+static KEEPS_FRAMES: LazyLock<bool> = LazyLock::new(keeps_frames);
 
 thread_local! {
-    /// Where the thread's stack lies; nowhere before that was asked for.
+    /// The bounds of the thread's stack; zero until they are first needed.
     static STACK: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
 }
 
-/// Runs what a function of C does, under the number of its caller if somebody predicts by that.
+/// Runs `act`, under the number of the C caller if a strategy predicts by it.
 #[inline(always)]
 pub(super) fn from_caller<R>(armci: &'static Armci, act: impl FnOnce(&'static Armci) -> R) -> R {
     if !armci.is_foreseen {
@@ -41,17 +44,18 @@ pub(super) fn from_caller<R>(armci: &'static Armci, act: impl FnOnce(&'static Ar
     }
 }
 
-/// The frame pointer of the function that this is inlined into, if it keeps one; else any number.
+/// The frame pointer of the function into which this is inlined, if it keeps one; otherwise any
+/// number.
 #[inline(always)]
 fn frame() -> usize {
     let frame: usize;
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: it reads a register.
+    // SAFETY: the instruction only reads a register.
     unsafe {
         std::arch::asm!("mov {}, rbp", out(reg) frame, options(nomem, nostack, preserves_flags));
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above.
+    // SAFETY: the instruction only reads a register.
     unsafe {
         std::arch::asm!("mov {}, x29", out(reg) frame, options(nomem, nostack, preserves_flags));
     }
@@ -62,17 +66,18 @@ fn frame() -> usize {
     frame
 }
 
-/// The number of the stack from a frame on; none if no frames are kept.
+/// The number of the stack from a frame on; `None` without frame pointers.
 #[inline(never)]
 fn site_of(frame: usize) -> Option<u64> {
-    if !*ARE_KEPT {
+    if !*KEEPS_FRAMES {
         return None;
     }
     let mut hasher = FxHasher::default();
     let mut addresses = addresses(frame, stack()?).peekable();
     addresses.peek()?;
     addresses.for_each(|address| hasher.write_usize(address));
-    // Neither 0, which stands for no place, nor one of the highest, which stand for others.
+    // The number is neither 0, which means no call site, nor one of the highest, which have other
+    // meanings.
     Some(hasher.finish() >> 8 | 1)
 }
 
@@ -86,7 +91,7 @@ fn addresses(frame: usize, stack: Range<usize>) -> impl Iterator<Item = usize> {
     let first = Some(frame).filter(|first| first.wrapping_sub(stack.start) <= APART);
     let frames = std::iter::successors(first.filter(&within), move |frame| {
         let next = read(*frame);
-        // Stacks grow downwards.
+        // Stacks grow downwards, so the caller's frame is at a higher address.
         let is_near = |next: &usize| (1..=APART).contains(&next.wrapping_sub(*frame));
         Some(next).filter(is_near).filter(&within)
     });
@@ -96,16 +101,17 @@ fn addresses(frame: usize, stack: Range<usize>) -> impl Iterator<Item = usize> {
         .take(DEPTH)
 }
 
-/// A word of the thread's own stack, above the frame of whoever asks.
+/// Reads a word of the thread's own stack, above the frame of the caller.
 fn read(address: usize) -> usize {
     let word = std::ptr::with_exposed_provenance::<usize>(address);
-    // SAFETY: 1. `addresses` hands in aligned words between the own frame and the end of the thread's stack, which
-    //            stay mapped while the thread is here, if the program protects none of them (docs/foresight.md).
-    //         2. Any word is a number, one that is just written to as well.
+    // SAFETY: 1. `addresses` passes aligned words between the own frame and the end of the thread's stack.
+    //            These stay mapped while the thread runs, if the program protects none of them
+    //            (docs/foresight.md).
+    //         2. Any word is a number, even one that is being written.
     unsafe { word.read_volatile() }
 }
 
-/// Where the thread's stack lies, from this frame upwards.
+/// The thread's stack, from this frame upwards.
 fn stack() -> Option<Range<usize>> {
     let (mut low, mut end) = STACK.get();
     if end == 0 {
@@ -116,7 +122,7 @@ fn stack() -> Option<Range<usize>> {
     (low..end).contains(&here).then_some(here..end)
 }
 
-/// The address of a variable, below which nothing of the callers lies.
+/// The address of a variable. No frame of a caller lies below it.
 fn frame_of_this(variable: &usize) -> usize {
     std::ptr::from_ref(variable).addr()
 }
@@ -124,23 +130,23 @@ fn frame_of_this(variable: &usize) -> usize {
 /// The bounds of the thread's stack, as the system knows them.
 fn ask_for_stack() -> Option<(usize, usize)> {
     let mut attributes = std::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
-    // SAFETY: the thread is this one, and there is room for its attributes.
+    // SAFETY: the thread is this one, and `attributes` has room.
     let got = unsafe { libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) };
     if got != 0 {
         return None;
     }
     let (mut low, mut len) = (std::ptr::null_mut(), 0);
-    // SAFETY: the attributes were initialized, and there is room for both.
+    // SAFETY: the attributes were initialized above, and both results have room.
     let got =
         unsafe { libc::pthread_attr_getstack(attributes.as_ptr(), &raw mut low, &raw mut len) };
-    // SAFETY: they were initialized, and are not used again.
+    // SAFETY: the attributes were initialized above, and are not used again.
     unsafe { libc::pthread_attr_destroy(attributes.as_mut_ptr()) };
     let low = low.addr();
     (got == 0).then_some((low, low.checked_add(len)?))
 }
 
-/// Whether a function of this library that is called by another has its frame below that one's, and points to it.
-fn are_kept() -> bool {
+/// Returns true if a called function of this library has its frame below its caller's frame, and points to it.
+fn keeps_frames() -> bool {
     #[inline(never)]
     fn outer() -> bool {
         let above = frame();
@@ -161,7 +167,7 @@ fn are_kept() -> bool {
 mod tests {
     use super::*;
 
-    /// A stack of so many frames, the lowest first, with these return addresses.
+    /// A stack with one frame for each return address, the lowest frame first.
     fn frames(returns: &[usize]) -> Vec<usize> {
         let mut words = vec![0; 2 * returns.len() + 2];
         let start = words.as_ptr().expose_provenance();
@@ -178,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn return_addresses_are_those_along_the_frames() {
+    fn return_addresses_are_read_along_the_frames() {
         let words = frames(&[11, 12, 13]);
         let stack = bounds(&words);
         let found: Vec<_> = addresses(stack.start, stack.clone()).collect();
@@ -189,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_pointer_ends_the_walk() {
+    fn a_word_that_is_no_frame_pointer_ends_the_walk() {
         for wrong in [0, 3, usize::MAX, usize::MAX - 15] {
             let mut words = frames(&[11, 12, 13]);
             words[2] = wrong;
@@ -198,12 +204,12 @@ mod tests {
             assert_eq!(found, [11, 12], "{wrong:#x}");
             assert_eq!(addresses(wrong, stack.clone()).count(), 0);
         }
-        // Back down, where the walk would have no end.
+        // A pointer back down must not make the walk endless.
         let mut words = frames(&[11, 12, 13]);
         let stack = bounds(&words);
         words[4] = stack.start;
         assert_eq!(addresses(stack.start, stack.clone()).count(), 3);
-        // A frame whose return address would lie beyond the end.
+        // This frame's return address would lie beyond the end of the stack.
         assert_eq!(
             addresses(stack.end - size_of::<usize>(), stack.clone()).count(),
             0
@@ -211,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stack_of_each_thread_has_its_variables() {
+    fn each_threads_variables_lie_in_its_stack() {
         let here = || {
             let variable = 0_usize;
             let at = std::ptr::from_ref(&variable).addr();
@@ -219,6 +225,6 @@ mod tests {
             assert!((low..end).contains(&at));
         };
         here();
-        std::thread::spawn(here).join().expect("as here");
+        std::thread::spawn(here).join().expect("the thread passes");
     }
 }

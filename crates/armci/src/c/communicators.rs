@@ -1,4 +1,4 @@
-//! MPI communicators for all processes of ARMCI and for its groups, if the program has begun MPI.
+//! MPI communicators for all processes of ARMCI and for its groups, if MPI is initialized.
 
 use parking_lot::Mutex;
 
@@ -8,30 +8,30 @@ use crate::{
 };
 
 /// The communicators of this process and its groups.
-static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
+static KNOWN: Mutex<Option<Communicators>> = Mutex::new(None);
 
-struct Known {
+struct Communicators {
     all: Communicator,
-    /// In the order of their making, which all members share.
+    /// The groups in the order in which they were made, which is the same at all members.
     groups: Vec<(Group, Communicator)>,
 }
 
 /// Makes a communicator of all processes of ARMCI, if `given`, or MPI's world, has the same processes. Collective.
 pub(super) fn begin(armci: &Armci, given: Option<Communicator>) -> Result<()> {
     let of = given.unwrap_or_else(Communicator::world);
-    // An MPI that does not know the launcher has made each process a job of its own.
-    let fits = mpi::may_call() && of.extent()? == (armci.job().size(), armci.me() as u32);
+    // An MPI library that does not know the launcher makes each process a job of its own.
+    let fits = mpi::may_call() && of.size_and_rank()? == (armci.job().size(), armci.me() as u32);
     if do_all(armci, Group::default(), fits)? {
         let all = of.duplicate()?;
         let groups = Vec::new();
-        *KNOWN.lock() = Some(Known { all, groups });
+        *KNOWN.lock() = Some(Communicators { all, groups });
     }
     Ok(())
 }
 
 /// Checks that a communicator has the processes of the ARMCI that was begun before.
 pub(super) fn check_same(armci: &Armci, given: Communicator) -> Result<()> {
-    let (size, rank) = given.extent()?;
+    let (size, rank) = given.size_and_rank()?;
     let own = (armci.job().size(), armci.me() as u32);
     if (size, rank) == own {
         return Ok(());
@@ -60,7 +60,7 @@ pub(super) fn add(armci: &Armci, group: Group) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether all members may take part in a call of MPI that they make together. Collective over them.
+/// Returns true if all members may take part in a collective MPI call. Collective over them.
 fn do_all(armci: &Armci, group: Group, may: bool) -> Result<bool> {
     let answers = armci.group_all_gather(group, [may.into(), 0])?;
     Ok(answers.iter().all(|[may, _]| *may == 1))
@@ -98,7 +98,7 @@ pub(super) fn of(armci: &Armci, group: Group) -> Result<Communicator> {
     })
 }
 
-/// Frees all of them, even if one fails.
+/// Frees all communicators, even if one fails.
 pub(super) fn end() -> Result<()> {
     let Some(known) = KNOWN.lock().take() else {
         return Ok(());

@@ -15,34 +15,37 @@ use crate::{
     error::{count, not_null},
 };
 
-/// The handle of a call. ARMCI_Gpc_wait says when it is complete.
+/// The handle of a call, which ARMCI_Gpc_wait completes.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 #[allow(non_camel_case_types, reason = "its name in C")]
 pub struct gpc_hdl_t {
-    /// The process that ran it.
+    /// The process that runs the procedure.
     pub proc: c_int,
-    /// What else is known of the call.
+    /// The identification of the call.
     pub ahdl: armci_hdl_t,
-    /// Where its reply goes.
+    /// The room for the reply's header.
     pub rhdr: *mut c_void,
-    /// As well.
+    /// The room for the reply's data.
     pub rdata: *mut c_void,
 }
 
-/// Why a procedure is run: because it was called, or because it returned `GPC_PENDING`.
+/// The procedure is run because it was called.
 const GPC_INIT: c_int = 1;
+/// The procedure is run again because it returned `GPC_PENDING`.
 const GPC_PROBE: c_int = 2;
-/// What it returns if its reply is not complete.
+/// The result of a procedure whose reply is not complete.
 const GPC_PENDING: c_int = 5;
 
-/// Most bytes of a header and of data.
+/// The greatest number of bytes of a header.
 const HEADER: c_int = 1024;
+/// The greatest number of bytes of data.
 const DATA: c_int = 1 << 20;
 
-/// A procedure of C: who runs it and who called, a header and data, room for those of its reply and how
-/// long they are, and why it is run: GPC_INIT when it is called. If it returns GPC_PENDING, and not
-/// GPC_DONE, its reply is not complete, and it is run again with the same arguments and GPC_PROBE.
+/// A procedure of C. Its arguments are the process that runs it, the caller, a header and data, the
+/// room for the reply's header and data, and GPC_INIT. It stores the lengths of the reply and
+/// returns GPC_DONE. If it returns GPC_PENDING, its reply is not complete, and it is run again with
+/// the same arguments and GPC_PROBE.
 #[allow(non_camel_case_types, reason = "its name in C")]
 pub type gpc_func_t = Option<
     unsafe extern "C" fn(
@@ -62,7 +65,8 @@ pub type gpc_func_t = Option<
     ) -> c_int,
 >;
 
-/// Registers a procedure: its number. All processes register the same ones, in the same order.
+/// Registers a procedure. Returns its number. All processes register the same procedures in the
+/// same order.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Gpc_register(func: gpc_func_t) -> c_int {
     let act = || -> Result<c_int> {
@@ -83,7 +87,8 @@ pub unsafe extern "C" fn ARMCI_Gpc_register(func: gpc_func_t) -> c_int {
                 reply,
             } = request;
             let (mut rhsize, mut rdsize) = (0, 0);
-            // SAFETY: everything is there for as long as it runs; the rest is the procedure's.
+            // SAFETY: all buffers live while the procedure runs. C's caller promises that the
+            // procedure is sound.
             let ended = unsafe {
                 func(
                     me,
@@ -113,7 +118,7 @@ pub unsafe extern "C" fn ARMCI_Gpc_register(func: gpc_func_t) -> c_int {
     or_die("ARMCI_Gpc_register", act())
 }
 
-/// Forgets a procedure.
+/// Unregisters a procedure.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Gpc_release(handle: c_int) {
     let act = || -> Result<()> {
@@ -123,8 +128,8 @@ pub unsafe extern "C" fn ARMCI_Gpc_release(handle: c_int) {
     or_die("ARMCI_Gpc_release", act());
 }
 
-/// Where a process finds memory that another one named by its address: what ARMCI allocated of the
-/// process itself is where the other one calls it.
+/// Returns the address by which a process names memory that process `from` named by `ptr`. Memory
+/// that ARMCI did not allocate at the process keeps its address.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Gpc_translate(
     ptr: *mut c_void,
@@ -142,21 +147,22 @@ pub unsafe extern "C" fn ARMCI_Gpc_lock(proc: c_int) {
     or_die("ARMCI_Gpc_lock", act());
 }
 
-/// Gives the lock of a process back.
+/// Releases the lock of a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Gpc_unlock(proc: c_int) {
     let act = || armci()?.unlock_procedures(proc);
     or_die("ARMCI_Gpc_unlock", act());
 }
 
-/// Takes the lock of a process, if nobody has it: 1 if it did.
+/// Takes the lock of a process if it is free. Returns 1 if it took the lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Gpc_trylock(proc: c_int) -> c_int {
     let act = || Ok(c_int::from(armci()?.try_lock_procedures(proc)?));
     or_die("ARMCI_Gpc_trylock", act())
 }
 
-/// Has a process run a procedure. Without a handle it waits for the reply; with one, ARMCI_Gpc_wait does.
+/// Has a process run a procedure. Without a handle it waits for the reply. With a handle,
+/// ARMCI_Gpc_wait waits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Gpc_exec(
     h: c_int,
@@ -186,7 +192,7 @@ pub unsafe extern "C" fn ARMCI_Gpc_exec(
                 return Ok(&[]);
             }
             not_null(at, what)?;
-            // SAFETY: what C's caller promises.
+            // SAFETY: C's caller passes `len` bytes.
             Ok(unsafe { slice::from_raw_parts(at.cast(), bytes) })
         };
         let header = given(hdr, hlen, HEADER, "the header of a call")?;
@@ -200,11 +206,11 @@ pub unsafe extern "C" fn ARMCI_Gpc_exec(
                 not_null(at, "the room for a reply")?;
             }
         }
-        // SAFETY: null or a handle, says C's caller.
+        // SAFETY: C's caller passes null or a handle.
         let Some(handle) = (unsafe { nbh.as_mut() }) else {
             let reply = armci.execute(h, p, header, data, lengths)?;
-            // SAFETY: no more than there is room, says C's caller.
-            unsafe { give(reply, rhdr, rdata) };
+            // SAFETY: 1. The reply is no longer than the room that C's caller passes.
+            unsafe { write_reply(reply, rhdr, rdata) };
             return Ok(());
         };
         let name = armci.execute_nb(h, p, header, data, lengths)?;
@@ -216,65 +222,66 @@ pub unsafe extern "C" fn ARMCI_Gpc_exec(
     code("ARMCI_Gpc_exec", act())
 }
 
-/// Most bytes of the header of a call.
+/// The greatest number of bytes of a call's header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Get_gpc_hlen() -> c_int {
     HEADER
 }
 
-/// Most bytes of the data of a call.
+/// The greatest number of bytes of a call's data.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Get_gpc_dlen() -> c_int {
     DATA
 }
 
-/// Most bytes of the header of a call.
+/// The greatest number of bytes of a call's header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Gpc_get_hlen() -> c_int {
     HEADER
 }
 
-/// Most bytes of the data of a call.
+/// The greatest number of bytes of a call's data.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Gpc_get_dlen() -> c_int {
     DATA
 }
 
-/// Makes a handle one of no call.
+/// Initializes a handle: it names no call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Gpc_init_handle(nbh: *mut gpc_hdl_t) {
     if !nbh.is_null() {
-        // SAFETY: room for a handle, says C's caller.
+        // SAFETY: C's caller passes room for a handle.
         unsafe { nbh.write_bytes(0, 1) };
     }
 }
 
-/// Waits for a call that was begun with a handle: its reply is there.
+/// Waits for the reply of a call that was begun with a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Gpc_wait(nbh: *mut gpc_hdl_t) {
     let act = || -> Result<()> {
-        // SAFETY: null or a handle, says C's caller.
+        // SAFETY: C's caller passes null or a handle.
         let handle = unsafe { nbh.as_mut() }.ok_or(Error::Null { what: "a handle" })?;
         let [name, number, ..] = std::mem::take(&mut handle.ahdl.data);
         if name != 0
             && let Some(reply) = armci()?.wait_executed(name, number)?
         {
-            // SAFETY: no more than there is room, says C's caller.
-            unsafe { give(reply, handle.rhdr, handle.rdata) };
+            // SAFETY: 1. The reply is no longer than the room that C's caller passed.
+            unsafe { write_reply(reply, handle.rhdr, handle.rdata) };
         }
         Ok(())
     };
     or_die("ARMCI_Gpc_wait", act());
 }
 
-/// Puts a reply where it goes.
+/// Writes a reply to the caller's room.
 ///
 /// # Safety
-/// There is as much room.
-unsafe fn give(reply: Reply, rhdr: *mut c_void, rdata: *mut c_void) {
+/// 1. `rhdr` and `rdata` have room for the reply's header and data.
+unsafe fn write_reply(reply: Reply, rhdr: *mut c_void, rdata: *mut c_void) {
     for (at, bytes) in [(rhdr, reply.header), (rdata, reply.data)] {
         if !bytes.is_empty() {
-            // SAFETY: the caller's promise.
+            // SAFETY: there is room for the bytes, by the caller's condition 1. The reply is
+            // another allocation.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at.cast(), bytes.len()) };
         }
     }

@@ -5,24 +5,24 @@ use std::ffi::{CStr, c_char, c_double, c_float, c_int, c_long, c_longlong, c_voi
 use super::{
     arguments::group_at,
     armci::ARMCI_Group,
-    process::{self, or_die, or_die_unless_forked, talk},
+    process::{self, message_or_die, or_die, or_die_unless_forked},
 };
 use crate::{
     Element, Reduction, Result, Scope,
     error::{count, not_null},
 };
 
-/// Bytes of C's.
+/// Bytes of C that may be changed.
 unsafe fn bytes<'a>(at: *mut c_void, len: usize) -> Result<&'a mut [u8]> {
     if len == 0 {
         return Ok(&mut []);
     }
     not_null(at, "a buffer")?;
-    // SAFETY: so many, says C's caller.
+    // SAFETY: C's caller passes `len` bytes.
     Ok(unsafe { std::slice::from_raw_parts_mut(at.cast(), len) })
 }
 
-/// A caller's bytes that are only read: other threads may read them, too.
+/// Bytes of C that are only read. Other threads may read them too.
 unsafe fn read_bytes<'a>(at: *const c_void, len: usize) -> Result<&'a [u8]> {
     if len == 0 {
         return Ok(&[]);
@@ -32,7 +32,7 @@ unsafe fn read_bytes<'a>(at: *const c_void, len: usize) -> Result<&'a [u8]> {
     Ok(unsafe { std::slice::from_raw_parts(at.cast(), len) })
 }
 
-/// The bytes of elements, and how they are to be combined.
+/// The bytes, the reduction and the type of C's elements.
 unsafe fn elements<'a>(
     x: *mut c_void,
     n: c_int,
@@ -42,16 +42,16 @@ unsafe fn elements<'a>(
     let element = Element::of_code(code)?;
     let number = count(n.into(), 0, "the number of elements")?;
     not_null(op, "the name of a reduction")?;
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     let name = unsafe { CStr::from_ptr(op) }.to_bytes();
     let reduction = Reduction::of_name(name, element)?;
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     let bytes = unsafe { bytes(x, number * element.bytes())? };
     Ok((bytes, reduction, element))
 }
 
-/// Joins the job, so that messages go on after ARMCI_Finalize, until armci_msg_finalize. Begins MPI before, if the
-/// program is linked with it and has not begun it. Collective.
+/// Joins the job. Messages then work until armci_msg_finalize, even after ARMCI_Finalize. First
+/// begins MPI, if the program is linked with it and has not begun it. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_init(argc: *mut c_int, argv: *mut *mut *mut c_char) {
     let begun = process::begin_mpi(argc, argv);
@@ -61,13 +61,13 @@ pub unsafe extern "C" fn armci_msg_init(argc: *mut c_int, argv: *mut *mut *mut c
     );
 }
 
-/// Ends the job, and MPI, if that was begun. Collective.
+/// Ends the job, and MPI if it was begun. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_finalize() {
     or_die_unless_forked("armci_msg_finalize", process::end_messages());
 }
 
-/// Ends the job, and all its processes, with a status.
+/// Ends the job, with all its processes, with a status.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_abort(code: c_int) {
     process::die(code)
@@ -76,23 +76,23 @@ pub unsafe extern "C" fn armci_msg_abort(code: c_int) {
 /// This process's number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_me() -> c_int {
-    talk("armci_msg_me", |armci| Ok(armci.me()))
+    message_or_die("armci_msg_me", |armci| Ok(armci.me()))
 }
 
-/// How many processes there are.
+/// The number of processes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_nproc() -> c_int {
-    talk("armci_msg_nproc", |armci| Ok(armci.processes()))
+    message_or_die("armci_msg_nproc", |armci| Ok(armci.processes()))
 }
 
-/// Seconds since some time.
+/// Seconds since a fixed time in the past.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_timer() -> c_double {
     let mut now = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: it has room for a time.
+    // SAFETY: `now` has room for a time.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     now.tv_sec as c_double + now.tv_nsec as c_double * 1e-9
 }
@@ -100,20 +100,20 @@ pub unsafe extern "C" fn armci_timer() -> c_double {
 /// Waits for all processes. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_barrier() {
-    talk("armci_msg_barrier", |armci| Ok(armci.job().barrier()?));
+    message_or_die("armci_msg_barrier", |armci| Ok(armci.job().barrier()?));
 }
 
 /// Sends bytes to a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_snd(tag: c_int, buffer: *mut c_void, len: c_int, to: c_int) {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_snd", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_snd", |armci| unsafe {
         let len = count(len.into(), 0, "the number of bytes")?;
         armci.send(tag, read_bytes(buffer, len)?, to)
     });
 }
 
-/// Waits for a message of a process.
+/// Waits for a message from a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_rcv(
     tag: c_int,
@@ -122,8 +122,8 @@ pub unsafe extern "C" fn armci_msg_rcv(
     msglen: *mut c_int,
     from: c_int,
 ) {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_rcv", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_rcv", |armci| unsafe {
         let room = count(buflen.into(), 0, "the number of bytes")?;
         let (from, len) = armci.receive(tag, bytes(buffer, room)?, Some(from))?;
         if let Some(msglen) = msglen.as_mut() {
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn armci_msg_rcv(
     });
 }
 
-/// Waits for a message of any process: whose it is.
+/// Waits for a message from any process. Returns the sender.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_rcvany(
     tag: c_int,
@@ -141,8 +141,8 @@ pub unsafe extern "C" fn armci_msg_rcvany(
     buflen: c_int,
     msglen: *mut c_int,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_rcvany", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_rcvany", |armci| unsafe {
         let room = count(buflen.into(), 0, "the number of bytes")?;
         let (from, len) = armci.receive(tag, bytes(buffer, room)?, None)?;
         if let Some(msglen) = msglen.as_mut() {
@@ -152,27 +152,27 @@ pub unsafe extern "C" fn armci_msg_rcvany(
     })
 }
 
-/// Brings bytes of a process to all. Collective.
+/// Broadcasts bytes of a process to all. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_bcast(buffer: *mut c_void, len: c_int, root: c_int) {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_bcast", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_bcast", |armci| unsafe {
         let len = count(len.into(), 0, "the number of bytes")?;
         armci.broadcast(Scope::All, bytes(buffer, len)?, root)
     });
 }
 
-/// Brings bytes of a process to all. Collective.
+/// Broadcasts bytes of a process to all. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_brdcst(buffer: *mut c_void, len: c_int, root: c_int) {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_brdcst", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_brdcst", |armci| unsafe {
         let len = count(len.into(), 0, "the number of bytes")?;
         armci.broadcast(Scope::All, bytes(buffer, len)?, root)
     });
 }
 
-/// Brings bytes of a process to all of a scope. Collective over it.
+/// Broadcasts bytes of a process to all processes of a scope. Collective over the scope.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_bcast_scope(
     scope: c_int,
@@ -180,35 +180,37 @@ pub unsafe extern "C" fn armci_msg_bcast_scope(
     len: c_int,
     root: c_int,
 ) {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_bcast_scope", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_bcast_scope", |armci| unsafe {
         let len = count(len.into(), 0, "the number of bytes")?;
         armci.broadcast(Scope::of_code(scope)?, bytes(buffer, len)?, root)
     });
 }
 
-/// Brings bytes of a node's first process to all of the node. Collective over it.
+/// Broadcasts bytes of a node's first process to all processes of the node. Collective over the
+/// node.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_clus_brdcst(buf: *mut c_void, len: c_int) {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_clus_brdcst", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_clus_brdcst", |armci| unsafe {
         let root = armci.processes_of(-1)?[0] as c_int;
         let len = count(len.into(), 0, "the number of bytes")?;
         armci.broadcast(Scope::Node, bytes(buf, len)?, root)
     });
 }
 
-/// Combines elements of all processes, at the first. Collective.
+/// Combines elements of all processes. The first process gets the result. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_reduce(x: *mut c_void, n: c_int, op: *mut c_char, type_: c_int) {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_reduce", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_reduce", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, type_)?;
         armci.reduce(Scope::All, bytes, reduction, element)
     });
 }
 
-/// Combines elements of all of a scope, at the first. Collective over it.
+/// Combines elements of all processes of a scope. The first of them gets the result. Collective
+/// over the scope.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_reduce_scope(
     scope: c_int,
@@ -217,14 +219,15 @@ pub unsafe extern "C" fn armci_msg_reduce_scope(
     op: *mut c_char,
     type_: c_int,
 ) {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_reduce_scope", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_reduce_scope", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, type_)?;
         armci.reduce(Scope::of_code(scope)?, bytes, reduction, element)
     });
 }
 
-/// Combines elements of all of a scope, at each. Collective over it.
+/// Combines elements of all processes of a scope. Each of them gets the result. Collective over the
+/// scope.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_gop_scope(
     scope: c_int,
@@ -233,34 +236,34 @@ pub unsafe extern "C" fn armci_msg_gop_scope(
     op: *mut c_char,
     type_: c_int,
 ) {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_gop_scope", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_gop_scope", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, type_)?;
         armci.all_reduce(Scope::of_code(scope)?, bytes, reduction, element)
     });
 }
 
-/// Combines elements of all processes, at each. Collective.
+/// Combines elements of all processes. Each process gets the result. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_igop(x: *mut c_int, n: c_int, op: *mut c_char) {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_igop", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_igop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -99)?;
         armci.all_reduce(Scope::All, bytes, reduction, element)
     });
 }
 
-/// Combines elements of all processes of a node, at each. Collective over it.
+/// Combines elements of all processes of a node. Each of them gets the result. Collective over the node.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_clus_igop(x: *mut c_int, n: c_int, op: *mut c_char) {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_clus_igop", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_clus_igop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -99)?;
         armci.all_reduce(Scope::Node, bytes, reduction, element)
     });
 }
 
-/// Combines elements of all members of a group, at each. Collective over it.
+/// Combines elements of all members of a group. Each member gets the result. Collective over the group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_group_igop(
     x: *mut c_int,
@@ -268,34 +271,34 @@ pub unsafe extern "C" fn armci_msg_group_igop(
     op: *mut c_char,
     group: *mut ARMCI_Group,
 ) {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_group_igop", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_group_igop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -99)?;
         armci.group_all_reduce(group_at(group)?, Scope::All, bytes, reduction, element)
     });
 }
 
-/// Combines elements of all processes, at each. Collective.
+/// Combines elements of all processes. Each process gets the result. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_lgop(x: *mut c_long, n: c_int, op: *mut c_char) {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_lgop", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_lgop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -101)?;
         armci.all_reduce(Scope::All, bytes, reduction, element)
     });
 }
 
-/// Combines elements of all processes of a node, at each. Collective over it.
+/// Combines elements of all processes of a node. Each of them gets the result. Collective over the node.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_clus_lgop(x: *mut c_long, n: c_int, op: *mut c_char) {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_clus_lgop", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_clus_lgop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -101)?;
         armci.all_reduce(Scope::Node, bytes, reduction, element)
     });
 }
 
-/// Combines elements of all members of a group, at each. Collective over it.
+/// Combines elements of all members of a group. Each member gets the result. Collective over the group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_group_lgop(
     x: *mut c_long,
@@ -303,34 +306,34 @@ pub unsafe extern "C" fn armci_msg_group_lgop(
     op: *mut c_char,
     group: *mut ARMCI_Group,
 ) {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_group_lgop", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_group_lgop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -101)?;
         armci.group_all_reduce(group_at(group)?, Scope::All, bytes, reduction, element)
     });
 }
 
-/// Combines elements of all processes, at each. Collective.
+/// Combines elements of all processes. Each process gets the result. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_llgop(x: *mut c_longlong, n: c_int, op: *mut c_char) {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_llgop", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_llgop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -102)?;
         armci.all_reduce(Scope::All, bytes, reduction, element)
     });
 }
 
-/// Combines elements of all processes of a node, at each. Collective over it.
+/// Combines elements of all processes of a node. Each of them gets the result. Collective over the node.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_clus_llgop(x: *mut c_longlong, n: c_int, op: *mut c_char) {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_clus_llgop", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_clus_llgop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -102)?;
         armci.all_reduce(Scope::Node, bytes, reduction, element)
     });
 }
 
-/// Combines elements of all members of a group, at each. Collective over it.
+/// Combines elements of all members of a group. Each member gets the result. Collective over the group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_group_llgop(
     x: *mut c_longlong,
@@ -338,34 +341,34 @@ pub unsafe extern "C" fn armci_msg_group_llgop(
     op: *mut c_char,
     group: *mut ARMCI_Group,
 ) {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_group_llgop", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_group_llgop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -102)?;
         armci.group_all_reduce(group_at(group)?, Scope::All, bytes, reduction, element)
     });
 }
 
-/// Combines elements of all processes, at each. Collective.
+/// Combines elements of all processes. Each process gets the result. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_fgop(x: *mut c_float, n: c_int, op: *mut c_char) {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_fgop", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_fgop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -306)?;
         armci.all_reduce(Scope::All, bytes, reduction, element)
     });
 }
 
-/// Combines elements of all processes of a node, at each. Collective over it.
+/// Combines elements of all processes of a node. Each of them gets the result. Collective over the node.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_clus_fgop(x: *mut c_float, n: c_int, op: *mut c_char) {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_clus_fgop", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_clus_fgop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -306)?;
         armci.all_reduce(Scope::Node, bytes, reduction, element)
     });
 }
 
-/// Combines elements of all members of a group, at each. Collective over it.
+/// Combines elements of all members of a group. Each member gets the result. Collective over the group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_group_fgop(
     x: *mut c_float,
@@ -373,34 +376,34 @@ pub unsafe extern "C" fn armci_msg_group_fgop(
     op: *mut c_char,
     group: *mut ARMCI_Group,
 ) {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_group_fgop", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_group_fgop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -306)?;
         armci.group_all_reduce(group_at(group)?, Scope::All, bytes, reduction, element)
     });
 }
 
-/// Combines elements of all processes, at each. Collective.
+/// Combines elements of all processes. Each process gets the result. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_dgop(x: *mut c_double, n: c_int, op: *mut c_char) {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_dgop", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_dgop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -307)?;
         armci.all_reduce(Scope::All, bytes, reduction, element)
     });
 }
 
-/// Combines elements of all processes of a node, at each. Collective over it.
+/// Combines elements of all processes of a node. Each of them gets the result. Collective over the node.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_clus_dgop(x: *mut c_double, n: c_int, op: *mut c_char) {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_clus_dgop", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_clus_dgop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -307)?;
         armci.all_reduce(Scope::Node, bytes, reduction, element)
     });
 }
 
-/// Combines elements of all members of a group, at each. Collective over it.
+/// Combines elements of all members of a group. Each member gets the result. Collective over the group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_group_dgop(
     x: *mut c_double,
@@ -408,14 +411,15 @@ pub unsafe extern "C" fn armci_msg_group_dgop(
     op: *mut c_char,
     group: *mut ARMCI_Group,
 ) {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_group_dgop", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_group_dgop", |armci| unsafe {
         let (bytes, reduction, element) = elements(x.cast(), n, op, -307)?;
         armci.group_all_reduce(group_at(group)?, Scope::All, bytes, reduction, element)
     });
 }
 
-/// Combines elements of all members of a group that are in a scope, at each of them. Collective over these.
+/// Combines elements of the members of a group that are in a scope. Each of them gets the result.
+/// Collective over these members.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_group_gop_scope(
     scope: c_int,
@@ -425,8 +429,8 @@ pub unsafe extern "C" fn armci_msg_group_gop_scope(
     type_: c_int,
     group: *mut ARMCI_Group,
 ) {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_group_gop_scope", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_group_gop_scope", |armci| unsafe {
         let (bytes, reduction, element) = elements(x, n, op, type_)?;
         armci.group_all_reduce(
             group_at(group)?,
@@ -438,7 +442,9 @@ pub unsafe extern "C" fn armci_msg_group_gop_scope(
     });
 }
 
-/// Brings the bytes to all of a scope whose first element is the largest (`max`) or the smallest (`min`) of those that contribute. Collective over it.
+/// Selects the process of a scope whose first element is the largest (`max`) or the smallest
+/// (`min`), among those that contribute. All processes of the scope get its bytes. Collective over
+/// the scope.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_sel_scope(
     scope: c_int,
@@ -448,8 +454,8 @@ pub unsafe extern "C" fn armci_msg_sel_scope(
     type_: c_int,
     contribute: c_int,
 ) {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_sel_scope", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_sel_scope", |armci| unsafe {
         let (_, reduction, element) = elements(x, 0, op, type_)?;
         let len = count(n.into(), 0, "the number of bytes")?;
         let scope = Scope::of_code(scope)?;
@@ -457,26 +463,27 @@ pub unsafe extern "C" fn armci_msg_sel_scope(
     });
 }
 
-/// Adds up addresses, of which each process has its own and nulls. Collective.
+/// Sums addresses: each process passes its own address and nulls. Each process gets the result.
+/// Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_exchange_address(ptr_ar: *mut *mut c_void, n: c_int) {
-    // SAFETY: what C's caller promises.
-    talk("armci_exchange_address", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_exchange_address", |armci| unsafe {
         let len = count(n.into(), 0, "the number of addresses")?;
         let bytes = bytes(ptr_ar.cast(), len * size_of::<*mut c_void>())?;
         armci.all_reduce(Scope::All, bytes, Reduction::Sum, Element::Long)
     });
 }
 
-/// As armci_exchange_address, of the members of a group. Collective over it.
+/// As armci_exchange_address, for the members of a group. Collective over the group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_exchange_address_grp(
     ptr_arr: *mut *mut c_void,
     n: c_int,
     group: *mut ARMCI_Group,
 ) {
-    // SAFETY: what C's caller promises.
-    talk("armci_exchange_address_grp", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_exchange_address_grp", |armci| unsafe {
         let len = count(n.into(), 0, "the number of addresses")?;
         let bytes = bytes(ptr_arr.cast(), len * size_of::<*mut c_void>())?;
         let group = group_at(group)?;
@@ -484,17 +491,17 @@ pub unsafe extern "C" fn armci_exchange_address_grp(
     });
 }
 
-/// Waits for all members of a group. Collective over it.
+/// Waits for all members of a group. Collective over the group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_group_barrier(group: *mut ARMCI_Group) {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_group_barrier", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_group_barrier", |armci| unsafe {
         armci.group_barrier(group_at(group)?)
     });
 }
 
-/// Brings bytes from a member of a group to all members that are in a scope. The root is given by its number among
-/// all processes. Collective over these.
+/// Broadcasts bytes of a member to the other members of a scope. The root is given by its number
+/// among all processes. Collective over the members of the scope.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_group_bcast_scope(
     scope: c_int,
@@ -503,16 +510,16 @@ pub unsafe extern "C" fn armci_msg_group_bcast_scope(
     root: c_int,
     group: *mut ARMCI_Group,
 ) {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_group_bcast_scope", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_group_bcast_scope", |armci| unsafe {
         let len = count(len.into(), 0, "the number of bytes")?;
         let scope = Scope::of_code(scope)?;
         armci.group_broadcast(group_at(group)?, scope, bytes(buf, len)?, root)
     });
 }
 
-/// Brings bytes from a member of a group to the next members in number order, by their numbers in the group.
-/// Collective over these.
+/// Broadcasts bytes from one member of a group to the members after it, by their numbers in the
+/// group. Collective over these members.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_grp_clus_brdcst(
     buf: *mut c_void,
@@ -521,15 +528,15 @@ pub unsafe extern "C" fn armci_grp_clus_brdcst(
     grp_clus_nproc: c_int,
     mastergroup: *mut ARMCI_Group,
 ) {
-    // SAFETY: what C's caller promises.
-    talk("armci_grp_clus_brdcst", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_grp_clus_brdcst", |armci| unsafe {
         let len = count(len.into(), 0, "the number of bytes")?;
         let part = (grp_master, grp_clus_nproc);
         armci.group_part_broadcast(group_at(mastergroup)?, part, bytes(buf, len)?)
     });
 }
 
-/// This process's place in a binary tree of a scope; -1 where there is none.
+/// The neighbours of this process in a binary tree of a scope; -1 for none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_bintree(
     scope: c_int,
@@ -538,8 +545,8 @@ pub unsafe extern "C" fn armci_msg_bintree(
     Left: *mut c_int,
     Right: *mut c_int,
 ) {
-    // SAFETY: what C's caller promises.
-    talk("armci_msg_bintree", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    message_or_die("armci_msg_bintree", |armci| unsafe {
         let tree = armci.tree(Scope::of_code(scope)?);
         for (at, value) in [
             (Root, tree.root),

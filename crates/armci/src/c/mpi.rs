@@ -1,7 +1,8 @@
-//! The functions of ARMCI's headers that take or give communicators of MPI, and ARMCI-MPI's ways to begin.
+//! The functions of ARMCI's headers that take or return communicators of MPI, and ARMCI-MPI's
+//! functions that initialize ARMCI with one.
 //!
-//! A communicator is an `int` in MPICH and an address in Open MPI. So its declarations, which `armci.h` and
-//! `message.h` have under the macro `MSG_COMMS_MPI`, are written by hand.
+//! A communicator is an `int` in MPICH and an address in Open MPI. So the declarations are written
+//! by hand, in `armci.h` and `message.h` under the macro `MSG_COMMS_MPI`.
 
 use std::ffi::c_int;
 
@@ -13,8 +14,8 @@ use super::{
 };
 use crate::mpi::Communicator;
 
-/// Initializes ARMCI with the processes of a communicator, in its order: 1, or 0 after an error. The first
-/// ARMCI_Finalize ends it. Collective over them.
+/// Initializes ARMCI with the processes of a communicator, in its order. Returns 1, or 0 after an
+/// error. The first ARMCI_Finalize ends it. Collective over these processes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Init_mpi_comm(comm: usize) -> c_int {
     let begun = process::begin_armci_once(handle(comm));
@@ -24,12 +25,12 @@ pub unsafe extern "C" fn ARMCI_Init_mpi_comm(comm: usize) -> c_int {
 /// As ARMCI_Init_mpi_comm.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PARMCI_Init_mpi_comm(comm: usize) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     unsafe { ARMCI_Init_mpi_comm(comm) }
 }
 
-/// As ARMCI_Init, with the processes of a communicator in its order. Any thread may call ARMCI, for any level that is
-/// asked for.
+/// As ARMCI_Init, with the processes of a communicator in its order. Any thread may call ARMCI, for
+/// every requested thread level.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Init_thread_comm(_armci_requested: c_int, comm: usize) -> c_int {
     let begun = process::begin_armci(Some(handle(comm)));
@@ -39,22 +40,23 @@ pub unsafe extern "C" fn ARMCI_Init_thread_comm(_armci_requested: c_int, comm: u
 /// As ARMCI_Init_thread_comm.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PARMCI_Init_thread_comm(armci_requested: c_int, comm: usize) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     unsafe { ARMCI_Init_thread_comm(armci_requested, comm) }
 }
 
-/// As armci_msg_init, with the processes of a communicator in its order. Collective over them.
+/// As armci_msg_init, with the processes of a communicator in its order. Collective over these
+/// processes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_msg_init_comm(comm: usize) {
     let begun = process::begin_messages(Some(handle(comm)));
     or_die("armci_msg_init_comm", begun);
 }
 
-/// The communicator of a group that this process is a member of: ARMCI's own, which a program may use and must not
-/// free. `MPI_COMM_NULL` if there is none.
+/// The communicator of a group that this process is a member of. It is ARMCI's own: a program may
+/// use it and must not free it. Returns `MPI_COMM_NULL` if there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_group_comm(group: *mut ARMCI_Group) -> usize {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     let act = || unsafe { communicators::of(armci()?, group_at(group)?) };
     match act() {
         Ok(communicator) => communicator.0,
@@ -65,10 +67,11 @@ pub unsafe extern "C" fn armci_group_comm(group: *mut ARMCI_Group) -> usize {
     }
 }
 
-/// The communicator that C passes: for an `int` the upper half of the register is undefined.
+/// The communicator that C passes. For an `int` the upper half of the register is undefined.
 fn handle(comm: usize) -> Communicator {
-    match Communicator::is_wide() {
-        true => Communicator(comm),
-        false => Communicator(comm & u32::MAX as usize),
+    if Communicator::is_wide() {
+        Communicator(comm)
+    } else {
+        Communicator(comm & u32::MAX as usize)
     }
 }

@@ -5,18 +5,21 @@ use std::ffi::{c_double, c_float, c_int, c_long, c_void};
 use super::{
     arguments::{Unknown, handle, strides, vectors},
     armci::{armci_giov_t, armci_hdl_t},
-    process::{armci, call, code, found, or_die},
+    process::{armci, call, call_or_die, code, or_die},
 };
 use crate::{Armci, Error, Handle, Result, Strides};
 
-/// What a function begins, or ends, with the handle that C has.
+/// Runs a function that begins an operation, with the handle that C passes.
+///
+/// # Safety
+/// 1. `nb_handle` is null or points to a handle that no other code uses meanwhile.
 #[inline]
 unsafe fn begin(
     function: &str,
     nb_handle: *mut armci_hdl_t,
     act: impl FnOnce(&Armci, Option<&mut Handle>) -> Result<()>,
 ) -> c_int {
-    // SAFETY: null or a handle, says the caller.
+    // SAFETY: 1. The caller's condition 1.
     call(function, |armci| unsafe {
         handle(nb_handle, Unknown::Fresh, |handle| act(armci, handle))
     })
@@ -31,7 +34,7 @@ pub unsafe extern "C" fn ARMCI_NbPut(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     unsafe {
         begin("ARMCI_NbPut", nb_handle, |armci, handle| {
             armci.put_nb(src.cast(), dst.cast(), bytes, proc, handle)
@@ -48,7 +51,7 @@ pub unsafe extern "C" fn ARMCI_NbGet(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     unsafe {
         begin("ARMCI_NbGet", nb_handle, |armci, handle| {
             armci.get_nb(src.cast(), dst.cast(), bytes, proc, handle)
@@ -68,7 +71,7 @@ pub unsafe extern "C" fn ARMCI_NbPutS(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     unsafe {
         begin("ARMCI_NbPutS", nb_handle, |armci, handle| {
             let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
@@ -89,7 +92,7 @@ pub unsafe extern "C" fn ARMCI_NbGetS(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     unsafe {
         begin("ARMCI_NbGetS", nb_handle, |armci, handle| {
             let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
@@ -106,7 +109,7 @@ pub unsafe extern "C" fn ARMCI_NbPutV(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     unsafe {
         begin("ARMCI_NbPutV", nb_handle, |armci, handle| {
             let vectors = vectors(darr, len)?;
@@ -123,7 +126,7 @@ pub unsafe extern "C" fn ARMCI_NbGetV(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     unsafe {
         begin("ARMCI_NbGetV", nb_handle, |armci, handle| {
             let vectors = vectors(darr, len)?;
@@ -143,7 +146,7 @@ pub unsafe extern "C" fn ARMCI_NbAcc(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     unsafe {
         begin("ARMCI_NbAcc", nb_handle, |armci, handle| {
             let scale = Armci::scale(optype, scale.cast())?;
@@ -171,7 +174,7 @@ pub unsafe extern "C" fn ARMCI_NbAccS(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     unsafe {
         begin("ARMCI_NbAccS", nb_handle, |armci, handle| {
             let scale = Armci::scale(optype, scale.cast())?;
@@ -192,7 +195,7 @@ pub unsafe extern "C" fn ARMCI_NbAccV(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     unsafe {
         begin("ARMCI_NbAccV", nb_handle, |armci, handle| {
             let scale = Armci::scale(op, scale.cast())?;
@@ -202,22 +205,22 @@ pub unsafe extern "C" fn ARMCI_NbAccV(
     }
 }
 
-/// Waits for what was begun with a handle.
+/// Waits for the operations that began with a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Wait(nb_handle: *mut armci_hdl_t) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     call("ARMCI_Wait", |armci| unsafe {
         handle(nb_handle, Unknown::Refused, |handle| armci.wait(handle))
     })
 }
 
-/// Whether what was begun with a handle is under way: 0 if it is complete, 1 if not.
+/// Tests the operations that began with a handle. Returns 0 if they are complete, 1 if not.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Test(nb_handle: *mut armci_hdl_t) -> c_int {
     let mut done = true;
     let mut act = || -> Result<()> {
         let armci = armci()?;
-        // SAFETY: what C's caller promises.
+        // SAFETY: C's caller passes pointers as the header says.
         done = unsafe {
             handle(nb_handle, Unknown::Refused, |handle| {
                 handle.map_or(Ok(true), |it| armci.test(it))
@@ -231,23 +234,23 @@ pub unsafe extern "C" fn ARMCI_Test(nb_handle: *mut armci_hdl_t) -> c_int {
     }
 }
 
-/// Waits for what was begun with implicit handles.
+/// Waits for all operations that began with implicit handles.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_WaitAll() -> c_int {
     call("ARMCI_WaitAll", |armci| armci.wait(None))
 }
 
-/// Waits for what was begun with implicit handles, to one process.
+/// Waits for the operations to one process that began with implicit handles.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_WaitProc(proc: c_int) -> c_int {
     call("ARMCI_WaitProc", |armci| armci.wait_process(proc))
 }
 
-/// Makes a handle gather what is begun with it.
+/// Makes a handle gather the operations that begin with it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_SET_AGGREGATE_HANDLE(nb_handle: *mut armci_hdl_t) {
     let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
+        // SAFETY: C's caller passes pointers as the header says.
         unsafe {
             handle(nb_handle, Unknown::Fresh, |handle| {
                 handle.ok_or(Error::Null { what: "a handle" })?.is_aggregate = 1;
@@ -258,11 +261,11 @@ pub unsafe extern "C" fn ARMCI_SET_AGGREGATE_HANDLE(nb_handle: *mut armci_hdl_t)
     or_die("ARMCI_SET_AGGREGATE_HANDLE", act());
 }
 
-/// Sends what a handle gathered, and stops it from gathering.
+/// Sends the operations that a handle gathered, and stops it from gathering.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_UNSET_AGGREGATE_HANDLE(nb_handle: *mut armci_hdl_t) {
-    // SAFETY: what C's caller promises.
-    found("ARMCI_UNSET_AGGREGATE_HANDLE", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    call_or_die("ARMCI_UNSET_AGGREGATE_HANDLE", |armci| unsafe {
         handle(nb_handle, Unknown::Refused, |handle| {
             armci.stop_gathering(handle.ok_or(Error::Null { what: "a handle" })?)
         })
@@ -277,7 +280,7 @@ pub unsafe extern "C" fn ARMCI_NbPutValueInt(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     unsafe {
         begin("ARMCI_NbPutValueInt", nb_handle, |armci, handle| {
             armci.put_value_nb(src, dst.cast(), proc, handle)
@@ -293,7 +296,7 @@ pub unsafe extern "C" fn ARMCI_NbPutValueLong(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     unsafe {
         begin("ARMCI_NbPutValueLong", nb_handle, |armci, handle| {
             armci.put_value_nb(src, dst.cast(), proc, handle)
@@ -309,7 +312,7 @@ pub unsafe extern "C" fn ARMCI_NbPutValueFloat(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     unsafe {
         begin("ARMCI_NbPutValueFloat", nb_handle, |armci, handle| {
             armci.put_value_nb(src, dst.cast(), proc, handle)
@@ -325,7 +328,7 @@ pub unsafe extern "C" fn ARMCI_NbPutValueDouble(
     proc: c_int,
     nb_handle: *mut armci_hdl_t,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     unsafe {
         begin("ARMCI_NbPutValueDouble", nb_handle, |armci, handle| {
             armci.put_value_nb(src, dst.cast(), proc, handle)

@@ -1,5 +1,6 @@
-//! The profiling names of ARMCI's functions, by which a program that puts its own in their place calls them
-//! (`parmci.h`). The library's own names in its calls are its own (`build.rs`), whatever a program defines.
+//! The profiling names of ARMCI's functions (`parmci.h`). A program that replaces these functions
+//! by its own calls the library's by these names. Calls inside the library always reach its own
+//! functions (`build.rs`).
 
 use std::ffi::{c_char, c_double, c_float, c_int, c_long, c_void};
 
@@ -16,7 +17,7 @@ macro_rules! profiled {
         #[doc = concat!("As `", stringify!($name), "`.")]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $profiled($($argument: $type),*) $(-> $result)? {
-            // SAFETY: what C's caller promises.
+            // SAFETY: C's caller passes pointers as the header says.
             unsafe { $module::$name($($argument),*) }
         }
     )*};

@@ -1,4 +1,4 @@
-//! This process's ARMCI, which the functions of C find by themselves.
+//! This process's ARMCI, which the functions of C look up themselves.
 
 use std::{
     ffi::{CStr, c_char, c_int},
@@ -20,64 +20,65 @@ use crate::{
     mpi::{self, Communicator},
 };
 
-/// ARMCI, while it is initialized; null before and after. What it points to is never freed, for another
-/// thread may be using it.
+/// ARMCI, while it is initialized; null before and after. It is never freed, because another thread
+/// may be using it.
 static ARMCI: AtomicPtr<Armci> = AtomicPtr::new(ptr::null_mut());
 
-/// What processes talk by, while that is initialized; the same as [`ARMCI`], which ends earlier.
+/// The ARMCI that messages use, while messages are initialized. It is the same as [`ARMCI`], which
+/// ends earlier.
 static MESSAGES: AtomicPtr<Armci> = AtomicPtr::new(ptr::null_mut());
 
-/// In a forked child, the parent's message context: the child has neither of the two above.
+/// In a forked child, the parent's ARMCI. The child has neither of the two above.
 static PARENT: AtomicPtr<Armci> = AtomicPtr::new(ptr::null_mut());
 
-/// True while the last job has ended in good order.
+/// True while the last job has ended without an error.
 static ENDED_WELL: AtomicBool = AtomicBool::new(false);
 
-/// How often it was initialized.
-static BEGUN: Mutex<Begun> = Mutex::new(Begun {
+/// The counts of initialization.
+static INITIALIZED: Mutex<InitCounts> = Mutex::new(InitCounts {
     armci: 0,
     is_once: false,
     messages: false,
     limit: None,
 });
 
-struct Begun {
-    /// Calls of `ARMCI_Init` without one of `ARMCI_Finalize`.
+struct InitCounts {
+    /// The calls of `ARMCI_Init` without a call of `ARMCI_Finalize`.
     armci: u32,
     /// True if later calls do not count.
     is_once: bool,
-    /// Whether `armci_msg_init` was called.
+    /// True if `armci_msg_init` was called.
     messages: bool,
-    /// Bytes that a process may allocate, if that was set.
+    /// The greatest number of bytes that a process may allocate, if it was set.
     limit: Option<usize>,
 }
 
 /// ARMCI, if it is initialized.
 #[inline]
 pub(super) fn armci() -> Result<&'static Armci> {
-    // SAFETY: it is null or leads to what is never freed.
+    // SAFETY: the pointer is null, or leads to an ARMCI that is never freed.
     unsafe { ARMCI.load(Acquire).as_ref() }.ok_or_else(not_initialized)
 }
 
-/// What processes talk by, if that is initialized.
+/// The ARMCI that messages use, if messages are initialized.
 pub(super) fn messages() -> Result<&'static Armci> {
-    // SAFETY: as above.
+    // SAFETY: the pointer is null, or leads to an ARMCI that is never freed.
     unsafe { MESSAGES.load(Acquire).as_ref() }.ok_or_else(not_initialized)
 }
 
 /// The reason why there is no ARMCI.
 #[cold]
 fn not_initialized() -> Error {
-    forked().err().unwrap_or(Error::NotInitialized)
+    check_not_forked().err().unwrap_or(Error::NotInitialized)
 }
 
-/// Checks that this process is the one that joined. The check comes before any lock, because a thread of the parent
-/// that the child lacks may hold it.
+/// Checks that this process joined the job, and is no forked child of one that did. The check comes before
+/// any lock, because a thread that the child lacks may hold the lock.
 ///
 /// # Errors
 /// [`hydrant::Error::Forked`].
-pub(super) fn forked() -> Result<()> {
-    // SAFETY: as above.
+pub(super) fn check_not_forked() -> Result<()> {
+    // SAFETY: the pointer is null, or leads to an ARMCI that is never freed.
     match unsafe { PARENT.load(Acquire).as_ref() } {
         Some(parent) => {
             let rank = parent.job().rank();
@@ -87,7 +88,8 @@ pub(super) fn forked() -> Result<()> {
     }
 }
 
-/// Takes the parent's contexts from a child, before `fork` returns there. So no function needs a check of its own.
+/// Takes ARMCI from a forked child, before `fork` returns there. So the functions need no check of
+/// their own.
 fn leave_to_parent() {
     let parent = MESSAGES.swap(ptr::null_mut(), AcqRel);
     if !parent.is_null() {
@@ -96,65 +98,66 @@ fn leave_to_parent() {
     ARMCI.store(ptr::null_mut(), Release);
 }
 
-/// Joins the job, unless it was joined before, with all processes or those of a communicator.
+/// Joins the job, unless it was joined before, with all processes or with those of a communicator.
 pub(super) fn begin_messages(given: Option<Communicator>) -> Result<()> {
-    forked()?;
-    let mut begun = BEGUN.lock();
-    begun.messages = true;
-    join(&begun, given)
+    check_not_forked()?;
+    let mut counts = INITIALIZED.lock();
+    counts.messages = true;
+    join(&counts, given)
 }
 
-/// Begins MPI, if the program has it and has not begun it, before ARMCI joins the job.
+/// Begins MPI before ARMCI joins the job, if the program has MPI and has not begun it.
 pub(super) fn begin_mpi(argc: *mut c_int, argv: *mut *mut *mut c_char) -> Result<bool> {
-    let _begun = BEGUN.lock();
-    match MESSAGES.load(Acquire).is_null() {
-        true => mpi::begin(argc, argv),
-        false => Ok(false),
+    let _counts = INITIALIZED.lock();
+    if MESSAGES.load(Acquire).is_null() {
+        mpi::begin(argc, argv)
+    } else {
+        Ok(false)
     }
 }
 
-/// Lets the exit of the process end MPI, if the program did not and ended ARMCI in good order. A forked child leaves
-/// MPI to its parent, whose connections it has.
+/// Makes the exit of the process end MPI, if ARMCI ended without an error and the program did not
+/// end MPI. A forked child leaves MPI to its parent, whose connections it inherited.
 pub(super) fn end_mpi_at_exit() {
     extern "C" fn end() {
         if ENDED_WELL.load(Acquire)
             && !fork::is_child()
             && let Err(cause) = mpi::end()
         {
-            tell(&cause.to_string());
+            print_line(&cause.to_string());
         }
     }
-    // SAFETY: the function does not unwind, and the library stays loaded, because it has threads.
+    // SAFETY: `end` does not unwind. The library stays loaded, because it has threads.
     if unsafe { libc::atexit(end) } != 0 {
-        tell("MPI is not ended with the process: call MPI_Finalize");
+        print_line("MPI is not ended with the process: call MPI_Finalize");
     }
 }
 
 pub(super) fn begin_armci(given: Option<Communicator>) -> Result<()> {
-    forked()?;
-    let mut begun = BEGUN.lock();
-    join(&begun, given)?;
-    if !begun.is_once {
-        begun.armci += 1;
+    check_not_forked()?;
+    let mut counts = INITIALIZED.lock();
+    join(&counts, given)?;
+    if !counts.is_once {
+        counts.armci += 1;
     }
     ARMCI.store(MESSAGES.load(Acquire), Release);
     Ok(())
 }
 
-/// As [`begin_armci`], but the first call of [`end_armci`] ends it. Global Arrays begins ARMCI this way, begins it
-/// once more and ends it once.
+/// As [`begin_armci`], but the first call of [`end_armci`] ends ARMCI. Global Arrays begins ARMCI
+/// this way, then begins it again and ends it once.
 pub(super) fn begin_armci_once(given: Communicator) -> Result<()> {
     begin_armci(Some(given))?;
-    let mut begun = BEGUN.lock();
-    begun.is_once = begun.armci == 1;
+    let mut counts = INITIALIZED.lock();
+    counts.is_once = counts.armci == 1;
     Ok(())
 }
 
-fn join(begun: &Begun, given: Option<Communicator>) -> Result<()> {
+fn join(counts: &InitCounts, given: Option<Communicator>) -> Result<()> {
     if let Ok(armci) = messages() {
         return given.map_or(Ok(()), |given| communicators::check_same(armci, given));
     }
-    // Who has the log of another library sees Hydrant's there.
+    // If the program has set up a log of its own, Hydrant's messages go there.
     let _ = hydrant::log_to_stderr();
     let mut builder = Job::builder()?;
     if let Some(Communicator(given)) = given {
@@ -163,7 +166,7 @@ fn join(begun: &Begun, given: Option<Communicator>) -> Result<()> {
     let job = builder.join()?;
     let megabytes = std::env::var("ARMCI_DEFAULT_SHMMAX");
     let megabytes = megabytes.ok().and_then(|text| text.trim().parse().ok());
-    let limit = begun
+    let limit = counts
         .limit
         .or(megabytes.map(|megabytes: usize| megabytes << 20));
     let armci = Armci::new(&job, limit)?;
@@ -175,37 +178,37 @@ fn join(begun: &Begun, given: Option<Communicator>) -> Result<()> {
     Ok(())
 }
 
-/// Ends ARMCI, with the last call of as many as began it, and the job, unless
-/// [messages](begin_messages) are to go on. A further call does nothing, as in ARMCI.
+/// Ends ARMCI at the last of as many calls as began it. Also ends the job, unless
+/// [messages](begin_messages) are still in use. A further call does nothing, as in ARMCI.
 pub(super) fn end_armci() -> Result<()> {
-    forked()?;
-    let mut begun = BEGUN.lock();
-    match begun.armci {
+    check_not_forked()?;
+    let mut counts = INITIALIZED.lock();
+    match counts.armci {
         0 => return Ok(()),
         1 => {}
         _ => {
-            begun.armci -= 1;
+            counts.armci -= 1;
             return Ok(());
         }
     }
-    // The end of the job is a barrier, too, and tells those that wait for this process.
-    if begun.messages {
+    // The end of the job is also a barrier, and wakes the processes that wait for this one.
+    if counts.messages {
         armci()?.barrier()?;
     } else {
         armci()?.all_fence()?;
     }
-    begun.armci = 0;
-    begun.is_once = false;
+    counts.armci = 0;
+    counts.is_once = false;
     ARMCI.store(ptr::null_mut(), Release);
-    if begun.messages { Ok(()) } else { end_job() }
+    if counts.messages { Ok(()) } else { end_job() }
 }
 
 pub(super) fn end_messages() -> Result<()> {
-    forked()?;
-    let mut begun = BEGUN.lock();
-    begun.messages = false;
-    begun.armci = 0;
-    begun.is_once = false;
+    check_not_forked()?;
+    let mut counts = INITIALIZED.lock();
+    counts.messages = false;
+    counts.armci = 0;
+    counts.is_once = false;
     if !ARMCI.swap(ptr::null_mut(), AcqRel).is_null() {
         messages()?.all_fence()?;
     }
@@ -213,7 +216,7 @@ pub(super) fn end_messages() -> Result<()> {
     mpi::end()
 }
 
-/// Ends the job, unless that was done.
+/// Ends the job, unless it has ended.
 fn end_job() -> Result<()> {
     if MESSAGES.load(Acquire).is_null() {
         return Ok(());
@@ -226,52 +229,56 @@ fn end_job() -> Result<()> {
     Ok(())
 }
 
-/// How often `ARMCI_Init` was called without `ARMCI_Finalize`.
-pub(super) fn begun() -> u32 {
-    forked().map_or(0, |()| BEGUN.lock().armci)
+/// The number of calls of `ARMCI_Init` without `ARMCI_Finalize`.
+pub(super) fn init_count() -> u32 {
+    check_not_forked().map_or(0, |()| INITIALIZED.lock().armci)
 }
 
-/// Sets how many bytes a process may allocate; before it is initialized.
+/// Sets the greatest number of bytes that a process may allocate. Call this before ARMCI is
+/// initialized.
 pub(super) fn set_limit(bytes: usize) {
-    BEGUN.lock().limit = Some(bytes);
+    INITIALIZED.lock().limit = Some(bytes);
 }
 
-/// What a function does with ARMCI, as [`code`] tells it.
+/// Runs `act` with ARMCI. Returns the status, as [`code`].
 #[inline(always)]
 pub(super) fn call(function: &str, act: impl FnOnce(&'static Armci) -> Result<()>) -> c_int {
     code(function, armci().and_then(|armci| from_caller(armci, act)))
 }
 
-/// What a function finds with ARMCI, as [`or_die`] tells it.
+/// Runs `act` with ARMCI. Returns its value, or ends the job, as [`or_die`].
 #[inline(always)]
-pub(super) fn found<T>(function: &str, act: impl FnOnce(&'static Armci) -> Result<T>) -> T {
+pub(super) fn call_or_die<T>(function: &str, act: impl FnOnce(&'static Armci) -> Result<T>) -> T {
     or_die(function, armci().and_then(|armci| from_caller(armci, act)))
 }
 
-/// What a function finds by what processes talk by, as [`or_die`] tells it.
+/// Runs `act` with the ARMCI that messages use. Returns its value, or ends the job, as [`or_die`].
 #[inline]
-pub(super) fn talk<T>(function: &str, act: impl FnOnce(&'static Armci) -> Result<T>) -> T {
+pub(super) fn message_or_die<T>(
+    function: &str,
+    act: impl FnOnce(&'static Armci) -> Result<T>,
+) -> T {
     or_die(function, messages().and_then(act))
 }
 
-/// ARMCI's number for how a function ended, which says the reason of an error.
+/// ARMCI's number for an outcome. Prints the reason of an error.
 #[inline]
 pub(super) fn code(function: &str, outcome: Result<()>) -> c_int {
     match outcome {
         Ok(()) => 0,
-        Err(cause) => refused(function, &cause),
+        Err(cause) => report(function, &cause),
     }
 }
 
-/// What a function found; after an error, the job ends.
+/// The value of an outcome. An error ends the job.
 #[inline]
 pub(super) fn or_die<T>(function: &str, outcome: Result<T>) -> T {
     match outcome {
         Ok(found) => found,
         Err(cause) => {
-            let code = refused(function, &cause);
+            let code = report(function, &cause);
             match cause {
-                // The job ends already, with the status of the process that failed.
+                // The job is ending already, with the status of the process that failed.
                 Error::Hydrant(hydrant::Error::PeerLost(_)) => match job() {
                     Some(job) => job.exit_for_loss(code),
                     None => process::exit(code),
@@ -282,21 +289,22 @@ pub(super) fn or_die<T>(function: &str, outcome: Result<T>) -> T {
     }
 }
 
-/// Ends a function that has no meaning in a forked child: there it reports the error, and the child goes on.
+/// As [`or_die`], but a forked child reports the error and goes on.
 pub(super) fn or_die_unless_forked(function: &str, outcome: Result<()>) {
     match outcome {
-        Err(cause @ Error::Hydrant(hydrant::Error::Forked { .. })) => _ = refused(function, &cause),
+        Err(cause @ Error::Hydrant(hydrant::Error::Forked { .. })) => _ = report(function, &cause),
         outcome => or_die(function, outcome),
     }
 }
 
+/// Prints the reason of an error. Returns ARMCI's number for it.
 #[cold]
-fn refused(function: &str, cause: &Error) -> c_int {
-    tell(&format!("{function}: {cause}"));
+fn report(function: &str, cause: &Error) -> c_int {
+    print_line(&format!("{function}: {cause}"));
     cause.code()
 }
 
-/// Ends the job with a status, which is never that of success.
+/// Ends the job with a status. A status of 0 becomes 1.
 pub(super) fn die(status: c_int) -> ! {
     let status = if status == 0 { 1 } else { status };
     match job() {
@@ -305,20 +313,24 @@ pub(super) fn die(status: c_int) -> ! {
     }
 }
 
-/// Says something on the standard error output, with this process's number.
-pub(super) unsafe fn say(message: *const c_char, code: c_int) {
-    let text = match message.is_null() {
-        true => std::borrow::Cow::Borrowed(""),
-        // SAFETY: a string of C, says the caller.
-        false => unsafe { CStr::from_ptr(message) }.to_string_lossy(),
+/// Prints a message and a number to the standard error output, with this process's number.
+///
+/// # Safety
+/// 1. `message` is null or a string of C.
+pub(super) unsafe fn print_message(message: *const c_char, code: c_int) {
+    let text = if message.is_null() {
+        std::borrow::Cow::Borrowed("")
+    } else {
+        // SAFETY: `message` is a string of C, by the caller's condition 1.
+        unsafe { CStr::from_ptr(message) }.to_string_lossy()
     };
-    tell(&format!("{text} {code}"));
+    print_line(&format!("{text} {code}"));
 }
 
-/// Says something on the standard error output, whole, for all processes of a job may share it.
-pub(super) fn tell(text: &str) {
+/// Prints a line to the standard error output in one write, because all processes of a job may share it.
+pub(super) fn print_line(text: &str) {
     let line = format!("{}{text}\n", name());
-    // Who has closed it hears nothing.
+    // A closed output is ignored.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 

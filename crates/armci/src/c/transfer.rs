@@ -1,11 +1,12 @@
-//! The functions of `armci.h` that put, get, accumulate and change words, and are done when they return.
+//! The functions of `armci.h` that put, get, accumulate and change words, and wait until that is
+//! done.
 
 use std::ffi::{c_char, c_double, c_float, c_int, c_long, c_void};
 
 use super::{
     arguments::{strides, vectors},
     armci::armci_giov_t,
-    process::{armci, call, code, found, or_die},
+    process::{armci, call, call_or_die, code, or_die},
 };
 use crate::{
     Armci, Error, Result, Rmw,
@@ -14,14 +15,14 @@ use crate::{
 
 /// Gives a word of a process another value.
 pub const ARMCI_SWAP: c_int = 10;
-/// The same, of a `long`.
+/// As ARMCI_SWAP, for a `long`.
 pub const ARMCI_SWAP_LONG: c_int = 11;
 /// Adds to a word of a process.
 pub const ARMCI_FETCH_AND_ADD: c_int = 12;
-/// The same, of a `long`.
+/// As ARMCI_FETCH_AND_ADD, for a `long`.
 pub const ARMCI_FETCH_AND_ADD_LONG: c_int = 13;
 
-/// Puts bytes to a process; the source is free when it returns.
+/// Puts bytes to a process. On return the source is free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Put(
     src: *mut c_void,
@@ -29,13 +30,13 @@ pub unsafe extern "C" fn ARMCI_Put(
     bytes: c_int,
     proc: c_int,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     call("ARMCI_Put", |armci| unsafe {
         armci.put(src.cast(), dst.cast(), bytes, proc)
     })
 }
 
-/// Gets bytes of a process.
+/// Gets bytes from a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Get(
     src: *mut c_void,
@@ -43,7 +44,7 @@ pub unsafe extern "C" fn ARMCI_Get(
     bytes: c_int,
     proc: c_int,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     call("ARMCI_Get", |armci| unsafe {
         armci.get(src.cast(), dst.cast(), bytes, proc)
     })
@@ -59,13 +60,13 @@ pub unsafe extern "C" fn ARMCI_Put_flag(
     v: c_int,
     proc: c_int,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     call("ARMCI_Put_flag", |armci| unsafe {
         armci.put_flag((src.cast(), dst.cast()), bytes, (f, v), proc)
     })
 }
 
-/// Adds a scale's multiple of elements to those of a process.
+/// Multiplies elements by a scale, and adds them to elements of a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Acc(
     optype: c_int,
@@ -75,7 +76,7 @@ pub unsafe extern "C" fn ARMCI_Acc(
     bytes: c_int,
     proc: c_int,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     call("ARMCI_Acc", |armci| unsafe {
         armci.accumulate(
             &Armci::scale(optype, scale.cast())?,
@@ -98,14 +99,14 @@ pub unsafe extern "C" fn ARMCI_PutS(
     stride_levels: c_int,
     proc: c_int,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     call("ARMCI_PutS", |armci| unsafe {
         let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
         armci.put_strided(src_ptr.cast(), dst_ptr.cast(), strides, proc)
     })
 }
 
-/// Gets a section of an array of a process.
+/// Gets a section of an array from a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_GetS(
     src_ptr: *mut c_void,
@@ -116,14 +117,14 @@ pub unsafe extern "C" fn ARMCI_GetS(
     stride_levels: c_int,
     proc: c_int,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     call("ARMCI_GetS", |armci| unsafe {
         let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
         armci.get_strided(src_ptr.cast(), dst_ptr.cast(), strides, proc)
     })
 }
 
-/// Adds a scale's multiple of a section of an array to one of a process.
+/// Multiplies a section of an array by a scale, and adds it to a section of a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_AccS(
     optype: c_int,
@@ -136,7 +137,7 @@ pub unsafe extern "C" fn ARMCI_AccS(
     stride_levels: c_int,
     proc: c_int,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     call("ARMCI_AccS", |armci| unsafe {
         let scale = Armci::scale(optype, scale.cast())?;
         let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
@@ -157,7 +158,7 @@ pub unsafe extern "C" fn ARMCI_PutS_flag(
     val: c_int,
     proc: c_int,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     call("ARMCI_PutS_flag", |armci| unsafe {
         let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
         armci.put_strided_flag((src_ptr.cast(), dst_ptr.cast()), strides, (flag, val), proc)
@@ -177,15 +178,15 @@ pub unsafe extern "C" fn ARMCI_PutS_flag_dir(
     val: c_int,
     proc: c_int,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     call("ARMCI_PutS_flag_dir", |armci| unsafe {
         let strides = strides(src_stride_arr, dst_stride_arr, count, stride_levels)?;
         armci.put_strided_flag((src_ptr.cast(), dst_ptr.cast()), strides, (flag, val), proc)
     })
 }
 
-/// Copies a section of an array of this process into a buffer, run behind run. `count` is the bytes of a run, then
-/// the number of runs at each level.
+/// Copies a section of an array of this process into a buffer, run after run. `count` has the bytes
+/// of a run, then the number of runs at each level.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_write_strided(
     ptr: *mut c_void,
@@ -195,15 +196,16 @@ pub unsafe extern "C" fn armci_write_strided(
     buf: *mut c_char,
 ) {
     let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
+        // SAFETY: C's caller passes pointers as the header says.
         let strides = unsafe { strides(stride_arr, stride_arr, count, stride_levels)? };
-        // SAFETY: what C's caller promises.
+        // SAFETY: C's caller passes pointers as the header says.
         unsafe { strides.pack(ptr.cast(), buf.cast()) }
     };
     or_die("armci_write_strided", act());
 }
 
-/// Copies a buffer into a section of an array of this process: the reverse of armci_write_strided.
+/// Copies a buffer into a section of an array of this process. It is the reverse of
+/// armci_write_strided.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_read_strided(
     ptr: *mut c_void,
@@ -213,9 +215,9 @@ pub unsafe extern "C" fn armci_read_strided(
     buf: *mut c_char,
 ) {
     let act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
+        // SAFETY: C's caller passes pointers as the header says.
         let strides = unsafe { strides(stride_arr, stride_arr, count, stride_levels)? };
-        // SAFETY: what C's caller promises.
+        // SAFETY: C's caller passes pointers as the header says.
         unsafe { strides.unpack(ptr.cast(), buf.cast()) }
     };
     or_die("armci_read_strided", act());
@@ -224,22 +226,22 @@ pub unsafe extern "C" fn armci_read_strided(
 /// Puts runs of bytes to a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_PutV(darr: *mut armci_giov_t, len: c_int, proc: c_int) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     call("ARMCI_PutV", |armci| unsafe {
         armci.put_vector(&vectors(darr, len)?, proc)
     })
 }
 
-/// Gets runs of bytes of a process.
+/// Gets runs of bytes from a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_GetV(darr: *mut armci_giov_t, len: c_int, proc: c_int) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     call("ARMCI_GetV", |armci| unsafe {
         armci.get_vector(&vectors(darr, len)?, proc)
     })
 }
 
-/// Adds a scale's multiple of runs of elements to those of a process.
+/// Multiplies runs of elements by a scale, and adds them to elements of a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_AccV(
     op: c_int,
@@ -248,7 +250,7 @@ pub unsafe extern "C" fn ARMCI_AccV(
     len: c_int,
     proc: c_int,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     call("ARMCI_AccV", |armci| unsafe {
         let scale = Armci::scale(op, scale.cast())?;
         armci.accumulate_vector(&scale, &vectors(darr, len)?, proc)
@@ -258,17 +260,17 @@ pub unsafe extern "C" fn ARMCI_AccV(
 /// Puts a value to a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_PutValueInt(src: c_int, dst: *mut c_void, proc: c_int) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     call("ARMCI_PutValueInt", |armci| unsafe {
         armci.put_value(src, dst.cast(), proc)
     })
 }
 
-/// Gets a value of a process.
+/// Gets a value from a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_GetValueInt(src: *mut c_void, proc: c_int) -> c_int {
-    // SAFETY: what C's caller promises.
-    found("ARMCI_GetValueInt", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    call_or_die("ARMCI_GetValueInt", |armci| unsafe {
         armci.get_value(src.cast::<c_int>(), proc)
     })
 }
@@ -276,17 +278,17 @@ pub unsafe extern "C" fn ARMCI_GetValueInt(src: *mut c_void, proc: c_int) -> c_i
 /// Puts a value to a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_PutValueLong(src: c_long, dst: *mut c_void, proc: c_int) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     call("ARMCI_PutValueLong", |armci| unsafe {
         armci.put_value(src, dst.cast(), proc)
     })
 }
 
-/// Gets a value of a process.
+/// Gets a value from a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_GetValueLong(src: *mut c_void, proc: c_int) -> c_long {
-    // SAFETY: what C's caller promises.
-    found("ARMCI_GetValueLong", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    call_or_die("ARMCI_GetValueLong", |armci| unsafe {
         armci.get_value(src.cast::<c_long>(), proc)
     })
 }
@@ -294,17 +296,17 @@ pub unsafe extern "C" fn ARMCI_GetValueLong(src: *mut c_void, proc: c_int) -> c_
 /// Puts a value to a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_PutValueFloat(src: c_float, dst: *mut c_void, proc: c_int) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     call("ARMCI_PutValueFloat", |armci| unsafe {
         armci.put_value(src, dst.cast(), proc)
     })
 }
 
-/// Gets a value of a process.
+/// Gets a value from a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_GetValueFloat(src: *mut c_void, proc: c_int) -> c_float {
-    // SAFETY: what C's caller promises.
-    found("ARMCI_GetValueFloat", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    call_or_die("ARMCI_GetValueFloat", |armci| unsafe {
         armci.get_value(src.cast::<c_float>(), proc)
     })
 }
@@ -316,22 +318,22 @@ pub unsafe extern "C" fn ARMCI_PutValueDouble(
     dst: *mut c_void,
     proc: c_int,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     call("ARMCI_PutValueDouble", |armci| unsafe {
         armci.put_value(src, dst.cast(), proc)
     })
 }
 
-/// Gets a value of a process.
+/// Gets a value from a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_GetValueDouble(src: *mut c_void, proc: c_int) -> c_double {
-    // SAFETY: what C's caller promises.
-    found("ARMCI_GetValueDouble", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    call_or_die("ARMCI_GetValueDouble", |armci| unsafe {
         armci.get_value(src.cast::<c_double>(), proc)
     })
 }
 
-/// Changes a word of a process at once, and stores what it was.
+/// Changes a word of a process atomically, and stores its previous value.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Rmw(
     op: c_int,
@@ -340,7 +342,7 @@ pub unsafe extern "C" fn ARMCI_Rmw(
     extra: c_int,
     proc: c_int,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     call("ARMCI_Rmw", |armci| unsafe {
         not_null(ploc, "the own word")?;
         let (own, own_long) = (ploc.cast::<c_int>(), ploc.cast::<c_long>());
@@ -368,11 +370,11 @@ pub unsafe extern "C" fn ARMCI_Rmw(
     })
 }
 
-/// Copies bytes of this process.
+/// Copies bytes within this process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Copy(src: *mut c_void, dst: *mut c_void, n: c_int) {
     let act = || -> Result<_> {
-        // SAFETY: what C's caller promises.
+        // SAFETY: C's caller passes pointers as the header says.
         unsafe {
             let bytes = count(n.into(), 0, "the number of bytes")?;
             not_null(src, "the source of a copy")?;
@@ -384,18 +386,19 @@ pub unsafe extern "C" fn ARMCI_Copy(src: *mut c_void, dst: *mut c_void, n: c_int
     or_die("ARMCI_Copy", act());
 }
 
-/// Notifies a process, after all that this one put there: how often it did.
+/// Completes this process's puts to a process, then notifies it. Returns the number of
+/// notifications so far.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_notify(proc: c_int) -> c_int {
-    found("armci_notify", |armci| armci.notify(proc))
+    call_or_die("armci_notify", |armci| armci.notify(proc))
 }
 
-/// Waits for the next notification of a process; how many there were.
+/// Waits for the next notification from a process. Stores the number of waits so far.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_notify_wait(proc: c_int, pval: *mut c_int) -> c_int {
     let act = || -> Result<()> {
         let waited = armci()?.notify_wait(proc)?;
-        // SAFETY: null, or where a number fits, says C's caller.
+        // SAFETY: C's caller passes null, or room for a number.
         if let Some(value) = unsafe { pval.as_mut() } {
             *value = waited;
         }

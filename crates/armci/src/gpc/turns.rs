@@ -1,4 +1,4 @@
-//! Turns of those who run in threads of their own, one at a time, as messages ask for them.
+//! Turns: tasks that messages bring run in threads of their own, one at a time.
 
 use std::{cell::RefCell, collections::VecDeque, sync::Arc, thread, time::Duration};
 
@@ -6,57 +6,57 @@ use hydrant_conduit::fork::Origin;
 use parking_lot::{Condvar, Mutex};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-type Task = Box<dyn FnOnce() + Send>;
+type ProcedureTask = Box<dyn FnOnce() + Send>;
 
 thread_local! {
-    /// Whose turn this thread has.
-    static HERE: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
+    /// The turns that this thread runs tasks of.
+    static HERE: RefCell<Option<Arc<SharedTurns>>> = const { RefCell::new(None) };
 }
 
-/// Gives turns, until it is dropped.
-pub(super) struct Turns(Arc<Shared>);
+/// Runs tasks one at a time, until it is dropped.
+pub(super) struct ProcedureTurns(Arc<SharedTurns>);
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedTurns {
+    state: Mutex<ProcedureTurnState>,
     changed: Condvar,
-    /// The processors of the thread that set this up: procedures compute there. The thread that gives them their
-    /// turn may be the one that serves peers, which has others.
+    /// The processors of the thread that made this value. Procedures run on these. The thread that
+    /// submits a task may be the service thread, which has other processors.
     cpus: Option<CpuSet>,
-    /// The process whose threads they are.
+    /// The process that the threads belong to.
     origin: Option<Origin>,
 }
 
 #[derive(Default)]
-struct State {
-    /// Those that wait for their first turn.
-    tasks: VecDeque<Task>,
-    /// Whether somebody has the turn.
+struct ProcedureTurnState {
+    /// Tasks that wait for their first turn.
+    tasks: VecDeque<ProcedureTask>,
+    /// True while a thread has the turn.
     taken: bool,
-    /// Threads that wait for a task, or were begun for one.
+    /// The number of threads that wait for a task, or were started for one.
     idle: usize,
-    /// Nobody gives tasks any more.
+    /// True once no more tasks come.
     over: bool,
 }
 
-impl Turns {
+impl ProcedureTurns {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(SharedTurns {
             origin: Some(Origin::here()),
             cpus: sched_getaffinity(None).ok(),
-            ..Shared::default()
+            ..SharedTurns::default()
         }))
     }
 
-    /// Has a task run when it is its turn.
-    pub(super) fn give(&self, task: Task) {
+    /// Queues a task, which runs when its turn comes.
+    pub(super) fn submit(&self, task: ProcedureTask) {
         let mut state = self.0.state.lock();
         state.tasks.push_back(task);
-        self.0.see_to_threads(&mut state);
+        self.0.wake_or_spawn(&mut state);
     }
 }
 
-impl Drop for Turns {
+impl Drop for ProcedureTurns {
     fn drop(&mut self) {
         if !self.0.origin.is_some_and(Origin::is_here) {
             // A forked child lacks the threads.
@@ -68,15 +68,14 @@ impl Drop for Turns {
     }
 }
 
-impl Shared {
-    /// Has a thread take the next task, if there is one and nobody has the turn: one that is idle, or
-    /// another.
-    fn see_to_threads(self: &Arc<Self>, state: &mut State) {
+impl SharedTurns {
+    /// Wakes the waiting threads. Starts a thread if a task waits, nobody has the turn and no thread is idle.
+    fn wake_or_spawn(self: &Arc<Self>, state: &mut ProcedureTurnState) {
         self.changed.notify_all();
         if !state.taken && !state.tasks.is_empty() && state.idle == 0 {
             let here = Arc::clone(self);
-            // A system that has no more threads may have one when this is looked at the next time: the
-            // task stays where it is.
+            // If the system has no thread now, it may have one at the next call. The task stays
+            // queued.
             match thread::Builder::new().spawn(move || here.run_tasks()) {
                 Ok(_) => state.idle += 1,
                 Err(cause) => tracing::warn!("no thread to run a procedure: {cause}"),
@@ -87,14 +86,15 @@ impl Shared {
     fn run_tasks(self: Arc<Self>) {
         HERE.set(Some(Arc::clone(&self)));
         if let Some(cpus) = &self.cpus {
-            // Where they are not to be had any more, it is only slower.
+            // If these processors are no longer allowed, the thread runs on others, only slower.
             let _ = sched_setaffinity(None, cpus);
         }
         let mut state = self.state.lock();
         while !state.over {
-            let task = match state.taken {
-                true => None,
-                false => state.tasks.pop_front(),
+            let task = if state.taken {
+                None
+            } else {
+                state.tasks.pop_front()
             };
             let Some(task) = task else {
                 self.changed.wait(&mut state);
@@ -112,10 +112,10 @@ impl Shared {
     }
 }
 
-/// Takes the turn again when it is dropped.
-struct Back(Arc<Shared>);
+/// Takes the turn again when dropped.
+struct RetakeTurn(Arc<SharedTurns>);
 
-impl Drop for Back {
+impl Drop for RetakeTurn {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         while state.taken {
@@ -125,20 +125,21 @@ impl Drop for Back {
     }
 }
 
-/// Does something that may take until others had their turn: who has it gives it up meanwhile.
+/// Does something that may have to wait for other tasks. If this thread has the turn, it releases
+/// the turn meanwhile.
 pub(super) fn out_of_turn<R>(act: impl FnOnce() -> R) -> R {
     let Some(here) = HERE.with_borrow(Option::clone) else {
         return act();
     };
     let mut state = here.state.lock();
     state.taken = false;
-    here.see_to_threads(&mut state);
+    here.wake_or_spawn(&mut state);
     drop(state);
-    let _back = Back(here);
+    let _retake = RetakeTurn(here);
     act()
 }
 
-/// Who has the turn gives it up for so long, and takes it again: `false` if nobody gives tasks any more.
+/// Releases the turn for `time`, and takes it again. Returns `false` if no more tasks come.
 pub(super) fn rest(time: Duration) -> bool {
     out_of_turn(|| thread::sleep(time));
     !HERE.with_borrow(|here| here.as_ref().is_some_and(|here| here.state.lock().over))
@@ -154,17 +155,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_at_a_time_and_others_while_one_waits() {
-        let turns = Arc::new(Turns::new());
+    fn one_task_runs_at_a_time_and_others_run_while_it_waits() {
+        let turns = Arc::new(ProcedureTurns::new());
         let (running, (done, ended)) = (Arc::new(AtomicUsize::new(0)), mpsc::channel());
         for _ in 0..50 {
             let (here, running, done) = (Arc::clone(&turns), Arc::clone(&running), done.clone());
-            turns.give(Box::new(move || {
+            turns.submit(Box::new(move || {
                 assert_eq!(running.fetch_add(1, SeqCst), 0);
                 let (inner, waits) = mpsc::channel();
                 running.fetch_sub(1, SeqCst);
                 out_of_turn(|| {
-                    here.give(Box::new(move || inner.send(()).expect("it waits")));
+                    here.submit(Box::new(move || inner.send(()).expect("it waits")));
                     waits.recv().expect("an inner task");
                 });
                 assert_eq!(running.fetch_add(1, SeqCst), 0);
@@ -177,8 +178,8 @@ mod tests {
     }
 
     #[test]
-    fn procedures_run_where_the_process_does_whoever_gives_them_their_turn() {
-        let turns = Turns::new();
+    fn procedures_run_on_the_processors_of_the_process_and_not_of_the_submitter() {
+        let turns = ProcedureTurns::new();
         let own = sched_getaffinity(None).expect("a thread has some");
         let first = (0..CpuSet::MAX_CPU).find(|cpu| own.is_set(*cpu));
         let (done, ended) = mpsc::channel();
@@ -187,7 +188,7 @@ mod tests {
                 let mut one = CpuSet::new();
                 one.set(first.expect("it has one"));
                 sched_setaffinity(None, &one).expect("one of its own");
-                turns.give(Box::new(move || {
+                turns.submit(Box::new(move || {
                     let cpus = sched_getaffinity(None).expect("a thread has some");
                     done.send(cpus).expect("the test waits");
                 }));

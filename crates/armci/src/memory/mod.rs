@@ -1,9 +1,9 @@
-//! Memory that other processes can name by its address: what ARMCI allocates.
+//! Memory that ARMCI allocates, and that other processes name by its address.
 //!
-//! Each process has an *arena*, its part of one symmetric allocation, of which addresses alone are
-//! reserved at the start, and allocates there by itself, so that groups and single processes can. What
-//! others may name is noted at every process that was told, and each access is checked against that. A
-//! page that was used once stays with the arena.
+//! Each process has an *arena*: its part of one symmetric allocation. At the start only addresses
+//! are reserved. A process allocates in its arena by itself, so groups and single processes can
+//! allocate too. Each process notes the allocations that it knows of, and checks each access
+//! against them. A page that was used once stays with the arena.
 
 mod heap;
 
@@ -22,91 +22,92 @@ use hydrant::{AllocOptions, Job, Rank, Strategy, Symmetric};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
-use self::heap::Heap;
+use self::heap::ArenaHeap;
 use crate::{Error, Result, error::not_null};
 
-/// Real memory comes to the arena in pieces of so many bytes.
+/// Real memory is added to the arena in pieces of this many bytes.
 const PIECE: usize = 1 << 20;
 
-/// What Hydrant's heap keeps beside the arena, at least: for mutexes and the like.
+/// The least number of bytes that Hydrant's heap keeps beside the arena, for mutexes and the like.
 const BESIDE: usize = 4 << 20;
 
-/// Bytes of an arena that is registered as a whole at the start, if nobody says how many.
+/// The size in bytes of an arena that is registered as a whole at the start, if no limit is set.
 const PINNED: usize = 64 << 20;
 
-/// All processes' memory, as this one knows it.
+/// The memory of all processes, as this process knows it.
 pub(crate) struct Memory {
     pub(crate) arena: Symmetric<u8>,
     /// The same memory as words that can be changed atomically.
     pub(crate) ints: Symmetric<i32>,
     pub(crate) longs: Symmetric<i64>,
-    procs: Box<[Proc]>,
-    own: Mutex<Own>,
-    /// The parts of allocations that several processes made together, by each of them.
-    together: Mutex<FxHashMap<Part, Arc<[Part]>>>,
+    procs: Box<[ProcessMemory]>,
+    own: Mutex<OwnArena>,
+    /// For each part of an allocation of several processes, all parts of that allocation.
+    together: Mutex<FxHashMap<AllocationPart, Arc<[AllocationPart]>>>,
     me: usize,
 }
 
-/// A process, and where its part of an allocation begins.
-type Part = (usize, usize);
+/// A process, and the offset at which its part of an allocation begins.
+type AllocationPart = (usize, usize);
 
-/// The memory of a process. Its size is a power of two, for each access looks one up.
+/// The memory of a process. Its size is a power of two, because each access indexes a list of these.
 #[repr(align(128))]
-struct Proc {
-    /// Where its arena begins, as this process calls it: where it is mapped, else where its owner has
-    /// it.
+struct ProcessMemory {
+    /// The start of the process's arena: the address of its mapping here, else its address at the
+    /// owner.
     base: usize,
-    /// Where its owner has it.
-    theirs: usize,
-    /// Where that process has the arena of this one.
-    mine_there: usize,
+    /// The start of the arena at its owner.
+    base_at_owner: usize,
+    /// The start of this process's arena at the other process.
+    own_base_there: usize,
     is_mapped: bool,
-    /// What was found there last; never null.
-    last: AtomicPtr<Range>,
-    ranges: RwLock<Ranges>,
+    /// The allocation that the last lookup found; never null.
+    last: AtomicPtr<KnownAllocation>,
+    allocations: RwLock<Allocations>,
 }
 
-/// Allocations of a process.
+/// The allocations of a process that this process knows of.
 #[derive(Default)]
-struct Ranges {
-    /// By where they begin, the places of the live ones in `all`.
+struct Allocations {
+    /// The index in `all` of each live allocation, by its start.
     live: BTreeMap<usize, usize>,
-    /// Never dropped while the process is known, so that whoever looks at one is safe.
-    all: Vec<Arc<Range>>,
-    /// Places in `all` that are not in use.
+    /// Entries stay as long as this list, so a reader of `last` never reads freed memory.
+    all: Vec<Arc<KnownAllocation>>,
+    /// The indices in `all` of entries that are not in use.
     free: Vec<usize>,
 }
 
-/// Bytes of an arena, from one up to another. Of one that is not in use it is the end that is first.
-struct Range {
+/// The start and end of an allocation in an arena. An entry that is not in use has its end before its
+/// start.
+struct KnownAllocation {
     start: AtomicUsize,
     end: AtomicUsize,
 }
 
-struct Own {
-    heap: Heap,
+struct OwnArena {
+    heap: ArenaHeap,
     /// Bytes of the arena that have real memory.
     committed: usize,
 }
 
-/// Where memory is that somebody named.
+/// The location of memory that a caller named.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
-    /// So many bytes behind the start of the process's arena.
+pub(crate) enum Location {
+    /// The offset in the process's arena.
     Arena(usize),
     /// Memory of this process that ARMCI did not allocate.
     Own(*mut u8),
 }
 
-impl Range {
+impl KnownAllocation {
     fn new(start: usize, end: usize) -> Self {
         let (start, end) = (AtomicUsize::new(start), AtomicUsize::new(end));
         Self { start, end }
     }
 
-    /// Bytes from one on, if it is in there.
+    /// The number of bytes from `at` to the end, if `at` is in the allocation.
     #[inline]
-    fn left(&self, at: usize) -> Option<usize> {
+    fn bytes_from(&self, at: usize) -> Option<usize> {
         let (start, end) = (self.start.load(Relaxed), self.end.load(Relaxed));
         (start <= at && at <= end).then(|| end - at)
     }
@@ -122,14 +123,14 @@ impl Memory {
             Some(_) if strategy == Strategy::PinEverything => limit.or(Some(PINNED)),
             _ => limit,
         };
-        let most = (heap - beside).saturating_sub(Heap::EDGES);
+        let most = (heap - beside).saturating_sub(ArenaHeap::EDGES);
         let mine = limit.map_or(most, |limit| limit.min(most));
         let least = job.all_gather(&[mine])?.into_iter().min().unwrap_or(mine);
         let options = AllocOptions {
             reserve: true,
             ..AllocOptions::default()
         };
-        let arena = job.alloc_with::<u8>(least + Heap::EDGES, options)?;
+        let arena = job.alloc_with::<u8>(least + ArenaHeap::EDGES, options)?;
         let own = arena.as_ptr(job.rank())?.unwrap_or(std::ptr::null_mut());
         not_null(own, "this process's own memory")?;
         let theirs = job.all_gather(&[own.addr()])?;
@@ -141,21 +142,22 @@ impl Memory {
         let mine_there = job.all_to_all(&bases)?;
         let procs = job.ranks().zip(theirs).map(|(rank, theirs)| {
             let mapped = arena.as_ptr(rank)?;
-            let mut ranges = Ranges::default();
-            ranges.all.push(Arc::new(Range::new(usize::MAX, 0)));
-            Ok(Proc {
+            let mut allocations = Allocations::default();
+            let unused = KnownAllocation::new(usize::MAX, 0);
+            allocations.all.push(Arc::new(unused));
+            Ok(ProcessMemory {
                 base: bases[rank.index()],
-                theirs,
-                mine_there: mine_there[rank.index()],
+                base_at_owner: theirs,
+                own_base_there: mine_there[rank.index()],
                 is_mapped: mapped.is_some(),
-                last: AtomicPtr::new(Arc::as_ptr(&ranges.all[0]).cast_mut()),
-                ranges: RwLock::new(ranges),
+                last: AtomicPtr::new(Arc::as_ptr(&allocations.all[0]).cast_mut()),
+                allocations: RwLock::new(allocations),
             })
         });
         Ok(Self {
             procs: procs.collect::<Result<_>>()?,
-            own: Mutex::new(Own {
-                heap: Heap::new(least, job.conduit().registration.is_none()),
+            own: Mutex::new(OwnArena {
+                heap: ArenaHeap::new(least, job.conduit().registration.is_none()),
                 committed: 0,
             }),
             together: Mutex::default(),
@@ -166,13 +168,13 @@ impl Memory {
         })
     }
 
-    /// Whether this process loads and stores there itself.
+    /// Returns true if this process loads and stores directly in the memory of `proc`.
     #[inline]
     pub(crate) fn is_mapped(&self, proc: usize) -> bool {
         self.procs[proc].is_mapped
     }
 
-    /// The number of a process.
+    /// Checks the number of a process.
     ///
     /// # Errors
     /// [`Error::NoProcess`].
@@ -187,31 +189,32 @@ impl Memory {
         }
     }
 
-    /// Where so many bytes of a process's memory are.
+    /// The location of `bytes` bytes of a process's memory.
     ///
     /// # Errors
     /// [`Error::NoProcess`], [`Error::UnknownAddress`], [`Error::PastAllocation`], [`Error::Null`].
     #[inline]
-    pub(crate) fn find(&self, proc: i32, at: *mut u8, bytes: usize) -> Result<Place> {
+    pub(crate) fn find(&self, proc: i32, at: *mut u8, bytes: usize) -> Result<Location> {
         match self.find_last(proc, at, bytes) {
-            Some(offset) => Ok(Place::Arena(offset)),
+            Some(offset) => Ok(Location::Arena(offset)),
             None => self.find_slowly(proc, at, bytes),
         }
     }
 
-    /// Where so many bytes are in a process's arena, if they are in the allocation that was found there last.
+    /// The offset of these bytes in the arena of `proc`, if they are in the allocation that the
+    /// last lookup found.
     #[inline(always)]
     pub(crate) fn find_last(&self, proc: i32, at: *mut u8, bytes: usize) -> Option<usize> {
         let known = self.procs.get(usize::try_from(proc).ok()?)?;
         let offset = at.addr().wrapping_sub(known.base);
-        // SAFETY: ranges live as long as the table, and `last` always points to one.
+        // SAFETY: `last` always points to an entry of `all`, and entries live as long as the list.
         #[allow(unsafe_code)]
         let last = unsafe { &*known.last.load(Acquire) };
-        (bytes <= last.left(offset)?).then_some(offset)
+        (bytes <= last.bytes_from(offset)?).then_some(offset)
     }
 
-    /// Where the allocation that has an address of a process's memory, which is mapped here, begins and
-    /// ends, as this process calls it.
+    /// The bounds of the allocation around an address of a process whose memory is mapped here, as
+    /// addresses of this process.
     #[inline]
     pub(crate) fn allocation(&self, proc: usize, at: *mut u8) -> Option<std::ops::Range<usize>> {
         let known = &self.procs[proc];
@@ -219,11 +222,11 @@ impl Memory {
         let within = |start: usize, end: usize| {
             (start <= offset && offset < end).then(|| known.base + start..known.base + end)
         };
-        // SAFETY: ranges live as long as the table, and `last` always points to one.
+        // SAFETY: `last` always points to an entry of `all`, and entries live as long as the list.
         #[allow(unsafe_code)]
         let last = unsafe { &*known.last.load(Acquire) };
         within(last.start.load(Relaxed), last.end.load(Relaxed)).or_else(|| {
-            known.look(offset)?;
+            known.look_up(offset)?;
             // SAFETY: as above.
             #[allow(unsafe_code)]
             let last = unsafe { &*known.last.load(Acquire) };
@@ -232,15 +235,15 @@ impl Memory {
     }
 
     #[cold]
-    fn find_slowly(&self, proc: i32, at: *mut u8, bytes: usize) -> Result<Place> {
+    fn find_slowly(&self, proc: i32, at: *mut u8, bytes: usize) -> Result<Location> {
         let number = self.process(proc)?;
         not_null(at, "an address of memory")?;
         let known = &self.procs[number];
-        for base in [known.base, known.theirs] {
+        for base in [known.base, known.base_at_owner] {
             let offset = at.addr().wrapping_sub(base);
-            // Of no bytes, one past the end is as good a place as any.
+            // An empty range may also lie just past the end of an allocation.
             let is_there = |(_, left): &(usize, usize)| *left > 0 || bytes == 0;
-            let Some((_, left)) = known.look(offset).filter(is_there) else {
+            let Some((_, left)) = known.look_up(offset).filter(is_there) else {
                 continue;
             };
             if bytes > left {
@@ -251,10 +254,10 @@ impl Memory {
                     left,
                 });
             }
-            return Ok(Place::Arena(offset));
+            return Ok(Location::Arena(offset));
         }
         if number == self.me && at.addr().wrapping_sub(known.base) >= self.arena.len() {
-            return Ok(Place::Own(at));
+            return Ok(Location::Own(at));
         }
         Err(Error::UnknownAddress {
             proc,
@@ -262,23 +265,23 @@ impl Memory {
         })
     }
 
-    /// Allocates bytes of this process: where they are in its arena. Of none there are none.
+    /// Allocates bytes in this process's arena. Returns their offset.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
-    pub(crate) fn take(&self, job: &Job, bytes: usize) -> Result<usize> {
+    pub(crate) fn allocate(&self, job: &Job, bytes: usize) -> Result<usize> {
         let mut own = self.own.lock();
         let lack = Error::OutOfMemory {
             proc: self.me,
             bytes,
         };
-        let offset = own.heap.take(bytes).ok_or(lack)?;
+        let offset = own.heap.allocate(bytes).ok_or(lack)?;
         let needed = own.heap.end();
         if needed > own.committed {
             let end = needed.next_multiple_of(PIECE).min(self.arena.len());
             let committed = job.commit(&self.arena, own.committed, end - own.committed);
             if let Err(cause) = committed {
-                own.heap.give(offset);
+                own.heap.free(offset);
                 return Err(cause.into());
             }
             own.committed = end;
@@ -286,39 +289,40 @@ impl Memory {
         Ok(offset)
     }
 
-    /// Gives back what was [taken](Self::take).
-    pub(crate) fn give(&self, offset: usize) {
-        self.own.lock().heap.give(offset);
+    /// Frees bytes that were [allocated](Self::allocate).
+    pub(crate) fn free(&self, offset: usize) {
+        self.own.lock().heap.free(offset);
     }
 
-    /// Notes that a process has allocated: others than this one know it, or are about to.
+    /// Notes an allocation of a process that other processes know, or learn soon.
     pub(crate) fn note(&self, proc: usize, offset: usize, bytes: usize) {
-        // Of what was there, and was freed by its owner alone, it is no part.
+        // The owner may have freed an older allocation here by itself, and the new one is no part
+        // of that.
         self.together.lock().remove(&(proc, offset));
         self.procs[proc]
-            .ranges
+            .allocations
             .write()
             .insert(offset, offset + bytes);
     }
 
-    /// Notes that parts were allocated together: who forgets one forgets all.
-    pub(crate) fn note_together(&self, parts: Vec<Part>) {
-        let parts: Arc<[Part]> = parts.into();
+    /// Notes that several parts form one allocation. [`forget`](Self::forget) of one part forgets all.
+    pub(crate) fn note_parts(&self, parts: Vec<AllocationPart>) {
+        let parts: Arc<[AllocationPart]> = parts.into();
         let mut together = self.together.lock();
         for part in parts.iter() {
             together.insert(*part, Arc::clone(&parts));
         }
     }
 
-    /// Forgets an allocation, of which a byte of a process is given: where this process's own part began,
-    /// if it has one.
+    /// Forgets the allocation around an offset in the arena of `proc`. Returns the start of this
+    /// process's own part, if it has one.
     pub(crate) fn forget(&self, proc: usize, offset: usize) -> Option<usize> {
-        let start = self.procs[proc].ranges.write().remove(offset)?;
+        let start = self.procs[proc].allocations.write().remove(offset)?;
         let mut together = self.together.lock();
         let parts = together.remove(&(proc, start));
         let mut own = (proc == self.me).then_some(start);
         for part in parts.iter().flat_map(|parts| parts.iter()) {
-            // What was allocated there since is another's.
+            // A newer allocation at the same start belongs to another set of parts.
             let is_same = match together.get(part) {
                 Some(others) => parts
                     .as_ref()
@@ -327,47 +331,47 @@ impl Memory {
             };
             if is_same {
                 together.remove(part);
-                // Its owner may have freed it, and something else lie across its start.
-                let begun = self.procs[part.0].ranges.write().drop_at(part.1);
-                own = own.or((begun && part.0 == self.me).then_some(part.1));
+                // The owner may have freed the part by itself, and a newer allocation may cover its start.
+                let existed = self.procs[part.0].allocations.write().remove_at(part.1);
+                own = own.or((existed && part.0 == self.me).then_some(part.1));
             }
         }
         own
     }
 
-    /// By what address this process calls a byte of a process's arena.
+    /// The address by which this process names a byte of a process's arena.
     pub(crate) fn address(&self, proc: usize, offset: usize) -> *mut u8 {
         std::ptr::with_exposed_provenance_mut(self.procs[proc].base + offset)
     }
 
-    /// The offset in its arena of a byte of some process's memory, given by its address here, and the number of bytes
-    /// of its allocation before it.
-    pub(crate) fn whose(&self, at: *mut u8) -> Option<(usize, usize, usize)> {
+    /// Finds the process that owns an address of this process. Returns the process, the offset in its arena,
+    /// and the number of bytes of the allocation before the address.
+    pub(crate) fn owner_of(&self, at: *mut u8) -> Option<(usize, usize, usize)> {
         let own_first = std::iter::once(self.me).chain(0..self.procs.len());
         own_first.into_iter().find_map(|proc| {
             let known = &self.procs[proc];
             let offset = at.addr().wrapping_sub(known.base);
-            // An allocation of no bytes has its start alone.
+            // An allocation of no bytes contains only its start.
             let is_in = |(before, left): &(usize, usize)| *left > 0 || *before == 0;
-            let (before, _) = known.look(offset).filter(is_in)?;
+            let (before, _) = known.look_up(offset).filter(is_in)?;
             Some((proc, offset, before))
         })
     }
 
-    /// Where a process's arena begins, as this process calls it, and its bytes.
+    /// The start of a process's arena as an address of this process, and its bytes.
     #[inline]
     pub(crate) fn arena_of(&self, proc: usize) -> (usize, usize) {
         (self.procs[proc].base, self.arena.len())
     }
 
-    /// Where a process's arena begins, as that process calls it.
-    pub(crate) fn owners_base(&self, proc: usize) -> usize {
-        self.procs[proc].theirs
+    /// The start of a process's arena as an address of its owner.
+    pub(crate) fn base_at_owner(&self, proc: usize) -> usize {
+        self.procs[proc].base_at_owner
     }
 
-    /// Where this process's arena begins, as another process calls it.
+    /// The start of this process's arena as an address of `proc`.
     pub(crate) fn base_at(&self, proc: usize) -> usize {
-        self.procs[proc].mine_there
+        self.procs[proc].own_base_there
     }
 
     /// The rank of a process.
@@ -377,53 +381,57 @@ impl Memory {
     }
 }
 
-impl Proc {
-    /// How many bytes of its allocation come before one of the arena, and how many from there on, if it
-    /// is in one or right behind it.
-    fn look(&self, offset: usize) -> Option<(usize, usize)> {
-        let ranges = self.ranges.read();
-        let (start, place) = ranges.live.range(..=offset).next_back()?;
-        let range = &ranges.all[*place];
-        let left = range.left(offset)?;
-        self.last.store(Arc::as_ptr(range).cast_mut(), Release);
+impl ProcessMemory {
+    /// Looks up the allocation around an offset, or ending there, and notes it in `last`. Returns its bytes
+    /// before the offset, and from the offset on.
+    fn look_up(&self, offset: usize) -> Option<(usize, usize)> {
+        let allocations = self.allocations.read();
+        let (start, index) = allocations.live.range(..=offset).next_back()?;
+        let found = &allocations.all[*index];
+        let left = found.bytes_from(offset)?;
+        self.last.store(Arc::as_ptr(found).cast_mut(), Release);
         Some((offset - start, left))
     }
 }
 
-impl Ranges {
-    /// Notes bytes in use, in the place of what was there: whoever freed that need not have said so.
+impl Allocations {
+    /// Notes an allocation, and removes the older ones that it overlaps: their owner need not
+    /// report that it freed them.
     fn insert(&mut self, start: usize, end: usize) {
         let stale: Vec<usize> = (self.live.range(..end))
             .rev()
-            .take_while(|(_, place)| self.all[**place].end.load(Relaxed) > start)
+            .take_while(|(_, index)| self.all[**index].end.load(Relaxed) > start)
             .map(|(start, _)| *start)
             .collect();
-        stale.into_iter().for_each(|start| _ = self.drop_at(start));
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.all.push(Arc::new(Range::new(usize::MAX, 0)));
+        stale
+            .into_iter()
+            .for_each(|start| _ = self.remove_at(start));
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.all.push(Arc::new(KnownAllocation::new(usize::MAX, 0)));
             self.all.len() - 1
         });
-        self.all[place].end.store(end, Relaxed);
-        self.all[place].start.store(start, Relaxed);
-        self.live.insert(start, place);
+        self.all[index].end.store(end, Relaxed);
+        self.all[index].start.store(start, Relaxed);
+        self.live.insert(start, index);
     }
 
+    /// Removes the allocation around an offset. Returns its start.
     fn remove(&mut self, offset: usize) -> Option<usize> {
-        let (start, place) = self.live.range(..=offset).next_back()?;
+        let (start, index) = self.live.range(..=offset).next_back()?;
         let start = *start;
-        self.all[*place].left(offset)?;
-        self.drop_at(start);
+        self.all[*index].bytes_from(offset)?;
+        self.remove_at(start);
         Some(start)
     }
 
-    /// Whether there was one that begins there.
-    fn drop_at(&mut self, start: usize) -> bool {
-        let Some(place) = self.live.remove(&start) else {
+    /// Removes the allocation that begins at `start`. Returns false if there is none.
+    fn remove_at(&mut self, start: usize) -> bool {
+        let Some(index) = self.live.remove(&start) else {
             return false;
         };
-        self.all[place].start.store(usize::MAX, Relaxed);
-        self.all[place].end.store(0, Relaxed);
-        self.free.push(place);
+        self.all[index].start.store(usize::MAX, Relaxed);
+        self.all[index].end.store(0, Relaxed);
+        self.free.push(index);
         true
     }
 }
@@ -433,17 +441,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_allocated_anew_replaces_what_was_there() {
-        let mut ranges = Ranges::default();
-        ranges.insert(0, 100);
-        ranges.insert(128, 200);
-        ranges.insert(256, 300);
-        ranges.insert(64, 260);
-        let live: Vec<usize> = ranges.live.keys().copied().collect();
+    fn a_new_allocation_replaces_older_ones_that_it_overlaps() {
+        let mut allocations = Allocations::default();
+        allocations.insert(0, 100);
+        allocations.insert(128, 200);
+        allocations.insert(256, 300);
+        allocations.insert(64, 260);
+        let live: Vec<usize> = allocations.live.keys().copied().collect();
         assert_eq!(live, [64]);
-        assert_eq!(ranges.remove(261), None);
-        assert_eq!(ranges.remove(100), Some(64));
-        assert_eq!(ranges.remove(100), None);
-        assert_eq!(ranges.all.len(), 3);
+        assert_eq!(allocations.remove(261), None);
+        assert_eq!(allocations.remove(100), Some(64));
+        assert_eq!(allocations.remove(100), None);
+        assert_eq!(allocations.all.len(), 3);
     }
 }

@@ -1,25 +1,25 @@
-//! Collectives over a list of processes, by messages: trees, so that each takes as many steps as the
-//! logarithm of their number.
+//! Collectives over a list of processes, by messages along trees. So the number of steps is the
+//! logarithm of the number of processes.
 
 use super::Messages;
 use crate::{Error, Result};
 
-/// Processes that do something together, as one of them sees it.
+/// The members of a collective, as one of them sees them.
 pub(crate) struct Circle<'a> {
     pub(crate) messages: &'a Messages,
-    /// Whose messages theirs are.
+    /// The context of the members' messages.
     pub(crate) context: u64,
     pub(crate) members: &'a [usize],
-    /// Which of them this is.
+    /// The index of this process in `members`.
     pub(crate) own: usize,
 }
 
 impl Circle<'_> {
-    /// The position of a process among them.
+    /// The index of a process in `members`.
     ///
     /// # Errors
     /// [`Error::NoMember`].
-    pub(crate) fn place_of(&self, proc: usize) -> Result<usize> {
+    pub(crate) fn index_of(&self, proc: usize) -> Result<usize> {
         let at = self.members.iter().position(|member| *member == proc);
         at.ok_or(Error::NoMember {
             proc: proc as i32,
@@ -27,7 +27,8 @@ impl Circle<'_> {
         })
     }
 
-    /// Waits until all have come: in each step, one hears of twice as many (dissemination).
+    /// Waits until all members have arrived. In each step a member learns of twice as many others
+    /// (dissemination).
     pub(crate) fn barrier(&self) -> Result<()> {
         let count = self.members.len();
         let mut step = 1;
@@ -39,30 +40,31 @@ impl Circle<'_> {
         Ok(())
     }
 
-    /// Brings the bytes of a member to all.
+    /// Broadcasts the bytes of member `root` to all members.
     pub(crate) fn broadcast(&self, root: usize, bytes: &mut [u8]) -> Result<()> {
         let count = self.members.len();
-        // Counted from the root, a member hears from the one whose number lacks its lowest bit.
-        let place = (self.own + count - root) % count;
-        let lowest = match place {
+        // Members are counted from the root. A member receives from the member whose number lacks
+        // its lowest bit.
+        let relative = (self.own + count - root) % count;
+        let lowest = match relative {
             0 => count.next_power_of_two(),
-            place => place & place.wrapping_neg(),
+            relative => relative & relative.wrapping_neg(),
         };
-        if place > 0 {
-            let got = self.receive(0, (place - lowest + root) % count)?;
+        if relative > 0 {
+            let got = self.receive(0, (relative - lowest + root) % count)?;
             fill(bytes, &got)?;
         }
         let mut step = lowest / 2;
         while step > 0 {
-            if place + step < count {
-                self.send(0, bytes, (place + step + root) % count)?;
+            if relative + step < count {
+                self.send(0, bytes, (relative + step + root) % count)?;
             }
             step /= 2;
         }
         Ok(())
     }
 
-    /// Combines the bytes of all at the first one, in the order of the members.
+    /// Combines the bytes of all members at the first member, in the order of the members.
     pub(crate) fn reduce(
         &self,
         bytes: &mut [u8],
@@ -77,7 +79,7 @@ impl Circle<'_> {
             if self.own + step < count {
                 let more = self.receive(0, self.own + step)?;
                 if more.len() != bytes.len() {
-                    return Err(unlike());
+                    return Err(different_lengths());
                 }
                 combine(bytes, &more);
             }
@@ -86,13 +88,13 @@ impl Circle<'_> {
         Ok(())
     }
 
-    /// What every member gave, by member.
+    /// The two words of each member, in the order of the members.
     pub(crate) fn all_gather(&self, mine: [u64; 2]) -> Result<Vec<[u64; 2]>> {
         let mut all = vec![0_u8; self.members.len() * 16];
         let own = &mut all[self.own * 16..][..16];
         own[..8].copy_from_slice(&mine[0].to_ne_bytes());
         own[8..].copy_from_slice(&mine[1].to_ne_bytes());
-        // Each byte is one member's, and zero at all others.
+        // Each byte belongs to one member, and is zero at all others.
         self.reduce(&mut all, |all, more| {
             all.iter_mut().zip(more).for_each(|(a, b)| *a |= b);
         })?;
@@ -116,13 +118,13 @@ impl Circle<'_> {
 
 fn fill(into: &mut [u8], bytes: &[u8]) -> Result<()> {
     if into.len() != bytes.len() {
-        return Err(unlike());
+        return Err(different_lengths());
     }
     into.copy_from_slice(bytes);
     Ok(())
 }
 
-fn unlike() -> Error {
+fn different_lengths() -> Error {
     hydrant::Error::other("processes gave different numbers of bytes to what they do together")
         .into()
 }

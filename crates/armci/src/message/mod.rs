@@ -1,7 +1,7 @@
-//! Messages between processes, and collectives over any list of processes: what ARMCI programs use
+//! Messages between processes, and collectives over any list of processes. ARMCI programs use them
 //! beside MPI, or instead of it.
 //!
-//! A message is taken along when it is sent, and kept at its receiver until that asks for it.
+//! A message is copied when it is sent. Its receiver keeps it until the program asks for it.
 
 mod circle;
 mod reduction;
@@ -25,40 +25,43 @@ pub use scopes::{Scope, Tree};
 
 use crate::{Armci, Error, Result, memory::Memory};
 
-/// Whose messages those of programs are.
+/// The context of the program's own messages.
 const PROGRAM: u64 = 0;
-/// Of the processes of a node; of nodes' masters; of processes that make a group.
+/// The context of the processes of a node.
 pub(crate) const NODE: u64 = 1;
+/// The context of the nodes' masters.
 pub(crate) const MASTERS: u64 = 2;
+/// The context of processes that make a group.
 pub(crate) const GROUPS: u64 = 3;
-/// Of all processes together.
+/// The context of all processes.
 pub(crate) const ALL: u64 = 4;
 
-/// What is sent and received.
+/// Sends and receives messages.
 pub(crate) struct Messages {
     job: hydrant::WeakJob,
     handler: Handler,
-    inbox: Arc<Inbox>,
+    inbox: Arc<MessageInbox>,
     /// The number of the last message sent.
     last: AtomicU64,
 }
 
-/// What arrived and was not asked for yet.
-struct Inbox {
+/// The messages that arrived and were not received yet.
+struct MessageInbox {
     state: Mutex<Arrived>,
-    /// How many messages arrived, in this process's memory.
+    /// The number of messages that arrived, in this process's memory, so that a waiter is notified.
     count: Symmetric<u64>,
     me: hydrant::Rank,
 }
 
 #[derive(Default)]
 struct Arrived {
-    whole: VecDeque<Letter>,
-    /// Messages of which some is missing, by sender and number.
+    complete: VecDeque<Letter>,
+    /// Incomplete messages, by sender and number.
     parts: FxHashMap<(usize, u64), Letter>,
     count: u64,
 }
 
+/// A message that arrived.
 struct Letter {
     context: u64,
     tag: i64,
@@ -69,7 +72,7 @@ struct Letter {
 impl Messages {
     /// Collective.
     pub(crate) fn new(job: &Job) -> Result<Arc<Self>> {
-        let inbox = Arc::new(Inbox {
+        let inbox = Arc::new(MessageInbox {
             state: Mutex::default(),
             count: job.alloc(1)?,
             me: job.rank(),
@@ -78,7 +81,7 @@ impl Messages {
         let handler = job.handler(move |context, args, payload| {
             if let &[belongs, tag, number, bytes] = args {
                 let head = (belongs, tag as i64, number, bytes as usize);
-                arrived.take(context.source().index(), head, payload);
+                arrived.add_piece(context.source().index(), head, payload);
             }
         })?;
         Ok(Arc::new(Self {
@@ -102,10 +105,12 @@ impl Messages {
         Ok(())
     }
 
-    /// Waits for the next message of a sender, or of any: who sent it, and its bytes.
+    /// Waits for the next message from `from`, or from any process. Returns the sender and the
+    /// bytes.
     ///
     /// # Errors
-    /// [`Error::Hydrant`], among others if the sender's program came to its end and no message of it is left.
+    /// [`Error::Hydrant`], for example if the sender's program ended and none of its messages is
+    /// left.
     pub(crate) fn receive(
         &self,
         context: u64,
@@ -116,13 +121,15 @@ impl Messages {
         let is_present = || match from {
             Some(from) => match job.check_present(Memory::rank(from)) {
                 Err(cause @ hydrant::Error::PeerEnded { .. }) => Err(cause),
-                // The wait below tells of a loss when it has looked at what the process sent before.
+                // The wait below reports a lost process, after it has looked at the messages sent
+                // before.
                 _ => Ok(()),
             },
             None => Ok(()),
         };
         loop {
-            // Read before the look at the messages: whatever was sent before the end has arrived by then.
+            // This comes before the look at the messages: a message sent before the process ended
+            // has arrived by then.
             let present = is_present();
             let seen = {
                 let mut state = self.inbox.state.lock();
@@ -130,8 +137,8 @@ impl Messages {
                     (it.context, it.tag) == (context, tag)
                         && from.is_none_or(|from| from == it.from)
                 };
-                if let Some(at) = state.whole.iter().position(wanted)
-                    && let Some(letter) = state.whole.remove(at)
+                if let Some(at) = state.complete.iter().position(wanted)
+                    && let Some(letter) = state.complete.remove(at)
                 {
                     return Ok((letter.from, letter.bytes));
                 }
@@ -149,9 +156,9 @@ impl Messages {
     }
 }
 
-impl Inbox {
-    /// A piece of a message arrived; the pieces of a sender come in order.
-    fn take(
+impl MessageInbox {
+    /// Handles a piece of a message. The pieces of a sender arrive in order.
+    fn add_piece(
         &self,
         from: usize,
         (context, tag, number, bytes): (u64, i64, u64, usize),
@@ -170,16 +177,16 @@ impl Inbox {
             state.parts.insert(key, letter);
             return;
         }
-        state.whole.push_back(letter);
+        state.complete.push_back(letter);
         state.count += 1;
-        // Under the lock, so that it only grows. Whoever waits for it is notified; a job that is over
-        // has nobody who does.
+        // The count is written under the lock, so it only grows. The write notifies the waiter. A
+        // job that is over has no waiter.
         let _ = self.count.put_value(self.me, 0, state.count);
     }
 }
 
 impl Armci {
-    /// Sends bytes to a process, which may be this one. They are free when this returns. ARMCI's
+    /// Sends bytes to a process, which may be this one. On return the bytes are free. ARMCI's
     /// `armci_msg_snd`.
     ///
     /// # Errors
@@ -189,11 +196,13 @@ impl Armci {
         self.messages.send(PROGRAM, tag.into(), bytes, to)
     }
 
-    /// Waits for the next message with a tag from a process, or from any: who sent it, and how many bytes
-    /// of `into` it fills. ARMCI's `armci_msg_rcv` and `armci_msg_rcvany`.
+    /// Waits for the next message with a tag from a process, or from any process. Returns the
+    /// sender and the number of bytes written to `into`. ARMCI's `armci_msg_rcv` and
+    /// `armci_msg_rcvany`.
     ///
     /// # Errors
-    /// [`Error::NoProcess`], [`Error::Hydrant`]; [`Error::Truncated`] if it is longer: it is gone then.
+    /// [`Error::NoProcess`], [`Error::Hydrant`]. [`Error::Truncated`] if the message is longer than
+    /// `into`: it is dropped then.
     pub fn receive(&self, tag: i32, into: &mut [u8], from: Option<i32>) -> Result<(i32, usize)> {
         let from = from.map(|from| self.memory.process(from)).transpose()?;
         let (from, bytes) = self.messages.receive(PROGRAM, tag.into(), from)?;

@@ -1,10 +1,10 @@
-//! How elements are combined.
+//! The element types and reductions of ARMCI's collectives.
 
 use hydrant::{Pod, bytemuck};
 
 use crate::{Error, Result};
 
-/// What is combined.
+/// The type of elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Element {
     /// `int`.
@@ -17,7 +17,7 @@ pub enum Element {
     Double,
 }
 
-/// How it is combined.
+/// The way in which elements are combined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reduction {
     /// The sum.
@@ -32,17 +32,17 @@ pub enum Reduction {
     AbsMax,
     /// The smallest absolute value.
     AbsMin,
-    /// Bits set in any; of integers alone.
+    /// The bits set in any element; for integers only.
     Or,
-    /// The bits set in all; of integers alone.
+    /// The bits set in all elements; for integers only.
     And,
-    /// 1 if none is zero, otherwise 0; of integers alone.
+    /// 1 if no element is zero, otherwise 0; for integers only.
     LogicalAnd,
-    /// 1 if any is not zero, otherwise 0; of integers alone.
+    /// 1 if any element is not zero, otherwise 0; for integers only.
     LogicalOr,
 }
 
-/// The ways to combine integers bit by bit, or as truth values.
+/// The reductions of integers by bits or truth values.
 #[derive(Clone, Copy)]
 pub(crate) enum Logic {
     Or,
@@ -51,7 +51,7 @@ pub(crate) enum Logic {
     LogicalAnd,
 }
 
-/// The names of reductions, as prefixes.
+/// The prefixes of names, and their reductions.
 const NAMES: [(&[u8], Reduction); 15] = [
     (b"+", Reduction::Sum),
     (b"*", Reduction::Product),
@@ -70,7 +70,7 @@ const NAMES: [(&[u8], Reduction); 15] = [
     (b"bor", Reduction::Or),
 ];
 
-/// What [`Reduction`] asks of a type.
+/// The operations of an element type that [`Reduction`] needs.
 pub(crate) trait Combine: Pod + PartialOrd {
     fn plus(self, other: Self) -> Self;
     fn times(self, other: Self) -> Self;
@@ -152,7 +152,7 @@ impl Element {
         }
     }
 
-    /// Bytes of one.
+    /// The bytes of one element.
     pub fn bytes(self) -> usize {
         match self {
             Self::Int | Self::Float => 4,
@@ -162,21 +162,22 @@ impl Element {
 }
 
 impl Reduction {
-    /// The reduction that ARMCI names so, for elements of a type.
+    /// The reduction of a name in ARMCI, for elements of a type.
     ///
     /// # Errors
     /// [`Error::Reduction`].
     pub fn of_name(name: &[u8], element: Element) -> Result<Self> {
         let is_integer = matches!(element, Element::Int | Element::Long);
-        // As in ARMCI, a prefix of the name decides. So a longer prefix stands before its own prefixes.
+        // As in ARMCI, a prefix of the name decides. So longer prefixes come first.
         let known = NAMES.iter().find(|(begin, _)| name.starts_with(begin));
         let known = known.filter(|(_, reduction)| is_integer || !reduction.is_of_integers());
         let unknown = || Error::Reduction {
             name: String::from_utf8_lossy(name).into_owned(),
             elements: element.plural(),
-            others: match is_integer {
-                true => ", or, |, bor, &, band, ||, lor, && and land",
-                false => "",
+            others: if is_integer {
+                ", or, |, bor, &, band, ||, lor, && and land"
+            } else {
+                ""
             },
         };
         known.map(|(_, reduction)| *reduction).ok_or_else(unknown)
@@ -206,7 +207,8 @@ impl Reduction {
         }
     }
 
-    /// Makes elements what the result of one process alone is: absolute values, if those are asked for.
+    /// Replaces elements by their absolute values if the reduction is of absolute values. So a
+    /// reduction over one process is right too.
     pub(crate) fn begin(self, element: Element, bytes: &mut [u8]) {
         if matches!(self, Self::AbsMax | Self::AbsMin) {
             let same = bytes.to_vec();
@@ -214,7 +216,7 @@ impl Reduction {
         }
     }
 
-    /// Combines elements with others, which are as many.
+    /// Combines the elements in `into` with as many in `with`.
     pub(crate) fn fold(self, element: Element, into: &mut [u8], with: &[u8]) {
         match element {
             Element::Int => self.fold_as::<i32>(into, with),
@@ -241,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reduction_is_what_it_says() {
+    fn every_reduction_gives_the_documented_result() {
         for (name, right) in [
             ("+", -4),
             ("*", -21),
@@ -261,7 +263,7 @@ mod tests {
         ] {
             let reduction = Reduction::of_name(name.as_bytes(), Element::Int).unwrap();
             assert_eq!(reduction.combine(-7, 3), right, "{name}");
-            assert_eq!(reduction.combine(-7_i64, 3), right.into(), "{name}");
+            assert_eq!(reduction.combine(-7_i64, 3), i64::from(right), "{name}");
             match Reduction::of_name(name.as_bytes(), Element::Double) {
                 Ok(same) => assert_eq!(same.combine(-7.0, 3.0), f64::from(right)),
                 Err(_) => assert!(reduction.is_of_integers(), "{name}"),

@@ -1,31 +1,31 @@
-//! Collectives of all processes, of those of a node, and of nodes' masters.
+//! Collectives of all processes, of the processes of a node, and of the nodes' masters.
 
 use hydrant::Rank;
 
 use super::{Circle, Element, MASTERS, NODE, Reduction};
 use crate::{Armci, Error, Result};
 
-/// Who takes part.
+/// The processes that take part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
     /// All processes.
     All,
-    /// Those of a node; the nodes by themselves.
+    /// The processes of each node, each node for itself.
     Node,
-    /// The first process of each node. Others have nothing to do.
+    /// The first process of each node. Other processes have nothing to do.
     Masters,
 }
 
-/// A process's place in the binary tree of a scope, by processes' numbers; -1 where there is none.
+/// The neighbours of a process in the binary tree of a scope, by process number; -1 for none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tree {
-    /// Who is above all.
+    /// The root of the tree.
     pub root: i32,
-    /// Who is above this process.
+    /// The parent of this process.
     pub up: i32,
-    /// Who is below it.
+    /// The first child of this process.
     pub left: i32,
-    /// Who else is.
+    /// The second child of this process.
     pub right: i32,
 }
 
@@ -48,6 +48,7 @@ impl Scope {
 }
 
 impl Armci {
+    /// The context and the processes of a scope.
     fn scope(&self, scope: Scope) -> (u64, Vec<usize>) {
         match scope {
             Scope::All => (super::ALL, (0..self.job.size() as usize).collect()),
@@ -59,7 +60,7 @@ impl Armci {
         }
     }
 
-    /// Does something with the others of a scope, if this process is one of them.
+    /// Runs `act` with the members of a scope, if this process is one of them.
     fn among<R>(
         &self,
         scope: Scope,
@@ -78,23 +79,25 @@ impl Armci {
         act(circle).map(Some)
     }
 
-    /// Brings bytes of a process to all of a scope. Collective over it. ARMCI's `armci_msg_bcast_scope`.
+    /// Broadcasts bytes of process `root` to all processes of a scope. Collective over the scope.
+    /// ARMCI's `armci_msg_bcast_scope`.
     ///
     /// # Errors
-    /// [`Error::NoProcess`], [`Error::NoMember`] if the root is not among them, [`Error::Hydrant`].
+    /// [`Error::NoProcess`], [`Error::NoMember`] if the root is outside the scope,
+    /// [`Error::Hydrant`].
     pub fn broadcast(&self, scope: Scope, bytes: &mut [u8], root: i32) -> Result<()> {
         let number = self.memory.process(root)?;
         if scope == Scope::All {
             return Ok(self.job.broadcast(Rank(number as u32), bytes)?);
         }
         self.among(scope, |circle| {
-            circle.broadcast(circle.place_of(number)?, bytes)
+            circle.broadcast(circle.index_of(number)?, bytes)
         })?;
         Ok(())
     }
 
-    /// Combines elements of all processes of a scope, at each of them. Collective over it. ARMCI's
-    /// `armci_msg_gop_scope`.
+    /// Combines the elements of all processes of a scope, and leaves the result at each. Collective
+    /// over the scope. ARMCI's `armci_msg_gop_scope`.
     ///
     /// # Errors
     /// [`Error::Hydrant`].
@@ -116,8 +119,9 @@ impl Armci {
         Ok(())
     }
 
-    /// Combines elements of all processes of a scope, at the first of them; what others have then means
-    /// nothing. Collective over it. ARMCI's `armci_msg_reduce_scope`.
+    /// Combines the elements of all processes of a scope, and leaves the result at the first. The
+    /// elements of the others are undefined afterwards. Collective over the scope. ARMCI's
+    /// `armci_msg_reduce_scope`.
     ///
     /// # Errors
     /// [`Error::Hydrant`].
@@ -138,11 +142,12 @@ impl Armci {
         Ok(())
     }
 
-    /// Of all processes that contribute, brings the bytes of the one whose first element is the largest or
-    /// the smallest to all of a scope. Collective over it. ARMCI's `armci_msg_sel_scope`.
+    /// Selects the process whose first element is the largest or the smallest, among those that
+    /// contribute. Its bytes go to all processes of the scope. Collective over the scope. ARMCI's
+    /// `armci_msg_sel_scope`.
     ///
     /// # Errors
-    /// [`Error::Code`] if neither is asked for, [`Error::Hydrant`].
+    /// [`Error::Code`] if the reduction is neither, [`Error::Hydrant`].
     pub fn select(
         &self,
         scope: Scope,
@@ -157,7 +162,7 @@ impl Armci {
                 code: bytes.len() as i32,
             });
         }
-        // Whether somebody contributed goes in front.
+        // The first byte is 1 if a process contributed.
         let mut record = vec![u8::from(contributes)];
         record.extend_from_slice(bytes);
         let first = 1..1 + element.bytes();
@@ -178,11 +183,11 @@ impl Armci {
         Ok(())
     }
 
-    /// This process's place in the tree of a scope. ARMCI's `armci_msg_bintree`.
+    /// The neighbours of this process in the tree of a scope. ARMCI's `armci_msg_bintree`.
     pub fn tree(&self, scope: Scope) -> Tree {
         let (_, members) = self.scope(scope);
-        let at = |place: Option<usize>| {
-            (place.and_then(|place| members.get(place))).map_or(-1, |proc| *proc as i32)
+        let at = |index: Option<usize>| {
+            (index.and_then(|index| members.get(index))).map_or(-1, |proc| *proc as i32)
         };
         let own = members.iter().position(|member| *member == self.me);
         Tree {
@@ -193,7 +198,7 @@ impl Armci {
         }
     }
 
-    /// Combines elements of all processes, at all or at the first.
+    /// Combines the elements of all processes, at all of them or at the first.
     fn with_all(
         &self,
         bytes: &mut [u8],
@@ -216,14 +221,13 @@ impl Armci {
         reduction: Reduction,
         at_all: bool,
     ) -> Result<()> {
-        // Of a caller whose memory is not aligned, too.
+        // The caller's memory may be unaligned, so the elements are copied.
         let mut elements: Vec<T> = hydrant::bytemuck::pod_collect_to_vec(bytes);
         let combine = |a, b| reduction.combine(a, b);
-        match at_all {
-            true => self.job.all_reduce_with(&mut elements, combine)?,
-            false => {
-                (self.job).reduce_in_place_with(Rank(0), &mut elements, combine)?;
-            }
+        if at_all {
+            self.job.all_reduce_with(&mut elements, combine)?;
+        } else {
+            (self.job).reduce_in_place_with(Rank(0), &mut elements, combine)?;
         }
         bytes.copy_from_slice(hydrant::bytemuck::cast_slice(&elements));
         Ok(())

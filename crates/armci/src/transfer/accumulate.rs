@@ -1,4 +1,4 @@
-//! Accumulates of elements that follow each other.
+//! Accumulates of contiguous elements.
 
 #![allow(unsafe_code)] // memory is named by its address
 
@@ -7,20 +7,20 @@ use hydrant::{Error as Hydrant, Factor, Number};
 use crate::{
     Armci, Error, Result,
     error::{count, not_null},
-    memory::{Memory, Place},
+    memory::{Location, Memory},
 };
 
-/// What elements are multiplied by before they are added, and what they are.
+/// The factor of an accumulate, and the type of its elements.
 pub type Scale = Factor;
 
 impl Armci {
-    /// What a scale is that ARMCI names by its code.
+    /// The scale for an accumulate's code in ARMCI.
     ///
     /// # Errors
     /// [`Error::Code`], [`Error::Null`].
     ///
     /// # Safety
-    /// `scale` is readable for an element of what the code means.
+    /// 1. `scale` is readable for one element of the type that the code names.
     pub unsafe fn scale(code: i32, scale: *const u8) -> Result<Scale> {
         let number = match code {
             crate::ACC_INT => Number::I32,
@@ -37,19 +37,19 @@ impl Armci {
             }
         };
         not_null(scale, "the scale of an accumulate")?;
-        // SAFETY: the caller's promise.
+        // SAFETY: `scale` is readable for one element, by the caller's condition 1.
         let bytes = unsafe { std::slice::from_raw_parts(scale, number.size()) };
-        Ok(Factor::from_bytes(number, bytes).expect("as many bytes as it has"))
+        Ok(Factor::from_bytes(number, bytes).expect("a scale has the size of one element"))
     }
 
-    /// Adds a scale's multiple of each element at `src` to the one at `dst` of a process, atomically for
-    /// each element. ARMCI's `Acc`.
+    /// Multiplies each element at `src` by a scale and adds it to the element at `dst` of a
+    /// process. Each addition is atomic. ARMCI's `Acc`.
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`Error::Hydrant`] if there are not whole elements.
+    /// As [`put`](Self::put); [`Error::Hydrant`] if the bytes are not whole elements.
     ///
     /// # Safety
-    /// As there.
+    /// 1. and 2. as [`put`](Self::put).
     #[inline]
     pub unsafe fn accumulate(
         &self,
@@ -61,14 +61,14 @@ impl Armci {
     ) -> Result<()> {
         let bytes = count(bytes.into(), 0, "the number of bytes")?;
         not_null(src, "the source of an accumulate")?;
-        // SAFETY: the caller's promise.
+        // SAFETY: 1 and 2. The caller's conditions 1 and 2.
         unsafe { self.accumulate_bytes(scale, src, dst, bytes, proc) }
     }
 
-    /// As [`accumulate`](Self::accumulate), of bytes that were counted.
+    /// As [`accumulate`](Self::accumulate), with a checked number of bytes and source.
     ///
     /// # Safety
-    /// As there.
+    /// 1. and 2. as [`put`](Self::put).
     #[inline]
     pub(crate) unsafe fn accumulate_bytes(
         &self,
@@ -78,11 +78,11 @@ impl Armci {
         bytes: usize,
         proc: i32,
     ) -> Result<()> {
-        let place = self.memory.find(proc, dst, bytes)?;
-        // SAFETY: the caller's promise.
+        let location = self.memory.find(proc, dst, bytes)?;
+        // SAFETY: the source is readable and nobody writes to it, by the caller's condition 1.
         let data = unsafe { std::slice::from_raw_parts(src, bytes) };
-        match place {
-            Place::Arena(offset) => {
+        match location {
+            Location::Arena(offset) => {
                 let proc = proc as usize;
                 self.settle(proc, &(offset..offset + bytes))?;
                 let (arena, rank) = (&self.memory.arena, Memory::rank(proc));
@@ -94,10 +94,11 @@ impl Armci {
                     done => Ok(done?),
                 }
             }
-            Place::Own(dst) => {
+            Location::Own(dst) => {
                 check_whole(scale, bytes)?;
                 let data = data.to_vec();
-                // SAFETY: the caller's promise; the data is in another place.
+                // SAFETY: `dst` is writable and nobody else uses it, by the caller's condition 2.
+                // The data was copied, so the slices do not overlap.
                 let sums = unsafe { std::slice::from_raw_parts_mut(dst, bytes) };
                 scale.add_to(sums, &data);
                 Ok(())
@@ -106,7 +107,7 @@ impl Armci {
     }
 }
 
-/// Whether so many bytes are whole elements.
+/// Checks that a number of bytes is a whole number of elements.
 ///
 /// # Errors
 /// [`Error::Hydrant`].

@@ -1,17 +1,18 @@
-//! Puts and gets of columns of arrays, as sections whose runs are one element each mostly are: on memory that is mapped
-//! here, with no more checks than they need. All else goes by [`strided`](super::strided).
+//! Puts and gets of columns of arrays: sections whose runs are mostly one element each. This is the
+//! fast path for memory that is mapped here, with the fewest checks. [`strided`](super::strided)
+//! handles all other sections.
 
 #![allow(unsafe_code)] // memory is named by its address
 
 use hydrant::Column;
 
-use super::{Direction, Strides};
+use super::{PutOrGet, Strides};
 use crate::{Armci, memory::Memory};
 
 impl Strides<'_> {
-    /// The column that they are, if they are one.
+    /// The column that the strides describe, if they describe one.
     #[inline(always)]
-    fn column(&self, direction: Direction) -> Option<Column> {
+    fn column(&self, direction: PutOrGet) -> Option<Column> {
         let (&[bytes, rows], &[src, ..], &[dst, ..]) = (self.count, self.src, self.dst) else {
             return None;
         };
@@ -19,15 +20,16 @@ impl Strides<'_> {
             return None;
         }
         let [there, here] = match direction {
-            Direction::Put => [dst, src],
-            Direction::Get => [src, dst],
+            PutOrGet::Put => [dst, src],
+            PutOrGet::Get => [src, dst],
         };
         Column::new(bytes as u32, rows as u32, [there as u32, here as u32])
     }
 }
 
 impl Armci {
-    /// Puts a column, and says whether it did: not if they are none, or anything is wrong or in the way.
+    /// Puts a column. Returns false, and puts nothing, if the strides are no column, an argument is
+    /// wrong, or the slow path is needed.
     ///
     /// # Safety
     /// As [`put_strided`](Self::put_strided).
@@ -39,15 +41,16 @@ impl Armci {
         strides: &Strides<'_>,
         proc: i32,
     ) -> bool {
-        let Some((offset, column)) = self.column(src, dst, strides, Direction::Put, proc) else {
+        let Some((offset, column)) = self.column(src, dst, strides, PutOrGet::Put, proc) else {
             return false;
         };
         let (arena, rank) = (&self.memory.arena, Memory::rank(proc as usize));
-        // SAFETY: the caller's promise.
+        // SAFETY: 1 and 2. The elements are readable and nobody writes to them, by the caller's
+        // condition 1.
         unsafe { arena.put_column_raw(rank, offset, src, &column) }
     }
 
-    /// As [`put_column`](Self::put_column), the other way.
+    /// As [`put_column`](Self::put_column), for a get.
     ///
     /// # Safety
     /// As [`get_strided`](Self::get_strided).
@@ -59,22 +62,23 @@ impl Armci {
         strides: &Strides<'_>,
         proc: i32,
     ) -> bool {
-        let Some((offset, column)) = self.column(dst, src, strides, Direction::Get, proc) else {
+        let Some((offset, column)) = self.column(dst, src, strides, PutOrGet::Get, proc) else {
             return false;
         };
         let (arena, rank) = (&self.memory.arena, Memory::rank(proc as usize));
-        // SAFETY: the caller's promise.
+        // SAFETY: 1 and 2. The elements are writable and nobody else uses them, by the caller's
+        // condition 1.
         unsafe { arena.get_column_raw(rank, offset, dst, &column) }
     }
 
-    /// Where in the arena of a process a column begins, and which it is.
+    /// The column that the strides describe, and its offset in the arena of `proc`.
     #[inline(always)]
     fn column(
         &self,
         here: *const u8,
         there: *mut u8,
         strides: &Strides<'_>,
-        direction: Direction,
+        direction: PutOrGet,
         proc: i32,
     ) -> Option<(usize, Column)> {
         let column = strides.column(direction)?;

@@ -1,9 +1,9 @@
-//! What aggregate handles gather, until it is sent as a vector, in few messages. Where memory is mapped
-//! there is nothing to gather.
+//! Puts and gets that aggregate handles gather. They are sent later as a vector, in few messages.
+//! Operations on mapped memory are not gathered.
 //!
-//! Any thread may send what is in the way of what it does, or all before a fence. Until that is done, it is
-//! to be seen by the others, and whoever waits for the handle, or does something about the same bytes,
-//! waits for who sends.
+//! Any thread may send the gathered operations that overlap its own operation, or all of them
+//! before a fence. They stay visible to other threads until they are done. A thread waits for the
+//! sender if it waits for the handle, or if its operation touches the same bytes.
 
 #![allow(unsafe_code)] // memory is named by its address
 
@@ -14,21 +14,21 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use super::{
-    Direction, Handle,
-    missed::{Asker, Whose},
-    outstanding::{each, touch, turn},
+    Handle, PutOrGet,
+    missed::{Asker, OperationOwner},
+    outstanding::{first_error, lock_or_refuse, overlap},
 };
 use crate::{Armci, Error, Result, memory::Memory};
 
-/// A put or a get that was not begun.
+/// A gathered put or get, not begun yet.
 pub(crate) struct Gathered {
     pub(super) proc: usize,
-    pub(super) direction: Direction,
-    /// Where it goes to or comes from, in the process's arena.
+    pub(super) direction: PutOrGet,
+    /// The offset in the process's arena.
     pub(super) offset: usize,
     pub(super) bytes: usize,
-    pub(super) local: Local,
-    pub(super) whose: Whose,
+    pub(super) local: OwnSide,
+    pub(super) whose: OperationOwner,
 }
 
 impl Gathered {
@@ -37,70 +37,70 @@ impl Gathered {
     }
 }
 
-/// The other side of it.
-pub(crate) enum Local {
-    /// Memory of the caller's.
-    There(*mut u8),
-    /// A value.
+/// This process's side of an operation.
+pub(crate) enum OwnSide {
+    /// Memory of the caller.
+    Memory(*mut u8),
+    /// A value that the operation owns.
     Value(Box<[u8]>),
 }
 
-// SAFETY: the caller's memory is left alone until the handle was waited for, in whichever thread.
-unsafe impl Send for Local {}
+// SAFETY: the caller leaves the memory alone until it has waited for the handle, in any thread.
+unsafe impl Send for OwnSide {}
 
-/// What handles gather, by their numbers.
+/// The gathered operations, by handle number.
 #[derive(Default)]
-pub(crate) struct Lists(Mutex<FxHashMap<i32, List>>);
+pub(crate) struct GatherLists(Mutex<FxHashMap<i32, GatherList>>);
 
 #[derive(Default)]
-struct List {
+struct GatherList {
     waiting: Vec<Gathered>,
-    /// What is being sent: to which process, and which bytes of its arena.
+    /// The operations that are being sent: the process, and the bytes in its arena.
     leaving: Vec<(usize, Range<usize>)>,
-    /// Whoever sends has the lock.
-    turn: Arc<Mutex<()>>,
+    /// The sender holds this lock.
+    sending: Arc<Mutex<()>>,
 }
 
-impl List {
-    /// Of what processes and bytes it is.
-    fn places(&self) -> impl Iterator<Item = (usize, Range<usize>)> {
+impl GatherList {
+    /// The process and bytes of each operation.
+    fn targets(&self) -> impl Iterator<Item = (usize, Range<usize>)> {
         let waiting = self.waiting.iter().map(|it| (it.proc, it.range()));
         waiting.chain(self.leaving.iter().cloned())
     }
 }
 
-impl Lists {
+impl GatherLists {
     pub(super) fn add(&self, number: i32, gathered: Gathered) {
         let mut lists = self.0.lock();
         lists.entry(number).or_default().waiting.push(gathered);
     }
 
-    /// The numbers of the handles that have gathered something that is as wanted.
-    fn of(&self, is_wanted: impl Fn(i32, usize, &Range<usize>) -> bool) -> Vec<i32> {
+    /// The numbers of the handles that have gathered a wanted operation.
+    fn find_handles(&self, is_wanted: impl Fn(i32, usize, &Range<usize>) -> bool) -> Vec<i32> {
         let lists = self.0.lock();
         let wanted = lists.iter().filter(|(number, list)| {
-            list.places()
+            list.targets()
                 .any(|(proc, bytes)| is_wanted(**number, proc, &bytes))
         });
         wanted.map(|(number, _)| *number).collect()
     }
 
-    /// Whose turn it is to send what a handle gathered; none if that is nothing.
-    fn turn(&self, number: i32) -> Option<Arc<Mutex<()>>> {
-        Some(Arc::clone(&self.0.lock().get(&number)?.turn))
+    /// The lock of a handle's sender, if the handle has gathered anything.
+    fn sender_lock(&self, number: i32) -> Option<Arc<Mutex<()>>> {
+        Some(Arc::clone(&self.0.lock().get(&number)?.sending))
     }
 
-    /// Takes out what is to be sent, for who has the turn. None if all was sent that was there when that
-    /// one asked for it.
-    fn take(&self, number: i32, turn: &Arc<Mutex<()>>) -> Option<Vec<Gathered>> {
+    /// Takes out the operations to send, for the thread that holds the sender lock. Returns `None` if all
+    /// operations of that time were sent meanwhile.
+    fn take(&self, number: i32, sending: &Arc<Mutex<()>>) -> Option<Vec<Gathered>> {
         let mut lists = self.0.lock();
-        let list = (lists.get_mut(&number)).filter(|list| Arc::ptr_eq(&list.turn, turn))?;
+        let list = (lists.get_mut(&number)).filter(|list| Arc::ptr_eq(&list.sending, sending))?;
         let all = std::mem::take(&mut list.waiting);
         list.leaving = all.iter().map(|it| (it.proc, it.range())).collect();
         Some(all)
     }
 
-    /// All of that was sent but this.
+    /// Puts back the operations that were not sent.
     fn give_back(&self, number: i32, mut rest: Vec<Gathered>) {
         let mut lists = self.0.lock();
         if let Some(list) = lists.get_mut(&number) {
@@ -115,37 +115,39 @@ impl Lists {
 }
 
 impl Armci {
-    /// Sends what handles other than one gathered, of those that gathered something about these bytes.
+    /// Sends the operations of other handles than `other_than`, for each handle that gathered an
+    /// operation on these bytes.
     pub(super) fn send_touching(
         &self,
         proc: usize,
         bytes: &Range<usize>,
         other_than: Option<i32>,
     ) -> Result<()> {
-        self.send_those(|number, of, its| {
-            Some(number) != other_than && of == proc && touch(its, bytes)
+        self.send_handles(|number, of, its| {
+            Some(number) != other_than && of == proc && overlap(its, bytes)
         })
     }
 
-    /// Sends what all handles gathered for a process, or for all.
+    /// Sends all gathered operations to a process, or to all processes.
     pub(crate) fn send_all_gathered(&self, proc: Option<usize>) -> Result<()> {
-        self.send_those(|_, of, _| proc.is_none_or(|proc| of == proc))
+        self.send_handles(|_, of, _| proc.is_none_or(|proc| of == proc))
     }
 
-    fn send_those(&self, which: impl Fn(i32, usize, &Range<usize>) -> bool) -> Result<()> {
-        let numbers = self.handles.gathered.of(which);
-        each((numbers.into_iter()).map(|number| self.send_gathered(number, Asker::OfAll)))
+    fn send_handles(&self, which: impl Fn(i32, usize, &Range<usize>) -> bool) -> Result<()> {
+        let numbers = self.handles.gathered.find_handles(which);
+        first_error((numbers.into_iter()).map(|number| self.send_gathered(number, Asker::OfAll)))
     }
 
-    /// Sends what a handle gathered: all of that is done when this returns, whoever sends it. What befell
-    /// what is not for who asks is kept for whom it is for, too.
+    /// Sends the operations that a handle gathered. On return all of them are done, even if another
+    /// thread sent some. An error of an operation that does not belong to the asker is also kept
+    /// for its owner.
     pub(super) fn send_gathered(&self, number: i32, asker: Asker) -> Result<()> {
         let lists = &self.handles.gathered;
-        let Some(whose) = lists.turn(number) else {
+        let Some(sending) = lists.sender_lock(number) else {
             return Ok(());
         };
-        let _mine = turn(&whose, "sending what was gathered")?;
-        let Some(mut list) = lists.take(number, &whose) else {
+        let _sending = lock_or_refuse(&sending, "sending what was gathered")?;
+        let Some(mut list) = lists.take(number, &sending) else {
             return Ok(());
         };
         let alike = |a: &Gathered, b: &Gathered| (a.proc, a.direction) == (b.proc, b.direction);
@@ -158,7 +160,7 @@ impl Armci {
                 break;
             }
             if let Err(cause) = &one {
-                let others = some.iter().filter(|it| !it.whose.is(asker));
+                let others = some.iter().filter(|it| !it.whose.is_reported_to(asker));
                 for owners in others
                     .collect::<Vec<_>>()
                     .chunk_by(|a, b| a.whose == b.whose)
@@ -168,28 +170,29 @@ impl Armci {
                 }
             }
             outcome = outcome.and(one);
-            self.outstanding.gathered(some[0].proc, some.len());
+            self.outstanding.uncount_gathered(some[0].proc, some.len());
             sent += some.len();
         }
         lists.give_back(number, list.split_off(sent));
         outcome
     }
 
-    /// Forgets what a handle gathered and was not sent: whose memory that is has it again.
+    /// Forgets the operations that a handle gathered and did not send. Their memory belongs to the
+    /// caller again.
     pub(super) fn forget_gathered(&self, handle: &Handle) -> Result<()> {
         let lists = &self.handles.gathered;
-        let Some(whose) = lists.turn(handle.number) else {
+        let Some(sending) = lists.sender_lock(handle.number) else {
             return Ok(());
         };
-        let _mine = turn(&whose, "forgetting what was gathered")?;
-        if let Some(list) = lists.take(handle.number, &whose) {
-            (list.iter()).for_each(|it| self.outstanding.gathered(it.proc, 1));
+        let _sending = lock_or_refuse(&sending, "forgetting what was gathered")?;
+        if let Some(list) = lists.take(handle.number, &sending) {
+            (list.iter()).for_each(|it| self.outstanding.uncount_gathered(it.proc, 1));
             lists.give_back(handle.number, Vec::new());
         }
         Ok(())
     }
 
-    /// Puts or gets to one process, all one way, through a buffer in between.
+    /// Sends operations of one direction to one process, through an intermediate buffer.
     fn send_alike(&self, some: &[Gathered]) -> Result<()> {
         let Some(Gathered {
             proc, direction, ..
@@ -216,13 +219,14 @@ impl Armci {
                 run: it.bytes,
             })
             .collect();
-        if *direction == Direction::Put {
+        if *direction == PutOrGet::Put {
             for (it, _, [start]) in &places {
                 let into = &mut between[*start..*start + it.bytes];
                 match &it.local {
-                    Local::Value(value) => into.copy_from_slice(value),
-                    // SAFETY: `begin_far`'s caller left it readable until it waits.
-                    Local::There(at) => unsafe {
+                    OwnSide::Value(value) => into.copy_from_slice(value),
+                    // SAFETY: `begin_far`'s caller keeps the memory readable until it has waited, and the buffer
+                    // is another allocation.
+                    OwnSide::Memory(at) => unsafe {
                         std::ptr::copy_nonoverlapping(*at, into.as_mut_ptr(), it.bytes);
                     },
                 }
@@ -231,8 +235,9 @@ impl Armci {
         }
         self.memory.arena.get_vector(rank, &vectors, &mut between)?;
         for (it, _, [start]) in &places {
-            if let Local::There(at) = &it.local {
-                // SAFETY: `begin_far`'s caller left it writable until it waits.
+            if let OwnSide::Memory(at) = &it.local {
+                // SAFETY: `begin_far`'s caller keeps the memory writable until it has waited, and the buffer is
+                // another allocation.
                 unsafe {
                     std::ptr::copy_nonoverlapping(between[*start..].as_ptr(), *at, it.bytes);
                 }
@@ -242,7 +247,8 @@ impl Armci {
     }
 }
 
-/// Whether nobody can wait here, as in a handler: nothing was done.
+/// Returns true if the call was refused because it may not wait here, as in a handler. Nothing was
+/// done then.
 pub(crate) fn is_too_early(outcome: &Result<()>) -> bool {
     matches!(
         outcome,

@@ -1,6 +1,7 @@
-//! Handles of non-blocking operations: explicit, implicit, and aggregate ones.
+//! Handles of non-blocking operations: explicit, implicit, and aggregate handles.
 //!
-//! An aggregate handle [gathers](super::gathered) what goes through the network until it is waited for.
+//! An aggregate handle [gathers](super::gathered) operations through the network until it is waited
+//! for.
 
 #![allow(unsafe_code)] // memory is named by its address
 
@@ -10,55 +11,56 @@ use std::{
 };
 
 use super::{
-    Direction,
-    gathered::{Gathered, Lists, Local, is_too_early},
-    missed::{Asker, Whose},
-    outstanding::{Elements, IMPLICIT, Kind, Operation},
-    packed::Work,
+    PutOrGet,
+    gathered::{GatherLists, Gathered, OwnSide, is_too_early},
+    missed::{Asker, OperationOwner},
+    outstanding::{AddedElements, IMPLICIT, OperationKind, OutstandingOperation},
+    packed::TransferWork,
 };
 use crate::{Armci, Result, memory::Memory};
 
-/// What a caller knows non-blocking operations by; zeroed, it stands for none. Several may begin with
-/// one handle.
+/// The handle of non-blocking operations. Several operations may begin with one handle. A zeroed
+/// handle names no operation.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Handle {
-    /// The number of what was begun with it; 0 if all was complete at once.
+    /// The number of the operations that began with the handle; 0 if all of them were complete at
+    /// once.
     pub number: i32,
-    /// Whether it gathers.
+    /// 1 if the handle gathers, else 0.
     pub is_aggregate: i32,
 }
 
 impl Handle {
-    /// One that gathers, for a call that waits for it.
+    /// A gathering handle, for a call that waits for it.
     pub(super) const GATHERING: Self = Self {
         number: 0,
         is_aggregate: 1,
     };
 }
 
-/// Gives handles numbers, and keeps what aggregate ones gathered.
-pub(crate) struct Handles {
+/// Numbers the handles, and keeps the operations that aggregate handles gathered.
+pub(crate) struct HandleTable {
     last: AtomicI32,
-    pub(super) gathered: Lists,
+    pub(super) gathered: GatherLists,
 }
 
-impl Handles {
+impl HandleTable {
     pub(crate) fn new() -> Self {
         Self {
             last: AtomicI32::new(IMPLICIT),
-            gathered: Lists::default(),
+            gathered: GatherLists::default(),
         }
     }
 
-    /// The number of a handle, which gets one if it has none.
+    /// The number of a handle. A handle without a number gets one.
     pub(super) fn number(&self, handle: Option<&mut Handle>) -> i32 {
         let Some(handle) = handle else {
             return IMPLICIT;
         };
         if handle.number == 0 {
             let next = || self.last.fetch_add(1, Relaxed).wrapping_add(1);
-            // After all of them it begins anew.
+            // The counter wraps, and skips the number of implicit handles.
             handle.number = std::iter::repeat_with(next)
                 .find(|number| *number != IMPLICIT)
                 .unwrap_or(1);
@@ -68,17 +70,17 @@ impl Handles {
 }
 
 impl Armci {
-    /// Begins a put or a get of memory that is not mapped here, with a handle, or an implicit one.
+    /// Begins a put or a get of memory that is not mapped here. `None` means an implicit handle.
     ///
     /// # Safety
-    /// Until the handle was waited for, or the process fenced, or all is:
+    /// WaitUntil the handle was waited for, or the process was fenced:
     /// 1. `local` is readable for `bytes`, or writable for a get.
-    /// 2. Nobody writes to it, or for a get reads it.
+    /// 2. No other code writes to it, or for a get uses it.
     pub(crate) unsafe fn begin_far(
         &self,
-        direction: Direction,
+        direction: PutOrGet,
         (proc, offset): (usize, usize),
-        (local, bytes): (Local, usize),
+        (local, bytes): (OwnSide, usize),
         handle: Option<&mut Handle>,
     ) -> Result<()> {
         let range = offset..offset + bytes;
@@ -88,45 +90,52 @@ impl Armci {
         let number = self.handles.number(handle);
         if gathers {
             self.send_touching(proc, &range, Some(number))?;
-            // Before others may send it.
-            self.outstanding.gather(proc, 1);
+            // The count comes first, because another thread may send the operation at once.
+            self.outstanding.count_gathered(proc, 1);
             let one = Gathered {
                 proc,
                 direction,
                 offset,
                 bytes,
                 local,
-                whose: Whose::begun(number),
+                whose: OperationOwner::of_handle(number),
             };
             self.handles.gathered.add(number, one);
             return Ok(());
         }
         self.settle(proc, &range)?;
         let (at, kept) = match local {
-            Local::There(at) => (at, None),
-            Local::Value(mut value) => (value.as_mut_ptr(), Some(value)),
+            OwnSide::Memory(at) => (at, None),
+            OwnSide::Value(mut value) => (value.as_mut_ptr(), Some(value)),
         };
         let rank = Memory::rank(proc);
         let arena = &self.memory.arena;
-        // SAFETY: 1., 2.; a value stays in its box until the operation is waited for.
+        // SAFETY: 1 and 2. The caller's conditions 1 and 2. A value stays in its box until the
+        // operation is waited for.
         let raw = unsafe {
             match direction {
-                Direction::Put => arena.put_raw_nb(rank, offset, at, bytes)?,
-                Direction::Get => arena.get_raw_nb(rank, offset, at, bytes)?,
+                PutOrGet::Put => arena.put_raw_nb(rank, offset, at, bytes)?,
+                PutOrGet::Get => arena.get_raw_nb(rank, offset, at, bytes)?,
             }
         };
         if raw.is_complete() {
             return Ok(());
         }
-        let operation = Operation::new(number, Kind::Moves, range, Work::Raw(raw), kept);
+        let operation = OutstandingOperation::new(
+            number,
+            OperationKind::Transfer,
+            range,
+            TransferWork::Raw(raw),
+            kept,
+        );
         self.outstanding.add(proc, operation)
     }
 
-    /// Waits for what was begun with a handle, or with implicit ones: a put's source is free, a get's
-    /// data is there. ARMCI's `Wait`, and `WaitAll`.
+    /// Waits for the operations that began with a handle, or with implicit handles. On return a
+    /// put's source is free, and a get's data has arrived. ARMCI's `Wait`, and `WaitAll`.
     ///
     /// # Errors
-    /// What befell one of them.
+    /// The error of an operation that failed.
     pub fn wait(&self, handle: Option<&mut Handle>) -> Result<()> {
         let Some(handle) = handle else {
             return self.outstanding.wait(IMPLICIT);
@@ -142,19 +151,19 @@ impl Armci {
         outcome
     }
 
-    /// Waits for what was begun to a process with implicit handles. ARMCI's `WaitProc`.
+    /// Waits for the operations to a process that began with implicit handles. ARMCI's `WaitProc`.
     ///
     /// # Errors
-    /// [`Error::NoProcess`](crate::Error::NoProcess), and what befell one of them.
+    /// [`Error::NoProcess`](crate::Error::NoProcess), and the error of an operation that failed.
     pub fn wait_process(&self, proc: i32) -> Result<()> {
         let proc = self.memory.process(proc)?;
         self.outstanding.wait_at(proc, IMPLICIT)
     }
 
-    /// Whether what was begun with a handle is complete. ARMCI's `Test`.
+    /// Returns true if the operations that began with a handle are complete. ARMCI's `Test`.
     ///
     /// # Errors
-    /// What befell one of them.
+    /// The error of an operation that failed.
     pub fn test(&self, handle: &mut Handle) -> Result<bool> {
         if handle.number == 0 {
             return Ok(true);
@@ -167,25 +176,27 @@ impl Armci {
         Ok(done)
     }
 
-    /// Sends what a handle gathered, and stops it from gathering. ARMCI's `UNSET_AGGREGATE_HANDLE`.
+    /// Sends the operations that a handle gathered, and stops it from gathering. ARMCI's
+    /// `UNSET_AGGREGATE_HANDLE`.
     ///
     /// # Errors
-    /// What befell one of them.
+    /// The error of an operation that failed.
     pub fn stop_gathering(&self, handle: &mut Handle) -> Result<()> {
         handle.is_aggregate = 0;
         self.send_gathered(handle.number, Asker::OfHandle(handle.number))
     }
 
-    /// Waits until what was begun before and touches any of these bytes is done, and sends of that what
-    /// was gathered: what one process does to one place is done in the order in which it did so.
+    /// Completes the earlier operations that touch any of these bytes, and sends those that were
+    /// gathered. So the operations of one process on the same bytes take effect in order.
     ///
     /// # Errors
-    /// What befell one of them.
+    /// The error of an operation that failed.
     #[inline]
     pub(crate) fn settle(&self, proc: usize, bytes: &Range<usize>) -> Result<()> {
-        match self.outstanding.is_idle(proc) {
-            true => Ok(()),
-            false => self.settle_slowly(proc, bytes),
+        if self.outstanding.is_idle(proc) {
+            Ok(())
+        } else {
+            self.settle_slowly(proc, bytes)
         }
     }
 
@@ -195,35 +206,35 @@ impl Armci {
         self.outstanding.settle(proc, bytes)
     }
 
-    /// As [`settle`](Self::settle), for an accumulate: those before it to elements alike may end in
-    /// whatever order.
+    /// As [`settle`](Self::settle), before an accumulate. Earlier accumulates to elements at the
+    /// same offsets may complete in any order.
     ///
     /// # Errors
-    /// As there.
+    /// As [`settle`](Self::settle).
     pub(crate) fn settle_to_add(
         &self,
         proc: usize,
         bytes: &Range<usize>,
-        elements: Elements,
+        elements: AddedElements,
     ) -> Result<()> {
-        match self.outstanding.is_idle(proc) {
-            true => Ok(()),
-            false => {
-                self.send_touching(proc, bytes, None)?;
-                self.outstanding.settle_to_add(proc, bytes, elements)
-            }
+        if self.outstanding.is_idle(proc) {
+            return Ok(());
         }
+        self.send_touching(proc, bytes, None)?;
+        self.outstanding.settle_to_add(proc, bytes, elements)
     }
 
-    /// As [`settle`](Self::settle), before what no operation stays before by itself.
+    /// As [`settle`](Self::settle), before an operation that the network does not order after
+    /// earlier ones.
     ///
     /// # Errors
-    /// As there.
+    /// As [`settle`](Self::settle).
     #[inline]
     pub(crate) fn settle_all(&self, proc: usize, bytes: &Range<usize>) -> Result<()> {
-        match self.outstanding.is_idle(proc) {
-            true => Ok(()),
-            false => self.settle_all_slowly(proc, bytes),
+        if self.outstanding.is_idle(proc) {
+            Ok(())
+        } else {
+            self.settle_all_slowly(proc, bytes)
         }
     }
 

@@ -1,8 +1,9 @@
-//! What befell operations that another thread than theirs waited for: it is kept until one comes that it is
-//! for.
+//! The errors of operations that another thread waited for. Each error is kept until its owner
+//! asks.
 //!
-//! A fence, and an operation on the same bytes, wait for whatever is outstanding, whoever began it. Who
-//! waits so is told of an error; that alone would leave who began the operation without it.
+//! A fence, and an operation on the same bytes, wait for all outstanding operations, whichever
+//! thread began them. The waiting thread gets the error. Without this list the thread that began
+//! the operation would never learn of it.
 
 use std::thread::{self, ThreadId};
 
@@ -11,21 +12,22 @@ use hydrant::Error as Hydrant;
 use super::outstanding::IMPLICIT;
 use crate::Error;
 
-/// So many are kept for a process, whoever never asks; then the oldest is forgotten.
+/// The most errors kept for a process. Beyond that the oldest is dropped.
 const MAX_MISSED: usize = 256;
 
-/// Whose an operation is.
+/// The owner of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Whose {
-    /// Its handle's number: who waits for the handle is told, whichever thread that is.
+pub(crate) struct OperationOwner {
+    /// The number of the operation's handle. Any thread that waits for the handle gets the error.
     handle: i32,
-    /// Who began it: told by a fence, and where the handle is implicit.
+    /// The thread that began the operation. It gets the error at a fence, or if the handle is
+    /// implicit.
     thread: ThreadId,
 }
 
-impl Whose {
-    /// An operation's that this thread begins.
-    pub(super) fn begun(handle: i32) -> Self {
+impl OperationOwner {
+    /// The owner of an operation that this thread begins with a handle.
+    pub(super) fn of_handle(handle: i32) -> Self {
         Self {
             handle,
             thread: thread::current().id(),
@@ -36,36 +38,36 @@ impl Whose {
         self.handle
     }
 
-    /// Whether who asks, in this thread, is told instead of somebody later.
-    pub(super) fn is(self, asker: Asker) -> bool {
+    /// Returns true if the asker, in this thread, gets the errors of this owner's operations.
+    pub(super) fn is_reported_to(self, asker: Asker) -> bool {
         match asker {
             Asker::OfHandle(number) if number != IMPLICIT => self.handle == number,
-            Asker::OfHandle(_) => self.handle == IMPLICIT && self.is_here(),
-            Asker::OfAll => self.is_here(),
+            Asker::OfHandle(_) => self.handle == IMPLICIT && self.is_this_thread(),
+            Asker::OfAll => self.is_this_thread(),
         }
     }
 
-    fn is_here(self) -> bool {
+    fn is_this_thread(self) -> bool {
         self.thread == thread::current().id()
     }
 }
 
-/// Who waits for operations, or asks whether they are over.
+/// A caller that waits for operations, or tests them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Asker {
-    /// For those of a handle.
+    /// The caller asks for the operations of a handle.
     OfHandle(i32),
-    /// For those of all handles.
+    /// The caller asks for the operations of all handles.
     OfAll,
 }
 
-/// What was not told yet to those whom it is for, the oldest first.
+/// The errors that their owners have not seen yet, the oldest first.
 #[derive(Default)]
-pub(super) struct Missed(Vec<(Whose, Error)>);
+pub(super) struct MissedErrors(Vec<(OperationOwner, Error)>);
 
-impl Missed {
-    /// Keeps what befell an operation: whether there is one more now.
-    pub(super) fn keep(&mut self, whose: Whose, cause: &Error) -> bool {
+impl MissedErrors {
+    /// Keeps the error of an operation. Returns true if the list is longer now.
+    pub(super) fn keep(&mut self, whose: OperationOwner, cause: &Error) -> bool {
         let is_full = self.0.len() == MAX_MISSED;
         if is_full {
             self.0.remove(0);
@@ -74,18 +76,19 @@ impl Missed {
         !is_full
     }
 
-    /// Takes out what is for who asks: how many there were, and the first.
+    /// Takes out the errors for an asker. Returns their number, and the first.
     pub(super) fn take(&mut self, asker: Asker) -> (usize, Option<Error>) {
         let before = self.0.len();
-        let (told, rest) = (self.0.drain(..)).partition(|(whose, _)| whose.is(asker));
+        let (taken, rest) = (self.0.drain(..)).partition(|(whose, _)| whose.is_reported_to(asker));
         self.0 = rest;
-        let told: Vec<(Whose, Error)> = told;
-        let first = told.into_iter().next().map(|(_, cause)| cause);
+        let taken: Vec<(OperationOwner, Error)> = taken;
+        let first = taken.into_iter().next().map(|(_, cause)| cause);
         (before - self.0.len(), first)
     }
 }
 
-/// The same error once more: of the causes that programs ask for by name, that; of others the sentence.
+/// A copy of an error. Causes that programs match by name stay the same. Other causes become their
+/// sentence.
 fn copy(cause: &Error) -> Error {
     Error::Hydrant(match cause {
         Error::Hydrant(Hydrant::PeerLost(rank)) => Hydrant::PeerLost(*rank),
@@ -106,21 +109,24 @@ mod tests {
         Error::Hydrant(Hydrant::PeerLost(Rank(rank)))
     }
 
-    fn is_lost(told: (usize, Option<Error>), count: usize, rank: u32) -> bool {
-        let (many, first) = told;
+    fn is_lost(taken: (usize, Option<Error>), count: usize, rank: u32) -> bool {
+        let (many, first) = taken;
         many == count
             && matches!(first, Some(Error::Hydrant(Hydrant::PeerLost(lost))) if lost.0 == rank)
     }
 
     #[test]
-    fn each_is_told_of_its_own_once() {
-        let mut missed = Missed::default();
-        let elsewhere = |handle| thread::spawn(move || Whose::begun(handle)).join().unwrap();
-        assert!(missed.keep(Whose::begun(IMPLICIT), &lost(1)));
+    fn each_owner_gets_its_own_errors_once() {
+        let mut missed = MissedErrors::default();
+        let elsewhere = |handle| {
+            let begin = move || OperationOwner::of_handle(handle);
+            thread::spawn(begin).join().unwrap()
+        };
+        assert!(missed.keep(OperationOwner::of_handle(IMPLICIT), &lost(1)));
         assert!(missed.keep(elsewhere(IMPLICIT), &lost(2)));
         assert!(missed.keep(elsewhere(7), &lost(3)));
-        assert!(missed.keep(Whose::begun(8), &lost(4)));
-        assert!(missed.keep(Whose::begun(9), &Error::NotInitialized));
+        assert!(missed.keep(OperationOwner::of_handle(8), &lost(4)));
+        assert!(missed.keep(OperationOwner::of_handle(9), &Error::NotInitialized));
         assert!(is_lost(missed.take(Asker::OfHandle(IMPLICIT)), 1, 1));
         assert!(is_lost(missed.take(Asker::OfHandle(7)), 1, 3));
         assert!(is_lost(missed.take(Asker::OfAll), 2, 4));
@@ -131,12 +137,12 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asks_for_is_bounded() {
-        let mut missed = Missed::default();
+    fn errors_that_nobody_asks_for_are_bounded() {
+        let mut missed = MissedErrors::default();
         for rank in 0..MAX_MISSED as u32 {
-            assert!(missed.keep(Whose::begun(1), &lost(rank)));
+            assert!(missed.keep(OperationOwner::of_handle(1), &lost(rank)));
         }
-        assert!(!missed.keep(Whose::begun(1), &lost(MAX_MISSED as u32)));
+        assert!(!missed.keep(OperationOwner::of_handle(1), &lost(MAX_MISSED as u32)));
         assert!(is_lost(missed.take(Asker::OfHandle(1)), MAX_MISSED, 1));
     }
 }

@@ -1,8 +1,8 @@
-//! Puts, gets and accumulates: contiguous, strided and of vectors.
+//! Puts, gets and accumulates: contiguous, strided, and of vectors.
 //!
-//! Where memory is mapped an operation is complete when its call returns, a non-blocking one, too.
-//! Elsewhere a blocking put returns when its source is free, and is [outstanding] until it is done, as a
-//! non-blocking operation is until it was waited for.
+//! An operation on mapped memory is complete when its call returns, even a non-blocking one.
+//! Through the network, a blocking put returns when its source is free. It is then [outstanding]
+//! until it is done. A non-blocking operation is outstanding until it was waited for.
 
 mod accumulate;
 mod columns;
@@ -19,19 +19,20 @@ mod vector;
 pub use accumulate::Scale;
 pub(crate) use gathered::is_too_early;
 pub use handle::Handle;
-pub(crate) use handle::Handles;
+pub(crate) use handle::HandleTable;
 pub(crate) use outstanding::Outstanding;
 pub use strided::Strides;
 pub use vector::Vector;
 
-/// Runs at least so long go one by one, if a non-blocking operation has only a few of them: the others
-/// are [packed].
+/// The least length in bytes of runs that go one by one in a non-blocking operation of few runs.
+/// Other runs are [packed].
 const LONG: usize = 4096;
+/// The greatest number of such runs.
 const FEW: usize = 16;
 
-/// Which way data goes.
+/// The direction of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Direction {
+pub(crate) enum PutOrGet {
     Put,
     Get,
 }

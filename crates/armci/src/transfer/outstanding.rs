@@ -1,9 +1,9 @@
-//! Operations that are not known to be done, by the process whose memory they are about.
+//! The outstanding operations of each process.
 //!
-//! ARMCI orders what one process does to another's memory: a get sees what was put before, and of two
-//! puts to one place the later one stays. Networks do not. So an operation waits for those outstanding
-//! that touch the same bytes, unless all goes by messages, which stay in order: then a put that has
-//! left is before whatever comes next.
+//! ARMCI orders the operations of one process on another's memory. A get sees the earlier puts, and
+//! of two puts to the same bytes the later one stays. Networks do not order them. So an operation
+//! waits for the outstanding ones that touch the same bytes. If a network delivers messages in
+//! order, a put that has left need not be waited for.
 
 use std::{
     ops::Range,
@@ -20,149 +20,157 @@ use hydrant::Number;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::{
-    missed::{Asker, Missed, Whose},
-    packed::Work,
+    missed::{Asker, MissedErrors, OperationOwner},
+    packed::TransferWork,
 };
 use crate::{Error, Result};
 
-/// So many may be outstanding to a process; then the oldest is waited for.
+/// The most outstanding operations to a process. Beyond that the oldest is waited for.
 const MAX_OUTSTANDING: usize = 256;
 
 /// The number that implicit handles have.
 pub(crate) const IMPLICIT: i32 = 0;
 
-/// What is outstanding, by process.
-pub(crate) struct Outstanding(Box<[Queue]>);
+/// The outstanding operations, by process.
+pub(crate) struct Outstanding(Box<[ProcessQueue]>);
 
 #[derive(Default)]
-struct Queue {
-    /// As many as there are in the list, as handles gather, and as errors are kept, for whoever wants to
-    /// know if there are any.
+struct ProcessQueue {
+    /// The number of listed operations, gathered operations and kept errors, so that a caller sees
+    /// cheaply if there are any.
     count: AtomicUsize,
-    /// The oldest first. It is locked to look at it and never while anything is waited for: who waits runs
-    /// handlers, which may look, too.
-    list: Mutex<Vec<Arc<Operation>>>,
-    /// What befell some, until those are told whose they were.
-    missed: Mutex<Missed>,
+    /// The operations, the oldest first. The lock is never held across a wait, because a waiter runs
+    /// handlers that may read the list.
+    list: Mutex<Vec<Arc<OutstandingOperation>>>,
+    /// Errors that are kept for their owners.
+    missed: Mutex<MissedErrors>,
 }
 
-/// An operation under way.
-pub(crate) struct Operation {
-    whose: Whose,
-    kind: Kind,
-    /// The bytes of the process's arena that it is about.
+/// An operation in flight.
+pub(crate) struct OutstandingOperation {
+    whose: OperationOwner,
+    kind: OperationKind,
+    /// The bytes in the process's arena that the operation touches.
     bytes: Range<usize>,
     keeps_order: bool,
-    /// Whoever waits for it has the lock.
-    running: Mutex<Running>,
+    /// A waiter for the operation holds this lock.
+    running: Mutex<GuardedWork>,
 }
 
-struct Running {
-    work: Work,
-    /// What it puts, if that is not the caller's memory.
+struct GuardedWork {
+    work: TransferWork,
+    /// The data of a put, if it is not in the caller's memory.
     kept: Option<Box<[u8]>>,
 }
 
-impl Drop for Running {
-    /// Whoever drops ARMCI waits for nothing else.
+impl Drop for GuardedWork {
+    /// Waits until the network no longer reads the kept data. Nothing else waits when ARMCI is dropped.
     fn drop(&mut self) {
         let Some(kept) = self.kept.take() else { return };
         if !self.work.is_complete() && self.work.wait_local().is_err() {
-            // The network may still read it.
+            // The network may still read the data.
             std::mem::forget(kept);
         }
     }
 }
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// It puts or gets.
-    Moves,
-    /// It accumulates.
-    Adds(Elements),
+pub(crate) enum OperationKind {
+    /// A put or a get.
+    Transfer,
+    /// An accumulate.
+    Accumulate(AddedElements),
 }
 
-/// What elements an accumulate adds to.
+/// The elements that an accumulate adds to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Elements {
-    /// Numbers that all begin so many bytes behind a multiple of their size: the sum is the same in
-    /// whatever order such are added to.
-    Alike(Number, usize),
-    /// Others, of which the bytes of one may be in two of another operation.
-    Apart,
+pub(crate) enum AddedElements {
+    /// Numbers whose starts all have this offset from a multiple of the number's size. The sum does not
+    /// depend on the order of such accumulates.
+    Aligned(Number, usize),
+    /// Others, whose bytes may overlap two elements of another accumulate.
+    Unaligned,
 }
 
-impl Elements {
-    /// Those of runs that begin at these bytes.
+impl AddedElements {
+    /// The elements of runs that begin at these bytes.
     pub(crate) fn of(number: Number, starts: impl Iterator<Item = usize>) -> Self {
         let mut behind = starts.map(|start| start % number.size());
         match behind.next() {
-            Some(first) if behind.all(|it| it == first) => Self::Alike(number, first),
-            _ => Self::Apart,
+            Some(first) if behind.all(|it| it == first) => Self::Aligned(number, first),
+            _ => Self::Unaligned,
         }
     }
 
-    /// Whether it does not matter which of the two is added to first.
-    fn commute(self, other: Self) -> bool {
-        self != Self::Apart && self == other
+    /// Returns true if the order of the two accumulates does not matter.
+    fn commutes_with(self, other: Self) -> bool {
+        self != Self::Unaligned && self == other
     }
 }
 
-/// How long an operation is waited for.
+/// The point until which an operation is waited for.
 #[derive(Clone, Copy)]
-enum Until {
+enum WaitUntil {
+    /// There is nothing to wait for.
     Now,
-    /// It needs no own memory any more.
+    /// The operation no longer needs memory of this process.
     Local,
+    /// The operation is done.
     Done,
 }
 
-impl From<bool> for Until {
+impl From<bool> for WaitUntil {
     fn from(waits: bool) -> Self {
-        if waits { Until::Done } else { Until::Now }
+        if waits {
+            WaitUntil::Done
+        } else {
+            WaitUntil::Now
+        }
     }
 }
 
-impl Operation {
+impl OutstandingOperation {
     pub(crate) fn new(
         handle: i32,
-        kind: Kind,
+        kind: OperationKind,
         bytes: Range<usize>,
-        work: Work,
+        work: TransferWork,
         kept: Option<Box<[u8]>>,
     ) -> Self {
         Self {
-            whose: Whose::begun(handle),
+            whose: OperationOwner::of_handle(handle),
             kind,
             bytes,
             keeps_order: work.keeps_order(),
-            running: Mutex::new(Running { work, kept }),
+            running: Mutex::new(GuardedWork { work, kept }),
         }
     }
 
-    /// How long it is waited for before something about these bytes begins.
-    fn in_the_way(&self, bytes: &Range<usize>) -> Until {
-        match touch(&self.bytes, bytes) {
-            true if self.keeps_order => Until::Local,
-            true => Until::Done,
-            false => Until::Now,
+    /// The point to wait for before another operation on `bytes` begins.
+    fn wait_before(&self, bytes: &Range<usize>) -> WaitUntil {
+        if !overlap(&self.bytes, bytes) {
+            WaitUntil::Now
+        } else if self.keeps_order {
+            WaitUntil::Local
+        } else {
+            WaitUntil::Done
         }
     }
 
-    /// Waits for it: how that went, unless somebody was told before, and whether it is over. Where nobody
-    /// can wait, as in a handler, it is under way still. What befell it is noted before anybody else
-    /// sees that it is over.
-    fn wait(&self, until: Until, note: impl FnOnce(&Error)) -> (Result<()>, bool) {
-        let mut running = match turn(&self.running, "waiting for an operation") {
+    /// Waits for the operation. Returns its error, unless an earlier caller got it, and true if it
+    /// is over. Where a caller may not wait, as in a handler, the operation stays in flight. `note`
+    /// gets an error before another thread sees that the operation is over.
+    fn wait(&self, until: WaitUntil, note: impl FnOnce(&Error)) -> (Result<()>, bool) {
+        let mut running = match lock_or_refuse(&self.running, "waiting for an operation") {
             Ok(running) => running,
             Err(cause) => return (Err(cause), false),
         };
         let ended = match until {
-            Until::Now => Ok(()),
+            WaitUntil::Now => Ok(()),
             _ if running.work.is_complete() => Ok(()),
-            Until::Local => running.work.wait_local(),
-            Until::Done => running.work.wait(),
+            WaitUntil::Local => running.work.wait_local(),
+            WaitUntil::Done => running.work.wait(),
         };
         let (ended, is_over) = (ended.map_err(Error::from), running.work.is_complete());
         if let (Err(cause), true) = (&ended, is_over) {
@@ -171,7 +179,7 @@ impl Operation {
         (ended, is_over)
     }
 
-    /// Whether it is over, without waiting: not as far as is known while somebody waits for it.
+    /// Tests the operation without waiting. Returns false if another thread waits for it now.
     fn test(&self) -> (Result<()>, bool) {
         let Some(mut running) = self.running.try_lock() else {
             return (Ok(()), false);
@@ -186,11 +194,14 @@ impl Operation {
     }
 }
 
-/// Locks what somebody may have locked who waits for the network.
+/// Takes a lock whose holder may be waiting for the network.
 ///
 /// # Errors
-/// [`Error::Hydrant`] in a handler, if somebody has: that may be who the handler interrupts.
-pub(super) fn turn<'a, T>(lock: &'a Mutex<T>, what: &'static str) -> Result<MutexGuard<'a, T>> {
+/// [`Error::Hydrant`] in a handler if the lock is taken, because the handler may interrupt the holder.
+pub(super) fn lock_or_refuse<'a, T>(
+    lock: &'a Mutex<T>,
+    what: &'static str,
+) -> Result<MutexGuard<'a, T>> {
     if let Some(free) = lock.try_lock() {
         return Ok(free);
     }
@@ -200,14 +211,14 @@ pub(super) fn turn<'a, T>(lock: &'a Mutex<T>, what: &'static str) -> Result<Mute
 
 impl Outstanding {
     pub(crate) fn new(processes: usize) -> Self {
-        Self((0..processes).map(|_| Queue::default()).collect())
+        Self((0..processes).map(|_| ProcessQueue::default()).collect())
     }
 
     /// Adds an operation.
     ///
     /// # Errors
-    /// What befell another, which had to be waited for.
-    pub(crate) fn add(&self, proc: usize, operation: Operation) -> Result<()> {
+    /// The error of an older operation that had to be waited for.
+    pub(crate) fn add(&self, proc: usize, operation: OutstandingOperation) -> Result<()> {
         let queue = &self.0[proc];
         let oldest = {
             let mut list = queue.list.lock();
@@ -216,191 +227,202 @@ impl Outstanding {
             queue.count.fetch_add(1, Release);
             oldest
         };
-        match oldest.map(|it| queue.wait(&it, Until::Done, Asker::OfAll)) {
-            // Where nobody can wait there are more.
+        match oldest.map(|it| queue.wait(&it, WaitUntil::Done, Asker::OfAll)) {
+            // Where the caller may not wait, the list grows beyond its limit.
             None | Some(Err(Error::Hydrant(hydrant::Error::InHandler { .. }))) => Ok(()),
             Some(ended) => ended,
         }
     }
 
-    /// Handles gather so many more to a process.
-    pub(crate) fn gather(&self, proc: usize, number: usize) {
+    /// Counts `number` more gathered operations to a process.
+    pub(crate) fn count_gathered(&self, proc: usize, number: usize) {
         self.0[proc].count.fetch_add(number, Release);
     }
 
-    /// They gather so many fewer.
-    pub(crate) fn gathered(&self, proc: usize, number: usize) {
+    /// Counts `number` fewer gathered operations to a process.
+    pub(crate) fn uncount_gathered(&self, proc: usize, number: usize) {
         self.0[proc].count.fetch_sub(number, Release);
     }
 
-    /// Whether nothing is outstanding to a process, and nothing gathered.
+    /// Returns true if no operation to a process is outstanding or gathered, and no error is kept.
     #[inline]
     pub(crate) fn is_idle(&self, proc: usize) -> bool {
         self.0[proc].count.load(Acquire) == 0
     }
 
-    /// Waits for those about any of these bytes, as far as they would not stay before what comes next
-    /// by themselves: a put, a get or an accumulate.
+    /// Waits for the operations on any of these bytes that the network would not order before a
+    /// following put, get or accumulate.
     ///
     /// # Errors
-    /// What befell the first that failed.
+    /// The error of the first operation that failed.
     pub(crate) fn settle(&self, proc: usize, bytes: &Range<usize>) -> Result<()> {
-        self.end(proc, |it| it.in_the_way(bytes), Asker::OfAll)
+        self.wait_for(proc, |it| it.wait_before(bytes), Asker::OfAll)
     }
 
-    /// As [`settle`](Self::settle), for an accumulate to such elements.
+    /// As [`settle`](Self::settle), before an accumulate to these elements.
     ///
     /// # Errors
-    /// As there.
+    /// As [`settle`](Self::settle).
     pub(crate) fn settle_to_add(
         &self,
         proc: usize,
         bytes: &Range<usize>,
-        elements: Elements,
+        elements: AddedElements,
     ) -> Result<()> {
-        let until = |it: &Operation| match it.kind {
-            Kind::Adds(others) if others.commute(elements) => Until::Now,
-            Kind::Adds(_) | Kind::Moves => it.in_the_way(bytes),
+        let until = |it: &OutstandingOperation| match it.kind {
+            OperationKind::Accumulate(others) if others.commutes_with(elements) => WaitUntil::Now,
+            OperationKind::Accumulate(_) | OperationKind::Transfer => it.wait_before(bytes),
         };
-        self.end(proc, until, Asker::OfAll)
+        self.wait_for(proc, until, Asker::OfAll)
     }
 
-    /// Waits for all about any of these bytes.
+    /// Waits for all operations on any of these bytes.
     ///
     /// # Errors
-    /// What befell the first that failed.
+    /// The error of the first operation that failed.
     pub(crate) fn settle_all(&self, proc: usize, bytes: &Range<usize>) -> Result<()> {
-        self.end(proc, |it| touch(&it.bytes, bytes).into(), Asker::OfAll)
+        self.wait_for(proc, |it| overlap(&it.bytes, bytes).into(), Asker::OfAll)
     }
 
-    /// Waits for all to a process.
+    /// Waits for all operations to a process.
     ///
     /// # Errors
-    /// What befell the first that failed, or one of this thread's that others waited for.
+    /// The error of the first operation that failed, or a kept error of this thread.
     pub(crate) fn fence(&self, proc: usize) -> Result<()> {
-        match self.is_idle(proc) {
-            true => Ok(()),
-            false => {
-                let ended = self.end(proc, |_| Until::Done, Asker::OfAll);
-                ended.and(self.0[proc].told(Asker::OfAll))
-            }
+        if self.is_idle(proc) {
+            return Ok(());
         }
+        let ended = self.wait_for(proc, |_| WaitUntil::Done, Asker::OfAll);
+        ended.and(self.0[proc].take_missed(Asker::OfAll))
     }
 
-    /// Waits for all to all processes.
+    /// Waits for all operations to all processes.
     ///
     /// # Errors
-    /// What befell the first that failed.
+    /// The error of the first operation that failed.
     pub(crate) fn fence_all(&self) -> Result<()> {
-        each((0..self.0.len()).map(|proc| self.fence(proc)))
+        first_error((0..self.0.len()).map(|proc| self.fence(proc)))
     }
 
-    /// Waits for those of a handle, to any process.
+    /// Waits for the operations of a handle, to any process.
     ///
     /// # Errors
-    /// What befell the first that failed.
+    /// The error of the first operation that failed.
     pub(crate) fn wait(&self, handle: i32) -> Result<()> {
-        each((0..self.0.len()).map(|proc| self.wait_at(proc, handle)))
+        first_error((0..self.0.len()).map(|proc| self.wait_at(proc, handle)))
     }
 
-    /// Waits for those of a handle to one process.
+    /// Waits for the operations of a handle to one process.
     ///
     /// # Errors
-    /// What befell the first that failed.
+    /// The error of the first operation that failed.
     pub(crate) fn wait_at(&self, proc: usize, handle: i32) -> Result<()> {
-        match self.is_idle(proc) {
-            true => Ok(()),
-            false => {
-                let asker = Asker::OfHandle(handle);
-                let ended = self.end(proc, |it| (it.whose.handle() == handle).into(), asker);
-                ended.and(self.0[proc].told(asker))
-            }
+        if self.is_idle(proc) {
+            return Ok(());
         }
+        let asker = Asker::OfHandle(handle);
+        let ended = self.wait_for(proc, |it| (it.whose.handle() == handle).into(), asker);
+        ended.and(self.0[proc].take_missed(asker))
     }
 
-    /// Whether none of a handle is outstanding.
+    /// Returns true if no operation of a handle is outstanding.
     ///
     /// # Errors
-    /// What befell the first that failed.
+    /// The error of the first operation that failed.
     pub(crate) fn test(&self, handle: i32) -> Result<bool> {
         let mut done = true;
         let mut outcome = Ok(());
         for queue in &self.0 {
-            for operation in queue.those(|it| (it.whose.handle() == handle).then_some(())) {
+            for operation in queue.select(|it| (it.whose.handle() == handle).then_some(())) {
                 let (tested, is_over) = operation.0.test();
                 keep_first(&mut outcome, tested);
                 if is_over {
-                    queue.take_out(&operation.0);
+                    queue.remove(&operation.0);
                 }
                 done &= is_over;
             }
-            keep_first(&mut outcome, queue.told(Asker::OfHandle(handle)));
+            keep_first(&mut outcome, queue.take_missed(Asker::OfHandle(handle)));
         }
         outcome?;
         Ok(done)
     }
 
-    /// What befell something of this process's that another thread waited for is kept for whom it is for.
-    pub(super) fn keep(&self, proc: usize, whose: Whose, cause: &Error) {
+    /// Keeps the error of an operation that another thread waited for, until its owner asks.
+    pub(super) fn keep(&self, proc: usize, whose: OperationOwner, cause: &Error) {
         self.0[proc].keep(whose, cause);
     }
 
-    fn end(&self, proc: usize, until: impl Fn(&Operation) -> Until, asker: Asker) -> Result<()> {
+    fn wait_for(
+        &self,
+        proc: usize,
+        until: impl Fn(&OutstandingOperation) -> WaitUntil,
+        asker: Asker,
+    ) -> Result<()> {
         let queue = &self.0[proc];
-        let those = queue.those(|it| match until(it) {
-            Until::Now => None,
+        let selected = queue.select(|it| match until(it) {
+            WaitUntil::Now => None,
             until => Some(until),
         });
-        each((those.iter()).map(|(operation, until)| queue.wait(operation, *until, asker)))
+        first_error(
+            (selected.iter()).map(|(operation, until)| queue.wait(operation, *until, asker)),
+        )
     }
 }
 
-impl Queue {
-    /// Those that something is said of, and what, the oldest first.
-    fn those<R>(&self, which: impl Fn(&Operation) -> Option<R>) -> Vec<(Arc<Operation>, R)> {
+impl ProcessQueue {
+    /// The operations for which `which` returns a value, with the value, the oldest first.
+    fn select<R>(
+        &self,
+        which: impl Fn(&OutstandingOperation) -> Option<R>,
+    ) -> Vec<(Arc<OutstandingOperation>, R)> {
         if self.count.load(Acquire) == 0 {
             return Vec::new();
         }
         let list = self.list.lock();
-        // Most are looked at and left alone.
-        let those = list.iter().filter_map(|it| {
-            let said = which(it)?;
-            Some((Arc::clone(it), said))
+        // Most operations are not selected, so only the selected ones are cloned.
+        let selected = list.iter().filter_map(|it| {
+            let value = which(it)?;
+            Some((Arc::clone(it), value))
         });
-        those.collect()
+        selected.collect()
     }
 
-    /// Waits for one, and takes it out if it is over.
-    fn wait(&self, operation: &Arc<Operation>, until: Until, asker: Asker) -> Result<()> {
+    /// Waits for an operation, and removes it if it is over.
+    fn wait(
+        &self,
+        operation: &Arc<OutstandingOperation>,
+        until: WaitUntil,
+        asker: Asker,
+    ) -> Result<()> {
         let whose = operation.whose;
         let (ended, is_over) = operation.wait(until, |cause| {
-            if !whose.is(asker) {
+            if !whose.is_reported_to(asker) {
                 self.keep(whose, cause);
             }
         });
         if is_over {
-            self.take_out(operation);
+            self.remove(operation);
         }
         ended
     }
 
-    fn keep(&self, whose: Whose, cause: &Error) {
+    fn keep(&self, whose: OperationOwner, cause: &Error) {
         let more = self.missed.lock().keep(whose, cause);
         self.count.fetch_add(usize::from(more), Release);
     }
 
-    /// What befell those of who asks while another waited for them, the first of it.
-    fn told(&self, asker: Asker) -> Result<()> {
+    /// Takes the kept errors for an asker, and returns the first.
+    fn take_missed(&self, asker: Asker) -> Result<()> {
         if self.count.load(Acquire) == 0 {
             return Ok(());
         }
-        let (told, first) = self.missed.lock().take(asker);
-        self.count.fetch_sub(told, Release);
+        let (taken, first) = self.missed.lock().take(asker);
+        self.count.fetch_sub(taken, Release);
         first.map_or(Ok(()), Err)
     }
 
-    /// Takes one out, unless somebody else did.
-    fn take_out(&self, operation: &Arc<Operation>) {
+    /// Removes an operation, unless another thread did.
+    fn remove(&self, operation: &Arc<OutstandingOperation>) {
         let mut list = self.list.lock();
         if let Some(at) = list.iter().position(|it| Arc::ptr_eq(it, operation)) {
             list.remove(at);
@@ -409,13 +431,13 @@ impl Queue {
     }
 }
 
-/// Whether some byte is in both.
-pub(crate) fn touch(a: &Range<usize>, b: &Range<usize>) -> bool {
+/// Returns true if the two ranges share a byte.
+pub(crate) fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-/// All of them, whatever befalls one: what befell the first that failed.
-pub(crate) fn each(outcomes: impl Iterator<Item = Result<()>>) -> Result<()> {
+/// Runs all of an iterator, and returns the first error.
+pub(crate) fn first_error(outcomes: impl Iterator<Item = Result<()>>) -> Result<()> {
     let mut all = Ok(());
     outcomes.for_each(|one| keep_first(&mut all, one));
     all

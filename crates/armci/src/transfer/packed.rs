@@ -1,52 +1,54 @@
-//! Operations of many runs that go on while the program computes: packed into messages.
+//! Non-blocking operations of many runs, packed into messages.
 
 #![allow(unsafe_code)] // memory is named by its address
 
 use hydrant::{Begun, RawOperation, Result as Hydrant};
 
 use super::{
-    Direction, Handle, Scale,
-    outstanding::{Elements, Kind, Operation},
+    Handle, PutOrGet, Scale,
+    outstanding::{AddedElements, OperationKind, OutstandingOperation},
 };
 use crate::{Armci, Result, memory::Memory};
 
-/// A run of bytes: where it is here, where in the other process's arena, and how many.
-pub(super) type Run = (*mut u8, usize, usize);
+/// A run of bytes: its address here, its offset in the other process's arena, and its length.
+pub(super) type ArenaRun = (*mut u8, usize, usize);
 
-/// What goes on.
-pub(crate) enum Work {
-    /// By the network itself.
+/// The ongoing transfer of an operation.
+pub(crate) enum TransferWork {
+    /// A single operation of the network.
     Raw(RawOperation),
-    /// Runs that were copied into messages; none once it was waited for.
+    /// Runs that were copied into messages; `None` once the messages were waited for.
     Packed(Option<Begun<()>>),
-    /// Runs that come in messages; none once they are in their places.
-    Unpacked(Option<(Begun<Vec<u8>>, Places)>),
+    /// Runs that arrive in messages; `None` once they were stored.
+    Unpacked(Option<(Begun<Vec<u8>>, Destinations)>),
 }
 
-/// Where runs that are got belong, and how many bytes each has.
-pub(crate) struct Places(Vec<(*mut u8, usize)>);
+/// The destinations of the runs of a get, and the bytes of each.
+pub(crate) struct Destinations(Vec<(*mut u8, usize)>);
 
-// SAFETY: the caller's memory is left alone until the handle was waited for, in whichever thread.
-unsafe impl Send for Places {}
+// SAFETY: the caller leaves the memory alone until it has waited for the handle, in any thread.
+unsafe impl Send for Destinations {}
 
-impl Places {
+impl Destinations {
     fn fill(self, mut bytes: &[u8]) {
         for (to, len) in self.0 {
             let (run, rest) = bytes.split_at(len);
-            // SAFETY: `begin_packed`'s caller left it writable until it waits.
+            // SAFETY: `begin_packed`'s caller keeps the memory writable until it has waited. The
+            // message is another allocation.
             unsafe { std::ptr::copy_nonoverlapping(run.as_ptr(), to, len) };
             bytes = rest;
         }
     }
 }
 
-impl Work {
-    /// Whether what comes next to the same memory may begin when this has left.
+impl TransferWork {
+    /// Returns true if the next operation on the same memory may begin as soon as this one has
+    /// left.
     pub(super) fn keeps_order(&self) -> bool {
         matches!(self, Self::Raw(raw) if raw.keeps_order())
     }
 
-    /// Whether it is known to be over.
+    /// Returns true if the transfer is known to be over.
     pub(super) fn is_complete(&self) -> bool {
         match self {
             Self::Raw(raw) => raw.is_complete(),
@@ -66,17 +68,17 @@ impl Work {
     pub(super) fn wait(&mut self) -> Hydrant<()> {
         match self {
             Self::Raw(raw) => raw.wait(),
-            // Where nobody can wait, as in a handler, it stays what it is.
+            // Where the caller may not wait, as in a handler, the transfer stays as it is.
             Self::Packed(begun) => {
                 begun.as_ref().map_or(Ok(()), Begun::wait_over)?;
                 begun.take().map_or(Ok(()), Begun::wait)
             }
             Self::Unpacked(begun) => {
                 begun.as_ref().map_or(Ok(()), |it| it.0.wait_over())?;
-                let Some((begun, places)) = begun.take() else {
+                let Some((begun, destinations)) = begun.take() else {
                     return Ok(());
                 };
-                places.fill(&begun.wait()?);
+                destinations.fill(&begun.wait()?);
                 Ok(())
             }
         }
@@ -92,7 +94,7 @@ impl Work {
             Ok(true) => self.wait().map(|()| true),
             Ok(false) => Ok(false),
             Err(cause) => {
-                // What befell it was said.
+                // The caller gets the error, so the transfer counts as over.
                 *self = Self::Packed(None);
                 Err(cause)
             }
@@ -101,17 +103,17 @@ impl Work {
 }
 
 impl Armci {
-    /// Begins to put or get runs of a process's arena, which is not mapped here. What is put is copied
-    /// before this returns.
+    /// Begins a put or a get of runs in a process's arena that is not mapped here. A put copies its
+    /// data before this returns.
     ///
     /// # Safety
-    /// 1. The runs are readable here for a put. 2. For a get they are writable until the handle was
-    ///    waited for, and nobody else uses them.
+    /// 1. For a put, the runs are readable here.
+    /// 2. For a get, they are writable until the handle was waited for, and no other code uses them.
     pub(super) unsafe fn begin_packed(
         &self,
-        direction: Direction,
+        direction: PutOrGet,
         proc: usize,
-        runs: impl Iterator<Item = Run> + Clone,
+        runs: impl Iterator<Item = ArenaRun> + Clone,
         handle: Option<&mut Handle>,
     ) -> Result<()> {
         let Some(bytes) = hull(runs.clone()) else {
@@ -120,47 +122,49 @@ impl Armci {
         self.settle(proc, &bytes)?;
         let (arena, rank) = (&self.memory.arena, Memory::rank(proc));
         let work = match direction {
-            Direction::Put => {
-                // SAFETY: 1.
+            PutOrGet::Put => {
+                // SAFETY: the runs are readable, by the caller's condition 1.
                 let put = arena.put_runs_nb(rank, runs.map(|run| unsafe { readable(run) }))?;
-                Work::Packed(Some(put))
+                TransferWork::Packed(Some(put))
             }
-            Direction::Get => {
+            PutOrGet::Get => {
                 let got = arena.get_runs_nb(rank, runs.clone().map(|(_, at, len)| (at, len)))?;
-                let places = Places(runs.map(|(here, _, len)| (here, len)).collect());
-                Work::Unpacked(Some((got, places)))
+                let destinations = Destinations(runs.map(|(here, _, len)| (here, len)).collect());
+                TransferWork::Unpacked(Some((got, destinations)))
             }
         };
-        let operation = Operation::new(self.handles.number(handle), Kind::Moves, bytes, work, None);
+        let number = self.handles.number(handle);
+        let operation =
+            OutstandingOperation::new(number, OperationKind::Transfer, bytes, work, None);
         self.outstanding.add(proc, operation)
     }
 
-    /// Begins to add a scale's multiples of runs to those of a process's arena, which is not mapped here.
-    /// They are copied before this returns.
+    /// Begins an accumulate of runs into a process's arena that is not mapped here. The runs are
+    /// copied before this returns.
     ///
     /// # Safety
-    /// The runs are readable here.
+    /// 1. The runs are readable here.
     pub(super) unsafe fn begin_adding(
         &self,
         scale: &Scale,
         proc: usize,
-        runs: impl Iterator<Item = Run> + Clone,
+        runs: impl Iterator<Item = ArenaRun> + Clone,
         handle: Option<&mut Handle>,
     ) -> Result<()> {
         let Some(bytes) = hull(runs.clone()) else {
             return Ok(());
         };
-        let elements = Elements::of(scale.number(), runs.clone().map(|(_, at, _)| at));
+        let elements = AddedElements::of(scale.number(), runs.clone().map(|(_, at, _)| at));
         self.settle_to_add(proc, &bytes, elements)?;
         let (arena, rank) = (&self.memory.arena, Memory::rank(proc));
-        // SAFETY: the caller's promise.
+        // SAFETY: the runs are readable, by the caller's condition 1.
         let runs = runs.map(|run| unsafe { readable(run) });
         let added = arena.accumulate_runs_nb(rank, scale, runs)?;
-        let operation = Operation::new(
+        let operation = OutstandingOperation::new(
             self.handles.number(handle),
-            Kind::Adds(elements),
+            OperationKind::Accumulate(elements),
             bytes,
-            Work::Packed(Some(added)),
+            TransferWork::Packed(Some(added)),
             None,
         );
         self.outstanding.add(proc, operation)
@@ -168,14 +172,14 @@ impl Armci {
 }
 
 /// # Safety
-/// The run is readable here for as long as what is returned is used.
-unsafe fn readable<'a>((here, at, len): Run) -> (usize, &'a [u8]) {
-    // SAFETY: the caller's promise.
+/// 1. The run is readable here as long as the slice lives.
+unsafe fn readable<'a>((here, at, len): ArenaRun) -> (usize, &'a [u8]) {
+    // SAFETY: the caller's condition 1.
     (at, unsafe { std::slice::from_raw_parts(here, len) })
 }
 
-/// From the first byte of runs in the arena to the last one; none if there are no runs.
-fn hull(runs: impl Iterator<Item = Run>) -> Option<std::ops::Range<usize>> {
+/// The bytes in the arena from the first byte of all runs to the last one; `None` without runs.
+fn hull(runs: impl Iterator<Item = ArenaRun>) -> Option<std::ops::Range<usize>> {
     runs.map(|(_, at, len)| at..at + len)
         .reduce(|all, run| all.start.min(run.start)..all.end.max(run.end))
 }

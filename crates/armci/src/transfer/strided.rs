@@ -1,41 +1,42 @@
-//! Puts and gets of sections of arrays, of up to [`MAX_STRIDE_LEVEL`](crate::MAX_STRIDE_LEVEL) stride
-//! levels (Nieplocha and Carpenter 1999, §3.1).
+//! Puts and gets of sections of arrays with up to [`MAX_STRIDE_LEVEL`]
+//! stride levels (Nieplocha and Carpenter 1999, §3.1).
 
 #![allow(unsafe_code)] // memory is named by its address
 
 use hydrant::{Error as Hydrant, Level, Runs, Section};
 
-use super::{Direction, FEW, Handle, LONG, gathered::Local};
+use super::{FEW, Handle, LONG, PutOrGet, gathered::OwnSide};
 use crate::{
     Armci, Error, MAX_STRIDE_LEVEL, Result,
     error::{count, not_null},
-    memory::{Memory, Place},
+    memory::{Location, Memory},
 };
 
-/// Which bytes, on both sides: `count[0]` bytes that follow each other, `count[1]` times, `count[2]` times
-/// all that, and so on. A stride is from the start of one to that of the next, in bytes.
+/// The bytes of a section on both sides. A run has `count[0]` contiguous bytes. The run is repeated
+/// `count[1]` times, all of that `count[2]` times, and so on. A stride is the distance in bytes
+/// from the start of one repetition to the next.
 #[derive(Clone, Copy, Debug)]
 pub struct Strides<'a> {
-    /// Strides in memory that is read, as many as there are levels.
+    /// Strides of the memory that is read, one for each level.
     pub src: &'a [i32],
-    /// Strides in memory that is written to.
+    /// Strides of the memory that is written.
     pub dst: &'a [i32],
-    /// Bytes, then how often; one more than levels.
+    /// The bytes of a run, then the repetitions at each level: one number more than levels.
     pub count: &'a [i32],
 }
 
-/// One side of an operation, and the other.
+/// The two sides of an operation.
 struct Sides {
     remote: Section,
     local: Section,
 }
 
 impl Strides<'_> {
-    /// The sections, from where their pointers lead.
-    fn sides(&self, direction: Direction) -> Result<Sides> {
+    /// The sections of both sides, relative to their pointers.
+    fn sides(&self, direction: PutOrGet) -> Result<Sides> {
         let [here, there] = match direction {
-            Direction::Put => [self.src, self.dst],
-            Direction::Get => [self.dst, self.src],
+            PutOrGet::Put => [self.src, self.dst],
+            PutOrGet::Get => [self.dst, self.src],
         };
         Ok(Sides {
             remote: self.section(there)?,
@@ -62,17 +63,18 @@ impl Strides<'_> {
         Ok(Section::new(0, bytes, &all[..levels])?)
     }
 
-    /// Makes `runs` these, of memory that is mapped here. None where something is wrong with them.
+    /// Fills `runs` with these strides, for memory that is mapped here. Returns `None` if an
+    /// argument is wrong.
     #[inline]
-    fn fill(&self, runs: &mut Runs, direction: Direction) -> Option<()> {
+    fn fill(&self, runs: &mut Runs, direction: PutOrGet) -> Option<()> {
         let (bytes, counts) = self.count.split_first()?;
         let levels = counts.len();
         if levels > MAX_STRIDE_LEVEL || self.src.len() < levels || self.dst.len() < levels {
             return None;
         }
         let [there, here] = match direction {
-            Direction::Put => [self.dst, self.src],
-            Direction::Get => [self.src, self.dst],
+            PutOrGet::Put => [self.dst, self.src],
+            PutOrGet::Get => [self.src, self.dst],
         };
         runs.reset(usize::try_from(*bytes).ok()?);
         for (count, (there, here)) in counts.iter().zip(there.iter().zip(here)) {
@@ -84,8 +86,8 @@ impl Strides<'_> {
         Some(())
     }
 
-    /// Returns whether runs of one level lie between each other on both sides. One side begins `ahead` bytes behind
-    /// the other, modulo the size of the address space.
+    /// Returns true if, on one level, the runs of each side lie in the gaps of the other. One side
+    /// begins `ahead` bytes behind the other, modulo the size of the address space.
     #[cold]
     fn interleave(&self, ahead: usize) -> bool {
         let (&[bytes, _], &[stride], &[other]) = (self.count, self.src, self.dst) else {
@@ -98,18 +100,20 @@ impl Strides<'_> {
         between >= bytes as isize && stride as isize - between >= bytes as isize
     }
 
-    /// Copies the runs of `src` from `section` on into a buffer, one behind the other.
+    /// Copies the runs of `src` from `section` on into a buffer, one after the other.
     ///
     /// # Errors
     /// [`Error::Null`], [`Error::StrideLevels`], [`Error::Number`] for negative strides and counts.
     ///
     /// # Safety
-    /// 1. Each run is readable, and the buffer is writable for as many bytes as they have together.
-    /// 2. They lie apart; nothing writes to the runs meanwhile, and nothing else uses the buffer.
+    /// 1. Each run is readable, and the buffer is writable for all of their bytes.
+    /// 2. The runs and the buffer do not overlap. No other code writes to the runs or uses the buffer
+    ///    meanwhile.
     pub(crate) unsafe fn pack(&self, section: *const u8, mut buffer: *mut u8) -> Result<()> {
-        let bytes = self.of_buffer(section, buffer)?;
+        let bytes = self.check_buffer(section, buffer)?;
         for (from, _) in self.runs() {
-            // SAFETY: 1., 2.
+            // SAFETY: the run is readable and the buffer writable, by the caller's condition 1.
+            // They do not overlap, by condition 2.
             unsafe { std::ptr::copy_nonoverlapping(section.wrapping_add(from), buffer, bytes) };
             buffer = buffer.wrapping_add(bytes);
         }
@@ -119,30 +123,32 @@ impl Strides<'_> {
     /// As [`pack`](Self::pack), in the other direction.
     ///
     /// # Errors
-    /// The same.
+    /// As [`pack`](Self::pack).
     ///
     /// # Safety
-    /// 1. Each run is writable, and the buffer is readable for as many bytes as they have together.
-    /// 2. They lie apart; nothing else uses the runs meanwhile, and nothing writes to the buffer.
+    /// 1. Each run is writable, and the buffer is readable for all of their bytes.
+    /// 2. The runs and the buffer do not overlap. No other code uses the runs or writes to the buffer
+    ///    meanwhile.
     pub(crate) unsafe fn unpack(&self, section: *mut u8, mut buffer: *const u8) -> Result<()> {
-        let bytes = self.of_buffer(section, buffer)?;
+        let bytes = self.check_buffer(section, buffer)?;
         for (from, _) in self.runs() {
-            // SAFETY: 1., 2.
+            // SAFETY: the run is writable and the buffer readable, by the caller's condition 1.
+            // They do not overlap, by condition 2.
             unsafe { std::ptr::copy_nonoverlapping(buffer, section.wrapping_add(from), bytes) };
             buffer = buffer.wrapping_add(bytes);
         }
         Ok(())
     }
 
-    /// The bytes of a run, if a section and a buffer are there.
-    fn of_buffer(&self, section: *const u8, buffer: *const u8) -> Result<usize> {
+    /// Checks a section and a buffer. Returns the bytes of a run.
+    fn check_buffer(&self, section: *const u8, buffer: *const u8) -> Result<usize> {
         not_null(section, "the first run of a section")?;
         not_null(buffer, "the buffer of a section")?;
         self.section(self.src)?;
         count(self.count[0].into(), 0, "the number of bytes")
     }
 
-    /// The runs that both sides have: where each begins in what is read and in what is written.
+    /// The runs of both sides: the offset of each in the memory read, and in the memory written.
     fn runs(&self) -> impl Iterator<Item = (usize, usize)> + Clone {
         let levels = self.count.len() - 1;
         let mut turns = [0; MAX_STRIDE_LEVEL];
@@ -169,15 +175,15 @@ impl Strides<'_> {
 }
 
 impl Armci {
-    /// Makes `runs` those between memory of this process and an arena that is mapped here: where the
-    /// first one is in the arena. None where they may overlap, or something is wrong with them.
+    /// Fills `runs` for memory of this process and an arena that is mapped here. Returns the arena
+    /// offset of the first run. Returns `None` if the sides may overlap or an argument is wrong.
     #[inline]
-    fn near(
+    fn mapped_runs(
         &self,
         runs: &mut Runs,
         (here, there): (*const u8, *mut u8),
         strides: &Strides<'_>,
-        direction: Direction,
+        direction: PutOrGet,
         proc: i32,
     ) -> Option<usize> {
         let number = self.memory.process(proc).ok()?;
@@ -186,7 +192,7 @@ impl Armci {
         }
         strides.fill(runs, direction)?;
         let [remote, local] = runs.spans();
-        let Ok(Place::Arena(offset)) = self.memory.find(proc, there, remote) else {
+        let Ok(Location::Arena(offset)) = self.memory.find(proc, there, remote) else {
             return None;
         };
         let there = self.memory.address(number, offset).addr();
@@ -201,8 +207,8 @@ impl Armci {
     /// As [`put`](Self::put); [`Error::StrideLevels`], [`Error::Number`] for negative strides and counts.
     ///
     /// # Safety
-    /// As [`put`](Self::put), for each run that is read and each that is written. Other threads may use the bytes
-    /// between runs.
+    /// 1. and 2. as [`put`](Self::put), for each run that is read and each run that is written.
+    ///    Other threads may use the bytes between runs.
     #[inline]
     pub unsafe fn put_strided(
         &self,
@@ -211,18 +217,18 @@ impl Armci {
         strides: Strides<'_>,
         proc: i32,
     ) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: 1 and 2. The caller's conditions 1 and 2.
         if unsafe { self.put_column(src, dst, &strides, proc) } {
             return Ok(());
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: 1 and 2. The caller's conditions 1 and 2.
         unsafe { self.put_runs(src, dst, strides, proc) }
     }
 
-    /// As [`put_strided`](Self::put_strided), of runs in any loops.
+    /// As [`put_strided`](Self::put_strided), for any number of levels.
     ///
     /// # Safety
-    /// As there.
+    /// 1. and 2. as [`put_strided`](Self::put_strided).
     #[inline(never)]
     unsafe fn put_runs(
         &self,
@@ -232,25 +238,27 @@ impl Armci {
         proc: i32,
     ) -> Result<()> {
         if let [bytes] = strides.count {
-            // SAFETY: the caller's promise.
+            // SAFETY: 1 and 2. The caller's conditions 1 and 2, for the only run.
             return unsafe { self.put(src, dst, *bytes, proc) };
         }
         let mut runs = Runs::new(0);
-        if let Some(offset) = self.near(&mut runs, (src, dst), &strides, Direction::Put, proc) {
+        if let Some(offset) = self.mapped_runs(&mut runs, (src, dst), &strides, PutOrGet::Put, proc)
+        {
             let (arena, rank) = (&self.memory.arena, Memory::rank(proc as usize));
-            // SAFETY: the caller's promise; they are apart.
+            // SAFETY: 1 and 3. The caller's condition 1, for each run.
+            // 2. `mapped_runs` found the sides apart.
             let done = unsafe { arena.put_runs_raw(rank, offset, src, &runs) };
             return Ok(done?);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: 1 and 2. The caller's conditions 1 and 2.
         unsafe { self.put_sides(src, dst, strides, proc) }
     }
 
-    /// As [`put_strided`](Self::put_strided), of memory that is not mapped here, sides that overlap, and
-    /// whatever is wrong.
+    /// The slow path of [`put_strided`](Self::put_strided): memory that is not mapped here,
+    /// overlapping sides, and wrong arguments.
     ///
     /// # Safety
-    /// As there.
+    /// 1. and 2. as [`put_strided`](Self::put_strided).
     #[cold]
     unsafe fn put_sides(
         &self,
@@ -259,17 +267,17 @@ impl Armci {
         strides: Strides<'_>,
         proc: i32,
     ) -> Result<()> {
-        let Sides { remote, local } = strides.sides(Direction::Put)?;
+        let Sides { remote, local } = strides.sides(PutOrGet::Put)?;
         not_null(src, "the source of a put")?;
-        if let Place::Arena(offset) = self.memory.find(proc, dst, remote.span())? {
+        if let Location::Arena(offset) = self.memory.find(proc, dst, remote.span())? {
             let proc = proc as usize;
             if !self.memory.is_mapped(proc) {
                 self.settle(proc, &(offset..offset + remote.span()))?;
                 let (remote, rank) = (remote.offset(offset)?, Memory::rank(proc));
                 let arena = &self.memory.arena;
-                // SAFETY: the caller's promise.
+                // SAFETY: 1 and 2. The caller's condition 1, for each run.
                 match unsafe { arena.put_section_raw(rank, &remote, src, &local) } {
-                    // Some bytes are written twice: in order.
+                    // Some bytes are written twice, so the runs go one by one in order.
                     Err(Hydrant::SectionOverlap { .. }) => {}
                     done => return Ok(done?),
                 }
@@ -277,7 +285,7 @@ impl Armci {
         }
         let bytes = strides.count[0] as usize;
         for (from, to) in strides.runs() {
-            // SAFETY: the caller's promise.
+            // SAFETY: 1 and 2. The caller's conditions 1 and 2, for this run.
             unsafe { self.put_bytes(src.add(from), dst.wrapping_add(to), bytes, proc)? };
         }
         Ok(())
@@ -289,7 +297,7 @@ impl Armci {
     /// As [`put_strided`](Self::put_strided).
     ///
     /// # Safety
-    /// As there, with the sides exchanged.
+    /// 1. and 2. as [`get`](Self::get), for each run that is written and each run that is read.
     #[inline]
     pub unsafe fn get_strided(
         &self,
@@ -298,18 +306,18 @@ impl Armci {
         strides: Strides<'_>,
         proc: i32,
     ) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: 1 and 2. The caller's conditions 1 and 2.
         if unsafe { self.get_column(src, dst, &strides, proc) } {
             return Ok(());
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: 1 and 2. The caller's conditions 1 and 2.
         unsafe { self.get_runs(src, dst, strides, proc) }
     }
 
-    /// As [`get_strided`](Self::get_strided), of runs in any loops.
+    /// As [`get_strided`](Self::get_strided), for any number of levels.
     ///
     /// # Safety
-    /// As there.
+    /// 1. and 2. as [`get_strided`](Self::get_strided).
     #[inline(never)]
     unsafe fn get_runs(
         &self,
@@ -319,24 +327,26 @@ impl Armci {
         proc: i32,
     ) -> Result<()> {
         if let [bytes] = strides.count {
-            // SAFETY: the caller's promise.
+            // SAFETY: 1 and 2. The caller's conditions 1 and 2, for the only run.
             return unsafe { self.get(src, dst, *bytes, proc) };
         }
         let mut runs = Runs::new(0);
-        if let Some(offset) = self.near(&mut runs, (dst, src), &strides, Direction::Get, proc) {
+        if let Some(offset) = self.mapped_runs(&mut runs, (dst, src), &strides, PutOrGet::Get, proc)
+        {
             let (arena, rank) = (&self.memory.arena, Memory::rank(proc as usize));
-            // SAFETY: the caller's promise; they are apart.
+            // SAFETY: 1 and 3. The caller's condition 1, for each run.
+            // 2. `mapped_runs` found the sides apart.
             let done = unsafe { arena.get_runs_raw(rank, offset, dst, &runs) };
             return Ok(done?);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: 1 and 2. The caller's conditions 1 and 2.
         unsafe { self.get_sides(src, dst, strides, proc) }
     }
 
-    /// As [`put_sides`](Self::put_sides), the other way.
+    /// As [`put_sides`](Self::put_sides), for a get.
     ///
     /// # Safety
-    /// As [`get_strided`](Self::get_strided).
+    /// 1. and 2. as [`get_strided`](Self::get_strided).
     #[cold]
     unsafe fn get_sides(
         &self,
@@ -345,15 +355,15 @@ impl Armci {
         strides: Strides<'_>,
         proc: i32,
     ) -> Result<()> {
-        let Sides { remote, local } = strides.sides(Direction::Get)?;
+        let Sides { remote, local } = strides.sides(PutOrGet::Get)?;
         not_null(dst, "the destination of a get")?;
-        if let Place::Arena(offset) = self.memory.find(proc, src, remote.span())? {
+        if let Location::Arena(offset) = self.memory.find(proc, src, remote.span())? {
             let proc = proc as usize;
             if !self.memory.is_mapped(proc) {
                 self.settle(proc, &(offset..offset + remote.span()))?;
                 let (remote, rank) = (remote.offset(offset)?, Memory::rank(proc));
                 let arena = &self.memory.arena;
-                // SAFETY: the caller's promise.
+                // SAFETY: 1 and 2. The caller's condition 1, for each run.
                 match unsafe { arena.get_section_raw(rank, &remote, dst, &local) } {
                     Err(Hydrant::SectionOverlap { .. }) => {}
                     done => return Ok(done?),
@@ -362,7 +372,7 @@ impl Armci {
         }
         let bytes = strides.count[0] as usize;
         for (from, to) in strides.runs() {
-            // SAFETY: the caller's promise.
+            // SAFETY: 1 and 2. The caller's conditions 1 and 2, for this run.
             unsafe { self.get_bytes(src.wrapping_add(from), dst.add(to), bytes, proc)? };
         }
         Ok(())
@@ -374,7 +384,7 @@ impl Armci {
     /// As [`put_strided`](Self::put_strided).
     ///
     /// # Safety
-    /// As there, for both.
+    /// 1. and 2. as [`put_strided`](Self::put_strided), for the section and for the flag.
     pub unsafe fn put_strided_flag(
         &self,
         (src, dst): (*const u8, *mut u8),
@@ -383,9 +393,9 @@ impl Armci {
         proc: i32,
     ) -> Result<()> {
         self.memory.find(proc, flag.0.cast(), size_of::<i32>())?;
-        // SAFETY: the caller's promise.
+        // SAFETY: 1 and 2. The caller's conditions 1 and 2, for the section.
         unsafe { self.put_strided(src, dst, strides, proc)? };
-        // SAFETY: the caller's promise.
+        // SAFETY: 1. The caller's condition 2, for the flag.
         unsafe { self.set_flag(flag, proc) }
     }
 
@@ -395,7 +405,7 @@ impl Armci {
     /// As [`put_strided`](Self::put_strided).
     ///
     /// # Safety
-    /// As there, until the handle was waited for.
+    /// 1. and 2. as [`put_strided`](Self::put_strided), until the handle was waited for.
     pub unsafe fn put_strided_nb(
         &self,
         src: *const u8,
@@ -404,13 +414,13 @@ impl Armci {
         proc: i32,
         handle: Option<&mut Handle>,
     ) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe {
-            match self.begin_strided(Direction::Put, src.cast_mut(), dst, strides, proc, handle)? {
-                true => Ok(()),
-                false => self.put_strided(src, dst, strides, proc),
-            }
+        let here = src.cast_mut();
+        // SAFETY: 1 and 2. The caller's conditions 1 and 2.
+        if unsafe { self.begin_strided(PutOrGet::Put, here, dst, strides, proc, handle)? } {
+            return Ok(());
         }
+        // SAFETY: 1 and 2. The caller's conditions 1 and 2.
+        unsafe { self.put_strided(src, dst, strides, proc) }
     }
 
     /// Begins to get a section. ARMCI's `NbGetS`.
@@ -419,7 +429,7 @@ impl Armci {
     /// As [`get_strided`](Self::get_strided).
     ///
     /// # Safety
-    /// As there, until the handle was waited for.
+    /// 1. and 2. as [`get_strided`](Self::get_strided), until the handle was waited for.
     pub unsafe fn get_strided_nb(
         &self,
         src: *mut u8,
@@ -428,23 +438,24 @@ impl Armci {
         proc: i32,
         handle: Option<&mut Handle>,
     ) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe {
-            match self.begin_strided(Direction::Get, dst, src, strides, proc, handle)? {
-                true => Ok(()),
-                false => self.get_strided(src, dst, strides, proc),
-            }
+        // SAFETY: 1 and 2. The caller's conditions 1 and 2.
+        if unsafe { self.begin_strided(PutOrGet::Get, dst, src, strides, proc, handle)? } {
+            return Ok(());
         }
+        // SAFETY: 1 and 2. The caller's conditions 1 and 2.
+        unsafe { self.get_strided(src, dst, strides, proc) }
     }
 
-    /// Begins with a section of memory that is not mapped here: run by run if they are few and long, or
-    /// gathered, else packed. Whether it did: what is mapped goes at once.
+    /// Begins an operation on a section that is not mapped here. Few long runs, and gathered runs,
+    /// go one by one. Other runs are packed. Returns false, and does nothing, if the memory is
+    /// mapped.
     ///
     /// # Safety
-    /// As of what is begun.
+    /// 1. and 2. as [`put_strided_nb`](Self::put_strided_nb) or
+    ///    [`get_strided_nb`](Self::get_strided_nb).
     unsafe fn begin_strided(
         &self,
-        direction: Direction,
+        direction: PutOrGet,
         here: *mut u8,
         there: *mut u8,
         strides: Strides<'_>,
@@ -457,7 +468,7 @@ impl Armci {
         }
         let Sides { remote, .. } = strides.sides(direction)?;
         not_null(here, "the own side of an operation")?;
-        let Place::Arena(offset) = self.memory.find(proc, there, remote.span())? else {
+        let Location::Arena(offset) = self.memory.find(proc, there, remote.span())? else {
             return Ok(false);
         };
         let bytes = strides.count[0] as usize;
@@ -466,35 +477,35 @@ impl Armci {
             .is_some_and(|handle| handle.is_aggregate != 0);
         let runs = strides.runs().map(|(from, to)| {
             let (local, remote) = match direction {
-                Direction::Put => (from, to),
-                Direction::Get => (to, from),
+                PutOrGet::Put => (from, to),
+                PutOrGet::Get => (to, from),
             };
             (here.wrapping_add(local), offset + remote, bytes)
         });
-        // A single run goes by itself, however short: there is nothing to pack it with.
+        // A single run goes by itself, however short, because there is nothing to pack it with.
         let is_many = remote.len() > bytes;
         if !gathers && is_many && (bytes < LONG || remote.len() / bytes > FEW) {
-            // SAFETY: the caller's promise: all runs lie in its memory.
+            // SAFETY: 1 and 2. The caller's condition 1, for each run.
             unsafe { self.begin_packed(direction, number, runs, handle)? };
             return Ok(true);
         }
         for (local, remote, bytes) in runs {
             let there = (number, remote);
-            let local = (Local::There(local), bytes);
-            // SAFETY: the caller's promise.
+            let local = (OwnSide::Memory(local), bytes);
+            // SAFETY: 1 and 2. The caller's condition 1, for this run.
             unsafe { self.begin_far(direction, there, local, handle.as_deref_mut())? };
         }
         Ok(true)
     }
 
-    /// Adds a factor's multiple of a section of an array from `src` to one at `dst` of a process. ARMCI's
-    /// `AccS`.
+    /// Multiplies a section of an array at `src` by a factor, and adds it to a section at `dst` of
+    /// a process. ARMCI's `AccS`.
     ///
     /// # Errors
     /// As [`put_strided`](Self::put_strided) and [`accumulate`](Self::accumulate).
     ///
     /// # Safety
-    /// As there.
+    /// 1. and 2. as [`put_strided`](Self::put_strided).
     pub unsafe fn accumulate_strided(
         &self,
         scale: &super::Scale,
@@ -504,24 +515,26 @@ impl Armci {
         proc: i32,
     ) -> Result<()> {
         if let [bytes] = strides.count {
-            // SAFETY: the caller's promise.
+            // SAFETY: 1 and 2. The caller's conditions 1 and 2, for the only run.
             return unsafe { self.accumulate(scale, src, dst, *bytes, proc) };
         }
         let mut runs = Runs::new(0);
-        if let Some(offset) = self.near(&mut runs, (src, dst), &strides, Direction::Put, proc) {
+        if let Some(offset) = self.mapped_runs(&mut runs, (src, dst), &strides, PutOrGet::Put, proc)
+        {
             let (arena, rank) = (&self.memory.arena, Memory::rank(proc as usize));
-            // SAFETY: the caller's promise; they are apart.
+            // SAFETY: 1 and 3. The caller's condition 1, for each run.
+            // 2. `mapped_runs` found the sides apart.
             let done = unsafe { arena.accumulate_runs_raw(rank, scale, (offset, src), &runs) };
             return Ok(done?);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: 1 and 2. The caller's conditions 1 and 2.
         unsafe { self.accumulate_sides(scale, src, dst, strides, proc) }
     }
 
-    /// As [`put_sides`](Self::put_sides), of an accumulate.
+    /// As [`put_sides`](Self::put_sides), for an accumulate.
     ///
     /// # Safety
-    /// As [`accumulate_strided`](Self::accumulate_strided).
+    /// 1. and 2. as [`accumulate_strided`](Self::accumulate_strided).
     #[cold]
     unsafe fn accumulate_sides(
         &self,
@@ -531,15 +544,15 @@ impl Armci {
         strides: Strides<'_>,
         proc: i32,
     ) -> Result<()> {
-        let Sides { remote, local } = strides.sides(Direction::Put)?;
+        let Sides { remote, local } = strides.sides(PutOrGet::Put)?;
         not_null(src, "the source of an accumulate")?;
-        if let Place::Arena(offset) = self.memory.find(proc, dst, remote.span())? {
+        if let Location::Arena(offset) = self.memory.find(proc, dst, remote.span())? {
             let proc = proc as usize;
             if !self.memory.is_mapped(proc) {
                 self.settle(proc, &(offset..offset + remote.span()))?;
                 let (remote, rank) = (remote.offset(offset)?, Memory::rank(proc));
                 let arena = &self.memory.arena;
-                // SAFETY: the caller's promise.
+                // SAFETY: 1 and 2. The caller's condition 1, for each run.
                 let added =
                     unsafe { arena.accumulate_section_raw(rank, &remote, scale, src, &local) };
                 return Ok(added?);
@@ -547,7 +560,7 @@ impl Armci {
         }
         for (from, to) in strides.runs() {
             let (src, dst) = (src.wrapping_add(from), dst.wrapping_add(to));
-            // SAFETY: the caller's promise.
+            // SAFETY: 1 and 2. The caller's conditions 1 and 2, for this run.
             unsafe { self.accumulate(scale, src, dst, strides.count[0], proc)? };
         }
         Ok(())
@@ -555,14 +568,14 @@ impl Armci {
 }
 
 impl Armci {
-    /// Begins [`accumulate_strided`](Self::accumulate_strided); `src` is free when this returns. ARMCI's
+    /// Begins [`accumulate_strided`](Self::accumulate_strided). On return `src` is free. ARMCI's
     /// `NbAccS`.
     ///
     /// # Errors
-    /// As there.
+    /// As [`accumulate_strided`](Self::accumulate_strided).
     ///
     /// # Safety
-    /// As there.
+    /// 1. and 2. as [`accumulate_strided`](Self::accumulate_strided).
     pub unsafe fn accumulate_strided_nb(
         &self,
         scale: &super::Scale,
@@ -574,18 +587,18 @@ impl Armci {
     ) -> Result<()> {
         let number = self.memory.process(proc)?;
         if !self.memory.is_mapped(number) {
-            let Sides { remote, .. } = strides.sides(Direction::Put)?;
+            let Sides { remote, .. } = strides.sides(PutOrGet::Put)?;
             not_null(src, "the source of an accumulate")?;
-            if let Place::Arena(offset) = self.memory.find(proc, dst, remote.span())? {
+            if let Location::Arena(offset) = self.memory.find(proc, dst, remote.span())? {
                 let (here, bytes) = (src.cast_mut(), strides.count[0] as usize);
                 let run = |(from, to)| (here.wrapping_add(from), offset + to, bytes);
-                // SAFETY: the caller's promise.
+                // SAFETY: 1. The caller's condition 1, for each run.
                 return unsafe {
                     self.begin_adding(scale, number, strides.runs().map(run), handle)
                 };
             }
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: 1 and 2. The caller's conditions 1 and 2.
         unsafe { self.accumulate_strided(scale, src, dst, strides, proc) }
     }
 }
@@ -595,7 +608,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_come_in_order() {
+    fn runs_come_in_the_order_of_the_levels() {
         let strides = Strides {
             src: &[10, 100],
             dst: &[4, 8],

@@ -1,25 +1,25 @@
-//! Puts, gets and accumulates of generalized I/O vectors: runs of equally many bytes, anywhere on both
+//! Puts, gets and accumulates of generalized I/O vectors: runs of equal length, anywhere on both
 //! sides (Nieplocha and Carpenter 1999, §3.1).
 
 #![allow(unsafe_code)] // memory is named by its address
 
 use hydrant::IoVector;
 
-use super::{Direction, FEW, Handle, LONG, Scale, accumulate::check_whole, gathered::Local};
+use super::{FEW, Handle, LONG, PutOrGet, Scale, accumulate::check_whole, gathered::OwnSide};
 use crate::{
     Armci, Error, Result,
     error::not_null,
-    memory::{Memory, Place},
+    memory::{Location, Memory},
 };
 
-/// Runs of equally many bytes: the first from the first of `src` to the first of `dst`, and so on.
+/// Runs of equal length. Run `i` goes from `src[i]` to `dst[i]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Vector<'a> {
-    /// Where each is read.
+    /// The address from which each run is read.
     pub src: &'a [*mut u8],
-    /// Where it is written.
+    /// The address to which each run is written.
     pub dst: &'a [*mut u8],
-    /// Bytes of each.
+    /// The bytes of each run.
     pub bytes: usize,
 }
 
@@ -30,8 +30,8 @@ impl Vector<'_> {
     }
 }
 
-/// Runs of vectors in the arena of one process: where each is on this side, and on that.
-struct Far {
+/// Runs of vectors in the arena of one process: the address here, the offset there, and the bytes.
+struct FarRuns {
     runs: Vec<(*mut u8, usize, usize)>,
 }
 
@@ -39,13 +39,13 @@ impl Armci {
     /// Puts runs of bytes to a process. ARMCI's `PutV`.
     ///
     /// # Errors
-    /// As [`put`](Self::put); nothing is put then, unless the network failed.
+    /// As [`put`](Self::put). Nothing is put then, unless the network failed.
     ///
     /// # Safety
-    /// As there, of each run.
+    /// 1. and 2. as [`put`](Self::put), for each run.
     pub unsafe fn put_vector(&self, vectors: &[Vector<'_>], proc: i32) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe { self.at_once(Direction::Put, vectors, proc) }
+        // SAFETY: 1 and 2. The caller's conditions 1 and 2.
+        unsafe { self.transfer_vector(PutOrGet::Put, vectors, proc) }
     }
 
     /// Gets runs of bytes of a process. ARMCI's `GetV`.
@@ -54,20 +54,20 @@ impl Armci {
     /// As [`put_vector`](Self::put_vector).
     ///
     /// # Safety
-    /// As there, with the sides exchanged.
+    /// 1. and 2. as [`get`](Self::get), for each run.
     pub unsafe fn get_vector(&self, vectors: &[Vector<'_>], proc: i32) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe { self.at_once(Direction::Get, vectors, proc) }
+        // SAFETY: 1 and 2. The caller's conditions 1 and 2.
+        unsafe { self.transfer_vector(PutOrGet::Get, vectors, proc) }
     }
 
-    /// Puts or gets, by a handle that gathers. Whatever befalls it, nothing is left that names the caller's
-    /// memory.
+    /// Puts or gets with a gathering handle. On return no operation names the caller's memory, even
+    /// after an error.
     ///
     /// # Safety
-    /// As [`put_vector`](Self::put_vector), or [`get_vector`](Self::get_vector).
-    unsafe fn at_once(
+    /// 1. and 2. as [`put_vector`](Self::put_vector), or [`get_vector`](Self::get_vector).
+    unsafe fn transfer_vector(
         &self,
-        direction: Direction,
+        direction: PutOrGet,
         vectors: &[Vector<'_>],
         proc: i32,
     ) -> Result<()> {
@@ -76,11 +76,11 @@ impl Armci {
             hydrant::may_wait("runs of bytes that go through the network")?;
         }
         let mut once = Handle::GATHERING;
-        // SAFETY: the caller's promise; the handle is waited for below.
+        // SAFETY: 1 and 2. The caller's conditions 1 and 2. The handle is waited for below.
         let begun = unsafe {
             match direction {
-                Direction::Put => self.put_vector_nb(vectors, proc, Some(&mut once)),
-                Direction::Get => self.get_vector_nb(vectors, proc, Some(&mut once)),
+                PutOrGet::Put => self.put_vector_nb(vectors, proc, Some(&mut once)),
+                PutOrGet::Get => self.get_vector_nb(vectors, proc, Some(&mut once)),
             }
         };
         match begun {
@@ -98,19 +98,20 @@ impl Armci {
     /// As [`put_vector`](Self::put_vector).
     ///
     /// # Safety
-    /// As there, until the handle was waited for.
+    /// 1. and 2. as [`put_vector`](Self::put_vector), until the handle was waited for.
     pub unsafe fn put_vector_nb(
         &self,
         vectors: &[Vector<'_>],
         proc: i32,
         handle: Option<&mut Handle>,
     ) -> Result<()> {
-        if let Some(base) = self.near_lists(vectors, Direction::Put, proc) {
+        if let Some(base) = self.mapped_base(vectors, PutOrGet::Put, proc) {
             let (arena, rank) = (&self.memory.arena, Memory::rank(proc as usize));
             for it in vectors {
                 let list = it.dst.iter().zip(it.src);
                 let list = list.map(|(dst, src)| (dst.addr().wrapping_sub(base), src.cast_const()));
-                // SAFETY: the caller's promise; they are apart from the arena.
+                // SAFETY: 1 and 3. The caller's condition 1, for each run.
+                // 2. `mapped_base` found the runs apart from the arena.
                 unsafe { arena.put_list_raw(rank, it.bytes, list)? }
             }
             return Ok(());
@@ -118,13 +119,13 @@ impl Armci {
         let to = |(src, dst, bytes)| (src, dst, bytes);
         let Some(far) = self.check(vectors, proc, to)? else {
             for (src, dst, bytes) in vectors.iter().flat_map(Vector::runs) {
-                // SAFETY: the caller's promise.
+                // SAFETY: 1 and 2. The caller's conditions 1 and 2, for this run.
                 unsafe { self.put_bytes(src, dst, bytes, proc)? };
             }
             return Ok(());
         };
-        // SAFETY: the caller's promise.
-        unsafe { self.far_runs(Direction::Put, proc as usize, far, handle) }
+        // SAFETY: 1 and 2. The caller's conditions 1 and 2.
+        unsafe { self.begin_runs(PutOrGet::Put, proc as usize, far, handle) }
     }
 
     /// Begins to get runs of bytes. ARMCI's `NbGetV`.
@@ -133,19 +134,20 @@ impl Armci {
     /// As [`put_vector`](Self::put_vector).
     ///
     /// # Safety
-    /// As there, with the sides exchanged, until the handle was waited for.
+    /// 1. and 2. as [`get_vector`](Self::get_vector), until the handle was waited for.
     pub unsafe fn get_vector_nb(
         &self,
         vectors: &[Vector<'_>],
         proc: i32,
         handle: Option<&mut Handle>,
     ) -> Result<()> {
-        if let Some(base) = self.near_lists(vectors, Direction::Get, proc) {
+        if let Some(base) = self.mapped_base(vectors, PutOrGet::Get, proc) {
             let (arena, rank) = (&self.memory.arena, Memory::rank(proc as usize));
             for it in vectors {
                 let list = it.src.iter().zip(it.dst);
                 let list = list.map(|(src, dst)| (src.addr().wrapping_sub(base), *dst));
-                // SAFETY: the caller's promise; they are apart from the arena.
+                // SAFETY: 1 and 3. The caller's condition 1, for each run.
+                // 2. `mapped_base` found the runs apart from the arena.
                 unsafe { arena.get_list_raw(rank, it.bytes, list)? }
             }
             return Ok(());
@@ -153,22 +155,23 @@ impl Armci {
         let from = |(src, dst, bytes)| (dst, src, bytes);
         let Some(far) = self.check(vectors, proc, from)? else {
             for (src, dst, bytes) in vectors.iter().flat_map(Vector::runs) {
-                // SAFETY: the caller's promise.
+                // SAFETY: 1 and 2. The caller's conditions 1 and 2, for this run.
                 unsafe { self.get_bytes(src, dst, bytes, proc)? };
             }
             return Ok(());
         };
-        // SAFETY: the caller's promise.
-        unsafe { self.far_runs(Direction::Get, proc as usize, far, handle) }
+        // SAFETY: 1 and 2. The caller's conditions 1 and 2.
+        unsafe { self.begin_runs(PutOrGet::Get, proc as usize, far, handle) }
     }
 
-    /// Adds a scale's multiple of runs of elements to those of a process. ARMCI's `AccV`.
+    /// Multiplies runs of elements by a scale, and adds them to elements of a process. ARMCI's
+    /// `AccV`.
     ///
     /// # Errors
     /// As [`put_vector`](Self::put_vector) and [`accumulate`](Self::accumulate).
     ///
     /// # Safety
-    /// As there.
+    /// 1. and 2. as [`put_vector`](Self::put_vector).
     pub unsafe fn accumulate_vector(
         &self,
         scale: &Scale,
@@ -177,19 +180,20 @@ impl Armci {
     ) -> Result<()> {
         let to = |(src, dst, bytes)| (src, dst, bytes);
         (vectors.iter()).try_for_each(|it| check_whole(scale, it.bytes))?;
-        if let Some(base) = self.near_lists(vectors, Direction::Put, proc) {
+        if let Some(base) = self.mapped_base(vectors, PutOrGet::Put, proc) {
             let (arena, rank) = (&self.memory.arena, Memory::rank(proc as usize));
             for it in vectors {
                 let list = it.dst.iter().zip(it.src);
                 let list = list.map(|(dst, src)| (dst.addr().wrapping_sub(base), src.cast_const()));
-                // SAFETY: the caller's promise; they are apart from the arena.
+                // SAFETY: 1 and 3. The caller's condition 1, for each run.
+                // 2. `mapped_base` found the runs apart from the arena.
                 unsafe { arena.accumulate_list_raw(rank, scale, it.bytes, list)? }
             }
             return Ok(());
         }
         let Some(far) = self.check(vectors, proc, to)? else {
             for (src, dst, bytes) in vectors.iter().flat_map(Vector::runs) {
-                // SAFETY: the caller's promise.
+                // SAFETY: 1 and 2. The caller's conditions 1 and 2, for this run.
                 unsafe { self.accumulate_bytes(scale, src, dst, bytes, proc)? };
             }
             return Ok(());
@@ -202,7 +206,7 @@ impl Armci {
         let mut places = Vec::with_capacity(far.runs.len());
         for (src, offset, bytes) in &far.runs {
             places.push(([*offset], [between.len()], *bytes));
-            // SAFETY: the caller's promise.
+            // SAFETY: the run is readable and nobody writes to it, by the caller's condition 1.
             between.extend_from_slice(unsafe { std::slice::from_raw_parts(*src, *bytes) });
         }
         let all: Vec<_> = (places.iter())
@@ -216,14 +220,14 @@ impl Armci {
         Ok(arena.accumulate_bytes_vector(rank, &all, scale, &between)?)
     }
 
-    /// Begins [`accumulate_vector`](Self::accumulate_vector); the sources are free when this returns.
+    /// Begins [`accumulate_vector`](Self::accumulate_vector). On return the sources are free.
     /// ARMCI's `NbAccV`.
     ///
     /// # Errors
-    /// As there.
+    /// As [`accumulate_vector`](Self::accumulate_vector).
     ///
     /// # Safety
-    /// As there.
+    /// 1. and 2. as [`accumulate_vector`](Self::accumulate_vector).
     pub unsafe fn accumulate_vector_nb(
         &self,
         scale: &Scale,
@@ -232,19 +236,19 @@ impl Armci {
         handle: Option<&mut Handle>,
     ) -> Result<()> {
         match self.check(vectors, proc, |(src, dst, bytes)| (src, dst, bytes))? {
-            // SAFETY: the caller's promise.
+            // SAFETY: 1. The caller's condition 1, for each run.
             Some(far) => unsafe {
                 self.begin_adding(scale, proc as usize, far.runs.iter().copied(), handle)
             },
-            // SAFETY: the caller's promise.
+            // SAFETY: 1 and 2. The caller's conditions 1 and 2.
             None => unsafe { self.accumulate_vector(scale, vectors, proc) },
         }
     }
 
-    /// Where the arena of a process begins here, if all runs of each vector lie in one of its allocations
-    /// and the other side lies apart from all of the arena. None if not, or where something is wrong.
+    /// The address here of the arena of `proc`. All runs of each vector must lie in one of its allocations,
+    /// and the other side apart from the arena. Otherwise, and for wrong arguments, returns `None`.
     #[inline]
-    fn near_lists(&self, vectors: &[Vector<'_>], direction: Direction, proc: i32) -> Option<usize> {
+    fn mapped_base(&self, vectors: &[Vector<'_>], direction: PutOrGet, proc: i32) -> Option<usize> {
         let number = self.memory.process(proc).ok()?;
         if !self.memory.is_mapped(number) {
             return None;
@@ -252,13 +256,13 @@ impl Armci {
         let (base, len) = self.memory.arena_of(number);
         for it in vectors {
             let (there, here) = match direction {
-                Direction::Put => (it.dst, it.src),
-                Direction::Get => (it.src, it.dst),
+                PutOrGet::Put => (it.dst, it.src),
+                PutOrGet::Get => (it.src, it.dst),
             };
             let [first, ..] = there else { continue };
             let allocation = self.memory.allocation(number, *first)?;
             let most = allocation.len().checked_sub(it.bytes)?;
-            // From shortly before the arena on, a run reaches into it.
+            // A run that begins less than its length before the arena reaches into it.
             let (before, shared) = (base.checked_sub(it.bytes)?, it.bytes + len);
             let fits = |(there, here): (&*mut u8, &*mut u8)| {
                 there.addr().wrapping_sub(allocation.start) <= most
@@ -272,13 +276,14 @@ impl Armci {
         Some(base)
     }
 
-    /// Checks all runs; those of an arena that is not mapped here.
+    /// Checks all runs. Returns those in an arena that is not mapped here, or `None` if the memory
+    /// is mapped.
     fn check(
         &self,
         vectors: &[Vector<'_>],
         proc: i32,
         sides: impl Fn((*mut u8, *mut u8, usize)) -> (*mut u8, *mut u8, usize),
-    ) -> Result<Option<Far>> {
+    ) -> Result<Option<FarRuns>> {
         let number = self.memory.process(proc)?;
         let is_far = !self.memory.is_mapped(number);
         let mut runs = Vec::new();
@@ -292,38 +297,40 @@ impl Armci {
                 let (here, there, bytes) = sides(run);
                 not_null(here, "an own address of a vector")?;
                 match self.memory.find(proc, there, bytes)? {
-                    Place::Arena(offset) if is_far => runs.push((here, offset, bytes)),
+                    Location::Arena(offset) if is_far => runs.push((here, offset, bytes)),
                     _ => {}
                 }
             }
         }
-        Ok(is_far.then_some(Far { runs }))
+        Ok(is_far.then_some(FarRuns { runs }))
     }
 
+    /// Begins an operation on runs that are not mapped here.
+    ///
     /// # Safety
-    /// As of what is begun.
-    unsafe fn far_runs(
+    /// 1. and 2. as [`put_vector_nb`](Self::put_vector_nb) or [`get_vector_nb`](Self::get_vector_nb).
+    unsafe fn begin_runs(
         &self,
-        direction: Direction,
+        direction: PutOrGet,
         proc: usize,
-        far: Far,
+        far: FarRuns,
         handle: Option<&mut Handle>,
     ) -> Result<()> {
         let mut handle = handle;
         let gathers = handle
             .as_ref()
             .is_some_and(|handle| handle.is_aggregate != 0);
-        // As of a section: a single run goes by itself, and a few long ones.
+        // A single run, or a few long ones, go one by one, as in a section.
         let few = far.runs.len() <= 1
             || far.runs.len() <= FEW && far.runs.iter().all(|(.., bytes)| *bytes >= LONG);
         if !gathers && !few {
             let runs = far.runs.iter().copied();
-            // SAFETY: the caller's promise.
+            // SAFETY: 1 and 2. The caller's condition 1, for each run.
             return unsafe { self.begin_packed(direction, proc, runs, handle) };
         }
         for (here, offset, bytes) in far.runs {
-            let local = (Local::There(here), bytes);
-            // SAFETY: the caller's promise.
+            let local = (OwnSide::Memory(here), bytes);
+            // SAFETY: 1 and 2. The caller's condition 1, for this run.
             unsafe { self.begin_far(direction, (proc, offset), local, handle.as_deref_mut())? };
         }
         Ok(())

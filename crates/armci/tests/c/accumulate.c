@@ -1,4 +1,4 @@
-/* Accumulates of all six types, by all processes to all at once: the sums are whole numbers, and exact. */
+/* Accumulates of all six types, by all processes to all at once. The sums are whole numbers, and exact. */
 #include "check.h"
 
 enum { ELEMENTS = 333, ROUNDS = 40 };
@@ -56,11 +56,11 @@ int main(void) {
         CHECK(mine->z[2 * at] == (double)(r * (-x - 3 * y)), "double complex %d", at);
         CHECK(mine->z[2 * at + 1] == (double)(r * (3 * x - y)), "double complex %d, the imaginary part", at);
     }
-    /* To this process's own memory that ARMCI does not know, too. */
+    /* An accumulate to memory of this process that ARMCI did not allocate. */
     double plain[2] = {1, 2}, more[2] = {10, 20}, one = 1;
     WORKS(ARMCI_Acc(ARMCI_ACC_DBL, &one, more, plain, sizeof plain, me));
     CHECK(plain[0] == 11 && plain[1] == 22, "one's own memory");
-    /* Without elements nothing is done. */
+    /* An accumulate of no elements does nothing. */
     WORKS(ARMCI_Acc(ARMCI_ACC_INT, &i, own->i, all[0], 0, 0));
     release(all);
     return end();

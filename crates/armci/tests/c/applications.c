@@ -1,16 +1,16 @@
-/* What Global Arrays and programs of ARMCI-MPI call besides. */
+/* Calls of Global Arrays and of ARMCI-MPI programs beyond ARMCI's paper. */
 #include "check.h"
 #include "armcix.h"
 
 enum { ROWS = 5, COLUMNS = 7, DEEP = 3 };
 
-/* Sections of one's own memory, to a buffer and back. */
+/* Sections of this process's memory, copied to a buffer and back. */
 static void sections(void) {
     int array[DEEP][ROWS][COLUMNS], other[DEEP][ROWS][COLUMNS], packed[2 * 3 * 4], at = 0;
     for (int k = 0; k < DEEP; k++)
         for (int i = 0; i < ROWS; i++)
             for (int j = 0; j < COLUMNS; j++) array[k][i][j] = 100 * k + 10 * i + j, other[k][i][j] = -1;
-    /* Columns 2 to 5 of rows 1 to 3 of the second and the third. */
+    /* Columns 2 to 5 of rows 1 to 3 of the second and the third plane. */
     int strides[2] = {sizeof array[0][0], sizeof array[0]}, counts[3] = {4 * sizeof(int), 3, 2};
     armci_write_strided(&array[1][1][2], 2, strides, counts, (char *)packed);
     for (int k = 1; k < 3; k++)

@@ -1,4 +1,4 @@
-/* What cannot be is refused by its number, and changes nothing, here or there. */
+/* Wrong arguments are refused with the right number, and change nothing at any process. */
 #include "check.h"
 
 enum { BYTES = 1024 };
@@ -13,7 +13,7 @@ static void refused(long code, long wanted, const char *what, int line) {
 
 #define REFUSED(call, wanted) refused(call, wanted, #call, __LINE__)
 
-/* An operation with all it takes, of which one thing is wrong. */
+/* Each contiguous operation, with one wrong argument. */
 static void contiguous(void *there, int bytes, int to, int wanted) {
     armci_hdl_t handle;
     ARMCI_INIT_HANDLE(&handle);
@@ -63,7 +63,7 @@ int main(void) {
     proc = (me + 1) % processes;
     before = shared(BYTES);
     all = shared(BYTES);
-    /* Between what is meant and what is behind it is memory that was freed. */
+    /* Freed memory lies between the memory that is accessed and the memory behind it. */
     void **freed = shared(BYTES);
     after = shared(BYTES);
     void *gone = freed[proc];
@@ -87,7 +87,7 @@ int main(void) {
     contiguous(there, 8, -1, FAIL5);
     contiguous(there, 8, INT_MIN, FAIL5);
     contiguous(gone, 8, proc, FAIL6);
-    /* Of its own memory that ARMCI does not know, a process knows best. */
+    /* Only other processes are refused: a process may use its own memory that ARMCI did not allocate. */
     if (proc != me) contiguous(&plain, 4, proc, FAIL6);
     if (proc != me) contiguous((char *)(UINTPTR_MAX - 15), 8, proc, FAIL6);
     IS(ARMCI_Put(own, there + BYTES, 1, proc), FAIL6);
@@ -122,7 +122,7 @@ int main(void) {
     int back[2] = {-16, 16};
     strided(there, back, s, count, 1, proc, FAIL3);
     strided(there, s, back, count, 1, proc, FAIL3);
-    /* Sections that reach past the allocation, by a byte and by more than there are addresses. */
+    /* Sections that reach past the allocation, by one byte and by more than the address space has. */
     int tight[1] = {BYTES - 8};
     strided(there + 1, s, tight, count, 1, proc, FAIL6);
     tight[0] = BYTES;
@@ -135,7 +135,7 @@ int main(void) {
     IS(ARMCI_GetS(there, s, NULL, s, count, 1, proc), FAIL);
     IS(ARMCI_PutS_flag(own, s, there, s, count, 1, NULL, 1, proc), FAIL);
 
-    /* Vectors: of several runs none is done if one cannot be. */
+    /* If one run of a vector is refused, no run is done. */
     vector(there, NULL, 8, 2, proc, FAIL);
     vector(there, there + BYTES - 4, 8, 2, proc, FAIL6);
     vector(there, gone, 8, 2, proc, FAIL6);
@@ -200,11 +200,11 @@ int main(void) {
     IS(ARMCI_Malloc_group(list, 8, &group), FAIL5);
     IS(ARMCI_Free(gone), FAIL6);
     IS(ARMCI_Free(own), FAIL6);
-    /* Of an allocation its start alone stands for it. */
+    /* Only the start of an allocation frees it. */
     IS(ARMCI_Free((char *)all[me] + 8), FAIL6);
     IS(ARMCI_Free((char *)all[proc] + BYTES - 1), FAIL6);
     IS(ARMCI_Free_local((char *)all[me] + 1), FAIL6);
-    /* A handle that nobody prepared: to begin with it is to prepare it. */
+    /* A handle that was never initialized: beginning an operation initializes it. */
     armci_hdl_t strange;
     memset(&strange, 0x5a, sizeof strange);
     IS(ARMCI_Wait(&strange), FAIL2);
@@ -213,7 +213,7 @@ int main(void) {
     WORKS(ARMCI_Wait(&strange));
     IS(ARMCI_Test(&strange), 0);
 
-    /* Nothing was changed, and all works. */
+    /* Nothing was changed, and operations still work. */
     WORKS(ARMCI_WaitAll());
     ARMCI_Barrier();
     CHECK(differs(before[me], BYTES, me, 1) < 0, "what is before: %ld", differs(before[me], BYTES, me, 1));

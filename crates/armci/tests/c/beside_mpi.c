@@ -1,4 +1,4 @@
-/* MPI and ARMCI in one program, in turns: MPI begins first and ends last. */
+/* MPI and ARMCI in one program, used in turns. MPI begins first and ends last. */
 #include "check.h"
 #include <mpi.h>
 

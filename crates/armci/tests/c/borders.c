@@ -1,14 +1,14 @@
-/* What reaches past an allocation is refused, though the next allocation may be close behind it. */
+/* Accesses past an allocation are refused, even if the next allocation is close behind it. */
 #include "check.h"
 
-/* Whole lines and whole pages, where nothing is left over at the end. */
+/* Sizes of whole lines and whole pages, which leave no rest. */
 static const int SIZES[] = {64, 128, 4096, 8192, 8, 63, 1};
 enum { KINDS = sizeof SIZES / sizeof *SIZES, NEAR = 3 };
 
 static char own[16384];
 static int proc;
 
-/* All operations with a place that is not, of which none may be done. */
+/* All operations on a location that is refused. None of them does anything. */
 static void refused(char *there, int bytes, void *flag) {
     int one = 1, count[2] = {bytes, 1}, stride[1] = {bytes};
     long wide = 1;
@@ -45,7 +45,7 @@ static void refused(char *there, int bytes, void *flag) {
     if (bytes == sizeof(int)) IS(ARMCI_Put_flag(own, flag, 1, (int *)(void *)there, 1, proc), FAIL6);
 }
 
-/* One past its end, one before its start, and all of it and one more; all of it is there. */
+/* Accesses just past the end, just before the start, and of one byte too many. The whole allocation works. */
 static void borders(char *at, int bytes, void *flag) {
     WORKS(ARMCI_Get(at, own, bytes, proc));
     WORKS(ARMCI_Put(own, at, bytes, proc));
@@ -68,7 +68,7 @@ int main(void) {
     for (int at = 0; at < processes; at++) all[at] = at;
     ARMCI_Group_create(processes, all, &group);
     for (int kind = 0; kind < KINDS; kind++) {
-        /* Of three in a row, one is of all processes, one of a group, one of each alone. */
+        /* Of three in a row, the first is of all processes, the second of a group, the third of each process alone. */
         for (int at = 0; at < NEAR; at++) {
             parts[kind][at] = room((size_t)processes * sizeof(void *));
             if (at == 0) WORKS(ARMCI_Malloc(parts[kind][at], SIZES[kind]));
@@ -101,7 +101,7 @@ int main(void) {
         }
     CHECK(same, "what was allocated");
     IS(*(int *)flag[me], 0);
-    /* What is only known here, too. */
+    /* The same for memory of this process. */
     proc = me;
     for (int kind = 0; kind < KINDS; kind++)
         for (int at = 0; at < NEAR; at++) borders(alone[kind][at], SIZES[kind], flag[me]);

@@ -1,4 +1,4 @@
-/* What the programs share: checks, numbers that look drawn, and memory of all processes. */
+/* Shared by the programs: checks, pseudo-random numbers, and memory of all processes. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -28,7 +28,7 @@ static int me UNUSED, processes UNUSED;
         } \
     } while (0)
 
-/* What a call returns is this. */
+/* Checks the result of a call. */
 #define IS(call, wanted) do { \
         long is_ = (long)(call), wanted_ = (long)(wanted); \
         CHECK(is_ == wanted_, "%s is %ld, and not %ld", #call, is_, wanted_); \
@@ -49,18 +49,18 @@ static inline int end(void) {
     return 0;
 }
 
-/* Numbers that every process draws alike, from one seed. */
+/* Pseudo-random numbers, the same at every process with the same seed. */
 static inline uint64_t draw(uint64_t *seed) {
     *seed = *seed * 0x5851f42d4c957f2dull + 0x14057b7ef767814full;
     return *seed >> 33;
 }
 
-/* From low up to high, both included. */
+/* A number from low to high, both included. */
 static inline int between(uint64_t *seed, int low, int high) {
     return low + (int)(draw(seed) % (uint64_t)(high - low + 1));
 }
 
-/* The byte at a place that a process writes in a round. */
+/* The byte at an offset that a process writes in a round. */
 static inline unsigned char pattern(int process, int round, size_t at) {
     return (unsigned char)(process * 89 + round * 31 + (int)(at * 7 + at / 251) + 1);
 }
@@ -69,7 +69,7 @@ static inline void fill(void *at, size_t bytes, int process, int round) {
     for (size_t i = 0; i < bytes; i++) ((unsigned char *)at)[i] = pattern(process, round, i);
 }
 
-/* The first place that differs, or -1. */
+/* The first offset that differs, or -1. */
 static inline long differs(const void *at, size_t bytes, int process, int round) {
     for (size_t i = 0; i < bytes; i++)
         if (((const unsigned char *)at)[i] != pattern(process, round, i)) return (long)i;
@@ -82,7 +82,7 @@ static inline void *room(size_t bytes) {
     return at;
 }
 
-/* Zeroed memory, as much of each process. */
+/* Zeroed memory, with the same size at each process. */
 static inline void **shared(size_t bytes) {
     void **all = room((size_t)processes * sizeof *all);
     WORKS(ARMCI_Malloc(all, (armci_size_t)bytes));
@@ -91,7 +91,7 @@ static inline void **shared(size_t bytes) {
     return all;
 }
 
-/* Frees what `shared` gave, after all are done with it. */
+/* Frees memory from `shared`, after all processes are done with it. */
 static inline void release(void **all) {
     ARMCI_Barrier();
     WORKS(ARMCI_Free(all[me]));

@@ -1,4 +1,4 @@
-/* Puts and gets of bytes that follow each other, with and without a flag. */
+/* Puts and gets of contiguous bytes, with and without a flag. */
 #include "check.h"
 
 enum { MOST = 1 << 20 };
@@ -17,7 +17,7 @@ int main(void) {
         ARMCI_Barrier();
         fill(own + from, (size_t)bytes, me, round);
         WORKS(ARMCI_Put(own + from, (char *)all[right] + to, bytes, right));
-        /* The source is this process's own again. */
+        /* The source is free. */
         memset(own, 0x11, MOST + 64);
         ARMCI_Fence(right);
         ARMCI_Barrier();
@@ -42,7 +42,7 @@ int main(void) {
         ARMCI_Barrier();
     }
 
-    /* However many puts there are, their source is free when they return. */
+    /* Any number of puts leave their sources free on return. */
     enum { PUTS = 500, SOURCE = 96 };
     void **many = shared(PUTS * SOURCE);
     char source[SOURCE];
@@ -55,13 +55,13 @@ int main(void) {
         CHECK(differs((char *)many[me] + at * SOURCE, SOURCE, left, at) < 0, "the put %d", at);
     release(many);
 
-    /* Within one's own memory both sides may overlap. */
+    /* In the memory of this process the two sides may overlap. */
     fill(mine, 1000, 1, 1);
     WORKS(ARMCI_Put(mine, mine + 10, 500, me));
     CHECK(differs(mine + 10, 500, 1, 1) < 0, "moved up");
     WORKS(ARMCI_Get(mine + 10, mine + 3, 500, me));
     CHECK(differs(mine + 3, 500, 1, 1) < 0, "moved down");
-    /* What ARMCI did not allocate can be meant by its own process alone. */
+    /* Only the process itself may access its memory that ARMCI did not allocate. */
     fill(own, 100, 2, 2);
     WORKS(ARMCI_Put(own, own + 200, 100, me));
     WORKS(ARMCI_Get(own + 200, own + 400, 100, me));

@@ -1,4 +1,4 @@
-/* Nodes: which there are, and which processes each has. */
+/* The nodes, and the processes of each. */
 #include "check.h"
 
 int main(void) {

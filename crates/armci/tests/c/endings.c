@@ -1,4 +1,4 @@
-/* How a program ends its job, all of whose processes end with it. */
+/* The ways in which a program ends its job. All processes end with it. */
 #include "check.h"
 #include "armcix.h"
 #include <sys/mman.h>
@@ -9,7 +9,7 @@ static void by(const char *how) {
     if (!strcmp(how, "unlock")) WORKS(ARMCI_Create_mutexes(1));
     if (!strcmp(how, "no_such_mutex")) WORKS(ARMCI_Create_mutexes(1));
     if (me != 1) {
-        /* The others wait for a process that does not come. */
+        /* The others wait for a process that never arrives. */
         ARMCI_Barrier();
         return;
     }
@@ -33,7 +33,7 @@ static void by(const char *how) {
         ARMCI_Group_create(1, &me, &group);
         armci_msg_group_bcast_scope(SCOPE_ALL, &one, sizeof one, 0, &group);
     }
-    /* Nobody can read the one, nor write to the other. */
+    /* The first page cannot be read, and the second cannot be written. */
     char *none = mmap(NULL, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     char *fixed = mmap(NULL, 1 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(none != MAP_FAILED && fixed != MAP_FAILED, "no memory");
@@ -47,7 +47,7 @@ static void handle(int signal) {
     if (write(2, "its own handler\n", 16) == 16) _exit(signal + 30);
 }
 
-/* Process 1 comes to its end in good order, and process 0 waits for it. */
+/* Process 1 ends without an error while process 0 waits for it. */
 static void early(const char *how) {
     int bytes;
     if (!strcmp(how, "early_lock")) {

@@ -1,4 +1,4 @@
-/* Fences, and the order that needs none: of what one process does to one place. */
+/* Fences, and the order that needs none: of one process's operations on the same bytes. */
 #include "check.h"
 
 enum { SLOTS = 64, SLOT = 512, WHOLE = SLOTS * SLOT, ROUNDS = 40 };
@@ -16,7 +16,7 @@ int main(void) {
             fill(own + at * SLOT, SLOT, me, round + at);
             WORKS(ARMCI_NbPut(own + at * SLOT, there + at * SLOT, SLOT, right, NULL));
         }
-        /* Whoever sees the flag sees what was fenced before. */
+        /* A process that sees the flag also sees the puts before the fence. */
         switch (round % 3) {
         case 0: ARMCI_Fence(right); break;
         case 1: ARMCI_AllFence(); break;
@@ -29,7 +29,7 @@ int main(void) {
         ARMCI_Barrier();
     }
 
-    /* Of puts to places that overlap the later one stays, and gets see what was put before. */
+    /* Of overlapping puts the later one stays, and gets see earlier puts. */
     uint64_t seed = 3 + (uint64_t)me;
     memset(back, 0, WHOLE);
     memset(all[me], 0, WHOLE);
@@ -67,7 +67,7 @@ int main(void) {
     WORKS(ARMCI_Get(there, own, WHOLE, right));
     CHECK(!memcmp(own, back, WHOLE), "all that was put");
 
-    /* An accumulate comes after a put to its place, too, and a read-modify-write. */
+    /* An accumulate and a read-modify-write also come after a put to the same word. */
     int *words = all[right], one = 1, ten = 10, more[100], was;
     ARMCI_Barrier();
     for (int round = 0; round < 100; round++) {

@@ -1,5 +1,5 @@
-/* A child that a process forks takes no part: every call refuses there, whatever it ends ends the child alone, and the
-   job goes on. */
+/* A forked child takes no part. Every call is refused there, an end ends only the child, and the job
+   goes on. */
 #include <sys/wait.h>
 
 #include "check.h"
@@ -8,7 +8,7 @@ static void **all;
 static int handle_is_open;
 static armci_hdl_t handle;
 
-/* What a child does, by number; its status, which is 0 where it is as it should be. */
+/* The actions of a child, by number. The status is 0 if the child behaves as it must. */
 static int act(int number, int other) {
     int word[2] = {5, 6};
     void *list[2];
@@ -31,7 +31,7 @@ static int act(int number, int other) {
     case 15: ARMCI_Finalize(); return 0;
     case 16: armci_msg_finalize(); return 0;
     case 17: ((int *)all[me])[0] = 9; return 0; /* memory of its own */
-    /* What returns nothing ends it, as it ends a job. */
+    /* A call that returns nothing ends the child, as it ends a job elsewhere. */
     case 18: ARMCI_Barrier(); return 0;
     case 19: ARMCI_Fence(other); return 0;
     case 20: armci_msg_snd(3, word, 8, other); return 0;

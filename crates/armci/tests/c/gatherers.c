@@ -1,5 +1,5 @@
-/* Threads whose operations are gathered, while another one fences: what a fence sends for others is theirs
-   to wait for, and to be before what they do next. */
+/* Threads whose operations are gathered while another thread fences. If a fence sends the operations of
+   another thread, that thread still waits for them, and they come before its later operations. */
 #include "check.h"
 
 enum { THREADS = 3, ROUNDS = 4000, RUNS = 12, RUN = 40, PIECE = 4096 };
@@ -7,7 +7,7 @@ enum { THREADS = 3, ROUNDS = 4000, RUNS = 12, RUN = 40, PIECE = 4096 };
 static void **all;
 static int working;
 
-/* Puts runs and gets them, as vectors or with a handle that gathers, then puts over them. */
+/* Puts runs and gets them, as vectors or with an aggregate handle, then puts over them. */
 static void *work(void *given) {
     int thread = (int)(intptr_t)given, writer = me * THREADS + thread;
     unsigned char own[PIECE], back[PIECE];
@@ -37,7 +37,7 @@ static void *work(void *given) {
         if (round % 4 < 2) WORKS(ARMCI_GetV(&gets, 1, proc));
         else {
             WORKS(ARMCI_NbGetV(&gets, 1, proc, &handle));
-            /* It comes after them. */
+            /* This put comes after the gets. */
             WORKS(ARMCI_PutValueLong(-1, piece, proc));
             WORKS(ARMCI_Wait(&handle));
         }

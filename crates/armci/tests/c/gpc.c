@@ -1,10 +1,10 @@
-/* Procedures that other processes call: their replies, their locks, and what they do themselves. */
+/* Procedures that other processes call: their replies, their locks, and the calls that they make. */
 #include "check.h"
 
 static void **all;
 static int calls;
 
-/* Replies with the header turned round, and with each byte of the data and one more. */
+/* Replies with the header reversed, and with each byte of the data plus one. */
 static int turn(int to, int from, void *hdr, int hlen, void *data, int dlen, void *rhdr, int rhlen, int *rhsize,
                 void *rdata, int rdlen, int *rdsize, int rtype) {
     CHECK(to == me && from >= 0 && from < processes && rtype == GPC_INIT, "called by %d at %d", from, to);
@@ -16,7 +16,7 @@ static int turn(int to, int from, void *hdr, int hlen, void *data, int dlen, voi
     return GPC_DONE;
 }
 
-/* Adds to a long that the caller names, and passes a value on to the next process. */
+/* Adds to a long that the caller names, and passes a value to the next process. */
 static int pass_on(int to, int from, void *hdr, int hlen, void *data, int dlen, void *rhdr, int rhlen, int *rhsize,
                    void *rdata, int rdlen, int *rdsize, int rtype) {
     long *word;
@@ -43,7 +43,7 @@ static int pass_on(int to, int from, void *hdr, int hlen, void *data, int dlen, 
 
 static int nests;
 
-/* Has the next process do the same, so often. */
+/* Has the next process run the same procedure, to the given depth. */
 static int nest(int to, int from, void *hdr, int hlen, void *data, int dlen, void *rhdr, int rhlen, int *rhsize,
                 void *rdata, int rdlen, int *rdsize, int rtype) {
     int depth;
@@ -56,7 +56,7 @@ static int nest(int to, int from, void *hdr, int hlen, void *data, int dlen, voi
     return GPC_DONE;
 }
 
-/* Replies only once another procedure has set the word that the caller names, and never waits for that. */
+/* Replies only after another procedure has set the word that the caller names, and never waits for it. */
 static int probes;
 static int reply_later(int to, int from, void *hdr, int hlen, void *data, int dlen, void *rhdr, int rhlen,
                        int *rhsize, void *rdata, int rdlen, int *rdsize, int rtype) {
@@ -80,7 +80,7 @@ static int set(int to, int from, void *hdr, int hlen, void *data, int dlen, void
     return GPC_DONE;
 }
 
-/* A call that is answered later keeps neither its caller, who has a handle, nor other procedures from going on. */
+/* A call that is answered later delays neither its caller, which has a handle, nor other procedures. */
 static void check_pending(int later, int sets) {
     *(long *)all[me] = 0;
     probes = 0;
@@ -143,17 +143,17 @@ int main(void) {
     IS(mine[1], sum);
     IS(calls, 30 * processes);
 
-    /* Headers and data have a most. */
+    /* Headers and data have a greatest length. */
     IS(ARMCI_Gpc_exec(turns, me, header, ARMCI_Gpc_get_hlen() + 1, NULL, 0, NULL, 0, NULL, 0, NULL), -3);
     IS(ARMCI_Gpc_exec(turns, me, header, 1, data, ARMCI_Gpc_get_dlen() + 1, NULL, 0, NULL, 0, NULL), -3);
 
-    /* Procedures that wait for others let others run. */
+    /* A procedure that waits for another one lets others run. */
     nests = ARMCI_Gpc_register(nest);
     ARMCI_Barrier();
     for (int depth = 0; depth < 10; depth++)
         WORKS(ARMCI_Gpc_exec(nests, me, &depth, sizeof depth, NULL, 0, NULL, 0, NULL, 0, NULL));
 
-    /* One has the lock, and others not. */
+    /* Only one process holds the lock. */
     ARMCI_Barrier();
     int turns_had = 0;
     for (int round = 0; round < 100; round++) {

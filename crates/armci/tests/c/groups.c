@@ -1,4 +1,4 @@
-/* Groups: of all, of some, of some of those; what members do together, and what others may ask. */
+/* Groups of all processes, of some, and of some of those: collectives of members, and queries by others. */
 #include "check.h"
 
 static void together(ARMCI_Group *group, int size, const int *members, int rank, int round) {
@@ -32,13 +32,13 @@ static void together(ARMCI_Group *group, int size, const int *members, int rank,
     long bits = 0;
     for (int at = 0; at < size; at++) bits |= 1L << members[at];
     IS(l, bits);
-    /* The root is a process's number among all. */
+    /* The root is counted among all processes. */
     for (int root = 0; root < size; root++) {
         value = rank == root ? round * 10 + root : -1;
         armci_msg_group_bcast_scope(SCOPE_ALL, &value, sizeof value, members[root], group);
         IS(value, round * 10 + root);
     }
-    /* Members of this process's node, and the first of each node. */
+    /* The members of this process's node, and the first member of each node. */
     int node = armci_domain_my_id(ARMCI_DOMAIN_SMP), here = 0, nodes = 0, own_first = -1;
     for (int at = 0; at < size; at++) {
         int theirs = armci_domain_id(ARMCI_DOMAIN_SMP, members[at]), is_first = 1;
@@ -60,7 +60,7 @@ static void together(ARMCI_Group *group, int size, const int *members, int rank,
     value = rank == 0 ? round : -1;
     armci_msg_group_bcast_scope(SCOPE_MASTERS, &value, sizeof value, members[0], group);
     IS(value, me == own_first ? round : -1);
-    /* Some members that follow each other, by their numbers in the group. */
+    /* A few consecutive members, by their numbers in the group. */
     value = rank == 0 ? 77 : 0;
     armci_grp_clus_brdcst(&value, sizeof value, 0, size, group);
     IS(value, 77);
@@ -92,7 +92,7 @@ int main(void) {
     for (int at = 0; at < processes; at++) members[at] = at;
     together(&world, processes, members, me, 0);
 
-    /* All subsets, turned round, by members alone or by all. */
+    /* All subsets in reverse order, made by the members alone or by all processes. */
     for (int round = 1; round < 1 << processes; round++) {
         int number = 0, own = -1;
         for (int at = processes - 1; at >= 0; at--)
@@ -110,7 +110,7 @@ int main(void) {
         CHECK(!code == (own >= 0), "the code %d of the member %d", code, own);
         if (own >= 0) {
             together(&group, number, members, own, round);
-            /* A group of its first and last member, by their numbers there. */
+            /* A group of the first and last member, by their numbers in the group. */
             ARMCI_Group child;
             int numbers[2] = {number - 1, 0}, some = number > 1 ? 2 : 1;
             int those[2] = {members[number - 1], members[0]};
@@ -118,7 +118,7 @@ int main(void) {
                 ARMCI_Group_create_child(some, numbers, &child, &group);
                 together(&child, some, those, own == number - 1 ? 0 : 1, round);
                 ARMCI_Group_free(&child);
-                /* And the same, of what is the default now. */
+                /* The same, of the default group. */
                 ARMCI_Group_set_default(&group);
                 ARMCI_Group found;
                 ARMCI_Group_get_default(&found);

@@ -1,10 +1,11 @@
-/* A process is killed while others wait for what it has, or for what they began: they are told, and end. */
+/* A process is killed while others wait for its lock or for operations on its memory. They get an error
+   and end. */
 #include "check.h"
 
 enum { BYTES = 4 << 20 };
 
-/* With one handle, of which one process is killed and the other is slow, both operations are over when a wait
-   has returned. */
+/* One handle has an operation on a process that is killed and one on a slow process. Both are over when
+   the wait returns. */
 static void gets(void) {
     void **all = shared(BYTES), **over = shared(sizeof(int)), **ready = shared(3 * sizeof(int));
     int *pids = room(2 * sizeof(int)), victim = getpid();
@@ -13,7 +14,7 @@ static void gets(void) {
     if (me == 2) pids[1] = victim;
     armci_msg_igop(pids, 2, "+");
     ARMCI_Barrier();
-    /* Who is still in the barrier when another one is killed is told of it there. */
+    /* A process still in the barrier when another one is killed would get the error there. */
     if (me > 0) WORKS(ARMCI_PutValueInt(1, (int *) ready[0] + me, 0));
     if (me == 1) {
         ARMCI_Fence(0);
@@ -33,9 +34,9 @@ static void gets(void) {
     kill(pids[0], SIGKILL);
     int code = ARMCI_Wait(&handle);
     for (int at = 0; at < BYTES; at++) CHECK(back[BYTES + at] == 3, "the byte %d when the wait returned", at);
-    /* Where memory is mapped nothing was under way. */
+    /* On mapped memory no operation was in flight. */
     if (code == 0) fprintf(stderr, "0: ARMCI_Wait: all is there\n");
-    /* Process 2 may be gone before this is over. */
+    /* Process 2 may end before this put is done. */
     WORKS(ARMCI_PutValueInt(1, over[2], 2));
     ARMCI_Fence(2);
     _exit(1);

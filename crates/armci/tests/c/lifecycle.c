@@ -1,4 +1,4 @@
-/* Before ARMCI is initialized and after it is finalized, operations refuse; between, it may begin again. */
+/* Before ARMCI is initialized and after it is finalized, operations are refused. ARMCI may begin again. */
 #include "check.h"
 
 static void refuses(void) {
@@ -54,7 +54,7 @@ static void refuses(void) {
 
 int main(int argc, char **argv) {
     refuses();
-    /* Once too often does nothing. */
+    /* A second end does nothing. */
     WORKS(ARMCI_Finalize());
     WORKS(ARMCI_Init_args(&argc, &argv));
     me = armci_msg_me();

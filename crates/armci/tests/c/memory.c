@@ -1,4 +1,4 @@
-/* Memory of all, of groups and of one: where it is, by whom it is reached, and that it comes back. */
+/* Memory of all processes, of groups and of one process: its addresses, its access, and its reuse. */
 #include "check.h"
 
 static char zeros[256];
@@ -7,7 +7,7 @@ int main(void) {
     begin();
     void **all = room((size_t)processes * sizeof *all);
 
-    /* Each has as much as it asks for, and one has none. */
+    /* Each process asks for a different size, and one for none. */
     for (int none = 0; none < processes; none++) {
         long bytes = me == none ? 0 : 100 * (me + 1);
         WORKS(ARMCI_Malloc(all, bytes));
@@ -24,7 +24,7 @@ int main(void) {
         WORKS(ARMCI_Free(all[me]));
     }
 
-    /* What is mapped can be loaded and stored directly. */
+    /* Mapped memory can be loaded and stored directly. */
     WORKS(ARMCI_Malloc(all, 4096));
     int near = 0;
     for (int proc = 0; proc < processes; proc++) {
@@ -48,7 +48,7 @@ int main(void) {
     ARMCI_Barrier();
     WORKS(ARMCI_Free(all[me]));
 
-    /* Room of a process alone is a source and a target, and its owner names it to others. */
+    /* Memory of one process is a source and a destination, and its owner describes it to others. */
     int right = (me + 1) % processes, last_one = processes - 1;
     char *own = ARMCI_Malloc_local(5000);
     CHECK(own, "local memory");
@@ -74,7 +74,7 @@ int main(void) {
     IS(ARMCI_Free_local(own), FAIL6);
     WORKS(ARMCI_Free(NULL));
 
-    /* Of no bytes there is no memory, and nothing changes what is there. */
+    /* An allocation of no bytes is null, and accesses of no bytes change nothing. */
     CHECK(!ARMCI_Malloc_local(0), "memory of no bytes");
     WORKS(ARMCI_Free_local(NULL));
     armci_meminfo_t none;
@@ -92,7 +92,7 @@ int main(void) {
     ARMCI_Barrier();
     WORKS(ARMCI_Free(all[me]));
 
-    /* Of a group: its members alone. */
+    /* Memory of the members of a group. */
     int *members = room((size_t)processes * sizeof(int)), number = 0;
     for (int proc = processes - 1; proc >= 0; proc -= 2) members[number++] = proc;
     ARMCI_Group group;
@@ -120,8 +120,8 @@ int main(void) {
     }
     ARMCI_Group_free(&group);
 
-    /* What a process freed before the others may have become a part of something else, which stays when they
-       free theirs. */
+    /* A process frees its part before the others do. A new allocation may cover that memory, and stays when
+       the others free theirs. */
     void **first = shared(4096), **early = shared(64);
     armci_msg_barrier();
     if (me == last_one) {
@@ -139,7 +139,7 @@ int main(void) {
     free(early);
     free(first);
 
-    /* It comes back, and in any order: far more than there is at once. */
+    /* Memory is reused in any order: the sum of all sizes is far more than the arena. */
     enum { LIVE = 20 };
     void **live[LIVE] = {0};
     uint64_t seed = 5;

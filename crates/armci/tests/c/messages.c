@@ -1,4 +1,4 @@
-/* Messages, and what processes do together by them: all, those of a node, the nodes' masters. */
+/* Messages, and the collectives by messages: of all processes, of a node, and of the nodes' masters. */
 #include "check.h"
 
 enum { LARGE = 3000000 };
@@ -61,7 +61,7 @@ static void reductions(void) {
     free(i);
 }
 
-/* Bits and truth values, of ints, longs and long longs, by each function that combines. */
+/* Bits and truth values of ints, longs and long longs, by each function that combines. */
 static void logic(void) {
     static const struct { char *name; int is_truth, is_of_all; } known[] = {
         {"&&", 1, 1}, {"land", 1, 1}, {"||", 1, 0}, {"lor", 1, 0},
@@ -71,7 +71,7 @@ static void logic(void) {
     ARMCI_Group_get_world(&world);
     for (int at = 0; at < 9; at++)
         for (int round = 0; round < 4; round++) {
-            /* Of no, of one, of all, and of different bits of each process. */
+            /* No bit, a bit of one process, the same bits of all, and different bits of each process. */
             long own = round == 0 ? 0 : round == 1 ? me == processes - 1 : round == 2 ? 6 : 2L << me;
             long wanted = known[at].is_of_all ? ~0L : 0;
             for (int other = 0; other < processes; other++) {
@@ -111,7 +111,7 @@ static void selections(void) {
         Record r = {.value = me == who ? 1e9 : me, .process = me, .rest = {me, me, me, me, me}};
         armci_msg_sel(&r, sizeof r, "max", ARMCI_DOUBLE, 1);
         CHECK(r.value == 1e9 && r.process == who && r.rest[4] == who, "the largest of the process %d", r.process);
-        /* Who has it does not contribute. */
+        /* The process with the least value does not contribute. */
         int k[2] = {me == who ? -5 : me, me};
         armci_msg_sel(k, sizeof k, "min", ARMCI_INT, me != who);
         int least = who == 0 ? 1 : 0;
@@ -137,7 +137,7 @@ static void trees(void) {
         armci_msg_bintree(scopes[at], &root, &up, &left, &right);
         if (scopes[at] == SCOPE_MASTERS && !is_master) continue;
         CHECK((me == root) == (up == -1), "up from %d", me);
-        /* A number goes down from the root, and how many heard it comes up. */
+        /* A number goes down from the root, and the count of receivers comes up. */
         int word = me == root ? 4711 : 0, heard = 1, len;
         if (up >= 0) armci_msg_rcv(90 + at, &word, sizeof word, &len, up);
         IS(word, 4711);
@@ -164,7 +164,7 @@ int main(int argc, char **argv) {
     int right = (me + 1) % processes, left = (me + processes - 1) % processes, len = -1;
     char *out = room(LARGE), *in = room(LARGE);
 
-    /* Large and small ones, in order, and to oneself. */
+    /* Large and small messages, in order. The receiver may be the sender. */
     const int sizes[] = {LARGE, 0, 1, 4000, 70000, LARGE / 3};
     for (int at = 0; at < 6; at++) {
         fill(out, (size_t)sizes[at], me, at);
@@ -175,14 +175,14 @@ int main(int argc, char **argv) {
         IS(len, sizes[at]);
         CHECK(differs(in, (size_t)len, left, at) < 0, "the message %d", at);
     }
-    /* By their tags, in another order than they were sent. */
+    /* Messages by tag, received in another order than sent. */
     for (int tag = 0; tag < 20; tag++) armci_msg_snd(tag, &tag, sizeof tag, right);
     for (int tag = 19; tag >= 0; tag--) {
         int got;
         armci_msg_rcv(tag, &got, sizeof got, &len, left);
         IS(got, tag);
     }
-    /* From whoever sent one; many from each, in its order. */
+    /* Messages from any sender. The many messages of each sender come in order. */
     if (me == 0) {
         int *next = room((size_t)processes * sizeof(int));
         for (int at = 0; at < 300 * (processes - 1); at++) {
@@ -233,7 +233,7 @@ int main(int argc, char **argv) {
     CHECK(armci_timer() >= before, "time goes on");
 
     ARMCI_Finalize();
-    /* Messages go on. */
+    /* Messages still work. */
     IS(armci_msg_me(), me);
     IS(armci_msg_nproc(), processes);
     word = 1;

@@ -1,4 +1,4 @@
-/* A program that begins with messages: ARMCI comes and goes meanwhile, and comes again. */
+/* A program that begins with messages. ARMCI begins and ends meanwhile, and begins again. */
 #include "check.h"
 
 int main(int argc, char **argv) {

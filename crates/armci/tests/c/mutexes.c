@@ -1,4 +1,4 @@
-/* Mutexes keep others out; there are several, not as many of each process, and errors are told. */
+/* Mutexes exclude other processes. Each process has another number of mutexes, and errors are reported. */
 #include "check.h"
 
 enum { ROUNDS = 150 };
@@ -30,7 +30,7 @@ int main(void) {
         armci_msg_lgop(&sum, 1, "+");
         IS(sum, (long)(set + 1) * ROUNDS * processes);
 
-        /* How many turns each has until one had a hundred, of one mutex: for whoever reads. */
+        /* Prints how often each process held one mutex until one had held it a hundred times, for a reader. */
         ARMCI_Barrier();
         long *stop = (long *)all[0] + 3;
         long kept = ARMCI_GetValueLong(stop, 0);
@@ -50,7 +50,7 @@ int main(void) {
         if (me == 0)
             for (int at = 0; at < processes; at++) printf("process %d had %d turns\n", at, by[at]);
 
-        /* Two at once, of one process and of another. */
+        /* Two mutexes held at once, of two processes. */
         if (processes > 1 && me == 0) {
             ARMCI_Lock(0, 1);
             ARMCI_Lock(1, 1);
@@ -66,11 +66,11 @@ int main(void) {
         free(own);
         free(by);
     }
-    /* What one process may not, none does. */
+    /* If one process may not make mutexes, none are made. */
     IS(ARMCI_Create_mutexes(me == processes - 1 ? -1 : 2), me == processes - 1 ? FAIL3 : FAIL7);
     WORKS(ARMCI_Create_mutexes(0));
     WORKS(ARMCI_Destroy_mutexes());
-    /* Held by one, they are not destroyed by any. */
+    /* While one process holds a mutex, none are destroyed. */
     WORKS(ARMCI_Create_mutexes(1));
     if (me == 0) ARMCI_Lock(0, processes - 1);
     IS(ARMCI_Destroy_mutexes(), FAIL7);

@@ -30,7 +30,7 @@ int main(void) {
     back = room(WHOLE);
     char *there = all[right];
 
-    /* A handle each. */
+    /* One handle for each operation. */
     prepare(1);
     armci_hdl_t *handles = room(sizeof *handles * PIECES);
     for (int at = 0; at < PIECES; at++) {
@@ -52,7 +52,7 @@ int main(void) {
     CHECK(!memcmp(back, own, WHOLE), "what was got back");
     check_here(1, "a handle each");
 
-    /* One handle of all, in both directions. */
+    /* One handle for all operations, in both directions. */
     prepare(2);
     armci_req_t one;
     ARMCI_INIT_HANDLE(&one);
@@ -64,7 +64,7 @@ int main(void) {
     CHECK(!memcmp(back, own, WHOLE), "what was got back with one handle");
     check_here(2, "one handle");
 
-    /* Implicit ones. */
+    /* Implicit handles. */
     prepare(3);
     for (int at = 0; at < PIECES; at++)
         WORKS(ARMCI_NbPut(own + at * BYTES, there + at * BYTES, BYTES, right, NULL));
@@ -75,7 +75,7 @@ int main(void) {
     CHECK(!memcmp(back, own, WHOLE), "what was got back with implicit handles");
     check_here(3, "implicit handles");
 
-    /* Gathered, to several processes in turn. */
+    /* Gathered operations to several processes in turn. */
     prepare(4);
     ARMCI_INIT_HANDLE(&one);
     ARMCI_SET_AGGREGATE_HANDLE(&one);
@@ -95,7 +95,7 @@ int main(void) {
     WORKS(ARMCI_Wait(&one));
     ARMCI_Barrier();
 
-    /* What is still gathered goes with a fence, too, and with the end of gathering. */
+    /* A fence sends the gathered operations, and so does the end of gathering. */
     prepare(5);
     ARMCI_INIT_HANDLE(&one);
     ARMCI_SET_AGGREGATE_HANDLE(&one);
@@ -108,7 +108,7 @@ int main(void) {
     WORKS(ARMCI_Wait(&one));
     check_here(5, "gathered until a fence");
 
-    /* What is gathered comes before what touches the same bytes and is begun later. */
+    /* Gathered operations come before later ones that touch the same bytes. */
     for (int turn = 0; turn < 5; turn++) {
         prepare(7);
         int first = 1, second = 2, found = 0, step = 1;
@@ -130,7 +130,7 @@ int main(void) {
         ARMCI_Barrier();
     }
 
-    /* Strides, counts and descriptors are the caller's again when the call returns. */
+    /* On return the caller may change the strides, counts and descriptors. */
     for (int gathers = 0; gathers < 2; gathers++) {
         prepare(6);
         armci_hdl_t handle;
@@ -168,7 +168,7 @@ int main(void) {
         check_here(6, gathers ? "gathered descriptors" : "descriptors");
     }
 
-    /* Few and long runs. */
+    /* A few long runs. */
     memset(back, 0, WHOLE);
     int stride[1] = {WHOLE / 4}, count[2] = {WHOLE / 5, 4};
     WORKS(ARMCI_NbPutS(own, stride, there, stride, count, 1, right, NULL));

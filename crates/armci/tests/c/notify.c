@@ -1,4 +1,4 @@
-/* Notifications come after what was put before, from each process by itself. */
+/* A notification arrives after the puts before it. Each process counts for itself. */
 #include "check.h"
 
 enum { ROUNDS = 200, BYTES = 3000 };
@@ -22,7 +22,7 @@ int main(void) {
         }
         ARMCI_Barrier();
     }
-    /* Several may come before the first is waited for. */
+    /* Several notifications may arrive before the first wait. */
     int right = (me + 1) % processes, left = (me + processes - 1) % processes;
     for (int at = 0; at < 50; at++) armci_notify(right);
     for (int at = 0; at < 50; at++) WORKS(armci_notify_wait(left, NULL));

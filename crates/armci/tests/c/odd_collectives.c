@@ -1,4 +1,4 @@
-/* One process cannot do its part of what all do together: all are told, and nobody waits for ever. */
+/* One process cannot take part in a collective call. All get an error, and none waits for ever. */
 #include "check.h"
 
 int main(void) {

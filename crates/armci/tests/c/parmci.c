@@ -1,4 +1,4 @@
-/* A profile: functions of the program's own, in the place of ARMCI's, that count and call those by their
+/* A profile: the program replaces ARMCI's functions by its own, which count and call the originals by their
    profiling names. */
 #include "check.h"
 #include "parmci.h"
@@ -18,7 +18,7 @@ void ARMCI_AllFence(void) {
     PARMCI_AllFence();
 }
 
-/* Every other name, so that each is linked. */
+/* Calls every other name, so that each is linked. */
 static void call_all(void **parts) {
     int next = (me + 1) % processes;
     long *there = parts[next], here[64] = {1, 2, 3}, back[64] = {0}, scale = 2;

@@ -1,4 +1,4 @@
-/* Swaps and additions to words, by all processes at once: every value is seen once. */
+/* Swaps and additions to words, by all processes at once. Every value is seen once. */
 #include "check.h"
 
 enum { ROUNDS = 600 };
@@ -44,7 +44,7 @@ int main(void) {
     armci_msg_igop(seen, total, "+");
     armci_msg_igop(seen_long, total, "+");
     for (int at = 0; at < total; at++) CHECK(seen[at] == 1 && seen_long[at] == 1, "the count %d", at);
-    /* What was put in and not taken out is what is there now, but what was there first. */
+    /* All tokens that were put in are at the processes or in the words, besides the first values. */
     armci_msg_lgop(&tokens, 1, "+");
     IS(ARMCI_GetValueInt(&there->count, last), 3 * total);
     IS(ARMCI_GetValueLong(&there->large, last), (1L << 40) - total);

@@ -1,4 +1,4 @@
-/* What one process has not, none gets: an error of all, after which all goes on. */
+/* If one process lacks memory, no process gets any. All get an error, and the program goes on. */
 #include "check.h"
 
 int main(void) {
@@ -13,7 +13,7 @@ int main(void) {
     }
     CHECK(!ARMCI_Malloc_local(9L << 20), "more than the limit");
     CHECK(!ARMCI_Malloc_local(-1), "less than nothing");
-    /* Nothing was kept: there is all that there was. */
+    /* No process kept memory, so the whole limit is still free. */
     for (int round = 0; round < 20; round++) {
         WORKS(ARMCI_Malloc(all, 7L << 20));
         IS(ARMCI_Malloc(all + 0, 7L << 20), FAIL7);

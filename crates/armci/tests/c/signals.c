@@ -1,4 +1,4 @@
-/* A timer whose handler interrupts system calls: allocations and operations go on as if there were none. */
+/* A timer whose handler interrupts system calls. Allocations and operations work as without it. */
 #include "check.h"
 #include <string.h>
 #include <sys/time.h>

@@ -1,4 +1,4 @@
-/* Sections of arrays of up to 8 stride levels, of shapes that are drawn. */
+/* Sections of arrays with up to 8 stride levels and pseudo-random shapes. */
 #include "check.h"
 
 enum { MOST = 600000, ROUNDS = 60 };
@@ -7,7 +7,7 @@ typedef struct {
     int levels, count[9], src[8], dst[8];
 } Shape;
 
-/* The bytes from the first to the last one. */
+/* The number of bytes from the first to the last one. */
 static long span(const Shape *shape, const int *stride) {
     long bytes = shape->count[0];
     for (int level = 0; level < shape->levels; level++)
@@ -45,7 +45,7 @@ static void add_doubles(char *to, const char *from, int bytes) {
         ((double *)(void *)to)[at] += 0.5 * ((const double *)(const void *)from)[at];
 }
 
-/* The same, one run after the other. */
+/* The serial answer: one run after the other. */
 static void serially(const Shape *shape, int level, char *to, const char *from, Act *act) {
     if (level == 0) {
         act(to, from, shape->count[0]);
@@ -59,7 +59,7 @@ static void **all, **flags;
 static char *own, *right_answer, *found;
 static int right, left;
 
-/* Whether the left one's answer is here, as it is computed serially, gaps included. */
+/* Checks that the memory here holds the left process's serial answer, gaps included. */
 static void check_here(const Shape *shape, Act *act, int round, const char *how) {
     ARMCI_Barrier();
     char *their = room(MOST);
@@ -136,7 +136,8 @@ int main(void) {
         check_here(&s, add_doubles, round, "NbAccS of doubles");
     }
 
-    /* Runs that overlap each other there: the later one stays, and all are added. Columns, and what is nearly one. */
+    /* Runs that overlap at the destination: the later one stays, and all are added. Also columns, and
+       sections that are almost columns. */
     const Shape odd[] = {
         {1, {16, 5}, {16}, {0}}, {1, {16, 5}, {16}, {8}}, {2, {16, 3, 4}, {16, 48}, {32, 8}},
         {1, {16, 5}, {0}, {16}}, {2, {16, 3, 4}, {8, 16}, {16, 48}}, {1, {16, 0}, {16}, {16}},

@@ -1,4 +1,4 @@
-/* Threads of each process that put, get, accumulate, lock and count at once. */
+/* Threads of each process that put, get, accumulate, lock and count at the same time. */
 #include "check.h"
 
 enum { THREADS = 4, ROUNDS = 60, PIECE = 900 };
@@ -40,7 +40,7 @@ static void *work(void *given) {
         WORKS(ARMCI_Acc(ARMCI_ACC_LNG, &one, add, there->sums, sizeof add, proc));
         WORKS(ARMCI_Rmw(ARMCI_FETCH_AND_ADD_LONG, &was, &there->count, 1, proc));
         ARMCI_Lock(round % 2, proc);
-        /* Each of both mutexes guards a counter of its own. */
+        /* Each mutex guards its own counter. */
         long *counter = &there->locked;
         if (round % 2) counter = (long *)all[proc] + sizeof(Room) / sizeof(long) + processes * THREADS * PIECE / 8 + 1;
         long value = ARMCI_GetValueLong(counter, proc) + 1;

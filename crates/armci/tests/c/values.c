@@ -33,7 +33,7 @@ int main(void) {
         WORKS(ARMCI_NbPutValueDouble(d + 1, &there->wide[1], right, NULL));
         for (int at = 0; at < 3; at++) WORKS(ARMCI_Wait(&handles[at]));
         WORKS(ARMCI_WaitAll());
-        /* Without a fence: what this process put, it gets. */
+        /* Without a fence, a process gets the values that it put. */
         for (int at = 0; at < 2; at++) {
             IS(ARMCI_GetValueInt(&there->number[at], right), i + at);
             IS(ARMCI_GetValueLong(&there->large[at], right), l + at);

@@ -1,4 +1,4 @@
-/* Runs of bytes at places that are drawn: puts, gets and accumulates. */
+/* Puts, gets and accumulates of runs at pseudo-random offsets. */
 #include "check.h"
 
 enum { PLACES = 1000, STEP = 64, WHOLE = PLACES * STEP, DESCRIPTORS = 3, MOST = 60, ROUNDS = 60 };
@@ -6,7 +6,7 @@ enum { PLACES = 1000, STEP = 64, WHOLE = PLACES * STEP, DESCRIPTORS = 3, MOST = 
 static void *from[DESCRIPTORS][MOST], *to[DESCRIPTORS][MOST];
 static armci_giov_t list[DESCRIPTORS];
 
-/* Draws runs from places of one memory to those of another, each of which is the target once. */
+/* Draws runs from offsets of one memory to offsets of another. Each destination is used once. */
 static int runs(uint64_t *seed, int unit, char *src, char *dst) {
     int number = between(seed, 1, DESCRIPTORS), place = 0;
     for (int at = 0; at < number; at++) {
@@ -21,7 +21,7 @@ static int runs(uint64_t *seed, int unit, char *src, char *dst) {
     return number;
 }
 
-/* What runs do to a copy of the target. */
+/* Applies the runs to a copy of the destination. */
 static void serially(int number, const char *src, const char *own, const char *dst, char *copy, int adds) {
     for (int at = 0; at < number; at++)
         for (int run = 0; run < list[at].ptr_array_len; run++) {

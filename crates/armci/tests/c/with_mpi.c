@@ -1,11 +1,11 @@
-/* MPI and ARMCI in one program, as ARMCI itself begins and ends MPI, and communicators of groups. How, says the first
-   argument. */
+/* MPI and ARMCI in one program. ARMCI begins and ends MPI, and makes communicators of groups. The first
+   argument chooses the way. */
 #define MSG_COMMS_MPI
 #include "check.h"
 #include "parmci.h"
 #include <sys/wait.h>
 
-/* All of a communicator are those of a group, in its order. */
+/* Checks that a communicator has the members of a group, in the group's order. */
 static void same(MPI_Comm comm, ARMCI_Group *group) {
     int size, rank, wanted, own;
     MPI_Comm_size(comm, &size);
@@ -25,7 +25,7 @@ static void check_communicators(void) {
     ARMCI_Group_get_world(&world);
     same(armci_group_comm(&world), &world);
     CHECK(armci_group_comm(&world) != MPI_COMM_WORLD, "ARMCI's own");
-    /* The others are no members, and do not take part. */
+    /* Process 1 is no member, and does not take part. */
     int *members = room((size_t)processes * sizeof *members), number = 0;
     for (int at = processes; at-- > 0;)
         if (at != 1) members[number++] = at;
@@ -57,7 +57,7 @@ int main(int argc, char **argv) {
     } else if (!strcmp(argv[1], "arguments")) {
         WORKS(ARMCI_Init_args(&argc, &argv));
     } else {
-        /* A half of all processes, in the other order. */
+        /* Half of all processes, in reverse order. */
         MPI_Init(&argc, &argv);
         MPI_Comm half;
         MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -66,7 +66,7 @@ int main(int argc, char **argv) {
         MPI_Comm_rank(half, &rank);
         if (!strcmp(argv[1], "half")) {
             IS(ARMCI_Init_mpi_comm(half), 1);
-            /* Global Arrays begins once more, and ends once. */
+            /* Global Arrays begins ARMCI again, and ends it once. */
             WORKS(ARMCI_Init());
             IS(PARMCI_Init_mpi_comm(half), 1);
             CHECK(size == 1 || ARMCI_Init_mpi_comm(MPI_COMM_SELF) == 0, "other processes");
@@ -87,7 +87,7 @@ int main(int argc, char **argv) {
     IS(*(long *)all[me], (me + processes - 1) % processes);
     release(all);
     if (!strcmp(argv[1], "arguments")) {
-        /* A child's end is not MPI's, whose connections are its parent's. */
+        /* The end of a child does not end MPI, because the connections are its parent's. */
         int status = -1;
         pid_t child = fork();
         if (child == 0) exit(0);
@@ -106,7 +106,7 @@ int main(int argc, char **argv) {
     } else if (!strcmp(argv[1], "half")) {
         MPI_Finalize();
     }
-    /* By the arguments, the process's end is MPI's. */
+    /* With "arguments", the exit of the process ends MPI. */
     if (me == 0) puts("ok");
     return 0;
 }

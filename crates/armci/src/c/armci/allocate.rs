@@ -1,4 +1,4 @@
-//! Allocating memory, of all processes, of a group or of one.
+//! Allocating memory: by all processes, by a group, or by one process.
 
 use std::ffi::{c_char, c_int, c_long, c_ulong, c_void};
 
@@ -7,51 +7,51 @@ use crate::{
     Result,
     c::{
         arguments::group_at,
-        process::{self, armci, call, code, found},
+        process::{self, armci, call, call_or_die, code},
     },
     error::{count, not_null},
 };
 
-/// Allocates memory of all processes, and lists where it is. Collective.
+/// Allocates memory at all processes, and lists its addresses. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Malloc(ptr_arr: *mut *mut c_void, bytes: armci_size_t) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     unsafe { malloc("ARMCI_Malloc", ptr_arr, bytes) }
 }
 
-/// Frees memory of ARMCI_Malloc, of which this process's part is given.
+/// Frees this process's part of memory from ARMCI_Malloc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Free(ptr: *mut c_void) -> c_int {
     call("ARMCI_Free", |armci| armci.free(ptr.cast()))
 }
 
-/// As ARMCI_Malloc; all devices are the same, and their names are ignored.
+/// As ARMCI_Malloc. All devices are the same, and their names are ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Malloc_memdev(
     ptr_arr: *mut *mut c_void,
     bytes: armci_size_t,
     _device: *const c_char,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     unsafe { malloc("ARMCI_Malloc_memdev", ptr_arr, bytes) }
 }
 
-/// Frees memory of ARMCI_Malloc_memdev or ARMCI_Malloc_group_memdev.
+/// Frees memory from ARMCI_Malloc_memdev or ARMCI_Malloc_group_memdev.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Free_memdev(ptr: *mut c_void) -> c_int {
     call("ARMCI_Free_memdev", |armci| armci.free(ptr.cast()))
 }
 
 unsafe fn malloc(function: &str, ptr_arr: *mut *mut c_void, bytes: armci_size_t) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     call(function, |armci| unsafe {
-        let addresses = armci.malloc_wanted(listed(ptr_arr, bytes))?;
+        let addresses = armci.malloc_wanted(checked_bytes(ptr_arr, bytes))?;
         fill(ptr_arr, &addresses);
         Ok(())
     })
 }
 
-/// Allocates memory of this process; null if there is no more.
+/// Allocates memory of this process. Returns null if there is no more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Malloc_local(bytes: armci_size_t) -> *mut c_void {
     let mut found = std::ptr::null_mut();
@@ -63,24 +63,24 @@ pub unsafe extern "C" fn ARMCI_Malloc_local(bytes: armci_size_t) -> *mut c_void 
     found.cast()
 }
 
-/// Frees memory of ARMCI_Malloc_local.
+/// Frees memory from ARMCI_Malloc_local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Free_local(ptr: *mut c_void) -> c_int {
     call("ARMCI_Free_local", |armci| armci.free(ptr.cast()))
 }
 
-/// As ARMCI_Malloc, of the members of a group.
+/// As ARMCI_Malloc, for the members of a group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Malloc_group(
     ptr_arr: *mut *mut c_void,
     bytes: armci_size_t,
     group: *mut ARMCI_Group,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     unsafe { malloc_group("ARMCI_Malloc_group", ptr_arr, bytes, group) }
 }
 
-/// As ARMCI_Malloc_group; all devices are the same, and their names are ignored.
+/// As ARMCI_Malloc_group. All devices are the same, and their names are ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Malloc_group_memdev(
     ptr_arr: *mut *mut c_void,
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn ARMCI_Malloc_group_memdev(
     group: *mut ARMCI_Group,
     _device: *const c_char,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     unsafe { malloc_group("ARMCI_Malloc_group_memdev", ptr_arr, bytes, group) }
 }
 
@@ -98,26 +98,26 @@ unsafe fn malloc_group(
     bytes: armci_size_t,
     group: *mut ARMCI_Group,
 ) -> c_int {
-    // SAFETY: what C's caller promises.
+    // SAFETY: C's caller passes pointers as the header says.
     call(function, |armci| unsafe {
-        let wanted = listed(ptr_arr, bytes);
+        let wanted = checked_bytes(ptr_arr, bytes);
         let addresses = armci.malloc_group_wanted(wanted, group_at(group)?)?;
         fill(ptr_arr, &addresses);
         Ok(())
     })
 }
 
-/// Frees memory of ARMCI_Malloc_group.
+/// Frees memory from ARMCI_Malloc_group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Free_group(ptr: *mut c_void, _group: *mut ARMCI_Group) -> c_int {
     call("ARMCI_Free_group", |armci| armci.free(ptr.cast()))
 }
 
-/// Allocates memory of this process that others are told of.
+/// Allocates memory of this process, and describes it for other processes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Memget(bytes: usize, meminfo: *mut armci_meminfo_t, _memflg: c_int) {
-    // SAFETY: what C's caller promises.
-    found("ARMCI_Memget", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    call_or_die("ARMCI_Memget", |armci| unsafe {
         not_null(meminfo, "the description of memory")?;
         let at = armci.malloc_local(bytes.try_into().unwrap_or(c_long::MAX))?;
         *meminfo = armci_meminfo_t {
@@ -131,11 +131,12 @@ pub unsafe extern "C" fn ARMCI_Memget(bytes: usize, meminfo: *mut armci_meminfo_
     });
 }
 
-/// Where this process finds memory of ARMCI_Memget, so many bytes from its start.
+/// Returns the address by which this process names memory from ARMCI_Memget, `offset` bytes from
+/// its start.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Memat(meminfo: *mut armci_meminfo_t, offset: c_long) -> *mut c_void {
-    // SAFETY: what C's caller promises.
-    found("ARMCI_Memat", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    call_or_die("ARMCI_Memat", |armci| unsafe {
         not_null(meminfo, "the description of memory")?;
         let known = &*meminfo;
         let at = armci.attach(known.addr.cast(), known.size, known.cpid)?;
@@ -143,15 +144,15 @@ pub unsafe extern "C" fn ARMCI_Memat(meminfo: *mut armci_meminfo_t, offset: c_lo
     })
 }
 
-/// Ends the use of memory that another process has; nothing need be done for it.
+/// Ends the use of another process's memory. There is nothing to do for it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Memdt(_meminfo: *mut armci_meminfo_t, _offset: c_long) {}
 
-/// Frees memory of ARMCI_Memget, at the process that has it.
+/// Frees memory from ARMCI_Memget, at the process that allocated it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Memctl(meminfo: *mut armci_meminfo_t) {
-    // SAFETY: what C's caller promises.
-    found("ARMCI_Memctl", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    call_or_die("ARMCI_Memctl", |armci| unsafe {
         not_null(meminfo, "the description of memory")?;
         let known = &*meminfo;
         if known.cpid == armci.me() {
@@ -161,11 +162,12 @@ pub unsafe extern "C" fn ARMCI_Memctl(meminfo: *mut armci_meminfo_t) {
     });
 }
 
-/// Does nothing: each process's memory is known from the start.
+/// Does nothing: the memory of each process is known from the start.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_set_mem_offset(_ptr: *mut c_void) {}
 
-/// Does nothing: a process may load and store in its own memory at any time, without ARMCI-MPI's permission.
+/// Does nothing: a process may always load and store in its own memory. ARMCI-MPI needs this call
+/// for that.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Access_begin(_ptr: *mut c_void) {}
 
@@ -173,22 +175,25 @@ pub unsafe extern "C" fn ARMCI_Access_begin(_ptr: *mut c_void) {}
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Access_end(_ptr: *mut c_void) {}
 
-/// Sets how many bytes a process may allocate at most. Before ARMCI_Init.
+/// Sets the greatest number of bytes that a process may allocate. Call this before ARMCI_Init.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Set_shm_limit(shmemlimit: c_ulong) {
     process::set_limit(shmemlimit as usize);
 }
 
-/// Bytes to allocate, if there is a list for where they are.
-fn listed(list: *mut *mut c_void, bytes: armci_size_t) -> Result<usize> {
+/// Checks the list of addresses and the number of bytes of an allocation.
+fn checked_bytes(list: *mut *mut c_void, bytes: armci_size_t) -> Result<usize> {
     not_null(list, "the list of addresses")?;
     count(bytes, 0, "the number of bytes")
 }
 
-/// Writes addresses into a list of as many.
+/// Writes addresses into a list.
+///
+/// # Safety
+/// 1. The list has room for all addresses.
 unsafe fn fill(list: *mut *mut c_void, addresses: &[*mut u8]) {
     for (at, address) in addresses.iter().enumerate() {
-        // SAFETY: the list has room for them, says the caller.
+        // SAFETY: the list has room, by the caller's condition 1.
         unsafe { *list.add(at) = address.cast() };
     }
 }

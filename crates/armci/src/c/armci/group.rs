@@ -8,20 +8,20 @@ use crate::{
     c::{
         arguments::group_at,
         communicators,
-        process::{armci, code, found},
+        process::{armci, call_or_die, code},
     },
     error::{count, not_null},
 };
 
-/// Makes a group of members of the default one. Collective over those.
+/// Makes a group of members of the default group. Collective over the new members.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Group_create(
     n: c_int,
     pid_list: *mut c_int,
     group_out: *mut ARMCI_Group,
 ) {
-    // SAFETY: what C's caller promises.
-    found("ARMCI_Group_create", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    call_or_die("ARMCI_Group_create", |armci| unsafe {
         let list = members(n, pid_list)?;
         not_null(group_out, "where a group goes")?;
         let group = armci.group_of(list, armci.default_group())?;
@@ -30,7 +30,7 @@ pub unsafe extern "C" fn ARMCI_Group_create(
     });
 }
 
-/// Makes a group of members of another. Collective over those.
+/// Makes a group of members of another. Collective over the new members.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Group_create_child(
     n: c_int,
@@ -38,8 +38,8 @@ pub unsafe extern "C" fn ARMCI_Group_create_child(
     group_out: *mut ARMCI_Group,
     group_parent: *mut ARMCI_Group,
 ) {
-    // SAFETY: what C's caller promises.
-    found("ARMCI_Group_create_child", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    call_or_die("ARMCI_Group_create_child", |armci| unsafe {
         let list = members(n, pid_list)?;
         not_null(group_out, "where a group goes")?;
         let group = armci.group_of(list, group_at(group_parent)?)?;
@@ -52,35 +52,36 @@ pub unsafe extern "C" fn ARMCI_Group_create_child(
 ///
 /// # Safety
 /// If `list` is not null:
-/// 1. `n` numbers can be read there.
-/// 2. Nobody writes to them while they are used.
+/// 1. It has `n` numbers.
+/// 2. No other code writes to them while they are used.
 unsafe fn members<'a>(n: c_int, list: *const c_int) -> Result<&'a [c_int]> {
     let len = count(n.into(), 1, "the number of members")?;
     not_null(list, "the list of members")?;
-    // SAFETY: 1., 2.
+    // SAFETY: the list has `n` numbers and no code writes to them, by the caller's conditions 1 and
+    // 2.
     Ok(unsafe { std::slice::from_raw_parts(list, len) })
 }
 
-/// Forgets a group.
+/// Frees a group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Group_free(group: *mut ARMCI_Group) {
-    // SAFETY: what C's caller promises.
-    found("ARMCI_Group_free", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    call_or_die("ARMCI_Group_free", |armci| unsafe {
         let group = group_at(group)?;
         armci.group_free(group)?;
         communicators::remove(group)
     });
 }
 
-/// This process's number in a group; -1, and not 0 returned, if it is no member.
+/// Stores this process's number in a group. For a process that is no member, stores and returns -1.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Group_rank(group: *mut ARMCI_Group, rank: *mut c_int) -> c_int {
     let mut found = None;
     let mut act = || -> Result<()> {
-        // SAFETY: what C's caller promises.
+        // SAFETY: C's caller passes pointers as the header says.
         found = armci()?.group_rank(unsafe { group_at(group) }?)?;
         not_null(rank, "where a number goes")?;
-        // SAFETY: what C's caller promises.
+        // SAFETY: C's caller passes pointers as the header says.
         unsafe { *rank = found.unwrap_or(-1) };
         Ok(())
     };
@@ -90,53 +91,53 @@ pub unsafe extern "C" fn ARMCI_Group_rank(group: *mut ARMCI_Group, rank: *mut c_
     }
 }
 
-/// How many members a group has.
+/// Stores the number of a group's members.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Group_size(group: *mut ARMCI_Group, size: *mut c_int) {
-    // SAFETY: what C's caller promises.
-    found("ARMCI_Group_size", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    call_or_die("ARMCI_Group_size", |armci| unsafe {
         not_null(size, "where a number goes")?;
         *size = armci.members(group_at(group)?)?.len() as c_int;
         Ok(())
     });
 }
 
-/// Sets the group that new ones are made of.
+/// Sets the group that new groups are made of.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Group_set_default(group: *mut ARMCI_Group) {
-    // SAFETY: what C's caller promises.
-    found("ARMCI_Group_set_default", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    call_or_die("ARMCI_Group_set_default", |armci| unsafe {
         armci.set_default_group(group_at(group)?)
     });
 }
 
-/// The group that new ones are made of.
+/// Stores the group that new groups are made of.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Group_get_default(group_out: *mut ARMCI_Group) {
-    // SAFETY: what C's caller promises.
-    found("ARMCI_Group_get_default", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    call_or_die("ARMCI_Group_get_default", |armci| unsafe {
         not_null(group_out, "where a group goes")?;
         *group_out = armci.default_group().0;
         Ok(())
     });
 }
 
-/// The group of all processes.
+/// Stores the group of all processes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Group_get_world(group_out: *mut ARMCI_Group) {
-    // SAFETY: what C's caller promises.
-    found("ARMCI_Group_get_world", |_| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    call_or_die("ARMCI_Group_get_world", |_| unsafe {
         not_null(group_out, "where a group goes")?;
         *group_out = 0;
         Ok(())
     });
 }
 
-/// The process that is a member of a group.
+/// The process of a member of a group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Absolute_id(group: *mut ARMCI_Group, group_rank: c_int) -> c_int {
-    // SAFETY: what C's caller promises.
-    found("ARMCI_Absolute_id", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    call_or_die("ARMCI_Absolute_id", |armci| unsafe {
         let members = armci.members(group_at(group)?)?;
         let found = usize::try_from(group_rank)
             .ok()

@@ -1,4 +1,4 @@
-//! How ARMCI begins and ends.
+//! Initialization and end of ARMCI.
 
 use std::ffi::{c_char, c_int};
 
@@ -10,8 +10,8 @@ pub unsafe extern "C" fn ARMCI_Init() -> c_int {
     code("ARMCI_Init", process::begin_armci(None))
 }
 
-/// As ARMCI_Init. Begins MPI before, if the program is linked with it and has not begun it. The program then ends
-/// MPI, or its exit does if ARMCI was finalized.
+/// As ARMCI_Init. First begins MPI, if the program is linked with it and has not begun it. The
+/// program then ends MPI, or its exit does if ARMCI was finalized.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Init_args(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
     let begun = process::begin_mpi(argc, argv);
@@ -24,39 +24,39 @@ pub unsafe extern "C" fn ARMCI_Init_args(argc: *mut c_int, argv: *mut *mut *mut 
     code("ARMCI_Init_args", begun)
 }
 
-/// As ARMCI_Init. Any thread may call ARMCI, for any level that is asked for.
+/// As ARMCI_Init. Any thread may call ARMCI, for every requested thread level.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Init_thread(_armci_requested: c_int) -> c_int {
     code("ARMCI_Init_thread", process::begin_armci(None))
 }
 
-/// Whether ARMCI is initialized.
+/// Returns 1 if ARMCI is initialized, else 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Initialized() -> c_int {
-    c_int::from(process::begun() > 0)
+    c_int::from(process::init_count() > 0)
 }
 
-/// Ends ARMCI, and the job, unless armci_msg_init began it. Does nothing if ARMCI is not initialized. Returns 0, as
-/// in ARMCI-MPI. Collective.
+/// Ends ARMCI, and also the job unless armci_msg_init began it. Does nothing if ARMCI is not
+/// initialized. Returns 0, as in ARMCI-MPI. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Finalize() -> c_int {
     or_die_unless_forked("ARMCI_Finalize", process::end_armci());
     0
 }
 
-/// Says a message and a number, and ends the job.
+/// Prints a message and a number, and ends the job.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Error(msg: *const c_char, code: c_int) {
-    // SAFETY: what C's caller promises.
-    unsafe { process::say(msg, code) };
+    // SAFETY: 1. C's caller passes null or a string.
+    unsafe { process::print_message(msg, code) };
     process::die(code)
 }
 
-/// Does nothing: what a process has goes with it, however it ends.
+/// Does nothing: all resources of a process go with it, however it ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Cleanup() {}
 
-/// Says that a condition does not hold that a program asserts, and ends the job.
+/// Prints that a program's assertion does not hold, and ends the job.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dassertp_fail(
     cond_string: *const c_char,
@@ -65,14 +65,16 @@ pub unsafe extern "C" fn dassertp_fail(
     line: std::ffi::c_uint,
     code: c_int,
 ) -> c_int {
-    let text = |text: *const c_char| match text.is_null() {
-        true => String::new(),
-        // SAFETY: a string of C, says the caller.
-        false => unsafe { std::ffi::CStr::from_ptr(text) }
+    let text = |text: *const c_char| {
+        if text.is_null() {
+            return String::new();
+        }
+        // SAFETY: C's caller passes null or a string.
+        unsafe { std::ffi::CStr::from_ptr(text) }
             .to_string_lossy()
-            .into_owned(),
+            .into_owned()
     };
-    process::tell(&format!(
+    process::print_line(&format!(
         "{}:{line}: {}: {} does not hold",
         text(file),
         text(func),

@@ -1,4 +1,5 @@
-//! The types of `armci.h`, and its functions that set up, allocate, synchronize and tell who is where.
+//! The types of `armci.h`, and its functions for setup, allocation, synchronization, groups and
+//! nodes.
 
 mod allocate;
 mod group;

@@ -2,15 +2,15 @@
 
 use std::ffi::c_int;
 
-use crate::c::process::{call, found};
+use crate::c::process::{call, call_or_die};
 
-/// Makes mutexes, so many of this process. Collective.
+/// Makes `num` mutexes of this process. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Create_mutexes(num: c_int) -> c_int {
     call("ARMCI_Create_mutexes", |armci| armci.create_mutexes(num))
 }
 
-/// Does away with the mutexes. Collective.
+/// Destroys the mutexes. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Destroy_mutexes() -> c_int {
     call("ARMCI_Destroy_mutexes", |armci| armci.destroy_mutexes())
@@ -19,11 +19,11 @@ pub unsafe extern "C" fn ARMCI_Destroy_mutexes() -> c_int {
 /// Locks a mutex of a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Lock(mutex: c_int, proc: c_int) {
-    found("ARMCI_Lock", |armci| armci.lock(mutex, proc));
+    call_or_die("ARMCI_Lock", |armci| armci.lock(mutex, proc));
 }
 
 /// Unlocks a mutex of a process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Unlock(mutex: c_int, proc: c_int) {
-    found("ARMCI_Unlock", |armci| armci.unlock(mutex, proc));
+    call_or_die("ARMCI_Unlock", |armci| armci.unlock(mutex, proc));
 }

@@ -1,4 +1,4 @@
-//! Which processes share a node, and so each other's memory.
+//! The nodes. Processes of a node share their memory.
 
 use std::ffi::c_int;
 
@@ -7,43 +7,43 @@ use crate::{
     Armci, Error, Result,
     c::{
         arguments::group_at,
-        process::{armci, found, messages, or_die},
+        process::{armci, call_or_die, messages, or_die},
     },
 };
 
-/// Whether any process's memory is mapped here, as on nodes with several.
+/// Returns 1 if the memory of another process is mapped here, as on a node with several processes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Uses_shm() -> c_int {
     let uses = |armci: &Armci| Ok(armci.processes_of(-1)?.len() > 1);
     c_int::from(armci().and_then(uses).unwrap_or(false))
 }
 
-/// Whether memory of other members of a group is mapped here.
+/// Returns 1 if the memory of other members of a group is mapped here.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Uses_shm_grp(group: *mut ARMCI_Group) -> c_int {
-    // SAFETY: what C's caller promises.
-    found("ARMCI_Uses_shm_grp", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    call_or_die("ARMCI_Uses_shm_grp", |armci| unsafe {
         let members = armci.members(group_at(group)?)?;
         let near = |proc: &&usize| armci.is_mapped(**proc as c_int).unwrap_or(false);
         Ok(c_int::from(members.iter().filter(near).count() > 1))
     })
 }
 
-/// Whether a process is on this one's node.
+/// Returns 1 if a process is on the node of this process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Same_node(proc: c_int) -> c_int {
     let act = || -> Result<_> { Ok(c_int::from(messages()?.is_mapped(proc)?)) };
     or_die("ARMCI_Same_node", act())
 }
 
-/// Whether a process is on this one's node.
+/// Returns 1 if a process is on the node of this process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_sameclusnode(proc: c_int) -> c_int {
     let act = || -> Result<_> { Ok(c_int::from(messages()?.is_mapped(proc)?)) };
     or_die("armci_sameclusnode", act())
 }
 
-/// How many processes a node has; this process's, if the number is negative.
+/// The number of processes of a node. A negative number means the node of this process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_domain_nprocs(_domain: armci_domain_t, id: c_int) -> c_int {
     let act = || -> Result<_> { Ok(messages()?.processes_of(id)?.len() as c_int) };
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn armci_domain_id(_domain: armci_domain_t, glob_proc_id: 
     or_die("armci_domain_id", act())
 }
 
-/// The number of a process of a node; of this process's, if the node's number is negative.
+/// The number of a process of a node. A negative node number means the node of this process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_domain_glob_proc_id(
     _domain: armci_domain_t,
@@ -85,14 +85,14 @@ pub unsafe extern "C" fn armci_domain_my_id(_domain: armci_domain_t) -> c_int {
     or_die("armci_domain_my_id", act())
 }
 
-/// How many nodes there are.
+/// The number of nodes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_domain_count(_domain: armci_domain_t) -> c_int {
     let act = || -> Result<_> { Ok(messages()?.nodes()) };
     or_die("armci_domain_count", act())
 }
 
-/// Whether a process is on this one's node.
+/// Returns 1 if a process is on the node of this process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn armci_domain_same_id(_domain: armci_domain_t, proc: c_int) -> c_int {
     let act = || -> Result<_> {

@@ -1,39 +1,39 @@
-//! Waiting until what was done to memory is done there.
+//! Fences and barriers.
 
 use std::ffi::c_int;
 
 use super::ARMCI_Group;
 use crate::{
     Result,
-    c::{arguments::group_at, process::found},
+    c::{arguments::group_at, process::call_or_die},
 };
 
-/// Waits until all processes have come, and all that they did is done. Collective.
+/// Waits until all processes have arrived and all their operations are done. Collective.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Barrier() {
-    found("ARMCI_Barrier", |armci| armci.barrier());
+    call_or_die("ARMCI_Barrier", |armci| armci.barrier());
 }
 
-/// Waits until all that this process did to the memory of a process is done.
+/// Waits until all operations of this process on the memory of a process are done.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_Fence(proc: c_int) {
-    found("ARMCI_Fence", |armci| armci.fence(proc));
+    call_or_die("ARMCI_Fence", |armci| armci.fence(proc));
 }
 
-/// As ARMCI_Fence, of all processes.
+/// As ARMCI_Fence, for all processes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_AllFence() {
-    found("ARMCI_AllFence", |armci| armci.all_fence());
+    call_or_die("ARMCI_AllFence", |armci| armci.all_fence());
 }
 
-/// As ARMCI_Fence, of the processes of a group.
+/// As ARMCI_Fence, for the processes of a group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ARMCI_GroupFence(group: *mut ARMCI_Group) {
-    // SAFETY: what C's caller promises.
-    found("ARMCI_GroupFence", |armci| unsafe {
+    // SAFETY: C's caller passes pointers as the header says.
+    call_or_die("ARMCI_GroupFence", |armci| unsafe {
         let members = armci.members(group_at(group)?)?;
         let fenced = members.iter().map(|proc| armci.fence(*proc as c_int));
-        // All of them, whatever befell what was done to one.
+        // All processes are fenced, even if one fence fails.
         fenced.fold(Ok(()), Result::and)
     });
 }

@@ -2,18 +2,18 @@
 
 use std::ffi::{c_char, c_double, c_int, c_long, c_void};
 
-/// Runs of equally many bytes: from the places of one list to those of the other.
+/// Runs of equal length, from the addresses of one list to those of the other.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 #[allow(non_camel_case_types, reason = "its name in C")]
 pub struct armci_giov_t {
-    /// Where runs are read.
+    /// The addresses from which the runs are read.
     pub src_ptr_array: *mut *mut c_void,
-    /// Where they are written.
+    /// The addresses to which the runs are written.
     pub dst_ptr_array: *mut *mut c_void,
-    /// How many there are.
+    /// The number of runs.
     pub ptr_array_len: c_int,
-    /// Bytes of each.
+    /// The bytes of each run.
     pub bytes: c_int,
 }
 
@@ -21,12 +21,12 @@ pub struct armci_giov_t {
 #[allow(non_camel_case_types, reason = "its name in C")]
 pub type armci_size_t = c_long;
 
-/// The handle of non-blocking operations, which ARMCI_INIT_HANDLE makes one of none.
+/// The handle of non-blocking operations. ARMCI_INIT_HANDLE initializes it.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 #[allow(non_camel_case_types, reason = "its name in C")]
 pub struct armci_hdl_t {
-    /// A number, the check word, and whether the handle is an aggregate.
+    /// A number, the check word, and 1 if the handle is an aggregate.
     pub data: [c_int; 4],
     /// Not used.
     pub dummy: [c_double; 72],
@@ -36,22 +36,22 @@ pub struct armci_hdl_t {
 #[allow(non_camel_case_types, reason = "its name in C")]
 pub type ARMCI_Group = c_int;
 
-/// Names a way to group processes by their nodes.
+/// Names a way to group processes by node.
 #[allow(non_camel_case_types, reason = "its name in C")]
 pub type armci_domain_t = c_int;
 
-/// Memory that one process allocated, as others are told of it.
+/// The description of memory that one process allocated, for other processes.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 #[allow(non_camel_case_types, reason = "its name in C")]
 pub struct armci_meminfo_t {
-    /// Where its process has it.
+    /// The address at its process.
     pub armci_addr: *mut c_char,
-    /// The same.
+    /// The same address.
     pub addr: *mut c_char,
-    /// Its bytes.
+    /// The number of bytes.
     pub size: usize,
-    /// Its process.
+    /// The process.
     pub cpid: c_int,
     /// Not used.
     pub idlist: [c_long; 128],
