@@ -1,7 +1,7 @@
 //! The limit on the size of files (`ulimit -f`), which the kernel also applies to shared memory.
 //!
-//! A process that exceeds the limit gets SIGXFSZ, which ends it without a message. SharedState memory is
-//! never written to a disk, so the limit is raised while the memory gets its size.
+//! A process that exceeds the limit gets SIGXFSZ, which ends it without a message. Shared
+//! memory is never written to a disk, so the limit is raised while the memory gets its size.
 
 use std::os::fd::OwnedFd;
 

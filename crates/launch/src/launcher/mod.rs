@@ -15,14 +15,13 @@
 //!   and not waited for.
 //!
 //! A process of the job is found by its process group, by its descent from this process, and by the
-//! environment and the control group with which it began. A process escapes if none of these
-//! applies:
+//! environment and the control group with which it began. A process that left its session *and* its
+//! environment escapes all of these if this user may make no control group (version 2). That holds
+//! in these cases:
 //!
-//! - The launcher was killed, the process left its session *and* its environment, and this user may
-//!   make no control group (version 2).
-//! - `/proc` is not that of the launcher's own PID namespace. Then a process may escape after any
-//!   job.
-//! - The launcher is a script that had children before it became the launcher. The same holds then.
+//! - The launcher was killed.
+//! - `/proc` is not that of the launcher's own PID namespace.
+//! - The launcher is a script that had children before it became the launcher.
 //!
 //! The launcher never ends those earlier children. It never ends a process that only reuses the id
 //! of one of the job's.

@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(7);
 const AFTERWARDS: Duration = Duration::from_secs(1);
 
 /// The most bytes that may wait for an agent: the start order, and all that its ranks can request
-/// before they have their answers. An agent with more does not read.
+/// before they have their answers. An agent for which more bytes wait does not read.
 const MAX_UNSENT: usize = AgentOrder::LONGEST + (4 << 20);
 
 /// The most bytes of output that an agent may have sent and that are not written. It keeps to
