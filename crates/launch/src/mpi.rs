@@ -164,7 +164,7 @@ impl Mpi {
     fn all_gather(&self, mine: &[u8]) -> Result<Vec<u8>, Error> {
         let len = c_int::try_from(mine.len()).map_err(|_| Error::Protocol {
             service: SERVICE,
-            doing: "exchanging what ranks put".into(),
+            doing: "exchanging the values of the ranks".into(),
             got: format!("{} bytes of one rank", mine.len()),
         })?;
         let mut all = vec![0_u8; mine.len() * self.size as usize];
@@ -182,7 +182,7 @@ impl Mpi {
                 world,
             )
         };
-        check(code, "exchanging what ranks put")?;
+        check(code, "exchanging the values of the ranks")?;
         Ok(all)
     }
 }
@@ -224,7 +224,7 @@ impl Bootstrap for Mpi {
     fn fence(&mut self) -> Result<(), Error> {
         let broken = |got: String| Error::Protocol {
             service: SERVICE,
-            doing: "exchanging what ranks put".into(),
+            doing: "exchanging the values of the ranks".into(),
             got,
         };
         let unreadable = |cause: postcard::Error| broken(cause.to_string());

@@ -255,7 +255,7 @@ fn cause(bootstrap: &mut dyn Bootstrap, error: Error, first: u32) -> Error {
     }
     match error {
         Error::PeerLost(Rank(0)) if stays_alive(first) => Error::Unreachable(format!(
-            "rank 0 does not let rank {} join the shared memory, though its process goes on: it gave \
+            "rank 0 does not let rank {} join the shared memory, though its process is alive: it gave \
              up joining, or runs as another user",
             bootstrap.rank()
         )),

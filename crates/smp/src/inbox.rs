@@ -407,7 +407,7 @@ pub(crate) mod tests {
             self.requests.push(delivery.from);
         }
         fn reply(&mut self, delivery: Delivery<'_>) {
-            panic!("nobody asked for {delivery:?}");
+            panic!("no request led to {delivery:?}");
         }
         fn local(&mut self, _: Ticket) {}
         fn complete(&mut self, _: Ticket, _: Result<(), Error>) {}

@@ -14,10 +14,10 @@
 //! - A process that this user may not kill, such as a rank that became another user, is reported
 //!   and not waited for.
 //!
-//! A process of the job is found by its process group, by its descent from this process, and by the
-//! environment and the control group with which it began. A process that left its session *and* its
-//! environment escapes all of these if this user may make no control group (version 2). That holds
-//! in these cases:
+//! A process of the job is found by its process group and by its descent from this process. It is
+//! also found by the environment and the control group with which it began. A process that left its
+//! session *and* its environment escapes all of these if this user may make no control group
+//! (version 2). That holds in these cases:
 //!
 //! - The launcher was killed.
 //! - `/proc` is not that of the launcher's own PID namespace.

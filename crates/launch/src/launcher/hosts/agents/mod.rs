@@ -340,7 +340,7 @@ impl Agents {
             | AgentReport::Wrong { rank, .. }
             | AgentReport::Ended { rank, .. }
             | AgentReport::Printed { rank, .. } => {
-                let why = format!("broke the protocol: it spoke of rank {rank}, which it has not");
+                let why = format!("broke the protocol: it named rank {rank}, which is not its own");
                 self.fail(index, 125, why);
             }
         }
@@ -408,7 +408,7 @@ impl Agents {
             return self.fail(index, status, format!("was lost: {how}"));
         }
         let noise = agent.link.as_ref().and_then(AgentLink::noise);
-        let noise = noise.map_or_else(String::new, |noise| format!("; the last it said: {noise}"));
+        let noise = noise.map_or_else(String::new, |noise| format!("; its last output: {noise}"));
         let hint = match agent.exit {
             Some(Ending::Exited(126 | 127)) => {
                 "; is hydrant there under the same path? (--remote-hydrant says where it is)"
