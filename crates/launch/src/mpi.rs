@@ -60,7 +60,7 @@ pub(crate) fn is_initialized() -> bool {
 /// Returns true if an MPI of MPICH's kind was initialized, even if it was finalized since. Such an
 /// MPI uses the PMI-1 descriptor in the environment, even if others use it too. It says goodbye
 /// there when it ends.
-pub(crate) fn says_goodbye_over_pmi1() -> bool {
+pub(crate) fn speaks_pmi1_itself() -> bool {
     flag_of(b"MPI_Initialized\0") && library() == Library::Mpich
 }
 

@@ -292,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rings_have_what_the_number_of_ranks_allows() {
+    fn rings_are_as_large_as_the_number_of_ranks_allows() {
         const KIB: usize = 1 << 10;
         for (ranks, kib) in [
             (1, 1024),

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_refused_names_both_sizes_and_what_helps() {
+    fn a_refused_size_is_named_with_the_limit_and_the_remedy() {
         let limit = Rlimit {
             current: Some(4096),
             maximum: Some(8192),

@@ -79,7 +79,8 @@ pub fn run(spec: &Spec, report: &mut dyn FnMut(Event)) -> Result<u8, LaunchError
     if processes::begin_elsewhere() {
         return Err(LaunchError::OtherNamespace);
     }
-    let ends = ChildEnds::hear().map_err(LaunchError::system("asking for the ends of children"))?;
+    let ends =
+        ChildEnds::listen().map_err(LaunchError::system("asking for the ends of children"))?;
     let program = find::program(spec, report)?;
     let name = start::job_name().map_err(LaunchError::system("drawing a name for the job"))?;
     if !spec.remote.hosts.is_empty() {

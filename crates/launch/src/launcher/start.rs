@@ -92,7 +92,7 @@ pub(super) fn start(
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(
         LaunchError::system("adopting processes that ranks leave behind"),
     )?;
-    let signals = Signals::hear(ends).map_err(LaunchError::system("listening for signals"))?;
+    let signals = Signals::listen(ends).map_err(LaunchError::system("listening for signals"))?;
     let group = JobGroup::plan(name).map(Arc::new);
     let charge = GuardCharge::Ranks(name.to_owned(), group.clone());
     let guard = Guard::start(charge).map_err(LaunchError::system("starting the job's guard"))?;

@@ -100,7 +100,8 @@ impl Agents {
         ends: &ChildEnds,
     ) -> Result<(Agents, Signals), LaunchError> {
         let counts = place(spec.ranks, &spec.remote.hosts)?;
-        let signals = Signals::hear(ends).map_err(LaunchError::system("listening for signals"))?;
+        let signals =
+            Signals::listen(ends).map_err(LaunchError::system("listening for signals"))?;
         let guard = Guard::start(GuardCharge::Shells(PATIENCE))
             .map_err(LaunchError::system("starting the job's guard"))?;
         let printer = Printer::start().map_err(LaunchError::system("starting to carry output"))?;
@@ -174,7 +175,7 @@ impl Agents {
         self.print();
         self.read_input();
         for index in 0..self.agents.len() {
-            self.hear(index);
+            self.receive(index);
         }
         for (pid, status) in reap_children() {
             let agent = (self.agents.iter_mut()).find(|agent| agent.shell == pid);
@@ -255,7 +256,7 @@ impl Agents {
     }
 
     /// Takes an agent's reports.
-    fn hear(&mut self, index: usize) {
+    fn receive(&mut self, index: usize) {
         let agent = &mut self.agents[index];
         let may_read = agent.may_read();
         let Some(link) = &mut agent.link else {
