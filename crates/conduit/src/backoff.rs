@@ -24,7 +24,7 @@ pub struct Backoff {
     spins: u32,
     yields: u32,
     /// Failed checks since the start or the last [renewal](Self::renew).
-    looks: u32,
+    failed_checks: u32,
 }
 
 impl Backoff {
@@ -34,29 +34,29 @@ impl Backoff {
         Self {
             spins,
             yields,
-            looks: 0,
+            failed_checks: 0,
         }
     }
 
     /// Begins again with spins, because something has happened.
     #[inline]
     pub fn renew(&mut self) {
-        self.looks = 0;
+        self.failed_checks = 0;
     }
 
     /// Returns the failed checks since the start or the last renewal.
     #[inline]
-    pub fn looks(&self) -> u32 {
-        self.looks
+    pub fn failed_checks(&self) -> u32 {
+        self.failed_checks
     }
 
     /// Counts a failed check and returns the rest after it.
     #[inline]
     pub fn rest(&mut self) -> Rest {
-        self.looks = self.looks.saturating_add(1);
-        if self.looks <= self.spins {
+        self.failed_checks = self.failed_checks.saturating_add(1);
+        if self.failed_checks <= self.spins {
             Rest::Spin
-        } else if self.looks - self.spins <= self.yields {
+        } else if self.failed_checks - self.spins <= self.yields {
             Rest::Yield
         } else {
             Rest::Sleep
@@ -117,11 +117,11 @@ mod tests {
     #[test]
     fn a_pause_without_sleeps_begins_again() {
         let mut backoff = Backoff::new(1, 1);
-        let looks: [u32; 5] = std::array::from_fn(|_| {
+        let counts: [u32; 5] = std::array::from_fn(|_| {
             backoff.pause_awake();
-            backoff.looks()
+            backoff.failed_checks()
         });
-        assert_eq!(looks, [1, 2, 1, 2, 1]);
+        assert_eq!(counts, [1, 2, 1, 2, 1]);
     }
 
     #[test]

@@ -10,7 +10,8 @@
 //! handler. The handler also does the work that cannot wait for the child's first call: see
 //! [`in_child`].
 //!
-//! A child of `vfork` or `posix_spawn` runs in its parent's memory until it calls `exec`, and counts as the parent.
+//! A child of `vfork` or `posix_spawn` runs in its parent's memory until it calls `exec`, and
+//! counts as the parent.
 
 #![allow(unsafe_code)] // maps the page, and has a handler called
 

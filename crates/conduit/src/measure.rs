@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_found_again() {
+    fn a_line_through_exact_points_is_recovered() {
         let points = PAGES.map(|pages| (pages as f64, 40_000.0 + 180.0 * pages as f64));
         let cost = fit(&points);
         assert!((cost.per_op_ns - 40_000.0).abs() < 1.0, "{cost:?}");

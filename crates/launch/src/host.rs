@@ -157,7 +157,7 @@ pub fn hosts(bootstrap: &mut dyn Bootstrap, id: &str) -> Result<Vec<u32>, Error>
     unpack(&packed, size).ok_or_else(|| Error::Protocol {
         service: bootstrap.name(),
         doing: "reading which ranks share a host".into(),
-        got: format!("{} bytes that do not say it of {size} ranks", packed.len()),
+        got: format!("{} bytes that are no table of {size} ranks", packed.len()),
     })
 }
 

@@ -10,7 +10,7 @@ use crate::{Bootstrap, Error, check_key, check_rank, check_value};
 /// Returns the bootstraps of a job of `n` ranks that are threads of this process.
 ///
 /// When a bootstrap is dropped or aborts, the current and later fences of the others return an
-/// error, because such a fence can never be complete.
+/// error. Such a fence can never be complete.
 pub fn local(n: u32) -> Vec<LocalBootstrap> {
     let shared = Arc::new(LocalJob {
         state: Mutex::default(),

@@ -60,7 +60,7 @@ pub(crate) fn is_initialized() -> bool {
 /// Returns true if an MPI of MPICH's kind was initialized, even if it was finalized since. Such an
 /// MPI uses the PMI-1 descriptor in the environment, even if others use it too. It says goodbye
 /// there when it ends.
-pub(crate) fn says_goodbye_over_pmi1() -> bool {
+pub(crate) fn speaks_pmi1_itself() -> bool {
     flag_of(b"MPI_Initialized\0") && library() == Library::Mpich
 }
 
@@ -164,7 +164,7 @@ impl Mpi {
     fn all_gather(&self, mine: &[u8]) -> Result<Vec<u8>, Error> {
         let len = c_int::try_from(mine.len()).map_err(|_| Error::Protocol {
             service: SERVICE,
-            doing: "exchanging what ranks put".into(),
+            doing: "exchanging the values of the ranks".into(),
             got: format!("{} bytes of one rank", mine.len()),
         })?;
         let mut all = vec![0_u8; mine.len() * self.size as usize];
@@ -182,7 +182,7 @@ impl Mpi {
                 world,
             )
         };
-        check(code, "exchanging what ranks put")?;
+        check(code, "exchanging the values of the ranks")?;
         Ok(all)
     }
 }
@@ -224,7 +224,7 @@ impl Bootstrap for Mpi {
     fn fence(&mut self) -> Result<(), Error> {
         let broken = |got: String| Error::Protocol {
             service: SERVICE,
-            doing: "exchanging what ranks put".into(),
+            doing: "exchanging the values of the ranks".into(),
             got,
         };
         let unreadable = |cause: postcard::Error| broken(cause.to_string());

@@ -255,7 +255,7 @@ fn cause(bootstrap: &mut dyn Bootstrap, error: Error, first: u32) -> Error {
     }
     match error {
         Error::PeerLost(Rank(0)) if stays_alive(first) => Error::Unreachable(format!(
-            "rank 0 does not let rank {} join the shared memory, though its process goes on: it gave \
+            "rank 0 does not let rank {} join the shared memory, though its process is alive: it gave \
              up joining, or runs as another user",
             bootstrap.rank()
         )),
@@ -292,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rings_have_what_the_number_of_ranks_allows() {
+    fn rings_are_as_large_as_the_number_of_ranks_allows() {
         const KIB: usize = 1 << 10;
         for (ranks, kib) in [
             (1, 1024),

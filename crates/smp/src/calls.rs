@@ -4,9 +4,8 @@
 //! and is gone with the process. Every user of the host can read the name in `/proc/net/unix` and
 //! send to it. A call therefore carries a secret that only the job's processes know. The kernel
 //! compares the secret: a filter on the socket runs in the sender's own system call, before the
-//! datagram takes one of the few places in the queue. A stranger's send succeeds, but no process
-//! wakes up for it, no descriptor of it is opened here, and it takes no place from a caller of the
-//! job.
+//! datagram takes one of the few places in the queue. A stranger's send succeeds, but wakes no
+//! process. No descriptor of it is opened here, and it takes no place from a caller of the job.
 //!
 //! On a system without such filters, the comparison is made when the datagram is read.
 
@@ -320,16 +319,12 @@ mod tests {
                 &good[..SECRET],
                 &[&good[..], b"x"].concat(),
             ] {
-                stranger
-                    .send(bytes)
-                    .expect("a stranger is told that it was sent");
+                stranger.send(bytes).expect("a stranger's send succeeds");
             }
             for at in 0..SECRET {
                 let mut wrong = good.clone();
                 wrong[at] ^= 1;
-                stranger
-                    .send(&wrong)
-                    .expect("a stranger is told that it was sent");
+                stranger.send(&wrong).expect("a stranger's send succeeds");
             }
         }
         assert!(callee.next_of(1).unwrap().is_none());

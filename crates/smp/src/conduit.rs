@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// The number of checks of a hazard, each followed by a yield, before the first sleep.
-const LOOKS_FOR_HAZARDS: u32 = 99;
+const HAZARD_YIELDS: u32 = 99;
 /// The length of each sleep while a hazard is held.
 const HAZARD_TICK: Duration = Duration::from_micros(50);
 
@@ -189,7 +189,7 @@ unsafe impl Conduit for Smp {
             // standing does not tell that: a rank that is lost because one of its threads panicked
             // has other threads that still copy. A hazard is held for one copy by the kernel, so
             // the wait ends with that copy. Or the process ends, which its `pidfd` reports.
-            let mut backoff = Backoff::new(0, LOOKS_FOR_HAZARDS);
+            let mut backoff = Backoff::new(0, HAZARD_YIELDS);
             while !extents::settled(shared.hazards(rank), shared.rank.0, handle)
                 && !shared.is_buried(rank)
             {

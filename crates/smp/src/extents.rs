@@ -5,9 +5,10 @@
 //! the owner must know when they are done. Before an access, a peer writes the key into a *hazard*
 //! of its own and then checks that the key is still in force. The owner revokes the key first and
 //! reads the hazards afterwards. Both sides pass a sequentially consistent fence in between, so one
-//! of the two sees the other's store (`model` below checks that under loom). When [`revoke`] has
-//! found no hazard, no peer accesses the memory any more. Hazards of a peer whose process has ended
-//! do not count. Hazards of a lost peer whose process lives do.
+//! of the two sees the other's store (`model` below checks that under loom). When
+//! [`revoke`](ExtentEntry::revoke) has found no hazard, no peer accesses the memory any more.
+//! Hazards of a peer whose process has ended do not count. Hazards of a lost peer whose process
+//! lives do.
 
 use crate::sync::{
     AtomicU64,

@@ -1,7 +1,7 @@
 //! The limit on the size of files (`ulimit -f`), which the kernel also applies to shared memory.
 //!
-//! A process that exceeds the limit gets SIGXFSZ, which ends it without a message. SharedState memory is
-//! never written to a disk, so the limit is raised while the memory gets its size.
+//! A process that exceeds the limit gets SIGXFSZ, which ends it without a message. Shared
+//! memory is never written to a disk, so the limit is raised while the memory gets its size.
 
 use std::os::fd::OwnedFd;
 
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_refused_names_both_sizes_and_what_helps() {
+    fn a_refused_size_is_named_with_the_limit_and_the_remedy() {
         let limit = Rlimit {
             current: Some(4096),
             maximum: Some(8192),

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_child_stores_is_its_own() {
+    fn stores_of_a_child_are_its_own() {
         const LEN: usize = 1 << 16;
         let file = fs::memfd_create("forked", fs::MemfdFlags::CLOEXEC).expect("memory");
         fs::ftruncate(&file, LEN as u64).expect("a length");

@@ -407,7 +407,7 @@ pub(crate) mod tests {
             self.requests.push(delivery.from);
         }
         fn reply(&mut self, delivery: Delivery<'_>) {
-            panic!("nobody asked for {delivery:?}");
+            panic!("no request led to {delivery:?}");
         }
         fn local(&mut self, _: Ticket) {}
         fn complete(&mut self, _: Ticket, _: Result<(), Error>) {}
@@ -444,7 +444,7 @@ pub(crate) mod tests {
     /// A header that no writer makes, in either kind of ring. All ranks see its sender as lost,
     /// even the sender itself, awake or asleep. The others continue.
     #[test]
-    fn a_malformed_header_costs_its_sender_the_job_and_nobody_else() {
+    fn a_malformed_header_expels_its_sender_and_no_other_rank() {
         for kind in [RingKind::Request, RingKind::Reply] {
             let ranks = start(3);
             let [reader, sender, other] = [&ranks[0], &ranks[1], &ranks[2]];

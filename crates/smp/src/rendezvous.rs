@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_get_the_file_in_whatever_order_they_come() {
+    fn ranks_get_the_file_in_any_order() {
         let (host, invitation) = open().unwrap();
         let file = file();
         let pids = [std::process::id(); 2];
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_missing_gets_nothing() {
+    fn a_rank_gets_the_file_only_once() {
         let (host, invitation) = open().unwrap();
         let file = file();
         let pids = [std::process::id(); 2];
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_does_not_come_is_named() {
+    fn a_rank_that_does_not_call_is_named() {
         let (host, _) = open().unwrap();
         let pids = [std::process::id()];
         let error = host

@@ -62,7 +62,7 @@ struct MessageTransfer {
     failed: Option<Error>,
 }
 
-/// LocalAddress memory that the caller guarantees until the transfer is complete.
+/// Local memory that the caller guarantees until the transfer is complete.
 struct LocalAddress(*mut u8);
 // SAFETY: by the conduit's contract the memory is valid until the transfer is complete, on
 // whichever thread.

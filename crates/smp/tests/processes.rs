@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     let tests = vec![
         test("a_killed_peer_is_seen_by_all", || victim("killed")),
         test("a_peer_that_just_exits_is_seen_by_all", || victim("exits")),
-        test("a_peer_killed_while_it_writes_holds_up_nobody", || {
+        test("a_peer_killed_during_a_write_blocks_no_rank", || {
             (0..10).for_each(|_| victim("hammer"));
         }),
         test("a_rank_that_dies_before_it_joins_is_named_at_once", || {
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
                 early("rank_0_dies", 0);
             },
         ),
-        test("strangers_keep_nobody_from_joining", || {
+        test("strangers_do_not_keep_ranks_from_joining", || {
             orderly("besieged", 3)
         }),
         test("memory_of_other_processes_by_the_kernel", || {

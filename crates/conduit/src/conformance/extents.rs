@@ -97,7 +97,7 @@ fn outside(fixture: &dyn Fixture) {
                         extent: limit,
                     }) => {
                         assert_eq!((peer, at, bytes), (me.right(), offset, len as u64));
-                        assert_eq!(limit, extent as u64, "the limit that was told");
+                        assert_eq!(limit, extent as u64, "the limit in the error");
                     }
                     other => panic!("{len} bytes at {offset} of {key:?}: {other:?}"),
                 }

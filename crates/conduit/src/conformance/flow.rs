@@ -69,7 +69,7 @@ fn full(fixture: &dyn Fixture) {
             let refused = (0..MAX_MESSAGES).find(|_| send() == Sent::Full);
             assert!(
                 refused.is_some(),
-                "{MAX_MESSAGES} messages were taken that nobody polled for"
+                "{MAX_MESSAGES} messages were taken although the peer did not poll"
             );
             // There is no room for small or large messages until the other rank polls.
             me.meet_deaf();
@@ -128,7 +128,7 @@ fn bounded(fixture: &dyn Fixture) {
                         seen = polls.load(SeqCst);
                         assert!(
                             sent < MAX_MESSAGES,
-                            "{sent} requests handled whose replies nobody took"
+                            "{sent} requests were handled although the peer took no reply"
                         );
                     }
                     Sent::Full => std::thread::yield_now(),
@@ -249,7 +249,7 @@ fn long(fixture: &dyn Fixture) {
                 self.next += 1;
             }
             fn reply(&mut self, delivery: crate::Delivery<'_>) {
-                panic!("nobody sent {delivery:?}");
+                panic!("no rank sent {delivery:?}");
             }
             fn local(&mut self, _: crate::Ticket) {}
             fn complete(&mut self, _: crate::Ticket, _: Result<(), crate::Error>) {}

@@ -270,7 +270,7 @@ fn handled(fixture: &dyn Fixture) {
             assert_eq!(
                 me.conduit.handled(me.right()),
                 (0, sent),
-                "nobody handles yet"
+                "the peer does not poll yet"
             );
             me.meet_deaf();
             // This rank reads only the counters, until it must take the replies.

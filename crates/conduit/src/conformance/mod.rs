@@ -1,9 +1,9 @@
 //! The one suite that every conduit passes.
 //!
-//! A [`ContractCheck`] tests one promise of the [contract](crate::Conduit). A [`Fixture`] starts connected
-//! conduits as ranks of this process, and a thread drives each rank. Each side computes the
-//! expected data itself. The `main` of a test target without harness in the conduit's crate is one
-//! call of [`main`]:
+//! A [`ContractCheck`] tests one promise of the [contract](crate::Conduit). A [`Fixture`] starts
+//! connected conduits as ranks of this process, and a thread drives each rank. Each side computes
+//! the expected data itself. The `main` of a test target without harness in the conduit's crate is
+//! one call of [`main`]:
 //!
 //! ```ignore
 //! fn main() -> std::process::ExitCode {

@@ -275,10 +275,10 @@ impl CompletionOrder {
 
 impl crate::Sink for CompletionOrder {
     fn request(&mut self, delivery: crate::Delivery<'_>, _: &mut dyn crate::ReplyPort) {
-        panic!("nobody sent {delivery:?}");
+        panic!("no rank sent {delivery:?}");
     }
     fn reply(&mut self, delivery: crate::Delivery<'_>) {
-        panic!("nobody sent {delivery:?}");
+        panic!("no rank sent {delivery:?}");
     }
     fn local(&mut self, ticket: Ticket) {
         self.late |= self.complete.contains(&ticket);

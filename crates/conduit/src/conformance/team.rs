@@ -236,7 +236,7 @@ impl<'a> TeamMember<'a> {
     fn pause(&self, backoff: &mut Backoff) {
         if self.team.takes_turns {
             backoff.rest();
-            return self.nap(backoff.looks().min(100));
+            return self.nap(backoff.failed_checks().min(100));
         }
         backoff.pause_or_sleep(Duration::from_micros(100));
     }

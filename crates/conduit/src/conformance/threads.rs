@@ -52,7 +52,7 @@ impl Sink for Common<'_> {
         self.0.lock().push(numbers);
     }
     fn reply(&mut self, delivery: Delivery<'_>) {
-        panic!("nobody sent {delivery:?}");
+        panic!("no rank sent {delivery:?}");
     }
     fn local(&mut self, _: Ticket) {}
     fn complete(&mut self, _: Ticket, _: Result<(), Error>) {}
@@ -278,7 +278,7 @@ impl Sink for Slow<'_> {
         self.take(self.requests);
     }
     fn reply(&mut self, delivery: Delivery<'_>) {
-        panic!("nobody sent {delivery:?}");
+        panic!("no rank sent {delivery:?}");
     }
     fn local(&mut self, _: Ticket) {}
     fn complete(&mut self, _: Ticket, result: Result<(), Error>) {

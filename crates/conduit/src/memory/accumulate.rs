@@ -188,23 +188,22 @@ pub(super) unsafe fn rest<T: AccumulateElement>(
 ) {
     for at in (0..len).step_by(size_of::<T>()) {
         let (mut sum, dst) = (T::zeroed(), dst.wrapping_add(at));
-        // SAFETY: 1., 2., 3.; an element is left on both sides, and the sum is this function's own.
+        let (out, len) = (WindowDirection::OutOfWindow, size_of::<T>());
+        // SAFETY: 1. and 3. the sum is a local variable. 2. condition 2 of this function: an
+        // element is left.
+        unsafe { copy::element(out, (&raw mut sum).cast(), dst, len) };
+        // SAFETY: condition 1 of this function: an element is left.
+        let more = unsafe { src.wrapping_add(at).cast::<T>().read_unaligned() };
+        sum = sum.plus(factor, more);
+        // SAFETY: 1., 2. and 3. as for the copy above.
         unsafe {
-            copy::element(
-                WindowDirection::OutOfWindow,
-                (&raw mut sum).cast(),
-                dst,
-                size_of::<T>(),
-            );
-            let more = src.wrapping_add(at).cast::<T>().read_unaligned();
-            sum = sum.plus(factor, more);
             copy::element(
                 WindowDirection::IntoWindow,
                 dst,
                 (&raw const sum).cast(),
-                size_of::<T>(),
-            );
-        }
+                len,
+            )
+        };
     }
 }
 

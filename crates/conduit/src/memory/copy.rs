@@ -43,11 +43,15 @@ fn is_word(at: *const u8, bytes: usize) -> bool {
 #[inline]
 pub(super) unsafe fn store(dst: *mut u8, src: *const u8, len: usize) {
     if len == 8 && is_word(dst, 8) {
-        // SAFETY: 1. and 2. the conditions of this function. `is_word` checked the address.
-        unsafe { put_8(dst, src.cast::<u64>().read_unaligned()) }
+        // SAFETY: condition 1 of this function.
+        let word = unsafe { src.cast::<u64>().read_unaligned() };
+        // SAFETY: condition 2 of this function. `is_word` checked the address.
+        unsafe { put_8(dst, word) }
     } else if len == 4 && is_word(dst, 4) {
-        // SAFETY: 1. and 2. the conditions of this function. `is_word` checked the address.
-        unsafe { put_4(dst, src.cast::<u32>().read_unaligned()) }
+        // SAFETY: condition 1 of this function.
+        let word = unsafe { src.cast::<u32>().read_unaligned() };
+        // SAFETY: condition 2 of this function. `is_word` checked the address.
+        unsafe { put_4(dst, word) }
     } else if cfg!(all(target_arch = "x86_64", not(miri))) && len == LINE {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: 1., 2. and 3. the conditions of this function.
@@ -63,9 +67,11 @@ pub(super) unsafe fn store(dst: *mut u8, src: *const u8, len: usize) {
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         if len <= SMALL && (dst.addr() | len).is_multiple_of(8) {
             for at in (0..len).step_by(8) {
-                // SAFETY: 1. and 2. the conditions of this function. at + 8 <= len, and the address is
-                // a multiple of 8.
-                unsafe { put_8(dst.add(at), src.add(at).cast::<u64>().read_unaligned()) }
+                // SAFETY: condition 1 of this function; at + 8 <= len.
+                let word = unsafe { src.wrapping_add(at).cast::<u64>().read_unaligned() };
+                // SAFETY: condition 2 of this function; at + 8 <= len, and the address is a
+                // multiple of 8.
+                unsafe { put_8(dst.wrapping_add(at), word) }
             }
         } else {
             // SAFETY: 1., 2. and 3. the conditions of this function.
@@ -101,10 +107,14 @@ pub(super) unsafe fn store_past_caches(dst: *mut u8, src: *const u8, len: usize)
 pub(super) unsafe fn load(dst: *mut u8, src: *const u8, len: usize) {
     if len == 8 && is_word(src, 8) {
         // SAFETY: as in `store`. `is_word` checked the address.
-        unsafe { dst.cast::<u64>().write_unaligned(take_8(src)) }
+        let word = unsafe { take_8(src) };
+        // SAFETY: as in `store`.
+        unsafe { dst.cast::<u64>().write_unaligned(word) }
     } else if len == 4 && is_word(src, 4) {
         // SAFETY: as in `store`. `is_word` checked the address.
-        unsafe { dst.cast::<u32>().write_unaligned(take_4(src)) }
+        let word = unsafe { take_4(src) };
+        // SAFETY: as in `store`.
+        unsafe { dst.cast::<u32>().write_unaligned(word) }
     } else if cfg!(all(target_arch = "x86_64", not(miri))) && len == LINE {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: 1., 2. and 3. the conditions of this function.
@@ -121,11 +131,9 @@ pub(super) unsafe fn load(dst: *mut u8, src: *const u8, len: usize) {
         if len <= SMALL && (src.addr() | len).is_multiple_of(8) {
             for at in (0..len).step_by(8) {
                 // SAFETY: as in `store`; at + 8 <= len, and the address is a multiple of 8.
-                unsafe {
-                    dst.add(at)
-                        .cast::<u64>()
-                        .write_unaligned(take_8(src.add(at)))
-                }
+                let word = unsafe { take_8(src.wrapping_add(at)) };
+                // SAFETY: as in `store`; at + 8 <= len.
+                unsafe { dst.wrapping_add(at).cast::<u64>().write_unaligned(word) }
             }
         } else {
             // SAFETY: 1., 2. and 3. the conditions of this function.

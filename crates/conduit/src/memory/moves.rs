@@ -140,18 +140,17 @@ pub(super) unsafe fn past_caches(dst: *mut u8, src: *const u8, len: usize) {
         Some(rest) => (head, rest / PAST * PAST),
         None => (len, 0),
     };
-    // SAFETY: 1. condition 1 of this function, for a part. 2. In the loop the target is a multiple
-    // of 64.
-    unsafe {
-        copy::store(dst, src, head);
-        for at in (head..head + lines).step_by(PAST) {
-            past_64(dst.wrapping_add(at), src.wrapping_add(at));
-        }
-        let rest = head + lines;
-        copy::store(dst.wrapping_add(rest), src.wrapping_add(rest), len - rest);
-        // SAFETY: the instruction orders stores, and touches no memory.
-        asm!("sfence", options(nostack, preserves_flags));
+    // SAFETY: condition 1 of this function, for the first part.
+    unsafe { copy::store(dst, src, head) };
+    for at in (head..head + lines).step_by(PAST) {
+        // SAFETY: 1. condition 1 of this function, for a line. 2. The target is a multiple of 64.
+        unsafe { past_64(dst.wrapping_add(at), src.wrapping_add(at)) };
     }
+    let rest = head + lines;
+    // SAFETY: condition 1 of this function, for the last part.
+    unsafe { copy::store(dst.wrapping_add(rest), src.wrapping_add(rest), len - rest) };
+    // SAFETY: the instruction orders stores, and touches no memory.
+    unsafe { asm!("sfence", options(nostack, preserves_flags)) };
 }
 
 /// # Safety

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_copy_that_was_interrupted_is_forgotten_with_the_second() {
+    fn an_interrupted_first_copy_is_forgotten_with_the_second() {
         let stores = Stores::default();
         assert_eq!(stores.next(), Sort::Cached);
         stores.took(Sort::Cached, 30_000_000, 16 << 10);

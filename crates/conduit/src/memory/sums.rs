@@ -219,9 +219,10 @@ mod tests {
         let double = |at: usize| (at as f64 * 0.3 - 7.7).to_ne_bytes();
         for number in Number::ALL {
             let wide = matches!(number, Number::F64 | Number::C64);
-            let bytes: Vec<u8> = match wide {
-                true => (0..64).flat_map(double).collect(),
-                false => (0..128).flat_map(float).collect(),
+            let bytes: Vec<u8> = if wide {
+                (0..64).flat_map(double).collect()
+            } else {
+                (0..128).flat_map(float).collect()
             };
             let (x, y, size) = (&bytes[..300], &bytes[100..400], number.size());
             let factor = Factor::from_bytes(number, &bytes[size..2 * size]).expect("it fits");

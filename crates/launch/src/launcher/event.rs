@@ -165,7 +165,7 @@ impl fmt::Display for Event {
             Event::Misspoke { rank, why } => {
                 write!(
                     f,
-                    "rank {rank} sent what is not PMI-1, and the job ends: {why}"
+                    "rank {rank} broke the PMI-1 protocol, and the job ends: {why}"
                 )
             }
             Event::HostFailed { host, ranks, why } => {
@@ -184,13 +184,16 @@ impl fmt::Display for Event {
             Event::Killing(ranks) => write!(f, "{} did not end: SIGKILL", Ranks(ranks)),
             Event::CannotEnd { rank, why } => write!(f, "rank {rank} cannot be ended: {why}"),
             Event::Stray(why) => {
-                write!(f, "what a rank left behind cannot be ended: {why}")
+                write!(
+                    f,
+                    "a process that a rank left behind cannot be ended: {why}"
+                )
             }
             Event::LeftBehind(count) => {
                 write!(f, "{count} processes that the ranks left behind were ended")
             }
             Event::OutputLost(error) => {
-                write!(f, "what the ranks printed could not be written: {error}")
+                write!(f, "the output of the ranks could not be written: {error}")
             }
         }
     }

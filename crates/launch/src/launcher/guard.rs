@@ -3,8 +3,8 @@
 //! When SIGKILL ends the launcher, the kernel kills the ranks, which asked for that. Processes that
 //! the ranks forked live on as children of init. The guard is a fork of the launcher. It waits
 //! until the other end of a socket closes. Unless the launcher dismissed it before, the guard then
-//! kills the ranks' process groups, the job's control group, and every process with the job's
-//! identifier in its environment.
+//! kills the ranks' process groups and the job's control group. It also kills every process with
+//! the job's identifier in its environment.
 //!
 //! Each leader of a process group enters the guard's care before its program begins, and sends a
 //! descriptor of itself. A process id may be reused after its process is gone. A descriptor never

@@ -14,15 +14,14 @@
 //! - A process that this user may not kill, such as a rank that became another user, is reported
 //!   and not waited for.
 //!
-//! A process of the job is found by its process group, by its descent from this process, and by the
-//! environment and the control group with which it began. A process escapes if none of these
-//! applies:
+//! A process of the job is found by its process group and by its descent from this process. It is
+//! also found by the environment and the control group with which it began. A process that left its
+//! session *and* its environment escapes all of these if this user may make no control group
+//! (version 2). That holds in these cases:
 //!
-//! - The launcher was killed, the process left its session *and* its environment, and this user may
-//!   make no control group (version 2).
-//! - `/proc` is not that of the launcher's own PID namespace. Then a process may escape after any
-//!   job.
-//! - The launcher is a script that had children before it became the launcher. The same holds then.
+//! - The launcher was killed.
+//! - `/proc` is not that of the launcher's own PID namespace.
+//! - The launcher is a script that had children before it became the launcher.
 //!
 //! The launcher never ends those earlier children. It never ends a process that only reuses the id
 //! of one of the job's.
@@ -81,7 +80,8 @@ pub fn run(spec: &Spec, report: &mut dyn FnMut(Event)) -> Result<u8, LaunchError
     if processes::begin_elsewhere() {
         return Err(LaunchError::OtherNamespace);
     }
-    let ends = ChildEnds::hear().map_err(LaunchError::system("asking for the ends of children"))?;
+    let ends =
+        ChildEnds::listen().map_err(LaunchError::system("asking for the ends of children"))?;
     let program = find::program(spec, report)?;
     let name = start::job_name().map_err(LaunchError::system("drawing a name for the job"))?;
     if !spec.remote.hosts.is_empty() {

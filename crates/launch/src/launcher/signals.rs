@@ -75,7 +75,7 @@ pub(super) struct ChildEnds {
 
 impl ChildEnds {
     /// Starts the notification, whatever the disposition of SIGCHLD was before.
-    pub(super) fn hear() -> io::Result<ChildEnds> {
+    pub(super) fn listen() -> io::Result<ChildEnds> {
         // The default action without flags: children become zombies until they are reaped.
         let default = MaybeUninit::<libc::sigaction>::zeroed();
         // SAFETY: all zeros are a value of the structure.
@@ -141,7 +141,7 @@ impl Signals {
     ///
     /// An ignored signal, such as SIGHUP under `nohup`, is not read: a blocked signal would arrive
     /// even if it is ignored.
-    pub(super) fn hear(ends: &ChildEnds) -> io::Result<Signals> {
+    pub(super) fn listen(ends: &ChildEnds) -> io::Result<Signals> {
         let heard = HEARD.into_iter().filter(|signal| !is_ignored(*signal));
         let heard = Mask::of(&heard.collect::<Vec<_>>());
         let mask = block_all(&heard)?;
@@ -200,8 +200,8 @@ mod tests {
     fn a_signal_is_read_and_does_not_act() {
         // The signal goes to a thread. The process's other threads do not block it.
         std::thread::spawn(|| {
-            let ends = ChildEnds::hear().unwrap();
-            let signals = Signals::hear(&ends).unwrap();
+            let ends = ChildEnds::listen().unwrap();
+            let signals = Signals::listen(&ends).unwrap();
             assert_eq!(signals.next(), None);
             // SAFETY: the calling thread exists.
             unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR1) };

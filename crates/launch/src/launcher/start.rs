@@ -89,9 +89,10 @@ pub(super) fn start(
     let kin = Kin::of(name);
     let files = allow_files(spec.ranks)?;
     // Processes that ranks leave behind become children of the launcher and can be found.
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
-        .map_err(LaunchError::system("adopting what ranks leave behind"))?;
-    let signals = Signals::hear(ends).map_err(LaunchError::system("listening for signals"))?;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(
+        LaunchError::system("adopting processes that ranks leave behind"),
+    )?;
+    let signals = Signals::listen(ends).map_err(LaunchError::system("listening for signals"))?;
     let group = JobGroup::plan(name).map(Arc::new);
     let charge = GuardCharge::Ranks(name.to_owned(), group.clone());
     let guard = Guard::start(charge).map_err(LaunchError::system("starting the job's guard"))?;

@@ -55,12 +55,12 @@ impl fmt::Display for Stray {
         match self.why {
             Why::Refused(Some(user)) => write!(
                 f,
-                "process {pid} runs as user {user}, whose processes this user may not end, and goes on"
+                "process {pid} runs as user {user}, whose processes this user may not end, and is still alive"
             ),
             Why::Refused(None) => {
                 write!(
                     f,
-                    "process {pid} may not be ended by this user, and goes on"
+                    "process {pid} may not be ended by this user, and is still alive"
                 )
             }
             Why::Stuck => write!(

@@ -274,7 +274,7 @@ impl Bootstrap for Pmi1 {
     fn finalize(&mut self) -> Result<(), Error> {
         // The launcher takes one goodbye and hangs up. MPI sends it, because the program
         // initialized MPI after it had joined.
-        if mpi::says_goodbye_over_pmi1() {
+        if mpi::speaks_pmi1_itself() {
             return Ok(());
         }
         let rank = self.rank;

@@ -113,7 +113,7 @@ pub(crate) fn malformed() {
     ] {
         let output = ends_with(&mut launch_role(&["-n", "2"], &["say", text]), 1, why);
         assert!(
-            err(&output).contains("sent what is not PMI-1"),
+            err(&output).contains("broke the PMI-1 protocol"),
             "{}",
             err(&output)
         );

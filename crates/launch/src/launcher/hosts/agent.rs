@@ -54,7 +54,7 @@ pub fn agent() -> u8 {
         return ABANDONED;
     };
     let silence = Duration::from_millis(start.silence);
-    let begun = ChildEnds::hear()
+    let begun = ChildEnds::listen()
         .map_err(LaunchError::system("asking for the ends of children"))
         .and_then(|ends| begin(start, &ends).map(|begun| (begun, ends)));
     match begun {

@@ -60,7 +60,7 @@ impl Hands for Agents {
                 self.agents[index].tell(&AgentOrder::Signal(signal.as_raw()));
             } else if [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT].contains(&signal) {
                 let status = Ending::Killed(signal.as_raw() as u8).status();
-                self.fail(index, status, "was given up before its ranks began".into());
+                self.fail(index, status, "was abandoned before its ranks began".into());
             }
         }
     }

@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(7);
 const AFTERWARDS: Duration = Duration::from_secs(1);
 
 /// The most bytes that may wait for an agent: the start order, and all that its ranks can request
-/// before they have their answers. An agent with more does not read.
+/// before they have their answers. An agent for which more bytes wait does not read.
 const MAX_UNSENT: usize = AgentOrder::LONGEST + (4 << 20);
 
 /// The most bytes of output that an agent may have sent and that are not written. It keeps to
@@ -100,7 +100,8 @@ impl Agents {
         ends: &ChildEnds,
     ) -> Result<(Agents, Signals), LaunchError> {
         let counts = place(spec.ranks, &spec.remote.hosts)?;
-        let signals = Signals::hear(ends).map_err(LaunchError::system("listening for signals"))?;
+        let signals =
+            Signals::listen(ends).map_err(LaunchError::system("listening for signals"))?;
         let guard = Guard::start(GuardCharge::Shells(PATIENCE))
             .map_err(LaunchError::system("starting the job's guard"))?;
         let printer = Printer::start().map_err(LaunchError::system("starting to carry output"))?;
@@ -174,7 +175,7 @@ impl Agents {
         self.print();
         self.read_input();
         for index in 0..self.agents.len() {
-            self.hear(index);
+            self.receive(index);
         }
         for (pid, status) in reap_children() {
             let agent = (self.agents.iter_mut()).find(|agent| agent.shell == pid);
@@ -255,7 +256,7 @@ impl Agents {
     }
 
     /// Takes an agent's reports.
-    fn hear(&mut self, index: usize) {
+    fn receive(&mut self, index: usize) {
         let agent = &mut self.agents[index];
         let may_read = agent.may_read();
         let Some(link) = &mut agent.link else {
@@ -340,7 +341,7 @@ impl Agents {
             | AgentReport::Wrong { rank, .. }
             | AgentReport::Ended { rank, .. }
             | AgentReport::Printed { rank, .. } => {
-                let why = format!("broke the protocol: it spoke of rank {rank}, which it has not");
+                let why = format!("broke the protocol: it named rank {rank}, which is not its own");
                 self.fail(index, 125, why);
             }
         }
@@ -408,7 +409,7 @@ impl Agents {
             return self.fail(index, status, format!("was lost: {how}"));
         }
         let noise = agent.link.as_ref().and_then(AgentLink::noise);
-        let noise = noise.map_or_else(String::new, |noise| format!("; the last it said: {noise}"));
+        let noise = noise.map_or_else(String::new, |noise| format!("; its last output: {noise}"));
         let hint = match agent.exit {
             Some(Ending::Exited(126 | 127)) => {
                 "; is hydrant there under the same path? (--remote-hydrant says where it is)"
