@@ -35,7 +35,7 @@ pub(crate) enum Error {
         source: io::Error,
     },
     /// Hot paths take more instructions than committed, or are not counted.
-    #[error("instructions are not as committed in {file}:{}", lines(.differences))]
+    #[error("the counts of instructions differ from those committed in {file}:{}", lines(.differences))]
     Counts {
         /// The file of the committed counts.
         file: &'static str,
@@ -61,13 +61,13 @@ pub(crate) enum Error {
         what: String,
     },
     /// A fault injected on purpose did not end as expected.
-    #[error("faults did not end as they should:{}", lines(.problems))]
+    #[error("faults did not end as expected:{}", lines(.problems))]
     Faults {
         /// The table, and a sentence for each problem.
         problems: Vec<String>,
     },
     /// The torture found a fault.
-    #[error("not all was right:{}", lines(.problems))]
+    #[error("the torture found faults:{}", lines(.problems))]
     Soak {
         /// The table, and the faults, with the commands that repeat them.
         problems: Vec<String>,

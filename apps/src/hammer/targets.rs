@@ -189,7 +189,9 @@ impl Pages {
         let at = unsafe { mmap_anonymous(address(BASE).cast(), bytes, all, flags) };
         let at = at.map_err(|cause| Error::other(std::io::Error::from(cause)))?;
         if at.addr() as u64 != BASE {
-            return Err(Error::other("the kernel maps elsewhere than it was told"));
+            return Err(Error::other(
+                "the kernel mapped the pages at another address than asked for",
+            ));
         }
         // SAFETY: the memory was just mapped, and nobody else knows it.
         unsafe { ptr::write_bytes(at.cast::<u8>(), FILL, bytes) };

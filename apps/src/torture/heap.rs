@@ -142,7 +142,7 @@ fn size(class: usize) -> usize {
     }
 }
 
-// SAFETY: 1. A block is handed out once until it is freed: it is either the next unused bytes of a
+// SAFETY: 1. A block is handed out once until it is freed. It is either the next unused bytes of a
 // part, or comes off the list of free ones, under the part's lock. 2. Blocks have the size of their
 // class, which is at least the requested size, and the alignment of a grain; requests with larger
 // alignment go to the system. 3. A block returns to its part, which its address names, and to its

@@ -41,7 +41,7 @@ pub(crate) enum JobError {
         why: io::Error,
     },
     /// A job failed; its ranks have printed the reason.
-    #[error("a job of {ranks} ranks failed ({status}); what it says is above")]
+    #[error("a job of {ranks} ranks failed ({status}); its messages are above")]
     Failed {
         /// The number of ranks.
         ranks: u32,

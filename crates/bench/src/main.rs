@@ -80,7 +80,7 @@ pub(crate) enum RunError {
     Job(#[from] JobError),
     /// The references of the bench take no virtual time.
     #[error(
-        "`hydrant bench {bench}` compares with what takes real time, and on a simulated network there is none: \
+        "`hydrant bench {bench}` compares with operations in real time, and a simulated network has none: \
          rma, messages, armci and strategies can be measured there"
     )]
     RealTime {

@@ -25,8 +25,8 @@ const NOT_STARTED: u8 = 125;
 /// On a simulated network (--conduit sim:PROFILE) one process is started, whose threads the ranks
 /// are; the program must be one on Hydrant.
 ///
-/// On other hosts (--hosts) ranks are started by a remote shell, in the same directory and with
-/// the same HYDRANT_ variables; hydrant and the program are there under the same paths. Everything
+/// On other hosts (--hosts) a remote shell starts the ranks, in the same directory and with the
+/// same HYDRANT_ variables. hydrant and the program must have the same paths there. Everything
 /// below holds for all hosts together.
 ///
 /// Rank 0 has the standard input. The first rank that fails decides the exit status; the others
@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     ranks: u32,
 
     /// The network that joins the ranks: auto, smp, smp+pin (memory is reached as by a NIC: only
-    /// where it is registered), verbs (RDMA NICs), or sim:PROFILE for one in virtual time
+    /// where registered), verbs (RDMA NICs), or sim:PROFILE for one in virtual time
     #[arg(long, value_name = "NAME")]
     conduit: Option<ConduitKind>,
 

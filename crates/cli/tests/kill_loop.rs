@@ -182,7 +182,7 @@ fn assert_reported(case: &Case, killed: Duration, printed: &[String]) {
     for rank in &losses {
         let at = Duration::from_micros(rank[2].parse().expect("a time"));
         let after = at.saturating_sub(killed);
-        println!("rank {} was told after {after:?}", rank[0]);
+        println!("rank {} heard of the loss after {after:?}", rank[0]);
         let of_victim = rank[1] == case.victim.to_string();
         // A late rank may use a rank that got the error earlier and aborted. Its error names that
         // rank.
@@ -192,28 +192,29 @@ fn assert_reported(case: &Case, killed: Duration, printed: &[String]) {
             .iter()
             .any(|other| other.to_string() == rank[1]);
         let fits = of_victim || gave_up || case.starting && never_began;
-        assert!(fits, "rank {} was told of another:\n{all}", rank[0]);
+        assert!(
+            fits,
+            "rank {} heard of the loss of another rank:\n{all}",
+            rank[0]
+        );
     }
     if !case.starting {
         assert_eq!(
             losses.len() as u64,
             RANKS - 1,
-            "not every survivor was told of a loss:\n{all}"
+            "not every survivor heard of a loss:\n{all}"
         );
         return;
     }
     for (rank, error) in &errors {
         let fits = rank.parse().is_ok_and(|rank| explained.contains(&rank));
-        assert!(
-            fits,
-            "rank {rank} was told of something else ({error}):\n{all}"
-        );
+        assert!(fits, "rank {rank} got another error ({error}):\n{all}");
     }
     let reason = format!(": rank {} ended before the fence", case.victim);
     let by_launcher = printed.iter().any(|line| line.contains(&reason));
     assert!(
         explained.len() > 1 || !losses.is_empty() || by_launcher,
-        "no survivor was told:\n{all}"
+        "no survivor heard of the loss:\n{all}"
     );
 }
 

@@ -39,7 +39,7 @@ pub(crate) enum Underivable {
     },
     /// The trace has messages whose peers are not known.
     #[error(
-        "rank {rank} sends or receives {bytes} bytes by {call:?}: to whom it would among more ranks is not known"
+        "rank {rank} sends or receives {bytes} bytes by {call:?}: its peer among more ranks is not known"
     )]
     Message {
         /// The rank.
@@ -51,7 +51,7 @@ pub(crate) enum Underivable {
     },
     /// The trace has an exchange among some of the ranks.
     #[error(
-        "rank {rank} exchanges with {peers} of {ranks} ranks: who these would be among more is not known"
+        "rank {rank} exchanges with {peers} of {ranks} ranks: their counterparts among more ranks are not known"
     )]
     Some {
         /// The rank.

@@ -192,7 +192,7 @@ fn of_rank(rank: &Value, expected: Expected) -> Option<String> {
     let told = list(&rank["lost"]).iter();
     let told: BTreeSet<u64> = told.filter_map(|loss| loss["rank"].as_u64()).collect();
     if told != lost {
-        return Some(format!("was told that {told:?} are lost, not {lost:?}"));
+        return Some(format!("heard of the loss of {told:?}, not of {lost:?}"));
     }
     let fitting = |kind: &str| lost.iter().any(|rank| kind == format!("PeerLost({rank})"));
     let other = errors(rank).into_iter().find(|kind| !fitting(kind));
@@ -270,7 +270,7 @@ mod tests {
             (rank_report(3, 1, 1), "rank 3 read 1 things wrong"),
             (
                 rank_report(3, 2, 0),
-                "rank 3 was told that {2} are lost, not {1}",
+                "rank 3 heard of the loss of {2}, not of {1}",
             ),
             (
                 rank_report(3, 1, 0).replace("after\":0", "after\":8"),

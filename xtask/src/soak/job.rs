@@ -292,7 +292,7 @@ impl TrialOutcome {
             && Some(lost) != victim
             && !has_left(lost)
         {
-            problem(format!("was told that {lost} was lost, not {victim:?}"));
+            problem(format!("heard of the loss of {lost}, not of {victim:?}"));
         }
         if let (Some(failure), true) = (rank["failure"].as_str(), lost.is_none()) {
             problem(format!("failed: {failure}"));
@@ -456,7 +456,7 @@ mod tests {
         assert_eq!(judged(&both, Some(1)), Vec::<String>::new());
         let problems = judged(&both, Some(0)).join("\n");
         assert!(
-            problems.contains("rank 2 was told that 1 was lost"),
+            problems.contains("rank 2 heard of the loss of 1"),
             "{problems}"
         );
     }
@@ -470,7 +470,7 @@ mod tests {
                 r#","registered_most":9,"registered_limit":8"#,
                 "9 bytes of 8",
             ),
-            (r#","lost":1"#, "was told that 1 was lost, not None"),
+            (r#","lost":1"#, "heard of the loss of 1, not of None"),
             (r#","failure":"Freed""#, "failed: Freed"),
             (r#","hung":"rank 2""#, "never ended"),
         ] {

@@ -62,7 +62,10 @@ impl Folder {
             // A folder left behind takes a little room and does no harm.
             let _ = fs::remove_file(log).and_then(|()| fs::remove_dir(&self.path));
         } else {
-            eprintln!("vm: what the command wrote is in {}", self.path.display());
+            eprintln!(
+                "vm: the files of the command are in {}",
+                self.path.display()
+            );
         }
     }
 }

@@ -188,8 +188,8 @@ fn unpack_image(compressed: &Path, image: &Path) -> Result<(), Error> {
 }
 
 /// The compressed kernel within a bzImage, by the header of the x86 boot protocol
-/// (Documentation/arch/x86/boot.rst): `payload_offset` counts from the end of the
-/// real-mode part, and four bytes at the end of the payload are its length.
+/// (Documentation/arch/x86/boot.rst). There `payload_offset` counts from the end of the
+/// real-mode part, and the last four bytes of the payload are its unpacked length.
 fn payload(image: &[u8]) -> Option<&[u8]> {
     let number = |at: usize| {
         let bytes = image.get(at..at + 4)?.try_into().ok()?;

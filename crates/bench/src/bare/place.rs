@@ -64,9 +64,9 @@ impl BarePlace {
         for _ in 0..count {
             let (from, to) = (black_box(from.as_ptr()), self.base.cast::<u64>());
             for at in 0..rows {
-                // SAFETY: at * row + row <= rows * row <= the length of `from`, and at * stride +
-                // row <= rows * stride <= that of the place (1, checked above), which is aligned
-                // for words (3) and apart (2).
+                // SAFETY: 1. at * row + row <= rows * row <= the length of `from`; at * stride + row <=
+                // rows * stride <= the length of the place (checked above). 2. The place is apart
+                // from private memory. 3. It is aligned for words.
                 unsafe {
                     let (from, to) = (from.add(at * row), to.add(at * stride));
                     std::ptr::copy_nonoverlapping(from, to, black_box(row));

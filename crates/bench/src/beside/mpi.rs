@@ -91,7 +91,7 @@ pub(crate) enum MpiError {
         says: String,
     },
     /// The program printed a line that is no figure.
-    #[error("the program under {command} says no figure but {line:?}")]
+    #[error("the program under {command} printed {line:?} instead of a figure")]
     Unexpected {
         /// The launcher.
         command: &'static str,

@@ -24,8 +24,9 @@ const OTHERS: [Strategy; 3] = [NO_LEAVE, Strategy::PinDown, Strategy::Firehose];
 /// The most changes of registered memory in a picture: with more, it is a blot.
 const SHOWN: usize = 160;
 
-/// The paper's results of a program. They are its name there, the percentage of the peak saved, and
-/// the names in the data file of the seconds with the helper and of those that leave memory pinned.
+/// The paper's results of a program: its name there, the percentage of the peak saved, and its part
+/// of the names in the data file. Those names are for the seconds with the helper, and for the
+/// seconds with memory left pinned.
 const PAPER: [(&str, &str, &str); 5] = [
     ("bt", "BT.D.4", "bt"),
     ("lu", "LU.D.4", "lu"),
