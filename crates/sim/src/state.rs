@@ -45,7 +45,7 @@ pub(crate) struct RankState {
     pub(crate) nic: NicStages,
     /// Messages that the rank may send before an earlier message has left.
     pub(crate) tokens: u64,
-    /// SimState for each peer; empty before the rank has spoken to any.
+    /// State for each peer; empty before the rank has spoken to any.
     pairs: Box<[Pair]>,
     pub(crate) inbox: VecDeque<InboxItem>,
     /// True while a thread delivers from the inbox.
