@@ -32,7 +32,7 @@ fuzz_target!(|bytes: &[u8]| {
         due: VecDeque::new(),
         named: 1,
     };
-    let mut input = Input { rest };
+    let mut input = FuzzInput { rest };
     while driver.step(&mut input).is_some() {}
 });
 
@@ -55,12 +55,12 @@ fn config(strategy: u8, flags: u8) -> Config {
 }
 
 /// A reader of the fuzzer's input.
-struct Input<'a> {
+struct FuzzInput<'a> {
     /// The bytes that were not read yet.
     rest: &'a [u8],
 }
 
-impl<'a> Input<'a> {
+impl<'a> FuzzInput<'a> {
     fn byte(&mut self) -> Option<u8> {
         let (&byte, rest) = self.rest.split_first()?;
         self.rest = rest;
@@ -87,7 +87,7 @@ struct Driver {
 }
 
 impl Driver {
-    fn step(&mut self, input: &mut Input<'_>) -> Option<()> {
+    fn step(&mut self, input: &mut FuzzInput<'_>) -> Option<()> {
         let choice = input.byte()?;
         let mut out = Decisions::default();
         match choice % 8 {

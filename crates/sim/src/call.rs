@@ -209,7 +209,7 @@ impl SimCall<'_> {
             // The same thread holds the turn for another rank.
             self.turns.drop_turn(other, ActorPhase::Away);
         }
-        // VirtualTime went on while the caller was away.
+        // Time went on while the caller was away.
         let now = self.now;
         self.set_clock(now);
         self.queue();

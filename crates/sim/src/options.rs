@@ -68,8 +68,8 @@ pub struct Statistics {
     pub page_faults: u64,
     /// Packets lost on the way to this rank.
     pub lost_packets: u64,
-    /// VirtualTime spent in registering and deregistering.
+    /// Time spent in registering and deregistering.
     pub registering: Duration,
-    /// VirtualTime spent in computing.
+    /// Time spent in computing.
     pub computing: Duration,
 }

@@ -17,7 +17,7 @@ pub(crate) enum InboxItem {
 
 /// The state that a rank keeps for a peer.
 #[derive(Default)]
-pub(crate) struct Pair {
+pub(crate) struct PeerState {
     /// Requests sent to the peer, and how many of them it has handled.
     pub(crate) sent: u64,
     pub(crate) handled: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Pair {
     pub(crate) recovery: Retransmission,
 }
 
-impl Pair {
+impl PeerState {
     /// Notes a handled request or an arrived reply.
     pub(crate) fn settle(&mut self) {
         if self.coming == 0 {

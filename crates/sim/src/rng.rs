@@ -1,9 +1,9 @@
 //! Random numbers from a seed (SplitMix64).
 
 /// A sequence that follows from its seed.
-pub(crate) struct Random(u64);
+pub(crate) struct SimRandom(u64);
 
-impl Random {
+impl SimRandom {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }

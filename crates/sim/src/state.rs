@@ -11,9 +11,9 @@ use crate::{
     memory::Segment,
     options::Statistics,
     paging::PageTable,
-    pair::{InboxItem, Pair},
+    pair::{InboxItem, PeerState},
     registry::ExtentRegistry,
-    rng::{Random, mix},
+    rng::{SimRandom, mix},
     time::VirtualTime,
     transfer::{NicStages, NicTransfer},
     turns::{ActorId, News, Turns},
@@ -45,8 +45,8 @@ pub(crate) struct RankState {
     pub(crate) nic: NicStages,
     /// Messages that the rank may send before an earlier message has left.
     pub(crate) tokens: u64,
-    /// SimState for each peer; empty before the rank has spoken to any.
-    pairs: Box<[Pair]>,
+    /// State for each peer; empty before the rank has spoken to any.
+    pairs: Box<[PeerState]>,
     pub(crate) inbox: VecDeque<InboxItem>,
     /// True while a thread delivers from the inbox.
     pub(crate) polling: bool,
@@ -107,7 +107,7 @@ pub(crate) struct SimState {
     /// Ranks that have ended without others knowing yet.
     ending: Vec<usize>,
     pub(crate) next_transfer: u64,
-    pub(crate) random: Random,
+    pub(crate) random: SimRandom,
     pub(crate) digest: u64,
 }
 
@@ -123,17 +123,17 @@ impl SimState {
             transfers: FxHashMap::default(),
             ending: Vec::new(),
             next_transfer: 1,
-            random: Random::new(seed),
+            random: SimRandom::new(seed),
             digest: 0,
         }
     }
 
     /// The state that `rank` keeps for `peer`.
-    pub(crate) fn pair(&mut self, rank: usize, peer: usize) -> &mut Pair {
+    pub(crate) fn pair(&mut self, rank: usize, peer: usize) -> &mut PeerState {
         let all = self.ranks.len();
         let pairs = &mut self.ranks[rank].pairs;
         if pairs.is_empty() {
-            *pairs = (0..all).map(|_| Pair::default()).collect();
+            *pairs = (0..all).map(|_| PeerState::default()).collect();
         }
         &mut pairs[peer]
     }

@@ -91,7 +91,7 @@ fn inspect(world: &World, seen: &mut LookCounts) {
     seen.idle += 1;
     if !turns.open {
         if turns.anyone_ready() {
-            seen.count_quiet(|doing| doing == ThreadActivity::ActorWait);
+            seen.count_quiet(|doing| doing == ThreadActivity::Wait);
             if seen.quiet >= MISSING.0 || seen.idle >= MISSING.1 {
                 turns.open = true;
                 world.pass_on(state);
@@ -163,7 +163,7 @@ enum ThreadActivity {
     /// Runs, or wants a core or a page.
     Work,
     /// Waits for another thread; a thread that is gone waits for ever.
-    ActorWait,
+    Wait,
     /// Sleeps, reads or writes.
     Else,
 }
@@ -174,13 +174,13 @@ impl ThreadActivity {
         match fs::read_to_string(format!("{folder}/stat")) {
             Ok(stat) if !sleeps(&stat) => return ThreadActivity::Work,
             Ok(_) => {}
-            Err(_) => return ThreadActivity::ActorWait,
+            Err(_) => return ThreadActivity::Wait,
         }
         // If the system hides the call, assume a wait for a thread, the most common one.
         let call = fs::read_to_string(format!("{folder}/syscall")).unwrap_or_default();
         let number = call.split(' ').next().and_then(|word| word.parse().ok());
         match number {
-            Some(libc::SYS_futex) | None => ThreadActivity::ActorWait,
+            Some(libc::SYS_futex) | None => ThreadActivity::Wait,
             Some(_) => ThreadActivity::Else,
         }
     }

@@ -19,7 +19,7 @@ use hydrant_conduit::{
     Remote, Sent, Sleep, Sleeper, Standing, Window, conformance::Log,
 };
 use hydrant_sim::{Died, Faults, Profile};
-use support::{Member, each, register, world};
+use support::{RankHandle, each, register, world};
 
 fn us(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e3
@@ -444,7 +444,7 @@ fn a_rank_dies_and_the_others_hear_of_it() {
 }
 
 /// As soon as rank 0 sees that rank 1 has ended, it checks that all of rank 1's messages have come.
-fn hears_of_the_end_after_all_that_was_sent(me: &Member<'_>, log: &mut Log<'_>, sent: u64) {
+fn hears_of_the_end_after_all_that_was_sent(me: &RankHandle<'_>, log: &mut Log<'_>, sent: u64) {
     while me.conduit.standing(Rank(1)) == Standing::Present {
         me.nap(Duration::from_micros(1));
     }
@@ -529,7 +529,7 @@ fn a_busy_rank_answers_when_it_is_done() {
 #[test]
 fn a_deadlock_report_names_each_rank_and_its_wait() {
     let world = world("ideal", 2, 1, Faults::default());
-    let texts = each(&world, |me: &Member<'_>| {
+    let texts = each(&world, |me: &RankHandle<'_>| {
         let sleeper = [Sleeper::Application, Sleeper::Room][me.rank().index()];
         let cause = panic::catch_unwind(AssertUnwindSafe(|| {
             me.conduit.wait(sleeper, None, &mut || false);

@@ -2,16 +2,16 @@
 
 use hydrant_sim::{
     Profile,
-    scale::{self, Outcome, ScaleError, Setup, Traffic},
+    scale::{self, ScaleError, ScaleOutcome, ScaleSetup, Traffic},
 };
 
-fn outcome(setup: &Setup) -> Outcome {
+fn outcome(setup: &ScaleSetup) -> ScaleOutcome {
     let profile = Profile::named("myrinet-gm").expect("it is shipped");
     scale::run(&profile, setup, &mut |_| {}).expect("it runs")
 }
 
-fn small(traffic: Traffic) -> Setup {
-    let mut setup = Setup::new(32, traffic);
+fn small(traffic: Traffic) -> ScaleSetup {
+    let mut setup = ScaleSetup::new(32, traffic);
     setup.area = 64 << 10;
     setup.puts = 100;
     setup.warm_up = 100;
@@ -37,7 +37,7 @@ fn the_same_setup_has_the_same_outcome() {
 fn every_put_is_done_within_the_limits() {
     for traffic in Traffic::ALL {
         for (borrowing, adaptive_victims) in [(false, false), (true, false), (true, true)] {
-            let setup = Setup {
+            let setup = ScaleSetup {
                 // Down to a single firehose for each peer.
                 m: 31 * 4096,
                 maxvictim: 4 * 4096,
@@ -86,7 +86,7 @@ fn borrowing_feeds_hot_spots_that_a_static_share_starves() {
 
 #[test]
 fn ten_thousand_ranks_are_no_problem() {
-    let mut setup = Setup::new(10_000, Traffic::Uniform);
+    let mut setup = ScaleSetup::new(10_000, Traffic::Uniform);
     setup.puts = 8;
     setup.warm_up = 0;
     assert_eq!(outcome(&setup).puts, 80_000);
@@ -95,7 +95,7 @@ fn ten_thousand_ranks_are_no_problem() {
 #[test]
 fn impossible_setups_are_refused() {
     let profile = Profile::named("myrinet-gm").expect("it is shipped");
-    let refused = |change: fn(&mut Setup)| {
+    let refused = |change: fn(&mut ScaleSetup)| {
         let mut setup = small(Traffic::Uniform);
         change(&mut setup);
         scale::run(&profile, &setup, &mut |_| {}).expect_err("it cannot be")

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hydrant_sim::Profile;
-use hydrant_sim::scale::{self, Outcome, Setup, Traffic};
+use hydrant_sim::scale::{self, ScaleOutcome, ScaleSetup, Traffic};
 
 use super::job::micros;
 use super::part::{Cell, Part, Picture, Sheet};
@@ -48,9 +48,9 @@ fn one(
     traffic: Traffic,
     ranks: u32,
     (name, borrowing, adaptive_victims): (&str, bool, bool),
-    setup: Setup,
-) -> Result<Outcome, ReproduceError> {
-    let mut setup = Setup {
+    setup: ScaleSetup,
+) -> Result<ScaleOutcome, ReproduceError> {
+    let mut setup = ScaleSetup {
         ranks,
         traffic,
         ..setup
@@ -72,7 +72,7 @@ fn one(
     Ok(outcome)
 }
 
-fn row(sheet: &mut Sheet, setup: &Setup, mode: &str, outcome: &Outcome) {
+fn row(sheet: &mut Sheet, setup: &ScaleSetup, mode: &str, outcome: &ScaleOutcome) {
     let share = setup.m / setup.bucket as u64 / u64::from(setup.ranks - 1);
     sheet.row([
         setup.traffic.name().into(),
@@ -117,7 +117,7 @@ pub(super) fn hot_spot(scope: &Scope<'_>) -> Result<Part, ReproduceError> {
         let mut points: [Vec<(f64, f64)>; 2] = Default::default();
         for &ranks in sizes {
             scope.doing(format!("hot spot, {ranks} ranks, {}", mode.0));
-            let mut setup = Setup::new(ranks, Traffic::HotSpot);
+            let mut setup = ScaleSetup::new(ranks, Traffic::HotSpot);
             setup.area = PAGES * 4096;
             setup.m = m << 20;
             setup.maxvictim = setup.m / 8;
@@ -149,7 +149,7 @@ pub(super) fn hot_spot(scope: &Scope<'_>) -> Result<Part, ReproduceError> {
     }
     let most = sizes.last().copied().unwrap_or(0);
     if let [fixed, borrowed] = &ends[..] {
-        let percent = |outcome: &Outcome| format!("{:.0} %", 100.0 * outcome.hit_share());
+        let percent = |outcome: &ScaleOutcome| format!("{:.0} %", 100.0 * outcome.hit_share());
         part.expect(
             format!("{most} ranks: borrowing keeps hits that a static share loses"),
             "(new)",
@@ -157,7 +157,7 @@ pub(super) fn hot_spot(scope: &Scope<'_>) -> Result<Part, ReproduceError> {
             borrowed.hit_share() > 1.5 * fixed.hit_share(),
             "",
         );
-        let within = |outcome: &Outcome| outcome.registered_peak <= (m + m / 8) << 20;
+        let within = |outcome: &ScaleOutcome| outcome.registered_peak <= (m + m / 8) << 20;
         part.expect(
             format!("{most} ranks: never more registered than M + MAXVICTIM"),
             format!("{} MB", m + m / 8),
@@ -236,7 +236,7 @@ pub(super) fn traffic(scope: &Scope<'_>) -> Result<Part, ReproduceError> {
         let mut shares = Vec::new();
         for mode in MODES {
             scope.doing(format!("{traffic}, {ranks} ranks, {}", mode.0));
-            let mut setup = Setup::new(ranks, traffic);
+            let mut setup = ScaleSetup::new(ranks, traffic);
             setup.area = TRAFFIC_PAGES * 4096;
             setup.puts = 160;
             setup.warm_up = 640;

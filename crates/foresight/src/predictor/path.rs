@@ -13,7 +13,7 @@ pub(super) type Sum = u64;
 /// A landmark lies at least this many times the lead before the use.
 const MARGIN: f64 = 1.5;
 
-/// A landmark gives path to a later one whose gap is below this share of its gap.
+/// A landmark gives way to a later one whose gap is below this share of its gap.
 const NEARER: f64 = 0.7;
 
 /// The number of times that a landmark must precede its use before it is trusted.

@@ -1,6 +1,6 @@
 //! A thread of the application: it computes, communicates, and records its communications.
 
-use super::registrations::{Acquired, EntryId, Held, Registrations};
+use super::registrations::{Acquired, EntryId, HeldRegion, Registrations};
 use hydrant_foresight::queue::RecordWriter;
 use hydrant_foresight::{
     Communication, CommunicationKind, Costs, FRAMES, Region, RegistrationOutcome, Time,
@@ -55,7 +55,7 @@ enum ThreadState {
         region: Region,
     },
     Transferring {
-        held: Option<Held>,
+        held: Option<HeldRegion>,
         outcome: RegistrationOutcome,
     },
 }
@@ -175,7 +175,7 @@ impl Application {
     fn transfer(
         &mut self,
         step: ProgramStep,
-        held: Option<Held>,
+        held: Option<HeldRegion>,
         outcome: RegistrationOutcome,
         nic: &mut NaiveNic,
     ) {

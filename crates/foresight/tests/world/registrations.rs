@@ -10,7 +10,7 @@ pub(crate) struct EntryId(usize);
 
 /// A registered region that a thread uses.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldRegion {
     entry: EntryId,
     pub(crate) key: u64,
     pub(crate) region: Region,
@@ -20,7 +20,7 @@ pub(crate) struct Held {
 #[derive(Debug)]
 pub(crate) enum Acquired {
     /// Registered, and held from now on.
-    Hit(Held),
+    Hit(HeldRegion),
     /// Being registered or deregistered.
     Busy,
     /// Known and not registered.
@@ -53,7 +53,7 @@ enum EntryState {
 }
 
 #[derive(Debug, Default)]
-struct List {
+struct RegistrationList {
     entries: Vec<(Region, EntryState)>,
     /// Registered bytes, registrations in progress included.
     bytes: u64,
@@ -61,7 +61,7 @@ struct List {
 
 #[derive(Debug)]
 pub(crate) struct Registrations {
-    list: Mutex<List>,
+    list: Mutex<RegistrationList>,
     limit_bytes: u64,
 }
 
@@ -73,7 +73,7 @@ impl Registrations {
         }
     }
 
-    fn list(&self) -> MutexGuard<'_, List> {
+    fn list(&self) -> MutexGuard<'_, RegistrationList> {
         self.list.lock().unwrap()
     }
 
@@ -88,7 +88,7 @@ impl Registrations {
             match state {
                 EntryState::Registered { key, users } => {
                     *users += 1;
-                    return Acquired::Hit(Held {
+                    return Acquired::Hit(HeldRegion {
                         entry: EntryId(at),
                         key: *key,
                         region: *region,
@@ -107,7 +107,7 @@ impl Registrations {
     }
 
     /// Ends a use.
-    pub(crate) fn release(&self, held: Held) {
+    pub(crate) fn release(&self, held: HeldRegion) {
         match &mut self.list().entries[held.entry.0].1 {
             EntryState::Registered { users, .. } => *users -= 1,
             state => panic!("{state:?}, though it is held"),
@@ -141,7 +141,7 @@ impl Registrations {
         Ok(region)
     }
 
-    fn reserve(&self, list: &mut List, region: Region) -> Result<(), NotStarted> {
+    fn reserve(&self, list: &mut RegistrationList, region: Region) -> Result<(), NotStarted> {
         if list.bytes.saturating_add(region.bytes) > self.limit_bytes {
             return Err(NotStarted);
         }
@@ -155,10 +155,10 @@ impl Registrations {
     }
 
     /// Ends a registration, with the caller as the first user.
-    pub(crate) fn publish_held(&self, id: EntryId, key: u64) -> Held {
+    pub(crate) fn publish_held(&self, id: EntryId, key: u64) -> HeldRegion {
         let (region, state) = &mut self.list().entries[id.0];
         *state = EntryState::Registered { key, users: 1 };
-        Held {
+        HeldRegion {
             entry: id,
             key,
             region: *region,

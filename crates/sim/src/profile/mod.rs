@@ -30,18 +30,18 @@ pub struct Profile {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NicProfile {
-    /// VirtualTime to start a transfer.
+    /// Time to start a transfer.
     pub send: Picos,
-    /// VirtualTime to finish a transfer at the receiver.
+    /// Time to finish a transfer at the receiver.
     pub receive: Picos,
-    /// VirtualTime for each packet, at either end.
+    /// Time for each packet, at either end.
     pub packet: Picos,
-    /// VirtualTime from data in the target's memory to the initiator's knowledge, beside the link's
+    /// Time from data in the target's memory to the initiator's knowledge, beside the link's
     /// latency.
     pub ack: Picos,
     /// Bandwidth of the DMA between host memory and NIC.
     pub bandwidth: Rate,
-    /// VirtualTime to translate the address of a page of a one-sided transfer, at either end.
+    /// Time to translate the address of a page of a one-sided transfer, at either end.
     pub translate: Picos,
     /// Maximum bytes of a packet.
     pub mtu: u64,
@@ -52,7 +52,7 @@ pub struct NicProfile {
     pub early_local: bool,
     /// True if the NIC reads remote memory.
     pub reads: bool,
-    /// VirtualTime to page in an unregistered page without a translation.
+    /// Time to page in an unregistered page without a translation.
     pub page_fault: Picos,
     /// Unregistered pages that the NIC holds translations of.
     pub page_table: u64,
@@ -66,13 +66,13 @@ pub struct NicProfile {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LinkProfile {
-    /// VirtualTime from NIC to NIC.
+    /// Time from NIC to NIC.
     pub latency: Picos,
     /// Bandwidth of each direction of each rank's link.
     pub bandwidth: Rate,
     /// Probability of losing a packet, in units of 2^-32.
     pub loss: u64,
-    /// VirtualTime after which a lost packet is sent again.
+    /// Time after which a lost packet is sent again.
     pub retransmit: Picos,
 }
 
@@ -89,27 +89,27 @@ pub enum Attentiveness {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HostProfile {
-    /// VirtualTime to send a message, beside copying it.
+    /// Time to send a message, beside copying it.
     pub send: Picos,
-    /// VirtualTime to receive a message, beside copying it.
+    /// Time to receive a message, beside copying it.
     pub receive: Picos,
-    /// VirtualTime to find a message's handler and call it.
+    /// Time to find a message's handler and call it.
     pub handler: Picos,
-    /// VirtualTime to post a one-sided operation.
+    /// Time to post a one-sided operation.
     pub post: Picos,
-    /// VirtualTime to see that a one-sided operation is complete.
+    /// Time to see that a one-sided operation is complete.
     pub completion: Picos,
-    /// VirtualTime to poll for arrivals.
+    /// Time to poll for arrivals.
     pub poll: Picos,
-    /// VirtualTime to find an existing registration: the cost of a hit in the layer above.
+    /// Time to find an existing registration: the cost of a hit in the layer above.
     pub lookup: Picos,
-    /// VirtualTime from an arrival to the handler of a computing rank.
+    /// Time from an arrival to the handler of a computing rank.
     pub interrupt: Picos,
     /// How a computing rank learns of messages.
     pub attentiveness: Attentiveness,
     /// Processors of a rank. With a second one, messages do not lengthen computations.
     pub processors: u64,
-    /// VirtualTime of one operation of a computation.
+    /// Time of one operation of a computation.
     pub operation: Picos,
     /// Copy bandwidth by size: each entry holds up to its bytes, the last entry for all larger
     /// sizes.
@@ -120,17 +120,17 @@ pub struct HostProfile {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RegistrationProfile {
-    /// VirtualTime to register, for each operation.
+    /// Time to register, for each operation.
     pub register_op: Picos,
-    /// VirtualTime to register, for each page.
+    /// Time to register, for each page.
     pub register_page: Picos,
-    /// VirtualTime to deregister, for each operation.
+    /// Time to deregister, for each operation.
     pub deregister_op: Picos,
-    /// VirtualTime to deregister, for each page.
+    /// Time to deregister, for each page.
     pub deregister_page: Picos,
 }
 
-/// MessageProfile.
+/// The limits on messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MessageProfile {
@@ -249,7 +249,7 @@ impl Profile {
         &self.registration
     }
 
-    /// MessageProfile.
+    /// The limits on messages.
     pub fn message(&self) -> &MessageProfile {
         &self.message
     }

@@ -13,7 +13,7 @@ use hydrant_pinning::{
     Run,
 };
 
-use super::{Outcome, ScaleError, Setup, latency::Latencies, node::Node, slab::Slab};
+use super::{ScaleError, ScaleOutcome, ScaleSetup, latency::Latencies, node::Node, slab::Slab};
 use crate::{
     Profile,
     memory::PAGE,
@@ -25,7 +25,7 @@ const TELL: u64 = 1 << 16;
 
 pub(super) struct ScaleMachine<'a> {
     profile: &'a Profile,
-    setup: &'a Setup,
+    setup: &'a ScaleSetup,
     nodes: Vec<Node>,
     events: BinaryHeap<Reverse<ScaleEvent>>,
     /// Transfers in flight.
@@ -89,7 +89,7 @@ enum ScalePayload {
 }
 
 impl<'a> ScaleMachine<'a> {
-    pub(super) fn new(profile: &'a Profile, setup: &'a Setup) -> Result<Self, ScaleError> {
+    pub(super) fn new(profile: &'a Profile, setup: &'a ScaleSetup) -> Result<Self, ScaleError> {
         let nodes = (0..setup.ranks)
             .map(|rank| Node::new(profile, setup, rank))
             .collect::<Result<Vec<_>, _>>()?;
@@ -110,7 +110,7 @@ impl<'a> ScaleMachine<'a> {
         })
     }
 
-    pub(super) fn run(mut self, progress: &mut dyn FnMut(f64)) -> Result<Outcome, ScaleError> {
+    pub(super) fn run(mut self, progress: &mut dyn FnMut(f64)) -> Result<ScaleOutcome, ScaleError> {
         let each = u64::from(self.setup.puts + self.setup.warm_up);
         for rank in 0..self.setup.ranks {
             if let Some(start) = self.nodes[rank as usize].start() {
@@ -415,11 +415,11 @@ impl<'a> ScaleMachine<'a> {
         }
     }
 
-    fn outcome(&self, events: u64) -> Outcome {
+    fn outcome(&self, events: u64) -> ScaleOutcome {
         let sum = |of: &dyn Fn(&Node) -> u64| self.nodes.iter().map(of).sum::<u64>();
         let peak = self.nodes.iter().map(|node| node.registered_peak).max();
         let stats = |node: &Node| node.engine.stats();
-        Outcome {
+        ScaleOutcome {
             puts: self.puts,
             hits: sum(&|node| node.hits),
             moves: sum(&|node| node.measured().0),

@@ -8,10 +8,10 @@
 //! picosecond.
 //!
 //! ```
-//! use hydrant_sim::{Profile, scale::{self, Setup, Traffic}};
+//! use hydrant_sim::{Profile, scale::{self, ScaleSetup, Traffic}};
 //!
 //! let profile = Profile::named("myrinet-gm")?;
-//! let mut setup = Setup::new(16, Traffic::HotSpot);
+//! let mut setup = ScaleSetup::new(16, Traffic::HotSpot);
 //! setup.puts = 200;
 //! let outcome = scale::run(&profile, &setup, &mut |_| {})?;
 //! assert!(outcome.hit_share() > 0.0);
@@ -32,7 +32,7 @@ pub use traffic::Traffic;
 
 /// The setup of a simulation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setup {
+pub struct ScaleSetup {
     /// Ranks, at least two.
     pub ranks: u32,
     /// The traffic pattern: which ranks put to which peers.
@@ -56,7 +56,7 @@ pub struct Setup {
     /// Bytes of a bucket.
     pub bucket: usize,
     /// Puts of up to this many bytes piggyback on moves.
-    pub ride: usize,
+    pub piggyback: usize,
     /// True if a peer may borrow the share that others leave unused.
     pub borrowing: bool,
     /// True if victims may fill the room that peers leave unused.
@@ -65,7 +65,7 @@ pub struct Setup {
     pub seed: u64,
 }
 
-impl Setup {
+impl ScaleSetup {
     /// The founding paper's limits (§4.2), 8-byte puts, half a megabyte for each peer.
     pub fn new(ranks: u32, traffic: Traffic) -> Self {
         Self {
@@ -80,7 +80,7 @@ impl Setup {
             m: 400 << 20,
             maxvictim: 50 << 20,
             bucket: 4096,
-            ride: 0,
+            piggyback: 0,
             borrowing: false,
             adaptive_victims: false,
             seed: 1,
@@ -91,7 +91,7 @@ impl Setup {
 /// The result: the puts after the warm-up, of all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Outcome {
+pub struct ScaleOutcome {
     /// Puts measured.
     pub puts: u64,
     /// Measured puts whose firehose was there.
@@ -122,7 +122,7 @@ pub struct Outcome {
     pub events: u64,
 }
 
-impl Outcome {
+impl ScaleOutcome {
     /// The share of the puts that found their firehose.
     pub fn hit_share(&self) -> f64 {
         self.hits as f64 / self.puts.max(1) as f64
@@ -175,9 +175,9 @@ pub enum ScaleError {
 /// [`ScaleError`].
 pub fn run(
     profile: &Profile,
-    setup: &Setup,
+    setup: &ScaleSetup,
     progress: &mut dyn FnMut(f64),
-) -> Result<Outcome, ScaleError> {
+) -> Result<ScaleOutcome, ScaleError> {
     let wrong = if setup.ranks < 2 {
         Some(format!("{} ranks have nobody to put to", setup.ranks))
     } else if setup.puts == 0 || setup.bytes == 0 {

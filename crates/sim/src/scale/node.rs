@@ -7,7 +7,7 @@ use hydrant_pinning::{
     Strategy,
 };
 
-use super::{ScaleError, Setup, latency::Latencies, traffic::Random};
+use super::{ScaleError, ScaleSetup, latency::Latencies, traffic::TrafficRandom};
 use crate::{Profile, memory::PAGE, time::VirtualTime};
 
 /// The start of the memory that is put to; each peer has its own stretch there.
@@ -32,7 +32,7 @@ pub(super) struct Node {
     pub(super) keys: u64,
     pub(super) in_flight: Option<Put>,
     peers: Vec<u32>,
-    random: Random,
+    random: TrafficRandom,
     /// Puts begun.
     begun: u32,
     /// Moves sent and stalls counted during the warm-up.
@@ -48,7 +48,11 @@ pub(super) struct Put {
 }
 
 impl Node {
-    pub(super) fn new(profile: &Profile, setup: &Setup, rank: u32) -> Result<Self, ScaleError> {
+    pub(super) fn new(
+        profile: &Profile,
+        setup: &ScaleSetup,
+        rank: u32,
+    ) -> Result<Self, ScaleError> {
         let registration = profile.registration();
         let engine = Engine::new(Config {
             rank,
@@ -72,11 +76,11 @@ impl Node {
                 per_op_ns: registration.register_op.as_ns(),
                 per_page_ns: registration.register_page.as_ns(),
             },
-            piggyback: setup.ride,
+            piggyback: setup.piggyback,
             max_payload: profile.message().max_payload as usize,
             reads: profile.nic().reads,
         })?;
-        let mut random = Random::new(setup.seed, rank);
+        let mut random = TrafficRandom::new(setup.seed, rank);
         Ok(Self {
             hot: Arc::clone(engine.hot()),
             engine,
@@ -112,7 +116,7 @@ impl Node {
     /// The next put; `None` when all are done.
     pub(super) fn next_put(
         &mut self,
-        setup: &Setup,
+        setup: &ScaleSetup,
         rank: u32,
         now: VirtualTime,
     ) -> Option<EngineOperation> {
@@ -146,12 +150,17 @@ impl Node {
     }
 
     /// True if the put that was begun last counts.
-    pub(super) fn is_measured(&self, setup: &Setup) -> bool {
+    pub(super) fn is_measured(&self, setup: &ScaleSetup) -> bool {
         self.begun > setup.warm_up
     }
 
     /// Ends the put in flight.
-    pub(super) fn end_put(&mut self, setup: &Setup, now: VirtualTime, latencies: &mut Latencies) {
+    pub(super) fn end_put(
+        &mut self,
+        setup: &ScaleSetup,
+        now: VirtualTime,
+        latencies: &mut Latencies,
+    ) {
         if let Some(put) = self.in_flight.take()
             && self.is_measured(setup)
         {

@@ -42,7 +42,7 @@ impl Traffic {
     }
 
     /// The peers of a rank, in the order of their weights; none if it puts nothing.
-    pub(super) fn peers(self, rank: u32, ranks: u32, random: &mut Random) -> Vec<u32> {
+    pub(super) fn peers(self, rank: u32, ranks: u32, random: &mut TrafficRandom) -> Vec<u32> {
         match self {
             Traffic::Neighbour => {
                 let mut peers = vec![(rank + 1) % ranks, (rank + ranks - 1) % ranks];
@@ -63,7 +63,7 @@ impl Traffic {
     }
 
     /// Draws the peer of a put: an index below `peers`.
-    pub(super) fn choose(self, peers: usize, random: &mut Random) -> usize {
+    pub(super) fn choose(self, peers: usize, random: &mut TrafficRandom) -> usize {
         match self {
             Traffic::PowerLaw => {
                 let sum: f64 = (1..=peers).map(|n| 1.0 / n as f64).sum();
@@ -103,8 +103,8 @@ impl FromStr for Traffic {
 fn distinct(
     rank: u32,
     ranks: u32,
-    random: &mut Random,
-    draw: impl Fn(&mut Random) -> u32,
+    random: &mut TrafficRandom,
+    draw: impl Fn(&mut TrafficRandom) -> u32,
 ) -> Vec<u32> {
     let wanted = PEERS.min(ranks - 1) as usize;
     let mut peers = Vec::with_capacity(wanted);
@@ -123,9 +123,9 @@ fn distinct(
 
 /// Random numbers from a seed (SplitMix64; Steele, Lea, Flood 2014).
 #[derive(Debug, Clone)]
-pub(super) struct Random(u64);
+pub(super) struct TrafficRandom(u64);
 
-impl Random {
+impl TrafficRandom {
     /// A sequence of its own for each rank.
     pub(super) fn new(seed: u64, rank: u32) -> Self {
         let mut random = Self(seed ^ (u64::from(rank) << 32 | u64::from(rank)));
@@ -161,7 +161,7 @@ mod tests {
         for traffic in Traffic::ALL {
             for ranks in [2, 3, 16, 17, 1000] {
                 for rank in 0..ranks {
-                    let peers = traffic.peers(rank, ranks, &mut Random::new(7, rank));
+                    let peers = traffic.peers(rank, ranks, &mut TrafficRandom::new(7, rank));
                     assert!(
                         peers.iter().all(|peer| *peer != rank && *peer < ranks),
                         "{traffic} {rank} of {ranks}: {peers:?}"
@@ -181,13 +181,13 @@ mod tests {
     fn a_power_law_prefers_the_first() {
         let mut talkers = vec![0; 1000];
         for rank in 0..1000 {
-            for peer in Traffic::PowerLaw.peers(rank, 1000, &mut Random::new(3, rank)) {
+            for peer in Traffic::PowerLaw.peers(rank, 1000, &mut TrafficRandom::new(3, rank)) {
                 talkers[peer as usize] += 1;
             }
         }
         assert!(talkers[0] > 400, "{}", talkers[0]);
         assert!(talkers[999] < 40, "{}", talkers[999]);
-        let mut random = Random::new(1, 1);
+        let mut random = TrafficRandom::new(1, 1);
         let mut counts = [0; 8];
         (0..8000).for_each(|_| counts[Traffic::PowerLaw.choose(8, &mut random)] += 1);
         assert!(counts[0] > 2500 && counts[7] > 200, "{counts:?}");

@@ -29,8 +29,8 @@ pub fn world(profile: &str, ranks: u32, seed: u64, faults: Faults) -> Arc<World>
 }
 
 /// Runs `work` on every rank, each in its own thread; returns the results by rank.
-pub fn each<R: Send>(world: &Arc<World>, work: impl Fn(&Member<'_>) -> R + Sync) -> Vec<R> {
-    let shared = Shared::default();
+pub fn each<R: Send>(world: &Arc<World>, work: impl Fn(&RankHandle<'_>) -> R + Sync) -> Vec<R> {
+    let shared = MeetingState::default();
     let (shared, work) = (&shared, &work);
     let size = world.size();
     thread::scope(|scope| {
@@ -38,7 +38,7 @@ pub fn each<R: Send>(world: &Arc<World>, work: impl Fn(&Member<'_>) -> R + Sync)
             .map(|rank| {
                 let conduit = world.conduit(Rank(rank));
                 scope.spawn(move || {
-                    let member = Member { conduit, shared };
+                    let member = RankHandle { conduit, shared };
                     let result = panic::catch_unwind(AssertUnwindSafe(|| work(&member)));
                     member.conduit.leave(result.is_ok());
                     result.unwrap_or_else(|cause| panic::resume_unwind(cause))
@@ -56,17 +56,17 @@ pub fn each<R: Send>(world: &Arc<World>, work: impl Fn(&Member<'_>) -> R + Sync)
 }
 
 #[derive(Default)]
-pub struct Shared {
+pub struct MeetingState {
     arrived: AtomicU64,
     places: Mutex<Vec<(Rank, u64, Remote)>>,
 }
 
-pub struct Member<'a> {
+pub struct RankHandle<'a> {
     pub conduit: Sim,
-    shared: &'a Shared,
+    shared: &'a MeetingState,
 }
 
-impl Member<'_> {
+impl RankHandle<'_> {
     pub fn rank(&self) -> Rank {
         self.conduit.rank()
     }
