@@ -1,4 +1,4 @@
-//! The output that Hydrant's commands share: [tables](table), [units], the [format] of a result,
+//! The output that Hydrant's commands share: [tables](table), [units], the [`format`](mod@format) of a result,
 //! the exit [status], the [machine] and, with the feature `plot`, pictures.
 
 pub mod format;
