@@ -101,7 +101,7 @@ fn a_buffer_that_is_worth_it_is_copied_and_hits() {
 #[test]
 fn a_few_bytes_go_along_and_need_no_registration() {
     let kept = Kept::default();
-    all(network(Strategy::Firehose, &kept).ride(0), 2, |job| {
+    all(network(Strategy::Firehose, &kept).piggyback(0), 2, |job| {
         let field = job.alloc::<u64>(64)?;
         for round in 0..100 {
             let source = vec![round; 8];
@@ -118,7 +118,7 @@ fn a_few_bytes_go_along_and_need_no_registration() {
 #[test]
 fn what_goes_along_leaves_its_source_at_once() {
     let kept = Kept::default();
-    all(network(Strategy::Firehose, &kept).ride(0), 2, |job| {
+    all(network(Strategy::Firehose, &kept).piggyback(0), 2, |job| {
         let field = job.alloc::<u64>(64)?;
         for round in 0..10 {
             let source = [round; 8];

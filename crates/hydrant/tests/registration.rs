@@ -27,7 +27,7 @@ fn all<R: Send>(
 
 #[test]
 fn the_second_put_to_a_bucket_is_one_sided() {
-    let counters = all(gm(Strategy::Firehose).ride(0), 2, |job| {
+    let counters = all(gm(Strategy::Firehose).piggyback(0), 2, |job| {
         let field = job.alloc::<u64>(1024)?;
         let source = job.alloc::<u64>(8)?;
         let buffer = source.local()?;

@@ -406,7 +406,7 @@ impl Message {
                     0 => None,
                     1 => Some(Ok(from.half()?)),
                     2 => Some(Err(from.refusal()?)),
-                    _ => return Err(Malformed("an unknown outcome of a ride")),
+                    _ => return Err(Malformed("an unknown outcome of a piggyback")),
                 },
             }),
             kind::RELEASE => Message::Release {

@@ -80,7 +80,7 @@ impl Setup {
             .m(self.m)
             .maxvictim(self.maxvictim)
             .bucket(self.bucket)
-            .ride(0)
+            .piggyback(0)
             .borrowing(self.borrowing)
             .adaptive_victims(self.adaptive)
             // The papers register only the needed pages.

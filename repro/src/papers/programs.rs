@@ -74,7 +74,7 @@ impl Program {
             ("HYDRANT_BUCKET", "4096"),
             ("HYDRANT_BORROW", "off"),
             ("HYDRANT_ADAPTIVE_VICTIMS", "off"),
-            ("HYDRANT_RIDE", "0"),
+            ("HYDRANT_PIGGYBACK", "0"),
         ];
         let output = run
             .envs(paper)

@@ -191,10 +191,10 @@ impl JobBuilder {
         self
     }
 
-    /// Sets the most bytes of data that piggyback on a move (`HYDRANT_RIDE`).
-    pub fn ride(mut self, bytes: usize) -> Self {
-        self.settings.registration.ride = bytes;
-        self.settings.built("HYDRANT_RIDE");
+    /// Sets the most bytes of data that piggyback on a move (`HYDRANT_PIGGYBACK`).
+    pub fn piggyback(mut self, bytes: usize) -> Self {
+        self.settings.registration.piggyback = bytes;
+        self.settings.built("HYDRANT_PIGGYBACK");
         self
     }
 

@@ -57,7 +57,7 @@ pub(super) fn config(
             per_op_ns: registration.register.per_op_ns,
             per_page_ns: registration.register.per_page_ns,
         },
-        piggyback: settings.ride.min(caps.max_payload - least),
+        piggyback: settings.piggyback.min(caps.max_payload - least),
         max_payload: caps.max_payload,
         reads: caps.reads,
     })

@@ -16,7 +16,7 @@ pub struct RegistrationSettings {
     /// The bytes of a bucket. By default, a page.
     pub bucket: Option<usize>,
     /// The most bytes of data that piggyback on a move.
-    pub ride: usize,
+    pub piggyback: usize,
     /// True if victims may fill what peers leave unused.
     pub adaptive_victims: bool,
     /// True if a peer may borrow what others leave unused.
@@ -34,7 +34,7 @@ impl Default for RegistrationSettings {
             m: None,
             maxvictim: None,
             bucket: None,
-            ride: 1 << 10,
+            piggyback: 1 << 10,
             adaptive_victims: true,
             borrowing: true,
             widening: true,

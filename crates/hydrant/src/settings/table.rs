@@ -95,11 +95,11 @@ pub(super) const TABLE: &[Setting] = &[
         show: |s| auto_or(s.registration.bucket.map(|bytes| bytes as u64)),
     },
     Setting {
-        name: "HYDRANT_RIDE",
+        name: "HYDRANT_PIGGYBACK",
         meaning: "most bytes of data piggybacked on a move",
         unit: Some("bytes"),
-        set: |s, text| bytes(text, 0, 1 << 20).map(|ride| s.registration.ride = ride),
-        show: |s| format_bytes(s.registration.ride as u64),
+        set: |s, text| bytes(text, 0, 1 << 20).map(|it| s.registration.piggyback = it),
+        show: |s| format_bytes(s.registration.piggyback as u64),
     },
     Setting {
         name: "HYDRANT_ADAPTIVE_VICTIMS",

@@ -12,7 +12,7 @@ use hydrant_testing::executor::block_on;
 use super::{outcomes, run};
 use crate::support::{self, local};
 
-/// What rides on the agreement, and what does not; with several members more than a chunk.
+/// Data piggybacked on the agreement, and data that is not; with several members more than a chunk.
 const LENGTHS: [usize; 2] = [3, 5000];
 const LONG: usize = 50_000;
 

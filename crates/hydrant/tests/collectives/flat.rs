@@ -4,7 +4,7 @@ use hydrant::{Blocks, Job, Op, Rank, Result};
 
 use super::{SIZES, run};
 
-/// Those of 3 and 4 are around what is told in the agreement itself, those of 512 and 513 around what rides on it.
+/// Those of 3 and 4 are around what is told in the agreement itself, those of 512 and 513 around the most that is piggybacked on it.
 const LENGTHS: [usize; 9] = [0, 1, 3, 4, 90, 512, 513, 3000, 40_000];
 
 /// What rank r has at index i.

@@ -33,7 +33,7 @@ struct Program {
 }
 
 fn length() -> impl Strategy<Value = usize> {
-    // Around what rides on the agreement, and around a chunk.
+    // Around the most that is piggybacked on the agreement, and around a chunk.
     prop_oneof![
         0..40_usize,
         100..300_usize,

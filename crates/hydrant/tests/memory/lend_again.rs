@@ -26,7 +26,7 @@ fn hammer(job: &Job, board: &Symmetric<GlobalPtr<u64>>, stop: &Symmetric<u64>) -
     let data = vec![u64::MAX; ELEMENTS];
     while stop.local()?.load(0)? == 0 {
         let pointer = board.local()?.load(0)?;
-        // Short ones ride on messages, long ones are moved or copied.
+        // Short ones are piggybacked on messages, long ones are moved or copied.
         for len in [1, 40, ELEMENTS] {
             match job.put_to(pointer, &data[..len]) {
                 Ok(()) => {}

@@ -14,7 +14,7 @@ pub struct Stats {
     /// Moves sent.
     pub moves: u64,
     /// Operations whose data was piggybacked on a move.
-    pub rides: u64,
+    pub piggybacked: u64,
     /// Pieces copied through messages.
     pub copies: u64,
     /// Pieces whose first bytes were copied while the peer registered the rest.

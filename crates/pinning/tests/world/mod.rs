@@ -228,7 +228,7 @@ impl EngineWorld {
             ("hits", self.hits),
             ("remote hits", sum(|it| it.remote_hits)),
             ("moves", sum(|it| it.moves)),
-            ("rides", sum(|it| it.rides)),
+            ("piggybacked", sum(|it| it.piggybacked)),
             ("copies", sum(|it| it.copies)),
             ("heads", sum(|it| it.heads)),
             ("splits", sum(|it| it.splits)),

@@ -372,7 +372,7 @@ impl Initiator {
                         len,
                     });
                 }
-                self.stats.rides += 1;
+                self.stats.piggybacked += 1;
                 self.end_piece(id, cx);
             }
             Some(Err(why)) => self.fail_piece(id, why, cx),
