@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use hydrant::ConduitKind;
 use hydrant_launch::launcher::{self, Spec};
+use hydrant_report::status::print_message;
 
 /// The first argument of a process that launches ranks; the number of ranks and their arguments follow.
 pub(crate) const LAUNCH: &str = "launch";
@@ -27,10 +28,10 @@ pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
         spec.environment
             .push(("HYDRANT_SIM_RANKS".into(), ranks.into()));
     }
-    match launcher::run(&spec, &mut |event| eprintln!("hydrant bench: {event}")) {
+    match launcher::run(&spec, &mut |event| print_message("bench", &event)) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
-            eprintln!("hydrant bench: {error}");
+            print_message("bench", &error);
             ExitCode::from(error.status())
         }
     }

@@ -9,8 +9,9 @@ use std::process::{Command, ExitCode};
 
 use clap::Args;
 use hydrant_launch::launcher::{self, Spec};
+use hydrant_report::status::print_message;
 
-use crate::run::{beside, print_message, workspace};
+use crate::run::{beside, workspace};
 
 /// The program that measures.
 const PROGRAM: &str = "hydrant-bench";

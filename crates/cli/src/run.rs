@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,6 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use hydrant::{ConduitKind, Settings, Strategy};
 use hydrant_launch::launcher::{self, Bind, DEFAULT_SHELL, Host, MAX_RANKS, Prefix, Spec};
+use hydrant_report::status::print_message;
 
 /// The status of a job that could not be started.
 const NOT_STARTED: u8 = 125;
@@ -151,14 +150,6 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
             ExitCode::from(error.status())
         }
     }
-}
-
-/// Writes a line to the standard error output. A failure is ignored, since the exit status is that
-/// of the job anyway.
-pub(crate) fn print_message(command: &str, what: &dyn fmt::Display) {
-    // One write, because the ranks write to the same file meanwhile.
-    let line = format!("hydrant {command}: {what}\n");
-    let _ = io::stderr().write_all(line.as_bytes());
 }
 
 /// Refuses, once for all ranks, the settings that each of them would refuse.

@@ -1,6 +1,7 @@
 //! The end of a command: its exit status, and its error on the standard error output.
 
 use std::error::Error;
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -25,6 +26,13 @@ pub fn strict_status<E: Error + 'static>(result: Result<(), E>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Writes a line of a subcommand to the standard error output. The line goes in one piece, since ranks write there too.
+/// A failure is ignored: the status is the job's all the same.
+pub fn print_message(command: &str, what: &dyn Display) {
+    let line = format!("hydrant {command}: {what}\n");
+    let _ = io::stderr().write_all(line.as_bytes());
 }
 
 /// True if the error means that the reader of the output has closed it.

@@ -139,7 +139,7 @@ impl Smp {
 // 2. `transfer` enters an extent by a hazard and checks the range. `deregister` revokes the handle,
 //    whose generation counts the grants of its entry, and waits for the hazards that name it.
 // 3. Windows are checked parts of the mapping. `segment_part` checks the part that is decommitted.
-//         4. All four come from `shared`, which does not change.
+// 4. All four come from `shared`, which does not change.
 unsafe impl Conduit for Smp {
     fn rank(&self) -> Rank {
         self.shared.rank

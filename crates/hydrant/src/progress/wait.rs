@@ -349,7 +349,7 @@ impl Progress {
     pub(crate) fn poll_failure(&self, on: On<'_>, what: For) -> Option<Error> {
         self.conduit.first_lost()?;
         let cause = self.wait_failure(on, what)?;
-        // What was done before the end still counts, also if another thread is just handling it.
+        // Work from before the end still counts, also if another thread is just handling it.
         self.drain();
         Some(cause)
     }
