@@ -67,15 +67,26 @@ impl Graph {
         rooms.map(|it| it.room.as_str()).collect()
     }
 
-    /// The number of files in the largest set in which each file imports every other, directly or
-    /// not.
-    pub(super) fn largest_cycle(&self) -> usize {
+    /// The cycles: each largest set of files in which every file imports every other, directly or
+    /// not. The import of an ancestor by a file of its folder does not count: a file extends the
+    /// type that its parent declares.
+    pub(super) fn cycles(&self) -> Vec<BTreeSet<usize>> {
         let reach: Vec<_> = (0..self.files.len()).map(|it| self.reachable(it)).collect();
-        let sizes = (0..reach.len()).map(|file| {
+        let mut cycles: Vec<BTreeSet<usize>> = Vec::new();
+        for file in 0..self.files.len() {
             let back = |other: &&usize| reach[**other].contains(&file);
-            reach[file].iter().filter(back).count()
-        });
-        sizes.max().unwrap_or(0)
+            let cycle: BTreeSet<usize> = reach[file].iter().filter(back).copied().collect();
+            if !cycle.is_empty() && !cycles.contains(&cycle) {
+                cycles.push(cycle);
+            }
+        }
+        cycles
+    }
+
+    /// The edges that may be part of a cycle: those from a file to an ancestor apart.
+    pub(super) fn sideward(&self) -> impl Iterator<Item = (usize, usize, usize)> {
+        let edges = self.edges.iter().map(|(&(from, to), &line)| (from, to, line));
+        edges.filter(|&(from, to, _)| !self.files[from].path.starts_with(self.files[to].folder()))
     }
 
     /// All files reachable from a file. The file itself is among them only if another imports it.
@@ -83,13 +94,22 @@ impl Graph {
         let mut reached = BTreeSet::new();
         let mut open = vec![from];
         while let Some(file) = open.pop() {
-            let next = self.edges.range((file, 0)..=(file, usize::MAX));
-            for (&(_, to), _) in next {
+            for (_, to, _) in self.sideward().filter(|(from, ..)| *from == file) {
                 if reached.insert(to) {
                     open.push(to);
                 }
             }
         }
         reached
+    }
+}
+
+impl File {
+    /// The folder of the files that this module has below it.
+    fn folder(&self) -> PathBuf {
+        match self.path.file_stem().and_then(|it| it.to_str()) {
+            Some("mod" | "lib" | "main") => self.path.with_file_name(""),
+            _ => self.path.with_extension(""),
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The orders that `xtask/rooms.toml` declares, and the verdict on each crate.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -25,11 +25,8 @@ pub(super) struct RoomPlan {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RoomOrder {
-    /// The rooms from the ground up; none where the order is not yet decided.
-    order: Option<Vec<RoomLevel>>,
-    /// The number of backward edges that are accepted until they are mended.
-    #[serde(default)]
-    at_most: usize,
+    /// The rooms from the ground up.
+    order: Vec<RoomLevel>,
 }
 
 /// One room, or several that may import each other.
@@ -43,13 +40,6 @@ enum RoomLevel {
 /// The verdict on one crate.
 #[derive(Debug)]
 pub(super) struct Judged {
-    /// Where none is declared: the best order that was found, from the ground up.
-    pub(super) found: Option<Vec<String>>,
-    /// The number of edges between files from a lower room to a higher one. Where no order is
-    /// declared, the best order found counts.
-    pub(super) backward: usize,
-    /// The number of such edges that is accepted.
-    pub(super) at_most: usize,
     /// A sentence for each problem.
     pub(super) problems: Vec<String>,
 }
@@ -106,42 +96,35 @@ impl RoomPlan {
         if rooms.len() < 2 {
             return None;
         }
-        let declared = self.crates.get(key);
-        let at_most = declared.map_or(0, |it| it.at_most);
-        let mut problems = Vec::new();
-        if declared.is_none() {
+        let mut problems = cycles(graph);
+        let Some(RoomOrder { order }) = self.crates.get(key) else {
             problems.push(format!("{key} has no order"));
-        }
-        let order = declared.and_then(|it| it.order.as_deref());
-        let levels = match order {
-            Some(order) => {
-                let levels = levels(order);
-                let missing = rooms.iter().filter(|room| !levels.contains_key(*room));
-                problems.extend(missing.map(|room| format!("{key}: room {room} has no place")));
-                let root = graph.files.iter().find(|it| it.is_root);
-                let is_root = |room: &str| root.is_some_and(|it| it.room == room);
-                let gone = levels.keys().copied();
-                let gone = gone.filter(|room| !rooms.contains(room) && !is_root(room));
-                problems.extend(gone.map(|room| format!("{key}: there is no room {room}")));
-                levels
-            }
-            None => best(graph),
+            return Some(Judged { problems });
         };
-        let backward = backward(graph, &levels);
-        let count = backward.len();
-        if count > at_most {
-            problems.extend(backward);
-            if at_most > 0 {
-                problems.push(format!("{key}: {count} edges backward, at most {at_most}"));
-            }
-        }
-        Some(Judged {
-            found: order.is_none().then(|| listed(&levels)),
-            backward: count,
-            at_most,
-            problems,
-        })
+        let levels = levels(order);
+        let missing = rooms.iter().filter(|room| !levels.contains_key(*room));
+        problems.extend(missing.map(|room| format!("{key}: room {room} has no place")));
+        let root = graph.files.iter().find(|it| it.is_root);
+        let is_root = |room: &str| root.is_some_and(|it| it.room == room);
+        let gone = levels.keys().copied();
+        let gone = gone.filter(|room| !rooms.contains(room) && !is_root(room));
+        problems.extend(gone.map(|room| format!("{key}: there is no room {room}")));
+        problems.extend(backward(graph, &levels));
+        Some(Judged { problems })
     }
+}
+
+/// A sentence for each cycle of files.
+fn cycles(graph: &Graph) -> Vec<String> {
+    let path = |file: usize| graph.files[file].path.display();
+    let sentence = |cycle: BTreeSet<usize>| {
+        let inside = |(from, to, _): &(usize, usize, usize)| cycle.contains(from) && cycle.contains(to);
+        let edges = graph.sideward().filter(inside);
+        let edges = edges.map(|(from, to, line)| format!("{}:{line} imports {}", path(from), path(to)));
+        let edges: Vec<_> = edges.collect();
+        format!("a cycle of {} files: {}", cycle.len(), edges.join(", "))
+    };
+    graph.cycles().into_iter().map(sentence).collect()
 }
 
 fn levels(order: &[RoomLevel]) -> Levels<'_> {
@@ -153,12 +136,6 @@ fn levels(order: &[RoomLevel]) -> Levels<'_> {
         }
     }
     levels
-}
-
-fn listed(levels: &Levels<'_>) -> Vec<String> {
-    let mut rooms: Vec<_> = levels.iter().collect();
-    rooms.sort_by_key(|(_, level)| **level);
-    rooms.iter().map(|(room, _)| (**room).to_owned()).collect()
 }
 
 /// A sentence for each edge from a lower room to a higher one.
@@ -176,65 +153,6 @@ fn backward(graph: &Graph, levels: &Levels<'_>) -> Vec<String> {
         format!("{file}:{line}: room {low} (lower) imports room {high} (higher)")
     };
     upward.map(sentence).collect()
-}
-
-/// An order with few edges backward, for a crate that declares none. Rooms move one at a time while
-/// that helps. The fewest edges are hard to find, and a ceiling needs only the same answer each
-/// time.
-fn best(graph: &Graph) -> Levels<'_> {
-    let files = &graph.files;
-    let mut rooms: Vec<&str> = files.iter().map(|it| it.room.as_str()).collect();
-    rooms.sort_unstable();
-    rooms.dedup();
-    let place = |file: usize| rooms.binary_search(&files[file].room.as_str());
-    // The number of edges from one room to another.
-    let mut weights = vec![vec![0_i64; rooms.len()]; rooms.len()];
-    for &(from, to) in graph.edges.keys() {
-        if let (Ok(from), Ok(to)) = (place(from), place(to)) {
-            weights[from][to] += 1;
-        }
-    }
-    let mut order: Vec<usize> = (0..rooms.len()).collect();
-    // At the start, the rooms that are imported most and import least stand lowest.
-    order.sort_by_key(|&room| {
-        let out: i64 = weights[room].iter().sum();
-        let into: i64 = weights.iter().map(|row| row[room]).sum();
-        out - into
-    });
-    while let Some((from, to)) = better(&order, &weights) {
-        let room = order.remove(from);
-        order.insert(to, room);
-    }
-    order
-        .iter()
-        .enumerate()
-        .map(|(level, &room)| (rooms[room], level))
-        .collect()
-}
-
-/// The move of one room, from one position to another, that reverses most backward edges.
-fn better(order: &[usize], weights: &[Vec<i64>]) -> Option<(usize, usize)> {
-    let mut found = (0, None);
-    for from in 0..order.len() {
-        let room = order[from];
-        // The gain of passing `other` upward: edges to it were backward and are no longer.
-        let gain = |other: usize| weights[room][other] - weights[other][room];
-        let mut up = 0;
-        for (to, &other) in order.iter().enumerate().skip(from + 1) {
-            up += gain(other);
-            if up > found.0 {
-                found = (up, Some((from, to)));
-            }
-        }
-        let mut down = 0;
-        for (to, &other) in order.iter().enumerate().take(from).rev() {
-            down -= gain(other);
-            if down > found.0 {
-                found = (down, Some((from, to)));
-            }
-        }
-    }
-    found.1
 }
 
 #[cfg(test)]
@@ -266,19 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_with_few_edges_backward_is_found() {
-        // 0 imports 1, 1 imports 2, and once 2 imports 0.
-        let weights = vec![vec![0, 3, 0], vec![0, 0, 3], vec![1, 0, 0]];
-        let mut order = vec![0, 1, 2];
-        while let Some((from, to)) = better(&order, &weights) {
-            let room = order.remove(from);
-            order.insert(to, room);
-        }
-        assert_eq!(order, [2, 1, 0]);
-    }
-
-    #[test]
     fn a_misspelt_key_is_refused() {
-        assert!(RoomPlan::parse("[crate.a]\nat_mots = 1").is_err());
+        assert!(RoomPlan::parse("[crate.a]\nodrer = []").is_err());
     }
 }
