@@ -9,9 +9,19 @@ use serde_json::json;
 use super::{
     Arguments,
     log::{HammerTally, Loss, RankLog, kind},
-    targets::TargetCase,
 };
 use crate::{kernel, options::Format};
+
+/// One case that was tried.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct TargetCase {
+    pub(crate) name: &'static str,
+    /// The kind of error, or `Ok`.
+    pub(crate) got: String,
+    pub(crate) waited: f64,
+    /// True if the result was as expected, and nothing else had changed.
+    pub(crate) right: bool,
+}
 
 /// The report of one rank.
 #[derive(Debug, Clone, Serialize)]

@@ -9,9 +9,11 @@ use std::{ptr, time::Instant};
 
 use hydrant::{Error, Job, Result};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
-use serde::Serialize;
 
-use super::{log::kind, report::HammerReport};
+use super::{
+    log::kind,
+    report::{HammerReport, TargetCase},
+};
 use crate::seed::mix;
 
 /// The addresses of the pages: one writable, one missing, one read-only, one writable.
@@ -28,17 +30,6 @@ const TIMES: u64 = 4;
 
 /// Read-only bytes: the source of puts.
 static SOURCE: [u8; 8 * PAGE] = [0xc3; 8 * PAGE];
-
-/// One case that was tried.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct TargetCase {
-    pub(crate) name: &'static str,
-    /// The kind of error, or `Ok`.
-    pub(crate) got: String,
-    pub(crate) waited: f64,
-    /// True if the result was as expected, and nothing else had changed.
-    pub(crate) right: bool,
-}
 
 /// Tries all cases, with memory that is named only by address and with memory that is lent.
 pub(crate) fn try_all(job: &Job, report: &mut HammerReport) -> Result<()> {

@@ -6,8 +6,8 @@ use std::mem;
 use hydrant::{Begun, Job, Op, Rank, Result, Team, TeamRank};
 
 use super::{
-    collectives::Round,
     hand::{Hand, asleep},
+    round::Round,
 };
 
 /// The most that begin at once, and the most in flight before some are ended.

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     pin::pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     task::{Context, Poll, Wake, Waker},
     thread,
     time::{Duration, Instant},
@@ -239,10 +239,6 @@ impl<'job> Hand<'job> {
 /// True if time is virtual, so that nothing may depend on the real clock.
 pub(crate) fn is_simulated(job: &Job) -> bool {
     job.settings().conduit.is_virtual()
-}
-
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Waits for a future on a thread that sleeps meanwhile and makes no progress.

@@ -30,6 +30,7 @@ mod lender;
 mod lists;
 mod region;
 mod report;
+mod round;
 mod stamp;
 mod watch;
 mod words;
@@ -55,11 +56,12 @@ use calls::{Handlers, ThreadCalls};
 use collectives::Collectives;
 use ending::OperationsLeft;
 use forks::Forks;
-use hand::{Crew, Hand, TortureTally, is_simulated, locked};
+use hand::{Crew, Hand, TortureTally, is_simulated};
 pub use heap::Heap;
 use lender::Lender;
 use region::WrittenRegion;
 use report::TortureReport;
+use watch::locked;
 use words::Words;
 
 /// The most operations of the first thread between two common steps of all ranks.

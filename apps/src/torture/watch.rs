@@ -4,14 +4,12 @@
 use std::{
     io::Write,
     process,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
 use hydrant::Rank;
-
-use super::hand::locked;
 
 /// The status of a process that hung.
 const HUNG: i32 = 4;
@@ -29,6 +27,10 @@ pub(crate) struct WatchSlot {
 }
 
 static SLOTS: Mutex<Vec<Arc<Mutex<WatchSlot>>>> = Mutex::new(Vec::new());
+
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A slot for a thread.
 pub(crate) fn slot(rank: Rank, thread: usize) -> Arc<Mutex<WatchSlot>> {

@@ -13,8 +13,7 @@ use hydrant_smp::upon::{self, BadAddress, CopyDirection, SelfCopy, available_mem
 use parking_lot::Mutex;
 
 use crate::{
-    core::PinCore,
-    initiator::{LocalMemory, PinOperation},
+    core::{LocalMemory, PinCore, PinOperation},
     listener::NicListener,
     pipe::{Pipe, discard},
     table::{AccessRefusal, Span},

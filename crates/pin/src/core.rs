@@ -16,11 +16,16 @@ use hydrant_smp::{
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
-    initiator::{PinOperation, PipeInitiator},
     listener::{NicCaller, NicInvitation},
     queue::AccessQueue,
     table::PinnedTable,
 };
+
+mod initiator;
+
+use initiator::PipeInitiator;
+pub(crate) use initiator::{LocalMemory, PinOperation};
+
 /// The state that the NIC thread and the application's threads share.
 pub(crate) struct PinCore {
     /// The conduit below, for messages, standings and sleep.

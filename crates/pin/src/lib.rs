@@ -33,7 +33,6 @@ mod bare;
 mod conduit;
 mod core;
 mod costs;
-mod initiator;
 mod limits;
 mod listener;
 mod pipe;

@@ -20,8 +20,8 @@ use crate::{
     layout::{FileShape, RingKind, block, header},
     mapping::{MappedRing, MappedWords, SharedMapping},
     notify::{self, Barrier},
+    open_transfers::Transfers,
     ring::{MAX_ARGS, RingWriter},
-    transfer::Transfers,
     wake_word,
 };
 

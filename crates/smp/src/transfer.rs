@@ -6,19 +6,16 @@
 
 #![allow(unsafe_code)] // copies to addresses whose validity the conduit's caller guarantees
 
-use std::{
-    collections::HashMap,
-    sync::{atomic::AtomicU64, atomic::Ordering::Relaxed},
-};
+use std::sync::atomic::Ordering::Relaxed;
 
 use hydrant_conduit::{
     Delivery, Error, Key, Message, Posted, Rank, Remote, ReplyPort, Sent, Sink, Ticket,
 };
-use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     extents::{self, ExtentGuard, ExtentHandle},
     foreign::{self, CopyDirection, CopyRefusal},
+    open_transfers::{LocalAddress, MessageTransfer},
     shared::{SharedState, forbids},
 };
 
@@ -34,50 +31,6 @@ mod status {
     pub(super) const REVOKED: u16 = 1;
     pub(super) const OUT_OF_EXTENT: u16 = 2;
     pub(super) const BAD_ADDRESS: u16 = 3;
-}
-
-/// Accesses by message that have not ended.
-#[derive(Default)]
-pub(crate) struct Transfers {
-    /// The transfers by ticket.
-    open: Mutex<HashMap<u64, MessageTransfer>>,
-    /// The number of transfers whose end was not reported yet.
-    count: AtomicU64,
-    /// The next ticket.
-    next: AtomicU64,
-}
-
-struct MessageTransfer {
-    peer: Rank,
-    way: CopyDirection,
-    local: LocalAddress,
-    remote: Remote,
-    len: usize,
-    /// Bytes requested so far, and answered so far.
-    asked: usize,
-    answered: usize,
-    /// True after every byte has left the local memory and the layer above was told.
-    left: bool,
-    /// The error of a failed piece. No more pieces are requested then.
-    failed: Option<Error>,
-}
-
-/// Local memory that the caller guarantees until the transfer is complete.
-struct LocalAddress(*mut u8);
-// SAFETY: by the conduit's contract the memory is valid until the transfer is complete, on
-// whichever thread.
-unsafe impl Send for LocalAddress {}
-
-impl Transfers {
-    /// Returns true if there are transfers. Costs a load.
-    #[inline]
-    pub(crate) fn any(&self) -> bool {
-        self.count.load(Relaxed) != 0
-    }
-
-    fn open(&self) -> MutexGuard<'_, HashMap<u64, MessageTransfer>> {
-        self.open.lock()
-    }
 }
 
 /// Makes one access, by the route that this peer allows.

@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode};
 
 use hydrant_launch::launcher::{self, Prefix, Spec};
 
-use crate::roles;
+use crate::role::role;
 
 /// The role of the launcher: `launch N ROLE ARGUMENTS`.
 pub(crate) const ROLE: &str = "launch";
@@ -16,7 +16,7 @@ pub(crate) const ROLE: &str = "launch";
 /// If the path of the binary is not UTF-8.
 pub fn command(ranks: u32, arguments: &[&str]) -> Command {
     let ranks = ranks.to_string();
-    let mut words = roles::role(&[&[ROLE, ranks.as_str()], arguments].concat()).into_iter();
+    let mut words = role(&[&[ROLE, ranks.as_str()], arguments].concat()).into_iter();
     let mut command = Command::new(words.next().expect("the program"));
     command.args(words);
     command
@@ -27,7 +27,7 @@ pub(crate) fn launch(arguments: &[String]) -> ExitCode {
         panic!("usage: --role {ROLE} N ROLE ARGUMENTS");
     };
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let mut words = roles::role(&arguments).into_iter();
+    let mut words = role(&arguments).into_iter();
     let ranks = ranks.parse().expect("a number of ranks");
     let mut spec = Spec::new(ranks, words.next().expect("the program"));
     spec.arguments = words.map(Into::into).collect();

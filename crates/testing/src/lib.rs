@@ -19,6 +19,7 @@ pub mod forked;
 pub mod launcher;
 pub mod left_behind;
 pub mod ranks;
+mod role;
 pub mod roles;
 pub mod running;
 pub mod strangers;

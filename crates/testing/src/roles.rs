@@ -5,6 +5,8 @@ use std::{env, process::ExitCode};
 
 use libtest_mimic::{Arguments, Trial};
 
+pub use crate::role::role;
+
 /// Plays the role on the command line, or runs the tests. `roles` handles the test's own roles, by
 /// name and arguments; this crate adds the launcher.
 pub fn main(
@@ -38,16 +40,4 @@ pub fn test(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Tr
         body();
         Ok(())
     })
-}
-
-/// The program and the arguments that start this binary in a role.
-///
-/// # Panics
-/// If the path of the binary is not UTF-8.
-pub fn role(arguments: &[&str]) -> Vec<String> {
-    let binary = env::current_exe().expect("the test binary has a path");
-    let binary = binary.into_os_string().into_string();
-    let mut command = vec![binary.expect("the path is UTF-8"), "--role".to_owned()];
-    command.extend(arguments.iter().map(|argument| (*argument).to_owned()));
-    command
 }

@@ -8,7 +8,7 @@ use std::{
     ptr::NonNull,
 };
 
-use super::schedule::{MessageEnd, MessagePlace, ReplayStep};
+use super::step::{MessageEnd, MessagePlace, ReplayStep};
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;

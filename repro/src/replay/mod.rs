@@ -13,6 +13,7 @@ mod read;
 mod report;
 mod schedule;
 mod script;
+mod step;
 
 use std::{
     io::{self, Write},

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::schedule::{MessageEnd, ReplayStep};
+use super::step::{MessageEnd, ReplayStep};
 
 /// A message: the sender, the receiver, and its number.
 type MessageKey = (u32, u32, u64);

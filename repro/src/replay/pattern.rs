@@ -1,6 +1,6 @@
 //! Collectives as point-to-point messages: dissemination, binomial trees and pairwise exchange.
 
-use super::schedule::{MessageEnd, MessagePlace, ReplayStep};
+use super::step::{MessageEnd, MessagePlace, ReplayStep};
 
 /// The content of a message that only says that its sender arrived.
 const TOKEN: MessagePlace = MessagePlace::Scratch { bytes: 8 };

@@ -12,7 +12,7 @@ use hydrant::{Counters, Foresight, Job, Rank, RegistrationStats, Result, Scope, 
 
 use super::{
     memory::{MemoryError, ReplayMemory, STAMP},
-    schedule::{MessageEnd, ReplayStep},
+    step::{MessageEnd, ReplayStep},
 };
 
 /// A computation shorter than this does not sleep: waking takes as long.

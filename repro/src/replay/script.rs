@@ -12,7 +12,8 @@ use super::{
     ReplayError, memory, order,
     order::Stuck,
     rank::{self, Played, ReplayOptions},
-    schedule::{self, ReplayStep},
+    schedule,
+    step::ReplayStep,
 };
 
 /// The most bytes of an eager message (Li §2), if the network takes as many.

@@ -85,7 +85,10 @@ impl Graph {
 
     /// The edges that may be part of a cycle: those from a file to an ancestor apart.
     pub(super) fn sideward(&self) -> impl Iterator<Item = (usize, usize, usize)> {
-        let edges = self.edges.iter().map(|(&(from, to), &line)| (from, to, line));
+        let edges = self
+            .edges
+            .iter()
+            .map(|(&(from, to), &line)| (from, to, line));
         edges.filter(|&(from, to, _)| !self.files[from].path.starts_with(self.files[to].folder()))
     }
 

@@ -118,9 +118,11 @@ impl RoomPlan {
 fn cycles(graph: &Graph) -> Vec<String> {
     let path = |file: usize| graph.files[file].path.display();
     let sentence = |cycle: BTreeSet<usize>| {
-        let inside = |(from, to, _): &(usize, usize, usize)| cycle.contains(from) && cycle.contains(to);
+        let inside =
+            |(from, to, _): &(usize, usize, usize)| cycle.contains(from) && cycle.contains(to);
         let edges = graph.sideward().filter(inside);
-        let edges = edges.map(|(from, to, line)| format!("{}:{line} imports {}", path(from), path(to)));
+        let edges =
+            edges.map(|(from, to, line)| format!("{}:{line} imports {}", path(from), path(to)));
         let edges: Vec<_> = edges.collect();
         format!("a cycle of {} files: {}", cycle.len(), edges.join(", "))
     };

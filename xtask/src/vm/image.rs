@@ -5,13 +5,11 @@
 //! Documentation/driver-api/early-userspace/buffer-format.rst.
 
 use std::fs::{self, File};
-use std::io::{Seek, Write};
 use std::path::Path;
-
-use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::Error;
 use super::kernel::Kernel;
+use super::memory_file::memory_file;
 
 /// A file for the guest: its path without the first slash, and its content.
 pub(crate) type GuestFile = (String, Vec<u8>);
@@ -47,15 +45,6 @@ impl Initramfs {
         let file = memory_file(&archive.finish())?;
         Ok(Initramfs { file })
     }
-}
-
-/// A file that has no name and holds `content`, to be read from its start.
-pub(crate) fn memory_file(content: &[u8]) -> Result<File, Error> {
-    let file = memfd_create("vm", MemfdFlags::CLOEXEC);
-    let mut file = File::from(file.map_err(Error::system("make a file in memory"))?);
-    let wrote = file.write_all(content).and_then(|()| file.rewind());
-    wrote.map_err(Error::system("write a file in memory"))?;
-    Ok(file)
 }
 
 /// The static busybox. A dynamic one would lack its libraries in the guest.

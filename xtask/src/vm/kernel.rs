@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::Error;
-use super::image::memory_file;
+use super::memory_file::memory_file;
 use super::package::{self, Scratch, output};
 use crate::command::target_folder;
 use crate::tool::program_path;

@@ -15,6 +15,7 @@ mod guest;
 mod image;
 mod kernel;
 mod machine;
+mod memory_file;
 mod package;
 mod ssh;
 mod words;

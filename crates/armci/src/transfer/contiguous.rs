@@ -7,8 +7,9 @@ use hydrant::Error as Hydrant;
 use super::{
     Handle, PutOrGet,
     gathered::OwnSide,
-    outstanding::{IMPLICIT, OperationKind, OutstandingOperation},
-    packed::TransferWork,
+    missed::IMPLICIT,
+    outstanding::{OperationKind, OutstandingOperation},
+    work::TransferWork,
 };
 use crate::{
     Armci, Result,

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use super::{
-    Handle, PutOrGet,
+    PutOrGet,
     missed::{Asker, OperationOwner},
     outstanding::{first_error, lock_or_refuse, overlap},
 };
@@ -177,21 +177,6 @@ impl Armci {
         outcome
     }
 
-    /// Forgets the operations that a handle gathered and did not send. Their memory belongs to the
-    /// caller again.
-    pub(super) fn forget_gathered(&self, handle: &Handle) -> Result<()> {
-        let lists = &self.handles.gathered;
-        let Some(sending) = lists.sender_lock(handle.number) else {
-            return Ok(());
-        };
-        let _sending = lock_or_refuse(&sending, "forgetting what was gathered")?;
-        if let Some(list) = lists.take(handle.number, &sending) {
-            (list.iter()).for_each(|it| self.outstanding.uncount_gathered(it.proc, 1));
-            lists.give_back(handle.number, Vec::new());
-        }
-        Ok(())
-    }
-
     /// Sends operations of one direction to one process, through an intermediate buffer.
     fn send_alike(&self, some: &[Gathered]) -> Result<()> {
         let Some(Gathered {
@@ -242,6 +227,21 @@ impl Armci {
                     std::ptr::copy_nonoverlapping(between[*start..].as_ptr(), *at, it.bytes);
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Forgets the operations that a handle gathered and did not send. Their memory belongs to the
+    /// caller again.
+    pub(super) fn forget_gathered(&self, number: i32) -> Result<()> {
+        let lists = &self.handles.gathered;
+        let Some(sending) = lists.sender_lock(number) else {
+            return Ok(());
+        };
+        let _sending = lock_or_refuse(&sending, "forgetting what was gathered")?;
+        if let Some(list) = lists.take(number, &sending) {
+            (list.iter()).for_each(|it| self.outstanding.uncount_gathered(it.proc, 1));
+            lists.give_back(number, Vec::new());
         }
         Ok(())
     }

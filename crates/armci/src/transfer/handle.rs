@@ -13,9 +13,9 @@ use std::{
 use super::{
     PutOrGet,
     gathered::{GatherLists, Gathered, OwnSide, is_too_early},
-    missed::{Asker, OperationOwner},
-    outstanding::{AddedElements, IMPLICIT, OperationKind, OutstandingOperation},
-    packed::TransferWork,
+    missed::{Asker, IMPLICIT, OperationOwner},
+    outstanding::{AddedElements, OperationKind, OutstandingOperation},
+    work::TransferWork,
 };
 use crate::{Armci, Result, memory::Memory};
 
@@ -73,7 +73,7 @@ impl Armci {
     /// Begins a put or a get of memory that is not mapped here. `None` means an implicit handle.
     ///
     /// # Safety
-    /// WaitUntil the handle was waited for, or the process was fenced:
+    /// Until the handle was waited for, or the process was fenced:
     /// 1. `local` is readable for `bytes`, or writable for a get.
     /// 2. No other code writes to it, or for a get uses it.
     pub(crate) unsafe fn begin_far(

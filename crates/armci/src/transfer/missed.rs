@@ -9,11 +9,13 @@ use std::thread::{self, ThreadId};
 
 use hydrant::Error as Hydrant;
 
-use super::outstanding::IMPLICIT;
 use crate::Error;
 
 /// The most errors kept for a process. Beyond that the oldest is dropped.
 const MAX_MISSED: usize = 256;
+
+/// The number that implicit handles have.
+pub(super) const IMPLICIT: i32 = 0;
 
 /// The owner of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -15,6 +15,7 @@ mod packed;
 mod strided;
 mod value;
 mod vector;
+mod work;
 
 pub use accumulate::Scale;
 pub(crate) use gathered::is_too_early;

@@ -21,15 +21,12 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::{
     missed::{Asker, MissedErrors, OperationOwner},
-    packed::TransferWork,
+    work::TransferWork,
 };
 use crate::{Error, Result};
 
 /// The most outstanding operations to a process. Beyond that the oldest is waited for.
 const MAX_OUTSTANDING: usize = 256;
-
-/// The number that implicit handles have.
-pub(crate) const IMPLICIT: i32 = 0;
 
 /// The outstanding operations, by process.
 pub(crate) struct Outstanding(Box<[ProcessQueue]>);

@@ -86,7 +86,7 @@ impl Armci {
         match begun {
             Ok(()) => self.wait(Some(&mut once)),
             Err(cause) => {
-                self.forget_gathered(&once)?;
+                self.forget_gathered(once.number)?;
                 Err(cause)
             }
         }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::{Conduit, Delivery, Error, Message, Posted, Rank, ReplyPort, Sink, Sleeper, Ticket};
 
-use super::team::GUARD;
+use super::GUARD;
 
 /// The length of each sleep of a waiter.
 const NAP: Duration = Duration::from_millis(1);

@@ -38,11 +38,14 @@ mod wake;
 
 pub use log::{Got, Log};
 
-use std::{process::ExitCode, sync::Arc};
+use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use libtest_mimic::{Arguments, Trial};
 
 use crate::{Caps, Conduit, Message, Rank, Sent};
+
+/// The time after which a check counts as hanging.
+const GUARD: Duration = Duration::from_secs(40);
 
 /// A conduit under test.
 pub trait Fixture: Send + Sync {

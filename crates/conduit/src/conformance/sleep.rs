@@ -13,10 +13,10 @@ use std::{
 use crate::{Message, Rank, Sent, Sleeper, WakeWord};
 
 use super::{
-    ContractCheck, Fixture,
+    ContractCheck, Fixture, GUARD,
     log::Log,
     pattern,
-    team::{GUARD, TeamMember, each},
+    team::{TeamMember, each},
 };
 
 pub(super) const CHECKS: &[ContractCheck] = &[

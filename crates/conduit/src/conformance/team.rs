@@ -15,15 +15,12 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::{Backoff, Conduit, Message, Rank, Sent, Sink, Sleeper};
 
-use super::{Fixture, log::Log};
+use super::{Fixture, GUARD, log::Log};
 
 /// The number of failed polls with a spin after each, and then with a yield after each. Later ones
 /// are followed by a sleep.
 const SPINS: u32 = 15;
 const YIELDS: u32 = 184;
-
-/// The time after which a check counts as hanging.
-pub(super) const GUARD: Duration = Duration::from_secs(40);
 
 /// Starts a job and checks the ranks of its conduits.
 pub(super) fn start(fixture: &dyn Fixture, ranks: u32) -> Vec<Arc<dyn Conduit>> {

@@ -2,7 +2,7 @@
 //! and others 2002, §2).
 //!
 //! As with [copies](super::copy), Rust makes no access to shared memory. If the processor has
-//! [vectors](super::sums), they add in place, in `asm!` blocks. The remaining elements are copied
+//! [vectors](sums), they add in place, in `asm!` blocks. The remaining elements are copied
 //! out, added to, and copied in again, as are all elements on other processors. Both ways round
 //! alike: the product first, then the sum. The caller must hold a lock against others who add to
 //! the same elements.
@@ -10,8 +10,9 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::copy::{self, Each, WindowDirection};
+
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-use super::sums;
+mod sums;
 
 /// The types of elements that can be accumulated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

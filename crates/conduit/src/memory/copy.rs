@@ -14,7 +14,7 @@
 //! On processors without `asm!` here, and under miri, words are atomics of their own size.
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-use super::moves;
+mod moves;
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 

@@ -14,14 +14,10 @@ mod copy;
 mod gate;
 mod limits;
 mod many;
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-mod moves;
 mod place;
 mod runs;
 mod segment;
 mod stores;
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-mod sums;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod vectors;
 mod window;

@@ -1,11 +1,27 @@
 //! A region of memory that is registered repeatedly, and its expected uses.
 
 use super::ThreadId;
-use super::regions::IndexKeys;
 use crate::communication::Region;
 use crate::predictor::Forecast;
 use crate::signature::Signature;
 use crate::time::Time;
+
+/// The keys of a region in the indexes, as of the last time it was [settled](super::regions::Regions::settle).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct IndexKeys {
+    /// The time to look at it.
+    pub(super) overdue_at: Option<Time>,
+    /// The time of its last use, if it is idle.
+    pub(super) idle: Option<Time>,
+    /// The time of its next use, if it can be deregistered.
+    pub(super) can_go: Option<Time>,
+    /// The time it is due, if it was put off.
+    pub(super) postponed: Option<Time>,
+    /// The time of its last use, if it is spared until deregistration is worth its cost.
+    pub(super) spared: Option<Time>,
+    /// True if it was in use when it was to be deregistered.
+    pub(super) is_held: bool,
+}
 
 /// The registration state of a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

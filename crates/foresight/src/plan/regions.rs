@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 
-use super::region::{KnownRegion, RegionUse};
+use super::region::{IndexKeys, KnownRegion, RegionUse};
 use super::tree::{Ordered, Weight, count};
 use super::{RegionId, ThreadId};
 use crate::communication::{Communication, Region, RegistrationOutcome};
@@ -23,23 +23,6 @@ pub(super) struct FoundRegion {
     pub(super) is_new: bool,
     /// The region that was forgotten for its sake.
     pub(super) gone: Vec<KnownRegion>,
-}
-
-/// The keys of a region in the indexes, as of the last time it was [settled](Regions::settle).
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct IndexKeys {
-    /// The time to look at it.
-    overdue_at: Option<Time>,
-    /// The time of its last use, if it is idle.
-    idle: Option<Time>,
-    /// The time of its next use, if it can be deregistered.
-    can_go: Option<Time>,
-    /// The time it is due, if it was put off.
-    postponed: Option<Time>,
-    /// The time of its last use, if it is spared until deregistration is worth its cost.
-    spared: Option<Time>,
-    /// True if it was in use when it was to be deregistered.
-    is_held: bool,
 }
 
 /// The last bytes of regions, by their state. Zero means that there is none.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{MAX_RANKS, RECORD_BYTES};
+use super::format::{MAX_RANKS, RECORD_BYTES};
 
 /// An error in a trace, with its place.
 #[derive(Clone, PartialEq, Eq)]

@@ -6,14 +6,16 @@
 //! guessed or skipped. The caller opens files and unpacks archives.
 
 mod error;
+mod format;
 mod job;
 mod rank;
 mod record;
 
 pub use error::{Error, TraceFault};
+pub use format::{HEADER_BYTES, MAGIC, MAX_RANKS, RECORD_BYTES};
 pub use job::Trace;
-pub use rank::{MAX_RANKS, RankTrace};
-pub use record::{HEADER_BYTES, MAGIC, MpiCall, RECORD_BYTES, TraceRecord};
+pub use rank::RankTrace;
+pub use record::{MpiCall, TraceRecord};
 
 #[cfg(all(test, not(loom)))]
 mod tests;

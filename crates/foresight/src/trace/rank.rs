@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::{Error, HEADER_BYTES, MAGIC, MpiCall, RECORD_BYTES, TraceFault, TraceRecord};
-
-/// The most ranks a traced job may have.
-pub const MAX_RANKS: u32 = 1 << 16;
+use super::{
+    Error, HEADER_BYTES, MAGIC, MAX_RANKS, MpiCall, RECORD_BYTES, TraceFault, TraceRecord,
+};
 
 /// The calls of one rank, in order.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,16 +1,7 @@
 //! One record of a trace.
 
-use super::TraceFault;
+use super::{HEADER_BYTES, RECORD_BYTES, TraceFault};
 use crate::time::Time;
-
-/// "PMT2".
-pub const MAGIC: u64 = 0x3254_4d50;
-
-/// The bytes of a file's header.
-pub const HEADER_BYTES: usize = 64;
-
-/// The bytes of a record.
-pub const RECORD_BYTES: usize = 72;
 
 /// The kind of a record: an MPI call, or a peer's part of one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

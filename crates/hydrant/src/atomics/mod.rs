@@ -14,6 +14,7 @@
 //! mapped part. So the fast path of an atomic operation needs no branch for this.
 
 mod by_message;
+mod executor;
 mod native;
 mod non_blocking;
 mod pointed;
@@ -23,7 +24,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use bytemuck::Pod;
 
 pub(crate) use by_message::{ByMessage, Verb};
-pub(crate) use native::AtomicsExecutor;
+pub(crate) use executor::AtomicsExecutor;
 pub(crate) use non_blocking::begin_exposed;
 pub use pointed::GlobalAtomic;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hydrant_conduit::Delivery;
 
-use super::Messages;
+use super::{Messages, status};
 use crate::{Error, progress::Progress};
 
 /// How a function ended.
@@ -30,19 +30,6 @@ impl CallOutcome {
     pub(super) fn len(&self) -> usize {
         self.encode().1.len()
     }
-}
-
-/// The tags of a result.
-pub(super) mod status {
-    pub(in super::super) const DONE: u16 = 0;
-    pub(in super::super) const UNFIT: u16 = 1;
-    pub(in super::super) const PANICKED: u16 = 2;
-    /// The caller is to get the result, which is exposed.
-    pub(in super::super) const LENT: u16 = 3;
-    /// The caller got the result.
-    pub(in super::super) const RELEASED: u16 = 4;
-    /// The callee got the argument, and the function, which may take its time, has begun.
-    pub(in super::super) const BEGUN: u16 = 5;
 }
 
 /// Handles a result that arrived, or a caller's report that it got one.

@@ -2,15 +2,13 @@
 
 use std::{
     collections::VecDeque,
-    fmt,
-    panic::Location,
     sync::{Arc, OnceLock},
 };
 
 use parking_lot::Mutex;
 
 use super::{
-    Calls, HandlerContext,
+    Calls, HandlerContext, HandlerName,
     large::{BoxedFuture, Large, LoanGuard, Rendezvous},
 };
 use crate::{Error, Rank, Result, progress::Progress};
@@ -21,34 +19,6 @@ const MAX_HANDLERS: usize = 1024;
 const MAX_FAILURES: usize = 64;
 
 pub(crate) type HandlerFn = Box<dyn Fn(&mut HandlerContext<'_>, &[u64], &[u8]) + Send + Sync>;
-
-/// Names a handler on every rank. Made by [`Job::handler`](crate::Job::handler).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Handler {
-    pub(crate) number: u16,
-    pub(crate) job: u64,
-}
-
-impl Handler {
-    /// Returns the handler's number. Handlers are counted from zero, alike on every rank.
-    pub fn number(&self) -> u16 {
-        self.number
-    }
-}
-
-/// The Rust name of a handler or a function, and where it was registered.
-#[derive(Clone, Copy)]
-pub(crate) struct HandlerName {
-    pub(crate) called: &'static str,
-    pub(crate) site: &'static Location<'static>,
-}
-
-impl fmt::Display for HandlerName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (file, line) = (self.site.file(), self.site.line());
-        write!(f, "`{}` of {file}:{line}", self.called)
-    }
-}
 
 /// The state of a rank's active messages.
 pub(crate) struct Messages {

@@ -15,7 +15,7 @@ use hydrant_conduit::{Conduit, Message, Standing};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-use super::answer::status;
+use super::status;
 use crate::{
     Error, Rank, Result,
     progress::{Progress, in_handler, kind},

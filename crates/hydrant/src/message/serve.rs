@@ -11,9 +11,9 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     HandlerContext,
-    answer::{CallOutcome, status},
+    answer::CallOutcome,
     large::{BoxedFuture, Large},
-    route,
+    route, status,
 };
 use crate::{
     Rank, Result,

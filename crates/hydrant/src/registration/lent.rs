@@ -12,11 +12,11 @@ use hydrant_pinning::{Geometry, Refusal, Region, Run};
 use parking_lot::{RwLock, RwLockReadGuard};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{loan::Lease, persistent::PersistentRanges};
+use super::{
+    loan::Lease,
+    persistent::{AddressRange, PersistentRanges},
+};
 use crate::segment::SYSTEM;
-
-/// A range of memory: its address and its bytes.
-pub(super) type AddressRange = (u64, u64);
 
 /// The range of all addresses.
 const EVERYTHING: AddressRange = (0, 1 << (hydrant_pinning::BUCKET_BITS + 12));

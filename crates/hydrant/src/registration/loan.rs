@@ -22,7 +22,7 @@ use std::sync::Arc;
 use hydrant_conduit::{Delivery, Key, Message, Rank, ReplyPort, Standing};
 use rustc_hash::FxHashMap;
 
-use super::{Registration, lent::AddressRange, outbox::OutboxEntry};
+use super::{Registration, outbox::OutboxEntry, persistent::AddressRange};
 use crate::{
     Error, Result,
     progress::{For, On, kind},

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::lent::AddressRange;
+/// A range of memory: its address and its bytes.
+pub(super) type AddressRange = (u64, u64);
 
 /// The bytes of a set of ranges, which may overlap. Each query takes one look-up, however many
 /// ranges there are.

@@ -20,6 +20,7 @@ mod raw_runs;
 mod raw_sections;
 mod rendezvous;
 mod reply_long;
+mod routed;
 mod runs;
 mod scope;
 mod section;

@@ -4,9 +4,12 @@
 
 use std::{collections::VecDeque, ops::Range};
 
-use hydrant_conduit::{Access, Local, Operation, Posted, Remote, Ticket};
+use hydrant_conduit::{Access, Local, Operation, Posted, Remote};
 
-use super::{OperationHolds, Transfer, registered::FastAttempt};
+use super::{
+    OperationHolds, Transfer,
+    registered::{BeginOutcome, FastAttempt},
+};
 use crate::{
     Rank, Result,
     counters::Count,
@@ -15,16 +18,6 @@ use crate::{
 
 /// The limit of operations of one call in flight at once.
 const MANY: usize = 64;
-
-/// The state of an operation after its begin.
-pub(super) enum BeginOutcome {
-    /// The operation is complete.
-    Done,
-    /// The conduit has the operation.
-    Posted(Ticket),
-    /// The engine has the operation.
-    AtEngine(Ticket),
-}
 
 /// Returns the put of `data`, whose own side is not registered yet.
 #[track_caller]

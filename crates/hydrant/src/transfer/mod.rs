@@ -10,11 +10,12 @@
 //! - Any other access is a miss. The engine of the [registration](crate::registration) room decides
 //!   which pieces are posted instead.
 //! - Operations [in flight](in_flight) are in one map, from the post until their outcomes are
-//!   taken. Their [holds](held) are given back at their ends.
+//!   taken. Their [holds](held) are given back at their [ends](ended).
 
 mod begin;
 mod bounce;
 mod buffer;
+mod ended;
 mod held;
 mod in_flight;
 mod lending;

@@ -8,7 +8,7 @@ use hydrant_pinning::{
     TimedHit,
 };
 
-use super::{OperationHolds, Transfer, begin::BeginOutcome, bounce::BounceSlot};
+use super::{OperationHolds, Transfer, bounce::BounceSlot};
 use crate::{
     Error, Rank, Result,
     counters::Count,
@@ -35,6 +35,16 @@ struct OwnSide {
     /// The address of its data, in the buffer or in a slot.
     at: *mut u8,
     bounced: Option<BounceSlot>,
+}
+
+/// The state of an operation after its begin.
+pub(super) enum BeginOutcome {
+    /// The operation is complete.
+    Done,
+    /// The conduit has the operation.
+    Posted(Ticket),
+    /// The engine has the operation.
+    AtEngine(Ticket),
 }
 
 /// The result of the fast path. It is small, because every access checks it.

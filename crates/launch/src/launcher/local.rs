@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process_group, wait};
+use rustix::process::{Pid, Signal, WaitStatus, kill_process_group};
 
 use super::Ending;
 use super::connection::{READ, ReadOutcome};
@@ -12,8 +12,9 @@ use super::group::{BRIEFLY, JobGroup};
 use super::guard::Guard;
 use super::kin::Kin;
 use super::output::OutputThreads;
+use super::processes::reap_children;
+use super::rank_process::RankProcess;
 use super::signals::Signals;
-use super::start::RankProcess;
 use super::supervise::{Behind, Finished, Hands, Heard, HostFailure, Left, Whom};
 use super::sweep::{Stray, end_left, kill_all};
 
@@ -225,19 +226,6 @@ impl Hands for LocalRanks {
             written: output.map_or(Ok(()), OutputThreads::finish),
         }
     }
-}
-
-/// Reaps every child that has ended since the last call, including ranks.
-pub(super) fn reap_children() -> Vec<(Pid, WaitStatus)> {
-    std::iter::from_fn(|| {
-        loop {
-            match wait(WaitOptions::NOHANG) {
-                Err(rustix::io::Errno::INTR) => {}
-                other => return other.ok().flatten(),
-            }
-        }
-    })
-    .collect()
 }
 
 pub(super) fn ending(status: WaitStatus) -> Option<Ending> {

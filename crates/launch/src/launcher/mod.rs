@@ -43,6 +43,7 @@ mod leader;
 mod local;
 mod output;
 mod processes;
+mod rank_process;
 mod server;
 mod signals;
 mod spec;

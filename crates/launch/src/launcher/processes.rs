@@ -9,7 +9,9 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, pidfd_open, pidfd_send_signal, wait,
+};
 
 use crate::proc_is_own;
 
@@ -164,6 +166,19 @@ fn parse_stat(stat: &str) -> Option<Stat> {
         alive,
         began,
     })
+}
+
+/// Reaps every child that has ended since the last call, including ranks.
+pub(super) fn reap_children() -> Vec<(Pid, WaitStatus)> {
+    std::iter::from_fn(|| {
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Err(rustix::io::Errno::INTR) => {}
+                other => return other.ok().flatten(),
+            }
+        }
+    })
+    .collect()
 }
 
 #[cfg(test)]

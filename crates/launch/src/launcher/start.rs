@@ -16,7 +16,7 @@ use super::group::{BRIEFLY, JobGroup};
 use super::guard::{Guard, GuardCharge, MARK};
 use super::kin::Kin;
 use super::leader::Leader;
-use super::processes::Process;
+use super::rank_process::RankProcess;
 use super::signals::{ChildEnds, Signals};
 use super::{LaunchError, Spec, bind, stdin, sweep};
 use crate::HOST_CPUS;
@@ -53,29 +53,6 @@ pub(super) struct StartedRanks {
     pub(super) group: Option<Arc<JobGroup>>,
     pub(super) kin: Kin,
     pub(super) pipes: Pipes,
-}
-
-/// A rank's process.
-#[derive(Debug)]
-pub(super) struct RankProcess {
-    pub(super) pid: Pid,
-    pub(super) running: bool,
-    /// The rank's socket, until either side closes it.
-    pub(super) connection: Option<RankConnection>,
-    /// The rank's process group. It may have other members after the leader has ended.
-    leader: Option<Leader>,
-}
-
-impl RankProcess {
-    /// Returns true if `process` is the rank's process, not reaped yet.
-    pub(super) fn is(&self, process: Process) -> bool {
-        self.running && process.pid() == self.pid
-    }
-
-    /// Sends a signal, or 0, to the rank's process group. Returns true if the group has a process.
-    pub(super) fn signal_group(&self, signal: i32) -> bool {
-        (self.leader.as_ref()).is_some_and(|leader| leader.signal_group(signal))
-    }
 }
 
 /// Starts [`Spec::ranks`] ranks of `program`. If one cannot be started, the others are killed.

@@ -9,9 +9,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::kin::Kin;
-use super::local::reap_children;
-use super::processes::Process;
-use super::start::RankProcess;
+use super::processes::{Process, reap_children};
+use super::rank_process::RankProcess;
 
 /// The time for processes left behind to end after SIGTERM.
 const LEFT_GRACE: Duration = Duration::from_millis(500);

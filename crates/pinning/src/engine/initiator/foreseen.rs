@@ -4,23 +4,12 @@
 
 use super::{
     Initiator, StepContext,
-    firehoses::{PendingMove, RemoteSide},
+    firehoses::{Attached, PendingMove, RemoteSide},
 };
 use crate::{
     Direction, Message, Region, Run, Strategy,
     wire::{MAX_LIST, Move, Need},
 };
-
-/// The state of the firehoses on some memory of a peer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Attached {
-    /// All firehoses are attached.
-    All,
-    /// A move in flight brings the missing ones.
-    Coming,
-    /// Some firehoses are missing.
-    No,
-}
 
 /// The outcome of giving firehoses back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

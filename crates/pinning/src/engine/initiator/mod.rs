@@ -28,8 +28,9 @@ use super::{
 };
 use crate::{Data, Hot, wire::Grant};
 pub(super) use answer::AnswerTo;
+pub use firehoses::Attached;
 use firehoses::FirehoseTable;
-pub use foreseen::{Attached, Detached};
+pub use foreseen::Detached;
 use piece::{InFlightOperation, Piece};
 pub use timed::TimedHit;
 

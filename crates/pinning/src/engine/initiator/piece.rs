@@ -2,7 +2,7 @@
 
 use super::{
     super::operation::OwnMemory, EngineOperation, Initiator, StepContext, TransferKind,
-    firehoses::RemoteSide, sides::LocalSide, transfer::ANY, trial::RouteTrial,
+    firehoses::RemoteSide, sides::LocalSide, trial::RouteTrial,
 };
 use crate::engine::choice::PieceRoute;
 use crate::{
@@ -10,6 +10,9 @@ use crate::{
     strategy::{LocalPolicy, RemotePolicy},
     wire::MAX_LIST,
 };
+
+/// The key of memory that a paging NIC reaches without registration.
+pub(super) const ANY: u64 = u64::MAX;
 
 /// The bytes of a chunk of the pipeline protocol, at least and at most.
 const CHUNK: (u64, u64) = (64 << 10, 1 << 20);

@@ -2,13 +2,10 @@
 
 use super::{
     Initiator, StepContext, TransferKind,
-    piece::{InFlightOperation, Piece},
+    piece::{ANY, InFlightOperation, Piece},
     sides::LocalSide,
 };
 use crate::{Action, Error, Message, Refusal, Run, Violation, wire::PullDestination};
-
-/// The key of memory that a paging NIC reaches without registration.
-pub(super) const ANY: u64 = u64::MAX;
 
 impl Initiator {
     /// Transfers a piece, if both sides are ready.

@@ -1,8 +1,19 @@
 //! Runs that are expected to be needed soon. Their firehoses stay if all of a run comes. Nobody
 //! else would give them back, because foreseen ones are not taken off for others.
 
-use super::{super::foreseen::Attached, FirehoseTable};
+use super::FirehoseTable;
 use crate::{Run, Use, wire::Grant};
+
+/// The state of the firehoses on some memory of a peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Attached {
+    /// All firehoses are attached.
+    All,
+    /// A move in flight brings the missing ones.
+    Coming,
+    /// Some firehoses are missing.
+    No,
+}
 
 /// A run that is expected to be needed, and of which a part is still to come.
 #[derive(Debug)]

@@ -20,6 +20,7 @@ use crate::{
     table::{BUCKETS, Editor, Extent},
     wire::Grant,
 };
+pub use ahead::Attached;
 use ahead::ExpectedRun;
 pub(super) use pending_move::{MoveChoice, PendingMove};
 use revoked::ClosedExtent;

@@ -4,9 +4,8 @@
 use std::arch::asm;
 
 use super::{
-    accumulate::{Factor, Number, one_by_one, rest},
-    copy::Each,
-    vectors::Vectors,
+    super::{copy::Each, vectors::Vectors},
+    Factor, Number, one_by_one, rest,
 };
 
 /// Bytes of a vector.
@@ -20,7 +19,7 @@ const FAR: usize = 24 << 10;
 /// Adds the multiples of runs of `len` bytes each, whole elements, to others.
 ///
 /// # Safety
-/// 1. The conditions 1, 2 and 3 of [`add`](super::accumulate::add), for each run.
+/// 1. The conditions 1, 2 and 3 of [`add`](super::add), for each run.
 pub(super) unsafe fn each(len: usize, factor: &Factor, runs: impl Each) {
     let vectors = match Vectors::here() {
         Vectors::Avx512 if len >= FAR => Vectors::Avx2,

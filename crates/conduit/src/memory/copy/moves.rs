@@ -2,10 +2,7 @@
 
 use std::arch::asm;
 
-use super::{
-    copy::{self, Each},
-    vectors::Vectors,
-};
+use super::{super::vectors::Vectors, Each, bulk, store};
 
 /// The longest run that is copied here. The C library copies longer runs, and aligns its stores.
 pub(super) const LONGEST: usize = 512;
@@ -13,7 +10,7 @@ pub(super) const LONGEST: usize = 512;
 /// Copies runs of `run` bytes each, between 1 and [`LONGEST`], to or from shared memory.
 ///
 /// # Safety
-/// 1. The conditions of [`store`](super::copy::store) or [`load`](super::copy::load), for each run.
+/// 1. The conditions of [`store`](super::store) or [`load`](super::load), for each run.
 pub(super) unsafe fn each(run: usize, runs: impl Each) {
     match run {
         // SAFETY: 1. condition 1 of this function. 2. The length was matched.
@@ -37,7 +34,7 @@ const LONGEST_BY_VECTORS: usize = 16 << 10;
 /// processor's string instructions.
 ///
 /// # Safety
-/// 1. The conditions of [`store`](super::copy::store) or [`load`](super::copy::load).
+/// 1. The conditions of [`store`](super::store) or [`load`](super::load).
 #[inline(never)]
 pub(super) unsafe fn any(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: 1. condition 1 of this function. 2. All processors have these vectors.
@@ -67,7 +64,7 @@ unsafe fn any_other(dst: *mut u8, src: *const u8, len: usize) {
             ..32 => short(len, SingleCopy(dst, src)),
             32..=LONGEST => long(Vectors::here(), len, SingleCopy(dst, src)),
             LONGER..=LONGEST_BY_VECTORS => long_way(dst, src, len),
-            _ => copy::bulk(dst, src, len),
+            _ => bulk(dst, src, len),
         }
     }
 }
@@ -107,7 +104,7 @@ pub(super) fn is_slow_by_strings(dst: *mut u8, src: *const u8, len: usize) -> bo
 /// processors would take for the same address.
 ///
 /// # Safety
-/// 1. The conditions of [`store`](super::copy::store) or [`load`](super::copy::load).
+/// 1. The conditions of [`store`](super::store) or [`load`](super::load).
 #[inline(never)]
 pub(super) unsafe fn long_way(dst: *mut u8, src: *const u8, len: usize) {
     let vectors = Vectors::here();
@@ -133,7 +130,7 @@ const PAST: usize = 64;
 /// Copies past the caches. A later store is not visible before the copy.
 ///
 /// # Safety
-/// 1. The conditions of [`store`](super::copy::store).
+/// 1. The conditions of [`store`](super::store).
 pub(super) unsafe fn past_caches(dst: *mut u8, src: *const u8, len: usize) {
     let head = dst.addr().wrapping_neg() % PAST;
     let (head, lines) = match len.checked_sub(head) {
@@ -141,14 +138,14 @@ pub(super) unsafe fn past_caches(dst: *mut u8, src: *const u8, len: usize) {
         None => (len, 0),
     };
     // SAFETY: condition 1 of this function, for the first part.
-    unsafe { copy::store(dst, src, head) };
+    unsafe { store(dst, src, head) };
     for at in (head..head + lines).step_by(PAST) {
         // SAFETY: 1. condition 1 of this function, for a line. 2. The target is a multiple of 64.
         unsafe { past_64(dst.wrapping_add(at), src.wrapping_add(at)) };
     }
     let rest = head + lines;
     // SAFETY: condition 1 of this function, for the last part.
-    unsafe { copy::store(dst.wrapping_add(rest), src.wrapping_add(rest), len - rest) };
+    unsafe { store(dst.wrapping_add(rest), src.wrapping_add(rest), len - rest) };
     // SAFETY: the instruction orders stores, and touches no memory.
     unsafe { asm!("sfence", options(nostack, preserves_flags)) };
 }

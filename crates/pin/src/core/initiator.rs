@@ -20,8 +20,8 @@ use hydrant_conduit::{Error, Key, Rank, Remote, Ticket};
 use hydrant_smp::upon::{CopyDirection, MappedValue};
 use parking_lot::{Mutex, MutexGuard};
 
+use super::{OperationEvent, PinCore};
 use crate::{
-    core::{OperationEvent, PinCore},
     listener::NicInvitation,
     pipe::{self, Pipe},
     queue::{AccessPiece, AccessQueue, PieceAnswer, REQUESTS},
