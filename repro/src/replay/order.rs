@@ -173,7 +173,7 @@ impl<'a> RankProgress<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::schedule::MessagePlace, *};
+    use super::{super::step::MessagePlace, *};
 
     fn end(peer: u32, tag: u64) -> MessageEnd {
         sized(peer, tag, 8)
