@@ -332,6 +332,23 @@ pub(crate) fn silent() {
     let lost = "host b, of ranks 2-3, was lost: nothing was heard of it for 1 s";
     assert!(text.contains(lost), "{text}");
     until(|| places.iter().all(|place| !is_alive(&place[1])));
+    silent_launcher();
+}
+
+/// A launcher that is stopped without a chance to tell its agents.
+fn silent_launcher() {
+    let shell = Shell::new();
+    let (child, lines) = begin(&mut shell.script("a,b", 2, &["--silence", "1"], WHERE), 2);
+    let places = places(&lines);
+    let launcher = child.id().to_string();
+    send("STOP", &launcher);
+    until(|| places.iter().all(|place| !is_alive(&place[1])));
+    send("CONT", &launcher);
+    let output = child.wait_with_output().expect("an end");
+    let text = err(&output);
+    assert_eq!(output.status.code(), Some(137), "{text}");
+    let why = "hydrant agent: it has heard nothing from the launcher for 1 s; it kills the ranks of this host";
+    assert_eq!(text.matches(why).count(), 2, "{text}");
 }
 
 pub(crate) fn signals() {

@@ -170,8 +170,8 @@ struct RankOutput {
 enum AgentEnd {
     /// The launcher ordered the end.
     Finish(Left),
-    /// The launcher is lost.
-    Abandoned,
+    /// The launcher is lost: the error to print, unless the launcher itself ended.
+    Abandoned(Option<String>),
 }
 
 impl HostAgent {
@@ -223,8 +223,8 @@ impl HostAgent {
             self.report();
             self.print();
             self.feed();
-            if self.is_to_end() {
-                break AgentEnd::Abandoned;
+            if let Some(end) = self.reason_to_end() {
+                break end;
             }
         };
         let HostAgent {
@@ -235,7 +235,10 @@ impl HostAgent {
             ..
         } = self;
         match end {
-            AgentEnd::Abandoned => {
+            AgentEnd::Abandoned(why) => {
+                if let Some(why) = why {
+                    complain(&format!("{why}; it kills the ranks of this host"));
+                }
                 local.sweep(Left::Killed);
                 ABANDONED
             }
@@ -320,12 +323,19 @@ impl HostAgent {
                 AgentOrder::Finish { gently: false } => {
                     return Some(AgentEnd::Finish(Left::Killed));
                 }
-                AgentOrder::Start(_) => return Some(AgentEnd::Abandoned),
+                AgentOrder::Start(_) => {
+                    let why = "the launcher broke the protocol: it started the ranks twice";
+                    return Some(AgentEnd::Abandoned(Some(why.to_owned())));
+                }
             }
         }
         match came {
             Ok(FramesRead::All) => None,
-            Ok(FramesRead::End) | Err(_) => Some(AgentEnd::Abandoned),
+            Ok(FramesRead::End) => Some(AgentEnd::Abandoned(None)),
+            Err(why) => {
+                let why = format!("the launcher broke the protocol: {why}");
+                Some(AgentEnd::Abandoned(Some(why)))
+            }
         }
     }
 
@@ -405,12 +415,21 @@ impl HostAgent {
         }
     }
 
-    /// Returns true if the launcher was silent for too long, or a signal asks this process to end.
-    fn is_to_end(&self) -> bool {
+    /// Returns the end if a signal asks this process to end, or the launcher was silent for too
+    /// long.
+    fn reason_to_end(&self) -> Option<AgentEnd> {
         let fatal = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
-        let signalled =
-            std::iter::from_fn(|| self.signals.next()).any(|signal| fatal.contains(&signal));
-        signalled || !self.stopped && self.heard.elapsed() >= self.silence
+        let signals = std::iter::from_fn(|| self.signals.next());
+        if let Some(signal) = signals.filter(|it| fatal.contains(it)).last() {
+            let why = format!("a signal ended it ({signal:?})");
+            return Some(AgentEnd::Abandoned(Some(why)));
+        }
+        let is_silent = !self.stopped && self.heard.elapsed() >= self.silence;
+        is_silent.then(|| {
+            let seconds = self.silence.as_secs_f64();
+            let why = format!("it has heard nothing from the launcher for {seconds} s");
+            AgentEnd::Abandoned(Some(why))
+        })
     }
 }
 
