@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use hydrant::{Error, Job, Op, Rank, Result, Signal, Symmetric};
+use hydrant_base::mix;
 
 use super::{background::Background, hand::Hand};
-use crate::seed::{Dice, Seed, mix};
+use crate::seed::Seed;
 
 /// Separates the common draws of all ranks from the draws of each.
 const COMMON: u64 = 0x0061_6c6c;
@@ -39,7 +40,7 @@ impl Collectives {
     pub(crate) fn step(&mut self, hand: &mut Hand) -> Result<()> {
         self.rounds += 1;
         // The same on every rank.
-        let mut dice = Dice::new(Seed::new(self.seed ^ COMMON, self.rounds));
+        let mut dice = Seed::new(self.seed ^ COMMON, self.rounds).random();
         let most = 1 << dice.below(10);
         let round = Round {
             number: self.rounds,

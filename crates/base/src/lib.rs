@@ -1,0 +1,7 @@
+//! Small parts that several crates share, so that each exists once. They depend on nothing.
+
+pub mod executor;
+pub mod random;
+
+pub use executor::block_on;
+pub use random::{Random, mix};
