@@ -3,6 +3,7 @@
 pub mod executor;
 pub mod gaps;
 pub mod random;
+pub mod words;
 
 pub use executor::block_on;
 pub use gaps::Gaps;
