@@ -3,6 +3,7 @@
 pub mod executor;
 pub mod gaps;
 pub mod random;
+pub mod recent;
 pub mod words;
 
 pub use executor::block_on;
