@@ -4,9 +4,9 @@
 //! is kept, and a torn, lost, doubled or misplaced block is noticed.
 
 use hydrant::{Error, Exposed, GlobalPtr, Job, Rank, Result, Symmetric};
+use hydrant_base::{Random, mix};
 
 use super::{die::RankPhase, log::RankLog};
-use crate::seed::{Dice, mix};
 
 /// The slots of a rank in each area of each other rank, and the words of a slot.
 const SLOTS: usize = 24;
@@ -82,7 +82,7 @@ impl Field {
         log: &mut RankLog,
         target: Rank,
         which: FieldArea,
-        dice: &mut Dice,
+        dice: &mut Random,
     ) {
         let number = dice.below(SLOTS);
         let slot = FieldSlot {
@@ -105,10 +105,10 @@ impl Field {
     }
 
     /// Puts several blocks at once, to random ranks.
-    pub(crate) fn put_several(&mut self, log: &mut RankLog, dice: &mut Dice) {
+    pub(crate) fn put_several(&mut self, log: &mut RankLog, dice: &mut Random) {
         let mut parts: Vec<(FieldSlot, Content, Vec<u64>)> = Vec::new();
         for _ in 0..=dice.below(SEVERAL) {
-            let Some(target) = log.draw(dice.next()) else {
+            let Some(target) = log.draw(dice.word()) else {
                 return;
             };
             let slot = FieldSlot {
@@ -155,7 +155,7 @@ impl Field {
         log: &mut RankLog,
         target: Rank,
         which: FieldArea,
-        dice: &mut Dice,
+        dice: &mut Random,
     ) {
         let number = dice.below(SLOTS);
         let slot = FieldSlot {
@@ -212,7 +212,7 @@ impl Field {
     }
 
     /// The next block for a slot, and the record that identifies it.
-    fn block(&mut self, slot: FieldSlot, dice: &mut Dice) -> (Content, Vec<u64>) {
+    fn block(&mut self, slot: FieldSlot, dice: &mut Random) -> (Content, Vec<u64>) {
         self.times += 1;
         let time = self.times;
         // All lengths, from a word to a slot, the short ones as often as the long ones.

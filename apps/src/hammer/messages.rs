@@ -6,9 +6,9 @@ use std::sync::{
 };
 
 use hydrant::{Function, Handler, Job, Rank, Result};
+use hydrant_base::{Random, mix};
 
 use super::{die::RankPhase, log::RankLog};
-use crate::seed::{Dice, mix};
 
 /// The most messages in a row, and the most words of payload.
 const ROW: usize = 8;
@@ -54,7 +54,7 @@ impl HammerMessages {
     }
 
     /// Sends a few messages to a rank.
-    pub(crate) fn send_some(&mut self, log: &mut RankLog, target: Rank, dice: &mut Dice) {
+    pub(crate) fn send_some(&mut self, log: &mut RankLog, target: Rank, dice: &mut Random) {
         for _ in 0..=dice.below(ROW) {
             let sent = &mut self.sent[target.index()];
             let bytes = payload(log.rank(), *sent, dice.below(WORDS));

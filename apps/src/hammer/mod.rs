@@ -25,11 +25,9 @@ use std::{
 
 use clap::Parser;
 use hydrant::{Error, Job, Rank, Result};
+use hydrant_base::Random;
 
-use crate::{
-    options::Format,
-    seed::{Dice, Seed},
-};
+use crate::{options::Format, seed::Seed};
 use die::{RankPhase, Situation};
 use field::{Field, FieldArea};
 use log::RankLog;
@@ -169,7 +167,7 @@ fn work_until_end(job: &Job, arguments: &Arguments, log: &mut RankLog) -> Result
             let after = Duration::from_secs_f64(arguments.at);
             threads.spawn(move || die::kill_self_in(situation, job, &working, after));
         }
-        let mut dice = Dice::new(Seed::new(arguments.seed, u64::from(job.rank().0)));
+        let mut dice = Seed::new(arguments.seed, u64::from(job.rank().0)).random();
         let begun = Instant::now();
         let mut until = begun + Duration::from_secs_f64(arguments.seconds);
         let mut mourned = 0;
@@ -194,8 +192,8 @@ fn print_line(what: &str) {
 }
 
 /// One random operation on a random rank.
-fn step(log: &mut RankLog, field: &mut Field, messages: &mut HammerMessages, dice: &mut Dice) {
-    let Some(target) = log.draw(dice.next()) else {
+fn step(log: &mut RankLog, field: &mut Field, messages: &mut HammerMessages, dice: &mut Random) {
+    let Some(target) = log.draw(dice.word()) else {
         return;
     };
     let which = match dice.below(3) {

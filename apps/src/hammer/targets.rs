@@ -8,13 +8,13 @@
 use std::{ptr, time::Instant};
 
 use hydrant::{Error, Job, Result};
+use hydrant_base::mix;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
 use super::{
     log::kind,
     report::{HammerReport, TargetCase},
 };
-use crate::seed::mix;
 
 /// The addresses of the pages: one writable, one missing, one read-only, one writable.
 const BASE: u64 = 0x3000_0000_0000;

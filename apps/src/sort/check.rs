@@ -1,6 +1,6 @@
 //! Checks that keys are sorted, and are still the same keys.
 
-use crate::seed::mix;
+use hydrant_base::mix;
 
 /// The error of keys that are not sorted correctly.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -4,11 +4,9 @@
 use std::mem;
 
 use hydrant::{Begun, Job, Op, Rank, Result, Team, TeamRank};
+use hydrant_base::block_on;
 
-use super::{
-    hand::{Hand, asleep},
-    round::Round,
-};
+use super::{hand::Hand, round::Round};
 
 /// The most that begin at once, and the most in flight before some are ended.
 const AT_ONCE: usize = 4;
@@ -134,7 +132,7 @@ impl PendingCollective {
                 begun.wait()
             })?,
             2 => hand.attempt(&what, |job| job.wait_for(begun)?)?,
-            3 => hand.attempt(&what, |_| asleep(begun))?,
+            3 => hand.attempt(&what, |_| block_on(begun))?,
             _ => hand.attempt(&what, |_| begun.wait())?,
         };
         hand.check(got == expected, || format!("{what}: the result is wrong"));

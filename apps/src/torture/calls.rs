@@ -6,12 +6,12 @@ use std::sync::{
 };
 
 use hydrant::{CallHandle, Function, Handler, Job, Rank, Result};
+use hydrant_base::mix;
 
 use super::{
     hand::{Crew, Hand},
     region::WrittenRegion,
 };
-use crate::seed::mix;
 
 /// The most words of a call's argument.
 const LONG: usize = 30_000;
@@ -188,8 +188,8 @@ impl ThreadCalls {
         } else {
             (self.handlers.most / 12).clamp(1, 400)
         };
-        let (key, len) = (hand.dice.next(), hand.dice.below(most));
-        let words: Vec<u64> = (0..len).map(|_| hand.dice.next()).collect();
+        let (key, len) = (hand.dice.word(), hand.dice.below(most));
+        let words: Vec<u64> = (0..len).map(|_| hand.dice.word()).collect();
         let caller = hand.job.rank();
         let expected: Vec<u64> = words
             .iter()

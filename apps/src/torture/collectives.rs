@@ -9,7 +9,7 @@ use super::{
     hand::Hand,
     round::{COMMON, Round},
 };
-use crate::seed::{Dice, Seed};
+use crate::seed::Seed;
 
 /// Words of the ring's mailbox.
 const MAIL: usize = 600;
@@ -41,7 +41,7 @@ impl Collectives {
     pub(crate) fn step(&mut self, hand: &mut Hand) -> Result<()> {
         self.rounds += 1;
         // The same on every rank.
-        let mut dice = Dice::new(Seed::new(self.seed ^ COMMON, self.rounds));
+        let mut dice = Seed::new(self.seed ^ COMMON, self.rounds).random();
         let most = 1 << dice.below(10);
         let round = Round {
             number: self.rounds,

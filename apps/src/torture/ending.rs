@@ -8,7 +8,7 @@ use std::sync::{
 
 use hydrant::{CallHandle, Error, Job, Rank, ReceiveHandle, Result, SendHandle};
 
-use crate::seed::{Dice, Seed};
+use crate::seed::Seed;
 
 /// Messages and calls of each rank to each other.
 const COUNT: u64 = 6;
@@ -68,7 +68,7 @@ impl OperationsLeft {
     /// One rank, the same in every rank's draw, waits for a message of another until that rank has
     /// reached its end.
     fn wait_in_vain(&mut self, job: &Job, seed: u64) -> Result<()> {
-        let mut dice = Dice::new(Seed::new(seed, NEVER));
+        let mut dice = Seed::new(seed, NEVER).random();
         let who = Rank(dice.below(job.size() as usize) as u32);
         if job.rank() != who || job.size() == 1 {
             return Ok(());
@@ -132,7 +132,7 @@ impl OperationsLeft {
 /// The length of a message: short, or long enough for rendezvous.
 fn len(seed: u64, from: Rank, to: Rank, number: u64) -> usize {
     let stream = u64::from(from.0) << 32 | u64::from(to.0);
-    let mut dice = Dice::new(Seed::new(seed ^ number, stream));
+    let mut dice = Seed::new(seed ^ number, stream).random();
     let most = [8, 3000, 200_000][dice.below(3)];
     1 + dice.below(most)
 }

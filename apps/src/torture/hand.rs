@@ -2,21 +2,16 @@
 
 use std::{
     collections::BTreeMap,
-    pin::pin,
     sync::{Arc, Mutex},
-    task::{Context, Poll, Wake, Waker},
     thread,
     time::{Duration, Instant},
 };
 
 use hydrant::{Error, Job, Rank, Result};
+use hydrant_base::{Random, mix};
 
 use super::watch::{self, WatchSlot};
-use crate::{
-    hammer::log::kind,
-    kernel,
-    seed::{Dice, Seed, mix},
-};
+use crate::{hammer::log::kind, kernel, seed::Seed};
 
 /// The most sentences about faults that are kept.
 const SENTENCES: usize = 6;
@@ -91,7 +86,7 @@ pub(crate) struct Hand<'job> {
     pub(crate) crew: Crew,
     /// The number of the thread among those of all ranks.
     pub(crate) worker: usize,
-    pub(crate) dice: Dice,
+    pub(crate) dice: Random,
     pub(crate) tally: TortureTally,
     simulated: bool,
     slot: Arc<Mutex<WatchSlot>>,
@@ -104,7 +99,7 @@ impl<'job> Hand<'job> {
             job,
             crew,
             worker,
-            dice: Dice::new(Seed::new(seed, worker as u64)),
+            dice: Seed::new(seed, worker as u64).random(),
             tally: TortureTally::default(),
             simulated: is_simulated(job),
             slot: watch::slot(job.rank(), thread),
@@ -118,7 +113,7 @@ impl<'job> Hand<'job> {
 
     /// `len` bytes that nobody wrote before.
     pub(crate) fn draw_bytes(&mut self, len: usize) -> Vec<u8> {
-        let words = (0..len.div_ceil(8)).flat_map(|_| self.dice.next().to_le_bytes());
+        let words = (0..len.div_ceil(8)).flat_map(|_| self.dice.word().to_le_bytes());
         words.take(len).collect()
     }
 
@@ -239,23 +234,4 @@ impl<'job> Hand<'job> {
 /// True if time is virtual, so that nothing may depend on the real clock.
 pub(crate) fn is_simulated(job: &Job) -> bool {
     job.settings().conduit.is_virtual()
-}
-
-/// Waits for a future on a thread that sleeps meanwhile and makes no progress.
-pub(crate) fn asleep<F: Future>(future: F) -> F::Output {
-    struct Unpark(thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut context = Context::from_waker(&waker);
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-            return output;
-        }
-        thread::park();
-    }
 }

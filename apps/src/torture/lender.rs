@@ -90,7 +90,7 @@ impl LoanRecord {
 fn proof(words: &[u64]) -> u64 {
     words
         .iter()
-        .fold(1, |sum, word| crate::seed::mix(sum ^ word))
+        .fold(1, |sum, word| hydrant_base::mix(sum ^ word))
 }
 
 /// True if the guard of that buffer was leaked, so that its loan never ends.

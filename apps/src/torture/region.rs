@@ -2,8 +2,9 @@
 //! a serial model of it.
 
 use hydrant::{Rank, Result, Stride, Symmetric};
+use hydrant_base::block_on;
 
-use super::hand::{Hand, asleep};
+use super::hand::Hand;
 
 /// Bytes of a thread's part of each rank.
 pub(crate) const BYTES: usize = 20_000;
@@ -225,7 +226,7 @@ impl WrittenRegion {
 
     fn by_value(&mut self, hand: &mut Hand, target: Rank) -> Result<()> {
         let at = hand.dice.below(BYTES);
-        let (index, value) = (self.base + at, hand.dice.next() as u8);
+        let (index, value) = (self.base + at, hand.dice.word() as u8);
         let what = format!("put_value at {index} of rank {target}");
         let put = hand.must(&what, |_| self.memory.put_value(target, index, value))?;
         self.settle(hand, put, target, at, &[value])?;
@@ -238,7 +239,7 @@ impl WrittenRegion {
 
     fn fill(&mut self, hand: &mut Hand, target: Rank) -> Result<()> {
         let (at, len) = Self::run(hand, BYTES);
-        let (value, start) = (hand.dice.next() as u8, self.base + at);
+        let (value, start) = (hand.dice.word() as u8, self.base + at);
         let what = format!("fill of {len} bytes at {start} of rank {target}");
         let filled = hand.must(&what, |_| {
             self.memory.fill(target, start..start + len, value)
@@ -294,7 +295,7 @@ impl WrittenRegion {
                     handle.wait()
                 })?,
                 4 => hand.must(&what, |job| job.wait_for(handle)?)?,
-                5 => hand.must(&what, |_| asleep(handle))?,
+                5 => hand.must(&what, |_| block_on(handle))?,
                 _ => hand.must(&what, |_| handle.wait())?,
             };
             if let Some(got) = ended {
@@ -328,7 +329,7 @@ impl WrittenRegion {
                     handle.wait().map(drop)
                 })?,
                 5 => hand.must(&what, |job| job.wait_for(handle)?.map(drop))?,
-                6 => hand.must(&what, |_| asleep(handle).map(drop))?,
+                6 => hand.must(&what, |_| block_on(handle).map(drop))?,
                 _ => {
                     let back = hand.must(&what, |_| handle.wait())?;
                     if let Some(back) = &back {

@@ -1,9 +1,9 @@
 //! One common step: a collective with an input that all ranks know, and its expected result.
 
 use hydrant::{Error, Job, Op, Rank, Result};
+use hydrant_base::mix;
 
 use super::hand::Hand;
-use crate::seed::mix;
 
 /// Separates the common draws of all ranks from the draws of each.
 pub(super) const COMMON: u64 = 0x0061_6c6c;

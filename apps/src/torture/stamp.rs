@@ -1,6 +1,6 @@
 //! Words that name their buffer, its generation, and their writer.
 
-use crate::seed::mix;
+use hydrant_base::mix;
 
 /// The buffer that a word belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,8 +2,9 @@
 //! Others belong to one thread, which knows their content.
 
 use hydrant::{Begun, Job, Op, Rank, Result, Symmetric};
+use hydrant_base::block_on;
 
-use super::hand::{Crew, Hand, asleep};
+use super::hand::{Crew, Hand};
 
 /// The words that all threads add to, and the words of each thread, at each rank.
 const SHARED: usize = 4;
@@ -87,7 +88,7 @@ impl Words {
     fn change(&mut self, hand: &mut Hand, target: Rank) -> Result<()> {
         let at = hand.dice.below(OWN);
         let index = hand.worker * OWN + at;
-        let (expected, value) = (self.own[target.index() * OWN + at], hand.dice.next());
+        let (expected, value) = (self.own[target.index() * OWN + at], hand.dice.word());
         let (own, kind) = (&self.memory.own, hand.dice.below(9));
         let what = format!("atomic {kind} on own word {index} of rank {target}");
         // The value that it must find, and the value that it leaves.
@@ -174,7 +175,7 @@ impl Words {
                     None
                 }
                 0 => hand.must(&what, |job| job.wait_for(add)?)?,
-                1 => hand.must(&what, |_| asleep(add))?,
+                1 => hand.must(&what, |_| block_on(add))?,
                 2 => hand.must(&what, |_| {
                     for _ in 0..20 {
                         if add.test()? {

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use hydrant_base::words::only;
+
 use crate::{
     Armci, Error, Result,
     error::count,
@@ -139,7 +141,7 @@ impl Armci {
             let (_, context) = self
                 .messages
                 .receive(GROUPS, name as i64 | i64::MIN, first)?;
-            return Ok(context.try_into().map_or(0, u64::from_ne_bytes));
+            return Ok(only(&context).unwrap_or(0));
         }
         let context = {
             let mut groups = self.groups.lock();
@@ -148,7 +150,7 @@ impl Armci {
         };
         for member in &members[1..] {
             let tag = name as i64 | i64::MIN;
-            (self.messages).send(GROUPS, tag, &context.to_ne_bytes(), *member)?;
+            (self.messages).send(GROUPS, tag, &context.to_le_bytes(), *member)?;
         }
         Ok(context)
     }

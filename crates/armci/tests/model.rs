@@ -5,6 +5,7 @@
 
 use armci::{ACC_LNG, Armci, Error, Handle, Result, Strides, Vector};
 use hydrant::{ConduitKind, Job, JobBuilder, Strategy};
+use hydrant_base::Random;
 
 /// The bytes of each process's memory that one other process uses.
 const BYTES: usize = 96 << 10;
@@ -101,16 +102,6 @@ fn add(sums: &mut [u8], more: &[u8], factor: i64) {
     }
 }
 
-struct Dice(u64);
-
-impl Dice {
-    /// A number below a limit.
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-        (self.0 >> 33) as usize % limit
-    }
-}
-
 /// The runs of an operation: the bytes of each, and its offset there and here.
 struct RandomRuns {
     bytes: usize,
@@ -120,7 +111,7 @@ struct RandomRuns {
 
 impl RandomRuns {
     /// Runs of whole words that do not overlap on either side.
-    fn draw(dice: &mut Dice) -> Self {
+    fn draw(dice: &mut Random) -> Self {
         let bytes = 8 * match dice.below(4) {
             0 => 1,
             1 => dice.below(40) + 1,
@@ -173,7 +164,7 @@ fn process(job: &Job) -> Result<()> {
     // SAFETY: this is this process's own part, and nobody else uses it before the barrier.
     unsafe { memory[me].write_bytes(0, BYTES * all) };
     armci.barrier()?;
-    let mut dice = Dice(me as u64 + 1);
+    let mut dice = Random::new(me as u64);
     let mut models = vec![vec![0_u8; BYTES]; all];
     let mut begun: Vec<BegunOperation> = Vec::new();
     for _ in 0..OPERATIONS {

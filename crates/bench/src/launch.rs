@@ -19,15 +19,9 @@ pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     };
     let conduit = env::var("HYDRANT_CONDUIT").ok();
     let conduit: Option<ConduitKind> = conduit.and_then(|name| name.trim().parse().ok());
-    // On a network in virtual time, the ranks are threads of one process.
     let simulated = conduit.is_some_and(|it| it.is_virtual());
-    let mut spec = Spec::new(if simulated { 1 } else { ranks }, own);
+    let mut spec = Spec::for_network(simulated, ranks, own);
     spec.arguments = arguments.collect();
-    if simulated {
-        let ranks = ranks.to_string();
-        spec.environment
-            .push(("HYDRANT_SIM_RANKS".into(), ranks.into()));
-    }
     match launcher::run(&spec, &mut |event| print_message("bench", &event)) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {

@@ -105,8 +105,8 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
     let mut command = arguments.command.into_iter();
     let conduit = arguments.conduit.clone().or_else(conduit_in_force);
     let simulated = conduit.is_some_and(|conduit| conduit.is_virtual());
-    let processes = if simulated { 1 } else { arguments.ranks };
-    let mut spec = Spec::new(processes, command.next().unwrap_or_default());
+    let program = command.next().unwrap_or_default();
+    let mut spec = Spec::for_network(simulated, arguments.ranks, program);
     spec.arguments = command.collect();
     let mut set = |name: &str, value: String| spec.environment.push((name.into(), value.into()));
     if let Some(conduit) = arguments.conduit {
@@ -115,25 +115,17 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
     if let Some(strategy) = arguments.registration {
         set("HYDRANT_REGISTRATION", strategy.to_string());
     }
-    if simulated {
-        set("HYDRANT_SIM_RANKS", arguments.ranks.to_string());
-    }
     if let Err(error) = check_settings(&spec.environment) {
         print_message("run", &error);
         return ExitCode::from(NOT_STARTED);
     }
-    // All ranks of a simulated job share one output.
-    spec.prefix = if simulated {
-        Prefix::None
-    } else {
-        arguments.prefix
-    };
     spec.bind = arguments.bind;
     spec.grace = arguments.grace;
     spec.timeout = arguments.timeout;
     spec.beside = beside();
     spec.workspace = Some(workspace());
     if !simulated {
+        spec.prefix = arguments.prefix;
         spec.remote.hosts = arguments.hosts;
     }
     spec.remote.shell =

@@ -7,7 +7,7 @@
 //!
 //! All this is state and arithmetic; the caller posts the registered bytes and stops helpers.
 
-use crate::signature::mix;
+use hydrant_base::mix;
 
 /// The distribution of helpers if idle cores are fewer than ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,6 +7,8 @@
 
 use std::collections::VecDeque;
 
+use hydrant_base::mix;
+
 use crate::communication::{Communication, CommunicationKind};
 
 /// The longest possible window.
@@ -69,14 +71,6 @@ impl SignatureContext {
 /// Joins a word to a hash.
 fn join(hash: u64, word: u64) -> u64 {
     mix(hash.rotate_left(5) ^ word)
-}
-
-/// Spreads the bits of a word over all its bits (the finalizer of splitmix64).
-pub(crate) fn mix(word: u64) -> u64 {
-    let mut word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
 }
 
 #[cfg(all(test, not(loom)))]

@@ -10,8 +10,8 @@ mod killed;
 use std::{process::ExitCode, thread, time::Duration};
 
 use hydrant::{Error, GlobalPtr, Job, Rank, Result, Symmetric};
+use hydrant_base::{Random, block_on};
 use hydrant_testing::{
-    executor::block_on,
     launcher, roles,
     running::{self, Running, say},
 };
@@ -91,13 +91,8 @@ struct Places {
 /// Puts and gets of all lengths, with memory that comes and goes, until a rank is lost, and then
 /// some with the others. Returns the lost rank.
 fn transfer(job: &Job, there: &Places, seed: u64) -> Result<Rank> {
-    let mut state = seed + 10 * u64::from(job.rank().0);
-    let mut draw = |below: usize| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (state >> 33) as usize % below
-    };
+    let mut random = Random::new(seed + 10 * u64::from(job.rank().0));
+    let mut draw = |below| random.below(below);
     let mut lost = None;
     let mut left = AFTERWARDS;
     while left > 0 {

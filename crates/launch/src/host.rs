@@ -2,6 +2,8 @@
 
 use std::{env, fmt};
 
+use hydrant_base::words::{Fixed, values};
+
 use crate::{Bootstrap, Error};
 
 /// The variable that names the host where the kernel's name for it does not fit.
@@ -213,25 +215,21 @@ impl fmt::Display for Ranks<'_> {
 
 /// Packs equal numbers into runs, each as number and length. Consecutive ranks mostly share a host.
 fn pack(numbers: &[u32]) -> Vec<u8> {
-    let runs = numbers.chunk_by(|a, b| a == b);
-    runs.flat_map(|run| [run[0], run.len() as u32])
-        .flat_map(u32::to_le_bytes)
-        .collect()
+    let mut packed = Vec::new();
+    for run in numbers.chunk_by(|a, b| a == b) {
+        (run[0], run.len() as u32).put(&mut packed);
+    }
+    packed
 }
 
 /// Unpacks exactly `count` numbers that [`pack`] packed. Returns `None` if the bytes do not hold
 /// that many.
 fn unpack(packed: &[u8], count: u32) -> Option<Vec<u32>> {
-    let (words, rest) = packed.as_chunks::<4>();
-    let words: Vec<u32> = words.iter().map(|word| u32::from_le_bytes(*word)).collect();
-    let (runs, odd) = words.as_chunks::<2>();
-    let whole = rest.is_empty() && odd.is_empty();
+    let runs: Result<Vec<[u32; 2]>, _> = values(packed).collect();
+    let runs = runs.ok()?;
     let length: u64 = runs.iter().map(|[_, length]| u64::from(*length)).sum();
-    if !whole || length != u64::from(count) {
-        return None;
-    }
-    let of_run = |&[number, length]: &[u32; 2]| std::iter::repeat_n(number, length as usize);
-    Some(runs.iter().flat_map(of_run).collect())
+    let of_run = |[number, length]: [u32; 2]| std::iter::repeat_n(number, length as usize);
+    (length == u64::from(count)).then(|| runs.into_iter().flat_map(of_run).collect())
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::{c_int, c_void};
 
+use hydrant_base::words::values;
 use libloading::os::unix::Library as Loaded;
 
 use crate::{Bootstrap, Error, check_key, check_rank, check_value, detect::Library};
@@ -229,9 +230,9 @@ impl Bootstrap for Mpi {
         };
         let unreadable = |cause: postcard::Error| broken(cause.to_string());
         let mut mine = postcard::to_stdvec(&std::mem::take(&mut self.fresh)).map_err(unreadable)?;
-        let lengths = self.all_gather(&(mine.len() as u64).to_ne_bytes())?;
-        let lengths: Vec<usize> = (lengths.chunks_exact(8))
-            .map(|length| length.try_into().map_or(0, u64::from_ne_bytes) as usize)
+        let lengths = self.all_gather(&(mine.len() as u64).to_le_bytes())?;
+        let lengths: Vec<usize> = (values(&lengths))
+            .map(|length: Result<u64, _>| length.unwrap_or(0) as usize)
             .collect();
         let most = lengths.iter().copied().max().unwrap_or(0);
         mine.resize(most, 0);

@@ -4,6 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use hydrant_base::words::only;
 use hydrant_conduit::{
     Access, Caps, Clock, Conduit, Delivery, Error, Footprint, Key, Membership, Message, Operation,
     Permission, Posted, Rank, Remote, Segments, Sent, Sink, Sleep, Sleeper, Standing, Standings,
@@ -196,8 +197,7 @@ fn exchange(bootstrap: &mut dyn Bootstrap, intra: &dyn Conduit) -> Result<Box<[u
     (0..bootstrap.size())
         .map(|rank| {
             let base = bootstrap.get(rank, SEGMENT).map_err(unreachable)?;
-            let base = base.try_into().map(u64::from_le_bytes);
-            base.map_err(|_| {
+            only(&base).map_err(|_| {
                 Error::Unreachable(format!("rank {rank} published no address of its segment"))
             })
         })

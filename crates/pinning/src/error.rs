@@ -330,18 +330,6 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    pub(crate) fn from_wire(byte: u8) -> Option<Self> {
-        [
-            Self::Limit,
-            Self::NotMapped,
-            Self::ReadOnly,
-            Self::Exhausted,
-            Self::NotLent,
-        ]
-        .into_iter()
-        .find(|refusal| *refusal as u8 == byte)
-    }
-
     /// Returns true if a copy might still reach the memory.
     pub fn can_copy(self) -> bool {
         matches!(self, Self::Limit | Self::Exhausted)

@@ -3,6 +3,10 @@
 //! The encoding is little-endian, with a byte for the kind first. A peer's bytes are never trusted:
 //! the decoder checks every length against the bytes that are there, and no byte may be left over.
 
+use hydrant_base::fixed;
+use hydrant_base::words::{Code, Fixed};
+pub use hydrant_base::words::{MAX_LIST, Malformed};
+
 use crate::{Refusal, Run};
 
 /// The memory that a peer's address is part of: its segment, one buffer that it exposed, or its
@@ -197,32 +201,6 @@ pub struct PullDestination {
     pub len: u64,
 }
 
-/// The most runs in a list of a message: as many as a payload of a few kilobytes holds.
-pub const MAX_LIST: usize = 32;
-
-/// The reason why bytes are no message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Malformed(pub &'static str);
-
-mod kind {
-    pub(super) const MOVE: u8 = 1;
-    pub(super) const GRANTED: u8 = 2;
-    pub(super) const RELEASE: u8 = 3;
-    pub(super) const PUT: u8 = 4;
-    pub(super) const STORED: u8 = 5;
-    pub(super) const GET: u8 = 6;
-    pub(super) const FETCHED: u8 = 7;
-    pub(super) const PULL: u8 = 8;
-    pub(super) const PULLED: u8 = 9;
-    pub(super) const RECALL: u8 = 10;
-    pub(super) const REVOKE: u8 = 11;
-    pub(super) const REVOKED: u8 = 12;
-    pub(super) const AHEAD: u8 = 13;
-}
-
-/// The code for no refusal.
-const FINE: u8 = 0xff;
-
 impl Message {
     /// The most bytes of a message without its data.
     pub const MAX_BYTES: usize = 64 + MAX_LIST * (16 + 32);
@@ -232,127 +210,7 @@ impl Message {
 
     /// Appends the message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let mut out = Writer(out);
-        match self {
-            Message::Move(m) => {
-                out.byte(kind::MOVE);
-                out.word(m.id);
-                out.word(m.region.0);
-                out.byte(
-                    u8::from(m.write)
-                        | u8::from(m.hold) << 1
-                        | u8::from(m.piggyback.is_some()) << 2,
-                );
-                out.word(m.borrow);
-                out.list(&m.releases, Writer::run);
-                out.list(&m.needs, |out, need| {
-                    out.run(&need.run);
-                    out.run(&need.preferred);
-                });
-                if let Some(piggyback) = m.piggyback {
-                    out.word(piggyback.addr);
-                    out.half(piggyback.len);
-                }
-            }
-            Message::Granted(g) => {
-                out.byte(kind::GRANTED);
-                out.word(g.id);
-                out.byte(u8::from(g.last));
-                out.word(g.lent);
-                out.list(&g.grants, |out, grant| {
-                    out.run(&grant.run);
-                    out.word(grant.key);
-                    out.byte(u8::from(grant.writable));
-                });
-                out.list(&g.refused, |out, (run, why)| {
-                    out.run(run);
-                    out.byte(*why as u8);
-                });
-                match g.piggyback {
-                    None => out.byte(0),
-                    Some(Ok(len)) => {
-                        out.byte(1);
-                        out.half(len);
-                    }
-                    Some(Err(why)) => {
-                        out.byte(2);
-                        out.byte(why as u8);
-                    }
-                }
-            }
-            Message::Release { runs, unpin } => {
-                out.byte(kind::RELEASE);
-                out.byte(u8::from(*unpin));
-                out.list(runs, Writer::run);
-            }
-            Message::Put {
-                id,
-                region,
-                to,
-                len,
-            } => out.chunk(kind::PUT, *id, *region, *to, *len),
-            Message::Get {
-                id,
-                region,
-                from,
-                len,
-            } => out.chunk(kind::GET, *id, *region, *from, *len),
-            Message::Stored { id, refused } => out.outcome(kind::STORED, *id, *refused),
-            Message::Pulled {
-                id,
-                refused,
-                registered,
-            } => {
-                out.outcome(kind::PULLED, *id, *refused);
-                out.byte(u8::from(*registered));
-            }
-            Message::Fetched {
-                id,
-                refused,
-                len,
-                room,
-            } => {
-                out.outcome(kind::FETCHED, *id, *refused);
-                out.half(*len);
-                out.byte(*room);
-            }
-            Message::Ahead { region, from, len } => {
-                out.byte(kind::AHEAD);
-                out.word(region.0);
-                out.word(*from);
-                out.word(*len);
-            }
-            Message::Pull {
-                id,
-                region,
-                from,
-                to,
-            } => {
-                out.byte(kind::PULL);
-                out.word(*id);
-                out.word(region.0);
-                out.word(*from);
-                out.list(to, |out, place| {
-                    for word in [place.key, place.addr, place.len] {
-                        out.word(word);
-                    }
-                });
-            }
-            Message::Recall { count } => {
-                out.byte(kind::RECALL);
-                out.word(*count);
-            }
-            Message::Revoke { id, run } => {
-                out.byte(kind::REVOKE);
-                out.word(*id);
-                out.run(run);
-            }
-            Message::Revoked { id, runs } => {
-                out.byte(kind::REVOKED);
-                out.word(*id);
-                out.list(runs, Writer::run);
-            }
-        }
+        self.put(out);
     }
 
     /// Decodes a message. Returns it with the data that follows it.
@@ -360,123 +218,8 @@ impl Message {
     /// # Errors
     /// [`Malformed`].
     pub fn decode(bytes: &[u8]) -> Result<(Message, &[u8]), Malformed> {
-        let mut from = Reader(bytes);
-        let message = match from.byte()? {
-            kind::MOVE => {
-                let id = from.word()?;
-                let region = from.region()?;
-                let flags = from.byte()?;
-                if flags > 7 {
-                    return Err(Malformed("a move with unknown flags"));
-                }
-                let borrow = from.word()?;
-                let releases = from.list(Reader::run)?;
-                let needs = from.list(|from| {
-                    let (run, preferred) = (from.run()?, from.run()?);
-                    if !preferred.contains(run) {
-                        return Err(Malformed("a move that welcomes less than it needs"));
-                    }
-                    Ok(Need { run, preferred })
-                })?;
-                let piggyback = match flags & 4 {
-                    0 => None,
-                    _ => Some(Piggyback {
-                        addr: from.word()?,
-                        len: from.half()?,
-                    }),
-                };
-                Message::Move(Move {
-                    id,
-                    region,
-                    write: flags & 1 != 0,
-                    hold: flags & 2 != 0,
-                    borrow,
-                    releases,
-                    needs,
-                    piggyback,
-                })
-            }
-            kind::GRANTED => Message::Granted(Granted {
-                id: from.word()?,
-                last: from.flag()?,
-                lent: from.word()?,
-                grants: from.list(Reader::grant)?,
-                refused: from.list(|from| Ok((from.run()?, from.refusal()?)))?,
-                piggyback: match from.byte()? {
-                    0 => None,
-                    1 => Some(Ok(from.half()?)),
-                    2 => Some(Err(from.refusal()?)),
-                    _ => return Err(Malformed("an unknown outcome of a piggyback")),
-                },
-            }),
-            kind::RELEASE => Message::Release {
-                unpin: from.flag()?,
-                runs: from.list(Reader::run)?,
-            },
-            kind::PUT => {
-                let (id, region, to, len) = from.chunk()?;
-                Message::Put {
-                    id,
-                    region,
-                    to,
-                    len,
-                }
-            }
-            kind::GET => {
-                let (id, region, at, len) = from.chunk()?;
-                Message::Get {
-                    id,
-                    region,
-                    from: at,
-                    len,
-                }
-            }
-            kind::STORED => Message::Stored {
-                id: from.word()?,
-                refused: from.outcome()?,
-            },
-            kind::PULLED => Message::Pulled {
-                id: from.word()?,
-                refused: from.outcome()?,
-                registered: from.flag()?,
-            },
-            kind::FETCHED => Message::Fetched {
-                id: from.word()?,
-                refused: from.outcome()?,
-                len: from.half()?,
-                room: from.byte()?,
-            },
-            kind::AHEAD => Message::Ahead {
-                region: from.region()?,
-                from: from.word()?,
-                len: from.word()?,
-            },
-            kind::PULL => Message::Pull {
-                id: from.word()?,
-                region: from.region()?,
-                from: from.word()?,
-                to: from.list(|from| {
-                    Ok(PullDestination {
-                        key: from.word()?,
-                        addr: from.word()?,
-                        len: from.word()?,
-                    })
-                })?,
-            },
-            kind::RECALL => Message::Recall {
-                count: from.word()?,
-            },
-            kind::REVOKE => Message::Revoke {
-                id: from.word()?,
-                run: from.run()?,
-            },
-            kind::REVOKED => Message::Revoked {
-                id: from.word()?,
-                runs: from.list(Reader::run)?,
-            },
-            _ => return Err(Malformed("an unknown kind")),
-        };
-        let data = from.0;
+        let mut data = bytes;
+        let message = Message::take(&mut data)?;
         if data.len() as u64 != message.data() {
             return Err(Malformed("data of another length than announced"));
         }
@@ -530,125 +273,187 @@ impl Message {
     }
 }
 
-struct Writer<'a>(&'a mut Vec<u8>);
+/// Implements the encoding: a byte for each kind of message, and its fields.
+macro_rules! messages {
+    ($($kind:literal $variant:ident { $($field:ident),* })*) => {
+        impl Fixed for Message {
+            fn put(&self, to: &mut Vec<u8>) {
+                match self {
+                    Message::Move(wanted) => {
+                        to.push(MOVE);
+                        wanted.put(to);
+                    }
+                    Message::Granted(granted) => {
+                        to.push(GRANTED);
+                        granted.put(to);
+                    }
+                    $(Message::$variant { $($field),* } => {
+                        to.push($kind);
+                        $($field.put(to);)*
+                    })*
+                }
+            }
 
-impl Writer<'_> {
-    fn byte(&mut self, byte: u8) {
-        self.0.push(byte);
+            fn take(from: &mut &[u8]) -> Result<Self, Malformed> {
+                Ok(match u8::take(from)? {
+                    MOVE => Message::Move(Fixed::take(from)?),
+                    GRANTED => Message::Granted(Fixed::take(from)?),
+                    $($kind => {
+                        $(let $field = Fixed::take(from)?;)*
+                        Message::$variant { $($field),* }
+                    })*
+                    _ => return Err(Malformed("an unknown kind")),
+                })
+            }
+        }
+    };
+}
+
+const MOVE: u8 = 1;
+const GRANTED: u8 = 2;
+
+messages! {
+    3 Release { unpin, runs }
+    4 Put { id, region, to, len }
+    5 Stored { id, refused }
+    6 Get { id, region, from, len }
+    7 Fetched { id, refused, len, room }
+    8 Pull { id, region, from, to }
+    9 Pulled { id, refused, registered }
+    10 Recall { count }
+    11 Revoke { id, run }
+    12 Revoked { id, runs }
+    13 Ahead { region, from, len }
+}
+
+fixed! {
+    Region { 0 }
+    Piggyback { addr, len }
+    Grant { run, key, writable }
+    PullDestination { key, addr, len }
+}
+
+impl Fixed for Move {
+    fn put(&self, to: &mut Vec<u8>) {
+        let flags = [self.write, self.hold, self.piggyback.is_some()].map(u8::from);
+        (
+            self.id,
+            self.region,
+            flags[0] | flags[1] << 1 | flags[2] << 2,
+        )
+            .put(to);
+        self.borrow.put(to);
+        self.releases.put(to);
+        self.needs.put(to);
+        if let Some(piggyback) = &self.piggyback {
+            piggyback.put(to);
+        }
     }
 
-    fn half(&mut self, half: u32) {
-        self.0.extend_from_slice(&half.to_le_bytes());
+    fn take(from: &mut &[u8]) -> Result<Self, Malformed> {
+        let (id, region, flags): (_, _, u8) = Fixed::take(from)?;
+        if flags > 7 {
+            return Err(Malformed("a move with unknown flags"));
+        }
+        Ok(Move {
+            id,
+            region,
+            write: flags & 1 != 0,
+            hold: flags & 2 != 0,
+            borrow: Fixed::take(from)?,
+            releases: Fixed::take(from)?,
+            needs: Fixed::take(from)?,
+            piggyback: (flags & 4 != 0).then(|| Fixed::take(from)).transpose()?,
+        })
+    }
+}
+
+impl Fixed for Granted {
+    fn put(&self, to: &mut Vec<u8>) {
+        (self.id, self.last, self.lent).put(to);
+        self.grants.put(to);
+        self.refused.put(to);
+        match self.piggyback {
+            None => to.push(0),
+            Some(Ok(len)) => (1_u8, len).put(to),
+            Some(Err(why)) => (2_u8, why).put(to),
+        }
     }
 
-    fn word(&mut self, word: u64) {
-        self.0.extend_from_slice(&word.to_le_bytes());
+    fn take(from: &mut &[u8]) -> Result<Self, Malformed> {
+        let (id, last, lent, grants, refused) = Fixed::take(from)?;
+        Ok(Granted {
+            id,
+            last,
+            lent,
+            grants,
+            refused,
+            piggyback: match u8::take(from)? {
+                0 => None,
+                1 => Some(Ok(Fixed::take(from)?)),
+                2 => Some(Err(Fixed::take(from)?)),
+                _ => return Err(Malformed("an unknown outcome of a piggyback")),
+            },
+        })
+    }
+}
+
+impl Fixed for Need {
+    fn put(&self, to: &mut Vec<u8>) {
+        (self.run, self.preferred).put(to);
     }
 
-    fn run(&mut self, run: &Run) {
-        self.word(run.first);
-        self.word(run.count);
-    }
-
-    fn chunk(&mut self, kind: u8, id: u64, region: Region, addr: u64, len: u32) {
-        self.byte(kind);
-        self.word(id);
-        self.word(region.0);
-        self.word(addr);
-        self.half(len);
-    }
-
-    fn outcome(&mut self, kind: u8, id: u64, refused: Option<Refusal>) {
-        self.byte(kind);
-        self.word(id);
-        self.byte(refused.map_or(FINE, |why| why as u8));
-    }
-
-    fn list<T>(&mut self, list: &[T], write: impl Fn(&mut Self, &T)) {
-        debug_assert!(list.len() <= MAX_LIST, "lists are cut before");
-        self.byte(list.len() as u8);
-        for item in list {
-            write(self, item);
+    fn take(from: &mut &[u8]) -> Result<Self, Malformed> {
+        let (run, preferred): (Run, Run) = Fixed::take(from)?;
+        if preferred.contains(run) {
+            Ok(Need { run, preferred })
+        } else {
+            Err(Malformed("a move that welcomes less than it needs"))
         }
     }
 }
 
-struct Reader<'a>(&'a [u8]);
-
-impl Reader<'_> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let (head, rest) = self.0.split_first_chunk().ok_or(Malformed("cut short"))?;
-        self.0 = rest;
-        Ok(*head)
+impl Fixed for Run {
+    fn put(&self, to: &mut Vec<u8>) {
+        (self.first, self.count).put(to);
     }
 
-    fn byte(&mut self) -> Result<u8, Malformed> {
-        self.take().map(|[byte]| byte)
-    }
-
-    fn flag(&mut self) -> Result<bool, Malformed> {
-        match self.byte()? {
-            0 => Ok(false),
-            1 => Ok(true),
-            _ => Err(Malformed("a flag that is neither yes nor no")),
-        }
-    }
-
-    fn half(&mut self) -> Result<u32, Malformed> {
-        self.take().map(u32::from_le_bytes)
-    }
-
-    fn word(&mut self) -> Result<u64, Malformed> {
-        self.take().map(u64::from_le_bytes)
-    }
-
-    fn run(&mut self) -> Result<Run, Malformed> {
-        let run = Run {
-            first: self.word()?,
-            count: self.word()?,
-        };
+    fn take(from: &mut &[u8]) -> Result<Self, Malformed> {
+        let (first, count) = Fixed::take(from)?;
+        let run = Run { first, count };
         if run.is_sane() {
             Ok(run)
         } else {
             Err(Malformed("a run of buckets that do not exist"))
         }
     }
+}
 
-    fn grant(&mut self) -> Result<Grant, Malformed> {
-        Ok(Grant {
-            run: self.run()?,
-            key: self.word()?,
-            writable: self.flag()?,
-        })
+impl Code for Refusal {
+    fn code(self) -> u8 {
+        self as u8
     }
 
-    fn refusal(&mut self) -> Result<Refusal, Malformed> {
-        Refusal::from_wire(self.byte()?).ok_or(Malformed("an unknown refusal"))
+    fn of(code: u8) -> Result<Self, Malformed> {
+        [
+            Self::Limit,
+            Self::NotMapped,
+            Self::ReadOnly,
+            Self::Exhausted,
+            Self::NotLent,
+        ]
+        .into_iter()
+        .find(|refusal| *refusal as u8 == code)
+        .ok_or(Malformed("an unknown refusal"))
+    }
+}
+
+impl Fixed for Refusal {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.push(self.code());
     }
 
-    fn outcome(&mut self) -> Result<Option<Refusal>, Malformed> {
-        match self.byte()? {
-            FINE => Ok(None),
-            byte => (Refusal::from_wire(byte).map(Some)).ok_or(Malformed("an unknown refusal")),
-        }
-    }
-
-    fn region(&mut self) -> Result<Region, Malformed> {
-        self.word().map(Region)
-    }
-
-    fn chunk(&mut self) -> Result<(u64, Region, u64, u32), Malformed> {
-        Ok((self.word()?, self.region()?, self.word()?, self.half()?))
-    }
-
-    fn list<T>(
-        &mut self,
-        read: impl Fn(&mut Self) -> Result<T, Malformed>,
-    ) -> Result<Vec<T>, Malformed> {
-        let len = usize::from(self.byte()?);
-        if len > MAX_LIST {
-            return Err(Malformed("a list that is too long"));
-        }
-        (0..len).map(|_| read(self)).collect()
+    fn take(from: &mut &[u8]) -> Result<Self, Malformed> {
+        Self::of(u8::take(from)?)
     }
 }

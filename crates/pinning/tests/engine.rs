@@ -2,6 +2,7 @@
 
 mod world;
 
+use hydrant_base::Random;
 use hydrant_pinning::{Direction, Use};
 use proptest::prelude::*;
 use world::{
@@ -357,13 +358,8 @@ fn soak(kind: &str, rare: &[&str], mut world_of: impl FnMut(u64) -> EngineWorld)
 }
 
 fn sequence(seed: u64) -> impl FnMut(u64) -> u64 {
-    let mut state = seed | 1;
-    move |below| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 11) % below
-    }
+    let mut random = Random::new(seed);
+    move |below| random.word_below(below)
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::{
     thread,
 };
 
+use hydrant_base::Random;
 use hydrant_pinning::{
     AccessVerdict, Action, Config, Decisions, Direction, Engine, EngineOperation, OwnMemory,
     Region, RegisteredExtent,
@@ -103,13 +104,8 @@ fn every_waiter_is_served_after_a_hit_gave_its_sides_back() {
     thread::scope(|scope| {
         for thread in 0..4_u64 {
             scope.spawn(move || {
-                let mut state = thread * 2 + 1;
-                let mut draw = |below: u64| {
-                    state ^= state << 13;
-                    state ^= state >> 7;
-                    state ^= state << 17;
-                    (state >> 11) % below
-                };
+                let mut random = Random::new(thread);
+                let mut draw = |below| random.word_below(below);
                 for number in 0..20_000 {
                     let id = (number << 3) | thread;
                     if thread == 3 && number % 16 == 0 {

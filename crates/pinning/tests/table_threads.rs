@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
+use hydrant_base::Random;
 use hydrant_pinning::table::{BucketTable, Editor, Extent};
 
 const BUCKETS: u64 = 64;
@@ -55,12 +56,9 @@ fn hit(
     seen: &HitCounts,
     seed: u64,
 ) {
-    let mut state = seed;
+    let mut random = Random::new(seed);
     while !seen.is_enough() {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        let bucket = state % BUCKETS;
+        let bucket = random.word_below(BUCKETS);
         let Some(found) = table.acquire(bucket) else {
             seen.misses.fetch_add(1, Ordering::Relaxed);
             continue;
@@ -69,7 +67,7 @@ fn hit(
         assert!(found.base <= bucket && bucket < found.end);
         let in_force = &registered.0[bucket as usize];
         assert_eq!(in_force.load(Ordering::Acquire), found.key);
-        if state & 0x700 == 0 {
+        if random.one_in(8) {
             thread::yield_now();
         }
         let key = in_force.load(Ordering::Acquire);
@@ -89,7 +87,7 @@ fn no_extent_is_evicted_under_a_hit_and_no_hit_has_a_wrong_key() {
     let seen = [HitCounts::default(), HitCounts::default()];
 
     thread::scope(|scope| {
-        let users = [(&seen[0], 0x9e37_79b9), (&seen[1], 0x7f4a_7c15)];
+        let users = [(&seen[0], 1), (&seen[1], 2)];
         let users = users.map(|(seen, seed)| {
             let (table, editor, registered) = (&table, &editor, &registered);
             scope.spawn(move || hit(table, editor, registered, seen, seed))

@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 
+use hydrant_base::Random;
 use hydrant_pinning::{
     AccessVerdict, Action, Config, CostModel, Decisions, Direction, Engine, EngineOperation,
     OwnMemory, Region, RegisteredExtent, Strategy,
@@ -145,10 +146,9 @@ fn a_stream_registers_ever_wider_extents() {
 #[test]
 fn scattered_access_registers_what_it_touches() {
     let mut pair = RankPair::new(|_| {});
-    let mut place: u64 = 1;
+    let mut random = Random::new(1);
     for _ in 0..2_000 {
-        place = place.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17);
-        pair.put((1 << 20) * PAGE + (place % 50_000) * PAGE, 8);
+        pair.put(((1 << 20) + random.word_below(50_000)) * PAGE, 8);
     }
     assert!(pair.widths.iter().all(|width| *width == 1));
     let (firehoses, registered) = pair.charged();

@@ -126,7 +126,7 @@ impl SimState {
     fn transmit(&mut self, fixed: &Fixed, packet: Packet, outward: VirtualTime) {
         let mut head = outward + fixed.profile.link().latency.0;
         if fixed.delay > 0 {
-            head += self.random.below(fixed.delay);
+            head += self.random.word_below(fixed.delay);
             let recovery = &mut self.pair(packet.from as usize, packet.to as usize).recovery;
             head = head.max(recovery.last);
             recovery.last = head;
@@ -159,7 +159,7 @@ impl SimState {
     /// True if the packet is accepted: neither it nor an earlier packet is missing.
     fn accepts(&mut self, fixed: &Fixed, packet: Packet) -> bool {
         let (from, to) = (packet.from as usize, packet.to as usize);
-        let lost = self.random.happens(fixed.loss);
+        let lost = fixed.loss > 0 && self.random.word() >> 32 < fixed.loss;
         let now = self.now;
         let recovery = &mut self.pair(from, to).recovery;
         if recovery.gap && !packet.retry {

@@ -1,9 +1,10 @@
 //! The registered extents of a rank.
 
+use hydrant_base::mix;
 use hydrant_conduit::Permission;
 use hydrant_pinning::Use;
 
-use crate::{memory::Place, rng::mix};
+use crate::memory::Place;
 
 /// Low bits of a key hold the entry's index. The other bits look random, so that no key is close to
 /// another.

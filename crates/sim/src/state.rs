@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use hydrant_base::{Random, mix};
 use hydrant_conduit::{Caps, Rank, Standing, Standings};
 use rustc_hash::FxHashMap;
 
@@ -13,7 +14,6 @@ use crate::{
     paging::PageTable,
     pair::{InboxItem, PeerState},
     registry::ExtentRegistry,
-    rng::{SimRandom, mix},
     time::VirtualTime,
     transfer::{NicStages, NicTransfer},
     turns::{ActorId, News, Turns},
@@ -107,7 +107,7 @@ pub(crate) struct SimState {
     /// Ranks that have ended without others knowing yet.
     ending: Vec<usize>,
     pub(crate) next_transfer: u64,
-    pub(crate) random: SimRandom,
+    pub(crate) random: Random,
     pub(crate) digest: u64,
 }
 
@@ -123,7 +123,7 @@ impl SimState {
             transfers: FxHashMap::default(),
             ending: Vec::new(),
             next_transfer: 1,
-            random: SimRandom::new(seed),
+            random: Random::new(seed),
             digest: 0,
         }
     }

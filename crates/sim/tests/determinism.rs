@@ -4,6 +4,7 @@ mod support;
 
 use std::time::Duration;
 
+use hydrant_base::mix;
 use hydrant_conduit::{
     Clock, Conduit, Message, Permission, Rank, Segments, Sent, Sleep, Sleeper,
     conformance::{Got, Log},
@@ -15,11 +16,6 @@ const RANKS: u32 = 8;
 
 /// The record of a run: its digest, and for each rank its end time, its data and its statistics.
 type RunRecord = (u64, Vec<(Duration, u64, Statistics)>);
-
-fn mix(word: u64) -> u64 {
-    let mixed = (word ^ word >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed ^ mixed >> 29
-}
 
 /// Eight ranks carry out random operations.
 fn run(profile: &str, seed: u64, faults: Faults) -> RunRecord {

@@ -24,6 +24,7 @@ use std::{
     time::Duration,
 };
 
+use hydrant_base::words::only;
 use hydrant_conduit::{Error, Rank};
 use rustix::{
     io::Errno,
@@ -95,11 +96,10 @@ impl Invitation {
 
     /// Returns the rank of a caller that sent the secret.
     fn admit(&self, shown: &[u8]) -> Option<Rank> {
-        let (secret, rank) = shown.split_first_chunk::<SECRET>()?;
+        let (secret, rank): ([u8; SECRET], _) = only(shown).ok()?;
         // The loop compares every byte, so its time does not tell where the secrets differ.
         let differs =
             (secret.iter().zip(&self.secret)).fold(0, |differs, (a, b)| differs | (a ^ b));
-        let rank = u32::from_le_bytes(rank.try_into().ok()?);
         (differs == 0).then_some(Rank(rank))
     }
 }

@@ -9,11 +9,10 @@
 //!   so controls the order of events.
 //!
 //! [`ranks`] are threads. [`forked`] makes children that are not ranks. [`left_behind`] looks for
-//! remains of a job on the host, and [`executor`] waits for futures.
+//! remains of a job on the host.
 //!
 //! Only tests import this crate. It is on no floor, and imports only `launch`.
 
-pub mod executor;
 pub mod family;
 pub mod forked;
 pub mod launcher;

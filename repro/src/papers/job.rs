@@ -7,6 +7,7 @@ use std::time::Duration;
 use hydrant::{
     ConduitKind, Job, JobBuilder, MessageProtocol, Rank, Result, Settings, Strategy, Symmetric,
 };
+use hydrant_base::Random;
 
 use super::{ReproduceError, Scope};
 
@@ -159,34 +160,11 @@ pub(crate) fn bandwidth(bytes: u64, time: Duration) -> f64 {
     bytes as f64 * 1e3 / time.as_nanos().max(1) as f64
 }
 
-/// Random numbers that are the same in every run (SplitMix64).
-#[derive(Debug, Clone)]
-pub(crate) struct Random(u64);
-
-impl Random {
-    /// A generator with this seed.
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// A number below a bound.
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^= x >> 31;
-        ((u128::from(x) * bound as u128) >> 64) as usize
-    }
-
-    /// The numbers from `from` to below `to`, in random order.
-    pub(crate) fn shuffled(&mut self, from: usize, to: usize) -> Vec<usize> {
-        let mut all: Vec<usize> = (from..to).collect();
-        for at in (1..all.len()).rev() {
-            all.swap(at, self.below(at + 1));
-        }
-        all
-    }
+/// The numbers from `from` to below `to`, in random order.
+pub(crate) fn shuffled(random: &mut Random, from: usize, to: usize) -> Vec<usize> {
+    let mut all: Vec<usize> = (from..to).collect();
+    random.shuffle(&mut all);
+    all
 }
 
 /// The extra length of a buffer for its [`aligned`] part. No experiment has larger buckets.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use hydrant::Strategy;
@@ -61,7 +61,14 @@ impl Program {
             strategy: strategy.to_string(),
             why,
         };
-        let mut run = Command::new(self.find().map_err(&failed)?);
+        let own = env::current_exe().map_err(|why| failed(why.to_string()))?;
+        let mut spec = Spec::for_network(true, self.ranks, self.name);
+        spec.beside = own.parent().map(Path::to_owned);
+        spec.workspace = Some(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
+        // A program that is missing beside this command is built.
+        let mut say = |event| eprintln!("hydrant-repro: {event}");
+        let program = launcher::find_program(&spec, &mut say);
+        let mut run = Command::new(program.map_err(|why| failed(why.to_string()))?);
         // The user's own settings must not change the comparison.
         for (name, _) in env::vars_os() {
             if name.to_string_lossy().starts_with("HYDRANT_") {
@@ -78,8 +85,8 @@ impl Program {
         ];
         let output = run
             .envs(paper)
+            .envs(spec.environment)
             .env("HYDRANT_CONDUIT", "sim:myrinet-gm")
-            .env("HYDRANT_SIM_RANKS", self.ranks.to_string())
             .env("HYDRANT_REGISTRATION", strategy.name())
             .args(["--n", &self.n.to_string(), "--put", "1"])
             .args(["--verify", "quick", "--format", "json"])
@@ -99,15 +106,5 @@ impl Program {
         (text.lines().find(|line| line.starts_with('{')))
             .ok_or_else(|| failed("it reported nothing".to_owned()))
             .and_then(|line| serde_json::from_str(line).map_err(|why| failed(why.to_string())))
-    }
-
-    /// Returns its executable, and builds it beside this command if it is missing.
-    fn find(&self) -> Result<PathBuf, String> {
-        let own = env::current_exe().map_err(|why| why.to_string())?;
-        let mut spec = Spec::new(1, self.name);
-        spec.beside = own.parent().map(Path::to_owned);
-        spec.workspace = Some(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
-        launcher::find_program(&spec, &mut |event| eprintln!("hydrant-repro: {event}"))
-            .map_err(|why| why.to_string())
     }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use hydrant_base::Gaps;
+
 /// Allocations begin at a cache line and take whole cache lines.
 const LINE: usize = 64;
 /// Allocations of a page or more begin at a page, or at an offset behind a page: their colour.
@@ -19,8 +21,7 @@ const GUARD: usize = 1;
 
 /// The gaps and allocations of an arena.
 pub(super) struct ArenaHeap {
-    /// Gaps: the start of each, and its bytes. No gap is empty, and no two touch.
-    gaps: BTreeMap<usize, usize>,
+    gaps: Gaps,
     /// Allocations: the start of each, and the bytes that it takes.
     taken: BTreeMap<usize, usize>,
     /// The number of long allocations so far, if the heap uses colours.
@@ -39,9 +40,9 @@ impl ArenaHeap {
         let len = len / PAGE * PAGE;
         // The first line belongs to no allocation. The last line is the guard of the last
         // allocation.
-        let gap = (LINE, PAGE + len);
+        let end = if len > 0 { LINE + PAGE + len } else { LINE };
         Self {
-            gaps: (len > 0).then_some(gap).into_iter().collect(),
+            gaps: Gaps::new(LINE..end),
             taken: BTreeMap::new(),
             coloured: has_colours.then_some(0),
         }
@@ -59,49 +60,26 @@ impl ArenaHeap {
             }
             _ => 0,
         };
-        let (gap, start, size) = self
-            .find_gap(len, align, colour)
-            .or_else(|| self.find_gap(len, align, 0))?;
-        self.gaps.remove(&gap);
-        if start > gap {
-            self.gaps.insert(gap, start - gap);
-        }
-        let (end, after) = (start + len, gap + size);
-        if after > end {
-            self.gaps.insert(end, after - end);
-        }
+        // The first page may also begin with a colour, so that the limit holds with colours too.
+        let behind = |colour: usize| {
+            move |gap: usize| {
+                let page = gap.max(align).saturating_sub(colour);
+                Some(page.next_multiple_of(align) + colour)
+            }
+        };
+        let start =
+            (self.gaps.take(len, behind(colour))).or_else(|| self.gaps.take(len, behind(0)))?;
         self.taken.insert(start, len);
         Some(start)
     }
 
-    /// The first gap with room at `behind` bytes past a multiple of `align`. Returns the gap's start, the
-    /// start of the room, and the gap's bytes.
-    fn find_gap(&self, len: usize, align: usize, behind: usize) -> Option<(usize, usize, usize)> {
-        self.gaps.iter().find_map(|(gap, size)| {
-            // The first page may also begin with a colour, so that the limit holds with colours
-            // too.
-            let start = ((*gap).max(align).saturating_sub(behind)).next_multiple_of(align) + behind;
-            (start.checked_add(len)? <= gap + size).then_some((*gap, start, *size))
-        })
-    }
-
     /// Frees the allocation that begins at `start`. Returns false if there is none.
     pub(super) fn free(&mut self, start: usize) -> bool {
-        let Some(mut len) = self.taken.remove(&start) else {
-            return false;
-        };
-        let mut start = start;
-        if let Some(after) = self.gaps.remove(&(start + len)) {
-            len += after;
+        let taken = self.taken.remove(&start);
+        if let Some(len) = taken {
+            self.gaps.give(start, len);
         }
-        let before = self.gaps.range(..start).next_back();
-        if let Some((gap, size)) = before.map(|(gap, size)| (*gap, *size))
-            && gap + size == start
-        {
-            (start, len) = (gap, size + len);
-        }
-        self.gaps.insert(start, len);
-        true
+        taken.is_some()
     }
 
     /// The end of the last allocation.
@@ -114,48 +92,23 @@ impl ArenaHeap {
 mod tests {
     use super::*;
 
+    /// Some sizes are whole lines or whole pages.
     #[test]
-    fn allocations_never_overlap_and_all_memory_comes_back() {
-        for has_colours in [false, true] {
-            allocate_and_free(has_colours);
-        }
-    }
-
-    fn allocate_and_free(has_colours: bool) {
+    fn allocations_do_not_even_touch_and_all_memory_comes_back() {
         const LEN: usize = 1 << 20;
-        let mut heap = ArenaHeap::new(LEN, has_colours);
-        let mut held: Vec<(usize, usize)> = Vec::new();
-        let mut dice = 1_u64;
-        for _ in 0..5000 {
-            dice = dice.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-            let number = (dice >> 33) as usize;
-            if !number.is_multiple_of(3) {
-                // Some sizes are whole lines or whole pages.
-                let bytes = match number % 8 {
-                    0..5 => number % 9000,
-                    5 | 6 => number % 130 * LINE,
-                    _ => number % 3 * PAGE,
-                };
-                if let Some(start) = heap.allocate(bytes) {
-                    let is_at_page = bytes > PAGE && !has_colours;
-                    assert!(start.is_multiple_of(if is_at_page { PAGE } else { LINE }));
-                    assert!(start > 0 && start + bytes < LEN + ArenaHeap::EDGES);
-                    for (other, size) in &held {
-                        // Two allocations do not even touch.
-                        assert!(start + bytes.max(1) < *other || other + size < start);
-                    }
-                    held.push((start, bytes.max(1)));
-                }
-            } else if !held.is_empty() {
-                let (start, _) = held.swap_remove(number % held.len());
-                assert!(heap.free(start));
-                assert!(!heap.free(start));
+        for has_colours in [false, true] {
+            let mut heap = ArenaHeap::new(LEN, has_colours);
+            let mut held = BTreeMap::new();
+            for bytes in (0..10).flat_map(|n| [n * LINE, 0, 999 * n, n % 3 * PAGE]) {
+                let start = heap.allocate(bytes).unwrap();
+                let is_at_page = bytes > PAGE && !has_colours;
+                assert!(start > 0 && start.is_multiple_of(if is_at_page { PAGE } else { LINE }));
+                held.insert(start, start + bytes.max(1));
             }
+            assert!((held.values().zip(held.keys().skip(1))).all(|(end, next)| end < next));
+            (held.keys()).for_each(|start| assert!(heap.free(*start) && !heap.free(*start)));
+            assert_eq!((heap.end(), heap.gaps.largest()), (0, LEN + PAGE));
         }
-        held.iter()
-            .for_each(|(start, _)| assert!(heap.free(*start)));
-        let all = BTreeMap::from([(LINE, LEN + PAGE)]);
-        assert_eq!((heap.end(), heap.gaps), (0, all));
     }
 
     #[test]

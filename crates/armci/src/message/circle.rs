@@ -92,17 +92,13 @@ impl Circle<'_> {
     pub(crate) fn all_gather(&self, mine: [u64; 2]) -> Result<Vec<[u64; 2]>> {
         let mut all = vec![0_u8; self.members.len() * 16];
         let own = &mut all[self.own * 16..][..16];
-        own[..8].copy_from_slice(&mine[0].to_ne_bytes());
-        own[8..].copy_from_slice(&mine[1].to_ne_bytes());
+        own.copy_from_slice(hydrant::bytemuck::cast_slice(&mine));
         // Each byte belongs to one member, and is zero at all others.
         self.reduce(&mut all, |all, more| {
             all.iter_mut().zip(more).for_each(|(a, b)| *a |= b);
         })?;
         self.broadcast(0, &mut all)?;
-        let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
-        Ok((all.chunks_exact(16))
-            .map(|pair| [word(&pair[..8]), word(&pair[8..])])
-            .collect())
+        Ok(hydrant::bytemuck::pod_collect_to_vec(&all))
     }
 
     fn send(&self, step: usize, bytes: &[u8], to: usize) -> Result<()> {

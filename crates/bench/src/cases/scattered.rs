@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hydrant::{Job, Rank, Strategy, Symmetric};
+use hydrant_base::Random;
 
 use super::attend;
 use crate::ensemble::Ensemble;
@@ -147,7 +148,7 @@ fn scatter(
     for index in (0..places).take(warm_up as usize) {
         field.put(PARTNER, index * place / size_of::<u64>(), data)?;
     }
-    let mut random = FixedRandom::default();
+    let mut random = Random::new(1);
     let mut means = [0.0; 5];
     for mean in &mut means {
         let start = Instant::now();
@@ -158,24 +159,6 @@ fn scatter(
         *mean = start.elapsed().as_secs_f64() * 1e9 / count.div_ceil(5) as f64;
     }
     Ok(median(&mut means))
-}
-
-/// A sequence of numbers that is the same in every run (xorshift).
-pub(super) struct FixedRandom(u64);
-
-impl Default for FixedRandom {
-    fn default() -> Self {
-        Self(0x9e37_79b9_7f4a_7c15)
-    }
-}
-
-impl FixedRandom {
-    pub(super) fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % limit
-    }
 }
 
 /// The most bytes that a rank had pinned and locked, from `/proc/self/status`.
@@ -235,16 +218,6 @@ mod tests {
         let firehose = m(Strategy::Firehose);
         assert_eq!(m(Strategy::PinEverything), LIFTED * firehose);
         assert_eq!(m(Strategy::Rendezvous { unpin: true }), firehose);
-    }
-
-    #[test]
-    fn places_are_drawn_from_the_whole_set() {
-        let mut random = FixedRandom::default();
-        let mut seen = [false; 64];
-        for _ in 0..4096 {
-            seen[random.below(64)] = true;
-        }
-        assert_eq!(seen, [true; 64]);
     }
 
     #[test]

@@ -11,9 +11,9 @@
 use std::time::Duration;
 
 use hydrant::{Rank, Symmetric};
+use hydrant_base::Random;
 
 use super::attend;
-use super::scattered::FixedRandom;
 use crate::ensemble::Ensemble;
 use crate::measure::median;
 use crate::network::PARTNER;
@@ -167,7 +167,7 @@ impl MeasuredPoint {
         for at in (0..places).take(self.warm_up.div_ceil(place)) {
             once(at)?;
         }
-        let mut random = FixedRandom::default();
+        let mut random = Random::new(1);
         let mut next = 0;
         let mut means = Vec::new();
         for _ in 0..SAMPLES {
@@ -190,7 +190,7 @@ impl MeasuredPoint {
 
 /// A skewed offset: the first tenth, in some order, makes up nearly half of the draws, by the cube
 /// of an even draw. The order scatters the offsets.
-fn skewed(random: &mut FixedRandom, places: usize) -> usize {
+fn skewed(random: &mut Random, places: usize) -> usize {
     const FINE: usize = 1 << 20;
     let even = random.below(FINE) as f64 / FINE as f64;
     let rank = ((even * even * even) * places as f64) as usize;
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn skewed_places_are_few_most_of_the_time_and_lie_anywhere() {
-        let mut random = FixedRandom::default();
+        let mut random = Random::new(1);
         let mut seen = vec![0_u32; 1000];
         for _ in 0..10_000 {
             seen[skewed(&mut random, 1000)] += 1;

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
+use hydrant_base::mix;
+
 use crate::{Message, OwnedMessage, Rank, Sent};
 
 use super::{
@@ -258,7 +260,7 @@ fn long(fixture: &dyn Fixture) {
             }
         }
         fn short(from: Rank, n: u64) -> OwnedMessage {
-            let word = pattern::mix(n ^ u64::from(from.0) << 40);
+            let word = mix(n ^ u64::from(from.0) << 40);
             OwnedMessage {
                 kind: (word % 12) as u8,
                 tag: (word >> 8) as u16,

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
+use hydrant_base::mix;
+
 use crate::{Error, Message, OwnedMessage, Rank, ReplyPort, Sink};
 
 use super::{
@@ -48,7 +50,7 @@ pub(super) const CHECKS: &[ContractCheck] = &[
 /// Makes message number `n` of `rank`, of a size that follows from both.
 pub(super) fn numbered(me: &TeamMember<'_>, rank: Rank, n: u64) -> OwnedMessage {
     let caps = me.conduit.caps();
-    let word = pattern::mix(u64::from(rank.0) << 32 | n);
+    let word = mix(u64::from(rank.0) << 32 | n);
     let most = if word.is_multiple_of(11) {
         caps.max_payload
     } else {
@@ -60,11 +62,9 @@ pub(super) fn numbered(me: &TeamMember<'_>, rank: Rank, n: u64) -> OwnedMessage 
 
 fn sized(seed: u64, args: usize, payload: usize) -> OwnedMessage {
     OwnedMessage {
-        kind: (pattern::mix(seed ^ 1) % u64::from(Message::KINDS)) as u8,
-        tag: pattern::mix(seed ^ 2) as u16,
-        args: (0..args as u64)
-            .map(|n| pattern::mix(seed ^ n << 32))
-            .collect(),
+        kind: (mix(seed ^ 1) % u64::from(Message::KINDS)) as u8,
+        tag: mix(seed ^ 2) as u16,
+        args: (0..args as u64).map(|n| mix(seed ^ n << 32)).collect(),
         payload: pattern::bytes(seed, payload).into(),
     }
 }

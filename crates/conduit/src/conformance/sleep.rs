@@ -15,7 +15,6 @@ use crate::{Message, Rank, Sent, Sleeper, WakeWord};
 use super::{
     ContractCheck, Fixture, GUARD,
     log::Log,
-    pattern,
     team::{TeamMember, each},
 };
 
@@ -75,7 +74,7 @@ pub(super) const CHECKS: &[ContractCheck] = &[
 
 /// Spins for a time that differs at each call, so that the two sides interleave in every way.
 fn jitter(n: u64) {
-    for _ in 0..pattern::mix(n) % 400 {
+    for _ in 0..hydrant_base::mix(n) % 400 {
         std::hint::spin_loop();
     }
 }

@@ -1,13 +1,14 @@
 //! Taking messages of one kind: only those, no more than wanted, and in order with the deliveries
 //! of polls.
 
+use hydrant_base::mix;
+
 use crate::{OwnedMessage, Rank};
 
 use super::{
     ContractCheck, Fixture,
     log::{Got, Log},
     messages::numbered,
-    pattern,
     team::{TeamMember, each},
 };
 
@@ -24,7 +25,7 @@ const KIND: u8 = 9;
 
 fn message(me: &TeamMember<'_>, rank: Rank, n: u64) -> OwnedMessage {
     OwnedMessage {
-        kind: match pattern::mix(n) % 3 {
+        kind: match mix(n) % 3 {
             0 => KIND - 1,
             _ => KIND,
         },

@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use hydrant_base::recent::{RecentTime, TRIES};
+
 /// The least bytes for which stores past the caches can be faster, if other processors have the
 /// memory in their caches. Such stores cost some hundreds of nanoseconds extra.
 pub(super) const LONG: usize = 8 << 10;
@@ -25,13 +27,13 @@ const MOST: u32 = 1 << 30;
 /// they take 45 to 165, and messages take 1.3 to 1.7 times as long. Between processors that share
 /// no cache, stores take 870 to 1040 and 60 to 80. Messages through the caches then take 2 to 4
 /// times as long.
-const WORTH: u32 = 6;
+const WORTH: u64 = 6;
 /// The same factor for memory in the reader's own cache. Cached stores wait for that cache, even if
 /// the reader shares another. They are faster only if the reader runs on this very processor.
 ///
 /// Measured on Zen between two processors that share a cache: data sent through the caches to a
 /// board of 256 KiB takes 1.6 to 1.8 times as long.
-const WORTH_OF_OWN: u32 = 1;
+const WORTH_OF_OWN: u64 = 1;
 
 /// The sorts of stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,11 +51,9 @@ pub(super) enum Sort {
 #[derive(Debug)]
 pub struct Stores {
     /// The factor by which cached stores may take longer.
-    worth: u32,
-    /// The recent ticks of the processor's clock for a KiB through the caches; 0 before the first.
-    cached: AtomicU32,
-    /// The same, past the caches.
-    non_temporal: AtomicU32,
+    worth: u64,
+    /// The recent ticks of the processor's clock for a KiB, by the [`Sort`].
+    ticks: [RecentTime; 2],
     /// The copies since one sort was last found to be faster, by which trials are scheduled. The
     /// lowest bit is 1 if cached stores are faster.
     copies: AtomicU32,
@@ -73,11 +73,10 @@ impl Stores {
         Self::with(WORTH_OF_OWN)
     }
 
-    fn with(worth: u32) -> Self {
+    fn with(worth: u64) -> Self {
         Self {
             worth,
-            cached: AtomicU32::new(0),
-            non_temporal: AtomicU32::new(0),
+            ticks: Default::default(),
             copies: AtomicU32::new(0),
         }
     }
@@ -95,20 +94,20 @@ impl Stores {
     /// Returns true if cached stores were found to be faster. Always false without a processor
     /// clock.
     pub fn are_cached(&self) -> bool {
-        match (self.cached.load(Relaxed), self.non_temporal.load(Relaxed)) {
+        match self.ticks.each_ref().map(RecentTime::mean) {
             _ if !cfg!(target_arch = "x86_64") => false,
-            (0, _) | (_, 0) => false,
-            (cached, past) => self.prefer_cached(cached, past),
+            [0, _] | [_, 0] => false,
+            [cached, past] => self.prefer_cached(cached, past),
         }
     }
 
-    fn prefer_cached(&self, cached: u32, past: u32) -> bool {
+    fn prefer_cached(&self, cached: u64, past: u64) -> bool {
         cached <= past.saturating_mul(self.worth)
     }
 
     fn next(&self) -> Sort {
         let before = self.copies.load(Relaxed);
-        let (cached, past) = (self.cached.load(Relaxed), self.non_temporal.load(Relaxed));
+        let [cached, past] = self.ticks.each_ref().map(RecentTime::mean);
         let is_faster = self.prefer_cached(cached, past);
         let copies = if is_faster == (before & 1 == 1) {
             // The count has room, and trials continue.
@@ -123,46 +122,23 @@ impl Stores {
         } else {
             TRIAL
         };
-        let is_cached = match (cached, past) {
-            (0, _) => true,
-            (_, 0) => false,
-            _ => is_faster != copies.is_multiple_of(trial),
+        let is_trial = copies.is_multiple_of(trial);
+        let sort = match (cached, past) {
+            (0, _) => Sort::Cached,
+            (_, 0) => Sort::NonTemporal,
+            _ if is_faster != is_trial => Sort::Cached,
+            _ => Sort::NonTemporal,
         };
-        if is_cached {
-            Sort::Cached
-        } else {
-            Sort::NonTemporal
+        if is_trial {
+            self.ticks[sort as usize].forget(0);
         }
+        sort
     }
 
     fn took(&self, sort: Sort, ticks: u64, len: usize) {
-        let of_late = match sort {
-            Sort::Cached => &self.cached,
-            Sort::NonTemporal => &self.non_temporal,
-        };
         let per_kib = ticks.saturating_mul(1024) / len.max(1) as u64;
-        let before = of_late.load(Relaxed);
-        of_late.store(average(before, per_kib), Relaxed);
+        self.ticks[sort as usize].record(per_kib, TRIES);
     }
-}
-
-/// Returns the recent time with one more copy. A faster copy counts for half. If it takes less than
-/// an eighth, it alone counts: the system interrupted the earlier copy, or the other rank has
-/// moved. A slower copy counts for an eighth, and as at most twice as slow, because the system may
-/// have interrupted it.
-fn average(before: u32, now: u64) -> u32 {
-    let most = match before {
-        0 => u64::from(u32::MAX / 2),
-        _ => 2 * u64::from(before),
-    };
-    let now = now.min(most) as u32;
-    let after = match before {
-        0 => now,
-        _ if now < before / 8 => now,
-        _ if now < before => before.midpoint(now),
-        _ => before + (now - before).div_ceil(8),
-    };
-    after.clamp(1, u32::MAX / 2)
 }
 
 /// Returns the processor's clock, of which only differences count. 0 if there is only one sort of
@@ -247,13 +223,5 @@ mod tests {
         // The same processor.
         assert!(past(&stores, [600, 900], 4096) <= 1024);
         assert!(past(&stores, [600, 900], 2560) <= 11);
-    }
-
-    #[test]
-    fn an_average_stays_in_range() {
-        assert_eq!(average(0, 0), 1);
-        assert_eq!(average(0, u64::MAX), u32::MAX / 2);
-        assert_eq!(average(u32::MAX / 2, u64::MAX), u32::MAX / 2);
-        assert_eq!(average(1, 0), 1);
     }
 }

@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
+use hydrant_base::mix;
+
 use super::{BOUNDS, Errors, EvaluationSetting, communications};
 use crate::costs::RegistrationBacklog;
-use crate::signature::{Signature, SignatureContext, mix};
+use crate::signature::{Signature, SignatureContext};
 use crate::time::Time;
 use crate::trace::Trace;
 

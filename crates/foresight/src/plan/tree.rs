@@ -5,8 +5,9 @@
 
 use std::cmp::Ordering;
 
+use hydrant_base::mix;
+
 use super::RegionId;
-use crate::signature::mix;
 
 /// The weight of an item, and of many together.
 pub(super) trait Weight: Copy {

@@ -22,12 +22,14 @@
 
 use std::collections::VecDeque;
 
+use hydrant_base::mix;
+
 use super::generations::Generations;
 use super::history::History;
 use super::path::{Passed, ProgramPath, Sum};
 use super::shortest::MOST_SITES;
 use super::{Forecast, Observation, Predictor, Update, period};
-use crate::signature::{Signature, mix};
+use crate::signature::Signature;
 use crate::time::Time;
 
 /// The number of last communications that may be landmarks.

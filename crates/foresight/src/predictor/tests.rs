@@ -1,8 +1,9 @@
 //! Each predictor on streams whose next use is known.
 
+use hydrant_base::mix;
+
 use super::shortest::MOST_SITES;
 use super::*;
-use crate::signature::mix;
 use crate::time::Time;
 
 const LEAD: u64 = 10;

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use hydrant_base::words::Fixed;
+
 use super::{
     Error, HEADER_BYTES, MAGIC, MAX_RANKS, MpiCall, RECORD_BYTES, TraceFault, TraceRecord,
 };
@@ -226,14 +228,10 @@ struct TraceHeader {
 
 impl TraceHeader {
     fn parse(bytes: &[u8]) -> Result<Self, TraceFault> {
-        let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else {
-            return Err(TraceFault::NoHeader {
-                bytes: bytes.len() as u64,
-            });
-        };
-        let (words, _) = header.as_chunks::<8>();
-        let word = |at: usize| u64::from_le_bytes(words[at]);
-        let [magic, size, rank, ranks, low, high] = std::array::from_fn(word);
+        let header = Fixed::take(&mut &bytes[..]).map_err(|_| TraceFault::NoHeader {
+            bytes: bytes.len() as u64,
+        })?;
+        let [magic, size, rank, ranks, low, high, ..]: [u64; HEADER_BYTES / 8] = header;
         if magic != MAGIC {
             return Err(TraceFault::Magic { found: magic });
         }

@@ -1,5 +1,7 @@
 //! One record of a trace.
 
+use hydrant_base::words::only;
+
 use super::{HEADER_BYTES, RECORD_BYTES, TraceFault};
 use crate::time::Time;
 
@@ -145,13 +147,10 @@ pub struct TraceRecord {
 impl TraceRecord {
     /// Parses a record, and checks the fields that one record alone can show wrong.
     pub(super) fn parse(index: u64, bytes: &[u8; RECORD_BYTES]) -> Result<Self, TraceFault> {
-        let mut rest = &bytes[..];
-        let [at, duration_ns, addr, len, stack, request] =
-            std::array::from_fn(|_| u64::from_le_bytes(take(&mut rest)));
-        let [peer, tag] = std::array::from_fn(|_| i32::from_le_bytes(take(&mut rest)));
-        let [kind, comm] = std::array::from_fn(|_| u16::from_le_bytes(take(&mut rest)));
-        let sequence = u32::from_le_bytes(take(&mut rest));
-        let computed = u64::from_le_bytes(take(&mut rest));
+        let fields: ([u64; 6], [i32; 2], [u16; 2], u32, u64) =
+            only(bytes).expect("the fields of a record are 72 bytes");
+        let ([at, duration_ns, addr, len, stack, request], [peer, tag], ..) = fields;
+        let (.., [kind, comm], sequence, computed) = fields;
         let call = MpiCall::of(kind).ok_or(TraceFault::Kind { kind })?;
         if addr.checked_add(len).is_none() {
             return Err(TraceFault::Buffer { addr, bytes: len });
@@ -185,13 +184,4 @@ impl TraceRecord {
     pub fn has_buffer(&self) -> bool {
         self.addr != 0 && self.bytes != 0
     }
-}
-
-/// The next bytes of a record.
-fn take<const BYTES: usize>(rest: &mut &[u8]) -> [u8; BYTES] {
-    let (first, after) = rest
-        .split_first_chunk()
-        .expect("the fields of a record are 72 bytes");
-    *rest = after;
-    *first
 }

@@ -16,6 +16,7 @@ use std::{
 };
 
 use bytemuck::Pod;
+use hydrant_base::words::only;
 use hydrant_conduit::{Delivery, Message, Remote, ReplyPort, Window};
 
 use super::{
@@ -174,7 +175,7 @@ impl AtomicRequest {
 
 /// The old value of the word in an answer.
 pub(super) fn word_of(answer: Vec<u8>) -> u64 {
-    answer.try_into().map_or(0, u64::from_le_bytes)
+    only(&answer).unwrap_or(0)
 }
 
 /// Has the owner of an exposed buffer change a word of it. The operation is done there on return.

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use hydrant_base::words::{Fixed, only};
 use hydrant_conduit::Conduit;
 use hydrant_launch::Bootstrap;
 use parking_lot::Mutex;
@@ -278,16 +279,14 @@ fn agree(
     atomics: AtomicsExecutor,
 ) -> Result<u64> {
     if bootstrap.rank() == 0 {
-        let mut announced = [0; 9];
-        announced[..8].copy_from_slice(&number(settings)?.to_le_bytes());
-        announced[8] = atomics.code();
+        let mut announced = Vec::new();
+        (number(settings)?, atomics.code()).put(&mut announced);
         bootstrap.put("job-id", &announced)?;
     }
     bootstrap.fence()?;
     let announced = bootstrap.get(0, "job-id")?;
-    let Ok([id @ .., theirs]) = <[u8; 9]>::try_from(announced.as_slice()) else {
-        return Err(Error::other("rank 0 published an unreadable job id"));
-    };
+    let unreadable = |_| Error::other("rank 0 published an unreadable job id");
+    let (id, theirs): (u64, u8) = only(&announced).map_err(unreadable)?;
     if theirs != atomics.code() {
         return Err(Error::other(format!(
             "rank {} has {}, rank 0 has not: HYDRANT_ATOMICS and HYDRANT_REGISTRATION must be \
@@ -296,7 +295,7 @@ fn agree(
             atomics
         )));
     }
-    Ok(u64::from_le_bytes(id))
+    Ok(id)
 }
 
 /// Draws the number of a new job at random. In virtual time, a program and a seed give one result.

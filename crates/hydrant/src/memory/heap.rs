@@ -1,25 +1,25 @@
 //! The allocator of the symmetric heap, and of the system area before it.
 //!
 //! Every rank makes the same allocations in the same order. So every rank's heap returns the same
-//! offsets, and no messages are needed. First fit over a sorted list of gaps.
+//! offsets, and no messages are needed.
+
+use hydrant_base::Gaps;
 
 /// Allocations are whole pages, so that their memory can be given back to the system.
 const PAGE: usize = 4096;
 
-/// The gaps of a heap.
+/// The gaps of a heap, and its use.
 #[derive(Debug)]
 pub(crate) struct SymmetricHeap {
-    /// The gaps by offset; none is empty, and no two touch.
-    gaps: Vec<(usize, usize)>,
+    gaps: Gaps,
     used: usize,
     peak: usize,
 }
 
 impl SymmetricHeap {
     pub(crate) fn new(len: usize) -> Self {
-        let len = len / PAGE * PAGE;
         Self {
-            gaps: if len == 0 { vec![] } else { vec![(0, len)] },
+            gaps: Gaps::new(0..len / PAGE * PAGE),
             used: 0,
             peak: 0,
         }
@@ -33,16 +33,8 @@ impl SymmetricHeap {
     /// Allocates `len` bytes (a [footprint](Self::footprint)), aligned to a power of two. Returns
     /// their offset.
     pub(crate) fn take(&mut self, len: usize, align: usize) -> Option<usize> {
-        let align = align.max(PAGE);
-        let (number, start) = self.gaps.iter().enumerate().find_map(|(number, gap)| {
-            let start = gap.0.checked_next_multiple_of(align)?;
-            (start.checked_add(len)? <= gap.0 + gap.1).then_some((number, start))
-        })?;
-        let (gap, size) = self.gaps[number];
-        let before = (gap, start - gap);
-        let after = (start + len, gap + size - (start + len));
-        let rest = [before, after].into_iter().filter(|(_, size)| *size > 0);
-        self.gaps.splice(number..=number, rest);
+        let aligned = |gap: usize| gap.checked_next_multiple_of(align.max(PAGE));
+        let start = self.gaps.take(len, aligned)?;
         self.used += len;
         self.peak = self.peak.max(self.used);
         Some(start)
@@ -50,14 +42,7 @@ impl SymmetricHeap {
 
     /// Frees an allocation.
     pub(crate) fn give(&mut self, start: usize, len: usize) {
-        let number = self.gaps.partition_point(|gap| gap.0 < start);
-        self.gaps.insert(number, (start, len));
-        if number + 1 < self.gaps.len() && start + len == self.gaps[number + 1].0 {
-            self.gaps[number].1 += self.gaps.remove(number + 1).1;
-        }
-        if number > 0 && self.gaps[number - 1].0 + self.gaps[number - 1].1 == start {
-            self.gaps[number - 1].1 += self.gaps.remove(number).1;
-        }
+        self.gaps.give(start, len);
         self.used -= len;
     }
 
@@ -68,47 +53,23 @@ impl SymmetricHeap {
 
     /// Returns the bytes of the largest gap.
     pub(crate) fn largest_gap(&self) -> usize {
-        self.gaps.iter().map(|gap| gap.1).max().unwrap_or(0)
+        self.gaps.largest()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
-    proptest! {
-        /// Compares with a list of the held ranges.
-        #[test]
-        fn allocations_never_overlap_and_all_can_be_freed(
-            steps in prop::collection::vec((any::<bool>(), 1_usize..40_000, 0_u32..5), 1..200)
-        ) {
-            const LEN: usize = 64 * PAGE;
-            let mut heap = SymmetricHeap::new(LEN);
-            let mut held: Vec<(usize, usize)> = Vec::new();
-            for (take, len, align) in steps {
-                if take {
-                    let align = PAGE << align;
-                    let len = SymmetricHeap::footprint(len, align).unwrap();
-                    if let Some(start) = heap.take(len, align) {
-                        prop_assert_eq!(start % align, 0);
-                        prop_assert!(start + len <= LEN);
-                        for (other, size) in &held {
-                            prop_assert!(start + len <= *other || other + size <= start);
-                        }
-                        held.push((start, len));
-                    }
-                } else if !held.is_empty() {
-                    let (start, len) = held.swap_remove(len % held.len());
-                    heap.give(start, len);
-                }
-                prop_assert_eq!(heap.usage().0, held.iter().map(|place| place.1).sum::<usize>());
-            }
-            for (start, len) in held {
-                heap.give(start, len);
-            }
-            prop_assert_eq!(heap.largest_gap(), LEN);
-        }
+    #[test]
+    fn allocations_are_whole_pages_and_counted() {
+        let mut heap = SymmetricHeap::new(8 * PAGE + 7);
+        let len = SymmetricHeap::footprint(PAGE + 1, 1).unwrap();
+        assert_eq!(heap.take(len, 1), Some(0));
+        assert_eq!(heap.take(PAGE, 4 * PAGE), Some(4 * PAGE));
+        heap.give(0, len);
+        assert_eq!(heap.usage(), (PAGE, 3 * PAGE));
+        assert_eq!(heap.largest_gap(), 4 * PAGE);
+        assert_eq!(SymmetricHeap::footprint(usize::MAX, 1), None);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use hydrant_base::words::only;
 use hydrant_launch::Bootstrap;
 use parking_lot::Mutex;
 
@@ -55,11 +56,11 @@ impl SegmentAddresses {
     #[cold]
     fn ask(&self, rank: Rank) -> Result<u64> {
         let bytes = self.bootstrap.lock().get(rank.0, SEGMENT)?;
-        let bytes = <[u8; 8]>::try_from(bytes.as_slice()).map_err(|_| {
+        let base = only(&bytes).map_err(|_| {
             Error::other(format!(
                 "rank {rank} has not published the address of its segment"
             ))
         })?;
-        Ok(*self.known[rank.index()].get_or_init(|| u64::from_le_bytes(bytes)))
+        Ok(*self.known[rank.index()].get_or_init(|| base))
     }
 }

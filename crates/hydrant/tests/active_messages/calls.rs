@@ -10,7 +10,7 @@ use std::{
 };
 
 use hydrant::{Error, Rank, Result, encoded_len, when_all, when_any};
-use hydrant_testing::executor::block_on;
+use hydrant_base::block_on;
 
 use crate::support::{builder, good, local};
 

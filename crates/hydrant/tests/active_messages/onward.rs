@@ -10,7 +10,7 @@ use std::{
 };
 
 use hydrant::{Error, Function, Handler, Job, Rank, Result, Signal, when_all};
-use hydrant_testing::executor::block_on;
+use hydrant_base::block_on;
 use parking_lot::Mutex;
 
 use crate::support::{builder, local};

@@ -7,7 +7,7 @@ use std::{
 };
 
 use hydrant::{Begun, Blocks, Error, Job, Op, Rank, Result, Team, when_all, when_any};
-use hydrant_testing::executor::block_on;
+use hydrant_base::block_on;
 
 use super::{outcomes, run};
 use crate::support::{self, local};

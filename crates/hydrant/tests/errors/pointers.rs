@@ -2,6 +2,7 @@
 
 use bytemuck::Zeroable;
 use hydrant::{Error, GlobalPtr, Pod};
+use hydrant_base::Random;
 
 use crate::{errors::fixture::Fixture, support::local};
 
@@ -74,14 +75,9 @@ fn forged() {
             );
         }
         // Noise: whatever it names, it is an error and nothing is written.
-        let mut noise = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut noise = Random::new(1);
         for _ in 0..10_000 {
-            let words: [u64; 4] = std::array::from_fn(|_| {
-                noise = noise
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1);
-                noise ^ noise >> 29
-            });
+            let words: [u64; 4] = std::array::from_fn(|_| noise.word());
             let pointer: GlobalPtr<u64> = bytemuck::cast(words);
             assert!(job.put_to(pointer, &[1]).is_err());
             // The right job, rank and kinds, and noise in the rest.

@@ -15,7 +15,7 @@ use std::{
 
 use hydrant::{Error, Exposed, Foreign, GlobalPtr, Job, Op, Rank, Result, when_all, when_any};
 
-use hydrant_testing::executor::block_on;
+use hydrant_base::block_on;
 
 use crate::support::{builder, good, local};
 

@@ -4,6 +4,7 @@
 //! hold, while all ranks work at once. At the end each owner sees what the writers think.
 
 use hydrant::{Foreign, GlobalPtr, Job, Pod, PutHandle, Rank, Result, Stride, Symmetric};
+use hydrant_base::Random;
 use proptest::prelude::*;
 
 use crate::support::{builder, good};
@@ -11,30 +12,15 @@ use crate::support::{builder, good};
 /// Elements that one rank owns in each part; not a power of two, more than a page.
 const REGION: usize = 700;
 
-/// Numbers from a seed: the same on every rank and run.
-struct Dice(u64);
+fn data(dice: &mut Random, len: usize) -> Vec<u64> {
+    (0..len).map(|_| dice.word()).collect()
+}
 
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed ^ mixed >> 27
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
-    fn data(&mut self, len: usize) -> Vec<u64> {
-        (0..len).map(|_| self.next()).collect()
-    }
-
-    /// A run within the region: mostly short.
-    fn run(&mut self) -> (usize, usize) {
-        let most = [1, 2, 9, REGION][self.below(4)];
-        let len = 1 + self.below(most);
-        (self.below(REGION - len + 1), len)
-    }
+/// A run within the region: mostly short.
+fn run(dice: &mut Random) -> (usize, usize) {
+    let most = [1, 2, 9, REGION][dice.below(4)];
+    let len = 1 + dice.below(most);
+    (dice.below(REGION - len + 1), len)
 }
 
 /// One rank's view of the memory it writes to.
@@ -47,7 +33,7 @@ struct Writer<'a> {
     model: Vec<[Vec<u64>; 2]>,
     /// Puts under way.
     handles: Vec<PutHandle<u64>>,
-    dice: Dice,
+    dice: Random,
     base: usize,
 }
 
@@ -81,15 +67,15 @@ impl Writer<'_> {
 
     fn put_or_get(&mut self, rank: Rank) -> Result<()> {
         self.finish()?;
-        let (at, len) = self.dice.run();
-        let data = self.dice.data(len);
+        let (at, len) = run(&mut self.dice);
+        let data = data(&mut self.dice, len);
         self.memory.put(rank, self.base + at, &data)?;
         self.write(rank, at, &data);
-        let (at, len) = self.dice.run();
+        let (at, len) = run(&mut self.dice);
         let mut got = vec![0; len];
         self.memory.get(rank, self.base + at, &mut got)?;
         assert_eq!(got, self.model[rank.index()][0][at..at + len]);
-        let value = self.dice.next();
+        let value = self.dice.word();
         self.memory.put_value(rank, self.base + at, value)?;
         self.write(rank, at, &[value]);
         assert_eq!(self.memory.get_value(rank, self.base + at)?, value);
@@ -97,8 +83,8 @@ impl Writer<'_> {
     }
 
     fn non_blocking(&mut self, rank: Rank) -> Result<()> {
-        let (at, len) = self.dice.run();
-        let data = self.dice.data(len);
+        let (at, len) = run(&mut self.dice);
+        let data = data(&mut self.dice, len);
         // Puts to one place are not ordered among each other.
         self.finish()?;
         self.write(rank, at, &data);
@@ -109,7 +95,7 @@ impl Writer<'_> {
             _ => while !handle.test()? {},
         }
         self.job.quiet()?;
-        let (at, len) = self.dice.run();
+        let (at, len) = run(&mut self.dice);
         let got = self.memory.get_nb(rank, self.base + at, len)?.wait()?;
         assert_eq!(got, self.model[rank.index()][0][at..at + len]);
         Ok(())
@@ -118,7 +104,7 @@ impl Writer<'_> {
     fn scope(&mut self, rank: Rank) -> Result<()> {
         self.finish()?;
         let half = REGION / 2;
-        let (put, get) = (self.dice.data(half), self.dice.below(half));
+        let (put, get) = (data(&mut self.dice, half), self.dice.below(half));
         let mut got = vec![0; half - get];
         self.job.scope(|s| {
             s.put(&self.memory, rank, self.base, &put)?;
@@ -142,7 +128,7 @@ impl Writer<'_> {
             stride,
             count,
         };
-        let data = self.dice.data(run * count);
+        let data = data(&mut self.dice, run * count);
         self.memory.put_strided(rank, at, &data)?;
         for (number, run_data) in data.chunks(run).enumerate() {
             self.write(rank, start + number * stride, run_data);
@@ -158,7 +144,7 @@ impl Writer<'_> {
         let count = self.dice.below(50);
         // Indices may come twice: the later one holds.
         let indices: Vec<usize> = (0..count).map(|_| self.dice.below(REGION)).collect();
-        let data = self.dice.data(count);
+        let data = data(&mut self.dice, count);
         let remote: Vec<usize> = indices.iter().map(|index| self.base + index).collect();
         self.memory.put_indexed(rank, &remote, &data)?;
         for (index, value) in indices.iter().zip(&data) {
@@ -178,9 +164,9 @@ impl Writer<'_> {
 
     fn fill(&mut self, rank: Rank) -> Result<()> {
         self.finish()?;
-        let (at, len) = self.dice.run();
+        let (at, len) = run(&mut self.dice);
         // A byte repeated goes another way than a pattern.
-        let value = [0, u64::MAX, self.dice.next()][self.dice.below(3)];
+        let value = [0, u64::MAX, self.dice.word()][self.dice.below(3)];
         self.memory
             .fill(rank, self.base + at..self.base + at + len, value)?;
         self.write(rank, at, &vec![value; len]);
@@ -190,7 +176,7 @@ impl Writer<'_> {
     fn atomic(&mut self, rank: Rank) -> Result<()> {
         self.finish()?;
         let at = self.dice.below(REGION);
-        let (index, value) = (self.base + at, self.dice.next());
+        let (index, value) = (self.base + at, self.dice.word());
         let old = self.model[rank.index()][0][at];
         let m = &self.memory;
         let (seen, new) = match self.dice.below(12) {
@@ -217,8 +203,8 @@ impl Writer<'_> {
 
     fn pointer(&mut self, rank: Rank) -> Result<()> {
         self.finish()?;
-        let (at, len) = self.dice.run();
-        let data = self.dice.data(len);
+        let (at, len) = run(&mut self.dice);
+        let data = data(&mut self.dice, len);
         let first = self.memory.pointer(rank, 0)?;
         self.job
             .put_to(first.offset((self.base + at) as isize), &data)?;
@@ -232,13 +218,13 @@ impl Writer<'_> {
     }
 
     fn exposed(&mut self, rank: Rank) -> Result<()> {
-        let (at, len) = self.dice.run();
-        let data = self.dice.data(len);
+        let (at, len) = run(&mut self.dice);
+        let data = data(&mut self.dice, len);
         let place = self.lent[rank.index()].offset((self.base + at) as isize);
         let in_scope = self.dice.below(2) == 0;
         let model = &mut self.model[rank.index()][1];
         model[at..at + len].copy_from_slice(&data);
-        let (from, count) = self.dice.run();
+        let (from, count) = run(&mut self.dice);
         let source = self.lent[rank.index()].offset((self.base + from) as isize);
         let mut got = vec![0; count];
         if in_scope {
@@ -289,7 +275,7 @@ fn mix(ranks: u32, seed: u64, foreign: Foreign, steps: usize) {
             lent: pointers(job, exposed.pointer(0)?)?,
             model: vec![[vec![0; REGION], vec![0; REGION]]; n],
             handles: Vec::new(),
-            dice: Dice(seed ^ u64::from(job.rank().0) << 40),
+            dice: Random::new(seed ^ u64::from(job.rank().0) << 40),
             base: job.rank().index() * REGION,
             memory: memory.clone(),
         };

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use hydrant::{
     Begun, Error, GlobalPtr, Job, Pod, Rank, Refused, Result, Section, Signal, when_all,
 };
-use hydrant_testing::executor::block_on;
+use hydrant_base::block_on;
 
 use crate::support::{builder, good, local};
 

@@ -3,22 +3,13 @@
 use std::ops::Range;
 
 use hydrant::{Error, Foreign, Job, Level, Pod, Result, Section};
+use hydrant_base::Random;
 use proptest::prelude::*;
 
 use crate::support::{builder, good, local};
 
 /// Most elements of a section.
 const MAX_ELEMENTS: usize = 3000;
-
-/// Numbers from a seed: the same on every rank and run.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-        ((self.0 >> 33) % limit as u64) as usize
-    }
-}
 
 /// A section, its elements in order, and a length of memory that holds them.
 struct Shape {
@@ -29,7 +20,7 @@ struct Shape {
 
 impl Shape {
     /// A part of an array that has so many elements along each axis.
-    fn of(dice: &mut Dice, counts: &[usize]) -> Self {
+    fn of(dice: &mut Random, counts: &[usize]) -> Self {
         let ranges: Vec<Range<usize>> = (counts.iter())
             .map(|count| {
                 let start = dice.below(3);
@@ -54,7 +45,7 @@ impl Shape {
     }
 
     /// As many elements in levels that interleave or go round as they like, some of them twice.
-    fn to_be_read(dice: &mut Dice, counts: &[usize]) -> Self {
+    fn to_be_read(dice: &mut Random, counts: &[usize]) -> Self {
         let start = dice.below(5);
         let (run, levels) = counts.split_last().expect("an axis");
         let levels: Vec<Level> = (levels.iter().rev())
@@ -77,7 +68,7 @@ impl Shape {
 }
 
 /// How many elements along each of up to nine axes.
-fn counts(dice: &mut Dice) -> Vec<usize> {
+fn counts(dice: &mut Random) -> Vec<usize> {
     let axes = 1 + dice.below(9);
     let mut counts = vec![1; axes];
     for axis in 0..axes {
@@ -97,7 +88,7 @@ fn counts(dice: &mut Dice) -> Vec<usize> {
 }
 
 /// The same number of elements, along other axes.
-fn regrouped(dice: &mut Dice, counts: &[usize]) -> Vec<usize> {
+fn regrouped(dice: &mut Random, counts: &[usize]) -> Vec<usize> {
     let mut others = counts.to_vec();
     match dice.below(4) {
         0 => others = vec![counts.iter().product()],
@@ -114,7 +105,7 @@ fn regrouped(dice: &mut Dice, counts: &[usize]) -> Vec<usize> {
 /// Each rank puts a section to its right neighbour, and gets one from there.
 fn steps<T: Pod + PartialEq + std::fmt::Debug>(
     job: &Job,
-    dice: &mut Dice,
+    dice: &mut Random,
     steps: usize,
     element: impl Fn(usize) -> T,
 ) -> Result<()> {
@@ -159,7 +150,7 @@ fn steps<T: Pod + PartialEq + std::fmt::Debug>(
 
 fn mix(ranks: u32, seed: u64, foreign: Foreign) {
     good(builder().foreign(foreign).run_local(ranks, |job| {
-        let dice = &mut Dice(seed);
+        let dice = &mut Random::new(seed);
         steps(job, dice, 4, |number| number as u8)?;
         steps(job, dice, 2, |number| number as u32)?;
         steps(job, dice, 3, |number| number as u64)?;

@@ -1,22 +1,13 @@
 //! Runs and elements that are listed one by one, against a serial loop.
 
 use hydrant::{Error, GlobalPtr, IoVector, Job, Rank, Result};
+use hydrant_base::Random;
 
 use crate::support::local;
 
 /// Calls of each kind: enough that every way of many runs is tried.
 const CALLS: u64 = 12;
 const LEN: usize = 500;
-
-/// Numbers from a seed: the same on every rank and run.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-        ((self.0 >> 33) % limit as u64) as usize
-    }
-}
 
 /// Two vectors of runs: where they begin on each side. `apart`: no two share elements on either side.
 struct Lists {
@@ -25,7 +16,7 @@ struct Lists {
 }
 
 impl Lists {
-    fn new(dice: &mut Dice, apart: bool) -> Self {
+    fn new(dice: &mut Random, apart: bool) -> Self {
         let run = [1, 1, 3, 7][dice.below(4)];
         let count = 1 + dice.below(30);
         let mut side = || {
@@ -111,7 +102,7 @@ fn lists_name_the_elements_in_order() {
         };
         put(&[whole], &[0; LEN])?;
         let mut model = vec![0; LEN];
-        let mut dice = Dice(u64::from(job.rank().0));
+        let mut dice = Random::new(job.rank().0.into());
         for call in 0..CALLS * 3 {
             let lists = Lists::new(&mut dice, call % 3 > 0);
             let data: Vec<u32> = (0..LEN as u32).map(|at| call as u32 * 1000 + at).collect();

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use hydrant::{AnySource, AnyTag, Error, Rank, Result};
+use hydrant_base::Random;
 
 use super::{by_each, real};
 
@@ -13,18 +14,10 @@ const THREADS: u64 = 2;
 /// Messages from one thread to each rank.
 const MESSAGES: u64 = 60;
 
-/// A generator of pseudo-random numbers. Only the order of the threads differs between runs.
-fn next(seed: &mut u64) -> u64 {
-    *seed ^= *seed << 13;
-    *seed ^= *seed >> 7;
-    *seed ^= *seed << 17;
-    *seed
-}
-
 /// Returns the elements of a message. Most messages are short.
-fn count(seed: &mut u64) -> usize {
-    let most = [4, 64, 1500, 6000, 30_000][(next(seed) % 5) as usize];
-    3 + (next(seed) as usize) % most
+fn count(random: &mut Random) -> usize {
+    let most = [4, 64, 1500, 6000, 30_000][random.below(5)];
+    3 + random.below(most)
 }
 
 /// Returns a message that tells its rank, thread and number. The rest follows from these.
@@ -73,18 +66,18 @@ fn messages_of_many_threads_arrive_once_and_in_order() {
 }
 
 fn send_all(job: &hydrant::Job, thread: u64) -> Result<()> {
-    let mut seed = 77 + 1000 * thread + u64::from(job.rank().0);
+    let mut random = Random::new(77 + 1000 * thread + u64::from(job.rank().0));
     let mut open = Vec::new();
     for number in 0..MESSAGES {
         for to in job.ranks() {
-            let data = message(job.rank(), thread, number, count(&mut seed));
-            match next(&mut seed) % 3 {
+            let data = message(job.rank(), thread, number, count(&mut random));
+            match random.below(3) {
                 0 => job.send(to, thread, &data)?,
                 1 => open.push(job.send_nb(to, thread, data)?),
                 _ => job.scope(|scope| scope.send(to, thread, &data).map(drop))?,
             }
         }
-        if next(&mut seed).is_multiple_of(8) {
+        if random.one_in(8) {
             for send in open.drain(..) {
                 send.wait_local_and_drop()?;
             }
@@ -104,10 +97,10 @@ impl WaitLocal for hydrant::SendHandle<u64> {
 }
 
 fn receive_all(job: &hydrant::Job, thread: u64) -> Result<Vec<Vec<u64>>> {
-    let mut seed = 99 + 1000 * thread + u64::from(job.rank().0);
+    let mut random = Random::new(99 + 1000 * thread + u64::from(job.rank().0));
     let mut received = Vec::new();
     while (received.len() as u64) < MESSAGES * u64::from(RANKS) {
-        match next(&mut seed) % 4 {
+        match random.below(4) {
             0 => received.push(job.probe_matched(AnySource, thread)?.receive_vec()?),
             1 => {
                 let mut buffer = vec![0; 16];

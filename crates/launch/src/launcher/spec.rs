@@ -81,6 +81,18 @@ impl Spec {
         }
     }
 
+    /// Describes a job of `ranks` ranks of `program`. If it is `simulated`, in virtual time, the ranks
+    /// are threads of one process and share its output.
+    pub fn for_network(simulated: bool, ranks: u32, program: impl Into<OsString>) -> Spec {
+        let mut spec = Spec::new(if simulated { 1 } else { ranks }, program);
+        if simulated {
+            let ranks = ranks.to_string().into();
+            spec.environment = vec![("HYDRANT_SIM_RANKS".into(), ranks)];
+            spec.prefix = Prefix::None;
+        }
+        spec
+    }
+
     pub(super) fn check(&self) -> Result<(), LaunchError> {
         match self.ranks {
             0 => Err(LaunchError::NoRanks),

@@ -7,6 +7,7 @@ use std::hint::black_box;
 use std::ops::Range;
 use std::sync::Arc;
 
+use hydrant_base::Random;
 use hydrant_pinning::{
     Action, Config, Decisions, Direction, Engine, Hot, RegisteredExtent, Run, wire::Grant,
 };
@@ -78,16 +79,10 @@ pub(crate) fn hot(engine: &Engine) -> Arc<Hot> {
     Arc::clone(engine.hot())
 }
 
-/// The first buckets of extents, shuffled by Fisher and Yates, the same every time.
+/// The first buckets of extents, shuffled, the same every time.
 pub(crate) fn shuffled(buckets: Range<u64>, wide: u64) -> Vec<u64> {
     let mut order = in_order(buckets, wide);
-    let mut state = 0x1234_5678_9abc_def1_u64;
-    for last in (1..order.len()).rev() {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        order.swap(last, (state % (last as u64 + 1)) as usize);
-    }
+    Random::new(1).shuffle(&mut order);
     order
 }
 

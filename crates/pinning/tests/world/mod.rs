@@ -21,6 +21,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
+use hydrant_base::Random;
 use hydrant_pinning::{Direction, Engine, Error, KeptHit, Run};
 
 use memory::ModelMemory;
@@ -132,7 +133,7 @@ pub(crate) struct EngineWorld {
     /// The failure rate of registrations, one in so many, and of transfers.
     pub(crate) fail_registrations: u32,
     pub(crate) fail_transfers: bool,
-    pub(crate) draws: u64,
+    pub(crate) draws: Random,
     /// The hostile rank, if there is one.
     pub(crate) hostile: Option<usize>,
     pub(crate) offences: u64,
@@ -181,7 +182,7 @@ impl EngineWorld {
             steps: 0,
             fail_registrations: 0,
             fail_transfers: false,
-            draws: plan.seed | 1,
+            draws: Random::new(plan.seed),
             hostile: None,
             offences: 0,
             after: BTreeMap::new(),
@@ -212,10 +213,7 @@ impl EngineWorld {
 
     /// The next number of a pseudo-random sequence.
     pub(crate) fn draw(&mut self, below: u64) -> u64 {
-        self.draws ^= self.draws << 13;
-        self.draws ^= self.draws >> 7;
-        self.draws ^= self.draws << 17;
-        (self.draws >> 11) % below.max(1)
+        self.draws.word_below(below)
     }
 
     /// The routes of operations and memory, and their counts.

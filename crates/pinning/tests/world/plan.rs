@@ -1,5 +1,6 @@
 //! The setup of a world, and the steps in it.
 
+use hydrant_base::Random;
 use hydrant_pinning::{Config, CostModel, Direction, Message, Strategy};
 use proptest::prelude::*;
 
@@ -83,13 +84,8 @@ impl WorldPlan {
 
     /// A plan from a number, for runs that choose their own plans.
     pub(crate) fn drawn(seed: u64) -> Self {
-        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        let mut draw = |below: usize| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 11) as usize % below
-        };
+        let mut random = Random::new(seed);
+        let mut draw = |below| random.below(below);
         let firehoses = draw(2) == 0;
         let pages: usize = [1, 4, 16][draw(3)];
         Self {

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use hydrant_base::Random;
 use hydrant_pinning::{
     Config, CostModel, Direction, Engine, EngineOperation, Hot, KeptHit, OwnMemory, Region,
     Strategy,
 };
 
-use super::{ScaleError, ScaleSetup, latency::Latencies, traffic::TrafficRandom};
+use super::{ScaleError, ScaleSetup, latency::Latencies, traffic::random_of};
 use crate::{Profile, memory::PAGE, time::VirtualTime};
 
 /// The start of the memory that is put to; each peer has its own stretch there.
@@ -32,7 +33,7 @@ pub(super) struct Node {
     pub(super) keys: u64,
     pub(super) in_flight: Option<Put>,
     peers: Vec<u32>,
-    random: TrafficRandom,
+    random: Random,
     /// Puts begun.
     begun: u32,
     /// Moves sent and stalls counted during the warm-up.
@@ -80,7 +81,7 @@ impl Node {
             max_payload: profile.message().max_payload as usize,
             reads: profile.nic().reads,
         })?;
-        let mut random = TrafficRandom::new(setup.seed, rank);
+        let mut random = random_of(setup.seed, rank);
         Ok(Self {
             hot: Arc::clone(engine.hot()),
             engine,
@@ -103,7 +104,7 @@ impl Node {
 
     /// The time of the first put, if the rank puts anything.
     pub(super) fn start(&mut self) -> Option<VirtualTime> {
-        let start = self.random.below(STAGGER);
+        let start = self.random.word_below(STAGGER);
         (!self.peers.is_empty()).then_some(start)
     }
 
@@ -128,7 +129,7 @@ impl Node {
         }
         self.begun += 1;
         let len = u64::from(setup.bytes);
-        let mut place = |within: u64| self.random.below(within / len) * len;
+        let mut place = |within: u64| self.random.word_below(within / len) * len;
         let (remote, local) = (place(setup.area), place(setup.source));
         let stretch = setup.area.next_multiple_of(setup.bucket as u64);
         let peer = setup.traffic.choose(self.peers.len(), &mut self.random);

@@ -2,6 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
+use hydrant_base::Random;
+
 /// The targets of a rank's puts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -42,7 +44,7 @@ impl Traffic {
     }
 
     /// The peers of a rank, in the order of their weights; none if it puts nothing.
-    pub(super) fn peers(self, rank: u32, ranks: u32, random: &mut TrafficRandom) -> Vec<u32> {
+    pub(super) fn peers(self, rank: u32, ranks: u32, random: &mut Random) -> Vec<u32> {
         match self {
             Traffic::Neighbour => {
                 let mut peers = vec![(rank + 1) % ranks, (rank + ranks - 1) % ranks];
@@ -52,22 +54,22 @@ impl Traffic {
             Traffic::HotSpot if rank.is_multiple_of(GROUP) => Vec::new(),
             Traffic::HotSpot => vec![rank - rank % GROUP],
             Traffic::Uniform => distinct(rank, ranks, random, |random| {
-                random.below(ranks.into()) as u32
+                random.word_below(ranks.into()) as u32
             }),
             Traffic::PowerLaw => distinct(rank, ranks, random, |random| {
                 // The inverse of the logarithm that the weights sum up to.
-                let drawn = f64::from(ranks + 1).powf(random.part()) as u32;
+                let drawn = f64::from(ranks + 1).powf(part(random)) as u32;
                 drawn.clamp(1, ranks) - 1
             }),
         }
     }
 
     /// Draws the peer of a put: an index below `peers`.
-    pub(super) fn choose(self, peers: usize, random: &mut TrafficRandom) -> usize {
+    pub(super) fn choose(self, peers: usize, random: &mut Random) -> usize {
         match self {
             Traffic::PowerLaw => {
                 let sum: f64 = (1..=peers).map(|n| 1.0 / n as f64).sum();
-                let mut left = random.part() * sum;
+                let mut left = part(random) * sum;
                 (1..peers)
                     .find(|n| {
                         left -= 1.0 / *n as f64;
@@ -76,7 +78,7 @@ impl Traffic {
                     .unwrap_or(peers)
                     - 1
             }
-            _ => random.below(peers as u64) as usize,
+            _ => random.below(peers),
         }
     }
 }
@@ -103,8 +105,8 @@ impl FromStr for Traffic {
 fn distinct(
     rank: u32,
     ranks: u32,
-    random: &mut TrafficRandom,
-    draw: impl Fn(&mut TrafficRandom) -> u32,
+    random: &mut Random,
+    draw: impl Fn(&mut Random) -> u32,
 ) -> Vec<u32> {
     let wanted = PEERS.min(ranks - 1) as usize;
     let mut peers = Vec::with_capacity(wanted);
@@ -121,35 +123,14 @@ fn distinct(
     peers
 }
 
-/// Random numbers from a seed (SplitMix64; Steele, Lea, Flood 2014).
-#[derive(Debug, Clone)]
-pub(super) struct TrafficRandom(u64);
+/// A sequence of its own for each rank.
+pub(super) fn random_of(seed: u64, rank: u32) -> Random {
+    Random::new(Random::new(seed ^ (u64::from(rank) << 32 | u64::from(rank))).word())
+}
 
-impl TrafficRandom {
-    /// A sequence of its own for each rank.
-    pub(super) fn new(seed: u64, rank: u32) -> Self {
-        let mut random = Self(seed ^ (u64::from(rank) << 32 | u64::from(rank)));
-        random.0 = random.next();
-        random
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
-
-    /// A uniform number below a bound.
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
-    }
-
-    /// A uniform number from 0 to below 1.
-    fn part(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
+/// A uniform number from 0 to below 1.
+fn part(random: &mut Random) -> f64 {
+    (random.word() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 #[cfg(test)]
@@ -161,7 +142,7 @@ mod tests {
         for traffic in Traffic::ALL {
             for ranks in [2, 3, 16, 17, 1000] {
                 for rank in 0..ranks {
-                    let peers = traffic.peers(rank, ranks, &mut TrafficRandom::new(7, rank));
+                    let peers = traffic.peers(rank, ranks, &mut random_of(7, rank));
                     assert!(
                         peers.iter().all(|peer| *peer != rank && *peer < ranks),
                         "{traffic} {rank} of {ranks}: {peers:?}"
@@ -181,13 +162,13 @@ mod tests {
     fn a_power_law_prefers_the_first() {
         let mut talkers = vec![0; 1000];
         for rank in 0..1000 {
-            for peer in Traffic::PowerLaw.peers(rank, 1000, &mut TrafficRandom::new(3, rank)) {
+            for peer in Traffic::PowerLaw.peers(rank, 1000, &mut random_of(3, rank)) {
                 talkers[peer as usize] += 1;
             }
         }
         assert!(talkers[0] > 400, "{}", talkers[0]);
         assert!(talkers[999] < 40, "{}", talkers[999]);
-        let mut random = TrafficRandom::new(1, 1);
+        let mut random = random_of(1, 1);
         let mut counts = [0; 8];
         (0..8000).for_each(|_| counts[Traffic::PowerLaw.choose(8, &mut random)] += 1);
         assert!(counts[0] > 2500 && counts[7] > 200, "{counts:?}");

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use hydrant::{Job, Result, Strategy};
+use hydrant_base::Random;
 
 use super::LIMITS;
-use crate::papers::job::{FIRST, MB, PAGE, Random, SECOND, SPARE, Setup, aligned, memory, timed};
+use crate::papers::job::{FIRST, MB, PAGE, SECOND, SPARE, Setup, aligned, memory, shuffled, timed};
 use crate::papers::{ReproduceError, Scope};
 
 /// A put waited for a deregistration if it takes longer than this and than its bytes take.
@@ -82,13 +83,13 @@ impl Load {
                 // It is in random order like the puts after it, because a sequence would register
                 // far ahead.
                 let step = self.bytes.max(PAGE);
-                for at in random.shuffled(0, (places * self.bytes).div_ceil(step)) {
+                for at in shuffled(&mut random, 0, (places * self.bytes).div_ceil(step)) {
                     let from = (at * step).min((places - 1) * self.bytes);
                     target.put(SECOND, 0, &source[from..from + self.bytes])?;
                 }
                 for mb in self.areas() {
                     let slots = area_of(mb);
-                    let fresh = random.shuffled(touched / stride, slots / stride);
+                    let fresh = shuffled(&mut random, touched / stride, slots / stride);
                     touched = slots;
                     let fresh: Vec<usize> = fresh.into_iter().map(|at| at * stride).collect();
                     self.puts(job, &target, source, places, &fresh, &mut random)?;

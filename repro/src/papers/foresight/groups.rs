@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use hydrant::Strategy;
+use hydrant_base::Random;
 
 use super::{MACHINE, Outcome, REGISTERED, in_mib, percent_above, percent_saved};
 use crate::papers::Scope;
 use crate::papers::derive::{Scaling, derive};
-use crate::papers::job::{MB, Random};
+use crate::papers::job::{MB, shuffled};
 use crate::papers::part::{Part, Picture, Sheet};
 use crate::papers::published::value;
 use crate::papers::replays::{Replay, Replayed, script, together};
@@ -52,7 +53,7 @@ pub(in crate::papers) fn figure_12(scope: &Scope<'_>) -> Outcome<Part> {
     ));
     let in_order: Vec<u32> = (0..ranks).map(|rank| rank / PER_HOST).collect();
     let mut at_random = vec![0; ranks as usize];
-    let order = Random::new(12).shuffled(0, ranks as usize);
+    let order = shuffled(&mut Random::new(12), 0, ranks as usize);
     for (place, rank) in order.into_iter().enumerate() {
         at_random[rank] = place as u32 / PER_HOST;
     }

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use hydrant::{Job, MessageProtocol, Result, Strategy, at_site};
+use hydrant_base::Random;
 
 use super::{MACHINE, Outcome, REGISTERED, in_mib, percent_above, percent_saved};
 use crate::papers::Scope;
-use crate::papers::job::{FIRST, MB, Random, SECOND, SPARE, Setup, aligned, micros, timed};
+use crate::papers::job::{FIRST, MB, SECOND, SPARE, Setup, aligned, micros, timed};
 use crate::papers::part::{Cell, Part, Picture, Sheet};
 use crate::papers::published::value;
 use crate::replay::{mean, staircase};

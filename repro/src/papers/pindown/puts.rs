@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use hydrant::{Job, Result, Strategy, Symmetric};
+use hydrant_base::Random;
 
 use crate::papers::job::{
-    FIRST, MB, PAGE, Random, SECOND, SPARE, Setup, aligned, lifted, memory, timed,
+    FIRST, MB, PAGE, SECOND, SPARE, Setup, aligned, lifted, memory, shuffled, timed,
 };
 use crate::papers::{ReproduceError, Scope};
 
@@ -42,7 +43,7 @@ impl PutBuffers {
         let slots = (POOL - MB as usize) / slot / 2;
         // Misses in sequence would register ahead, so the order is random, and no two used buffers
         // are adjacent.
-        let order = Random::new(size as u64).shuffled(0, slots);
+        let order = shuffled(&mut Random::new(size as u64), 0, slots);
         Self {
             size: slot,
             order,

@@ -18,6 +18,7 @@ mod requests;
 mod unpacker;
 mod words;
 
+use hydrant_base::words::only;
 use hydrant_conduit::memory::Factor;
 
 use super::unmapped::{ByteRun, Unmapped};
@@ -76,8 +77,7 @@ pub(super) fn add<'d>(
 pub(super) fn words_of(factor: &Factor) -> [u64; 2] {
     let mut words = [0; 2 * WORD];
     words[..factor.bytes().len()].copy_from_slice(factor.bytes());
-    let (low, high) = words.split_at(WORD);
-    [low, high].map(|word| word.try_into().map_or(0, u64::from_le_bytes))
+    only(&words).expect("as many bytes as two words")
 }
 
 /// Sends runs of elements of `element` bytes. `data` returns the bytes of each.

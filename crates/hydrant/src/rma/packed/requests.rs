@@ -2,6 +2,7 @@
 
 use std::{collections::VecDeque, thread};
 
+use hydrant_base::words::Fixed;
 use hydrant_conduit::Message;
 
 use super::{EXPOSED, LENGTH_BITS, MANY, WORD};
@@ -69,7 +70,7 @@ impl<'a> SentRequests<'a> {
         payload.reserve_exact(runs.len() * WORD);
         for run in &runs {
             let word = (start + run.there as u64) << LENGTH_BITS | run.len as u64;
-            payload.extend_from_slice(&word.to_le_bytes());
+            word.put(&mut payload);
         }
         if self.open.len() == MANY {
             self.end_first(unpack)?;

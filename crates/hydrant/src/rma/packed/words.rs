@@ -1,14 +1,15 @@
 //! Copies runs into and out of a window, as the words of a message name them.
 
+use hydrant_base::words::values;
 use hydrant_conduit::Window;
 
-use super::{LENGTH_BITS, LONGEST, WORD};
+use super::{LENGTH_BITS, LONGEST};
 
 /// Returns the runs that the words name, if they lie in the window and have at most `most` bytes.
 fn parse(window: &Window, words: &[u8], most: usize) -> Option<Vec<(usize, usize)>> {
     let mut bytes = 0;
-    let runs = words.chunks_exact(WORD).map(|word| {
-        let word = u64::from_le_bytes(word.try_into().ok()?);
+    let runs = values(words).map(|word| {
+        let word: u64 = word.ok()?;
         let (at, len) = ((word >> LENGTH_BITS) as usize, word as usize & LONGEST);
         bytes += len;
         (at + len <= window.len() && bytes <= most).then_some((at, len))

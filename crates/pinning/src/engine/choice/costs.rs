@@ -1,5 +1,9 @@
 //! The recent times of each route: of operations by class, of moves by their number of buckets.
 
+use std::array::from_fn;
+
+use hydrant_base::recent::{RecentTime, Savings};
+
 use crate::{
     CostModel, Direction,
     hot::{CLASSES as SIZES, class_of},
@@ -21,8 +25,6 @@ const OUTDONE: u64 = 2;
 const TELLING: u64 = 16 << 10;
 /// The cap on the first measured moves: this many times the conduit's cost of their registrations.
 const FIRST_MOVES: u64 = 2;
-/// The part of the operations' time that may be spent on trials of the slower route.
-pub(super) const TRIALS: u64 = 256;
 
 /// Operations of about the same cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,18 +57,22 @@ pub(in crate::engine) enum PieceRoute {
     PeerRegisters,
 }
 
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Default, Debug)]
 struct ClassTimes {
-    /// The time of each route in nanoseconds; zero before its first sample.
-    took: [u64; 3],
-    /// The number of samples of each route, up to [`RouteCosts::samples_wanted`].
-    samples: [u32; 3],
+    /// The time of each route in nanoseconds, with samples up to [`RouteCosts::samples_wanted`].
+    times: [RecentTime; 3],
     /// The number of pulls whose route was chosen.
     pulls: u32,
-    /// The nanoseconds that may be spent on a trial.
-    saved: u64,
+    saved: Savings,
     /// True if copies must be tried, whatever shorter ones suggest.
     must_try: bool,
+}
+
+impl ClassTimes {
+    /// The time of each route; zero before its first sample.
+    fn took(&self) -> [u64; 3] {
+        self.times.each_ref().map(RecentTime::mean)
+    }
 }
 
 /// The times of operations, by class and route.
@@ -78,40 +84,27 @@ pub(super) struct RouteCosts {
 impl Default for RouteCosts {
     fn default() -> Self {
         Self {
-            cells: Box::new([[[ClassTimes::default(); SIZES]; 2]; 2]),
+            cells: Box::new(from_fn(|_| from_fn(|_| from_fn(|_| ClassTimes::default())))),
         }
     }
 }
 
 impl RouteCosts {
-    pub(super) fn record(&mut self, class: OperationClass, route: PieceRoute, nanos: u64) {
+    pub(super) fn record(&self, class: OperationClass, route: PieceRoute, nanos: u64) {
         let first = Self::samples_wanted(class, route);
-        let cell = self.cell_mut(class);
-        let (took, samples) = (
-            &mut cell.took[route as usize],
-            &mut cell.samples[route as usize],
-        );
-        *took = match *took {
-            0 => nanos,
+        let time = &self.cell(class).times[route as usize];
+        if route == PieceRoute::PeerRegisters {
             // The peer's own work differs from one operation to the next.
-            before if route == PieceRoute::PeerRegisters => {
-                before.saturating_mul(7).saturating_add(nanos) / 8
-            }
-            // The first samples may include a wait for others or for the scheduler, and no sample
-            // is too fast.
-            before if nanos < before && *samples < first => nanos,
-            // Later the mean counts, because a peer may be asleep at every second request. An
-            // outlier is no fair sample, and counts as twice the mean.
-            before if nanos < before => before - (before - nanos).div_ceil(8),
-            before => before + ((nanos - before).min(before) / 8),
-        };
-        *samples = (*samples + 1).min(first);
+            time.average(nanos, first);
+        } else {
+            time.record(nanos, first);
+        }
     }
 
     /// Returns the time of a copy, and the time that a hit saves. The saving is half of the copy
     /// where hits are not known.
     pub(super) fn saving(&self, class: OperationClass) -> Option<(u64, u64)> {
-        let hit = self.cell(class).took[PieceRoute::Hit as usize];
+        let hit = self.cell(class).took()[PieceRoute::Hit as usize];
         match (self.copy(class), hit) {
             (0, _) => None,
             (copy, 0) => Some((copy, copy / 2)),
@@ -127,7 +120,7 @@ impl RouteCosts {
                 size,
                 ..class
             });
-            let took = like.map(|like| self.cell(like).took[PieceRoute::Copied as usize]);
+            let took = like.map(|like| self.cell(like).took()[PieceRoute::Copied as usize]);
             took.into_iter().find(|took| *took > 0)
         };
         (0..=class.size)
@@ -138,7 +131,7 @@ impl RouteCosts {
     /// Returns the time that a hit saves over a copy, and the time that a registration adds to a
     /// hit. `None` unless all are known.
     pub(super) fn rent(&self, class: OperationClass) -> Option<(u64, u64)> {
-        let [_, hit, far] = self.cell(class).took;
+        let [_, hit, far] = self.cell(class).took();
         let copy = self.copy(class);
         let known = copy > 0 && hit > 0 && far > 0;
         known.then(|| (copy.saturating_sub(hit), far.saturating_sub(hit)))
@@ -146,19 +139,20 @@ impl RouteCosts {
 
     /// Returns true if copies are known to take less than hits.
     pub(super) fn copies_beat_hits(&self, class: OperationClass) -> bool {
-        let [copy, hit, _] = self.cell(class).took;
+        let [copy, hit, _] = self.cell(class).took();
         copy > 0 && copy < hit
     }
 
     /// Returns true if a route needs more samples.
     pub(super) fn needs(&self, class: OperationClass, route: PieceRoute) -> bool {
-        let is_few = self.cell(class).samples[route as usize] < Self::samples_wanted(class, route);
+        let is_few =
+            self.cell(class).times[route as usize].samples() < Self::samples_wanted(class, route);
         is_few && !(route == PieceRoute::Copied && self.is_estimated(class))
     }
 
     /// The time of a copy, or its estimate where shorter ones suffice; zero if neither is known.
     fn copy(&self, class: OperationClass) -> u64 {
-        match self.cell(class).took[PieceRoute::Copied as usize] {
+        match self.cell(class).took()[PieceRoute::Copied as usize] {
             0 => self.estimated_copy(class).unwrap_or(0),
             took => took,
         }
@@ -175,15 +169,15 @@ impl RouteCosts {
     /// hits.
     fn estimated_copy(&self, class: OperationClass) -> Option<u64> {
         let cell = self.cell(class);
-        let [copied, hit, _] = cell.took;
+        let [copied, hit, _] = cell.took();
         let only_moves = hit == 0 && !self.needs(class, PieceRoute::PeerRegisters);
         if cell.must_try || copied > 0 || only_moves {
             return None;
         }
         let shorter = (class_of(TELLING)..class.size).rev();
         let mut known = shorter.map(|size| OperationClass { size, ..class });
-        let next = known.find(|it| self.cell(*it).took[PieceRoute::Copied as usize] > 0)?;
-        let [copy, shorter_hit, _] = self.cell(next).took;
+        let next = known.find(|it| self.cell(*it).took()[PieceRoute::Copied as usize] > 0)?;
+        let [copy, shorter_hit, _] = self.cell(next).took();
         let is_known = ![PieceRoute::Copied, PieceRoute::Hit]
             .map(|route| self.needs(next, route))
             .contains(&true);
@@ -198,7 +192,7 @@ impl RouteCosts {
         let cell = self.cell_mut(class);
         cell.must_try |= route == PieceRoute::Copied;
         // Estimated copies have no samples, and get as many trials as were paid for.
-        cell.samples[route as usize] = left;
+        cell.times[route as usize].forget(left);
     }
 
     /// The number of samples of a route that is known.
@@ -217,7 +211,7 @@ impl RouteCosts {
 
     /// Returns the better and the worse of copies and hits with their times, if both are known.
     pub(super) fn ranked_routes(&self, class: OperationClass) -> Option<[(PieceRoute, u64); 2]> {
-        let hit = self.cell(class).took[PieceRoute::Hit as usize];
+        let hit = self.cell(class).took()[PieceRoute::Hit as usize];
         let copy = self.copy(class);
         let known = ![PieceRoute::Copied, PieceRoute::Hit]
             .map(|route| self.needs(class, route))
@@ -230,8 +224,8 @@ impl RouteCosts {
     pub(super) fn choose_pull(&mut self, class: OperationClass, other: PieceRoute) -> PieceRoute {
         let cell = self.cell_mut(class);
         let ways = [PieceRoute::Copied, other];
-        let [copy, pull] = ways.map(|route| cell.took[route as usize]);
-        let untried = ways.map(|route| cell.samples[route as usize] < 2);
+        let [copy, pull] = ways.map(|route| cell.times[route as usize].mean());
+        let untried = ways.map(|route| cell.times[route as usize].samples() < 2);
         let call = cell.pulls;
         cell.pulls = call.wrapping_add(1);
         match untried {
@@ -254,14 +248,10 @@ impl RouteCosts {
 
     /// Adds a part of an operation's time `takes` to the savings of its class. If these cover the
     /// extra time `more` of the slower route, it spends them and returns true.
-    pub(super) fn spend_savings(&mut self, class: OperationClass, takes: u64, more: u64) -> bool {
-        let saved = &mut self.cell_mut(class).saved;
-        *saved = saved.saturating_add(takes / TRIALS);
-        let can = *saved > more;
-        if can {
-            *saved = 0;
-        }
-        can
+    pub(super) fn spend_savings(&self, class: OperationClass, takes: u64, more: u64) -> bool {
+        let saved = &self.cell(class).saved;
+        saved.earn(takes);
+        saved.spend(more)
     }
 
     fn cell(&self, class: OperationClass) -> &ClassTimes {
@@ -373,7 +363,7 @@ mod tests {
     #[test]
     fn a_route_that_is_slow_every_second_time_takes_the_mean() {
         let class = OperationClass::new(Direction::Put, 8, false);
-        let mut costs = RouteCosts::default();
+        let costs = RouteCosts::default();
         for at in 0..200 {
             costs.record(
                 class,
@@ -433,7 +423,7 @@ mod tests {
             (PieceRoute::Hit, 50_000),
             (PieceRoute::PeerRegisters, 10_000),
         ] {
-            let mut costs = RouteCosts::default();
+            let costs = RouteCosts::default();
             for _ in 0..FIRST {
                 costs.record(short, PieceRoute::Copied, 3000);
                 costs.record(short, PieceRoute::Hit, 1000);
@@ -442,7 +432,7 @@ mod tests {
             assert!(costs.needs(long, PieceRoute::Copied), "{route:?}");
         }
         for len in [8, 32 << 10] {
-            let mut costs = RouteCosts::default();
+            let costs = RouteCosts::default();
             for _ in 0..RouteCosts::samples_wanted(class(len), PieceRoute::Copied) {
                 costs.record(
                     class(len),
@@ -458,7 +448,7 @@ mod tests {
     #[test]
     fn a_slow_sample_says_little() {
         let class = OperationClass::new(Direction::Put, 8, false);
-        let mut costs = RouteCosts::default();
+        let costs = RouteCosts::default();
         costs.record(class, PieceRoute::Copied, 1_000_000);
         costs.record(class, PieceRoute::Copied, 1000);
         assert_eq!(costs.saving(class), Some((1000, 500)));

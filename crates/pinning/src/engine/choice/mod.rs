@@ -31,6 +31,7 @@ use std::sync::Arc;
 use crate::{Config, Direction, Hot, Run};
 use costs::{MovePrices, RouteCosts};
 pub(super) use costs::{OperationClass, PieceRoute};
+use hydrant_base::recent::Savings;
 pub(super) use meter::Meter;
 pub(super) use peer_load::PeerLoad;
 pub(super) use pulled::PulledMemory;
@@ -66,7 +67,7 @@ pub(super) struct RouteChoice {
     /// The number of timed pieces and moves in flight.
     timed: u32,
     /// The nanoseconds that may be spent on a trial move.
-    saved: u64,
+    saved: Savings,
     /// The buckets to attach whatever they cost, because the NIC is to change a word of them.
     wanted: Vec<(u32, u64)>,
 }
@@ -85,7 +86,7 @@ impl RouteChoice {
             pieces: 0,
             unsettled: true,
             timed: 0,
-            saved: 0,
+            saved: Savings::default(),
             wanted: Vec::new(),
         }
     }

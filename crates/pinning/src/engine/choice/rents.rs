@@ -85,6 +85,8 @@ impl Rent {
 
 #[cfg(test)]
 mod tests {
+    use hydrant_base::Random;
+
     use super::*;
 
     #[test]
@@ -122,11 +124,9 @@ mod tests {
     fn addresses_make_no_difference_to_rents() {
         let paid = |from: u64| {
             let mut rents = Rents::new(250);
-            let mut drawn = 1_u64;
-            let places = (0..30_000).map(|_| {
-                drawn = drawn.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-                (1 + (drawn >> 62) as u32, from + (drawn >> 40) % 3000)
-            });
+            let mut random = Random::new(1);
+            let places =
+                (0..30_000).map(|_| (1 + random.below(4) as u32, from + random.word_below(3000)));
             let told = places.map(|place| {
                 rents.pay(place, u64::from(place.0) * (place.1 - from));
                 rents.of(place)

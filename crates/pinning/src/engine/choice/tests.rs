@@ -1,6 +1,8 @@
 //! The decisions of the choice, where the times of the routes are known.
 
-use super::{costs::TRIALS, *};
+use hydrant_base::recent::TRIALS;
+
+use super::*;
 use crate::{CostModel, Engine, Strategy};
 
 const COST: CostModel = CostModel {

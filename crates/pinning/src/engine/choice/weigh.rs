@@ -2,7 +2,7 @@
 
 use super::{
     RouteChoice,
-    costs::{OperationClass, PieceRoute, TRIALS},
+    costs::{OperationClass, PieceRoute},
 };
 
 /// A bucket that was missed this often recently may replace unused ones. Used ones yield to a
@@ -70,9 +70,9 @@ impl RouteChoice {
             // Perhaps no operation hits, so this one counts for the measurement.
             self.count_measured(class);
             // A trial finds out now and then if that is still so.
-            self.saved = self.saved.saturating_add(copy / TRIALS);
+            self.saved.earn(copy);
             let price = self.price(class, width, evicts, copy);
-            let tries = self.costs.needs(class, PieceRoute::Hit) && self.spend_on_trial(price);
+            let tries = self.costs.needs(class, PieceRoute::Hit) && self.saved.spend(price);
             return if tries {
                 MissDecision::Attach { passes: evicts }
             } else {
@@ -83,7 +83,7 @@ impl RouteChoice {
         let paid = self.rents.of(place);
         self.rents.pay(place, saving);
         let soon = saving.saturating_mul(width.div_ceil(count.max(1)));
-        self.saved = self.saved.saturating_add(copy / TRIALS);
+        self.saved.earn(copy);
         if !evicts {
             // The attached buckets are used again before their memory goes, or this one is.
             if is_reused || paid.saturating_add(soon) >= price / 2 {
@@ -102,7 +102,7 @@ impl RouteChoice {
         if soon >= price || paid.saturating_add(soon) >= worth {
             return MissDecision::Attach { passes: !keeps };
         }
-        if self.spend_on_trial(price) {
+        if self.saved.spend(price) {
             MissDecision::Attach { passes: evicts }
         } else {
             MissDecision::Copy
@@ -138,15 +138,6 @@ impl RouteChoice {
             Some((_, more)) if evicts => price.max(more),
             _ => price,
         }
-    }
-
-    /// Spends the savings on a trial move of that price, and returns true, if they suffice.
-    fn spend_on_trial(&mut self, price: u64) -> bool {
-        let can = self.saved >= price;
-        if can {
-            self.saved = 0;
-        }
-        can
     }
 
     /// Returns true if a piece is copied rather than waiting for a move in flight that brings its
