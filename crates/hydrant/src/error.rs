@@ -390,7 +390,6 @@ pub enum Error {
     /// A connection broke after a NIC had done an atomic operation, while the result was in flight.
     /// The operation was done once. An addition took effect. Other operations compare first, and
     /// may have found another value and changed nothing.
-    /// found something else and changed nothing.
     #[error(
         "an atomic operation on a word of rank {rank} was done once, but the connection broke \
          before its result came back"
