@@ -5,6 +5,7 @@
 //! never counts as passed.
 
 mod beside_mpi;
+mod builds;
 mod cargo;
 mod check;
 mod command;
@@ -119,7 +120,7 @@ mod tests {
     #[test]
     fn test_runs_every_check_under_the_name_it_is_called_by() {
         let mut names: Vec<_> = Vec::new();
-        for check in Check::all(Dose::Short) {
+        for check in Check::all(Dose::Long) {
             let cli = Cli::try_parse_from(["xtask", check.name()]).unwrap();
             assert!(matches!(cli.task, Task::Check(parsed) if parsed == check));
             names.push(check.name().to_owned());
