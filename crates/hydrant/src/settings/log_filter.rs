@@ -12,7 +12,7 @@ impl ValueForm<String> for LogFilter {
     fn read(&self, text: &str) -> Result<String, String> {
         let told = |part| {
             format!(
-                "{}: {part:?} is neither a level nor such a pair",
+                "{}; {part:?} is neither a level nor such a pair",
                 self.values()
             )
         };
@@ -25,7 +25,7 @@ impl ValueForm<String> for LogFilter {
     }
 
     fn values(&self) -> String {
-        "off, error, warn, info, debug or trace, or levels of parts, such as hydrant=debug"
+        "a log filter: off, error, warn, info, debug or trace, or levels of parts, such as hydrant=debug"
             .to_owned()
     }
 }
